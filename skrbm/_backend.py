@@ -1,0 +1,168 @@
+"""Which array library the numbers live in, and the few operations that differ between them.
+
+NumPy 2 is its own array namespace. Another library's arrays (torch, JAX, CuPy,
+array-api-strict) are served through ``array-api-compat``, which is imported only
+when such an array comes.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg.blas import dgemm, sgemm
+from threadpoolctl import ThreadpoolController
+
+_GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
+_CONTROLLER = None
+
+
+def is_foreign(X):
+    """Whether X is an array of a library other than NumPy."""
+    return hasattr(X, "__dlpack__") and not isinstance(X, np.ndarray | np.generic)
+
+
+def namespace(x):
+    """Return the array namespace of ``x``; NumPy for everything that is no foreign array."""
+    if not is_foreign(x):
+        return np
+    try:
+        import array_api_compat
+    except ImportError as error:
+        raise ImportError(
+            f"an array of type {type(x).__module__}.{type(x).__name__} needs the optional package "
+            "array-api-compat: pip install 'skrbm[array]', or pass NumPy arrays"
+        ) from error
+    return array_api_compat.array_namespace(x)
+
+
+def like(x):
+    """Return the creation arguments that put a new array beside ``x``: its dtype and device."""
+    if not is_foreign(x):
+        return {"dtype": x.dtype}
+    import array_api_compat
+
+    return {"dtype": x.dtype, "device": array_api_compat.device(x)}
+
+
+def to_numpy(x):
+    """Return ``x`` as a NumPy array; the identity for NumPy arrays."""
+    if not is_foreign(x):
+        return np.asarray(x)
+    import array_api_compat
+
+    return np.asarray(array_api_compat.to_device(x, "cpu"))
+
+
+def from_numpy(x, beside):
+    """Return the NumPy array ``x`` as an array of the library and device of ``beside``."""
+    if not is_foreign(beside):
+        return x
+    return namespace(beside).asarray(np.ascontiguousarray(x), device=like(beside)["device"])
+
+
+def cast(x, dtype):
+    """Return ``x`` with ``dtype``, itself where it has it already."""
+    return x if x.dtype == dtype else namespace(x).astype(x, dtype)
+
+
+def working_dtype(X):
+    """Return the floating dtype that parameters learnt from ``X`` have.
+
+    The promotion of X's dtype with float32: floating dtypes are kept, bytes and booleans
+    become float32, wider integers float64; half precision and long double have no BLAS and
+    become the nearest of the two.
+    """
+    if is_foreign(X):
+        xp = namespace(X)
+        return X.dtype if X.dtype in (xp.float32, xp.float64) else xp.float32
+    promoted = np.promote_types(X.dtype, np.float32)
+    return promoted if promoted in _GEMM else np.dtype(np.float64)
+
+
+def sigmoid(x):
+    """Logistic function, through the vectorised tanh: five times the speed of ``expit``."""
+    y = namespace(x).tanh(0.5 * x)
+    y *= 0.5
+    y += 0.5
+    return y
+
+
+def softplus(x):
+    """log(1 + exp(x)) without overflow."""
+    xp = namespace(x)
+    y = xp.log1p(xp.exp(-xp.abs(x)))
+    y += xp.maximum(x, xp.zeros_like(x))
+    return y
+
+
+def row_sums(x):
+    """Sum each row in float64."""
+    xp = namespace(x)
+    return xp.sum(x, axis=-1, dtype=xp.float64)
+
+
+def matmul(X, A):
+    """X @ A for a dense or a sparse X; the result is dense.
+
+    The first product of every pass over data goes through here, so that sparse X stays sparse.
+    """
+    return np.asarray(X @ A) if sp.issparse(X) else X @ A
+
+
+def squared(X):
+    """X * X elementwise, for a dense or a sparse X."""
+    return X.multiply(X).tocsr() if sp.issparse(X) else X * X
+
+
+def dense_rows(X, index, dtype):
+    """Return the rows ``index`` of a dense or sparse X as one dense array of ``dtype``."""
+    rows = X[index]
+    return cast(rows.toarray() if sp.issparse(rows) else rows, dtype)
+
+
+def column_moments(X):
+    """Return mean and variance of each column, in float64, of a dense or sparse X."""
+    if sp.issparse(X):
+        mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+        square = np.asarray(squared(X.astype(np.float64)).mean(axis=0)).ravel()
+        return mean, np.maximum(square - mean**2, 0)
+    xp = namespace(X)
+    n = X.shape[0]
+    mean = xp.sum(X, axis=0, dtype=xp.float64) / n
+    variance = xp.zeros_like(mean)
+    for start in range(0, n, 1024):  # float64 copies of blocks, never of the whole
+        centred = cast(X[start : start + 1024, :], xp.float64) - mean
+        variance += xp.sum(centred * centred, axis=0)
+    return mean, variance / n
+
+
+def add_product(out, left, right, alpha):
+    """out += alpha * left.T @ right, in place where the library can; returns ``out``.
+
+    For NumPy this is one BLAS call that accumulates into ``out``. SciPy's wrapper writes into
+    read-only arrays and works on a silent copy of an unsuitable ``out``, hence the checks.
+    """
+    if is_foreign(out):
+        out += alpha * (left.T @ right)
+        return out
+    if not (out.flags.c_contiguous and out.flags.writeable and out.dtype in _GEMM):
+        raise ValueError(
+            "the accumulator must be a writeable C-contiguous float32 or float64 array"
+        )
+    if left.dtype != out.dtype or right.dtype != out.dtype:
+        raise ValueError(f"factors of {left.dtype} and {right.dtype} into {out.dtype}")
+    if np.may_share_memory(out, left) or np.may_share_memory(out, right):
+        raise ValueError("the accumulator shares memory with a factor")
+    gemm = _GEMM[out.dtype]
+    gemm(alpha, right.T, left.T, beta=1.0, c=out.T, trans_b=True, overwrite_c=True)
+    return out
+
+
+def one_blas_thread():
+    """Context manager that holds BLAS to one thread.
+
+    Two OpenBLAS threads between elementwise operations are slower than one; parallel work
+    here uses threads of its own.
+    """
+    global _CONTROLLER
+    if _CONTROLLER is None:  # finding the loaded libraries takes milliseconds
+        _CONTROLLER = ThreadpoolController()
+    return _CONTROLLER.limit(limits=1, user_api="blas")

@@ -1,0 +1,131 @@
+"""Random numbers in the array library, device and dtype of the machine.
+
+The law is the same on every library, the numbers are not.
+"""
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ._backend import from_numpy, is_foreign, like, namespace, to_numpy
+
+
+def seed_sequence(random_state):
+    """Return a SeedSequence drawn from a scikit-learn ``random_state``."""
+    words = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
+    return np.random.SeedSequence([int(word) for word in words])
+
+
+class Rng:
+    """Stream of random arrays; NumPy's own, and the base for the other libraries.
+
+    Parameters
+    ----------
+    seed : numpy.random.SeedSequence
+        Where the stream starts.
+    beside : array
+        An array whose library, dtype and device the draws have; only an empty slice is kept.
+    """
+
+    def __init__(self, seed, beside):
+        self._seed = seed
+        self._beside = beside[:0]
+        self._generator = np.random.Generator(np.random.SFC64(seed))
+
+    def uniform(self, shape):
+        """Draw from the uniform distribution on [0, 1)."""
+        return self._generator.random(shape, dtype=self._beside.dtype)
+
+    def normal(self, shape):
+        """Draw from the standard normal distribution."""
+        return self._generator.standard_normal(shape, dtype=self._beside.dtype)
+
+    def signed(self, shape):
+        """Return noise uniform on (-bound, bound), and the bound.
+
+        Raw integers need no scaling to be compared with: 32 random bits as a float32 cost half
+        of a call of ``random``.
+        """
+        if self._beside.dtype != np.float32:
+            return self._generator.uniform(-1.0, 1.0, shape), 1.0
+        size = int(np.prod(shape))
+        raw = self._generator.bit_generator.random_raw((size + 1) // 2)
+        noise = raw.view(np.int32)[:size].astype(np.float32).reshape(shape)
+        return noise, np.float32(2.0**31)
+
+    def permutation(self, n):
+        """Return a random order of ``range(n)``, an index array of the same library."""
+        return from_numpy(self._generator.permutation(n), self._beside)
+
+    def integers(self, high, size):
+        """Draw ``size`` integers from ``range(high)``, an index array of the same library."""
+        return from_numpy(self._generator.integers(high, size=size), self._beside)
+
+    def spawn(self, n):
+        """Return ``n`` independent streams."""
+        return [type(self)(seed, self._beside) for seed in self._seed.spawn(n)]
+
+
+class _ConvertedRng(Rng):
+    """Draws by NumPy, converted to another array library."""
+
+    def _draw(self, name, *args):
+        values = getattr(self._generator, name)(*args)
+        xp, place = namespace(self._beside), like(self._beside)
+        return xp.astype(from_numpy(values, self._beside), place["dtype"])
+
+    def uniform(self, shape):
+        return self._draw("random", shape)
+
+    def normal(self, shape):
+        return self._draw("standard_normal", shape)
+
+    def signed(self, shape):
+        return self._draw("uniform", -1.0, 1.0, shape), 1.0
+
+
+class _TorchRng(Rng):
+    """Draws on the device of a torch tensor."""
+
+    def __init__(self, seed, beside):
+        import torch
+
+        super().__init__(seed, beside)
+        self._torch = torch.Generator(device=beside.device)
+        self._torch.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
+
+    def _place(self):
+        return {"dtype": self._beside.dtype, "device": self._beside.device}
+
+    def uniform(self, shape):
+        import torch
+
+        return torch.rand(shape, generator=self._torch, **self._place())
+
+    def normal(self, shape):
+        import torch
+
+        return torch.randn(shape, generator=self._torch, **self._place())
+
+    def signed(self, shape):
+        return 2 * self.uniform(shape) - 1, 1.0
+
+    def __getstate__(self):  # torch generators cannot be pickled, their states can
+        return {**self.__dict__, "_torch": to_numpy(self._torch.get_state())}
+
+    def __setstate__(self, state):
+        import torch
+
+        self.__dict__.update(state)
+        self._torch = torch.Generator(device=self._beside.device)
+        self._torch.set_state(torch.from_numpy(state["_torch"]))
+
+
+def make_rng(random_state, beside):
+    """Return the stream for ``random_state`` with draws beside the array ``beside``."""
+    seed = random_state
+    if not isinstance(seed, np.random.SeedSequence):
+        seed = seed_sequence(random_state)
+    if not is_foreign(beside):
+        return Rng(seed, beside)
+    is_torch = type(beside).__module__.partition(".")[0] == "torch"
+    return (_TorchRng if is_torch else _ConvertedRng)(seed, beside)

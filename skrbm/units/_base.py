@@ -1,0 +1,110 @@
+"""The contract of a unit: a one-dimensional exponential family in natural parameters."""
+
+from typing import NamedTuple
+
+from .._backend import cast, matmul, namespace, row_sums, squared
+
+
+class Theta(NamedTuple):
+    """Natural parameters of a layer of units.
+
+    They belong to the statistics (x, -x**2 / 2, 1[x != 0]). ``None`` means that the statistic is
+    absent, and no arithmetic is spent on it. Each is an array of shape (n_units,), or
+    (n_rows, n_units) once a unit has been tilted by a field for each row.
+    """
+
+    field: object
+    precision: object = None
+    spike: object = None
+
+    def map(self, function, *others):
+        """Apply ``function`` to each statistic that is present."""
+        return Theta(
+            *(
+                None if parts[0] is None else function(*parts)
+                for parts in zip(self, *others, strict=True)
+            )
+        )
+
+    def rows(self, index):
+        """Return the parameters of some rows; those shared by all rows are kept as they are."""
+        return self.map(lambda part: part if part.ndim == 1 else part[index, :])
+
+
+def log_weight(theta, X):
+    """Return sum_i of theta . statistics(X_i) for each row of a dense or sparse X, in float64."""
+    field = theta.field
+    xp = namespace(field)
+    total = cast(matmul(X, field), xp.float64)
+    if theta.precision is not None:
+        total = total - 0.5 * cast(matmul(squared(X), theta.precision), xp.float64)
+    if theta.spike is not None:
+        total = total + cast(matmul(cast(X != 0, field.dtype), theta.spike), xp.float64)
+    return total
+
+
+class Unit:
+    """A kind of unit, given by its support.
+
+    Inference only ever *tilts* a unit, adding a field and a precision, and then asks it for a
+    log-partition function, moments, a mode or a sample. A subclass writes those; it holds no
+    parameters of its own beyond the bounds of its support.
+
+    Attributes
+    ----------
+    values : tuple of float or None
+        The support where it is finite, which makes enumeration possible.
+    bounds : tuple of float
+        The least and the largest value.
+    """
+
+    values = None
+    bounds = (float("-inf"), float("inf"))
+
+    def tilt(self, theta, field, precision=None):
+        """Multiply the law by exp(field * x - precision * x**2 / 2); returns a new Theta."""
+        raise NotImplementedError
+
+    def log_partition(self, theta):
+        """log of the integral of exp(theta . statistics(x)) over the support, per unit."""
+        raise NotImplementedError
+
+    def mean_variance(self, theta):
+        """Return mean and variance of x, per unit."""
+        raise NotImplementedError
+
+    def mode(self, theta):
+        """Return the most probable x, per unit."""
+        raise NotImplementedError
+
+    def sample(self, theta, rng):
+        """Draw x, per unit."""
+        raise NotImplementedError
+
+    def initial_theta(self, X):
+        """Return the parameters of independent units fitted to the columns of X."""
+        raise NotImplementedError
+
+    def default_theta(self, n, beside):
+        """Return the parameters of ``n`` units that know no data, as arrays beside ``beside``."""
+        raise NotImplementedError
+
+    def statistics(self, mean, variance=None):
+        """Return the expected statistics, a Theta; ``variance=None`` is that of known values."""
+        raise NotImplementedError
+
+    def mean(self, theta):
+        """Return the mean of x, per unit."""
+        return self.mean_variance(theta)[0]
+
+    def moments(self, theta):
+        """Return (mean, variance), where the variance is None if no statistic needs it."""
+        return self.mean_variance(theta)
+
+    def project(self, theta):
+        """Return the nearest parameters that have a log-partition function."""
+        return theta
+
+    def log_ratio(self, theta0, theta1):
+        """Return the sum over units of log_partition(theta1) - log_partition(theta0), per row."""
+        return row_sums(self.log_partition(theta1)) - row_sums(self.log_partition(theta0))

@@ -1,0 +1,79 @@
+"""Binary units."""
+
+from dataclasses import dataclass
+
+from .._backend import cast, column_moments, like, namespace, row_sums, sigmoid, softplus
+from ._base import Theta, Unit
+
+
+@dataclass(frozen=True)
+class Bernoulli(Unit):
+    """Unit with support {0, 1} and law exp(field * x).
+
+    As x**2 = x, a precision A is the same as a field -A / 2.
+    """
+
+    values = (0.0, 1.0)
+    bounds = (0.0, 1.0)
+
+    def tilt(self, theta, field, precision=None):
+        field = field + theta.field
+        if precision is not None:
+            field -= 0.5 * precision
+        return Theta(field)
+
+    def log_partition(self, theta):
+        return softplus(theta.field)
+
+    def mean(self, theta):
+        return sigmoid(theta.field)
+
+    def mean_variance(self, theta):
+        mean = sigmoid(theta.field)
+        return mean, self.cumulants(mean)[0]
+
+    def moments(self, theta):
+        return sigmoid(theta.field), None
+
+    def cumulants(self, mean):
+        """Return the second cumulant, half the third, and the latter's derivative by the mean.
+
+        They are what the expansion of the free energy in powers of the weights needs:
+        c = a - a**2, s = c (1/2 - a), ds/da = (1 - 2a)(1/2 - a) - c.
+        """
+        variance = mean - mean * mean
+        half = 0.5 - mean
+        return variance, variance * half, 2 * half * half - variance
+
+    def mode(self, theta):
+        return cast(theta.field > 0, theta.field.dtype)
+
+    def sample(self, theta, rng):
+        noise, bound = rng.signed(theta.field.shape)
+        threshold = namespace(theta.field).tanh(0.5 * theta.field)
+        threshold *= bound
+        return cast(noise < threshold, theta.field.dtype)
+
+    def statistics(self, mean, variance=None):
+        return Theta(mean)
+
+    def initial_theta(self, X):
+        mean, _ = column_moments(X)
+        xp = namespace(mean)
+        # One more row of which half is on keeps constant columns finite.
+        n = X.shape[0]
+        mean = xp.clip((n * mean + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
+        return Theta(xp.log(mean) - xp.log1p(-mean))
+
+    def default_theta(self, n, beside):
+        return Theta(namespace(beside).zeros(n, **like(beside)))
+
+    def log_ratio(self, theta0, theta1):
+        x0, x1 = theta0.field, theta1.field
+        xp = namespace(x0)
+        zero = xp.zeros_like(x0)
+        ratio = xp.log1p(xp.exp(-xp.abs(x1)))
+        ratio -= xp.log1p(xp.exp(-xp.abs(x0)))
+        ratio += xp.maximum(x1, zero)
+        ratio -= xp.maximum(x0, zero)
+        return row_sums(ratio)

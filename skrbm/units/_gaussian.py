@@ -1,0 +1,63 @@
+"""Gaussian units."""
+
+import math
+from dataclasses import dataclass
+
+from .._backend import column_moments, like, namespace
+from ._base import Theta, Unit
+
+
+@dataclass(frozen=True)
+class Gaussian(Unit):
+    """Unit on the real line with law exp(field * x - precision * x**2 / 2).
+
+    Parameters
+    ----------
+    min_precision : float, default=1e-6
+        Floor under the precision of the unit's own parameters while they are learnt.
+    """
+
+    min_precision: float = 1e-6
+
+    def tilt(self, theta, field, precision=None):
+        total = theta.precision if precision is None else theta.precision + precision
+        return Theta(field + theta.field, total)
+
+    def log_partition(self, theta):
+        xp = namespace(theta.field)
+        quadratic = theta.field * theta.field / theta.precision
+        return 0.5 * (quadratic - xp.log(theta.precision)) + 0.5 * math.log(2 * math.pi)
+
+    def mean(self, theta):
+        return theta.field / theta.precision
+
+    def mean_variance(self, theta):
+        mean = self.mean(theta)
+        return mean, namespace(mean).ones_like(mean) / theta.precision
+
+    def mode(self, theta):
+        return self.mean(theta)
+
+    def sample(self, theta, rng):
+        noise = rng.normal(theta.field.shape)
+        noise /= namespace(noise).sqrt(theta.precision)
+        noise += self.mean(theta)
+        return noise
+
+    def statistics(self, mean, variance=None):
+        second = mean * mean if variance is None else mean * mean + variance
+        return Theta(mean, -0.5 * second)
+
+    def initial_theta(self, X):
+        mean, variance = column_moments(X)
+        xp = namespace(mean)
+        precision = 1 / xp.clip(variance, 1e-6, None)
+        return Theta(mean * precision, precision)
+
+    def default_theta(self, n, beside):
+        xp = namespace(beside)
+        return Theta(xp.zeros(n, **like(beside)), xp.ones(n, **like(beside)))
+
+    def project(self, theta):
+        precision = namespace(theta.field).clip(theta.precision, self.min_precision, None)
+        return Theta(theta.field, precision)
