@@ -1,0 +1,353 @@
+"""How good a machine is: log-partition functions, likelihoods, and methods held against each other.
+
+Every function takes a fitted estimator or a :class:`~skrbm._machine.Machine`.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ._backend import cast, from_numpy, like, namespace, row_sums, softplus, to_numpy
+from ._machine import condition, conditional
+from ._random import make_rng
+from .inference import AIS, FIXED_POINTS, Gibbs, LogPartition, sample, solve
+from .units import log_weight
+
+__all__ = [
+    "AIS",
+    "LogPartition",
+    "compare",
+    "exact_log_partition",
+    "exact_marginals",
+    "log_partition",
+    "pseudo_log_likelihood",
+    "unique_solutions",
+]
+
+MAX_EXACT_UNITS = 20
+_BLOCK_ELEMENTS = 2**22  # of the largest temporary array in blockwise evaluation
+
+
+def _machine_of(model):
+    return getattr(model, "machine_", model)
+
+
+def _enumerable_layer(machine):
+    """Return the smaller layer with a finite support, or None."""
+    layers = [l for l, unit in enumerate(machine.units) if unit.values is not None]
+    return min(layers, key=lambda l: machine.n_units[l], default=None)
+
+
+def can_enumerate(model, max_units=MAX_EXACT_UNITS):
+    """Whether one layer is small enough for log Z to be summed exactly."""
+    machine = _machine_of(model)
+    layer = _enumerable_layer(machine)
+    return layer is not None and machine.n_units[layer] <= max_units
+
+
+def _configurations(machine, layer, max_units):
+    """Yield blocks of all configurations of a layer with the log-weights of each, in float64.
+
+    The other layer is summed out; its parameters given the configurations come third.
+    """
+    n, other = machine.n_units[layer], 1 - layer
+    if not can_enumerate(machine, max_units):
+        raise ValueError(
+            f"exact sums need a layer of at most max_units={max_units} binary units, and this "
+            f"machine has {machine.n_units} units; raise max_units or use method='ais'"
+        )
+    W = machine.weights[0]
+    low, high = machine.units[layer].values
+    block = max(1, min(2**n, _BLOCK_ELEMENTS // max(machine.n_units)))
+    for start in range(0, 2**n, block):
+        index = np.arange(start, min(start + block, 2**n))
+        bits = (index[:, None] >> np.arange(n)) & 1
+        rows = from_numpy(np.where(bits, high, low), W)
+        rows = cast(rows, W.dtype)
+        layers = (rows, None) if layer == 0 else (None, rows)
+        theta = conditional(machine, other, layers)
+        log_weights = log_weight(machine.thetas[layer], rows)
+        log_weights += row_sums(machine.units[other].log_partition(theta))
+        yield rows, to_numpy(log_weights), theta
+
+
+def _double(machine):
+    return machine.astype(namespace(machine.weights[0]).float64)
+
+
+def exact_log_partition(model, max_units=MAX_EXACT_UNITS):
+    """Sum log Z over all configurations of the smaller binary layer.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    max_units : int, default=20
+        Largest layer that is enumerated; the time doubles with each unit, the memory does not.
+
+    Returns
+    -------
+    float
+        log Z in nats.
+
+    Raises
+    ------
+    ValueError
+        If no layer is binary and has at most ``max_units`` units.
+    """
+    machine = _double(_machine_of(model))
+    blocks = _configurations(machine, _enumerable_layer(machine), max_units)
+    return float(np.logaddexp.reduce([np.logaddexp.reduce(lw) for _, lw, _ in blocks]))
+
+
+def exact_marginals(model, max_units=MAX_EXACT_UNITS):
+    """Sum the mean of every unit over all configurations of the smaller binary layer.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    max_units : int, default=20
+        Largest layer that is enumerated.
+
+    Returns
+    -------
+    tuple of ndarray
+        E[x_l] of each layer, of shape (n_units[l],).
+    """
+    machine = _double(_machine_of(model))
+    layer = _enumerable_layer(machine)
+    log_z = exact_log_partition(machine, max_units)
+    means = [np.zeros(n) for n in machine.n_units]
+    for rows, log_weights, theta in _configurations(machine, layer, max_units):
+        weights = np.exp(log_weights - log_z)
+        means[layer] += weights @ to_numpy(rows)
+        means[1 - layer] += weights @ to_numpy(machine.units[1 - layer].mean(theta))
+    return tuple(means)
+
+
+def unique_solutions(means, tol=1e-2):
+    """Return the index of the first row of each group of rows that are the same solution.
+
+    Parameters
+    ----------
+    means : array of shape (n_rows, n_units)
+        Visible means of converged solutions.
+    tol : float, default=1e-2
+        Two solutions are one if no mean differs by ``tol`` or more.
+
+    Returns
+    -------
+    ndarray of int
+    """
+    means = to_numpy(means)
+    kept = []
+    for index, row in enumerate(means):
+        if not kept or np.abs(means[kept] - row).max(axis=1).min() >= tol:
+            kept.append(index)
+    return np.array(kept)
+
+
+def _solutions(machine, method, starts):
+    """Return (visible means, hidden means, log Z) of the unique solutions from ``starts``.
+
+    Solved in float64 to a mean squared change of 1e-12. Rows that do not converge are left out
+    unless none does.
+    """
+    machine = _double(machine)
+    method = replace(method, tol=min(method.tol, 1e-12), max_iter=max(method.max_iter, 1000))
+    method.check(machine)
+    solution = solve(method, machine, method.start(machine, cast(starts, machine.dtype)))
+    converged = solution.converged if solution.converged.any() else ~solution.converged
+    means = [to_numpy(mean)[converged] for mean in solution.state.means]
+    values = to_numpy(method.log_partition(machine, solution.state))[converged]
+    unique = unique_solutions(means[0])
+    return *(mean[unique] for mean in means), values[unique]
+
+
+def _starts(machine, model, rng, n=100):
+    """Return visible rows to start at: those of an estimator, or short Gibbs chains."""
+    if hasattr(model, "starts_"):
+        return model.starts_
+    chains = Gibbs().init(machine, rng, n, machine.weights[0])
+    return sample(Gibbs(), machine, chains, rng, 100).layers[0]
+
+
+def log_partition(
+    model,
+    method="auto",
+    *,
+    max_units=MAX_EXACT_UNITS,
+    starts=None,
+    base=None,
+    random_state=None,
+):
+    """Compute or estimate the log-partition function.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    method : str or object, default="auto"
+        "exact"; "ais" or an :class:`AIS`; "tap", "tap3", "naive_mean_field" or a fixed-point
+        object: minus the free energy, averaged over its unique solutions from ``starts``
+        (Eq. 39 of Tramel et al. 2018). "auto" is "exact" where a layer is small enough, else
+        "ais".
+    max_units : int, default=20
+        Largest layer that "exact" and "auto" enumerate.
+    starts : array of shape (n_starts, n_visible), default=None
+        Where fixed points start; default: the estimator's ``starts_``, else the ends of 100 short
+        Gibbs chains.
+    base : Theta, default=None
+        Visible parameters of the independent units where AIS starts; default: those fitted to
+        ``starts`` where given, else to the estimator's, else the machine's own.
+    random_state : int, RandomState or SeedSequence, default=None
+
+    Returns
+    -------
+    LogPartition
+        ``value``, ``std`` and ``ess``.
+    """
+    machine = _machine_of(model)
+    if isinstance(method, str) and method == "auto":
+        method = "exact" if can_enumerate(machine, max_units) else "ais"
+    if isinstance(method, str) and method == "exact":
+        return LogPartition(exact_log_partition(machine, max_units))
+    rng = make_rng(random_state, machine.weights[0])
+    method = _resolve(method)
+    if isinstance(method, AIS):
+        known = starts if starts is not None else getattr(model, "starts_", None)
+        if base is None and known is not None:
+            base = machine.units[0].initial_theta(known)
+        return method.log_partition(machine, rng, base)
+    starts = _starts(machine, model, rng) if starts is None else starts
+    *_, values = _solutions(machine, method, starts)
+    return LogPartition(float(np.mean(values)), float("nan"))
+
+
+def _resolve(method):
+    """Return the object behind the name of an approximate method."""
+    methods = {"ais": AIS(), **FIXED_POINTS}
+    if not isinstance(method, str):
+        return method
+    if method not in methods:
+        raise ValueError(
+            f"method must be 'auto', 'exact', one of {sorted(methods)} or an object, got {method!r}"
+        )
+    return methods[method]
+
+
+def pseudo_log_likelihood(model, X, bits=None):
+    """Return sum_i log p(x_i | all other x) for each row, exactly.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+        With binary visible units.
+    X : array of shape (n_samples, n_visible)
+        Values of the visible units, 0 or 1.
+    bits : array of int, default=None
+        Only these bits are summed, and the sum is scaled up to all of them.
+
+    Returns
+    -------
+    array of shape (n_samples,), float64
+        Pseudo-log-likelihood in nats.
+    """
+    machine = _machine_of(model)
+    if machine.units[0].values != (0.0, 1.0):
+        raise ValueError(
+            f"the pseudo-likelihood needs binary visible units, not {machine.units[0]}"
+        )
+    xp = namespace(machine.weights[0])
+    X = cast(xp.asarray(X), machine.dtype)
+    block = max(1, _BLOCK_ELEMENTS // max(machine.n_units))
+    parts = [
+        _pseudo_log_likelihood(machine, X[start : start + block, :], bits)
+        for start in range(0, X.shape[0], block)
+    ]
+    return xp.concat(parts)
+
+
+def _pseudo_log_likelihood(machine, X, bits):
+    W, unit = machine.weights[0], machine.units[1]
+    field, bias = condition(machine, X), machine.thetas[0].field
+    n_visible = X.shape[1]
+    bits = range(n_visible) if bits is None else [int(bit) for bit in bits]
+    xp = namespace(X)
+    total = xp.zeros(X.shape[0], **{**like(X), "dtype": xp.float64})
+    here = row_sums(unit.log_partition(field))
+    for bit in bits:
+        flip = 1 - 2 * X[:, bit]
+        flipped = unit.tilt(field, flip[:, None] * W[None, :, bit])
+        there = row_sums(unit.log_partition(flipped))
+        gain = there - here + cast(flip * bias[bit], xp.float64)
+        total -= softplus(gain)
+    return total * (n_visible / len(bits))
+
+
+def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, random_state=None):
+    """Hold every method that applies to a machine against the exact sums.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+        With a binary layer of at most ``max_units`` units.
+    starts : array of shape (n_starts, n_visible), default=None
+        Where fixed points start; default as in :func:`log_partition`.
+    n_steps : int, default=1000
+        Gibbs sweeps of 100 chains, of which the later half gives the sampled marginals.
+    max_units : int, default=20
+    random_state : int, RandomState or SeedSequence, default=None
+
+    Returns
+    -------
+    list of dict
+        A row for each method, ready for ``pandas.DataFrame``: ``method``, ``log_partition``,
+        ``std``, ``error`` (of log Z), ``visible_error`` and ``hidden_error`` (largest error of a
+        marginal), ``n_solutions``.
+    """
+    machine = _machine_of(model)
+    truth, marginals = exact_log_partition(machine, max_units), exact_marginals(machine, max_units)
+    rng = make_rng(random_state, machine.weights[0])
+    starts = _starts(machine, model, rng) if starts is None else starts
+
+    def row(name, value=None, std=None, means=None, n_solutions=None):
+        errors = [
+            None if means is None else float(np.abs(mean - exact).max())
+            for mean, exact in zip(means or marginals, marginals, strict=True)
+        ]
+        return {
+            "method": name,
+            "log_partition": value,
+            "std": std,
+            "error": None if value is None else value - truth,
+            "visible_error": errors[0],
+            "hidden_error": errors[1],
+            "n_solutions": n_solutions,
+        }
+
+    rows = [row("exact", truth, 0.0, marginals)]
+    estimate = AIS().log_partition(machine, rng, machine.units[0].initial_theta(starts))
+    rows.append(row("ais", estimate.value, estimate.std))
+    rows.append(row("gibbs", means=_gibbs_marginals(machine, starts, rng, n_steps)))
+    for name, method in FIXED_POINTS.items():
+        try:
+            method.check(machine)
+        except ValueError:
+            continue  # the method does not apply to these units
+        *means, values = _solutions(machine, method, starts)
+        means = [mean.mean(axis=0) for mean in means]
+        rows.append(row(name, float(values.mean()), None, means, len(values)))
+    return rows
+
+
+def _gibbs_marginals(machine, starts, rng, n_steps):
+    state = Gibbs().start(machine, cast(starts, machine.dtype), rng)
+    totals, n_kept = [0.0, 0.0], 0
+    for step in range(n_steps):
+        state = sample(Gibbs(), machine, state, rng, 1)
+        if 2 * step >= n_steps:
+            visible = machine.units[0].mean(conditional(machine, 0, state.layers))
+            hidden = machine.units[1].mean(condition(machine, state.layers[0]))
+            for l, mean in enumerate((visible, hidden)):
+                totals[l] = totals[l] + to_numpy(mean).astype(np.float64).mean(axis=0)
+            n_kept += 1
+    return [total / n_kept for total in totals]

@@ -1,0 +1,47 @@
+"""Inference: fixed points and samplers over any machine."""
+
+from ._ais import AIS, LogPartition
+from ._base import (
+    Chains,
+    FixedPoint,
+    Magnetizations,
+    Method,
+    Sampler,
+    Solution,
+    map_rows,
+    sample,
+    solve,
+)
+from ._clamped import Clamped
+from ._gibbs import ContrastiveDivergence, Gibbs
+from ._mean_field import TAP, NaiveMeanField
+from ._starts import STARTS
+
+FIXED_POINTS = {
+    "naive_mean_field": NaiveMeanField(),
+    "tap": TAP(),
+    "tap3": TAP(order=3),
+}
+SAMPLERS = {"gibbs": Gibbs, "cd": ContrastiveDivergence}
+
+__all__ = [
+    "AIS",
+    "FIXED_POINTS",
+    "SAMPLERS",
+    "STARTS",
+    "TAP",
+    "Chains",
+    "Clamped",
+    "ContrastiveDivergence",
+    "FixedPoint",
+    "Gibbs",
+    "LogPartition",
+    "Magnetizations",
+    "Method",
+    "NaiveMeanField",
+    "Sampler",
+    "Solution",
+    "map_rows",
+    "sample",
+    "solve",
+]

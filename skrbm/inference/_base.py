@@ -1,0 +1,216 @@
+"""The contracts of inference: fixed points, samplers, and the drivers that run them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._backend import from_numpy, namespace, row_sums, to_numpy
+from .._machine import data_moments
+
+
+def map_rows(function, *states):
+    """Apply ``function`` to each array leaf of states of one structure; None stays None."""
+    first = states[0]
+    if first is None:
+        return None
+    if isinstance(first, tuple):
+        parts = [map_rows(function, *leaves) for leaves in zip(*states, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    return function(*states)
+
+
+class Magnetizations(NamedTuple):
+    """State of a fixed point: means and variances for each layer, rows first."""
+
+    means: tuple
+    variances: tuple
+
+
+class Chains(NamedTuple):
+    """State of a sampler: the values of each layer, a chain in each row."""
+
+    layers: tuple
+
+
+class Solution(NamedTuple):
+    """What :func:`solve` returns.
+
+    ``n_iter``, ``residual`` (float64) and ``converged`` are given for each row.
+    """
+
+    state: Any
+    n_iter: Any
+    residual: Any
+    converged: Any
+
+
+class Method:
+    """How the machine's own moments are found, in learning: the model phase.
+
+    ``init`` makes the first state, and ``phases`` turns a batch of data and a state into the next
+    state and the two sets of moments whose difference is the gradient.
+    """
+
+    def init(self, machine, rng, n, X):
+        """Return the first state, with ``n`` rows; X holds rows of data to start from."""
+        raise NotImplementedError
+
+    def phases(self, machine, state, X, rng):
+        """Return (state, data moments, model moments) for the batch X."""
+        data = data_moments(machine, X)
+        state = self.advance(machine, state, X, rng)
+        return state, data, self.moments(machine, state)
+
+    def advance(self, machine, state, X, rng):
+        """Return the next state."""
+        raise NotImplementedError
+
+    def moments(self, machine, state):
+        """Return the machine's expected sufficient statistics at a state."""
+        raise NotImplementedError
+
+    def visible(self, state):
+        """Return the visible values of a state, of shape (n_rows, n_visible)."""
+        raise NotImplementedError
+
+    def report(self, state):
+        """Return numbers about the state for the history of a fit, a dict of floats."""
+        return {}
+
+
+class FixedPoint:
+    """Deterministic inference: a map whose fixed points are the marginals.
+
+    Subclasses are frozen dataclasses of hyper-parameters with at least ``max_iter``, ``tol`` and
+    ``damping``; every array leaf of a state has rows first.
+    """
+
+    def check(self, machine):
+        """Raise ValueError if the method does not apply to the machine."""
+
+    def start(self, machine, X):
+        """Return the state that starts at visible values X."""
+        raise NotImplementedError
+
+    def step(self, machine, state):
+        """Return the state after one sweep over the layers."""
+        raise NotImplementedError
+
+    def log_partition(self, machine, state):
+        """Return minus the free energy at each row of a state, in float64."""
+        raise NotImplementedError
+
+    def moments(self, machine, state):
+        """Return the machine's expected sufficient statistics, averaged over the rows."""
+        raise NotImplementedError
+
+
+class Sampler(Method):
+    """Inference by a Markov chain for each row.
+
+    Subclasses give ``step(machine, state, rng) -> (state, info)``.
+    """
+
+    n_steps = 1
+
+    def start(self, machine, X, rng):
+        """Return chains whose visible values are X."""
+        raise NotImplementedError
+
+    def step(self, machine, state, rng):
+        """Return the state after one sweep over the layers, and numbers about it."""
+        raise NotImplementedError
+
+    def advance(self, machine, state, X, rng):
+        return sample(self, machine, state, rng, self.n_steps)
+
+
+def sample(method, machine, state, rng, n_steps):
+    """Run ``n_steps`` sweeps of a sampler."""
+    for _ in range(n_steps):
+        state, _ = method.step(machine, state, rng)
+    return state
+
+
+def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, callback=None):
+    """Iterate a fixed point until each row has converged.
+
+    Rows that have converged leave the active set at once, so that the slowest row costs one row.
+
+    Parameters
+    ----------
+    method : FixedPoint
+    machine : Machine
+    state : NamedTuple
+        Where to start; every array leaf has rows first.
+    max_iter, tol, damping : optional
+        In place of the method's own. A row has converged when the mean squared change of its
+        means in one sweep is at most ``tol``; the new state is ``damping`` times the old plus
+        (1 - damping) times what the map gives.
+    callback : callable, optional
+        Called as ``callback(iteration, state, rows)`` with the active rows after each sweep.
+
+    Returns
+    -------
+    Solution
+    """
+    max_iter = method.max_iter if max_iter is None else max_iter
+    tol = method.tol if tol is None else tol
+    damping = method.damping if damping is None else damping
+    rows = np.arange(state.means[0].shape[0])
+    finished = []
+    residual = np.full(rows.size, np.inf)
+    for iteration in range(1, max_iter + 1):
+        new = method.step(machine, state)
+        if damping:
+            new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
+        residual = _squared_change(state, new)
+        state = new
+        if callback is not None:
+            callback(iteration, state, rows)
+        done = residual <= tol
+        if done.any() and iteration < max_iter:
+            state, rows, residual = _compact(finished, state, rows, residual, done, iteration)
+            if not rows.size:
+                break
+    if rows.size:
+        finished.append((state, rows, np.full(rows.size, max_iter), residual))
+    return _gather(finished, tol)
+
+
+def _squared_change(old, new):
+    """Mean squared change of the means of each row, a float64 NumPy array."""
+    total, n_units = 0.0, 0
+    for a, b in zip(old.means, new.means, strict=True):
+        change = b - a
+        change *= change
+        total = total + row_sums(change)
+        n_units += a.shape[1]
+    return to_numpy(total) / n_units
+
+
+def _compact(finished, state, rows, residual, done, iteration):
+    """Move the rows that are done to ``finished``; return what is left."""
+
+    def take(mask):
+        index = from_numpy(np.flatnonzero(mask), state.means[0])
+        return map_rows(lambda leaf: namespace(leaf).take(leaf, index, axis=0), state)
+
+    finished.append((take(done), rows[done], np.full(done.sum(), iteration), residual[done]))
+    left = ~done
+    return take(left), rows[left], residual[left]
+
+
+def _gather(finished, tol):
+    """Put the pieces back into the order of the rows."""
+    states, rows, n_iter, residual = zip(*finished, strict=True)
+    order = np.argsort(np.concatenate(rows))
+    index = from_numpy(order, states[0].means[0])
+
+    def join(*leaves):
+        xp = namespace(leaves[0])
+        return xp.take(xp.concat(leaves, axis=0), index, axis=0)
+
+    state = map_rows(join, *states) if len(finished) > 1 else finished[0][0]
+    residual = np.concatenate(residual)[order]
+    return Solution(state, np.concatenate(n_iter)[order], residual, residual <= tol)

@@ -1,0 +1,196 @@
+"""Mean field by the expansion of the free energy in powers of the weights.
+
+Naive mean field is its first order, TAP its second (Alg. 1 and Eq. 36 of Tramel et al. 2018), and
+binary units have a third (Gabrié, Tramel and Krzakala 2015). Each order after the first is a term
+that adds a reaction to the field on a unit, a part to the free energy and a part to the moments.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral, Real
+
+from .._backend import namespace, row_sums
+from .._machine import Block, Moments, coupled, coupling, input_field
+from ._base import FixedPoint, Magnetizations
+
+
+class _SecondOrder:
+    """The Onsager reaction: A = -(W * W) c, B = A a."""
+
+    def check(self, machine):
+        pass
+
+    def reaction(self, machine, l, state):
+        precision = -coupled(machine, machine.squares, l, state.variances, power=2)
+        return precision * state.means[l], precision
+
+    def log_partition(self, machine, state):
+        return 0.5 * coupling(machine, machine.squares, state.variances, power=2)
+
+    def matrices(self, machine, state):
+        return ()
+
+
+class _ThirdOrder:
+    """The third order, for units whose third cumulant is a function of the mean."""
+
+    def check(self, machine):
+        for unit in machine.units:
+            if not hasattr(unit, "cumulants"):
+                raise ValueError(
+                    f"TAP(order=3) is derived for binary units, and {unit} is none; use order=2"
+                )
+
+    @staticmethod
+    def _skews(machine, state):
+        return tuple(
+            unit.cumulants(a)[1] for unit, a in zip(machine.units, state.means, strict=True)
+        )
+
+    def reaction(self, machine, l, state):
+        field = coupled(machine, machine.cubes, l, self._skews(machine, state), power=3)
+        return (2 / 3) * field * machine.units[l].cumulants(state.means[l])[2], None
+
+    def log_partition(self, machine, state):
+        return (2 / 3) * coupling(machine, machine.cubes, self._skews(machine, state), power=3)
+
+    def matrices(self, machine, state):
+        skews = self._skews(machine, state)
+        factor = 2 * machine.scale**2 / skews[0].shape[0]
+        pairs = enumerate(zip(machine.squares, skews[:-1], skews[1:], strict=True))
+        return tuple((l, factor * W2 * (above.T @ below)) for l, (W2, below, above) in pairs)
+
+
+@dataclass(frozen=True)
+class NaiveMeanField(FixedPoint):
+    """Naive mean field: each unit sees the means of its neighbours.
+
+    Parameters
+    ----------
+    max_iter : int, default=100
+        Largest number of sweeps.
+    tol : float, default=1e-8
+        A solution has converged when the mean squared change of its means is at most this.
+    damping : float in [0, 1), default=0.0
+        Part of the old state that is kept in each sweep.
+    """
+
+    max_iter: int = 100
+    tol: float = 1e-8
+    damping: float = 0.0
+
+    def __post_init__(self):
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise ValueError(f"max_iter must be an integer >= 1, got {self.max_iter!r}")
+        if not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise ValueError(f"tol must be a number >= 0, got {self.tol!r}")
+        if not isinstance(self.damping, Real) or not 0 <= self.damping < 1:
+            raise ValueError(f"damping must be a number in [0, 1), got {self.damping!r}")
+
+    @property
+    def terms(self):
+        """The orders after the first."""
+        return ()
+
+    def check(self, machine):
+        for term in self.terms:
+            term.check(machine)
+
+    def _unit_moments(self, unit, theta):
+        return unit.moments(theta)
+
+    def _pair(self, state):
+        return None
+
+    def start(self, machine, X):
+        """Return the state with visible means X and everything else at zero."""
+        xp = namespace(X)
+        hidden = tuple(xp.zeros_like(X[:, :1]) * W[None, :, 0] for W in machine.weights)
+        means = (X, *hidden)
+        variances = tuple(
+            None if self._unit_moments(unit, theta)[1] is None else xp.zeros_like(mean)
+            for unit, theta, mean in zip(machine.units, machine.thetas, means, strict=True)
+        )
+        return Magnetizations(means, variances)
+
+    def _cavity(self, machine, l, state):
+        """Return the total field and precision on layer ``l``."""
+        field, precision = input_field(machine, l, state.means), None
+        for term in self.terms:
+            extra, curvature = term.reaction(machine, l, state)
+            field += extra
+            precision = curvature if precision is None else precision
+        return field, precision
+
+    def step(self, machine, state):
+        """Update the odd layers (hidden), then the even ones (visible)."""
+        means, variances = list(state.means), list(state.variances)
+        for parity in (1, 0):
+            for l in range(parity, len(means), 2):
+                now = Magnetizations(tuple(means), tuple(variances))
+                theta = machine.units[l].tilt(machine.thetas[l], *self._cavity(machine, l, now))
+                means[l], variances[l] = self._unit_moments(machine.units[l], theta)
+        return Magnetizations(tuple(means), tuple(variances))
+
+    def log_partition(self, machine, state):
+        """Return minus the free energy of each row (Eq. 36), in float64.
+
+        sum_l [log Z(B, A) - B a + A (a**2 + c) / 2] + sum_l a' W a + the orders after the first.
+        """
+        total = coupling(machine, machine.weights, state.means)
+        for l, (unit, a) in enumerate(zip(machine.units, state.means, strict=True)):
+            field, precision = self._cavity(machine, l, state)
+            local = unit.log_partition(unit.tilt(machine.thetas[l], field, precision))
+            local -= field * a
+            if precision is not None:
+                local += 0.5 * precision * (a * a + state.variances[l])
+            total = total + row_sums(local)
+        for term in self.terms:
+            total = total + term.log_partition(machine, state)
+        return total
+
+    def moments(self, machine, state):
+        """Return the expected statistics, averaged over the rows."""
+        weight = 1.0 / state.means[0].shape[0]
+        block = Block(state.means, state.variances, weight, self._pair(state))
+        matrices = tuple(entry for term in self.terms for entry in term.matrices(machine, state))
+        return Moments((block,), matrices)
+
+
+@dataclass(frozen=True)
+class TAP(NaiveMeanField):
+    """TAP equations of second or third order.
+
+    Parameters
+    ----------
+    order : {2, 3}, default=2
+        Where the expansion in powers of the weights stops; the third order needs binary units.
+    max_iter : int, default=100
+        Largest number of sweeps.
+    tol : float, default=1e-8
+        A solution has converged when the mean squared change of its means is at most this.
+    damping : float in [0, 1), default=0.0
+        Part of the old state that is kept in each sweep.
+    """
+
+    max_iter: int = 100
+    tol: float = 1e-8
+    damping: float = 0.0
+    order: int = 2
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.order not in (2, 3):
+            raise ValueError(
+                f"order must be 2 or 3, got {self.order!r}; NaiveMeanField is the first order"
+            )
+
+    @cached_property
+    def terms(self):
+        return (_SecondOrder(), _ThirdOrder())[: self.order - 1]
+
+    def _unit_moments(self, unit, theta):
+        return unit.mean_variance(theta)
+
+    def _pair(self, state):
+        return state.variances
