@@ -1,0 +1,6 @@
+"""The estimators."""
+
+from ._bernoulli_rbm import BernoulliRBM
+from ._tap_rbm import TAPRBM
+
+__all__ = ["TAPRBM", "BernoulliRBM"]

@@ -1,0 +1,207 @@
+"""Binary machine trained by contrastive divergence, persistent or not."""
+
+from numbers import Integral
+from typing import ClassVar
+
+from sklearn.utils._param_validation import Interval
+
+from .._backend import one_blas_thread
+from .._random import make_rng
+from ..inference import AIS, ContrastiveDivergence, Gibbs
+from ..units import Bernoulli
+from ._base import BaseRBM, _check_count
+
+
+class BernoulliRBM(BaseRBM):
+    """Bernoulli restricted Boltzmann machine, trained by (persistent) contrastive divergence.
+
+    Binary visible and binary hidden units,
+    p(v, h) ∝ exp(h' W v + b' v + c' h), with W = ``components_``, b = ``intercept_visible_`` and
+    c = ``intercept_hidden_``. With default arguments it takes the place of
+    :class:`sklearn.neural_network.BernoulliRBM`.
+
+    Read more in the :ref:`User Guide <bernoulli_rbm>`.
+
+    Parameters
+    ----------
+    n_components : int, default=256
+        Number of binary hidden units.
+    learning_rate : float, default=0.1
+        Step of the gradient ascent on the mean log-likelihood. Reasonable values lie between
+        1e-3 and 1, smaller ones late in training; see ``schedule``.
+    batch_size : int, default=10
+        Rows of a mini-batch, and number of Gibbs chains.
+    n_iter : int, default=10
+        Passes over the data.
+    verbose : int, default=0
+        Whether to print a line for each pass.
+    random_state : int, RandomState instance or None, default=None
+        Determines initial weights, the order of rows, the chains, and the seed with which
+        ``score_samples`` estimates log Z.
+    n_gibbs_steps : int, default=1
+        Sweeps of the chains for each batch, the k of CD-k.
+    persistent : bool, default=True
+        Whether the chains go on from batch to batch (PCD [2]_) or start at each batch of data
+        (CD [1]_).
+    momentum : float in [0, 1), default=0.0
+        Part of the last step that is added to the next.
+    alpha : float, default=0.0
+        Strength of the penalty on the weights.
+    penalty : {"l2", "l1"}, default="l2"
+        alpha / 2 ||W||² or alpha ||W||₁.
+    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="constant"
+        Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
+        in a line or a cosine, down to 1e-3; or a function of the fraction.
+    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
+            default="random"
+        Where training starts. "random" draws weights from N(0, 0.01²) and sets visible biases to
+        the log-odds of the data.
+    shuffle : bool, default=True
+        Whether to shuffle the rows in each pass.
+    early_stopping : bool or {"free_energy_gap", "score"}, default=False
+        Whether to set rows aside and stop when, for ``n_iter_no_change`` passes, the score of
+        these rows has not risen by ``tol``, or their mean free energy has exceeded that of the
+        training rows by ``tol`` more than at best (log Z cancels in this gap). The parameters
+        before that are kept. True is "free_energy_gap".
+    validation_fraction : float in (0, 1), default=0.1
+        Part of the rows to set aside.
+    n_iter_no_change : int, default=5
+        Patience of early stopping, in passes.
+    tol : float, default=1e-2
+        Tolerance of early stopping, in nats per sample.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last solution.
+    binarize : float or None, default=None
+        Threshold above which values of X count as 1, others as 0; None takes X as it is.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Weights.
+    intercept_hidden_ : array of shape (n_components,)
+        Biases of the hidden units.
+    intercept_visible_ : array of shape (n_features,)
+        Biases of the visible units.
+    h_samples_ : array of shape (batch_size, n_components)
+        Hidden units of the chains.
+    starts_ : array of shape (batch_size, n_features)
+        Visible units of the chains, where :meth:`sample` starts.
+    n_iter_ : int
+        Passes over the data so far.
+    history_ : dict of list
+        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
+        per sample, estimated on 256 rows and 16 columns) and, with early stopping,
+        ``free_energy_gap`` and ``score``.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen in fit, if all are strings.
+
+    See Also
+    --------
+    TAPRBM : Deterministic training by mean field.
+
+    References
+    ----------
+    .. [1] Hinton, G. E. (2002). Training products of experts by minimizing contrastive
+       divergence. Neural Computation 14.
+    .. [2] Tieleman, T. (2008). Training restricted Boltzmann machines using approximations to
+       the likelihood gradient. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skrbm import BernoulliRBM
+    >>> X = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1]])
+    >>> BernoulliRBM(n_components=2, random_state=0).fit(X).transform(X).shape
+    (4, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **BaseRBM._parameter_constraints,
+        "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
+        "persistent": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        n_components=256,
+        *,
+        learning_rate=0.1,
+        batch_size=10,
+        n_iter=10,
+        verbose=0,
+        random_state=None,
+        n_gibbs_steps=1,
+        persistent=True,
+        momentum=0.0,
+        alpha=0.0,
+        penalty="l2",
+        schedule="constant",
+        init="random",
+        shuffle=True,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
+        tol=1e-2,
+        warm_start=False,
+        binarize=None,
+    ):
+        self.n_components = n_components
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.verbose = verbose
+        self.random_state = random_state
+        self.n_gibbs_steps = n_gibbs_steps
+        self.persistent = persistent
+        self.momentum = momentum
+        self.alpha = alpha
+        self.penalty = penalty
+        self.schedule = schedule
+        self.init = init
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.binarize = binarize
+
+    def _units(self):
+        return Bernoulli(), Bernoulli()
+
+    def _method(self):
+        method = Gibbs if self.persistent else ContrastiveDivergence
+        return method(self.n_gibbs_steps)
+
+    def _n_states(self):
+        return self.batch_size
+
+    def _default_log_partition(self):
+        return AIS()
+
+    def _attributes(self, machine, state):
+        return {**super()._attributes(machine, state), "h_samples_": state.layers[1]}
+
+    def impute(self, X, *, n_steps=200, random_state=None):
+        """Fill missing values with their means given the observed ones, by Gibbs sampling.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN marks what is missing.
+        n_steps : int, default=200
+            Sweeps of the chain of each row, of which the later half is averaged.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+            Observed entries unchanged, missing ones E[v_i | observed].
+        """
+        _check_count("n_steps", n_steps, 1)
+        machine, X, observed = self._split_missing(X)
+        rng = make_rng(random_state, machine.weights[0])
+        with one_blas_thread():
+            return Gibbs(n_steps).clamped_mean(machine, X, observed, rng)

@@ -1,0 +1,238 @@
+"""Machine trained deterministically, by the fixed points of mean-field equations."""
+
+from dataclasses import replace
+from numbers import Integral
+from typing import ClassVar
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from .. import evaluation
+from .._backend import one_blas_thread
+from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, solve
+from ..units import Bernoulli
+from ._base import BaseRBM
+
+
+class TAPRBM(BaseRBM):
+    """Restricted Boltzmann machine trained by TAP or naive mean field.
+
+    The model's moments come from K solutions of the mean-field equations instead of samples
+    (Alg. 2 of [1]_), so that training and inference are deterministic given the starts.
+    p(v, h) ∝ exp(h' W v + b' v + c' h), with W = ``components_``, b = ``intercept_visible_`` and
+    c = ``intercept_hidden_``.
+
+    Read more in the :ref:`User Guide <tap_rbm>`.
+
+    Parameters
+    ----------
+    n_components : int, default=256
+        Number of hidden units.
+    inference : {"tap", "tap3", "naive_mean_field"} or object, default="tap"
+        Equations whose fixed points are the model phase: second or third order, or the first;
+        or an object such as ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``.
+    starts : {"chains", "data", "persistent", "random"}, default="chains"
+        Where the solutions are looked for: at the states of persistent Gibbs chains, at the last
+        rows of data (the paper's choice), at the last solutions, or at random.
+    n_starts : int or None, default=None
+        Number K of solutions for each batch; None is ``batch_size``.
+    learning_rate : float, default=0.05
+        Step of the gradient ascent on the mean log-likelihood.
+    batch_size : int, default=100
+        Rows of a mini-batch.
+    n_iter : int, default=20
+        Passes over the data.
+    verbose : int, default=0
+        Whether to print a line for each pass.
+    random_state : int, RandomState instance or None, default=None
+        Determines initial weights, the order of rows and the starts.
+    momentum : float in [0, 1), default=0.5
+        Part of the last step that is added to the next.
+    alpha : float, default=0.001
+        Strength of the penalty on the weights.
+    penalty : {"l2", "l1"}, default="l2"
+        alpha / 2 ||W||² or alpha ||W||₁.
+    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="constant"
+        Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
+        in a line or a cosine, down to 1e-3; or a function of the fraction.
+    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
+            default="random"
+        Where training starts. "random" draws weights from N(0, 0.01²) and sets visible biases to
+        the log-odds of the data.
+    shuffle : bool, default=True
+        Whether to shuffle the rows in each pass.
+    early_stopping : bool or {"free_energy_gap", "score"}, default=False
+        Whether to set rows aside and stop when, for ``n_iter_no_change`` passes, the score of
+        these rows has not risen by ``tol``, or their mean free energy has exceeded that of the
+        training rows by ``tol`` more than at best (log Z cancels in this gap). The parameters
+        before that are kept. True is "free_energy_gap".
+    validation_fraction : float in (0, 1), default=0.1
+        Part of the rows to set aside.
+    n_iter_no_change : int, default=5
+        Patience of early stopping, in passes.
+    tol : float, default=1e-2
+        Tolerance of early stopping, in nats per sample.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last solution.
+    binarize : float or None, default=None
+        Threshold above which values of X count as 1, others as 0; None takes X as it is.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Weights.
+    intercept_hidden_ : array of shape (n_components,)
+        Biases of the hidden units.
+    intercept_visible_ : array of shape (n_features,)
+        Biases of the visible units.
+    starts_ : array of shape (n_starts, n_features)
+        The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
+    n_iter_ : int
+        Passes over the data so far.
+    history_ : dict of list
+        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
+        per sample, estimated on 256 rows and 16 columns), ``n_unconverged`` (solutions of the last
+        batch), ``n_sweeps`` (their mean number of sweeps) and, with early stopping,
+        ``free_energy_gap`` and ``score``.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen in fit, if all are strings.
+
+    See Also
+    --------
+    BernoulliRBM : Training by sampling.
+
+    Notes
+    -----
+    The paper (Table 1) trains on binary MNIST with n_components 25, 50, 100 or 500,
+    batch_size = n_starts = 100, learning_rate = 0.005, momentum = 0.5, alpha = 0.001,
+    ``TAP(tol=1e-8)``, starts = "data" and n_iter = 100.
+
+    References
+    ----------
+    .. [1] Tramel, E. W., Gabrié, M., Manoel, A., Caltagirone, F., & Krzakala, F. (2018).
+       Deterministic and generalized framework for unsupervised learning with restricted Boltzmann
+       machines. Physical Review X 8, 041006.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skrbm import TAPRBM
+    >>> X = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1]])
+    >>> TAPRBM(n_components=2, random_state=0).fit(X).transform(X).shape
+    (4, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **BaseRBM._parameter_constraints,
+        "inference": [StrOptions(set(FIXED_POINTS)), FixedPoint],
+        "starts": [StrOptions(set(STARTS))],
+        "n_starts": [None, Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_components=256,
+        *,
+        inference="tap",
+        starts="chains",
+        n_starts=None,
+        learning_rate=0.05,
+        batch_size=100,
+        n_iter=20,
+        verbose=0,
+        random_state=None,
+        momentum=0.5,
+        alpha=0.001,
+        penalty="l2",
+        schedule="constant",
+        init="random",
+        shuffle=True,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
+        tol=1e-2,
+        warm_start=False,
+        binarize=None,
+    ):
+        self.n_components = n_components
+        self.inference = inference
+        self.starts = starts
+        self.n_starts = n_starts
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.verbose = verbose
+        self.random_state = random_state
+        self.momentum = momentum
+        self.alpha = alpha
+        self.penalty = penalty
+        self.schedule = schedule
+        self.init = init
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.binarize = binarize
+
+    def _units(self):
+        return Bernoulli(), Bernoulli()
+
+    def _fixed_point(self):
+        return FIXED_POINTS[self.inference] if isinstance(self.inference, str) else self.inference
+
+    def _method(self):
+        return STARTS[self.starts](self._fixed_point())
+
+    def _n_states(self):
+        return self.batch_size if self.n_starts is None else self.n_starts
+
+    def _default_log_partition(self):
+        return self._fixed_point()
+
+    def tap_log_likelihood(self, X, starts=None):
+        """Compute the TAP log-likelihood of each sample (Eq. 39 of [1]_).
+
+        log p(v) ≈ -F(v) + mean of the free energies of the unique solutions found from ``starts``,
+        by the estimator's own ``inference``, whatever the size of the layers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        starts : array-like of shape (n_starts, n_features), default=None
+            Visible values from which solutions are looked for; default: those kept from fit.
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+            In nats, float64.
+        """
+        free_energy = self.free_energy(X)
+        if starts is None:
+            return -free_energy - self.log_partition(self._fixed_point())
+        _, starts = self._visible(starts)
+        return (
+            -free_energy - evaluation.log_partition(self, self._fixed_point(), starts=starts).value
+        )
+
+    def impute(self, X):
+        """Fill missing values with their means given the observed ones, by ``inference``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN marks what is missing.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+            Observed entries unchanged, missing ones E[v_i | observed].
+        """
+        machine, X, observed = self._split_missing(X)
+        fixed_point = self._fixed_point()
+        method = Clamped(replace(fixed_point, damping=max(fixed_point.damping, 0.2)))
+        with one_blas_thread():
+            start = method.start(machine, X, observed)
+            return solve(method, machine, start).state.means[0]
