@@ -1,0 +1,65 @@
+"""Configuration of the documentation; it builds without a network and with warnings as errors."""
+
+import os
+
+import skrbm
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+project = "skrbm"
+author = "skrbm developers"
+copyright = "2026, skrbm developers"
+release = skrbm.__version__
+version = ".".join(release.split(".")[:2])
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates", "Thumbs.db", ".DS_Store"]
+default_role = "literal"  # as in docstrings: `X` is code
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False  # the class template lists the methods itself
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["../examples"],
+    "gallery_dirs": ["auto_examples"],
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"(/benchmarks/|/_|__init__\.py)",
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("skrbm",),
+    "reference_url": {"skrbm": None},
+    "remove_config_comments": True,
+    "show_memory": False,
+    "download_all_examples": False,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "skrbm"
+html_static_path = ["_static"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"install": [], "changelog": [], "references": []}
+
+
+def skip_foreign_members(app, what, name, obj, skip, options):
+    """Leave out what a class inherits from elsewhere; scikit-learn's own pages describe it."""
+    module = getattr(obj, "__module__", None) or "skrbm"
+    return skip or not module.startswith("skrbm")
+
+
+def setup(app):
+    """Connect the filter of members."""
+    app.connect("autodoc-skip-member", skip_foreign_members)
