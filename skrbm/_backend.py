@@ -48,7 +48,10 @@ def to_numpy(x):
         return np.asarray(x)
     import array_api_compat
 
-    return np.asarray(array_api_compat.to_device(x, "cpu"))
+    # Not every library calls its device for NumPy's memory "cpu" alone, nor takes that name.
+    if "cpu" not in str(array_api_compat.device(x)).lower():
+        x = array_api_compat.to_device(x, "cpu")
+    return np.asarray(x)
 
 
 def from_numpy(x, beside):
@@ -118,20 +121,26 @@ def dense_rows(X, index, dtype):
     return cast(rows.toarray() if sp.issparse(rows) else rows, dtype)
 
 
+def column_means(X):
+    """Return the mean of each column, in float64, of a dense or sparse X."""
+    if sp.issparse(X):  # scipy's mean would sum in the dtype of X, whatever dtype is asked for
+        return np.asarray(X.astype(np.float64, copy=False).mean(axis=0)).ravel()
+    xp = namespace(X)
+    return xp.sum(X, axis=0, dtype=xp.float64) / X.shape[0]
+
+
 def column_moments(X):
     """Return mean and variance of each column, in float64, of a dense or sparse X."""
+    mean = column_means(X)
     if sp.issparse(X):
-        mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
         square = np.asarray(squared(X.astype(np.float64)).mean(axis=0)).ravel()
         return mean, np.maximum(square - mean**2, 0)
     xp = namespace(X)
-    n = X.shape[0]
-    mean = xp.sum(X, axis=0, dtype=xp.float64) / n
     variance = xp.zeros_like(mean)
-    for start in range(0, n, 1024):  # float64 copies of blocks, never of the whole
+    for start in range(0, X.shape[0], 1024):  # float64 copies of blocks, never of the whole
         centred = cast(X[start : start + 1024, :], xp.float64) - mean
         variance += xp.sum(centred * centred, axis=0)
-    return mean, variance / n
+    return mean, variance / X.shape[0]
 
 
 def add_product(out, left, right, alpha):

@@ -23,12 +23,12 @@ class Rng:
     seed : numpy.random.SeedSequence
         Where the stream starts.
     beside : array
-        An array whose library, dtype and device the draws have; only an empty slice is kept.
+        An array whose library, dtype and device the draws have; only an empty one is kept.
     """
 
     def __init__(self, seed, beside):
         self._seed = seed
-        self._beside = beside[:0]
+        self._beside = namespace(beside).empty(0, **like(beside))
         self._generator = np.random.Generator(np.random.SFC64(seed))
 
     def uniform(self, shape):

@@ -33,7 +33,9 @@ def _machine_of(model):
 
 
 def _enumerable_layer(machine):
-    """Return the smaller layer with a finite support, or None."""
+    """Return the smaller layer with a finite support, or None; the other one is summed out."""
+    if len(machine.units) != 2:
+        return None
     layers = [l for l, unit in enumerate(machine.units) if unit.values is not None]
     return min(layers, key=lambda l: machine.n_units[l], default=None)
 
@@ -50,12 +52,13 @@ def _configurations(machine, layer, max_units):
 
     The other layer is summed out; its parameters given the configurations come third.
     """
-    n, other = machine.n_units[layer], 1 - layer
     if not can_enumerate(machine, max_units):
         raise ValueError(
-            f"exact sums need a layer of at most max_units={max_units} binary units, and this "
+            "exact sums need two layers, of which one has "
+            f"at most max_units={max_units} binary units, and this "
             f"machine has {machine.n_units} units; raise max_units or use method='ais'"
         )
+    n, other = machine.n_units[layer], 1 - layer
     W = machine.weights[0]
     low, high = machine.units[layer].values
     block = max(1, min(2**n, _BLOCK_ELEMENTS // max(machine.n_units)))
@@ -276,7 +279,7 @@ def _pseudo_log_likelihood(machine, X, bits):
     here = row_sums(unit.log_partition(field))
     for bit in bits:
         flip = 1 - 2 * X[:, bit]
-        flipped = unit.tilt(field, flip[:, None] * W[None, :, bit])
+        flipped = unit.tilt(field, machine.scale * flip[:, None] * W[None, :, bit])
         there = row_sums(unit.log_partition(flipped))
         gain = there - here + cast(flip * bias[bit], xp.float64)
         total -= softplus(gain)

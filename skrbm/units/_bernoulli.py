@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .._backend import cast, column_moments, like, namespace, row_sums, sigmoid, softplus
+from .._backend import cast, column_means, like, namespace, row_sums, sigmoid, softplus
 from ._base import Theta, Unit
 
 
@@ -58,7 +58,7 @@ class Bernoulli(Unit):
         return Theta(mean)
 
     def initial_theta(self, X):
-        mean, _ = column_moments(X)
+        mean = column_means(X)
         xp = namespace(mean)
         # One more row of which half is on keeps constant columns finite.
         n = X.shape[0]

@@ -1,0 +1,104 @@
+"""What the benchmarks share: data, the heading of a report, interleaved timing and tables."""
+
+import datetime
+import gzip
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy
+import sklearn
+
+import skrbm
+
+
+def heading(script, args):
+    """Print the command, its arguments, the date and the versions."""
+    folder = Path(script).resolve().parent
+    command = f"python examples/{folder.name}/{Path(script).name} {' '.join(sys.argv[1:])}"
+    print(f"{command.strip()}\n{vars(args)}\n{datetime.date.today()}, {platform.processor()}", end="")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"numpy {np.__version__}, scipy {scipy.__version__}, scikit-learn {sklearn.__version__}, "
+        f"skrbm {skrbm.__version__}\n",
+        flush=True,
+    )
+
+
+def table(names, rows):
+    """Print rows under their names."""
+    cells = [list(names)] + [
+        [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row]
+        for row in rows
+    ]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
+    for row in cells:
+        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def timed(runs, repeats, extra=None):
+    """Run each contender once per repeat, in turn; return seconds as arrays by name.
+
+    ``extra`` are callables that return seconds themselves.
+    """
+    extra = extra or {}
+    seconds = {name: [] for name in (*runs, *extra)}
+    for name in runs:
+        runs[name]()  # warm-up
+    for _ in range(repeats):
+        for name, run in runs.items():
+            begin = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - begin)
+        for name, run in extra.items():
+            seconds[name].append(run())
+    return {name: np.array(values) for name, values in seconds.items()}
+
+
+def matrix_product_seconds(n_visible, n_hidden, batch, dtype, repeats=50):
+    """Median time of the matrix products of one batch of PCD-1, in three calls."""
+    rng = np.random.default_rng(0)
+    W = rng.random((n_hidden, n_visible)).astype(dtype)
+    V = rng.random((2 * batch, n_visible)).astype(dtype)
+    H = rng.random((2 * batch, n_hidden)).astype(dtype)
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        V @ W.T
+        H[:batch] @ W
+        H.T @ V
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times))
+
+
+def data_folder():
+    """Return the folder that SKRBM_DATA names, or None."""
+    folder = os.environ.get("SKRBM_DATA")
+    return Path(folder) if folder else None
+
+
+def _idx(path, offset):
+    return np.frombuffer(gzip.open(path).read(), np.uint8, offset=offset)
+
+
+def mnist(part, n=None, threshold=127):
+    """Return (X, y) of MNIST's "train" or "test" rows; X thresholded to 0/1, or 0..255.
+
+    From SKRBM_DATA where it is set, else from OpenML through scikit-learn.
+    """
+    folder = data_folder()
+    if folder is not None:
+        name = {"train": "train", "test": "t10k"}[part]
+        X = _idx(folder / "mnist" / f"{name}-images-idx3-ubyte.gz", 16).reshape(-1, 784)
+        y = _idx(folder / "mnist" / f"{name}-labels-idx1-ubyte.gz", 8)
+    else:
+        from sklearn.datasets import fetch_openml
+
+        X, y = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True)
+        rows = slice(0, 60000) if part == "train" else slice(60000, None)
+        X, y = X[rows].astype(np.uint8), y[rows].astype(np.uint8)
+    X, y = X[:n], y[:n]
+    return (X if threshold is None else (X > threshold).astype(np.uint8)), y

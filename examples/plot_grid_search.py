@@ -1,0 +1,67 @@
+"""
+==========================================
+Searching hyper-parameters of a machine
+==========================================
+
+Machines are ordinary scikit-learn estimators. ``GridSearchCV`` finds their hyper-parameters in two
+ways: by the accuracy of a classifier behind them in a pipeline, and, without any labels, by the
+log-likelihood that ``score`` returns.
+"""
+
+# %%
+# By the accuracy of a classifier
+# -------------------------------
+
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+
+from skrbm import TAPRBM, BernoulliRBM
+
+X, y = load_digits(return_X_y=True)
+X = (X / 16).astype("float32")
+X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+
+pipeline = make_pipeline(
+    BernoulliRBM(n_iter=20, random_state=0), LogisticRegression(C=100, max_iter=1000)
+)
+grid = {
+    "bernoullirbm__n_components": [32, 128],
+    "bernoullirbm__learning_rate": [0.01, 0.05, 0.2],
+}
+search = GridSearchCV(pipeline, grid, cv=3).fit(X_train, y_train)
+print(search.best_params_)
+print(f"accuracy: {search.best_score_:.3f} in validation, {search.score(X_test, y_test):.3f} in test")
+
+# %%
+# By likelihood, without labels
+# -----------------------------
+# ``score`` is the mean log-likelihood in nats. It is deterministic, so that candidates can be
+# compared: the partition function is summed exactly where a layer has at most 20 units, and
+# computed from the solutions of the TAP equations elsewhere.
+
+X_binary = (X_train > 0.5).astype("float32")
+grid = {"n_components": [8, 16, 32, 64], "learning_rate": [0.02, 0.05, 0.1]}
+search = GridSearchCV(TAPRBM(n_iter=20, random_state=0), grid, cv=3).fit(X_binary)
+print(search.best_params_)
+print(f"log-likelihood: {search.best_score_:.2f} nats in validation")
+
+# %%
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+scores = np.array(search.cv_results_["mean_test_score"]).reshape(3, 4)  # rates by sizes
+figure, ax = plt.subplots()
+for rate, curve in zip(grid["learning_rate"], scores, strict=True):
+    ax.plot(grid["n_components"], curve, marker="o", label=f"learning rate {rate}")
+ax.set(
+    xscale="log",
+    xticks=grid["n_components"],
+    xticklabels=grid["n_components"],
+    xlabel="hidden units",
+    ylabel="validation log-likelihood (nats)",
+)
+ax.legend()
+plt.show()
