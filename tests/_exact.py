@@ -1,0 +1,191 @@
+"""Enumeration and quadrature: the truth that all tests of machines compare with.
+
+Nothing here calls skrbm: a machine is read as a container of supports, parameters and
+couplings, and everything is summed over all configurations, in float64.
+"""
+
+import itertools
+
+import numpy as np
+from scipy.special import logsumexp
+
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(20)
+
+
+def _support_edges(field, precision, bounds):
+    """Panel edges that are fine near the places where the density can be large.
+
+    The panels double in width away from the ends of the support and from the stationary point,
+    so that exp(10000 x) on [0, 1] is resolved as well as exp(0 x).
+    """
+    low, high = bounds
+    if not np.isfinite(low) or not np.isfinite(high):
+        centre, reach = field / precision, 14 / np.sqrt(precision)
+        low = low if np.isfinite(low) else centre - reach
+        high = high if np.isfinite(high) else centre + reach
+    distances = (high - low) * 2.0 ** -np.arange(30)
+    corners = [low, high]
+    if precision != 0 and low < field / precision < high:
+        corners.append(field / precision)
+    edges = np.concatenate([corner + sign * distances for corner in corners for sign in (-1, 1)])
+    edges = np.concatenate([edges, corners])
+    return np.unique(np.clip(edges, low, high))
+
+
+class Line:
+    """The law exp(field * x - precision * x**2 / 2) on one interval, with an atom at 0.
+
+    The continuous part has the factor exp(spike); ``spike=None`` means that there is no atom.
+    """
+
+    def __init__(self, field, precision=0.0, bounds=(-np.inf, np.inf), spike=None):
+        edges = _support_edges(field, precision, bounds)
+        half = 0.5 * np.diff(edges)
+        x = (edges[:-1, None] + half[:, None] * (1 + _NODES)).ravel()
+        log_weights = field * x - 0.5 * precision * x**2
+        with np.errstate(divide="ignore"):
+            log_weights += np.log((half[:, None] * _NODE_WEIGHTS).ravel())
+        if spike is not None:
+            x, log_weights = np.append(x, 0.0), np.append(log_weights + spike, 0.0)
+        self.points, self.log_z = x, logsumexp(log_weights)
+        self.probabilities = np.exp(log_weights - self.log_z)
+        self.mean = self.probabilities @ x
+        self.variance = self.probabilities @ (x - self.mean) ** 2
+
+    def cdf(self, x):
+        """P(X <= x), interpolated between the nodes; only for laws without an atom."""
+        order = np.argsort(self.points)
+        probabilities = self.probabilities[order]
+        middle = np.cumsum(probabilities) - 0.5 * probabilities
+        return np.interp(x, self.points[order], middle, left=0, right=1)
+
+    def sample(self, generator, size):
+        order = np.argsort(self.points)
+        probabilities = self.probabilities[order]
+        middle = np.cumsum(probabilities) - 0.5 * probabilities
+        return np.interp(generator.random(size), middle, self.points[order])
+
+
+class Exact:
+    """All expectations of a machine with few units.
+
+    Units with a finite support are enumerated; the others, which must not be coupled with each
+    other, are integrated one by one given those.
+
+    Parameters
+    ----------
+    machine : Machine
+        Read only for ``units`` (values, bounds), ``thetas``, ``weights``, ``scale``.
+    observed : array of shape (n_visible,), default=None
+        Values at which visible units are held, NaN for those that are free.
+    """
+
+    def __init__(self, machine, observed=None):
+        sizes = [machine.weights[0].shape[1], *(W.shape[0] for W in machine.weights)]
+        self.layers = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+        self._read(machine, sizes)
+        if observed is not None:
+            for i, value in enumerate(observed):
+                self.supports[i] = self.supports[i] if np.isnan(value) else (float(value),)
+        self._enumerate()
+
+    def _read(self, machine, sizes):
+        n = sum(sizes)
+        self.field, self.precision = np.zeros(n), np.zeros(n)
+        self.spike, self.coupling = np.zeros(n), np.zeros((n, n))
+        self.supports, self.bounds, self.has_atom = [None] * n, [None] * n, [False] * n
+        for units, layer, theta in zip(self.layers, machine.units, machine.thetas, strict=True):
+            for part, name in zip(theta, ("field", "precision", "spike"), strict=True):
+                if part is not None:
+                    getattr(self, name)[units] = np.asarray(part, dtype=np.float64)
+            for i in units:
+                self.supports[i], self.bounds[i] = layer.values, layer.bounds
+                self.has_atom[i] = theta.spike is not None
+        for below, above, W in zip(self.layers[:-1], self.layers[1:], machine.weights, strict=True):
+            scaled = machine.scale * np.asarray(W, dtype=np.float64)
+            self.coupling[np.ix_(above, below)] = scaled
+            self.coupling[np.ix_(below, above)] = scaled.T
+
+    def line(self, i, field):
+        """The law of the continuous unit ``i`` in an external field."""
+        spike = self.spike[i] if self.has_atom[i] else None
+        return Line(self.field[i] + field, self.precision[i], self.bounds[i], spike)
+
+    def _enumerate(self):
+        n = len(self.supports)
+        self.discrete = [i for i in range(n) if self.supports[i] is not None]
+        self.continuous = [i for i in range(n) if self.supports[i] is None]
+        assert not self.coupling[np.ix_(self.continuous, self.continuous)].any()
+        x = np.array(list(itertools.product(*(self.supports[i] for i in self.discrete))))
+        J = self.coupling[np.ix_(self.discrete, self.discrete)]
+        log_weights = x @ self.field[self.discrete] - 0.5 * x**2 @ self.precision[self.discrete]
+        log_weights += (x != 0) @ self.spike[self.discrete]
+        log_weights += 0.5 * np.einsum("ci,ij,cj->c", x, J, x)
+        self.values, self.squares = np.zeros((len(x), n)), np.zeros((len(x), n))
+        self.values[:, self.discrete], self.squares[:, self.discrete] = x, x**2
+        for i in self.continuous:
+            fields = x @ self.coupling[self.discrete, i]
+            distinct, where = np.unique(fields, return_inverse=True)
+            lines = [self.line(i, field) for field in distinct]
+            log_weights += np.array([line.log_z for line in lines])[where]
+            self.values[:, i] = np.array([line.mean for line in lines])[where]
+            second = np.array([line.variance + line.mean**2 for line in lines])
+            self.squares[:, i] = second[where]
+        self.log_z = float(logsumexp(log_weights))
+        self.probabilities = np.exp(log_weights - self.log_z)
+
+    def mean(self, l):
+        """E[x_l], of shape (n_units[l],)."""
+        return self.probabilities @ self.values[:, self.layers[l]]
+
+    def second(self, l):
+        """E[x_l ** 2], of shape (n_units[l],)."""
+        return self.probabilities @ self.squares[:, self.layers[l]]
+
+    def variance(self, l):
+        return self.second(l) - self.mean(l) ** 2
+
+    def pair(self, l):
+        """E[x_{l+1} x_l'], of shape (n_units[l + 1], n_units[l])."""
+        above, below = self.values[:, self.layers[l + 1]], self.values[:, self.layers[l]]
+        return (self.probabilities[:, None] * above).T @ below
+
+    def layer_law(self, l):
+        """The configurations of a discrete layer and their probabilities."""
+        rows, where = np.unique(self.values[:, self.layers[l]], axis=0, return_inverse=True)
+        return rows, np.bincount(where.ravel(), weights=self.probabilities)
+
+    def sample(self, generator, size):
+        """Draw configurations; returns an array of shape (size, n_units[l]) for each layer."""
+        index = generator.choice(len(self.probabilities), size, p=self.probabilities)
+        x = self.values[index]
+        for i in self.continuous:
+            fields = x[:, self.discrete] @ self.coupling[self.discrete, i]
+            for field in np.unique(fields):
+                rows = np.flatnonzero(fields == field)
+                x[rows, i] = self.line(i, field).sample(generator, rows.size)
+        return [x[:, layer] for layer in self.layers]
+
+    def cdf(self, i, x):
+        """P(x_i <= x) of the continuous visible unit ``i``."""
+        fields = self.values[:, self.discrete] @ self.coupling[self.discrete, i]
+        distinct, where = np.unique(fields, return_inverse=True)
+        weights = np.bincount(where, weights=self.probabilities)
+        return sum(
+            w * self.line(i, field).cdf(x) for w, field in zip(weights, distinct, strict=True)
+        )
+
+
+def clamped(machine, X):
+    """The oracle with all visible units held, for each row of X."""
+    return [Exact(machine, observed=row) for row in np.asarray(X, dtype=np.float64)]
+
+
+def free_energy(machine, X):
+    """-log sum_h exp(-energy(x, h)) for each row."""
+    return np.array([-exact.log_z for exact in clamped(machine, X)])
+
+
+def log_likelihood(machine, X):
+    """log p(x) for each row."""
+    return -free_energy(machine, X) - Exact(machine).log_z

@@ -1,0 +1,99 @@
+"""Small random machines of every kind of unit, for the tests."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+
+from skrbm._machine import Machine
+from skrbm.units import UNITS
+
+
+def random_theta(unit, n, generator, dtype=np.float64, spread=1.0):
+    """Random valid parameters: those a unit starts with, moved in every statistic it has."""
+    theta = unit.default_theta(n, np.zeros(1, dtype=np.float64))
+    field = theta.field + spread * generator.standard_normal(n)
+    theta = theta._replace(field=field)
+    if theta.precision is not None:
+        theta = theta._replace(precision=theta.precision * np.exp(generator.uniform(-0.5, 0.5, n)))
+    if theta.spike is not None:
+        theta = theta._replace(spike=theta.spike + generator.standard_normal(n))
+    return theta.map(lambda part: part.astype(dtype))
+
+
+def random_machine(kinds, sizes, seed, strength=0.5, spread=1.0, dtype=np.float64, scale=1.0):
+    """A machine with normal weights of standard deviation ``strength``."""
+    generator = np.random.default_rng(seed)
+    units = tuple(UNITS[kind]() for kind in kinds)
+    thetas = tuple(
+        random_theta(unit, n, generator, dtype, spread)
+        for unit, n in zip(units, sizes, strict=True)
+    )
+    weights = tuple(
+        (strength * generator.standard_normal((above, below))).astype(dtype)
+        for below, above in itertools.pairwise(sizes)
+    )
+    return Machine(units, thetas, weights, scale)
+
+
+def with_strength(machine, factor):
+    """The machine with its weights multiplied."""
+    return replace(machine, weights=tuple(factor * W for W in machine.weights))
+
+
+def enumerable_pairs():
+    """Pairs of visible and hidden kinds that the oracle can sum: one of them has few values."""
+    return [
+        (visible, hidden)
+        for visible in UNITS
+        for hidden in UNITS
+        if UNITS[visible].values is not None or UNITS[hidden].values is not None
+    ]
+
+
+def parameters(machine):
+    """Yield (name, array, function that returns the machine with another array) of each."""
+    for l, theta in enumerate(machine.thetas):
+        for name in theta._fields:
+            if getattr(theta, name) is not None:
+                yield f"{name} of layer {l}", getattr(theta, name), _theta_setter(machine, l, name)
+    for l, W in enumerate(machine.weights):
+        yield f"weights {l}", W, _weights_setter(machine, l)
+
+
+def _theta_setter(machine, l, name):
+    def put(values):
+        thetas = list(machine.thetas)
+        thetas[l] = thetas[l]._replace(**{name: values})
+        return replace(machine, thetas=tuple(thetas))
+
+    return put
+
+
+def _weights_setter(machine, l):
+    def put(values):
+        return replace(machine, weights=(*machine.weights[:l], values, *machine.weights[l + 1 :]))
+
+    return put
+
+
+def differences(function, values, put, step=1e-5):
+    """Central differences of ``function(machine)`` by each entry of one parameter array."""
+    slopes = np.zeros_like(values)
+    for index in np.ndindex(values.shape):
+        moved = [values.copy(), values.copy()]
+        moved[0][index] += step
+        moved[1][index] -= step
+        slopes[index] = (function(put(moved[0])) - function(put(moved[1]))) / (2 * step)
+    return slopes
+
+
+def gradient(machine, moments):
+    """Expected statistics, in the order and shapes of :func:`parameters`."""
+    parts = []
+    for l, unit in enumerate(machine.units):
+        theta = moments.statistics(unit, l)
+        parts += [part for part in theta if part is not None]
+    for l, W in enumerate(machine.weights):
+        parts.append(machine.scale * moments.add_pair(machine, l, np.zeros_like(W), 1.0))
+    return parts

@@ -1,0 +1,213 @@
+"""Annealed importance sampling, forwards and backwards, against enumeration.
+
+Seeds are fixed. An estimate within 5 standard errors of the truth: the probability that it is
+not is 6e-7 where the error is normal, as it is for the many chains used here.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _machines import enumerable_pairs, random_machine, random_theta, with_strength
+from numpy.testing import assert_allclose
+
+from skrbm._machine import uncoupled
+from skrbm._random import make_rng
+from skrbm.inference import AIS
+from skrbm.inference._ais import SCHEDULES, anneal, inverse_temperatures
+
+PAIRS = enumerable_pairs()
+pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
+BASES = ["the machine's own", "another"]
+bases = pytest.mark.parametrize("base", BASES)
+
+
+def make(kinds, seed=0, **kwargs):
+    strength = 1.0 if set(kinds) == {"bernoulli"} else 0.6
+    return random_machine(kinds, (4, 3), seed, strength, **kwargs)
+
+
+def visible_theta(machine, base):
+    """Visible parameters of the base: None for the machine's own."""
+    if base == BASES[0]:
+        return None
+    n = machine.n_units[0]
+    other = random_theta(machine.units[0], n, np.random.default_rng(5), machine.dtype)
+    return machine.thetas[0].map(lambda a, b: (a + b) / 2, other)
+
+
+def forward(machine, base, seed=0, **kwargs):
+    ais = AIS(**{"n_chains": 500, "schedule": 150, **kwargs})
+    rng = make_rng(seed, machine.weights[0])
+    return ais.log_partition(machine, rng, visible_theta(machine, base))
+
+
+def reverse(machine, base, seed=0, n=500):
+    samples = Exact(machine).sample(np.random.default_rng(seed), n)[0].astype(machine.dtype)
+    rng = make_rng(seed, machine.weights[0])
+    ais = AIS(schedule=150)
+    return ais.reverse_log_partition(machine, rng, samples, visible_theta(machine, base))
+
+
+def assert_close(estimate, truth):
+    assert 0 < estimate.std < 0.1
+    assert abs(estimate.value - truth) < 5 * estimate.std
+
+
+@pairs
+@bases
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("run", [forward, reverse])
+def test_log_partition(kinds, base, dtype, run):
+    machine = make(kinds, dtype=dtype)
+    exact = Exact(machine).log_z
+    estimate = run(machine, base)
+    assert_close(estimate, exact)
+    start = Exact(uncoupled(machine, visible_theta(machine, base))).log_z
+    assert abs(start - exact) > 10 * estimate.std  # there is something to estimate
+
+
+@pairs
+@pytest.mark.parametrize("run", [forward, reverse])
+def test_few_temperatures_are_unbiased_in_z_too(kinds, run, monkeypatch):
+    """Two steps only: the weights themselves must be right, not just small."""
+    machine = with_strength(make(kinds, 1), 0.5)
+    monkeypatch.setattr("skrbm.inference._ais._BLOCK", 5000)
+    if run is forward:
+        estimate = forward(machine, BASES[1], n_chains=10_000, schedule=[0, 0.6, 1])
+    else:
+        samples = Exact(machine).sample(np.random.default_rng(3), 10_000)[0]
+        rng, theta = make_rng(3, samples), visible_theta(machine, BASES[1])
+        estimate = AIS(schedule=[0, 0.6, 1]).reverse_log_partition(machine, rng, samples, theta)
+    assert_close(estimate, Exact(machine).log_z)
+    assert estimate.ess < 9_900
+
+
+@pairs
+def test_scale_is_a_factor_on_the_weights(kinds):
+    machine = make(kinds, scale=0.5)
+    halved = replace(with_strength(machine, 0.5), scale=1.0)
+    scaled = forward(machine, BASES[0], n_chains=50)
+    assert_allclose(scaled, forward(halved, BASES[0], n_chains=50), rtol=1e-10)
+
+
+def test_standard_error_is_the_spread_of_the_estimates():
+    """The ratio has a relative deviation of 1/sqrt(2 * 39) = 0.11: five of them are allowed."""
+    machine = make(PAIRS[0])
+    estimates = [forward(machine, BASES[0], seed, n_chains=100, schedule=20) for seed in range(40)]
+    spread = np.std([estimate.value for estimate in estimates], ddof=1)
+    assert 0.45 < spread / np.mean([estimate.std for estimate in estimates]) < 1.55
+
+
+def test_more_temperatures_give_smaller_errors_and_more_effective_chains():
+    machine = make(PAIRS[0])
+    short = forward(machine, BASES[0], schedule=3)
+    long = forward(machine, BASES[0], schedule=300)
+    assert long.std < short.std / 2
+    assert 1 < short.ess < long.ess <= 500
+
+
+def test_without_couplings_every_chain_gives_the_exact_value():
+    machine = make(PAIRS[0], scale=0.0)
+    machine = replace(machine, thetas=(machine.thetas[0], uncoupled(machine).thetas[1]))
+    estimate = forward(machine, BASES[0], n_chains=10)
+    assert_allclose(estimate.value, Exact(machine).log_z, rtol=1e-12)
+    assert estimate.std < 1e-12
+    assert_allclose(estimate.ess, 10)
+
+
+def test_one_chain_has_no_standard_error():
+    estimate = forward(make(PAIRS[0]), BASES[0], n_chains=1)
+    assert np.isfinite(estimate.value) and np.isnan(estimate.std)
+    assert_allclose(estimate.ess, 1)
+
+
+@pytest.mark.parametrize("run", ["forward", "reverse"])
+def test_results_do_not_depend_on_the_number_of_jobs(run):
+    machine = make(PAIRS[0])
+    results = []
+    for n_jobs in (None, 1, 2):
+        ais = AIS(n_chains=250, schedule=20, n_jobs=n_jobs)
+        rng = make_rng(4, machine.weights[0])
+        if run == "forward":
+            results.append(ais.log_partition(machine, rng))
+        else:
+            samples = Exact(machine).sample(np.random.default_rng(4), 250)[0]
+            results.append(ais.reverse_log_partition(machine, rng, samples))
+    assert results[0] == results[1] == results[2]
+
+
+def test_blocks_of_chains_are_independent():
+    """Equal streams for each block would repeat its weights, and ESS would be too large."""
+    machine = make(PAIRS[0])
+    one = forward(machine, BASES[0], n_chains=100, schedule=10)
+    two = forward(machine, BASES[0], n_chains=200, schedule=10)
+    assert abs(one.value - two.value) > 1e-9
+
+
+def test_anneal_leaves_its_arguments_alone():
+    machine = make(PAIRS[0])
+    before, visible = machine.copy(), np.ones((3, 4))
+    log_weights = anneal(
+        machine, uncoupled(machine), np.linspace(0, 1, 4), visible, make_rng(0, visible)
+    )
+    assert log_weights.shape == (3,) and log_weights.dtype == np.float64
+    assert (visible == 1).all()
+    assert (machine.weights[0] == before.weights[0]).all()
+    assert (machine.thetas[0].field == before.thetas[0].field).all()
+
+
+# Schedules.
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULES))
+def test_named_schedules_increase_from_0_to_1(name):
+    betas = inverse_temperatures(name)
+    assert betas[0] == 0 and betas[-1] == 1
+    assert (np.diff(betas) > 0).all()
+
+
+def test_schedule_of_the_papers():
+    betas = inverse_temperatures("salakhutdinov2008")
+    assert len(betas) - 1 == 14_500
+    for low, high, n in ((0, 0.5, 500), (0.5, 0.9, 4000), (0.9, 1.0001, 10_001)):
+        assert ((betas >= low - 1e-12) & (betas < high - 1e-12)).sum() == n
+
+
+def test_schedule_by_number_and_by_array():
+    assert_allclose(inverse_temperatures(4), [0, 0.25, 0.5, 0.75, 1])
+    assert_allclose(inverse_temperatures(np.int64(1)), [0, 1])
+    assert_allclose(inverse_temperatures([0, 0.1, 1]), [0, 0.1, 1])
+
+
+def test_schedule_by_number_is_that_array():
+    machine = make(PAIRS[0])
+    number = forward(machine, BASES[0], n_chains=10, schedule=5)
+    assert number == forward(machine, BASES[0], n_chains=10, schedule=np.linspace(0, 1, 6))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("fast", "schedule must be one of .*salakhutdinov2008.*'fast'"),
+        (0, "temperature steps must be >= 1, got 0"),
+        (-3, "temperature steps must be >= 1, got -3"),
+        ([0.1, 1], "increase from 0 to 1"),
+        ([0, 0.9], "increase from 0 to 1"),
+        ([0, 0.5, 0.5, 1], "increase from 0 to 1"),
+        ([0, 0.7, 0.5, 1], "increase from 0 to 1"),
+        ([0, np.nan, 1], "increase from 0 to 1"),
+        ([1.0], "increase from 0 to 1"),
+        ([[0, 1], [0, 1]], "increase from 0 to 1"),
+    ],
+)
+def test_bad_schedules_are_refused_at_once(schedule, message):
+    with pytest.raises(ValueError, match=message):
+        AIS(schedule=schedule)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, "many", None])
+def test_bad_number_of_chains_is_named(value):
+    with pytest.raises(ValueError, match=f"n_chains must be an integer >= 1, got {value!r}"):
+        AIS(n_chains=value)

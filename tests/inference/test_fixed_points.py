@@ -1,0 +1,358 @@
+"""The contract of a fixed point, checked for every method that is listed, against enumeration."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _machines import (
+    differences,
+    enumerable_pairs,
+    gradient,
+    parameters,
+    random_machine,
+    with_strength,
+)
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, solve
+from skrbm.units import UNITS
+
+SHAPES = {
+    **{
+        f"{visible}-{hidden}": ((visible, hidden), (4, 3)) for visible, hidden in enumerable_pairs()
+    },
+    "deep": (("bernoulli", "bernoulli", "bernoulli"), (4, 3, 2)),
+    "deep real": (("gaussian", "bernoulli", "bernoulli", "bernoulli"), (3, 3, 2, 2)),
+}
+"""Kinds of units and sizes, by name."""
+
+# Power of the weights in the first term of log Z that a method leaves out; a method that is not
+# listed must have the means right, which makes its log Z right up to the second power. The third
+# power vanishes wherever one layer is Gaussian, as a Gaussian has no third cumulant.
+ERROR_POWER = {"naive_mean_field": 2, "tap": 3, "tap3": 4}
+EXACT_BOUNDS = {"naive_mean_field"}
+
+
+def applies(method, machine):
+    try:
+        method.check(machine)
+    except ValueError:
+        return False
+    return True
+
+
+CASES = [
+    pytest.param(name, shape, id=f"{name}-{shape}")
+    for name, method in FIXED_POINTS.items()
+    for shape, (kinds, sizes) in SHAPES.items()
+    if applies(method, random_machine(kinds, sizes, 0))
+]
+cases = pytest.mark.parametrize(("name", "shape"), CASES)
+
+
+def make(shape, seed=0, strength=0.3, **kwargs):
+    return random_machine(*SHAPES[shape], seed, strength, **kwargs)
+
+
+def start(method, machine, n=1, seed=0):
+    generator = np.random.default_rng(seed)
+    X = generator.uniform(size=(n, machine.n_units[0])).astype(machine.dtype)
+    return method.start(machine, X)
+
+
+def fixed_point(method, machine, n=1):
+    """Solve to the last digit, and fail if there is no solution."""
+    solution = solve(method, machine, start(method, machine, n), tol=1e-29, max_iter=5000)
+    assert solution.converged.all()
+    return solution.state
+
+
+def log_partition(method, machine):
+    return float(method.log_partition(machine, fixed_point(method, machine))[0])
+
+
+@cases
+def test_exact_without_couplings(name, shape):
+    method, machine = FIXED_POINTS[name], make(shape, strength=0.0)
+    state, exact = fixed_point(method, machine), Exact(machine)
+    assert_allclose(method.log_partition(machine, state), exact.log_z, rtol=1e-12)
+    for l, mean in enumerate(state.means):
+        assert_allclose(mean[0], exact.mean(l), rtol=1e-10, atol=1e-12)
+
+
+def errors(method, shape, factor):
+    """Errors of log Z and of all means over ten machines with weak couplings."""
+    of_log_z, of_means = [], []
+    for seed in range(10):
+        machine = with_strength(make(shape, seed, 0.08), factor)
+        state, exact = fixed_point(method, machine), Exact(machine)
+        of_log_z.append(float(method.log_partition(machine, state)[0]) - exact.log_z)
+        of_means += [mean[0] - exact.mean(l) for l, mean in enumerate(state.means)]
+    return np.linalg.norm(of_log_z), np.linalg.norm(np.concatenate(of_means))
+
+
+@cases
+def test_order_of_the_errors(name, shape):
+    """Halving the weights divides an error by 2 to the first power left out, or by more.
+
+    A wrong factor of the highest term of the expansion would lower the power by one.
+    """
+    method = FIXED_POINTS[name]
+    power = ERROR_POWER.get(name, 2)
+    whole, half = errors(method, shape, 1.0), errors(method, shape, 0.5)
+    for before, after in zip(whole, half, strict=True):
+        assert before / after > 2**power * 0.78
+        assert before / after < 2 ** (power + 1) * 1.25
+    assert half[1] < 0.02
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_naive_mean_field_is_a_lower_bound_and_tap_is_closer(shape):
+    naive, tap = [], []
+    for seed in range(8):
+        machine = make(shape, seed, 0.4)
+        exact = Exact(machine).log_z
+        for state in [fixed_point(NaiveMeanField(), machine, n=5)]:
+            values = NaiveMeanField().log_partition(machine, state)
+            assert (values < exact).all()
+            naive.append(exact - values.max())
+        tap.append(abs(exact - log_partition(TAP(damping=0.5), machine)))
+    assert np.mean(tap) < 0.5 * np.mean(naive)
+
+
+@cases
+@pytest.mark.parametrize("scale", [1.0, 0.7])
+def test_moments_are_the_derivatives_of_the_solved_log_partition(name, shape, scale):
+    """So that learning climbs the method's own likelihood, in every parameter."""
+    method, machine = FIXED_POINTS[name], make(shape, 2, scale=scale)
+    moments = method.moments(machine, fixed_point(method, machine))
+    parts = gradient(machine, moments)
+    names = []
+    for part, (label, values, put) in zip(parts, parameters(machine), strict=True):
+        slopes = differences(lambda m: log_partition(method, m), values, put, step=1e-4)
+        assert_allclose(part, slopes, rtol=1e-6, atol=2e-8, err_msg=label)
+        names.append(label)
+    assert len(names) >= 2 + len(machine.weights)
+
+
+@cases
+def test_log_partition_is_stationary_at_a_solution(name, shape):
+    """Errors of the state change log Z in the second order only, so that loose solutions do."""
+    method, machine = FIXED_POINTS[name], make(shape, 3)
+    state, generator = fixed_point(method, machine), np.random.default_rng(3)
+    value = method.log_partition(machine, state)[0]
+    size = 1e-4
+    moved = type(state)(
+        *(
+            tuple(
+                None if a is None else a + size * generator.choice([-1, 1], a.shape) for a in leaves
+            )
+            for leaves in state
+        )
+    )
+    assert abs(method.log_partition(machine, moved)[0] - value) < 50 * size**2
+
+
+@cases
+def test_moments_average_over_rows(name, shape):
+    method, machine = FIXED_POINTS[name], make(shape, 4)
+    state = start(method, machine, n=3)
+    for _ in range(2):
+        state = method.step(machine, state)
+    together = gradient(machine, method.moments(machine, state))
+    alone = [gradient(machine, method.moments(machine, take(state, [row]))) for row in range(3)]
+    for part, *parts in zip(together, *alone, strict=True):
+        assert_allclose(part, np.mean(parts, axis=0), rtol=1e-12, atol=1e-14)
+
+
+def take(state, index):
+    return type(state)(
+        *(tuple(None if leaf is None else leaf[index] for leaf in leaves) for leaves in state)
+    )
+
+
+@cases
+def test_scale_is_a_factor_on_the_weights(name, shape):
+    method = FIXED_POINTS[name]
+    machine = make(shape, 5, scale=0.5)
+    halved = replace(with_strength(machine, 0.5), scale=1.0)
+    state, same = fixed_point(method, machine), fixed_point(method, halved)
+    for a, b in zip(state.means, same.means, strict=True):
+        assert_allclose(a, b, rtol=1e-10)
+    value = method.log_partition(halved, same)
+    assert_allclose(method.log_partition(machine, state), value, rtol=1e-12)
+
+
+@cases
+def test_dtype_is_kept_and_float32_is_close(name, shape):
+    method, machine = FIXED_POINTS[name], make(shape, 6)
+    single = machine.astype(np.float32)
+    solution = solve(method, single, start(method, single, n=3), tol=1e-12, max_iter=500)
+    assert all(mean.dtype == np.float32 for mean in solution.state.means)
+    assert solution.residual.dtype == np.float64
+    values = method.log_partition(single, solution.state)
+    assert values.dtype == np.float64
+    assert_allclose(values, log_partition(method, machine), rtol=1e-5, atol=1e-5)
+
+
+# What the driver promises, for each method.
+
+
+@cases
+def test_step_and_start_leave_their_arguments_alone(name, shape):
+    method, machine = FIXED_POINTS[name], make(shape, 7)
+    before = machine.copy()
+    X = np.full((2, machine.n_units[0]), 0.3)
+    state = method.start(machine, X)
+    leaves = [leaf for leaves in state for leaf in leaves if leaf is not None]
+    copies = [leaf.copy() for leaf in leaves]
+    method.log_partition(machine, method.step(machine, state))
+    for leaf, copy in zip(leaves, copies, strict=True):
+        assert_array_equal(leaf, copy)
+    assert_array_equal(X, 0.3)
+    for (_, a, _), (_, b, _) in zip(parameters(machine), parameters(before), strict=True):
+        assert_array_equal(a, b)
+
+
+def lerp(near, far, mix):
+    """States between two, a row for each entry of ``mix``."""
+    return type(near)(
+        *(
+            tuple(
+                None if a is None else a + np.array(mix)[:, None] * (b - a)
+                for a, b in zip(*leaves, strict=True)
+            )
+            for leaves in zip(near, far, strict=True)
+        )
+    )
+
+
+@cases
+def test_each_row_stops_when_it_has_converged(name, shape):
+    method, machine, tol = FIXED_POINTS[name], make(shape, 8, 0.4), 1e-12
+    # Rows that differ in their distance from the solution need different numbers of sweeps.
+    mix = [1e-3, 1.0, 1e-8, 0.1, 1e-5, 1.0]
+    begin = lerp(fixed_point(method, machine), start(method, machine), mix)
+    solution = solve(method, machine, begin, tol=tol, max_iter=200)
+    assert solution.converged.all()
+    assert len(set(solution.n_iter)) > 2
+    for row in range(len(mix)):
+        new, sweep, residual = take(begin, [row]), 0, np.inf
+        while residual > tol:
+            old, new, sweep = new, method.step(machine, new), sweep + 1
+            change = [b - a for a, b in zip(old.means, new.means, strict=True)]
+            residual = np.mean(np.concatenate(change, axis=1) ** 2)
+        assert solution.n_iter[row] == sweep
+        assert_allclose(solution.residual[row], residual, rtol=1e-6)
+        for together, alone in zip(solution.state, new, strict=True):
+            for a, b in zip(together, alone, strict=True):
+                assert a is None or np.allclose(a[row], b[0], rtol=1e-9, atol=1e-12)
+
+
+@cases
+def test_rows_do_not_depend_on_their_neighbours(name, shape):
+    method, machine = FIXED_POINTS[name], make(shape, 9, 0.4)
+    together = solve(method, machine, start(method, machine, n=8))
+    for row in range(8):
+        alone = solve(method, machine, take(start(method, machine, n=8), [row]))
+        assert alone.n_iter[0] == together.n_iter[row]
+        for a, b in zip(alone.state.means, together.state.means, strict=True):
+            assert_allclose(a[0], b[row], rtol=1e-11, atol=1e-13)
+
+
+@cases
+@pytest.mark.parametrize("damping", [0.3, 0.8])
+def test_damping_has_the_same_fixed_point(name, shape, damping):
+    method, machine = FIXED_POINTS[name], make(shape, 10)
+    plain = fixed_point(method, machine)
+    damped = solve(
+        method, machine, start(method, machine), damping=damping, tol=1e-28, max_iter=5000
+    )
+    assert damped.converged.all()
+    for a, b in zip(plain.means, damped.state.means, strict=True):
+        assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+@cases
+def test_damping_mixes_the_old_state_in(name, shape):
+    method, machine = FIXED_POINTS[name], make(shape, 10)
+    old = method.step(machine, start(method, machine, n=2))
+    new = method.step(machine, old)
+    damped = solve(method, machine, old, max_iter=1, damping=0.3, tol=0.0).state
+    for leaves in zip(old, new, damped, strict=True):
+        for a, b, c in zip(*leaves, strict=True):
+            assert (a is None) == (c is None)
+            if a is not None:
+                assert_allclose(c, 0.3 * a + 0.7 * b, rtol=1e-12, atol=1e-15)
+
+
+@cases
+def test_max_iter_is_honoured_and_unconverged_rows_are_flagged(name, shape):
+    method, machine = FIXED_POINTS[name], make(shape, 11)
+    state = lerp(fixed_point(method, machine), start(method, machine), [1.0, 0.5, 0.0])
+    calls = []
+    solution = solve(
+        method, machine, state, max_iter=2, tol=1e-25, callback=lambda *args: calls.append(args)
+    )
+    assert solution.converged.tolist() == [False, False, True]
+    assert solution.n_iter.tolist() == [2, 2, 1]
+    assert (solution.residual[:2] > 1e-25).all()
+    assert solution.residual[2] <= 1e-25
+    assert [iteration for iteration, _, _ in calls] == [1, 2]
+    assert [rows.tolist() for _, _, rows in calls] == [[0, 1, 2], [0, 1]]
+    for (_, seen, rows), sweeps in zip(calls, (1, 2), strict=True):
+        expected = state
+        for _ in range(sweeps):
+            expected = method.step(machine, expected)
+        for a, b in zip(seen.means, expected.means, strict=True):
+            assert_allclose(a, b[rows], rtol=1e-12)
+
+
+@cases
+def test_a_row_that_converges_in_the_last_sweep_is_converged(name, shape):
+    method, machine = FIXED_POINTS[name], make(shape, 12)
+    state = start(method, machine, n=1)
+    n_iter = int(solve(method, machine, state, tol=1e-10).n_iter[0])
+    last = solve(method, machine, state, tol=1e-10, max_iter=n_iter)
+    short = solve(method, machine, state, tol=1e-10, max_iter=n_iter - 1)
+    assert last.converged.all() and last.n_iter[0] == n_iter
+    assert not short.converged.any() and short.n_iter[0] == n_iter - 1
+
+
+@pytest.mark.parametrize("name", FIXED_POINTS)
+def test_hyper_parameters_of_the_method_are_the_defaults_of_the_driver(name):
+    machine = make("bernoulli-bernoulli", 13)
+    method = replace(FIXED_POINTS[name], max_iter=3, tol=0.0, damping=0.5)
+    state = start(method, machine, n=2)
+    solution = solve(method, machine, state)
+    given = solve(FIXED_POINTS[name], machine, state, max_iter=3, tol=0.0, damping=0.5)
+    assert solution.n_iter.tolist() == [3, 3]
+    assert_array_equal(solution.state.means[0], given.state.means[0])
+
+
+@pytest.mark.parametrize("name", FIXED_POINTS)
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        *(("max_iter", value) for value in (0, 1.5)),
+        *(("tol", value) for value in (-1.0, float("nan"), "a")),
+        *(("damping", value) for value in (1.0, -0.1, None)),
+    ],
+)
+def test_bad_hyper_parameters_are_named(name, argument, value):
+    with pytest.raises(ValueError, match=f"{argument} must be .* got {value!r}"):
+        replace(FIXED_POINTS[name], **{argument: value})
+
+
+def test_bad_order_is_named():
+    with pytest.raises(ValueError, match="order must be 2 or 3, got 4"):
+        TAP(order=4)
+
+
+def test_third_order_refuses_units_that_have_no_third_cumulant():
+    kinds = [kind for kind in UNITS if not hasattr(UNITS[kind](), "cumulants")]
+    assert kinds
+    for kind in kinds:
+        with pytest.raises(ValueError, match="binary units"):
+            TAP(order=3).check(random_machine((kind, "bernoulli"), (2, 2), 0))

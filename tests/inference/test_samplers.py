@@ -1,0 +1,312 @@
+"""The contract of a sampler, checked for every sampler that is listed, against enumeration.
+
+Seeds are fixed. A test of a law has a level of 1e-6; a test of means allows 5 standard errors,
+which the largest of 20 means exceeds with a probability of 1.2e-5.
+"""
+
+import numpy as np
+import pytest
+from _exact import Exact, clamped
+from _machines import enumerable_pairs, gradient, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skrbm._machine import Block, Moments, data_moments
+from skrbm._random import make_rng
+from skrbm.inference import SAMPLERS, Chains, ContrastiveDivergence, Gibbs, sample
+
+LEVEL = 1e-6
+PAIRS = enumerable_pairs()
+DEEP = ("bernoulli", "bernoulli", "bernoulli")
+
+samplers = pytest.mark.parametrize("name", sorted(SAMPLERS))
+pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
+
+
+def make(kinds, seed=0, strength=0.7, **kwargs):
+    return random_machine(kinds, (3, 3, 2)[: len(kinds)], seed, strength, **kwargs)
+
+
+def exact_chains(exact, n, dtype=np.float64, seed=0):
+    """States drawn from the joint law itself."""
+    return Chains(tuple(x.astype(dtype) for x in exact.sample(np.random.default_rng(seed), n)))
+
+
+def assert_joint_law(exact, layers):
+    """All discrete units jointly by chi-square, each continuous unit by Kolmogorov-Smirnov."""
+    x = np.concatenate(layers, axis=1).astype(np.float64)
+    n, n_tests = len(x), 1 + len(exact.continuous)
+    configurations = exact.values[:, exact.discrete]
+    match = (x[:, None, exact.discrete] == configurations[None]).all(axis=2)
+    assert (match.sum(axis=1) == 1).all()
+    counts, expected = match.sum(axis=0), n * exact.probabilities
+    rare = expected < 5  # too few for the chi-square law: one class together
+    counts = np.append(counts[~rare], counts[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    if expected[-1] < 5:
+        counts, expected = pool_last(counts), pool_last(expected)
+    assert stats.chisquare(counts, expected).pvalue > LEVEL / n_tests
+    for i in exact.continuous:
+        assert stats.kstest(x[:, i], lambda t, i=i: exact.cdf(i, t)).pvalue > LEVEL / n_tests
+
+
+def pool_last(values):
+    return np.append(values[:-2], values[-2:].sum())
+
+
+def assert_moments(moments, machine, expected):
+    """Model moments from the rows of one block lie within 5 of their own standard errors."""
+    (block,) = moments.blocks
+    below, above = block.means
+    n = len(below)
+    assert_allclose(block.weight * n, 1)
+    parts = [("E[x]", below, expected.mean(0)), ("E[h]", above, expected.mean(1))]
+    parts.append(("E[hx]", above[:, :, None] * below[:, None, :], expected.pair(0)))
+    for label, rows, truth in parts:
+        error = rows.std(axis=0) / np.sqrt(n)
+        assert (np.abs(rows.mean(axis=0) - truth) < 5 * error + 1e-12).all(), label
+    # The reduction of the rows is what the optimiser sees.
+    reduced = gradient(machine, moments)
+    assert_allclose(reduced[-1], machine.scale * parts[2][1].mean(axis=0), rtol=1e-10)
+    assert_allclose(reduced[0], below.mean(axis=0), rtol=1e-10)
+
+
+@samplers
+@pytest.mark.parametrize("kinds", [*PAIRS, DEEP], ids="-".join)
+@pytest.mark.parametrize("n_sweeps", [1, 3])
+def test_joint_law_is_left_invariant(name, kinds, n_sweeps):
+    method, machine = SAMPLERS[name](), make(kinds, scale=0.8)
+    exact = Exact(machine)
+    state = exact_chains(exact, 20_000)
+    assert_joint_law(exact, state.layers)  # the oracle's own draws
+    state = sample(method, machine, state, make_rng(1, machine.weights[0]), n_sweeps)
+    assert_joint_law(exact, state.layers)
+
+
+@samplers
+@pytest.mark.parametrize("kinds", [*PAIRS, DEEP], ids="-".join)
+def test_chains_forget_their_start(name, kinds):
+    """An update that leaves units where they are would leave the joint law invariant as well."""
+    method, machine = SAMPLERS[name](), make(kinds)
+    exact, rng = Exact(machine), make_rng(2, machine.weights[0])
+    state = method.start(machine, np.zeros((20_000, machine.n_units[0])), rng)
+    state = sample(method, machine, state, rng, 40)
+    assert_joint_law(exact, state.layers)
+
+
+@samplers
+@pairs
+def test_start_draws_hidden_units_given_the_visible_values(name, kinds):
+    machine = make(kinds)
+    row = Exact(machine).sample(np.random.default_rng(3), 1)[0]
+    X = np.repeat(row, 20_000, axis=0)
+    state = SAMPLERS[name]().start(machine, X, make_rng(3, X))
+    assert_array_equal(state.layers[0], X)
+    held = Exact(machine, observed=row[0])
+    x = np.concatenate(state.layers, axis=1)
+    for i in held.layers[1]:
+        if i in held.continuous:
+            p = stats.kstest(x[:, i], held.line(i, row[0] @ held.coupling[:3, i]).cdf).pvalue
+        else:
+            mean = held.probabilities @ held.values[:, i]
+            p = stats.chisquare(
+                [x[:, i].sum(), (1 - x[:, i]).sum()], [2e4 * mean, 2e4 * (1 - mean)]
+            )
+            p = p.pvalue
+        assert p > LEVEL / 3
+
+
+@samplers
+@pairs
+def test_init_draws_visible_units_without_couplings(name, kinds):
+    machine = make(kinds)
+    state = SAMPLERS[name]().init(
+        machine, make_rng(4, machine.weights[0]), 20_000, np.zeros((2, 3))
+    )
+    free = Exact(make(kinds, scale=0.0))
+    error = np.sqrt(free.variance(0) / 20_000)
+    assert (np.abs(state.layers[0].mean(axis=0) - free.mean(0)) < 5 * error).all()
+    assert state.layers[1].shape == (20_000, 3)
+
+
+@samplers
+@pairs
+def test_dtype_is_kept(name, kinds):
+    machine = make(kinds, dtype=np.float32)
+    method, rng = SAMPLERS[name](), make_rng(5, machine.weights[0])
+    X = np.ones((4, 3), np.float32)
+    state = method.init(machine, rng, 6, X)
+    state, data, model = method.phases(machine, state, X, rng)
+    state, _ = method.step(machine, state, rng)
+    for rows in (*state.layers, *data.blocks[0].means, *model.blocks[0].means):
+        assert rows.dtype == np.float32
+
+
+# The two phases of learning.
+
+
+@samplers
+@pairs
+def test_data_phase_is_the_exact_conditional_expectation(name, kinds):
+    machine = make(kinds, seed=1)
+    method, rng = SAMPLERS[name](), make_rng(6, machine.weights[0])
+    X = Exact(machine).sample(np.random.default_rng(6), 5)[0]
+    state = method.init(machine, rng, 3, X)
+    _, data, _ = method.phases(machine, state, X, rng)
+    held = clamped(machine, X)
+    expected = [np.mean([exact.mean(0) for exact in held], axis=0)]
+    if machine.thetas[0].precision is not None:
+        expected.append(-0.5 * np.mean([exact.second(0) for exact in held], axis=0))
+    expected.append(np.mean([exact.mean(1) for exact in held], axis=0))
+    if machine.thetas[1].precision is not None:
+        expected.append(-0.5 * np.mean([exact.second(1) for exact in held], axis=0))
+    expected.append(np.mean([exact.pair(0) for exact in held], axis=0))
+    for part, truth in zip(gradient(machine, data), expected, strict=True):
+        assert_allclose(part, truth, rtol=1e-10, atol=1e-12)
+    for part, truth in zip(gradient(machine, data_moments(machine, X)), expected, strict=True):
+        assert_allclose(part, truth, rtol=1e-10, atol=1e-12)
+
+
+@pairs
+@pytest.mark.parametrize("n_steps", [1, 2])
+def test_phases_of_persistent_chains_have_the_stationary_moments(kinds, n_steps):
+    method, machine = Gibbs(n_steps), make(kinds, seed=2)
+    exact, X = Exact(machine), np.zeros((5, 3))
+    state = exact_chains(exact, 20_000)
+    state, _, model = method.phases(machine, state, X, make_rng(7, X))
+    assert_moments(model, machine, exact)
+    assert_joint_law(exact, state.layers)
+
+
+def chain_law(exact, row, n_steps):
+    """Law of the visible units after ``n_steps`` sweeps from the visible values ``row``."""
+    visible, where_v = np.unique(exact.values[:, exact.layers[0]], axis=0, return_inverse=True)
+    hidden, where_h = np.unique(exact.values[:, exact.layers[1]], axis=0, return_inverse=True)
+    joint = np.zeros((len(visible), len(hidden)))
+    joint[where_v.ravel(), where_h.ravel()] = exact.probabilities
+    up = joint / joint.sum(axis=1, keepdims=True)
+    down = (joint / joint.sum(axis=0)).T
+    law = (visible == row).all(axis=1).astype(float)
+    for _ in range(n_steps):
+        law = law @ up @ down
+    return visible, hidden, law, up
+
+
+class ChainMoments:
+    """Exact moments of a chain of ``n_steps`` sweeps, with the interface of the oracle."""
+
+    def __init__(self, exact, row, n_steps):
+        self._v, hidden, self._law, up = chain_law(exact, row, n_steps)
+        self._means = [self._v, up @ hidden]
+
+    def mean(self, l):
+        return self._law @ self._means[l]
+
+    def pair(self, l):
+        return (self._law[:, None] * self._means[1]).T @ self._v
+
+
+@samplers
+@pytest.mark.parametrize("n_steps", [1, 2, 5])
+def test_phases_from_data_have_the_moments_of_the_chain_of_that_length(name, n_steps):
+    """The k of CD-k is the number of sweeps, not one more or less."""
+    machine = make(("bernoulli", "bernoulli"), seed=11, strength=2.5)
+    method, row = SAMPLERS[name](n_steps=n_steps), np.array([1.0, 0.0, 1.0])
+    X = np.repeat(row[None], 50_000, axis=0)
+    rng = make_rng(8, X)
+    state = method.start(machine, X, rng)
+    state, _, model = method.phases(machine, state, X, rng)
+    truth = ChainMoments(Exact(machine), row, n_steps)
+    assert_moments(model, machine, truth)
+    assert_array_equal(method.visible(state), model.blocks[0].means[0])
+    others = [ChainMoments(Exact(machine), row, k).pair(0) for k in (n_steps - 1, n_steps + 1)]
+    # The test tells the numbers of sweeps apart: the differences exceed its tolerance of 0.011.
+    assert all(np.abs(other - truth.pair(0)).max() > 0.03 for other in others)
+
+
+@samplers
+@pairs
+@pytest.mark.parametrize("n_rows", [1, 7])
+def test_both_phases_are_normalised_for_any_numbers_of_rows(name, kinds, n_rows):
+    """A short last batch must not give one phase more weight than the other."""
+    method, machine = SAMPLERS[name](), make(kinds)
+    rng = make_rng(9, machine.weights[0])
+    X = Exact(machine).sample(np.random.default_rng(9), n_rows)[0]
+    state = method.init(machine, rng, 4, X)
+    for _ in range(3):
+        state, data, model = method.phases(machine, state, X, rng)
+        for moments in (data, model):
+            (block,) = moments.blocks
+            rows = block.means[0]
+            assert_allclose(block.weight * len(rows), 1)
+            statistics = moments.statistics(machine.units[0], 0)
+            assert_allclose(statistics.field, rows.mean(axis=0), rtol=1e-10, atol=1e-12)
+        assert len(data.blocks[0].means[0]) == n_rows
+
+
+def test_persistent_chains_are_as_many_as_at_the_start():
+    machine = make(PAIRS[0])
+    rng, X = make_rng(10, machine.weights[0]), np.ones((7, 3))
+    state = Gibbs().init(machine, rng, 4, X)
+    for n_rows in (7, 2):
+        state, _, model = Gibbs().phases(machine, state, X[:n_rows], rng)
+        assert all(len(layer) == 4 for layer in (*state.layers, *model.blocks[0].means))
+
+
+def test_contrastive_divergence_starts_at_each_batch_anew():
+    machine = make(PAIRS[0])
+    rng = make_rng(11, machine.weights[0])
+    _, _, model = ContrastiveDivergence().phases(machine, None, np.ones((2, 3)), rng)
+    assert len(model.blocks[0].means[0]) == 2
+
+
+@samplers
+def test_moments_of_a_state_are_those_given_its_visible_values(name):
+    machine = make(PAIRS[0])
+    state = Chains((np.eye(3), np.zeros((3, 3))))
+    moments = SAMPLERS[name]().moments(machine, state)
+    expected = Moments((Block((np.eye(3), moments.blocks[0].means[1]), (None, None), 1 / 3),))
+    for part, truth in zip(gradient(machine, moments), gradient(machine, expected), strict=True):
+        assert_allclose(part, truth)
+    held = np.array([exact.mean(1) for exact in clamped(machine, np.eye(3))])
+    assert_allclose(moments.blocks[0].means[1], held, rtol=1e-12)
+
+
+# Missing values.
+
+
+@samplers
+@pairs
+def test_clamped_mean_is_the_conditional_expectation(name, kinds):
+    """Within 5 standard errors, estimated from independent rows."""
+    machine = make(kinds, seed=4)
+    row = Exact(machine).sample(np.random.default_rng(12), 1)[0][0]
+    observed = np.array([True, False, False])
+    n = 400
+    X = np.repeat(row[None], n, axis=0)
+    rng = make_rng(12, X)
+    means = SAMPLERS[name](n_steps=60).clamped_mean(machine, X, np.tile(observed, (n, 1)), rng)
+    assert_array_equal(means[:, observed], X[:, observed])
+    exact = Exact(machine, observed=np.where(observed, row, np.nan)).mean(0)
+    error = means.std(axis=0, ddof=1) / np.sqrt(n)
+    assert (np.abs(means.mean(axis=0) - exact) <= 5 * error + 1e-12)[~observed].all()
+    assert_array_equal(X, np.repeat(row[None], n, axis=0))
+
+
+@samplers
+@pytest.mark.parametrize("n_steps", [1, 2, 3])
+def test_clamped_mean_averages_over_few_steps(name, n_steps):
+    """Every average is a mean of conditional means, however few steps there are."""
+    machine = make(PAIRS[0], strength=0.0)
+    X = np.ones((2, 3))
+    means = SAMPLERS[name](n_steps=n_steps).clamped_mean(
+        machine, X, np.zeros((2, 3), bool), make_rng(13, X)
+    )
+    assert_allclose(means, np.tile(Exact(machine).mean(0), (2, 1)), rtol=1e-12)
+
+
+@samplers
+@pytest.mark.parametrize("value", [0, -1, 1.5, "2", None])
+def test_bad_number_of_steps_is_named(name, value):
+    with pytest.raises(ValueError, match=f"n_steps must be an integer >= 1, got {value!r}"):
+        SAMPLERS[name](n_steps=value)

@@ -1,0 +1,216 @@
+"""The few operations that differ between array libraries, against NumPy and SciPy."""
+
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import special
+from threadpoolctl import threadpool_info
+
+from skrbm import _backend
+
+dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def factors(dtype, seed=0):
+    generator = np.random.default_rng(seed)
+    shapes = (3, 5), (7, 3), (7, 5)
+    return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+@dtypes
+@pytest.mark.parametrize("alpha", [1.0, -0.25, np.float32(0.5)])
+def test_add_product_accumulates_in_place(dtype, alpha):
+    out, left, right = factors(dtype)
+    expected = out + float(alpha) * left.T @ right
+    assert _backend.add_product(out, left, right, alpha) is out
+    assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12)
+
+
+@dtypes
+def test_add_product_takes_factors_of_any_layout(dtype):
+    out, left, right = factors(dtype)
+    expected = out + left.T @ right
+    wide = np.repeat(right, 2, axis=1)
+    _backend.add_product(out, np.asfortranarray(left), wide[:, ::2], 1.0)
+    assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12)
+
+
+def test_add_product_refuses_a_read_only_accumulator():
+    out, left, right = factors(np.float64)
+    before = out.copy()
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="writeable C-contiguous"):
+        _backend.add_product(out, left, right, 1.0)
+    assert_array_equal(out, before)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [np.asfortranarray, lambda out: np.repeat(out, 2, axis=1)[:, ::2], lambda out: out[:, ::-1]],
+    ids=["Fortran order", "strided", "reversed"],
+)
+def test_add_product_refuses_an_accumulator_that_blas_would_copy(spoil):
+    out, left, right = factors(np.float64)
+    with pytest.raises(ValueError, match="writeable C-contiguous"):
+        _backend.add_product(spoil(out), left, right, 1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float16, np.complex128])
+def test_add_product_refuses_an_accumulator_of_another_dtype(dtype):
+    out, left, right = factors(np.float64)
+    with pytest.raises(ValueError, match="float32 or float64"):
+        _backend.add_product(out.astype(dtype), left, right, 1.0)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_add_product_refuses_factors_of_another_dtype(which):
+    out, *both = factors(np.float32)
+    both[which] = both[which].astype(np.float64)
+    with pytest.raises(ValueError, match="float64"):
+        _backend.add_product(out, *both, 1.0)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_add_product_refuses_factors_that_share_memory(which):
+    out = np.eye(4)
+    both = [np.ones((4, 4)), np.ones((4, 4))]
+    both[which] = out.T
+    with pytest.raises(ValueError, match="shares memory"):
+        _backend.add_product(out, *both, 1.0)
+    assert_array_equal(out, np.eye(4))
+
+
+EXTREMES = np.array([-1e4, -710, -100, -30, -1, -1e-8, 0, 1e-8, 1, 30, 100, 710, 1e4])
+
+
+@dtypes
+def test_sigmoid(dtype):
+    """tanh rounds near -1, so that small probabilities have an absolute error of one rounding."""
+    x = EXTREMES.astype(dtype)
+    value = _backend.sigmoid(x)
+    assert value.dtype == dtype
+    assert_allclose(value, special.expit(x.astype(float)), rtol=0, atol=np.finfo(dtype).eps)
+    assert ((value >= 0) & (value <= 1)).all()
+    assert_array_equal(x, EXTREMES.astype(dtype))
+
+
+@dtypes
+def test_softplus(dtype):
+    x = EXTREMES.astype(dtype)
+    value = _backend.softplus(x)
+    assert value.dtype == dtype
+    expected = np.logaddexp(0, x.astype(float))
+    assert_allclose(value, expected, rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny)
+
+
+def test_row_sums_are_in_double_precision():
+    x = np.full((2, 100_000), 0.1, np.float32)
+    sums = _backend.row_sums(x)
+    assert sums.dtype == np.float64
+    assert_allclose(sums, 100_000 * float(np.float32(0.1)), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (np.bool_, np.float32),
+        (np.uint8, np.float32),
+        (np.int8, np.float32),
+        (np.int16, np.float32),
+        (np.int32, np.float64),
+        (np.int64, np.float64),
+        (np.float16, np.float32),
+        (np.float32, np.float32),
+        (np.float64, np.float64),
+        (np.longdouble, np.float64),
+    ],
+)
+def test_working_dtype(given, expected):
+    X = np.ones((2, 2), given)
+    assert _backend.working_dtype(X) == expected
+    if given != np.float16:  # of which SciPy has no sparse arrays
+        assert _backend.working_dtype(sp.csr_array(X)) == expected
+
+
+@dtypes
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csr_matrix])
+def test_dense_rows(dtype, make):
+    X = np.arange(12).reshape(4, 3) % 5
+    for index in (np.array([3, 0]), np.array([1, 1, 2])):
+        rows = _backend.dense_rows(make(X), index, dtype)
+        assert isinstance(rows, np.ndarray) and not isinstance(rows, np.matrix)
+        assert rows.dtype == dtype
+        assert_array_equal(rows, X[index])
+
+
+@pytest.mark.parametrize("make", [sp.csr_array, sp.csr_matrix, sp.csc_array])
+def test_products_with_sparse_rows_are_dense_arrays(make):
+    generator = np.random.default_rng(0)
+    X = generator.integers(2, size=(4, 3)).astype(float)
+    for A in (generator.random((3, 2)), generator.random(3)):
+        product = _backend.matmul(make(X), A)
+        assert type(product) is np.ndarray
+        assert_allclose(product, X @ A)
+    squared = _backend.squared(make(3 * X))
+    assert sp.issparse(squared)
+    assert_array_equal(squared.toarray(), 9 * X)
+    assert_array_equal(_backend.squared(3 * X), 9 * X)
+
+
+@dtypes
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csr_matrix])
+def test_column_moments(dtype, make):
+    """In double precision whatever the data, and over several blocks of rows."""
+    X = np.random.default_rng(1).gamma(2.0, size=(2500, 3)).astype(dtype)
+    X[:, 2] = 0.1
+    mean, variance = _backend.column_moments(make(X))
+    wide = X.astype(np.float64)
+    assert mean.dtype == variance.dtype == np.float64
+    assert mean.shape == variance.shape == (3,)
+    assert_allclose(mean, wide.mean(axis=0), rtol=1e-12)
+    assert_allclose(variance, wide.var(axis=0), rtol=1e-10, atol=1e-15)
+    assert (variance >= 0).all()
+
+
+def test_dense_variances_survive_a_large_mean():
+    X = 1e6 + np.random.default_rng(2).standard_normal((2000, 2))
+    assert_allclose(_backend.column_moments(X)[1], X.var(axis=0), rtol=1e-8)
+
+
+def test_cast_copies_only_what_differs():
+    x = np.ones(3)
+    assert _backend.cast(x, np.float64) is x
+    assert _backend.cast(x, np.float32).dtype == np.float32
+
+
+def test_numpy_stays_numpy():
+    x = np.ones(3, np.float32)
+    for other in (x, np.float32(1), [1.0, 2.0], sp.csr_array(np.eye(2))):
+        assert _backend.namespace(other) is np
+        assert not _backend.is_foreign(other)
+    assert _backend.to_numpy(x) is x
+    assert _backend.from_numpy(x, np.zeros(1)) is x
+    assert _backend.like(x) == {"dtype": np.float32}
+
+
+def test_missing_package_for_other_libraries_is_named(monkeypatch):
+    class Foreign:
+        def __dlpack__(self):
+            raise NotImplementedError
+
+    monkeypatch.setitem(sys.modules, "array_api_compat", None)
+    with pytest.raises(ImportError, match=r"Foreign.*pip install 'skrbm\[array\]'"):
+        _backend.namespace(Foreign())
+
+
+def test_one_blas_thread_holds_and_restores():
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = threads()
+    with _backend.one_blas_thread():
+        assert set(threads()) <= {1}
+    assert threads() == before

@@ -1,0 +1,339 @@
+"""Exact sums, estimates of log Z and pseudo-likelihood, against enumeration.
+
+Seeds are fixed. Estimates are held to 5 standard errors (6e-7 for one normal error).
+"""
+
+import gzip
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from _exact import Exact, free_energy
+from _machines import enumerable_pairs, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.io import loadmat
+from scipy.special import logsumexp
+
+from skrbm import _machine, evaluation
+from skrbm.evaluation import (
+    AIS,
+    compare,
+    exact_log_partition,
+    exact_marginals,
+    log_partition,
+    pseudo_log_likelihood,
+    unique_solutions,
+)
+from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, solve
+from skrbm.units import Bernoulli, Theta
+
+PAIRS = enumerable_pairs()
+pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
+BINARY = ("bernoulli", "bernoulli")
+
+
+def make(kinds=BINARY, sizes=(4, 3), seed=0, strength=0.7, **kwargs):
+    return random_machine(kinds, sizes, seed, strength, **kwargs)
+
+
+# Exact sums.
+
+
+@pairs
+@pytest.mark.parametrize("sizes", [(4, 3), (3, 4), (1, 1), (5, 1)])
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_exact_sums(kinds, sizes, scale):
+    machine = make(kinds, sizes, scale=scale)
+    exact = Exact(machine)
+    assert exact_log_partition(machine) == pytest.approx(exact.log_z, rel=1e-12)
+    marginals = exact_marginals(machine)
+    for l in (0, 1):
+        assert_allclose(marginals[l], exact.mean(l), rtol=1e-10)
+
+
+@pairs
+def test_exact_sums_of_single_precision_are_in_double(kinds):
+    machine = make(kinds, dtype=np.float32)
+    exact = Exact(machine)
+    assert exact_log_partition(machine) == pytest.approx(exact.log_z, rel=1e-12)
+    marginals = exact_marginals(machine)
+    for l in (0, 1):
+        assert marginals[l].dtype == np.float64
+        assert_allclose(marginals[l], exact.mean(l), rtol=1e-10)
+
+
+@pairs
+@pytest.mark.parametrize("elements", [1, 12, 13, 40])
+def test_exact_sums_do_not_depend_on_the_blocks(kinds, elements, monkeypatch):
+    machine = make(kinds)
+    whole = exact_log_partition(machine), *exact_marginals(machine)
+    sizes = []
+    original = evaluation.log_weight
+
+    def counted(theta, rows):
+        sizes.append(rows.shape[0])
+        return original(theta, rows)
+
+    monkeypatch.setattr(evaluation, "log_weight", counted)
+    monkeypatch.setattr(evaluation, "_BLOCK_ELEMENTS", elements)
+    blocks = exact_log_partition(machine), *exact_marginals(machine)
+    for a, b in zip(whole, blocks, strict=True):
+        assert_allclose(a, b, rtol=1e-12)
+    assert max(sizes) <= max(1, elements // 4)  # no larger array than allowed
+
+
+def test_exact_sums_of_extreme_parameters_do_not_overflow():
+    machine = make(strength=500.0, spread=500.0)
+    assert exact_log_partition(machine) == pytest.approx(Exact(machine).log_z, rel=1e-12)
+    assert all(np.isfinite(mean).all() for mean in exact_marginals(machine))
+
+
+def test_a_layer_that_is_too_large_is_refused():
+    machine = make(sizes=(5, 4))
+    assert exact_log_partition(machine, max_units=4) == pytest.approx(Exact(machine).log_z)
+    for function in (exact_log_partition, exact_marginals):
+        with pytest.raises(ValueError, match=r"at most max_units=3 .* \(5, 4\) units"):
+            function(machine, max_units=3)
+
+
+def test_a_machine_without_binary_layer_is_refused():
+    machine = make(("gaussian", "gaussian"), strength=0.1)
+    with pytest.raises(ValueError, match="binary units"):
+        exact_log_partition(machine)
+    assert not evaluation.can_enumerate(machine)
+
+
+def test_a_deep_machine_is_refused():
+    """Its other layers are not independent given one."""
+    machine = random_machine(("bernoulli",) * 3, (3, 2, 2), 0)
+    with pytest.raises(ValueError, match="two layers"):
+        exact_log_partition(machine)
+    assert not evaluation.can_enumerate(machine)
+
+
+def test_an_estimator_is_taken_by_its_machine():
+    machine = make()
+    assert exact_log_partition(SimpleNamespace(machine_=machine)) == exact_log_partition(machine)
+
+
+# log_partition and its methods.
+
+
+@pairs
+def test_auto_is_exact_where_a_layer_is_small(kinds):
+    machine = make(kinds)
+    estimate = log_partition(machine)
+    assert estimate.value == exact_log_partition(machine)
+    assert estimate.std == 0
+
+
+def test_auto_is_ais_where_no_layer_is_small():
+    machine = make(sizes=(5, 4))
+    estimate = log_partition(machine, max_units=3, random_state=0)
+    assert estimate.std > 0
+    assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
+
+
+@pytest.mark.parametrize("method", ["ais", AIS(n_chains=300, schedule=100)])
+@pytest.mark.parametrize("where", ["own", "starts", "base", "estimator"])
+def test_ais_from_every_base(method, where):
+    machine = make()
+    X = np.array([[1.0, 0, 0, 1], [1, 1, 0, 1]])
+    given = {"starts": {"starts": X}, "base": {"base": Theta(np.array([0.3, 0, 0, -1.0]))}}
+    model = SimpleNamespace(machine_=machine, starts_=X) if where == "estimator" else machine
+    estimate = log_partition(model, method, random_state=0, **given.get(where, {}))
+    assert 0 < estimate.std < 0.1
+    assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
+    again = log_partition(model, method, random_state=0, **given.get(where, {}))
+    assert estimate == again
+    other = log_partition(machine, method, random_state=0)
+    assert (estimate == other) == (where == "own")
+
+
+@pytest.mark.parametrize("name", sorted(FIXED_POINTS))
+def test_fixed_points_by_name_and_by_object(name):
+    machine, starts = make(strength=0.2), np.eye(4)
+    by_name = log_partition(machine, name, starts=starts)
+    method = FIXED_POINTS[name]
+    solution = solve(method, machine, method.start(machine, starts), tol=1e-26, max_iter=1000)
+    value = method.log_partition(machine, solution.state)[0]
+    assert by_name.value == pytest.approx(value, rel=1e-9)
+    assert np.isnan(by_name.std)
+    assert log_partition(machine, method, starts=starts).value == by_name.value
+    assert abs(by_name.value - Exact(machine).log_z) < 0.05
+
+
+def two_states():
+    """A strongly coupled machine that is symmetric under the flip of all units."""
+    W = np.full((4, 4), 4.0)
+    fields = Theta(-0.5 * W.sum(axis=0)), Theta(-0.5 * W.sum(axis=1))
+    return _machine.Machine((Bernoulli(), Bernoulli()), fields, (W,))
+
+
+def test_fixed_points_average_over_unique_solutions():
+    machine, method = two_states(), NaiveMeanField()
+    alone = [log_partition(machine, method, starts=np.full((1, 4), x)).value for x in (0.0, 1.0)]
+    # Three starts end in one solution and one in the other: each solution counts once.
+    starts = np.array([[0.0] * 4, [0.1] * 4, [0, 0, 0, 0.2], [1.0] * 4])
+    together = log_partition(machine, method, starts=starts).value
+    assert together == pytest.approx(np.mean(alone), rel=1e-12)
+    # By symmetry both are worth the same, and half of Z belongs to each.
+    assert alone[0] == pytest.approx(alone[1], rel=1e-9)
+    assert alone[0] + np.log(2) == pytest.approx(Exact(machine).log_z, abs=0.01)
+
+
+def test_fixed_points_start_at_chains_by_default():
+    machine = make(strength=0.3)
+    values = [log_partition(machine, "tap", random_state=seed).value for seed in (0, 1)]
+    assert values[0] == pytest.approx(values[1], rel=1e-9)
+
+
+def test_unconverged_solutions_are_left_out(monkeypatch):
+    machine, method = make(strength=0.2), NaiveMeanField()
+    expected = log_partition(machine, method, starts=np.eye(4)).value
+
+    def one_stops_early(*args, **kwargs):
+        solution = solve(*args, **kwargs)
+        means = tuple(np.concatenate([mean, mean + 0.3]) for mean in solution.state.means)
+        state = solution.state._replace(means=means)
+        return solution._replace(state=state, converged=np.repeat([True, False], 4))
+
+    monkeypatch.setattr(evaluation, "solve", one_stops_early)
+    assert log_partition(machine, method, starts=np.eye(4)).value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", ["AIS", "exactly", ""])
+def test_unknown_methods_are_named(method):
+    with pytest.raises(ValueError, match=f"method must be 'auto', 'exact'.*'ais'.*got '{method}'"):
+        log_partition(make(), method)
+
+
+def test_methods_that_do_not_apply_say_so():
+    with pytest.raises(ValueError, match="binary units"):
+        log_partition(make(("gaussian", "bernoulli")), TAP(order=3), random_state=0)
+    with pytest.raises(ValueError, match="max_units=2"):
+        log_partition(make(), "exact", max_units=2)
+
+
+def test_unique_solutions_keeps_the_first_of_each_group():
+    means = np.array([[0.1, 0.9], [0.1, 0.905], [0.9, 0.1], [0.1, 0.92], [0.9, 0.1]])
+    assert_array_equal(unique_solutions(means), [0, 2, 3])
+    assert_array_equal(unique_solutions(means, tol=0.1), [0, 2])
+    assert_array_equal(unique_solutions(means[:1]), [0])
+
+
+# Pseudo-likelihood.
+
+
+def plain_pseudo_log_likelihood(machine, X, bits):
+    total = np.zeros(len(X))
+    for bit in bits:
+        flipped = X.copy()
+        flipped[:, bit] = 1 - X[:, bit]
+        weights = -np.array([free_energy(machine, X), free_energy(machine, flipped)])
+        total += weights[0] - logsumexp(weights, axis=0)
+    return total
+
+
+@pytest.mark.parametrize("hidden", sorted({pair[1] for pair in PAIRS if pair[0] == "bernoulli"}))
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_pseudo_log_likelihood(hidden, dtype, scale):
+    machine = make(("bernoulli", hidden), dtype=dtype, scale=scale)
+    X = Exact(machine).sample(np.random.default_rng(0), 6)[0]
+    value = pseudo_log_likelihood(machine, X.astype(dtype))
+    assert value.dtype == np.float64
+    tolerance = 1e-10 if dtype == np.float64 else 2e-5
+    assert_allclose(value, plain_pseudo_log_likelihood(machine, X, range(4)), rtol=tolerance)
+
+
+def test_pseudo_log_likelihood_over_some_bits_is_scaled_up():
+    machine, X = make(), np.eye(4)
+    value = pseudo_log_likelihood(machine, X, bits=np.array([2, 0]))
+    assert_allclose(value, 4 / 2 * plain_pseudo_log_likelihood(machine, X, [2, 0]))
+    each = [pseudo_log_likelihood(machine, X, bits=[bit]) for bit in range(4)]
+    assert_allclose(np.mean(each, axis=0), pseudo_log_likelihood(machine, X))
+
+
+def test_pseudo_log_likelihood_does_not_depend_on_the_blocks(monkeypatch):
+    machine, X = make(), np.random.default_rng(1).integers(2, size=(9, 4))
+    whole = pseudo_log_likelihood(machine, X)
+    monkeypatch.setattr(evaluation, "_BLOCK_ELEMENTS", 9)
+    assert_allclose(pseudo_log_likelihood(machine, X), whole, rtol=1e-12)
+
+
+def test_pseudo_log_likelihood_needs_binary_units():
+    with pytest.raises(ValueError, match="binary visible units"):
+        pseudo_log_likelihood(make(("gaussian", "bernoulli")), np.eye(4))
+
+
+# Everything held against the exact sums.
+
+
+@pairs
+def test_compare_tabulates_every_method_that_applies(kinds):
+    machine = make(kinds, strength=0.2)
+    exact = Exact(machine)
+    table = {row["method"]: row for row in compare(machine, n_steps=200, random_state=0)}
+    applying = set(FIXED_POINTS)
+    for name, method in FIXED_POINTS.items():
+        try:
+            method.check(machine)
+        except ValueError:
+            applying.remove(name)
+    assert set(table) == {"exact", "ais", "gibbs", *applying}
+    assert len({tuple(row) for row in table.values()}) == 1  # the same columns in every row
+    assert table["exact"]["error"] == table["exact"]["visible_error"] == 0
+    assert abs(table["ais"]["error"]) < 5 * table["ais"]["std"]
+    assert table["gibbs"]["log_partition"] is None
+    for name, row in table.items():
+        if row["log_partition"] is not None:
+            assert row["log_partition"] - row["error"] == pytest.approx(exact.log_z, rel=1e-12)
+        if row["visible_error"] is not None:
+            assert max(row["visible_error"], row["hidden_error"]) < 0.05, name
+    assert abs(table["tap"]["error"]) < abs(table["naive_mean_field"]["error"])
+    assert table["naive_mean_field"]["error"] < 0
+    assert table["tap"]["n_solutions"] == 1
+
+
+def test_compare_measures_the_marginals():
+    machine = make(strength=0.4)
+    table = {row["method"]: row for row in compare(machine, n_steps=50, random_state=0)}
+    solution = solve(TAP(), machine, TAP().start(machine, np.eye(4)[:1]), tol=1e-26)
+    for l, column in enumerate(("visible_error", "hidden_error")):
+        error = np.abs(solution.state.means[l][0] - Exact(machine).mean(l)).max()
+        assert table["tap"][column] == pytest.approx(error, abs=1e-7)
+
+
+def test_compare_counts_each_solution_once():
+    """The two solutions mirror each other, so that the mean over them is 1/2, the exact value."""
+    starts = np.array([[0.0] * 4, [0.1] * 4, [0.0] * 4, [1.0] * 4])
+    table = {row["method"]: row for row in compare(two_states(), starts=starts, n_steps=20)}
+    for name in FIXED_POINTS:
+        assert table[name]["n_solutions"] == 2
+        assert max(table[name]["visible_error"], table[name]["hidden_error"]) < 1e-6
+
+
+# Published machines, for whoever has the files.
+
+DATA = os.environ.get("SKRBM_DATA")
+
+
+@pytest.mark.skipif(not DATA, reason="SKRBM_DATA does not name the folder of public data")
+def test_reference_machine():
+    """log Z by enumeration of 2**15 states, and the likelihood of the MNIST test set."""
+    parts = loadmat(Path(DATA) / "rbm-reference" / "mnistvh_15hidden.mat")
+    machine = _machine.Machine(
+        (Bernoulli(), Bernoulli()),
+        (Theta(parts["visbiases"].ravel()), Theta(parts["hidbiases"].ravel())),
+        (np.ascontiguousarray(parts["vishid"].T),),
+    )
+    log_z = exact_log_partition(machine)
+    assert log_z == pytest.approx(215.13840552531667, abs=1e-9)
+    with gzip.open(Path(DATA) / "mnist" / "t10k-images-idx3-ubyte.gz") as file:
+        images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
+    X = (images > 127).astype(np.float64)
+    mean = -_machine.free_energy(machine, X).mean() - log_z
+    assert mean == pytest.approx(-168.8388544, abs=1e-6)

@@ -1,0 +1,364 @@
+"""The same machine and data on every array library: array type in, array type out.
+
+What is deterministic equals NumPy's numbers, to 1e-12 in float64 and 1e-5 in float32. Random
+numbers differ between libraries and only their law is the same: estimates are held to 5 standard
+errors of enumeration (6e-7 for one normal error), with fixed seeds.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _machines import enumerable_pairs, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm import evaluation
+from skrbm._backend import (
+    add_product,
+    column_moments,
+    dense_rows,
+    from_numpy,
+    is_foreign,
+    namespace,
+    sigmoid,
+    softplus,
+    to_numpy,
+    working_dtype,
+)
+from skrbm._machine import condition, data_moments, energy, free_energy, interpolate, uncoupled
+from skrbm._optim import SGD, train_step
+from skrbm._random import make_rng
+from skrbm.inference import AIS, FIXED_POINTS, SAMPLERS, STARTS, TAP, Clamped, Gibbs, sample, solve
+from skrbm.units import UNITS, log_weight
+
+LIBRARIES = ["numpy", "array_api_strict", "torch"]
+TOLERANCE = {"float64": {"rtol": 1e-12, "atol": 1e-12}, "float32": {"rtol": 1e-5, "atol": 1e-5}}
+PAIRS = enumerable_pairs()
+pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
+
+
+class Library:
+    """An array library and a dtype, with the conversions that the tests need."""
+
+    def __init__(self, name, dtype):
+        if name != "numpy":
+            pytest.importorskip("array_api_compat")
+        self.xp, self.name = pytest.importorskip(name), dtype
+        self.dtype = getattr(self.xp, dtype)
+        self.tolerance = TOLERANCE[dtype]
+
+    def array(self, x):
+        return self.xp.asarray(np.array(x, dtype=self.name))  # a copy, which learning may change
+
+    def machine(self, machine):
+        """The machine with all parameters converted."""
+        return replace(
+            machine,
+            thetas=tuple(theta.map(self.array) for theta in machine.thetas),
+            weights=tuple(self.array(W) for W in machine.weights),
+        )
+
+    def check(self, x, dtype=None):
+        """Check library and dtype of a result, and return it as NumPy."""
+        assert type(x) is type(self.xp.asarray([0.0]))
+        assert x.dtype == (self.dtype if dtype is None else getattr(self.xp, dtype))
+        return np.array(to_numpy(x))
+
+    def close(self, x, expected, dtype=None):
+        assert_allclose(self.check(x, dtype), expected, **self.tolerance)
+
+
+@pytest.fixture(params=[f"{library} {dtype}" for library in LIBRARIES for dtype in TOLERANCE])
+def library(request):
+    return Library(*request.param.split())
+
+
+def make(kinds, library, sizes=(4, 3), **kwargs):
+    """The machine in NumPy and in the library, of the library's dtype."""
+    machine = random_machine(kinds, sizes, 0, 0.4, dtype=np.dtype(library.name), **kwargs)
+    return machine, library.machine(machine)
+
+
+def data(machine, n=6):
+    return Exact(machine).sample(np.random.default_rng(0), n)[0].astype(machine.dtype)
+
+
+def methods(machine):
+    for name, method in FIXED_POINTS.items():
+        try:
+            method.check(machine)
+        except ValueError:
+            continue
+        yield name, method
+
+
+def same_moments(library, moments, expected, machine, reference):
+    for l, unit in enumerate(machine.units):
+        parts = zip(moments.statistics(unit, l), expected.statistics(unit, l), strict=True)
+        for part, truth in parts:
+            assert (part is None) == (truth is None)
+            if part is not None:
+                library.close(part, truth)
+    for l, W in enumerate(reference.weights):
+        out = moments.add_pair(machine, l, library.array(np.zeros(W.shape)), 0.5)
+        library.close(out, expected.add_pair(reference, l, np.zeros_like(W), 0.5))
+
+
+# Parts.
+
+
+def test_backend(library):
+    x = np.array([[-300.0, -1.0, 0.0], [1e-3, 2.0, 300.0]], dtype=library.name)
+    library.close(sigmoid(library.array(x)), sigmoid(x))
+    library.close(softplus(library.array(x)), softplus(x))
+    assert namespace(library.array(x)).__name__.rpartition(".")[2] in (library.xp.__name__)
+    assert is_foreign(library.array(x)) == (library.xp is not np)
+    assert working_dtype(library.array(x)) == library.dtype
+    assert_array_equal(to_numpy(from_numpy(np.arange(3), library.array(x))), np.arange(3))
+    for a, b in zip(column_moments(library.array(x)), column_moments(x), strict=True):
+        assert_allclose(library.check(a, "float64"), b, **library.tolerance)
+    integers = library.xp.asarray(np.arange(6).reshape(3, 2))
+    index = from_numpy(np.array([2, 1]), integers)
+    library.close(dense_rows(integers, index, library.dtype), [[4, 5], [2, 3]])
+    out, left, right = library.array(np.ones((3, 2))), np.arange(12.0).reshape(4, 3), x.T[:2]
+    right = np.arange(8.0).reshape(4, 2)
+    result = add_product(out, library.array(left), library.array(right), 0.5)
+    library.close(result, 1 + 0.5 * left.T @ right)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "bool"])
+def test_working_dtype_of_what_is_no_float(library, dtype):
+    X = library.xp.asarray(np.ones((2, 2), dtype))
+    if is_foreign(X):
+        assert working_dtype(X) == library.xp.float32
+
+
+@pytest.mark.parametrize("name", sorted(UNITS))
+def test_units(library, name):
+    machine, same = make((name, "bernoulli"), library)
+    unit, X = machine.units[0], data(machine)
+    field = np.random.default_rng(1).normal(size=(6, 4)).astype(library.name)
+    precision = np.full((6, 4), 0.25, library.name)
+    for extra in ((), (precision,)):
+        theta = unit.tilt(machine.thetas[0], field, *extra)
+        other = unit.tilt(
+            same.thetas[0], library.array(field), *(library.array(part) for part in extra)
+        )
+        library.close(unit.log_partition(other), unit.log_partition(theta))
+        for a, b in zip(unit.mean_variance(other), unit.mean_variance(theta), strict=True):
+            library.close(a, b)
+        library.close(unit.mode(other), unit.mode(theta))
+        drawn = unit.sample(other, make_rng(0, other.field))
+        assert library.check(drawn).shape == (6, 4)
+    doubled = theta._replace(field=2 * theta.field), other._replace(field=2 * other.field)
+    ratio = unit.log_ratio(other, doubled[1])
+    assert_allclose(
+        library.check(ratio, "float64"), unit.log_ratio(theta, doubled[0]), rtol=1e-5, atol=1e-5
+    )
+    library.close(
+        log_weight(same.thetas[0], library.array(X)), log_weight(machine.thetas[0], X), "float64"
+    )
+    for a, b in zip(unit.initial_theta(library.array(X)), unit.initial_theta(X), strict=True):
+        assert b is None or np.allclose(library.check(a, "float64"), b, **library.tolerance)
+    for a, b in zip(unit.project(same.thetas[0]), unit.project(machine.thetas[0]), strict=True):
+        assert b is None or (library.check(a) == b).all()
+
+
+@pairs
+def test_machines(library, kinds):
+    machine, same = make(kinds, library, scale=0.7)
+    layers = [x.astype(library.name) for x in Exact(machine).sample(np.random.default_rng(0), 5)]
+    others = [library.array(x) for x in layers]
+    library.close(energy(same, others), energy(machine, layers), "float64")
+    library.close(free_energy(same, others[0]), free_energy(machine, layers[0]), "float64")
+    between = interpolate(uncoupled(same), same, 0.3), interpolate(uncoupled(machine), machine, 0.3)
+    library.close(condition(between[0], others[0]).field, condition(between[1], layers[0]).field)
+    same_moments(
+        library, data_moments(same, others[0]), data_moments(machine, layers[0]), same, machine
+    )
+    assert same.is_finite() and same.has_finite_thetas()
+    library.close(same.copy().weights[0], machine.weights[0])
+    library.check(same.astype(library.xp.float64).thetas[0].field, "float64")
+
+
+# Inference.
+
+
+@pytest.mark.parametrize("kinds", [*PAIRS, ("bernoulli",) * 3], ids="-".join)
+def test_fixed_points(library, kinds):
+    machine, same = make(kinds, library, (4, 3, 2)[: len(kinds)], scale=0.8)
+    X = data(machine)
+    X[2] = X[0]
+    for _, method in methods(machine):
+        first, second = method.start(machine, X), method.start(same, library.array(X))
+        near = method.step(same, second)
+        for a, b in zip(near.means, method.step(machine, first).means, strict=True):
+            library.close(a, b)
+        # Rows converge in different sweeps, so that they are taken apart and put together.
+        for damping in (0.0, 0.3):
+            expected = solve(method, machine, first, tol=1e-9, max_iter=12, damping=damping)
+            solution = solve(method, same, second, tol=1e-9, max_iter=12, damping=damping)
+            assert_array_equal(solution.n_iter, expected.n_iter)
+            assert_array_equal(solution.converged, expected.converged)
+            for a, b in zip(solution.state.means, expected.state.means, strict=True):
+                library.close(a, b)
+        value = method.log_partition(same, solution.state)
+        library.close(value, method.log_partition(machine, expected.state), "float64")
+        same_moments(
+            library,
+            method.moments(same, solution.state),
+            method.moments(machine, expected.state),
+            same,
+            machine,
+        )
+
+
+@pairs
+def test_clamped_fixed_points(library, kinds):
+    machine, same = make(kinds, library)
+    X, observed = data(machine), np.arange(24).reshape(6, 4) % 3 == 0
+    for _, inner in methods(machine):
+        method = Clamped(inner)
+        expected = solve(method, machine, method.start(machine, X, observed), tol=1e-9)
+        given = library.xp.asarray(observed)
+        solution = solve(method, same, method.start(same, library.array(X), given), tol=1e-9)
+        library.close(solution.state.means[0], expected.state.means[0])
+
+
+@pairs
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_samplers(library, kinds, name):
+    machine, same = make(kinds, library)
+    method, exact = SAMPLERS[name](n_steps=2), Exact(machine)
+    n = 4000
+    X, rng = library.array(data(machine, n)), make_rng(0, same.weights[0])
+    state = method.init(same, rng, 5, X)
+    assert [tuple(layer.shape) for layer in state.layers] == [(5, 4), (5, 3)]
+    state = sample(method, same, method.start(same, X, rng), rng, 3)
+    state, phase, model = method.phases(same, state, X, rng)
+    for layer in state.layers:
+        library.check(layer)
+    assert_array_equal(to_numpy(method.visible(state)), to_numpy(state.layers[0]))
+    # The chains began at the joint law and stay there.
+    for moments in (phase, model):
+        mean = library.check(moments.statistics(same.units[0], 0).field)
+        assert (np.abs(mean - exact.mean(0)) < 5 * np.sqrt(exact.variance(0) / n)).all()
+    reference = data_moments(machine, to_numpy(X))
+    library.close(
+        phase.statistics(same.units[1], 1).field, reference.statistics(machine.units[1], 1).field
+    )
+    observed = library.xp.asarray(np.tile([True, False, True, False], (n, 1)))
+    means = library.check(method.clamped_mean(same, X, observed, rng))
+    assert_array_equal(means[:, ::2], to_numpy(X)[:, ::2])
+    assert np.isfinite(means).all()
+
+
+@pairs
+def test_ais(library, kinds):
+    machine, same = make(kinds, library)
+    truth = Exact(machine).log_z
+    ais, rng = AIS(n_chains=250, schedule=100), make_rng(0, same.weights[0])
+    samples = library.array(data(machine, 250))
+    for estimate in (
+        ais.log_partition(same, rng),
+        ais.reverse_log_partition(same, rng, samples),
+    ):
+        assert type(estimate.value) is type(estimate.std) is float
+        assert 0 < estimate.std < 0.1
+        assert abs(estimate.value - truth) < 5 * estimate.std
+
+
+# Learning.
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("order", [2, 3])
+def test_sgd(library, momentum, penalty, order):
+    machine, same = make(("bernoulli", "bernoulli"), library)
+    X, method, optimiser = data(machine), TAP(order=order), SGD(momentum, 0.01, penalty)
+    velocities = [optimiser.init(m) for m in (machine, same)]
+    for _ in range(3):
+        machine, velocities[0] = update(machine, velocities[0], X, method, optimiser)
+        same, velocities[1] = update(same, velocities[1], library.array(X), method, optimiser)
+        library.close(same.weights[0], machine.weights[0])
+        for a, b in zip(same.thetas, machine.thetas, strict=True):
+            library.close(a.field, b.field)
+
+
+def update(machine, velocity, X, method, optimiser):
+    state = method.step(machine, method.step(machine, method.start(machine, X)))
+    gradient = data_moments(machine, X) - method.moments(machine, state)
+    return optimiser.update(machine, velocity, gradient, 0.1)
+
+
+@pairs
+@pytest.mark.parametrize("name", sorted(STARTS))
+def test_learning_from_every_start(library, kinds, name):
+    machine, same = make(kinds, library)
+    X, rng = library.array(data(machine)), make_rng(0, same.weights[0])
+    method, optimiser = STARTS[name](TAP(damping=0.5)), SGD(momentum=0.5)
+    state, velocity = method.init(same, rng, 8, X), optimiser.init(same)
+    for _ in range(3):
+        same, velocity, state = train_step(same, velocity, state, X, rng, method, optimiser, 0.05)
+    assert np.isfinite(library.check(same.weights[0])).all()
+    assert library.check(method.visible(state)).shape == (8, 4)
+
+
+# Evaluation.
+
+
+@pairs
+def test_exact_evaluation(library, kinds):
+    machine, same = make(kinds, library)
+    log_z = evaluation.exact_log_partition(same)
+    assert type(log_z) is float
+    assert log_z == pytest.approx(evaluation.exact_log_partition(machine), rel=1e-12)
+    marginals = zip(
+        evaluation.exact_marginals(same), evaluation.exact_marginals(machine), strict=True
+    )
+    for a, b in marginals:
+        assert_allclose(a, b, rtol=1e-12)
+    X = data(machine)
+    if kinds[0] == "bernoulli":
+        for bits in (None, [2, 0]):
+            value = evaluation.pseudo_log_likelihood(same, library.array(X), bits)
+            library.close(value, evaluation.pseudo_log_likelihood(machine, X, bits), "float64")
+
+
+@pairs
+def test_log_partition_by_every_method(library, kinds):
+    machine, same = make(kinds, library)
+    starts = data(machine)
+    for name, _ in methods(machine):
+        values = [
+            evaluation.log_partition(m, name, starts=rows).value
+            for m, rows in ((machine, starts), (same, library.array(starts)))
+        ]
+        assert values[0] == pytest.approx(values[1], rel=1e-10)
+        alone = evaluation.log_partition(same, name, random_state=0).value
+        assert alone == pytest.approx(values[0], rel=1e-5)
+    ais = AIS(n_chains=200, schedule=60)
+    estimate = evaluation.log_partition(same, ais, starts=library.array(starts), random_state=0)
+    assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
+
+
+def test_compare(library):
+    machine, same = make(("gaussian", "bernoulli"), library)
+    table = evaluation.compare(same, n_steps=20, random_state=0)
+    names = {row["method"] for row in table}
+    assert names == {"exact", "ais", "gibbs", *(name for name, _ in methods(machine))}
+    assert all(row["error"] is None or abs(row["error"]) < 0.5 for row in table)
+
+
+def test_chains_of_one_seed_do_not_depend_on_other_streams(library):
+    _, same = make(("bernoulli", "bernoulli"), library)
+    draws = []
+    for extra in (0, 3):
+        rng = make_rng(4, same.weights[0])
+        streams = rng.spawn(2)
+        for _ in range(extra):
+            streams[0].uniform((2, 2))
+        draws.append(to_numpy(Gibbs().init(same, streams[1], 9, same.weights[0]).layers[0]))
+    assert_array_equal(*draws)

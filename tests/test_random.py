@@ -1,0 +1,131 @@
+"""Laws, independence and reproducibility of random numbers on every array library.
+
+Seeds are fixed; every test of a law has a level of 1e-6.
+"""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import stats
+
+from skrbm._backend import to_numpy
+from skrbm._random import make_rng, seed_sequence
+
+LEVEL = 1e-6
+N = 40_000
+LIBRARIES = ["numpy", "array_api_strict", "torch"]
+
+
+@pytest.fixture(params=[f"{library} {dtype}" for library in LIBRARIES for dtype in ("32", "64")])
+def beside(request):
+    """An array of each library and dtype."""
+    library, bits = request.param.split()
+    if library != "numpy":
+        pytest.importorskip("array_api_compat")
+    xp = pytest.importorskip(library)
+    return xp.ones((2, 2), dtype=getattr(xp, f"float{bits}"))
+
+
+def as_beside(x, beside, shape):
+    """Check type, dtype and shape of a draw, and return it as float64 NumPy."""
+    assert type(x) is type(beside)
+    assert x.dtype == beside.dtype
+    assert tuple(x.shape) == shape
+    return to_numpy(x).astype(np.float64)
+
+
+def test_uniform(beside):
+    x = as_beside(make_rng(0, beside).uniform((N, 3)), beside, (N, 3))
+    assert ((x >= 0) & (x < 1)).all()
+    assert stats.kstest(x.ravel(), stats.uniform.cdf).pvalue > LEVEL
+    assert np.abs(np.corrcoef(x.T) - np.eye(3)).max() < 5.5 / np.sqrt(N)
+
+
+def test_normal(beside):
+    x = as_beside(make_rng(0, beside).normal((N, 3)), beside, (N, 3))
+    assert stats.kstest(x.ravel(), stats.norm.cdf).pvalue > LEVEL
+    assert np.abs(np.corrcoef(x.T) - np.eye(3)).max() < 5.5 / np.sqrt(N)
+
+
+@pytest.mark.parametrize("columns", [1, 3])  # an odd number of draws takes half a word too many
+def test_signed(beside, columns):
+    shape = (N + 1, columns)
+    noise, bound = make_rng(0, beside).signed(shape)
+    x = as_beside(noise, beside, shape) / float(bound)
+    assert np.abs(x).max() <= 1
+    assert stats.kstest(x.ravel(), stats.uniform(-1, 2).cdf).pvalue > LEVEL
+    # What units compare it with has the same dtype, so that nothing is promoted.
+    assert (noise * bound).dtype == beside.dtype
+
+
+def test_permutation_and_integers_are_index_arrays(beside):
+    rng = make_rng(0, beside)
+    order, index = rng.permutation(50), rng.integers(5, 20_000)
+    assert type(order) is type(index) is type(beside)
+    assert sorted(to_numpy(order).tolist()) == list(range(50))
+    assert to_numpy(order).tolist() != list(range(50))
+    counts = np.bincount(to_numpy(index), minlength=5)
+    assert len(counts) == 5
+    assert stats.chisquare(counts).pvalue > LEVEL
+
+
+def draws(rng):
+    """Some of everything, so that a stream is told apart by it."""
+    values = rng.uniform((4,)), rng.normal((4,)), rng.signed((5,))[0], rng.permutation(30)
+    return np.concatenate([to_numpy(x).astype(np.float64).ravel() for x in values])
+
+
+def test_equal_seeds_give_equal_numbers(beside):
+    assert_array_equal(draws(make_rng(3, beside)), draws(make_rng(3, beside)))
+    states = [np.random.RandomState(3) for _ in range(2)]
+    assert_array_equal(*(draws(make_rng(state, beside)) for state in states))
+    seed = np.random.SeedSequence(3)
+    assert_array_equal(draws(make_rng(seed, beside)), draws(make_rng(seed, beside)))
+
+
+def test_other_seeds_give_other_numbers(beside):
+    seen = [draws(make_rng(seed, beside)) for seed in (3, 4, None, None)]
+    for i in range(4):
+        for j in range(i):
+            assert not np.isin(seen[i][:8], seen[j][:8]).any()
+
+
+def test_a_random_state_moves_on():
+    state = np.random.RandomState(0)
+    assert seed_sequence(state).entropy != seed_sequence(state).entropy
+    assert seed_sequence(5).entropy == seed_sequence(5).entropy
+
+
+def test_bad_random_state_is_refused():
+    with pytest.raises(ValueError, match="seed"):
+        make_rng("zero", np.ones(1))
+
+
+def test_spawned_streams_are_reproducible_and_independent(beside):
+    parent = make_rng(6, beside)
+    streams = [*parent.spawn(3), parent, *parent.spawn(2)]
+    parent = make_rng(6, beside)
+    again = [*parent.spawn(3), parent, *parent.spawn(2)]
+    x = np.array([to_numpy(stream.normal((20_000,))) for stream in streams], np.float64)
+    for row, stream in zip(x, again, strict=True):
+        assert_array_equal(row, to_numpy(stream.normal((20_000,))))
+    correlation = np.corrcoef(x) - np.eye(6)
+    # 15 correlations, normal with deviation 1 / sqrt(n).
+    assert np.abs(correlation).max() < stats.norm.isf(LEVEL / 30) / np.sqrt(20_000)
+    for row in x:
+        assert stats.kstest(row, stats.norm.cdf).pvalue > LEVEL / 6
+
+
+def test_a_pickled_stream_continues_where_it_was(beside):
+    rng = make_rng(7, beside)
+    draws(rng)
+    copy = pickle.loads(pickle.dumps(rng))
+    assert_array_equal(draws(copy), draws(rng))
+    assert_array_equal(draws(copy.spawn(1)[0]), draws(rng.spawn(1)[0]))
+
+
+def test_a_stream_keeps_no_data(beside):
+    rng = make_rng(0, beside)
+    assert 0 in tuple(rng._beside.shape)

@@ -1,0 +1,320 @@
+"""The contract of a unit, checked for every unit against sums and integrals over its support.
+
+Random tests use fixed seeds and a level of 1e-6 for each test.
+"""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from _exact import Line
+from _machines import random_theta
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from scipy.special import logsumexp
+
+from skrbm._random import make_rng
+from skrbm.units import UNITS, Theta, log_weight
+
+LEVEL = 1e-6
+N_UNITS = 7
+TOLERANCE = {np.float64: {"rtol": 1e-10, "atol": 1e-12}, np.float32: {"rtol": 5e-6, "atol": 2e-6}}
+
+pytestmark = pytest.mark.parametrize("name", sorted(UNITS))
+dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+class Sum:
+    """The law exp(theta . statistics(x)) on a finite support."""
+
+    def __init__(self, field, precision, values, spike):
+        x = np.array(values)
+        log_weights = field * x - 0.5 * precision * x**2
+        if spike is not None:
+            log_weights = log_weights + spike * (x != 0)
+        self.log_z, self.points = logsumexp(log_weights), x
+        self.probabilities = np.exp(log_weights - self.log_z)
+        self.mean = self.probabilities @ x
+        self.variance = self.probabilities @ (x - self.mean) ** 2
+
+
+def law(unit, field, precision=0.0, spike=None):
+    if unit.values is not None:
+        return Sum(field, precision, unit.values, spike)
+    return Line(field, precision, unit.bounds, spike)
+
+
+def laws(unit, theta):
+    """One law for each unit of a theta of one dimension, from its rounded parameters."""
+    return [
+        law(unit, *(default if part is None else float(part[i]) for part, default in parts))
+        for parts in [list(zip(theta, (None, 0.0, None), strict=True))]
+        for i in range(theta.field.shape[0])
+    ]
+
+
+def some_theta(unit, dtype=np.float64, seed=0):
+    """Random parameters with weak, strong and extreme fields."""
+    theta = random_theta(unit, N_UNITS, np.random.default_rng(seed), dtype, spread=2.0)
+    theta.field[-3:] = (0.0, 30.0, -30.0)
+    return theta
+
+
+def rows(theta, n=3):
+    return theta.map(lambda part: np.tile(part, (n, 1)))
+
+
+@dtypes
+def test_log_partition(name, dtype):
+    unit = UNITS[name]()
+    theta = some_theta(unit, dtype)
+    value = unit.log_partition(theta)
+    assert value.dtype == dtype
+    assert_allclose(value, [line.log_z for line in laws(unit, theta)], **TOLERANCE[dtype])
+
+
+@dtypes
+def test_mean_and_variance(name, dtype):
+    unit = UNITS[name]()
+    theta = some_theta(unit, dtype)
+    mean, variance = unit.mean_variance(theta)
+    assert mean.dtype == variance.dtype == dtype
+    assert_allclose(mean, [line.mean for line in laws(unit, theta)], **TOLERANCE[dtype])
+    assert_allclose(variance, [line.variance for line in laws(unit, theta)], **TOLERANCE[dtype])
+    assert_array_equal(unit.mean(theta), mean)
+
+
+def test_moments_leave_out_only_a_variance_that_no_statistic_needs(name):
+    unit = UNITS[name]()
+    theta = some_theta(unit)
+    mean, variance = unit.moments(theta)
+    expected = unit.mean_variance(theta)
+    assert_array_equal(mean, expected[0])
+    if variance is None:
+        assert unit.statistics(mean).precision is None
+    else:
+        assert_array_equal(variance, expected[1])
+
+
+@dtypes
+def test_mode_is_the_highest_point_of_the_support(name, dtype):
+    unit = UNITS[name]()
+    theta = some_theta(unit, dtype)
+    mode = unit.mode(theta)
+    assert mode.dtype == dtype
+    for i, line in enumerate(laws(unit, theta)):
+        one = theta.map(lambda part, i=i: part[i : i + 1].astype(np.float64))
+        heights = log_weight(one, line.points[:, None])
+        here = log_weight(one, mode[i : i + 1, None].astype(np.float64))
+        assert unit.bounds[0] <= mode[i] <= unit.bounds[1]
+        # The rounding of the mode itself may cost a little of a steep density.
+        assert here >= heights.max() - 1e-6 * max(1, abs(heights.max()))
+        if unit.values is not None:
+            assert mode[i] in unit.values
+
+
+def test_derivatives_of_log_partition_are_mean_and_variance(name):
+    unit = UNITS[name]()
+    theta = random_theta(unit, N_UNITS, np.random.default_rng(1))
+    step = 1e-3
+
+    def at(shift):
+        return unit.log_partition(theta._replace(field=theta.field + shift * step))
+
+    first = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
+    second = (16 * (at(1) + at(-1)) - (at(2) + at(-2)) - 30 * at(0)) / (12 * step**2)
+    mean, variance = unit.mean_variance(theta)
+    assert_allclose(mean, first, rtol=1e-9, atol=1e-9)
+    assert_allclose(variance, second, rtol=1e-7, atol=1e-7)
+
+
+def test_statistics_are_the_derivatives_by_the_parameters(name):
+    unit = UNITS[name]()
+    theta = random_theta(unit, N_UNITS, np.random.default_rng(2))
+    statistics = unit.statistics(*unit.mean_variance(theta))
+    step = 1e-5
+    for part in ("field", "precision"):
+        values = getattr(theta, part)
+        if values is None:
+            assert getattr(statistics, part) is None
+            continue
+        up = unit.log_partition(theta._replace(**{part: values + step}))
+        down = unit.log_partition(theta._replace(**{part: values - step}))
+        assert_allclose(getattr(statistics, part), (up - down) / (2 * step), rtol=1e-7, atol=1e-9)
+
+
+def test_statistics_of_known_values(name):
+    unit = UNITS[name]()
+    theta = some_theta(unit)
+    x = unit.sample(theta, make_rng(0, theta.field))
+    statistics = unit.statistics(x)
+    assert_array_equal(statistics.field, x)
+    if statistics.precision is not None:
+        assert_array_equal(statistics.precision, -0.5 * x**2)
+    assert [part is None for part in statistics] == [part is None for part in theta]
+
+
+@dtypes
+@pytest.mark.parametrize("with_precision", [False, True])
+def test_tilt_multiplies_the_density(name, dtype, with_precision):
+    unit = UNITS[name]()
+    theta = random_theta(unit, N_UNITS, np.random.default_rng(3), dtype)
+    generator = np.random.default_rng(4)
+    field = generator.standard_normal((3, N_UNITS)).astype(dtype)
+    precision = generator.uniform(-0.3, 1, (3, N_UNITS)).astype(dtype) if with_precision else None
+    before = [None if part is None else part.copy() for part in (*theta, field, precision)]
+    tilted = unit.tilt(theta, field, precision)
+    for part, copy in zip((*theta, field, precision), before, strict=True):
+        assert copy is None or (part == copy).all()  # a tilt is pure: tilting twice adds one bias
+    value, (mean, variance) = unit.log_partition(tilted), unit.mean_variance(tilted)
+    assert value.dtype == mean.dtype == variance.dtype == dtype
+    for r, i in np.ndindex(field.shape):
+        own = 0.0 if theta.precision is None else float(theta.precision[i])
+        line = law(
+            unit,
+            float(theta.field[i]) + float(field[r, i]),
+            own + (float(precision[r, i]) if with_precision else 0.0),
+            None if theta.spike is None else float(theta.spike[i]),
+        )
+        assert_allclose(value[r, i], line.log_z, **TOLERANCE[dtype])
+        assert_allclose(mean[r, i], line.mean, **TOLERANCE[dtype])
+        assert_allclose(variance[r, i], line.variance, **TOLERANCE[dtype])
+
+
+@dtypes
+def test_log_ratio_is_the_difference_summed_over_units(name, dtype):
+    unit = UNITS[name]()
+    theta0 = rows(some_theta(unit, dtype, seed=5))
+    theta1 = rows(some_theta(unit, dtype, seed=6))
+    ratio = unit.log_ratio(theta0, theta1)
+    difference = unit.log_partition(theta1).astype(np.float64) - unit.log_partition(theta0)
+    assert ratio.dtype == np.float64
+    atol = 1e-4 if dtype == np.float32 else 1e-10
+    assert_allclose(ratio, difference.sum(axis=1), rtol=1e-6, atol=atol)
+
+
+@dtypes
+def test_default_theta(name, dtype):
+    unit = UNITS[name]()
+    theta = unit.default_theta(N_UNITS, np.zeros((2, 2), dtype))
+    for part in theta:
+        assert part is None or (part.shape == (N_UNITS,) and part.dtype == dtype)
+    assert np.isfinite(unit.log_partition(theta)).all()
+
+
+@dtypes
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_initial_theta_has_the_moments_of_the_data(name, dtype, make):
+    """The smoothing of at most one extra row moves a mean by less than 1 / n of the spread."""
+    unit = UNITS[name]()
+    theta = random_theta(unit, N_UNITS, np.random.default_rng(7), dtype)
+    n = 500
+    X = unit.sample(rows(theta, n), make_rng(0, theta.field))
+    fitted = unit.initial_theta(make(X))
+    mean, variance = unit.mean_variance(fitted)
+    wide = X.astype(np.float64)
+    assert_allclose(mean, wide.mean(axis=0), rtol=1e-6, atol=1 / n)
+    if theta.precision is not None:
+        assert_allclose(variance, wide.var(axis=0), rtol=1e-6)
+
+
+def test_initial_theta_of_a_constant_column_is_finite(name):
+    unit = UNITS[name]()
+    low, high = unit.values[0] if unit.values else 0.0, unit.values[-1] if unit.values else 1.0
+    theta = unit.initial_theta(np.array([[low, high]] * 10))
+    assert all(part is None or np.isfinite(part).all() for part in theta)
+    low_mean, high_mean = unit.mean(theta)
+    assert_allclose(low_mean, low, atol=0.06)
+    assert_allclose(high_mean, high, atol=0.06)
+
+
+def test_project_gives_parameters_that_have_a_log_partition(name):
+    unit = UNITS[name]()
+    theta = some_theta(unit)
+    same = unit.project(theta)
+    for part, kept in zip(theta, same, strict=True):
+        assert (part is None and kept is None) or (part == kept).all()
+    if theta.precision is None:
+        return
+    wrong = theta._replace(precision=-theta.precision)
+    projected = unit.project(wrong)
+    assert np.isfinite(unit.log_partition(projected)).all()
+    again = unit.project(projected)
+    assert_array_equal(again.precision, projected.precision)
+    assert_array_equal(projected.field, theta.field)
+
+
+@dtypes
+def test_samples_follow_the_law(name, dtype):
+    unit = UNITS[name]()
+    theta = random_theta(unit, N_UNITS, np.random.default_rng(8), dtype)
+    n = 20_000
+    X = unit.sample(rows(theta, n), make_rng(1, theta.field))
+    assert X.dtype == dtype
+    for column, line in zip(X.T.astype(np.float64), laws(unit, theta), strict=True):
+        if unit.values is not None:
+            counts = [(column == value).sum() for value in unit.values]
+            assert sum(counts) == n
+            p = stats.chisquare(counts, n * line.probabilities).pvalue
+        else:
+            p = stats.kstest(column, line.cdf).pvalue
+        assert p > LEVEL / N_UNITS
+    # Two units of one draw are independent: their correlation is normal with deviation 1/sqrt(n).
+    correlation = np.corrcoef(X.T)[np.triu_indices(N_UNITS, 1)]
+    bound = stats.norm.isf(LEVEL / (2 * correlation.size)) / np.sqrt(n)
+    assert np.abs(correlation).max() < bound
+
+
+@dtypes
+def test_extreme_fields_give_no_nan(name, dtype):
+    unit = UNITS[name]()
+    theta = some_theta(unit, dtype)
+    theta.field[:] = np.resize([1e4, -1e4], N_UNITS)
+    theta = rows(theta)
+    mean, variance = unit.mean_variance(theta)
+    for values in (
+        unit.log_partition(theta),
+        mean,
+        variance,
+        unit.mode(theta),
+        unit.sample(theta, make_rng(2, theta.field)),
+        unit.log_ratio(theta, theta._replace(field=-theta.field)),
+    ):
+        assert np.isfinite(values).all()
+    assert (variance >= 0).all()
+    low, high = unit.bounds
+    assert ((mean >= low) & (mean <= high)).all()
+
+
+@dtypes
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_log_weight_of_values(name, dtype, make):
+    unit = UNITS[name]()
+    theta = some_theta(unit, dtype)
+    X = unit.sample(rows(theta), make_rng(3, theta.field))
+    x, parts = X.astype(np.float64), theta.map(lambda part: part.astype(np.float64))
+    expected = x @ parts.field
+    if parts.precision is not None:
+        expected = expected - 0.5 * x**2 @ parts.precision
+    if parts.spike is not None:
+        expected = expected + (x != 0) @ parts.spike
+    value = log_weight(theta, make(X))
+    assert value.dtype == np.float64
+    assert_allclose(value, expected, rtol=TOLERANCE[dtype]["rtol"], atol=1e-5)
+
+
+def test_rows_keep_what_all_rows_share(name):
+    unit = UNITS[name]()
+    theta = random_theta(unit, N_UNITS, np.random.default_rng(9))
+    tilted = unit.tilt(theta, np.arange(3.0)[:, None] * np.ones(N_UNITS))
+    some = tilted.rows(slice(1, 3))
+    for part, kept in zip(tilted, some, strict=True):
+        assert (part is None) == (kept is None)
+        assert part is None or (kept == (part if part.ndim == 1 else part[1:3])).all()
+
+
+def test_map_keeps_absent_statistics_absent(name):
+    theta = random_theta(UNITS[name](), N_UNITS, np.random.default_rng(10))
+    doubled = theta.map(lambda a, b: a + b, theta)
+    assert isinstance(doubled, Theta)
+    for part, twice in zip(theta, doubled, strict=True):
+        assert (part is None and twice is None) or (twice == 2 * part).all()
