@@ -1,7 +1,7 @@
 """
-=================================
+===================================
 Features of digits for a classifier
-=================================
+===================================
 
 Scikit-learn's digits are 1797 images of 8 x 8 pixels. Following scikit-learn's own example of a
 restricted Boltzmann machine, the data are enlarged by copies shifted by a pixel in each direction,

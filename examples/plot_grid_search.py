@@ -32,7 +32,9 @@ grid = {
 }
 search = GridSearchCV(pipeline, grid, cv=3).fit(X_train, y_train)
 print(search.best_params_)
-print(f"accuracy: {search.best_score_:.3f} in validation, {search.score(X_test, y_test):.3f} in test")
+print(
+    f"accuracy: {search.best_score_:.3f} in validation, {search.score(X_test, y_test):.3f} in test"
+)
 
 # %%
 # By likelihood, without labels

@@ -116,9 +116,19 @@ def squared(X):
 
 
 def dense_rows(X, index, dtype):
-    """Return the rows ``index`` of a dense or sparse X as one dense array of ``dtype``."""
-    rows = X[index]
-    return cast(rows.toarray() if sp.issparse(rows) else rows, dtype)
+    """Return the rows of a dense or sparse X at an index array, as one dense array of ``dtype``."""
+    rows = X[index].toarray() if sp.issparse(X) else namespace(X).take(X, index, axis=0)
+    return cast(rows, dtype)
+
+
+def row_blocks(X, size):
+    """Yield the rows of an array in blocks of at most ``size`` rows.
+
+    Slices end at the last row at most: other libraries need not clip them as NumPy does.
+    """
+    n = X.shape[0]
+    for start in range(0, n, size):
+        yield X[start : min(start + size, n), :]
 
 
 def column_means(X):
@@ -126,7 +136,8 @@ def column_means(X):
     if sp.issparse(X):  # scipy's mean would sum in the dtype of X, whatever dtype is asked for
         return np.asarray(X.astype(np.float64, copy=False).mean(axis=0)).ravel()
     xp = namespace(X)
-    return xp.sum(X, axis=0, dtype=xp.float64) / X.shape[0]
+    # Blocks of float64 copies, because not every library sums booleans.
+    return sum(xp.sum(cast(rows, xp.float64), axis=0) for rows in row_blocks(X, 1024)) / X.shape[0]
 
 
 def column_moments(X):
@@ -137,8 +148,8 @@ def column_moments(X):
         return mean, np.maximum(square - mean**2, 0)
     xp = namespace(X)
     variance = xp.zeros_like(mean)
-    for start in range(0, X.shape[0], 1024):  # float64 copies of blocks, never of the whole
-        centred = cast(X[start : start + 1024, :], xp.float64) - mean
+    for rows in row_blocks(X, 1024):  # float64 copies of blocks, never of the whole
+        centred = cast(rows, xp.float64) - mean
         variance += xp.sum(centred * centred, axis=0)
     return mean, variance / X.shape[0]
 

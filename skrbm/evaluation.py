@@ -7,10 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from ._backend import cast, from_numpy, like, namespace, row_sums, softplus, to_numpy
+from ._backend import (
+    cast,
+    from_numpy,
+    like,
+    namespace,
+    row_blocks,
+    row_sums,
+    softplus,
+    to_numpy,
+)
 from ._machine import condition, conditional
 from ._random import make_rng
-from .inference import AIS, FIXED_POINTS, Gibbs, LogPartition, sample, solve
+from .inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample, solve
 from .units import log_weight
 
 __all__ = [
@@ -54,9 +63,8 @@ def _configurations(machine, layer, max_units):
     """
     if not can_enumerate(machine, max_units):
         raise ValueError(
-            "exact sums need two layers, of which one has "
-            f"at most max_units={max_units} binary units, and this "
-            f"machine has {machine.n_units} units; raise max_units or use method='ais'"
+            f"exact sums need two layers, one with at most max_units={max_units} binary units, and "
+            f"this machine has {machine.n_units} units; raise max_units or use method='ais'"
         )
     n, other = machine.n_units[layer], 1 - layer
     W = machine.weights[0]
@@ -228,11 +236,12 @@ def log_partition(
 def _resolve(method):
     """Return the object behind the name of an approximate method."""
     methods = {"ais": AIS(), **FIXED_POINTS}
-    if not isinstance(method, str):
+    if isinstance(method, AIS | FixedPoint):
         return method
-    if method not in methods:
+    if not isinstance(method, str) or method not in methods:
         raise ValueError(
-            f"method must be 'auto', 'exact', one of {sorted(methods)} or an object, got {method!r}"
+            f"method must be 'auto', 'exact', one of {sorted(methods)}, or an AIS or fixed-point "
+            f"object, got {method!r}"
         )
     return methods[method]
 
@@ -262,11 +271,7 @@ def pseudo_log_likelihood(model, X, bits=None):
     xp = namespace(machine.weights[0])
     X = cast(xp.asarray(X), machine.dtype)
     block = max(1, _BLOCK_ELEMENTS // max(machine.n_units))
-    parts = [
-        _pseudo_log_likelihood(machine, X[start : start + block, :], bits)
-        for start in range(0, X.shape[0], block)
-    ]
-    return xp.concat(parts)
+    return xp.concat([_pseudo_log_likelihood(machine, rows, bits) for rows in row_blocks(X, block)])
 
 
 def _pseudo_log_likelihood(machine, X, bits):

@@ -36,7 +36,7 @@ class Spin(Unit):
     def initial_theta(self, X):
         mean, _ = column_moments(X)
         n = X.shape[0]
-        return Theta(namespace(mean).atanh(mean * n / (n + 1)))  # finite for constant columns
+        return Theta(namespace(mean).atanh(mean * n / (n + 0.5)))  # finite for constant columns
 
     def default_theta(self, n, beside):
         return Theta(namespace(beside).zeros(n, **like(beside)))

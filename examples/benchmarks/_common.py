@@ -19,7 +19,9 @@ def heading(script, args):
     """Print the command, its arguments, the date and the versions."""
     folder = Path(script).resolve().parent
     command = f"python examples/{folder.name}/{Path(script).name} {' '.join(sys.argv[1:])}"
-    print(f"{command.strip()}\n{vars(args)}\n{datetime.date.today()}, {platform.processor()}", end="")
+    print(
+        f"{command.strip()}\n{vars(args)}\n{datetime.date.today()}, {platform.processor()}", end=""
+    )
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"numpy {np.__version__}, scipy {scipy.__version__}, scikit-learn {sklearn.__version__}, "
@@ -102,3 +104,10 @@ def mnist(part, n=None, threshold=127):
         X, y = X[rows].astype(np.uint8), y[rows].astype(np.uint8)
     X, y = X[:n], y[:n]
     return (X if threshold is None else (X > threshold).astype(np.uint8)), y
+
+
+def published_machine():
+    """Return the CD25 machine of Salakhutdinov and Murray (784 x 500), which SKRBM_DATA has."""
+    p = np.load(data_folder() / "rbm-reference" / "rbm_cd25_500.npz")
+    arrays = (p["W"].T, p["hbias"].ravel(), p["vbias"].ravel())
+    return skrbm.BernoulliRBM.from_parameters(*(array.astype(np.float32) for array in arrays))

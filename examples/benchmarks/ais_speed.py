@@ -2,17 +2,18 @@
 
     python examples/benchmarks/ais_speed.py [--temperatures 200] [--chains 100] [--repeats 5]
 
-The machine is the CD25 machine of Salakhutdinov and Murray (784 x 500) where SKRBM_DATA has it, else
-one trained here. The textbook form is float64, with three products up and one down for each
+The machine is the CD25 machine of Salakhutdinov and Murray (784 x 500) where SKRBM_DATA has it,
+else one trained here. The textbook form is float64, with three products up and one down for each
 temperature and ``logaddexp``. Medians over repeats in turn, one BLAS thread for both. With
 ``--long`` the 14 500 temperatures of the paper are run once by ours, for log Z (published: 451.28).
 """
 
 import argparse
 import time
+from itertools import pairwise
 
 import numpy as np
-from _common import data_folder, heading, mnist, table, timed
+from _common import data_folder, heading, mnist, published_machine, table, timed
 from threadpoolctl import threadpool_limits
 
 from skrbm import BernoulliRBM
@@ -32,7 +33,7 @@ def textbook(W, b, c, base, betas, n_chains, seed):
 
     v = (rng.uniform(size=(n_chains, len(b))) < sigmoid(base)).astype(float)
     total = np.zeros(n_chains)
-    for last, beta in zip(betas, betas[1:], strict=False):
+    for last, beta in pairwise(betas):
         total += log_weight(v, beta) - log_weight(v, last)
         h = (rng.uniform(size=(n_chains, len(c))) < sigmoid(beta * (v @ W.T + c))).astype(float)
         mean = sigmoid((1 - beta) * base + beta * (b + h @ W))
@@ -42,14 +43,11 @@ def textbook(W, b, c, base, betas, n_chains, seed):
     return log_z0 + top + np.log(np.exp(total - top).mean())
 
 
-def reference_machine(X):
-    folder = data_folder()
-    if folder is None:
-        rbm = BernoulliRBM(500, learning_rate=0.05, batch_size=100, n_iter=5, random_state=0)
-        return rbm.fit(X)
-    p = np.load(folder / "rbm-reference" / "rbm_cd25_500.npz")
-    arrays = (p["W"].T, p["hbias"].ravel(), p["vbias"].ravel())
-    return BernoulliRBM.from_parameters(*(array.astype(np.float32) for array in arrays))
+def machine_for(X):
+    if data_folder() is not None:
+        return published_machine()
+    rbm = BernoulliRBM(500, learning_rate=0.05, batch_size=100, n_iter=5, random_state=0)
+    return rbm.fit(X)
 
 
 def main():
@@ -61,7 +59,7 @@ def main():
     args = parser.parse_args()
     heading(__file__, args)
     X = mnist("train", 20000)[0].astype(np.float32)
-    rbm = reference_machine(X)
+    rbm = machine_for(X)
     base = rbm.machine_.units[0].initial_theta(X)
     betas = np.linspace(0, 1, args.temperatures + 1)
     W, b, c = (

@@ -1,6 +1,6 @@
 """Time of a PCD fit against scikit-learn's BernoulliRBM and against the matrix products alone.
 
-    python examples/benchmarks/pcd_epoch.py [--rows 20000] [--hidden 500] [--repeats 5] [--threads 1]
+    python examples/benchmarks/pcd_epoch.py [--rows 20000] [--hidden 500] [--threads 1]
 
 Each contender fits once per repeat, in turn, in one process; printed are the medians of the times
 and of the ratios within a repeat. Ours includes validation, shuffling and history. The accuracy
@@ -53,7 +53,9 @@ def main():
     runs = {name: (lambda m=model, V=V: m.fit(V)) for name, (model, V) in contenders.items()}
     warnings.simplefilter("ignore")
     with threadpool_limits(args.threads):
-        seconds = timed(runs, args.repeats, extra={"products float32": lambda: products(np.float32, args)})
+        seconds = timed(
+            runs, args.repeats, extra={"products float32": lambda: products(np.float32, args)}
+        )
     rows = []
     for name, (model, _) in contenders.items():
         fitted = BernoulliRBM.from_parameters(

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -31,12 +31,12 @@ from .._backend import (
     to_numpy,
     working_dtype,
 )
-from .._callbacks import CallbackSupportMixin, with_callbacks
+from .._callbacks import N_FRAMES, CallbackSupportMixin, with_callbacks
 from .._machine import Machine, condition, conditional, free_energy
 from .._optim import PENALTIES, SCHEDULES, SGD, train_step
 from .._random import Rng, make_rng, seed_sequence
 from ..exceptions import DataRangeWarning, DivergenceError
-from ..inference import Gibbs, sample
+from ..inference import Gibbs, map_rows, sample
 from ..units import Theta
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
@@ -45,9 +45,10 @@ _GAP_ROWS = 1000
 
 @dataclass
 class _Training:
-    """What a fit needs to go on: random stream, state of the model phase, velocity, epochs."""
+    """What a fit needs to go on: random stream, model phase and its state, velocity, epochs."""
 
     rng: Rng
+    method: Any
     state: Any
     velocity: Any
     n_epochs: int = 0
@@ -77,7 +78,7 @@ class BaseRBM(
         "alpha": [Interval(Real, 0, None, closed="left")],
         "penalty": [StrOptions(set(PENALTIES))],
         "schedule": [StrOptions(set(SCHEDULES)), callable],
-        "init": [StrOptions({"random"}), tuple, list, HasMethods("transform")],
+        "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
         "shuffle": ["boolean"],
         "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -128,7 +129,7 @@ class BaseRBM(
             then keeps the parameters of the last complete epoch.
         """
         X = self._validate(X, reset=not (self.warm_start and self._is_trained()))
-        self._check_range(X)
+        self._check_range(X, N_FRAMES)
         machine, training = self._resume(X) if self.warm_start else self._begin(X)
         train, validation = self._split(X, training.rng)
         with one_blas_thread():
@@ -157,9 +158,13 @@ class BaseRBM(
         kept = machine.copy(), training.state
         try:
             with one_blas_thread():
-                machine = self._fit_epoch(machine, training, X, np.arange(X.shape[0]), 1.0)
+                rows, rate = np.arange(X.shape[0]), self._rate(0.0)
+                machine = self._fit_epoch(machine, training, X, rows, rate)
             kept = machine, training.state
             training.n_epochs += 1
+        except BaseException:
+            training.velocity = None  # it may belong to parameters that are given up
+            raise
         finally:
             self._publish(*kept, training)
         return self
@@ -178,9 +183,10 @@ class BaseRBM(
         rng = make_rng(seed, beside)
         machine = self._initial_machine(X, rng)
         rows = rng.permutation(X.shape[0])[: self._n_states()]
-        state = self._method().init(machine, rng, self._n_states(), self._rows(X, rows, dtype))
+        method = self._method()
+        state = method.init(machine, rng, self._n_states(), self._rows(X, rows, dtype))
         self.history_ = {}
-        return machine, _Training(rng, state, self._optimiser().init(machine))
+        return machine, _Training(rng, method, state, self._optimiser().init(machine))
 
     def _resume(self, X):
         """Return a copy of the machine to go on with, and its training state."""
@@ -192,10 +198,16 @@ class BaseRBM(
                 f"{self.components_.shape[0]} hidden units; fit without warm_start, or set "
                 f"n_components={self.components_.shape[0]}"
             )
-        machine = self.machine_.copy()
-        if self._training.velocity is None:
-            self._training.velocity = self._optimiser().init(machine)
-        return machine, self._training
+        machine, training = self.machine_.copy(), self._training
+        if training.velocity is None:
+            training.velocity = self._optimiser().init(machine)
+        else:  # written in place in training, and perhaps a memory map
+            training.velocity = map_rows(_copied, training.velocity)
+        method = self._method()
+        if type(method) is not type(training.method):  # whose state is of another kind
+            training.state = method.init(machine, training.rng, self._n_states(), self.starts_)
+            training.method = method
+        return machine, training
 
     def _initial_machine(self, X, rng):
         n_visible, n_hidden = X.shape[1], self.n_components
@@ -203,13 +215,19 @@ class BaseRBM(
             return self._machine_from_init(n_visible, rng)
         visible, hidden = self._units()
         W = 0.01 * rng.normal((n_hidden, n_visible))
-        data = self._binarized(X)
+        data = X if self.binarize is None else self._above(X)  # a byte for each entry
         thetas = (visible.initial_theta(data), hidden.default_theta(n_hidden, W))
         return Machine((visible, hidden), thetas, (W,))
 
     def _machine_from_init(self, n_visible, rng):
         beside = rng.normal((1, 1))
-        machine = _machine_from(self.init, None, None, self._units(), beside)
+        parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
+        if len(parts) != 3:
+            raise ValueError(
+                "init must be 'random', a fitted estimator or the three arrays (components, "
+                f"intercept_hidden, intercept_visible), got {len(parts)} items"
+            )
+        machine = _machine_from(*parts, self._units(), beside)
         if machine.n_units != (n_visible, self.n_components):
             raise ValueError(
                 f"init has {machine.n_units[0]} visible and {machine.n_units[1]} hidden units, but "
@@ -278,23 +296,29 @@ class BaseRBM(
         dtype = machine.dtype
         if self.shuffle:
             rows = rows[to_numpy(rng.permutation(len(rows)))]
-        for batch, start in enumerate(range(0, len(rows), self.batch_size)):
-            V = self._rows(X, rows[start : start + self.batch_size], dtype)
+        # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
+        n_batches = -(-len(rows) // self.batch_size)
+        for batch, part in enumerate(np.array_split(rows, n_batches)):
+            V = self._rows(X, part, dtype)
             with np.errstate(over="ignore", invalid="ignore"):
                 machine, training.velocity, training.state = train_step(
                     machine, training.velocity, training.state, V, rng, method, optimiser, rate
                 )
-            if not machine.has_finite_thetas():
+                finite = machine.has_finite_thetas()
+            if not finite:
                 self._diverged("intercepts", training, batch, rate)
-        if not machine.is_finite():
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = machine.is_finite()
+        if not finite:
             self._diverged("components", training, batch, rate)
         return machine
 
     def _diverged(self, quantity, training, batch, rate):
         raise DivergenceError(
-            f"{type(self).__name__}: the {quantity} were no longer finite after batch {batch} of "
-            f"epoch {training.n_epochs}, at a learning rate of {rate:.3g}. Lower learning_rate or "
-            "momentum, or scale X. The parameters of the last complete epoch are kept."
+            f"{type(self).__name__}: the {quantity} were no longer finite after batch {batch + 1} "
+            f"of epoch {training.n_epochs + 1}, at a learning rate of {rate:.3g}. Lower "
+            "learning_rate or momentum, or scale X. The parameters of the last complete epoch are "
+            "kept."
         )
 
     def _rows(self, X, rows, dtype):
@@ -304,14 +328,18 @@ class BaseRBM(
     def _binarized(self, X):
         if self.binarize is None:
             return X
-        if not sp.issparse(X):
-            return cast(X > self.binarize, working_dtype(X))
-        if self.binarize < 0:
+        above = self._above(X)
+        dtype = working_dtype(X)
+        return above.astype(dtype) if sp.issparse(X) else cast(above, dtype)
+
+    def _above(self, X):
+        """Return which entries of X are above the threshold."""
+        if sp.issparse(X) and self.binarize < 0:
             raise ValueError(
                 f"binarize={self.binarize} would make the zeros of a sparse X ones; use a "
                 "threshold >= 0 or a dense X"
             )
-        return (X > self.binarize).astype(working_dtype(X))
+        return X > self.binarize
 
     def _record(self, monitor, machine, training, rate, seconds):
         row = {
@@ -382,7 +410,7 @@ class BaseRBM(
             )
         return X
 
-    def _check_range(self, X):
+    def _check_range(self, X, n_wrappers=0):
         low, high = self._units()[0].bounds
         if self.binarize is not None:
             return
@@ -390,6 +418,8 @@ class BaseRBM(
         if not values.shape[0]:
             return
         xp = namespace(values)
+        if xp.isdtype(values.dtype, "bool"):
+            return
         least, most = float(xp.min(values)), float(xp.max(values))
         if least < low or most > high:
             warnings.warn(
@@ -397,7 +427,7 @@ class BaseRBM(
                 "binary units cannot represent. Scale it (MinMaxScaler), or set binarize to a "
                 "threshold above which values count as 1.",
                 DataRangeWarning,
-                stacklevel=4,
+                stacklevel=4 + n_wrappers,  # the caller of fit, beyond _fit_context
             )
 
     def _visible(self, X, **how):
@@ -542,7 +572,7 @@ class BaseRBM(
             exact = evaluation.can_enumerate(machine)
             method = "exact" if exact else self._default_log_partition()
         parts = (self.components_, self.intercept_hidden_, self.intercept_visible_, self.starts_)
-        key = joblib.hash([to_numpy(part) for part in parts]), repr(method)
+        key = joblib.hash([to_numpy(part) for part in parts]), _method_key(method)
         known = self.__dict__.setdefault("_log_partitions", {})
         if key not in known:
             for stale in [old for old in known if old[0] != key[0]]:
@@ -585,7 +615,7 @@ class BaseRBM(
                 raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
             init = init.toarray() if sp.issparse(init) else init
         if n_steps == 0:
-            return init
+            return _copied(init)
         with one_blas_thread():
             chains = Gibbs().start(machine, init, rng)
             return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
@@ -611,9 +641,10 @@ class BaseRBM(
 
     def _split_missing(self, X):
         """Return (machine, X filled with the visible means, which entries are observed)."""
-        machine, X = self._visible(X, missing=True)
+        machine, X = self.machine_, self._validate(X, missing=True)
         xp = namespace(X)
-        observed = ~xp.isnan(X)
+        observed = X == X  # all but NaN, which a threshold would hide
+        X = cast(self._binarized(X), machine.dtype)
         means = machine.units[0].mean(machine.thetas[0])
         return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
 
@@ -648,10 +679,11 @@ class BaseRBM(
         with one_blas_thread():
             chains = Gibbs().init(machine, rng, rbm._n_states(), machine.weights[0])
             rows = sample(Gibbs(), machine, chains, rng, 100).layers[0]
-        state = rbm._method().init(machine, rng, rbm._n_states(), rows)
+        method = rbm._method()
+        state = method.init(machine, rng, rbm._n_states(), rows)
         rbm.n_features_in_ = machine.n_units[0]
         rbm.history_ = {}
-        rbm._publish(machine, state, _Training(rng, state, None))
+        rbm._publish(machine, state, _Training(rng, method, state, None))
         rbm.starts_ = rows
         return rbm
 
@@ -717,14 +749,25 @@ class _Monitor:
             self.kept = machine, state
 
 
+def _copied(array):
+    return namespace(array).asarray(array, copy=True)
+
+
+def _method_key(method):
+    """Return what tells a method of evaluation from others; the text of arrays is shortened."""
+    if not is_dataclass(method):
+        return repr(method)
+    return joblib.hash((type(method).__qualname__, asdict(method)))
+
+
 def _check_count(name, value, least):
     if not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
 
 
 def _machine_from(components, intercept_hidden, intercept_visible, units, beside=None):
-    """Return the machine of a fitted estimator, of a triple of arrays or of three arrays."""
-    if hasattr(components, "transform"):
+    """Return the machine of a fitted estimator, or of three arrays."""
+    if hasattr(components, "fit"):
         if not hasattr(components, "components_"):
             raise ValueError(
                 f"{type(components).__name__} is not fitted. Meta-estimators such as GridSearchCV "
@@ -733,8 +776,6 @@ def _machine_from(components, intercept_hidden, intercept_visible, units, beside
         source = components
         components = source.components_
         intercept_hidden, intercept_visible = source.intercept_hidden_, source.intercept_visible_
-    elif isinstance(components, tuple | list) and intercept_hidden is None and len(components) == 3:
-        components, intercept_hidden, intercept_visible = components
     W = _parameter("components", components, 2, beside)
     biases = [
         _parameter(name, namespace(W).zeros(n) if bias is None else bias, 1, W)
@@ -760,7 +801,7 @@ def _parameter(name, values, ndim, beside):
         if beside is not None:
             array = cast(array, beside.dtype)
     else:
-        array = np.array(values, order="C", copy=True)
+        array = _real_array(name, values)
         array = array.astype(to_numpy(beside).dtype if beside is not None else working_dtype(array))
         array = from_numpy(array, array if beside is None else beside)
     if array.ndim != ndim or 0 in array.shape:
@@ -768,3 +809,11 @@ def _parameter(name, values, ndim, beside):
     if not bool(namespace(array).all(namespace(array).isfinite(array))):
         raise ValueError(f"{name} contains NaN or infinity")
     return array
+
+
+def _real_array(name, values):
+    try:
+        array = np.array(values, order="C", copy=True)
+        return array if array.dtype.kind in "biuf" else array.astype(np.float64, casting="safe")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of real numbers: {error}") from error

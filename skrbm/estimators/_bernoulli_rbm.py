@@ -94,7 +94,7 @@ class BernoulliRBM(BaseRBM):
         ``free_energy_gap`` and ``score``.
     n_features_in_ : int
         Number of features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen in fit, if all are strings.
 
     See Also

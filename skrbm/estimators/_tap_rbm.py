@@ -35,9 +35,9 @@ class TAPRBM(BaseRBM):
         rows of data (the paper's choice), at the last solutions, or at random.
     n_starts : int or None, default=None
         Number K of solutions for each batch; None is ``batch_size``.
-    learning_rate : float, default=0.05
+    learning_rate : float, default=0.1
         Step of the gradient ascent on the mean log-likelihood.
-    batch_size : int, default=100
+    batch_size : int, default=20
         Rows of a mini-batch.
     n_iter : int, default=20
         Passes over the data.
@@ -51,7 +51,7 @@ class TAPRBM(BaseRBM):
         Strength of the penalty on the weights.
     penalty : {"l2", "l1"}, default="l2"
         alpha / 2 ||W||² or alpha ||W||₁.
-    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="constant"
+    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
@@ -95,7 +95,7 @@ class TAPRBM(BaseRBM):
         ``free_energy_gap`` and ``score``.
     n_features_in_ : int
         Number of features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen in fit, if all are strings.
 
     See Also
@@ -105,8 +105,8 @@ class TAPRBM(BaseRBM):
     Notes
     -----
     The paper (Table 1) trains on binary MNIST with n_components 25, 50, 100 or 500,
-    batch_size = n_starts = 100, learning_rate = 0.005, momentum = 0.5, alpha = 0.001,
-    ``TAP(tol=1e-8)``, starts = "data" and n_iter = 100.
+    batch_size = n_starts = 100, learning_rate = 0.005, schedule = "constant", momentum = 0.5,
+    alpha = 0.001, inference = ``TAP(max_iter=100, tol=1e-8)``, starts = "data" and n_iter = 100.
 
     References
     ----------
@@ -137,15 +137,15 @@ class TAPRBM(BaseRBM):
         inference="tap",
         starts="chains",
         n_starts=None,
-        learning_rate=0.05,
-        batch_size=100,
+        learning_rate=0.1,
+        batch_size=20,
         n_iter=20,
         verbose=0,
         random_state=None,
         momentum=0.5,
         alpha=0.001,
         penalty="l2",
-        schedule="constant",
+        schedule="linear",
         init="random",
         shuffle=True,
         early_stopping=False,
@@ -193,7 +193,7 @@ class TAPRBM(BaseRBM):
         return self._fixed_point()
 
     def tap_log_likelihood(self, X, starts=None):
-        """Compute the TAP log-likelihood of each sample (Eq. 39 of [1]_).
+        """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).
 
         log p(v) ≈ -F(v) + mean of the free energies of the unique solutions found from ``starts``,
         by the estimator's own ``inference``, whatever the size of the layers.
@@ -235,4 +235,4 @@ class TAPRBM(BaseRBM):
         method = Clamped(replace(fixed_point, damping=max(fixed_point.damping, 0.2)))
         with one_blas_thread():
             start = method.start(machine, X, observed)
-            return solve(method, machine, start).state.means[0]
+            return solve(method, machine, start, max_iter=1000).state.means[0]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from .._backend import like, namespace, one_blas_thread, row_sums, to_numpy
+from .._backend import like, namespace, one_blas_thread, row_blocks, row_sums, to_numpy
 from .._machine import interpolate, uncoupled
 from ..units import log_weight
 from ._gibbs import Gibbs
@@ -178,7 +178,7 @@ class AIS:
         def run(start, rng):
             return anneal(machine, base, betas, start, rng)
 
-        starts = [(samples[i : i + _BLOCK, :],) for i in range(0, samples.shape[0], _BLOCK)]
+        starts = [(rows,) for rows in row_blocks(samples, _BLOCK)]
         log_weights = self._run(run, starts, rng)
         return _estimate(log_weights, _independent_log_partition(base), sign=-1)
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backend import from_numpy, namespace, row_sums, to_numpy
+from .._backend import cast, from_numpy, namespace, to_numpy
 from .._machine import data_moments
 
 
@@ -182,9 +182,8 @@ def _squared_change(old, new):
     """Mean squared change of the means of each row, a float64 NumPy array."""
     total, n_units = 0.0, 0
     for a, b in zip(old.means, new.means, strict=True):
-        change = b - a
-        change *= change
-        total = total + row_sums(change)
+        change, xp = b - a, namespace(a)
+        total = total + cast(xp.vecdot(change, change), xp.float64)
         n_units += a.shape[1]
     return to_numpy(total) / n_units
 

@@ -21,7 +21,8 @@ class _SecondOrder:
         pass
 
     def reaction(self, machine, l, state):
-        precision = -coupled(machine, machine.squares, l, state.variances, power=2)
+        precision = coupled(machine, machine.squares, l, state.variances, power=2)
+        precision *= -1
         return precision * state.means[l], precision
 
     def log_partition(self, machine, state):
@@ -67,15 +68,16 @@ class NaiveMeanField(FixedPoint):
 
     Parameters
     ----------
-    max_iter : int, default=100
-        Largest number of sweeps.
+    max_iter : int, default=10
+        Largest number of sweeps. Ten are enough in training, where more cost time and gain no
+        likelihood; :mod:`skrbm.evaluation` goes on to convergence.
     tol : float, default=1e-8
         A solution has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
         Part of the old state that is kept in each sweep.
     """
 
-    max_iter: int = 100
+    max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
 
@@ -165,15 +167,16 @@ class TAP(NaiveMeanField):
     ----------
     order : {2, 3}, default=2
         Where the expansion in powers of the weights stops; the third order needs binary units.
-    max_iter : int, default=100
-        Largest number of sweeps.
+    max_iter : int, default=10
+        Largest number of sweeps. Ten are enough in training, where more cost time and gain no
+        likelihood; :mod:`skrbm.evaluation` goes on to convergence.
     tol : float, default=1e-8
         A solution has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
         Part of the old state that is kept in each sweep.
     """
 
-    max_iter: int = 100
+    max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
     order: int = 2

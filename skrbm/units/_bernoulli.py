@@ -30,7 +30,7 @@ class Bernoulli(Unit):
 
     def mean_variance(self, theta):
         mean = sigmoid(theta.field)
-        return mean, self.cumulants(mean)[0]
+        return mean, mean - mean * mean
 
     def moments(self, theta):
         return sigmoid(theta.field), None
@@ -69,11 +69,21 @@ class Bernoulli(Unit):
         return Theta(namespace(beside).zeros(n, **like(beside)))
 
     def log_ratio(self, theta0, theta1):
+        """Sum of softplus(x1) - softplus(x0), with one logarithm for up to eight units.
+
+        softplus(x) = max(x, 0) + log(1 + exp(-|x|)): the quotients of the latter's arguments lie
+        between 1/2 and 2, so that products of several cannot overflow.
+        """
         x0, x1 = theta0.field, theta1.field
         xp = namespace(x0)
-        zero = xp.zeros_like(x0)
-        ratio = xp.log1p(xp.exp(-xp.abs(x1)))
-        ratio -= xp.log1p(xp.exp(-xp.abs(x0)))
-        ratio += xp.maximum(x1, zero)
-        ratio -= xp.maximum(x0, zero)
-        return row_sums(ratio)
+        quotient = 1 + xp.exp(-xp.abs(x1))
+        quotient /= 1 + xp.exp(-xp.abs(x0))
+        for _ in range(3):
+            half, odd = divmod(quotient.shape[-1], 2)
+            if half == 0 or odd:
+                break
+            quotient = quotient[..., :half] * quotient[..., half:]
+        zero = xp.zeros_like(x0[..., :1])
+        linear = xp.maximum(x1, zero)
+        linear -= xp.maximum(x0, zero)
+        return row_sums(linear) + row_sums(xp.log(quotient))

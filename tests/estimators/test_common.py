@@ -1,0 +1,702 @@
+"""What every estimator keeps to: scikit-learn's checks, kinds of arrays, and its methods.
+
+Random tests have fixed seeds; the level at which a right program would fail is given with each.
+"""
+
+import io
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn.utils.estimator_checks as checks
+from _estimators import (
+    BINARY,
+    ESTIMATORS,
+    RBMS,
+    all_rows,
+    binary_data,
+    conditional_means,
+    hidden_means,
+    log_likelihoods,
+    machine,
+    parameters,
+    small,
+    visible_means,
+)
+from _exact import Exact, free_energy, log_likelihood
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skrbm.inference import AIS, TAP
+
+every = pytest.mark.parametrize("RBM", RBMS)
+binary = pytest.mark.parametrize("RBM", BINARY)
+LEVEL = 1e-6
+
+# Those that scikit-learn runs on its own estimators only, by the names of different versions.
+EXTRA_CHECKS = [
+    name
+    for name in (
+        "check_dataframe_column_names_consistency",
+        "check_get_feature_names_out_error",
+        "check_global_output_transform_pandas",
+        "check_global_set_output_transform_polars",
+        "check_n_features_in_after_fitting",
+        "check_set_output_transform",
+        "check_set_output_transform_pandas",
+        "check_set_output_transform_polars",
+        "check_transformer_get_feature_names_out",
+        "check_transformer_get_feature_names_out_pandas",
+    )
+    if hasattr(checks, name)
+]
+
+
+def test_every_public_estimator_is_found():
+    assert {"BernoulliRBM", "TAPRBM"} <= {E.__name__ for E in ESTIMATORS}
+    assert len(EXTRA_CHECKS) >= 9
+
+
+# The checks' data lie outside [0, 1], and change their feature names on purpose.
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@parametrize_with_checks([Estimator() for Estimator in ESTIMATORS])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("check", EXTRA_CHECKS)
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+def test_extra_scikit_learn_checks(Estimator, check):
+    getattr(checks, check)(Estimator.__name__, Estimator())
+
+
+# ------------------------------------------------------------------------- arrays
+
+
+@every
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        (np.float32, np.float32),
+        (np.float64, np.float64),
+        (np.float16, np.float32),
+        (np.uint8, np.float32),
+        (bool, np.float32),
+        (np.int64, np.float64),
+    ],
+)
+def test_dtypes(RBM, given, expected):
+    X = binary_data(dtype=given)
+    rbm = small(RBM).fit(X)
+    results = {
+        **{name: getattr(rbm, name) for name in ("components_", "starts_")},
+        **{name: getattr(rbm, name) for name in ("intercept_hidden_", "intercept_visible_")},
+        "transform": rbm.transform(X),
+        "inverse_transform": rbm.inverse_transform(rbm.transform(X)),
+        "predict": rbm.predict(X),
+        "gibbs": rbm.gibbs(X, random_state=0),
+        "sample": rbm.sample(3, random_state=0),
+        "sample without a step": rbm.sample(3, n_steps=0, random_state=0),
+        "impute": rbm.impute(X),
+        "sample from init": rbm.sample(len(X), init=X, n_steps=1, random_state=0),
+    }
+    if hasattr(rbm, "h_samples_"):
+        results["h_samples_"] = rbm.h_samples_
+    wrong = {name: value.dtype for name, value in results.items() if value.dtype != expected}
+    assert not wrong
+    assert rbm.score_samples(X).dtype == rbm.free_energy(X).dtype == np.float64
+
+
+@every
+def test_dtype_of_parameters_survives_other_data(RBM):
+    rbm = small(RBM).fit(binary_data(dtype=np.float32))
+    rbm.partial_fit(binary_data(seed=1, dtype=np.float64))
+    assert rbm.components_.dtype == rbm.starts_.dtype == np.float32
+    assert rbm.transform(binary_data(dtype=np.float64)).dtype == np.float32
+
+
+@every
+def test_data_frames(RBM):
+    pd = pytest.importorskip("pandas")
+    X = binary_data()
+    frame = pd.DataFrame(X, columns=[f"bit {i}" for i in range(X.shape[1])])
+    rbm = small(RBM).fit(frame)
+    assert_array_equal(rbm.feature_names_in_, frame.columns)
+    assert_array_equal(rbm.components_, small(RBM).fit(X).components_)
+    names = rbm.get_feature_names_out()
+    assert list(names) == [f"{RBM.__name__.lower()}{j}" for j in range(5)]
+    hidden = rbm.set_output(transform="pandas").transform(frame)
+    assert list(hidden.columns) == list(names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as that of missing feature names
+        for method in ("score_samples", "free_energy", "predict", "gibbs", "impute"):
+            assert getattr(rbm, method)(frame).shape[0] == len(frame)
+    with pytest.raises(ValueError, match="feature names"):
+        rbm.predict(frame[frame.columns[::-1]])
+
+
+FORMATS = [sp.csr_matrix, sp.csr_array, sp.csc_matrix, sp.csc_array, sp.coo_matrix, sp.coo_array]
+
+
+@every
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
+@pytest.mark.parametrize("container", FORMATS)
+def test_sparse_is_dense(RBM, container, dtype):
+    X = binary_data(dtype=dtype)
+    S = container(X)
+    dense, sparse = small(RBM).fit(X), small(RBM).fit(S)
+    assert sparse.components_.dtype == dense.components_.dtype
+    # The same random numbers, and the same batches as dense arrays; the log-odds at the start
+    # are a sum in another order.
+    tolerance = 1e-4 if dense.components_.dtype == np.float32 else 1e-10
+    for one, other in zip(parameters(sparse), parameters(dense), strict=True):
+        assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+    rtol = 1e-5 if dense.components_.dtype == np.float32 else 1e-12
+    for method in ("transform", "score_samples", "free_energy"):
+        assert_allclose(getattr(dense, method)(S), getattr(dense, method)(X), rtol=rtol)
+    assert_array_equal(dense.gibbs(S, random_state=0), dense.gibbs(X, random_state=0))
+    assert isinstance(dense.transform(S), np.ndarray)
+
+
+@every
+def test_partial_fit_takes_sparse_data(RBM):
+    X = binary_data()
+    sparse, dense = (small(RBM).partial_fit(Z).partial_fit(Z) for Z in (sp.csr_array(X), X))
+    assert_allclose(sparse.components_, dense.components_, rtol=1e-10, atol=1e-10)
+
+
+def methods_that_read(rbm, X):
+    """Call all that take X."""
+    dense = X.toarray() if sp.issparse(X) else X
+    rbm.transform(X)
+    rbm.score_samples(X)
+    rbm.gibbs(X)
+    rbm.predict(dense)
+    rbm.impute(dense)
+    rbm.sample(X.shape[0], init=X, n_steps=2)
+    rbm.partial_fit(X)
+
+
+@every
+@pytest.mark.parametrize("binarize", [None, 0.5])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_nothing_writes_into_data(RBM, make, binarize):
+    X = make(binary_data())
+    for part in [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]:
+        part.setflags(write=False)
+    before = X.copy()
+    methods_that_read(small(RBM, binarize=binarize, momentum=0.5, alpha=0.1).fit(X), X)
+    assert (X != before).sum() == 0
+
+
+@every
+def test_what_is_returned_is_the_callers_own(RBM):
+    X = binary_data(n=10)
+    before = X.copy()
+    rbm = small(RBM).fit(X)
+    starts = rbm.starts_.copy()
+    for result in (
+        rbm.sample(10, init=X, n_steps=0),
+        rbm.sample(10, n_steps=0),
+        rbm.impute(X),
+        rbm.predict(X),
+    ):
+        result += 7
+    assert_array_equal(X, before)
+    assert_array_equal(rbm.starts_, starts)
+
+
+@every
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_memory_maps(RBM, tmp_path, momentum):
+    X = binary_data()
+    joblib.dump(X, tmp_path / "X")
+    mapped = joblib.load(tmp_path / "X", mmap_mode="r")
+    rbm = small(RBM, momentum=momentum, alpha=0.1).fit(mapped)
+    expected = small(RBM, momentum=momentum, alpha=0.1).fit(X)
+    assert_array_equal(rbm.components_, expected.components_)
+
+    joblib.dump(rbm, tmp_path / "rbm")
+    loaded = joblib.load(tmp_path / "rbm", mmap_mode="r")
+    assert not loaded.components_.flags.writeable
+    assert_array_equal(loaded.transform(mapped), expected.transform(X))
+    assert_array_equal(loaded.score_samples(mapped), expected.score_samples(X))
+    weights = np.array(loaded.components_)
+    loaded.partial_fit(mapped)
+    assert_array_equal(loaded.components_, expected.partial_fit(X).components_)
+    assert_array_equal(joblib.load(tmp_path / "rbm").components_, weights)
+
+
+@every
+def test_pickle_goes_on_as_the_original(RBM):
+    X = binary_data()
+    rbm = small(RBM, momentum=0.5).fit(X)
+    copied = pickle.loads(pickle.dumps(rbm))
+    assert_array_equal(copied.score_samples(X), rbm.score_samples(X))
+    assert_array_equal(copied.partial_fit(X).components_, rbm.partial_fit(X).components_)
+
+
+@every
+def test_clone_is_unfitted_and_fits_alike(RBM):
+    X = binary_data()
+    rbm = small(RBM).fit(X)
+    copied = clone(rbm)
+    with pytest.raises(NotFittedError):
+        copied.transform(X)
+    assert_array_equal(copied.fit(X).components_, rbm.components_)
+
+
+@every
+@pytest.mark.parametrize(
+    "method", ["transform", "predict", "score_samples", "score", "free_energy", "gibbs", "impute"]
+)
+def test_unfitted(RBM, method):
+    with pytest.raises(NotFittedError):
+        getattr(RBM(), method)(binary_data())
+    for method in ("sample", "log_partition"):
+        with pytest.raises(NotFittedError):
+            getattr(RBM(), method)()
+    with pytest.raises(NotFittedError):
+        RBM().inverse_transform(np.zeros((1, 256)))
+
+
+@every
+def test_random_state(RBM):
+    X = binary_data()
+    one, same, other = (small(RBM, random_state=seed).fit(X) for seed in (1, 1, 2))
+    assert_array_equal(one.components_, same.components_)
+    assert one.score(X) == same.score(X)
+    assert not np.allclose(one.components_, other.components_)
+    assert_array_equal(one.sample(5, random_state=3), same.sample(5, random_state=3))
+
+
+# -------------------------------------------------------------------- likelihoods
+
+
+@binary
+@pytest.mark.parametrize("dtype, rtol", [(np.float64, 1e-12), (np.float32, 1e-5)])
+def test_likelihood_is_that_of_enumeration(RBM, dtype, rtol):
+    rbm, X = machine(RBM, 3, 5, dtype=dtype), all_rows(5)
+    # The oracle reads the same rounded parameters and sums them in float64.
+    assert_allclose(rbm.score_samples(X), log_likelihood(rbm.machine_, X), rtol=rtol)
+    assert_allclose(rbm.free_energy(X), free_energy(rbm.machine_, X), rtol=rtol)
+    assert_allclose(rbm.log_partition(), Exact(rbm.machine_).log_z, rtol=rtol)
+    assert_allclose(np.exp(rbm.score_samples(X)).sum(), 1, rtol=rtol)
+
+
+@every
+def test_score_is_the_mean_and_a_float(RBM):
+    X = binary_data()
+    rbm = small(RBM).fit(X)
+    assert type(rbm.score(X)) is float
+    assert type(rbm.score(X, np.zeros(len(X)))) is float
+    assert_allclose(rbm.score(X), rbm.score_samples(X).mean(), rtol=1e-14)
+
+
+@every
+@pytest.mark.parametrize("n_features", [8, 24])
+def test_scores_depend_on_their_row_alone(RBM, n_features):
+    """With 24 features and hidden units no layer is summed exactly, which needs starts or seeds."""
+    X = binary_data(n_features=n_features)
+    rbm = small(RBM, n_components=n_features).fit(X)
+    scores = rbm.score_samples(X)
+    assert_array_equal(rbm.score_samples(X), scores)
+    # A row alone may go through another BLAS routine, which sums in another order.
+    assert_allclose(rbm.score_samples(X[7:8]), scores[7:8], rtol=1e-10)
+    assert_allclose(rbm.score_samples(X[::-1]), scores[::-1], rtol=1e-10)
+    fresh = small(RBM, n_components=n_features).fit(X)
+    assert_allclose(fresh.score_samples(1 - X[:3]), rbm.score_samples(1 - X[:3]), rtol=1e-10)
+
+
+@every
+def test_log_partition_belongs_to_the_parameters(RBM, monkeypatch):
+    from skrbm import evaluation
+
+    calls, original = [], evaluation.log_partition
+
+    def counted(*args, **kwargs):
+        calls.append(args)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(evaluation, "log_partition", counted)
+    rbm = small(RBM).fit(binary_data())
+    assert not calls  # fit itself does not need it
+    first = rbm.log_partition()
+    assert rbm.log_partition() == first and len(calls) == 1
+    rbm.log_partition("ais")
+    rbm.score_samples(binary_data())
+    assert len(calls) == 2
+    rbm.components_ = rbm.components_ + 0.5
+    assert rbm.log_partition() == pytest.approx(Exact(rbm.machine_).log_z, rel=1e-10)
+    rbm.intercept_hidden_[:] += 1  # in place
+    assert rbm.log_partition() == pytest.approx(Exact(rbm.machine_).log_z, rel=1e-10)
+    rbm.partial_fit(binary_data())
+    assert rbm.log_partition() == pytest.approx(Exact(rbm.machine_).log_z, rel=1e-10)
+    assert len(calls) == 5
+
+
+@every
+def test_log_partition_belongs_to_the_method(RBM):
+    """Schedules that differ in the middle only, where the text of an array has an ellipsis."""
+    rbm = machine(RBM, 3, 4)
+    even = np.linspace(0, 1, 2001)
+    uneven = even.copy()
+    uneven[10:-10] = np.sort(np.random.default_rng(0).random(1981)) * 0.9 + 0.05
+    values = {rbm.log_partition(AIS(n_chains=5, schedule=s)) for s in (even, uneven)}
+    assert len(values) == 2
+
+
+@every
+def test_log_partition_methods(RBM):
+    """AIS within 6 standard errors: a probability of 2e-9, were it normal."""
+    rbm = machine(RBM, 4, 5)
+    exact = Exact(rbm.machine_).log_z
+    assert rbm.log_partition("exact", return_std=True) == (pytest.approx(exact), 0.0)
+    assert rbm.log_partition(return_std=True) == (pytest.approx(exact), 0.0)
+    value, std = rbm.log_partition("ais", return_std=True)
+    assert 0 < std < 0.1
+    assert abs(value - exact) < 6 * std
+    value, std = rbm.log_partition(AIS(n_chains=500), return_std=True)
+    assert abs(value - exact) < 6 * std < 0.2
+    for method in ("tap", "tap3", "naive_mean_field", TAP(damping=0.5)):
+        value, std = rbm.log_partition(method, return_std=True)
+        assert np.isnan(std)
+        assert abs(value - exact) < 0.5
+    assert rbm.log_partition("tap") == pytest.approx(rbm.log_partition(TAP(damping=0.5)), abs=1e-4)
+
+
+@every
+def test_log_partition_of_a_large_machine_is_not_summed(RBM):
+    rbm = machine(RBM, 22, 23, strength=0.1)
+    value, std = rbm.log_partition(return_std=True)
+    assert std != 0
+    with pytest.raises(ValueError, match="at most max_units=20"):
+        rbm.log_partition("exact")
+    assert abs(value - rbm.log_partition("ais")) < 0.5
+
+
+# ---------------------------------------------------------- transform and its kin
+
+
+@binary
+def test_transform_and_back(RBM):
+    rbm, X = machine(RBM), all_rows(4)
+    H = rbm.transform(X)
+    assert_allclose(H, hidden_means(rbm, X), rtol=1e-12)
+    assert_allclose(rbm.inverse_transform(H), visible_means(rbm, H), rtol=1e-12)
+
+
+@binary
+def test_predict_is_the_most_probable_configuration(RBM):
+    rbm, X = machine(RBM, strength=2.0), all_rows(4)
+    V = rbm.predict(X)
+    assert V.shape == X.shape and set(np.unique(V)) <= {0, 1}
+    # v given h factorises: the mode is what is more probable than not.
+    assert_array_equal(V, visible_means(rbm, hidden_means(rbm, X)) > 0.5)
+    assert 0 < V.mean() < 1
+    with pytest.raises(TypeError, match="sparse"):
+        rbm.predict(sp.csr_array(X))
+
+
+@every
+def test_hidden_values_are_checked(RBM):
+    rbm = machine(RBM)
+    with pytest.raises(ValueError, match="H has 4 columns, but the machine has 3 hidden units"):
+        rbm.inverse_transform(np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="NaN"):
+        rbm.inverse_transform(np.full((2, 3), np.nan))
+
+
+# ------------------------------------------------------------------------ sampling
+
+
+def row_numbers(V):
+    """The number of each row in ``all_rows``."""
+    return (V @ 2 ** np.arange(V.shape[1])).astype(int)
+
+
+@binary
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sample_has_the_law_of_the_machine(RBM, dtype):
+    """Independent chains; 100 steps on weights of order 1 leave no trace of the start."""
+    rbm = machine(RBM, dtype=dtype)
+    V = rbm.sample(20_000, random_state=0)
+    assert V.shape == (20_000, 4) and set(np.unique(V)) == {0, 1}
+    counts = np.bincount(row_numbers(V), minlength=16)
+    expected = np.exp(log_likelihoods(rbm, all_rows(4)))
+    assert stats.chisquare(counts, counts.sum() * expected).pvalue > LEVEL
+
+
+@binary
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gibbs_has_the_law_of_one_sweep(RBM, dtype):
+    rbm = machine(RBM, 2, 3, dtype=dtype)
+    x, n = np.array([1.0, 0.0, 1.0]), 20_000
+    H, V = all_rows(2), all_rows(3)
+    up = hidden_means(rbm, x)
+    p_h = np.prod(np.where(H, up, 1 - up), axis=1)
+    down = visible_means(rbm, H)[:, None, :]
+    p_v = p_h @ np.prod(np.where(V[None], down, 1 - down), axis=2)
+    counts = np.bincount(row_numbers(rbm.gibbs(np.tile(x, (n, 1)), random_state=0)), minlength=8)
+    assert stats.chisquare(counts, n * p_v).pvalue > LEVEL
+
+
+@every
+def test_sampling_leaves_the_fitted_state_alone(RBM):
+    X = binary_data()
+    rbm = small(RBM).fit(X)
+    before = pickle.dumps(rbm)
+    rbm.gibbs(X)
+    rbm.gibbs(X, random_state=3)
+    rbm.sample(4)
+    rbm.sample(4, random_state=3, n_steps=2)
+    rbm.transform(X)
+    rbm.predict(X)
+    rbm.impute(X)
+    assert pickle.dumps(rbm) == before
+
+
+@every
+def test_sampling_draws_anew_and_by_seed(RBM):
+    X = binary_data(n=200)
+    rbm = small(RBM).fit(X)
+    draws = [rbm.gibbs(X), rbm.gibbs(X), rbm.sample(200), rbm.sample(200)]
+    assert not np.array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[2], draws[3])
+    assert_array_equal(rbm.gibbs(X, random_state=5), rbm.gibbs(X, random_state=5))
+
+
+@every
+def test_sample_starts_where_it_is_told(RBM):
+    X = binary_data(n=20)
+    rbm = small(RBM).fit(X)
+    assert_array_equal(rbm.sample(20, init=X, n_steps=0), X)
+    assert_array_equal(rbm.sample(20, init=sp.csr_array(X), n_steps=0), X)
+    rows = {tuple(row) for row in rbm.starts_}
+    assert {tuple(row) for row in rbm.sample(50, n_steps=0)} <= rows
+    one = rbm.sample(20, init=X, n_steps=1, random_state=0)
+    assert_array_equal(one, rbm.gibbs(X, random_state=0))
+
+
+@every
+def test_sampling_checks_its_arguments(RBM):
+    rbm = small(RBM).fit(binary_data())
+    with pytest.raises(ValueError, match=r"7 features.*8 features"):
+        rbm.gibbs(np.zeros((2, 7)))
+    with pytest.raises(ValueError, match=r"7 features.*8 features"):
+        rbm.sample(2, init=np.zeros((2, 7)))
+    with pytest.raises(ValueError, match="init has 3 rows, but n_samples=2"):
+        rbm.sample(2, init=np.zeros((3, 8)))
+    for wrong in (0, -1, 1.5, "2", None):
+        with pytest.raises(ValueError, match="n_samples must be an integer >= 1"):
+            rbm.sample(wrong)
+    with pytest.raises(ValueError, match="n_steps must be an integer >= 0, got -1"):
+        rbm.sample(n_steps=-1)
+    with pytest.raises(ValueError, match="NaN"):
+        rbm.gibbs(np.full((1, 8), np.nan))
+
+
+# ---------------------------------------------------------------------- imputation
+
+
+@every
+def test_impute_keeps_what_is_observed(RBM):
+    X = binary_data(n=30)
+    holes = X.copy()
+    holes[:20][np.random.default_rng(0).random((20, 8)) < 0.4] = np.nan
+    holes[0] = np.nan
+    rbm = small(RBM).fit(X)
+    filled = rbm.impute(holes)
+    missing = np.isnan(holes)
+    assert missing[:20].any() and not np.isnan(filled).any()
+    assert_array_equal(filled[~missing], holes[~missing])
+    assert_array_equal(filled[20:], X[20:])
+    assert ((filled[missing] > 0) & (filled[missing] < 1)).all()
+
+
+@every
+def test_impute_knows_missing_values_when_it_binarizes(RBM):
+    X = binary_data()
+    rbm, same = small(RBM, binarize=0.3).fit(0.6 * X), small(RBM).fit(X)
+    holes = 0.6 * X[:5]
+    holes[0, :] = holes[1, 2] = np.nan
+    where = np.isnan(holes)
+    draws = {} if "random_state" not in RBM.impute.__code__.co_varnames else {"random_state": 0}
+    expected = same.impute(np.where(where, np.nan, X[:5]), **draws)
+    assert_allclose(rbm.impute(holes, **draws)[where], expected[where], rtol=1e-10)
+
+
+@every
+def test_impute_refuses_infinity_and_sparse(RBM):
+    rbm = small(RBM).fit(binary_data())
+    with pytest.raises(ValueError, match="infinity"):
+        rbm.impute(np.full((1, 8), np.inf))
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        rbm.impute(sp.csr_array(binary_data()))
+    with pytest.raises(ValueError, match="7 features"):
+        rbm.impute(np.zeros((1, 7)))
+
+
+@binary
+@pytest.mark.parametrize("observed", [(), (0,), (0, 2), (1, 2, 3)])
+def test_impute_gives_conditional_means(RBM, observed):
+    """Weights of 0.3, where TAP's own error is below 0.005 and Gibbs chains mix in a few steps.
+
+    Sampling: the mean over 200 rows has a standard error of 0.0004; 0.01 is 25 of them.
+    """
+    rbm = machine(RBM, 3, 4, strength=0.3)
+    x = np.full(4, np.nan)
+    x[list(observed)] = 1.0
+    filled = rbm.impute(np.tile(x, (200, 1)))
+    assert_allclose(filled.mean(axis=0), conditional_means(rbm, x), atol=0.01)
+
+
+# ------------------------------------------------------- parameters from elsewhere
+
+
+@every
+def test_from_parameters(RBM):
+    W, c, b = np.arange(6.0).reshape(2, 3), np.array([1.0, 2]), np.array([3.0, 4, 5])
+    rbm = RBM.from_parameters(W, c, b, random_state=0, batch_size=7)
+    assert (rbm.n_components, rbm.n_features_in_, rbm.n_iter_, rbm.batch_size) == (2, 3, 0, 7)
+    for given, kept in zip((W, c, b), parameters(rbm), strict=True):
+        assert_array_equal(given, kept)
+    W += 1
+    assert rbm.components_[0, 0] == 0  # a copy
+    X = all_rows(3)
+    assert_allclose(rbm.score_samples(X), log_likelihoods(rbm, X), rtol=1e-12)
+    assert rbm.sample(2).shape == (2, 3)
+    rbm.partial_fit(X)
+    assert rbm.n_iter_ == 1
+    bare = RBM.from_parameters(W.T.tolist())  # of three rows, which are no three parameters
+    assert_array_equal(bare.components_, W.T)
+    assert not bare.intercept_hidden_.any() and not bare.intercept_visible_.any()
+    assert RBM.from_parameters(W.astype(np.float32)).transform(X).dtype == np.float32
+
+
+@every
+def test_from_parameters_of_another_estimator(RBM):
+    neural_network = pytest.importorskip("sklearn.neural_network")
+    X = binary_data()
+    theirs = neural_network.BernoulliRBM(n_components=4, n_iter=2, random_state=0).fit(X)
+    for source in (theirs, small(RBM).fit(X)):
+        rbm = RBM.from_parameters(source, random_state=0)
+        assert rbm.n_components == source.n_components
+        assert_allclose(rbm.transform(X), source.transform(X), rtol=1e-10)
+        assert not np.shares_memory(rbm.components_, source.components_)
+
+
+@every
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((np.zeros(3),), "components must be a non-empty array of 2"),
+        ((np.zeros((0, 3)),), "components must be a non-empty array of 2"),
+        ((np.zeros((2, 3)), np.zeros(3)), r"intercept_hidden has shape \(3,\).*needs \(2,\)"),
+        ((np.zeros((2, 3)), None, np.zeros(2)), r"intercept_visible has shape \(2,\).*\(3,\)"),
+        ((np.full((2, 3), np.nan),), "components contains NaN or infinity"),
+        ((np.zeros((2, 3)), np.array([np.inf, 0])), "intercept_hidden contains NaN or infinity"),
+        ((np.zeros((2, 3)), np.zeros((2, 1))), "intercept_hidden must be"),
+        (([["a", "b"]],), "components"),
+        ((np.zeros((2, 3), dtype=complex),), "components"),
+    ],
+)
+def test_from_parameters_refuses(RBM, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        RBM.from_parameters(*arguments)
+
+
+@every
+def test_from_parameters_refuses_unfitted(RBM):
+    with pytest.raises(ValueError, match="not fitted"):
+        RBM.from_parameters(RBM())
+    with pytest.raises(ValueError, match="batch_size"):
+        RBM.from_parameters(np.zeros((2, 3)), batch_size=0)
+
+
+@every
+def test_from_parameters_takes_data_frames(RBM):
+    pd = pytest.importorskip("pandas")
+    W = np.arange(6.0).reshape(2, 3)
+    assert_array_equal(RBM.from_parameters(pd.DataFrame(W)).components_, W)
+
+
+@every
+def test_init(RBM):
+    X = binary_data()
+    first = small(RBM).fit(X)
+    theirs = pytest.importorskip("sklearn.neural_network").BernoulliRBM(5, n_iter=1).fit(X)
+    own = (first.components_, first.intercept_hidden_, first.intercept_visible_)
+    for init, source in [(first, first), (own, first), (list(own), first), (theirs, theirs)]:
+        rbm = small(RBM, n_iter=0, init=init).fit(X)
+        for one, other in zip(parameters(rbm), parameters(source), strict=True):
+            assert_array_equal(one, other)
+    before = parameters(first)
+    small(RBM, init=first).fit(X)
+    small(RBM, init=own).fit(X)
+    for one, other in zip(parameters(first), before, strict=True):
+        assert_array_equal(one, other)
+
+
+@every
+def test_init_takes_the_dtype_of_the_data(RBM):
+    first = small(RBM).fit(binary_data())
+    rbm = small(RBM, init=first).fit(binary_data(dtype=np.float32))
+    assert rbm.components_.dtype == np.float32
+
+
+@every
+@pytest.mark.parametrize(
+    "init, message",
+    [
+        ((np.zeros((5, 7)), np.zeros(5), np.zeros(7)), "7 visible and 5 hidden.*8 features"),
+        ((np.zeros((4, 8)), np.zeros(4), np.zeros(8)), "4 hidden.*n_components=5"),
+        ((np.zeros((5, 8)), np.zeros(5)), "init"),
+        ("zeros", "init.*random"),
+        (3, "init.*random"),
+    ],
+)
+def test_init_refuses(RBM, init, message):
+    with pytest.raises(ValueError, match=message):
+        small(RBM, init=init).fit(binary_data())
+
+
+@every
+def test_unfitted_init_says_what_to_do(RBM):
+    with pytest.raises(ValueError, match=r"not fitted.*FrozenEstimator"):
+        small(RBM, init=small(RBM)).fit(binary_data())
+
+
+@every
+def test_init_in_a_grid_search(RBM):
+    frozen = pytest.importorskip("sklearn.frozen")
+    X = binary_data()
+    first = small(RBM).fit(X)
+    search = GridSearchCV(
+        small(RBM, init=frozen.FrozenEstimator(first), n_iter=1),
+        {"learning_rate": [0.1, 1e-9]},
+        cv=2,
+    )
+    search.fit(X)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_score_ == max(search.cv_results_["mean_test_score"])
+    # The folds start at the fitted machine: with a step of nothing its own scores come out.
+    halves = [first.score(X[30:]), first.score(X[:30])]
+    assert_allclose(search.cv_results_["mean_test_score"][1], np.mean(halves), atol=1e-5)
+
+
+@every
+def test_text_of_an_estimator(RBM):
+    assert repr(RBM()) == f"{RBM.__name__}()"
+    assert "n_components=5" in repr(small(RBM))
+    stream = io.StringIO()
+    print(small(RBM).fit(binary_data()), file=stream)
+    assert stream.getvalue()

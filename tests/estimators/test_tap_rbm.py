@@ -1,0 +1,350 @@
+"""TAPRBM: starts and solutions, the TAP log-likelihood, the step of learning, and that it learns.
+
+The references here are transcriptions of the equations of Tramel et al. (2018) in plain NumPy,
+row by row, which share no code with the package.
+"""
+
+import numpy as np
+import pytest
+from _estimators import (
+    all_rows,
+    binary_data,
+    divergence_from_noisy_patterns,
+    independent_bits,
+    log_likelihoods,
+    machine,
+    noisy_patterns,
+    parameters,
+    small,
+)
+from _exact import Exact
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit, xlogy
+
+from skrbm import TAPRBM, BernoulliRBM
+from skrbm.inference import FIXED_POINTS, STARTS, TAP, Gibbs, NaiveMeanField
+
+starts_by_name = pytest.mark.parametrize("starts", sorted(STARTS))
+
+
+def tap_solution(W, c, b, v, n_sweeps=500, tol=0.0):
+    """Alg. 1 for binary units, for one row: returns (a_v, a_h), at most ``n_sweeps`` sweeps.
+
+    W is (n_hidden, n_visible). The sweep stops at a mean squared change of ``tol``, if above 0.
+    """
+    a_v, c_v, a_h = v.copy(), np.zeros_like(v), np.zeros(len(c))
+    for _ in range(n_sweeps):
+        before = np.concatenate([a_v, a_h])
+        A_h = -(W**2) @ c_v
+        a_h = expit(c + W @ a_v + A_h * a_h - A_h / 2)
+        c_h = a_h - a_h**2
+        A_v = -(W**2).T @ c_h
+        a_v = expit(b + W.T @ a_h + A_v * a_v - A_v / 2)
+        c_v = a_v - a_v**2
+        if tol and np.mean((np.concatenate([a_v, a_h]) - before) ** 2) <= tol:
+            break
+    return a_v, a_h
+
+
+def tap_free_energy(W, c, b, a_v, a_h):
+    """The free energy of binary units as entropy, fields, pairs and the Onsager term."""
+    entropy = -sum(np.sum(xlogy(a, a) + xlogy(1 - a, 1 - a)) for a in (a_v, a_h))
+    pairs = a_h @ W @ a_v + 0.5 * (a_h - a_h**2) @ W**2 @ (a_v - a_v**2)
+    return -(entropy + b @ a_v + c @ a_h + pairs)
+
+
+def two_modes(**params):
+    """A machine whose TAP equations have two solutions: its pattern and the opposite one."""
+    pattern = np.array([1.0, 1, 1, -1, -1, -1])
+    W = 4 * np.outer([1, -1], pattern)
+    b = -0.5 * W.sum(axis=0) + 0.3 * pattern
+    return TAPRBM.from_parameters(W, -0.5 * W.sum(axis=1), b, random_state=0, **params)
+
+
+# ------------------------------------------------------------------ names and objects
+
+
+@starts_by_name
+@pytest.mark.parametrize(
+    "inference",
+    [
+        *sorted(FIXED_POINTS),
+        TAP(order=2, max_iter=50, tol=1e-6, damping=0.5),
+        TAP(order=3),
+        NaiveMeanField(max_iter=20),
+    ],
+    ids=repr,
+)
+def test_every_inference_and_start(inference, starts):
+    X = binary_data()
+    rbm = small(TAPRBM, inference=inference, starts=starts).fit(X)
+    assert all(np.isfinite(part).all() for part in parameters(rbm))
+    assert np.isfinite(rbm.score(X)) and np.isfinite(rbm.tap_log_likelihood(X)).all()
+    assert rbm.starts_.shape == (10, 8)
+    rbm.partial_fit(X)
+    holes = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, X)
+    assert np.isfinite(rbm.impute(holes)).all()
+
+
+@pytest.mark.parametrize("name, method", [("tap3", TAP(order=3)), ("tap", TAP())])
+def test_a_name_is_its_object(name, method):
+    X = binary_data()
+    by_name, by_object = (small(TAPRBM, inference=i).fit(X) for i in (name, method))
+    assert_array_equal(by_name.components_, by_object.components_)
+    assert_array_equal(by_name.tap_log_likelihood(X), by_object.tap_log_likelihood(X))
+
+
+def test_inference_and_starts_matter():
+    X = noisy_patterns(200)
+    fits = [small(TAPRBM, n_iter=10, learning_rate=0.3, inference=i) for i in FIXED_POINTS]
+    fits += [small(TAPRBM, n_iter=10, learning_rate=0.3, starts=s) for s in STARTS]
+    weights = [rbm.fit(X).components_ for rbm in fits]
+    same = [np.allclose(a, b) for i, a in enumerate(weights) for b in weights[:i]]
+    assert sum(same) == 1  # the defaults stand in both lists
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("inference", "bp"),
+        ("inference", Gibbs()),
+        ("inference", TAP),
+        ("inference", None),
+        ("starts", "mode"),
+        ("starts", None),
+        ("n_starts", 0),
+        ("n_starts", 1.5),
+        ("n_starts", "all"),
+    ],
+)
+def test_wrong_names_and_objects(name, value):
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of TAPRBM must be .+ Got"):
+        small(TAPRBM, **{name: value}).fit(binary_data())
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"order": 4}, "order must be 2 or 3, got 4"),
+        ({"max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
+        ({"tol": -1}, "tol must be a number >= 0, got -1"),
+        ({"tol": np.nan}, "tol must be a number >= 0, got nan"),
+        ({"damping": 1}, r"damping must be a number in \[0, 1\), got 1"),
+    ],
+)
+def test_wrong_parameters_of_objects(params, message):
+    with pytest.raises(ValueError, match=message):
+        TAP(**params)
+
+
+# ----------------------------------------------------------------- starts and solutions
+
+
+@starts_by_name
+@pytest.mark.parametrize("n_starts", [1, 7, 10, 25, 100])
+def test_number_of_starts_is_free(starts, n_starts):
+    """Fewer and more than rows in a batch (10), and more than rows of data (60)."""
+    rbm = small(TAPRBM, n_starts=n_starts, starts=starts).fit(binary_data())
+    assert rbm.starts_.shape == (n_starts, 8)
+    assert all(0 <= n <= n_starts for n in rbm.history_["n_unconverged"])
+    assert np.isfinite(rbm.components_).all()
+
+
+def test_data_starts_are_the_last_rows(monkeypatch):
+    X = binary_data(n=25)
+    rbm = small(TAPRBM, starts="data", batch_size=25, shuffle=False).fit(X)
+    assert_array_equal(rbm.starts_, X)
+    rbm = small(TAPRBM, starts="data", batch_size=25, n_starts=8, shuffle=False).fit(X)
+    assert_array_equal(rbm.starts_, X[:8])
+
+
+def test_chain_starts_are_configurations_and_persistent_ones_are_means():
+    X = binary_data()
+    chains = small(TAPRBM, starts="chains").fit(X).starts_
+    assert set(np.unique(chains)) <= {0, 1}
+    means = small(TAPRBM, starts="persistent").fit(X).starts_
+    assert ((means > 0) & (means < 1)).all()
+
+
+def test_starts_may_change_when_training_goes_on():
+    X = binary_data()
+    for first in STARTS:
+        for second in STARTS:
+            rbm = small(TAPRBM, starts=first, warm_start=True).fit(X)
+            rbm.set_params(starts=second).fit(X)
+            rbm.set_params(starts=first, n_starts=4).partial_fit(X)
+            assert rbm.n_iter_ == 7
+            assert np.isfinite(rbm.components_).all()
+
+
+def test_history_of_solutions():
+    rbm = small(TAPRBM).fit(noisy_patterns(60))
+    assert rbm.history_["n_unconverged"] == [0, 0, 0]
+    assert all(1 < sweeps < 100 for sweeps in rbm.history_["n_sweeps"])
+
+
+def test_unconverged_solutions_are_counted():
+    """One sweep moves the means by more than 1e-4, so none of the 10 solutions converges."""
+    rbm = small(TAPRBM, inference=TAP(max_iter=1, tol=1e-8), starts="random").fit(binary_data())
+    assert rbm.history_["n_unconverged"] == [10, 10, 10]
+    assert rbm.history_["n_sweeps"] == [1, 1, 1]
+    rbm = small(TAPRBM, inference=TAP(max_iter=1, tol=1.0)).fit(binary_data())
+    assert rbm.history_["n_unconverged"] == [0, 0, 0]
+
+
+# -------------------------------------------------------------- the TAP log-likelihood
+
+
+def test_tap_log_likelihood_is_equation_39():
+    """Unique solutions count once each, however many starts lead to them."""
+    rbm = two_modes()
+    W, c, b = parameters(rbm)
+    X = all_rows(6)
+    starts = np.array([[1.0, 1, 1, 0, 0, 0]] * 5 + [[0.0, 0, 0, 1, 1, 1]])
+    energies = [tap_free_energy(W, c, b, *tap_solution(W, c, b, v)) for v in starts[[0, -1]]]
+    assert abs(energies[0] - energies[1]) > 0.01  # the two are told apart
+    clamped = X @ b + np.logaddexp(0, X @ W.T + c).sum(axis=1)
+    assert_allclose(rbm.tap_log_likelihood(X, starts), clamped + np.mean(energies), atol=1e-5)
+    one = clamped + energies[0]
+    assert_allclose(rbm.tap_log_likelihood(X, starts[:5]), one, atol=1e-5)
+    assert_allclose(
+        rbm.tap_log_likelihood(X[:3], starts.tolist())[2], clamped[2] + np.mean(energies), atol=1e-5
+    )
+
+
+def test_tap_log_likelihood_uses_the_starts_of_fit():
+    X = noisy_patterns(100)
+    rbm = small(TAPRBM, n_iter=30, learning_rate=0.2).fit(X)
+    assert_allclose(rbm.tap_log_likelihood(X), rbm.tap_log_likelihood(X, rbm.starts_), rtol=1e-10)
+    alone = rbm.tap_log_likelihood(X[4:5])
+    assert_allclose(alone, rbm.tap_log_likelihood(X)[4:5], rtol=1e-10)
+    assert_allclose(-rbm.free_energy(X) - rbm.log_partition("tap"), rbm.tap_log_likelihood(X))
+    with pytest.raises(ValueError, match="7 features"):
+        rbm.tap_log_likelihood(X, np.zeros((2, 7)))
+
+
+def test_score_of_a_large_machine_is_by_its_own_inference():
+    """25 units in each layer are not summed: scores are TAP log-likelihoods."""
+    X = binary_data(n_features=25)
+    rbm = small(TAPRBM, n_components=25).fit(X)
+    assert_allclose(rbm.score_samples(X), rbm.tap_log_likelihood(X), rtol=1e-12)
+    value, std = rbm.log_partition(return_std=True)
+    assert value == rbm.log_partition("tap") and np.isnan(std)
+    assert small(TAPRBM).fit(X).log_partition(return_std=True)[1] == 0
+
+
+def test_log_partitions_agree_on_a_small_machine():
+    """Weights of 0.3, where the expansion in their powers leaves little."""
+    rbm = machine(TAPRBM, 5, 6, strength=0.3)
+    exact = Exact(rbm.machine_).log_z
+    assert rbm.log_partition("exact") == pytest.approx(exact, rel=1e-12)
+    assert rbm.log_partition() == rbm.log_partition("exact")
+    errors = [abs(rbm.log_partition(m) - exact) for m in ("naive_mean_field", "tap", "tap3")]
+    assert errors[0] < 0.1 and errors[1] < 0.01 and errors[2] < 0.003
+    assert errors[0] > 3 * max(errors[1:])
+    value, std = rbm.log_partition("ais", return_std=True)
+    assert abs(value - exact) < 6 * std < 0.1  # odds of 2e-9, were it normal
+
+
+# -------------------------------------------------------------------- a step of learning
+
+
+@pytest.mark.parametrize("momentum, alpha", [(0.0, 0.0), (0.5, 0.0), (0.5, 0.01)])
+def test_steps_are_those_of_algorithm_2(momentum, alpha):
+    """Three batches of the same rows, started at the data; 30 sweeps from the same starts."""
+    X, rate, n_sweeps = binary_data(n=10), 0.3, 30
+    generator = np.random.default_rng(0)
+    W, c, b = 0.5 * generator.standard_normal((5, 8)), np.full(5, 0.1), np.full(8, -0.2)
+    rbm = small(
+        TAPRBM,
+        init=(W, c, b),
+        inference=TAP(max_iter=n_sweeps, tol=0.0),
+        starts="data",
+        learning_rate=rate,
+        momentum=momentum,
+        alpha=alpha,
+        n_iter=1,
+        warm_start=True,
+        shuffle=False,
+    )
+    velocity = [0.0, 0.0, 0.0]
+    for _ in range(3):
+        rbm.fit(X)
+        gradient = [0.0, 0.0, 0.0]
+        for v in X:
+            h = expit(W @ v + c)
+            a_v, a_h = tap_solution(W, c, b, v, n_sweeps)
+            pair = np.outer(a_h, a_v) + W * np.outer(a_h - a_h**2, a_v - a_v**2)
+            gradient[0] = gradient[0] + (np.outer(h, v) - pair) / len(X)
+            gradient[1] = gradient[1] + (h - a_h) / len(X)
+            gradient[2] = gradient[2] + (v - a_v) / len(X)
+        gradient[0] = gradient[0] - alpha * W  # the penalty is on the weights only
+        velocity = [momentum * u + rate * g for u, g in zip(velocity, gradient, strict=True)]
+        W, c, b = (part + u for part, u in zip((W, c, b), velocity, strict=True))
+        for one, other in zip(parameters(rbm), (W, c, b), strict=True):
+            assert_allclose(one, other, rtol=0, atol=1e-10)
+
+
+def test_naive_mean_field_step_has_no_onsager_term():
+    X, W = binary_data(n=10), 0.5 * np.random.default_rng(0).standard_normal((5, 8))
+    params = {"starts": "data", "momentum": 0.0, "alpha": 0.0, "learning_rate": 1.0, "n_iter": 1}
+    inference = NaiveMeanField(max_iter=50, tol=0.0)
+    rbm = small(TAPRBM, init=(W, np.zeros(5), np.zeros(8)), inference=inference, **params).fit(X)
+    expected = W.copy()
+    for v in X:
+        a_v = v
+        for _ in range(50):
+            a_h = expit(W @ a_v)
+            a_v = expit(W.T @ a_h)
+        expected += (np.outer(expit(W @ v), v) - np.outer(a_h, a_v)) / len(X)
+    assert_allclose(rbm.components_, expected, rtol=0, atol=1e-10)
+
+
+def test_rows_that_converge_early_stop_early():
+    """The step with a tolerance is that of rows solved one by one, each to its own end."""
+    X, tol = binary_data(n=10), 1e-4
+    generator = np.random.default_rng(1)
+    W, c, b = generator.standard_normal((5, 8)), np.zeros(5), np.zeros(8)
+    params = {"starts": "data", "momentum": 0.0, "alpha": 0.0, "learning_rate": 1.0, "n_iter": 1}
+    rbm = small(TAPRBM, init=(W, c, b), inference=TAP(tol=tol, max_iter=100), **params).fit(X)
+    solutions = [tap_solution(W, c, b, v, 100, tol) for v in X]
+    expected = X.mean(axis=0) - np.mean([a_v for a_v, _ in solutions], axis=0)
+    assert_allclose(rbm.intercept_visible_, expected, rtol=0, atol=1e-10)
+
+
+# -------------------------------------------------------------------------- learning
+
+
+@pytest.mark.parametrize(
+    "params, bound",
+    [
+        ({}, 0.5),
+        ({"starts": "data"}, 0.5),
+        ({"inference": "tap3"}, 0.5),
+        ({"inference": "naive_mean_field"}, 1.5),
+    ],
+)
+def test_learns_a_known_law(params, bound):
+    """Exact divergences in nats; bounds are about twice what several seeds reach."""
+    X = noisy_patterns(1000)
+    settings = {"learning_rate": 0.2, "schedule": "linear", "n_iter": 30, "batch_size": 50}
+    rbm = TAPRBM(n_components=8, random_state=0, n_starts=20, **settings, **params).fit(X)
+    assert divergence_from_noisy_patterns(rbm.score_samples) < bound
+    assert divergence_from_noisy_patterns(independent_bits) > 3.9
+
+
+def test_learns_as_well_as_sampling():
+    """With its defaults, and epochs to match, within 0.3 nats of persistent chains."""
+    X = noisy_patterns(1000)
+    params = {"n_components": 8, "n_iter": 30, "batch_size": 50, "random_state": 0}
+    tap = TAPRBM(learning_rate=0.2, schedule="linear", **params).fit(X)
+    sampled = BernoulliRBM(learning_rate=0.2, schedule="linear", **params).fit(X)
+    assert log_likelihoods(tap, X).mean() > log_likelihoods(sampled, X).mean() - 0.3
+
+
+def test_impute_is_deterministic_and_finds_the_pattern():
+    rbm = two_modes()
+    x = np.array([[1.0, 1, np.nan, np.nan, 0, np.nan], [0, 0, np.nan, np.nan, 1, np.nan]])
+    filled = rbm.impute(x)
+    assert_array_equal(filled, rbm.impute(x))
+    assert_array_equal(filled > 0.5, [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])
