@@ -2,8 +2,6 @@
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
-
-    N_FRAMES = 1
 except ImportError:
 
     class _NoContext:
@@ -28,7 +26,5 @@ except ImportError:
         """Return ``method`` as it is."""
         return method
 
-    N_FRAMES = 0
 
-__all__ = ["N_FRAMES", "CallbackSupportMixin", "with_callbacks"]
-"""``N_FRAMES`` is the number of frames that ``with_callbacks`` puts between caller and method."""
+__all__ = ["CallbackSupportMixin", "with_callbacks"]

@@ -20,9 +20,11 @@ ORDER = [
     "_random",
     "units",
     "_machine",
+    "_validation",
     "_optim",
     "inference",
     "evaluation",
+    "_training",
     "estimators",
     "inspection",
     "",  # skrbm/__init__.py

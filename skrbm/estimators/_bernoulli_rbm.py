@@ -7,9 +7,10 @@ from sklearn.utils._param_validation import Interval
 
 from .._backend import one_blas_thread
 from .._random import make_rng
+from .._validation import check_count
 from ..inference import AIS, ContrastiveDivergence, Gibbs
 from ..units import Bernoulli
-from ._base import BaseRBM, _check_count
+from ._base import BaseRBM
 
 
 class BernoulliRBM(BaseRBM):
@@ -30,7 +31,8 @@ class BernoulliRBM(BaseRBM):
         Step of the gradient ascent on the mean log-likelihood. Reasonable values lie between
         1e-3 and 1, smaller ones late in training; see ``schedule``.
     batch_size : int, default=10
-        Rows of a mini-batch, and number of Gibbs chains.
+        Largest number of rows of a mini-batch, and number of Gibbs chains; batches have nearly the
+        same size.
     n_iter : int, default=10
         Passes over the data.
     verbose : int, default=0
@@ -198,9 +200,10 @@ class BernoulliRBM(BaseRBM):
         Returns
         -------
         X : array of shape (n_samples, n_features)
-            Observed entries unchanged, missing ones E[v_i | observed].
+            Observed entries as the units take them (clipped to [0, 1], or thresholded by
+            ``binarize``), missing ones E[v_i | observed].
         """
-        _check_count("n_steps", n_steps, 1)
+        check_count("n_steps", n_steps, 1)
         machine, X, observed = self._split_missing(X)
         rng = make_rng(random_state, machine.weights[0])
         with one_blas_thread():

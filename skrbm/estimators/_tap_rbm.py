@@ -38,7 +38,7 @@ class TAPRBM(BaseRBM):
     learning_rate : float, default=0.1
         Step of the gradient ascent on the mean log-likelihood.
     batch_size : int, default=20
-        Rows of a mini-batch.
+        Largest number of rows of a mini-batch; batches have nearly the same size.
     n_iter : int, default=20
         Passes over the data.
     verbose : int, default=0
@@ -228,11 +228,13 @@ class TAPRBM(BaseRBM):
         Returns
         -------
         X : array of shape (n_samples, n_features)
-            Observed entries unchanged, missing ones E[v_i | observed].
+            Observed entries as the units take them (clipped to [0, 1], or thresholded by
+            ``binarize``), missing ones E[v_i | observed].
         """
         machine, X, observed = self._split_missing(X)
         fixed_point = self._fixed_point()
+        most = max(fixed_point.max_iter, 1000)
         method = Clamped(replace(fixed_point, damping=max(fixed_point.damping, 0.2)))
         with one_blas_thread():
             start = method.start(machine, X, observed)
-            return solve(method, machine, start, max_iter=1000).state.means[0]
+            return solve(method, machine, start, max_iter=most).state.means[0]

@@ -151,14 +151,6 @@ def test_one_range_warning_for_each_fit(RBM):
 
 
 @binary
-def test_range_warning_points_at_the_caller(RBM):
-    for method in ("fit", "partial_fit"):
-        with pytest.warns(DataRangeWarning) as record:
-            getattr(small(RBM), method)(3 * binary_data())
-        assert record[0].filename == __file__
-
-
-@binary
 def test_no_range_warning(RBM):
     X = binary_data()
     for data in (X, 0.5 * X, X.astype(bool), sp.csr_array(X), sp.csr_array(X.shape)):

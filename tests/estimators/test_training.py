@@ -12,9 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skrbm import BernoulliRBM
+from skrbm import BernoulliRBM, _training
 from skrbm._optim import SCHEDULES
-from skrbm.estimators import _base
 from skrbm.exceptions import DivergenceError
 
 every = pytest.mark.parametrize("RBM", RBMS)
@@ -25,14 +24,14 @@ with_callbacks = pytest.mark.skipif(
 
 def counted_steps(monkeypatch, before=lambda n: None):
     """Record the number of rows and the rate of each step of training."""
-    steps, original = [], _base.train_step
+    steps, original = [], _training.train_step
 
     def train_step(machine, velocity, state, X, rng, method, optimiser, rate):
         before(len(steps))
         steps.append((X.shape[0], rate))
         return original(machine, velocity, state, X, rng, method, optimiser, rate)
 
-    monkeypatch.setattr(_base, "train_step", train_step)
+    monkeypatch.setattr(_training, "train_step", train_step)
     return steps
 
 
@@ -77,13 +76,13 @@ def test_partial_fit_goes_on_from_fit(RBM):
 
 @every
 def test_rows_are_shuffled(RBM, monkeypatch):
-    seen, original = [], _base.train_step
+    seen, original = [], _training.train_step
 
     def train_step(machine, velocity, state, X, *args):
         seen.append(X[:, 0].copy())
         return original(machine, velocity, state, X, *args)
 
-    monkeypatch.setattr(_base, "train_step", train_step)
+    monkeypatch.setattr(_training, "train_step", train_step)
     X = np.linspace(0, 1, 40)[:, None] * np.ones((1, 3))
     small(RBM, n_iter=3).fit(X)
     epochs = np.concatenate(seen).reshape(3, 40)
@@ -247,17 +246,17 @@ def test_early_stopping_records_what_it_watches(RBM, criterion):
     X = binary_data(n=100)
     rbm = small(RBM, n_iter=1, early_stopping=criterion, validation_fraction=0.3, tol=100.0)
     trained = []
-    original = _base._Monitor.__init__
+    original = _training.Monitor.__init__
 
     def spy(self, rbm, X, train, validation, rng):
         trained.append((X[train], X[validation]))
         original(self, rbm, X, train, validation, rng)
 
-    _base._Monitor.__init__ = spy
+    _training.Monitor.__init__ = spy
     try:
         rbm.fit(X)
     finally:
-        _base._Monitor.__init__ = original
+        _training.Monitor.__init__ = original
     train, validation = trained[0]
     assert len(validation) == 30
     both = np.concatenate([train, validation])
@@ -280,7 +279,7 @@ def test_validation_rows_are_not_trained_on(RBM, monkeypatch):
 
 def script_of_values(monkeypatch, name, values):
     """Let the monitor see given values instead of measured ones; returns the machines seen."""
-    machines, original = [], _base._Monitor.measure
+    machines, original = [], _training.Monitor.measure
 
     def measure(self, machine, state):
         measured = original(self, machine, state)
@@ -289,7 +288,7 @@ def script_of_values(monkeypatch, name, values):
         machines.append(machine.copy())
         return measured
 
-    monkeypatch.setattr(_base._Monitor, "measure", measure)
+    monkeypatch.setattr(_training.Monitor, "measure", measure)
     return machines
 
 

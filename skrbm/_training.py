@@ -1,0 +1,389 @@
+"""The training loop: epochs over batches, one gradient for every method, and what is monitored."""
+
+import time
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from . import evaluation
+from ._backend import (
+    cast,
+    dense_rows,
+    from_numpy,
+    is_foreign,
+    like,
+    namespace,
+    one_blas_thread,
+    to_numpy,
+    working_dtype,
+)
+from ._callbacks import CallbackSupportMixin, with_callbacks
+from ._machine import Machine, free_energy
+from ._optim import PENALTIES, SCHEDULES, SGD, train_step
+from ._random import Rng, make_rng, seed_sequence
+from ._validation import check_data, into_support, machine_from, warn_outside
+from .exceptions import DivergenceError
+from .inference import map_rows
+
+_MONITORED_ROWS, _MONITORED_BITS = 256, 16
+_GAP_ROWS = 1000  # training rows whose free energy is held against the validation rows'
+_BLOCK_ROWS = 64
+
+
+@dataclass
+class Training:
+    """What a fit needs to go on: random stream, model phase and its state, velocity, epochs."""
+
+    rng: Rng
+    method: Any
+    state: Any
+    velocity: Any
+    n_epochs: int = 0
+
+
+class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
+    """Estimators that learn by moment matching: it owns the loop, subclasses name the parts.
+
+    A subclass gives ``_units()``, ``_method()`` (the model phase), ``_n_states()`` (rows of its
+    state), ``_default_log_partition()`` and ``machine_``.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_iter": [Interval(Integral, 0, None, closed="left")],
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
+        "momentum": [Interval(Real, 0, 1, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "penalty": [StrOptions(set(PENALTIES))],
+        "schedule": [StrOptions(set(SCHEDULES)), callable],
+        "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
+        "shuffle": ["boolean"],
+        "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "warm_start": ["boolean"],
+        "binarize": [None, Interval(Real, None, None, closed="neither")],
+    }
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Fit the machine to data.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Values of the visible units, in [0, 1].
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        DivergenceError
+            If parameters stop being finite. As after an interruption by Ctrl-C, the estimator
+            then keeps the parameters of the last complete epoch.
+        """
+        X = check_data(self, X, reset=not (self.warm_start and self._is_trained()))
+        warn_outside(X, self._units()[0], self.binarize)
+        machine, training = self._resume(X) if self.warm_start else self._begin(X)
+        train, validation = self._split(X, training.rng)
+        with one_blas_thread():
+            self._fit_epochs(machine, training, X, train, validation)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y=None):
+        """Go once through some rows of data, in batches of ``batch_size``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Values of the visible units, in [0, 1].
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+        """
+        first = not self._is_trained()
+        X = check_data(self, X, reset=first)
+        if first:
+            warn_outside(X, self._units()[0], self.binarize)
+        machine, training = self._resume(X)
+        kept = machine.copy(), training.state
+        try:
+            with one_blas_thread():
+                rows, rate = np.arange(X.shape[0]), self._rate(0.0)
+                machine = self._fit_epoch(machine, training, X, rows, rate)
+            kept = machine, training.state
+            training.n_epochs += 1
+        except BaseException:
+            training.velocity = None  # it may belong to parameters that are given up
+            raise
+        finally:
+            self._publish(*kept, training)
+        return self
+
+    def _is_trained(self):
+        return hasattr(self, "_training")
+
+    def _begin(self, X):
+        """Return the first machine and training state for data X."""
+        dtype = working_dtype(X)
+        beside = namespace(X).zeros(
+            (1, 1), **{**(like(X) if is_foreign(X) else {}), "dtype": dtype}
+        )
+        seed = seed_sequence(self.random_state)
+        self._evaluation_seed, seed = seed.spawn(2)
+        rng = make_rng(seed, beside)
+        machine = self._initial_machine(X, rng)
+        rows = rng.permutation(X.shape[0])[: self._n_states()]
+        method = self._method()
+        state = method.init(machine, rng, self._n_states(), self._rows(X, rows, dtype))
+        self.history_ = {}
+        return machine, Training(rng, method, state, self._optimiser().init(machine))
+
+    def _resume(self, X):
+        """Return a copy of the machine to go on with, and its training state."""
+        if not self._is_trained():
+            return self._begin(X)
+        if self.components_.shape[0] != self.n_components:
+            raise ValueError(
+                f"n_components={self.n_components}, but the machine to go on from has "
+                f"{self.components_.shape[0]} hidden units; fit without warm_start, or set "
+                f"n_components={self.components_.shape[0]}"
+            )
+        machine, training = self.machine_.copy(), self._training
+        if training.velocity is None:
+            training.velocity = self._optimiser().init(machine)
+        else:  # written in place in training, and perhaps a memory map
+            training.velocity = map_rows(_copied, training.velocity)
+        method = self._method()
+        if type(method) is not type(training.method):  # whose state is of another kind
+            training.state = method.init(machine, training.rng, self._n_states(), self.starts_)
+            training.method = method
+        return machine, training
+
+    def _initial_machine(self, X, rng):
+        n_visible, n_hidden = X.shape[1], self.n_components
+        if not isinstance(self.init, str):
+            return self._machine_from_init(n_visible, rng)
+        visible, hidden = self._units()
+        W = 0.01 * rng.normal((n_hidden, n_visible))
+        data = into_support(X, visible, self.binarize)
+        thetas = (visible.initial_theta(data), hidden.default_theta(n_hidden, W))
+        return Machine((visible, hidden), thetas, (W,))
+
+    def _machine_from_init(self, n_visible, rng):
+        beside = rng.normal((1, 1))
+        parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
+        if len(parts) != 3:
+            raise ValueError(
+                "init must be 'random', a fitted estimator or the three arrays (components, "
+                f"intercept_hidden, intercept_visible), got {len(parts)} items"
+            )
+        machine = machine_from(*parts, self._units(), beside)
+        if machine.n_units != (n_visible, self.n_components):
+            raise ValueError(
+                f"init has {machine.n_units[0]} visible and {machine.n_units[1]} hidden units, but "
+                f"X has {n_visible} features and n_components={self.n_components}"
+            )
+        return machine
+
+    def _optimiser(self):
+        return SGD(self.momentum, self.alpha, self.penalty)
+
+    def _rate(self, progress):
+        schedule = self.schedule if callable(self.schedule) else SCHEDULES[self.schedule]
+        return float(self.learning_rate) * schedule(progress)
+
+    def _split(self, X, rng):
+        """Return the rows to train on and those to validate on, as index arrays."""
+        n = X.shape[0]
+        if not self.early_stopping:
+            return np.arange(n), None
+        n_validation = round(self.validation_fraction * n)
+        if not 0 < n_validation < n:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} of {n} samples leaves no row for "
+                "one of the two parts; give more samples or set early_stopping=False"
+            )
+        order = to_numpy(rng.permutation(n))
+        return np.sort(order[n_validation:]), order[:n_validation]
+
+    def _fit_epochs(self, machine, training, X, train, validation):
+        """The loop over epochs; whatever ends it, the last complete epoch is published."""
+        context = self._init_callback_context(max_subtasks=self.n_iter)
+        # ScoringMonitor passes over tasks without a y, which these estimators ignore.
+        data = {"estimator": self, "X": X, "y": X}
+        context.call_on_fit_task_begin(**data)
+        monitor = Monitor(self, X, train, validation, training.rng)
+        kept = machine.copy(), training.state
+        try:
+            for epoch in range(self.n_iter):
+                task = context.subcontext(task_name="epoch")
+                task.call_on_fit_task_begin(**data)
+                begin = time.perf_counter()
+                rate = self._rate(epoch / self.n_iter)
+                machine = self._fit_epoch(machine, training, X, train, rate)
+                seconds = time.perf_counter() - begin
+                kept = machine.copy(), training.state
+                training.n_epochs += 1
+                self._record(monitor, machine, training, rate, seconds)
+                if task.call_on_fit_task_end(
+                    **data, reconstruction_attributes=lambda kept=kept: self._attributes(*kept)
+                ):
+                    break
+                if monitor.stop():
+                    kept = monitor.kept
+                    break
+                monitor.keep(*kept)
+        except BaseException:
+            training.velocity = None  # it may belong to parameters that are given up
+            raise
+        finally:
+            self._publish(*kept, training)
+        context.call_on_fit_task_end(**data, reconstruction_attributes=dict)
+
+    def _fit_epoch(self, machine, training, X, rows, rate):
+        """Learn from the rows once; the machine is consumed."""
+        method, optimiser, rng = self._method(), self._optimiser(), training.rng
+        dtype = machine.dtype
+        if self.shuffle:
+            rows = rows[to_numpy(rng.permutation(len(rows)))]
+        # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
+        n_batches = -(-len(rows) // self.batch_size)
+        for batch, part in enumerate(np.array_split(rows, n_batches)):
+            V = self._rows(X, part, dtype)
+            with np.errstate(over="ignore", invalid="ignore"):
+                machine, training.velocity, training.state = train_step(
+                    machine, training.velocity, training.state, V, rng, method, optimiser, rate
+                )
+                finite = machine.has_finite_thetas()
+            if not finite:
+                self._diverged("intercepts", training, batch, rate)
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = machine.is_finite()
+        if not finite:
+            self._diverged("components", training, batch, rate)
+        return machine
+
+    def _diverged(self, quantity, training, batch, rate):
+        raise DivergenceError(
+            f"{type(self).__name__}: the {quantity} were no longer finite after batch {batch + 1} "
+            f"of epoch {training.n_epochs + 1}, at a learning rate of {rate:.3g}. Lower "
+            "learning_rate or momentum, or scale X. The parameters of the last complete epoch are "
+            "kept."
+        )
+
+    def _rows(self, X, rows, dtype):
+        """Return some rows of X as a dense array of the machine's dtype."""
+        rows = dense_rows(X, from_numpy(rows, X), dtype)
+        return cast(into_support(rows, self._units()[0], self.binarize), dtype)
+
+    def _record(self, monitor, machine, training, rate, seconds):
+        row = {
+            "epoch": training.n_epochs,
+            "learning_rate": rate,
+            "time": seconds,
+            **monitor.measure(machine, training.state),
+            **self._method().report(training.state),
+        }
+        for name, value in row.items():
+            self.history_.setdefault(name, []).append(value)
+        if self.verbose:
+            values = ", ".join(f"{name} = {row[name]:.4g}" for name in list(row)[1:])
+            print(f"[{type(self).__name__}] Iteration {training.n_epochs}, {values}")
+
+    def _attributes(self, machine, state):
+        """Return the fitted attributes of a machine and the state of its model phase."""
+        return {
+            "components_": machine.weights[0],
+            "intercept_hidden_": machine.thetas[1].field,
+            "intercept_visible_": machine.thetas[0].field,
+            "starts_": self._method().visible(state),
+        }
+
+    def _publish(self, machine, state, training):
+        for name, value in self._attributes(machine, state).items():
+            setattr(self, name, value)
+        training.state = state
+        self._training = training
+        self.n_iter_ = training.n_epochs
+
+
+class Monitor:
+    """What is measured after each epoch, and when to stop."""
+
+    def __init__(self, rbm, X, train, validation, rng):
+        self.rbm, self.X, self.validation = rbm, X, validation
+        self.train = train[to_numpy(rng.permutation(len(train)))[:_GAP_ROWS]]
+        self.bits = to_numpy(rng.permutation(X.shape[1]))[:_MONITORED_BITS]
+        self.criterion = rbm.early_stopping
+        if self.criterion is True:
+            self.criterion = "free_energy_gap"
+        self.best, self.n_bad, self.value, self.kept = -np.inf, 0, None, None
+
+    def measure(self, machine, state):
+        """Return numbers for the history."""
+        shown = self.train[:_MONITORED_ROWS]
+        measured = {"pseudo_log_likelihood": self._mean(self._pseudo_likelihood, machine, shown)}
+        if self.validation is not None:
+            held_out = self._mean(free_energy, machine, self.validation)
+            gap = held_out - self._mean(free_energy, machine, self.train)
+            measured["free_energy_gap"] = gap
+            if self.criterion == "score":
+                measured["score"] = -held_out - self._log_partition(machine, state)
+            self.value = measured["score"] if self.criterion == "score" else -gap
+        return measured
+
+    def _pseudo_likelihood(self, machine, rows):
+        return evaluation.pseudo_log_likelihood(machine, rows, self.bits)
+
+    def _mean(self, function, machine, rows):
+        """Mean of a function of (machine, rows of X), which are made dense block by block."""
+        size = max(self.rbm.batch_size, _BLOCK_ROWS)
+        blocks = np.array_split(rows, -(-len(rows) // size))
+        parts = [function(machine, self.rbm._rows(self.X, b, machine.dtype)) for b in blocks]
+        return float(np.mean(np.concatenate([to_numpy(part) for part in parts])))
+
+    def _log_partition(self, machine, state):
+        exact = evaluation.can_enumerate(machine)
+        method = "exact" if exact else self.rbm._default_log_partition()
+        starts = self.rbm._method().visible(state)
+        seed = np.random.SeedSequence(self.rbm._evaluation_seed.generate_state(4).tolist())
+        return evaluation.log_partition(machine, method, starts=starts, random_state=seed).value
+
+    def stop(self):
+        """Whether the monitored value has been bad for ``n_iter_no_change`` epochs.
+
+        A score is bad unless it beats the best by ``tol``; a gap, which can only grow once
+        learning has begun, is bad if it exceeds the smallest by more than ``tol``.
+        """
+        if self.value is None:
+            return False
+        margin = self.rbm.tol if self.criterion == "score" else -self.rbm.tol
+        bad = self.value < self.best + margin
+        self.n_bad = self.n_bad + 1 if bad else 0
+        self.best = max(self.best, self.value)
+        return self.n_bad >= self.rbm.n_iter_no_change
+
+    def keep(self, machine, state):
+        """Remember the parameters of the last epoch that was not bad."""
+        if self.value is not None and self.n_bad == 0:
+            self.kept = machine, state
+
+
+def _copied(array):
+    return namespace(array).asarray(array, copy=True)

@@ -1,0 +1,158 @@
+"""Checks of what users give: data, numbers and parameters, with errors that say what to do."""
+
+import warnings
+from numbers import Integral
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import validate_data
+
+from ._backend import cast, from_numpy, is_foreign, namespace, to_numpy, working_dtype
+from ._machine import Machine
+from .exceptions import DataRangeWarning
+from .units import Theta
+
+
+def check_data(estimator, X, *, reset=False, missing=False):
+    """Return X checked against an estimator's features, in its own dtype and array library.
+
+    ``missing`` allows NaN. With ``reset`` the features of X become those of the estimator.
+    """
+    if is_foreign(X):
+        return _check_foreign_data(estimator, X, reset, missing)
+    X = validate_data(
+        estimator,
+        X,
+        accept_sparse=False if missing else "csr",
+        dtype="numeric",
+        reset=reset,
+        ensure_all_finite="allow-nan" if missing else True,
+    )
+    if missing and np.isinf(X).any():
+        raise ValueError("X contains infinity; only NaN marks a missing value")
+    return X
+
+
+def _check_foreign_data(estimator, X, reset, missing):
+    xp = namespace(X)
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(
+            f"X must have 2 dimensions, with rows and columns, got shape {tuple(X.shape)}"
+        )
+    if xp.isdtype(X.dtype, "complex floating"):
+        raise ValueError("Complex data not supported")
+    if xp.isdtype(X.dtype, "real floating"):
+        wrong = xp.isinf(X) if missing else ~xp.isfinite(X)
+        if bool(xp.any(wrong)):
+            raise ValueError("X contains NaN or infinity")
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    return X
+
+
+def _outside(X, bounds):
+    """Return the least and the largest value of X if they lie outside of the bounds, else None."""
+    values = X.data if sp.issparse(X) else X
+    xp = namespace(values)
+    if not values.shape[0] or xp.isdtype(values.dtype, "bool"):
+        return None
+    least, most = float(xp.min(values)), float(xp.max(values))
+    return None if least >= bounds[0] and most <= bounds[1] else (least, most)
+
+
+def warn_outside(X, unit, binarize):
+    """Warn of data that a unit cannot represent."""
+    outside = None if binarize is not None else _outside(X, unit.bounds)
+    if outside is not None:
+        warnings.warn(
+            f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
+            f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units, are clipped. Scale "
+            "X (MinMaxScaler), or set binarize to a threshold above which values count as 1.",
+            DataRangeWarning,
+            stacklevel=2,
+        )
+
+
+def into_support(X, unit, binarize):
+    """Return X with values that the unit can have: 0 or 1 by a threshold, or else clipped.
+
+    NaN stays NaN, if there is no threshold. The result is X itself where nothing changes.
+    """
+    if binarize is not None:
+        if sp.issparse(X) and binarize < 0:
+            raise ValueError(
+                f"binarize={binarize} would make the zeros of a sparse X ones; use a threshold "
+                ">= 0 or a dense X"
+            )
+        return X > binarize
+    if _outside(X, unit.bounds) is None:
+        return X
+    if not sp.issparse(X):
+        return namespace(X).clip(X, *unit.bounds)
+    clipped = X.copy()
+    clipped.data = np.clip(clipped.data, *unit.bounds)
+    return clipped
+
+
+def check_count(name, value, least):
+    if not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+
+
+def machine_from(components, intercept_hidden, intercept_visible, units, beside=None):
+    """Return the machine of a fitted estimator, or of three arrays."""
+    if hasattr(components, "fit"):
+        if not hasattr(components, "components_"):
+            raise ValueError(
+                f"{type(components).__name__} is not fitted. Meta-estimators such as GridSearchCV "
+                "clone their parameters; wrap a fitted one in sklearn.frozen.FrozenEstimator"
+            )
+        source = components
+        components = source.components_
+        intercept_hidden, intercept_visible = source.intercept_hidden_, source.intercept_visible_
+    W = _parameter("components", components, 2, beside)
+    biases = [
+        _parameter(name, namespace(W).zeros(n) if bias is None else bias, 1, W)
+        for name, bias, n in [
+            ("intercept_visible", intercept_visible, W.shape[1]),
+            ("intercept_hidden", intercept_hidden, W.shape[0]),
+        ]
+    ]
+    for name, bias, n in zip(("visible", "hidden"), biases, W.shape[::-1], strict=True):
+        if bias.shape != (n,):
+            raise ValueError(
+                f"intercept_{name} has shape {tuple(bias.shape)}, but components {tuple(W.shape)} "
+                f"needs ({n},)"
+            )
+    return Machine(units, tuple(Theta(bias) for bias in biases), (W,))
+
+
+def _parameter(name, values, ndim, beside):
+    """Return a finite, contiguous copy of a parameter, beside ``beside`` where that is given."""
+    if is_foreign(values):
+        xp = namespace(values)
+        array = xp.asarray(values, copy=True)
+        if beside is not None:
+            array = cast(array, beside.dtype)
+    else:
+        array = _real_array(name, values)
+        array = array.astype(to_numpy(beside).dtype if beside is not None else working_dtype(array))
+        array = from_numpy(array, array if beside is None else beside)
+    if array.ndim != ndim or 0 in array.shape:
+        raise ValueError(f"{name} must be a non-empty array of {ndim} dimension(s)")
+    if not bool(namespace(array).all(namespace(array).isfinite(array))):
+        raise ValueError(f"{name} contains NaN or infinity")
+    return array
+
+
+def _real_array(name, values):
+    try:
+        array = np.array(values, order="C", copy=True)
+        return array if array.dtype.kind in "biuf" else array.astype(np.float64, casting="safe")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of real numbers: {error}") from error
