@@ -27,8 +27,7 @@ from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_limits
 
 from skrbm import TAPRBM, BernoulliRBM
-from skrbm.evaluation import AIS
-from skrbm.inference import Gibbs, sample
+from skrbm.evaluation import AIS, log_partition, reverse_log_partition
 
 
 def binarised():
@@ -41,15 +40,13 @@ def binarised():
     return tuple(np.unpackbits(packed[part], axis=1) for part in ("train", "test"))
 
 
-def likelihood(rbm, train, test, chains=200, burn_in=2000):
+def likelihood(rbm, train, test, chains=200):
     """Return mean test log-likelihoods and their standard errors by AIS and by reverse AIS."""
-    machine, rng = rbm.machine_, rbm._training.rng.spawn(1)[0]
-    base = machine.units[0].initial_theta(train)
-    ais = AIS(chains, "salakhutdinov2008")
-    forward = ais.log_partition(machine, rng, base)
-    start = Gibbs().start(machine, train[:chains].astype(machine.dtype), rng)
-    ends = sample(Gibbs(), machine, start, rng, burn_in).layers[0]
-    backward = ais.reverse_log_partition(machine, rng, ends, base)
+    ais, base = AIS(chains, "salakhutdinov2008"), rbm.machine_.units[0].initial_theta(train)
+    forward = log_partition(rbm, ais, base=base, random_state=0)
+    backward = reverse_log_partition(
+        rbm, train[:chains], method=ais, burn_in=2000, base=base, random_state=0
+    )
     mean = -float(np.mean(rbm.free_energy(test)))
     return mean - forward.value, forward.std, mean - backward.value, backward.std
 

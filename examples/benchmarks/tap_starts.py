@@ -15,17 +15,14 @@ from _common import heading, mnist, table
 from threadpoolctl import threadpool_limits
 
 from skrbm import TAPRBM, BernoulliRBM
-from skrbm.evaluation import AIS
-from skrbm.inference import TAP, Gibbs, NaiveMeanField, sample
+from skrbm.evaluation import AIS, log_partition, reverse_log_partition
+from skrbm.inference import TAP, NaiveMeanField
 
 
 def likelihood(rbm, X, X_test):
-    machine, rng = rbm.machine_, rbm._training.rng.spawn(1)[0]
-    base, method = machine.units[0].initial_theta(X), AIS(100, 1000)
-    forward = method.log_partition(machine, rng, base)
-    chains = Gibbs().start(machine, X[:100].astype(machine.dtype), rng)
-    ends = sample(Gibbs(), machine, chains, rng, 1000).layers[0]
-    backward = method.reverse_log_partition(machine, rng, ends, base)
+    method, base = AIS(100, 1000), rbm.machine_.units[0].initial_theta(X)
+    forward = log_partition(rbm, method, base=base, random_state=0)
+    backward = reverse_log_partition(rbm, X[:100], method=method, base=base, random_state=0)
     mean = -float(np.mean(rbm.free_energy(X_test)))
     return mean - forward.value, mean - backward.value
 
