@@ -5,13 +5,17 @@ array-api-strict) are served through ``array-api-compat``, which is imported onl
 when such an array comes.
 """
 
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dgemm, sgemm
 from threadpoolctl import ThreadpoolController
 
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
-_CONTROLLER = None
+_LOCK, _LIMIT, _N_HOLDERS = Lock(), None, 0
 
 
 def is_foreign(X):
@@ -61,6 +65,15 @@ def from_numpy(x, beside):
     return namespace(beside).asarray(np.ascontiguousarray(x), device=like(beside)["device"])
 
 
+def beside(x, other):
+    """Return the dense array ``x`` in the library and on the device of ``other``."""
+    if not is_foreign(x) and not is_foreign(other):
+        return x
+    if is_foreign(x) and is_foreign(other) and namespace(x) is namespace(other):
+        return namespace(other).asarray(x, device=like(other)["device"])
+    return from_numpy(to_numpy(x), other)
+
+
 def cast(x, dtype):
     """Return ``x`` with ``dtype``, itself where it has it already."""
     return x if x.dtype == dtype else namespace(x).astype(x, dtype)
@@ -75,7 +88,9 @@ def working_dtype(X):
     """
     if is_foreign(X):
         xp = namespace(X)
-        return X.dtype if X.dtype in (xp.float32, xp.float64) else xp.float32
+        if X.dtype in (xp.float32, xp.float64):
+            return X.dtype
+        return xp.float64 if X.dtype in (xp.int32, xp.int64) else xp.float32
     promoted = np.promote_types(X.dtype, np.float32)
     return promoted if promoted in _GEMM else np.dtype(np.float64)
 
@@ -176,13 +191,29 @@ def add_product(out, left, right, alpha):
     return out
 
 
+@contextmanager
 def one_blas_thread():
-    """Context manager that holds BLAS to one thread.
+    """Hold BLAS to one thread.
 
     Two OpenBLAS threads between elementwise operations are slower than one; parallel work
-    here uses threads of its own.
+    here uses threads of its own. The limit holds for the whole process, so of the threads that ask
+    for it the first sets it and the last lifts it.
     """
-    global _CONTROLLER
-    if _CONTROLLER is None:  # finding the loaded libraries takes milliseconds
-        _CONTROLLER = ThreadpoolController()
-    return _CONTROLLER.limit(limits=1, user_api="blas")
+    global _LIMIT, _N_HOLDERS
+    with _LOCK:
+        if _N_HOLDERS == 0:
+            _LIMIT = _controller().limit(limits=1, user_api="blas")
+            _LIMIT.__enter__()
+        _N_HOLDERS += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _N_HOLDERS -= 1
+            if _N_HOLDERS == 0:
+                _LIMIT.__exit__(None, None, None)
+
+
+@cache
+def _controller():
+    return ThreadpoolController()  # finding the loaded libraries takes milliseconds

@@ -1,7 +1,7 @@
 """The training loop: epochs over batches, one gradient for every method, and what is monitored."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -43,6 +43,7 @@ class Training:
     state: Any
     velocity: Any
     n_epochs: int = 0
+    report: dict = field(default_factory=dict)
 
 
 class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
@@ -96,8 +97,9 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         """
         X = check_data(self, X, reset=not (self.warm_start and self._is_trained()))
         warn_outside(X, self._units()[0], self.binarize)
+        n_validation = self._n_validation(X.shape[0])
         machine, training = self._resume(X) if self.warm_start else self._begin(X)
-        train, validation = self._split(X, training.rng)
+        train, validation = self._split(X.shape[0], n_validation, training.rng)
         with one_blas_thread():
             self._fit_epochs(machine, training, X, train, validation)
         return self
@@ -128,6 +130,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
                 machine = self._fit_epoch(machine, training, X, rows, rate)
             kept = machine, training.state
             training.n_epochs += 1
+            self._record({"epoch": training.n_epochs, "learning_rate": rate, **training.report})
         except BaseException:
             training.velocity = None  # it may belong to parameters that are given up
             raise
@@ -170,7 +173,8 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         else:  # written in place in training, and perhaps a memory map
             training.velocity = map_rows(_copied, training.velocity)
         method = self._method()
-        if type(method) is not type(training.method):  # whose state is of another kind
+        same = type(method) is type(training.method)
+        if not same or self.starts_.shape[0] != self._n_states():  # the state is of no more use
             training.state = method.init(machine, training.rng, self._n_states(), self.starts_)
             training.method = method
         return machine, training
@@ -206,19 +210,30 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
 
     def _rate(self, progress):
         schedule = self.schedule if callable(self.schedule) else SCHEDULES[self.schedule]
-        return float(self.learning_rate) * schedule(progress)
+        factor = schedule(progress)
+        if not isinstance(factor, Real) or not factor >= 0:
+            raise ValueError(
+                f"schedule must return a factor >= 0 for the learning rate, got {factor!r} "
+                f"at {progress:.3g} of n_iter"
+            )
+        return float(self.learning_rate) * float(factor)
 
-    def _split(self, X, rng):
-        """Return the rows to train on and those to validate on, as index arrays."""
-        n = X.shape[0]
+    def _n_validation(self, n):
+        """Return how many of ``n`` rows are set aside for early stopping."""
         if not self.early_stopping:
-            return np.arange(n), None
+            return 0
         n_validation = round(self.validation_fraction * n)
         if not 0 < n_validation < n:
             raise ValueError(
                 f"validation_fraction={self.validation_fraction} of {n} samples leaves no row for "
                 "one of the two parts; give more samples or set early_stopping=False"
             )
+        return n_validation
+
+    def _split(self, n, n_validation, rng):
+        """Return the rows to train on and those to validate on, as index arrays."""
+        if not n_validation:
+            return np.arange(n), None
         order = to_numpy(rng.permutation(n))
         return np.sort(order[n_validation:]), order[:n_validation]
 
@@ -238,15 +253,18 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
                 rate = self._rate(epoch / self.n_iter)
                 machine = self._fit_epoch(machine, training, X, train, rate)
                 seconds = time.perf_counter() - begin
+                row = {"learning_rate": rate, "time": seconds, **training.report}
+                row |= monitor.measure(machine, training.state)
                 kept = machine.copy(), training.state
                 training.n_epochs += 1
-                self._record(monitor, machine, training, rate, seconds)
+                self._record({"epoch": training.n_epochs, **row})
                 if task.call_on_fit_task_end(
                     **data, reconstruction_attributes=lambda kept=kept: self._attributes(*kept)
                 ):
                     break
                 if monitor.stop():
                     kept = monitor.kept
+                    training.velocity = None  # it belongs to the parameters that are given up
                     break
                 monitor.keep(*kept)
         except BaseException:
@@ -263,7 +281,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         if self.shuffle:
             rows = rows[to_numpy(rng.permutation(len(rows)))]
         # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
-        n_batches = -(-len(rows) // self.batch_size)
+        n_batches, reports = -(-len(rows) // self.batch_size), []
         for batch, part in enumerate(np.array_split(rows, n_batches)):
             V = self._rows(X, part, dtype)
             with np.errstate(over="ignore", invalid="ignore"):
@@ -273,10 +291,12 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
                 finite = machine.has_finite_thetas()
             if not finite:
                 self._diverged("intercepts", training, batch, rate)
+            reports.append(method.report(training.state))
         with np.errstate(over="ignore", invalid="ignore"):
             finite = machine.is_finite()
         if not finite:
             self._diverged("components", training, batch, rate)
+        training.report = {name: float(np.mean([r[name] for r in reports])) for name in reports[0]}
         return machine
 
     def _diverged(self, quantity, training, batch, rate):
@@ -292,19 +312,15 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         rows = dense_rows(X, from_numpy(rows, X), dtype)
         return cast(into_support(rows, self._units()[0], self.binarize), dtype)
 
-    def _record(self, monitor, machine, training, rate, seconds):
-        row = {
-            "epoch": training.n_epochs,
-            "learning_rate": rate,
-            "time": seconds,
-            **monitor.measure(machine, training.state),
-            **self._method().report(training.state),
-        }
-        for name, value in row.items():
-            self.history_.setdefault(name, []).append(value)
+    def _record(self, row):
+        """Add a row to the history; NaN stands where a quantity was not measured."""
+        n_rows = len(self.history_.get("epoch", ()))
+        for name in self.history_.keys() | row.keys():
+            column = self.history_.setdefault(name, [float("nan")] * n_rows)
+            column.append(row.get(name, float("nan")))
         if self.verbose:
             values = ", ".join(f"{name} = {row[name]:.4g}" for name in list(row)[1:])
-            print(f"[{type(self).__name__}] Iteration {training.n_epochs}, {values}")
+            print(f"[{type(self).__name__}] Iteration {row['epoch']}, {values}")
 
     def _attributes(self, machine, state):
         """Return the fitted attributes of a machine and the state of its model phase."""
@@ -334,29 +350,32 @@ class Monitor:
         if self.criterion is True:
             self.criterion = "free_energy_gap"
         self.best, self.n_bad, self.value, self.kept = -np.inf, 0, None, None
+        self.noise = 0.0  # standard error of the gap
 
     def measure(self, machine, state):
         """Return numbers for the history."""
-        shown = self.train[:_MONITORED_ROWS]
-        measured = {"pseudo_log_likelihood": self._mean(self._pseudo_likelihood, machine, shown)}
+        shown = self._values(self._pseudo_likelihood, machine, self.train[:_MONITORED_ROWS])
+        measured = {"pseudo_log_likelihood": float(shown.mean())}
         if self.validation is not None:
-            held_out = self._mean(free_energy, machine, self.validation)
-            gap = held_out - self._mean(free_energy, machine, self.train)
-            measured["free_energy_gap"] = gap
+            held_out = self._values(free_energy, machine, self.validation)
+            trained = self._values(free_energy, machine, self.train)
+            gap = float(held_out.mean() - trained.mean())
+            self.noise = np.hypot(*(F.std() / np.sqrt(F.size) for F in (held_out, trained)))
+            self.value, measured["free_energy_gap"] = -gap, gap
             if self.criterion == "score":
-                measured["score"] = -held_out - self._log_partition(machine, state)
-            self.value = measured["score"] if self.criterion == "score" else -gap
+                measured["score"] = -held_out.mean() - self._log_partition(machine, state)
+                self.value = measured["score"]
         return measured
 
     def _pseudo_likelihood(self, machine, rows):
         return evaluation.pseudo_log_likelihood(machine, rows, self.bits)
 
-    def _mean(self, function, machine, rows):
-        """Mean of a function of (machine, rows of X), which are made dense block by block."""
+    def _values(self, function, machine, rows):
+        """Values of a function of (machine, rows of X), which are made dense block by block."""
         size = max(self.rbm.batch_size, _BLOCK_ROWS)
         blocks = np.array_split(rows, -(-len(rows) // size))
         parts = [function(machine, self.rbm._rows(self.X, b, machine.dtype)) for b in blocks]
-        return float(np.mean(np.concatenate([to_numpy(part) for part in parts])))
+        return np.concatenate([to_numpy(part) for part in parts])
 
     def _log_partition(self, machine, state):
         exact = evaluation.can_enumerate(machine)
@@ -369,11 +388,12 @@ class Monitor:
         """Whether the monitored value has been bad for ``n_iter_no_change`` epochs.
 
         A score is bad unless it beats the best by ``tol``; a gap, which can only grow once
-        learning has begun, is bad if it exceeds the smallest by more than ``tol``.
+        learning has begun, is bad if it exceeds the smallest by more than ``tol`` and its own
+        standard error.
         """
         if self.value is None:
             return False
-        margin = self.rbm.tol if self.criterion == "score" else -self.rbm.tol
+        margin = self.rbm.tol if self.criterion == "score" else -self.rbm.tol - self.noise
         bad = self.value < self.best + margin
         self.n_bad = self.n_bad + 1 if bad else 0
         self.best = max(self.best, self.value)

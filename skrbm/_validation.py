@@ -5,19 +5,29 @@ from numbers import Integral
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
-from ._backend import cast, from_numpy, is_foreign, namespace, to_numpy, working_dtype
+from ._backend import beside, cast, is_foreign, namespace, working_dtype
 from ._machine import Machine
 from .exceptions import DataRangeWarning
 from .units import Theta
 
 
 def check_data(estimator, X, *, reset=False, missing=False):
-    """Return X checked against an estimator's features, in its own dtype and array library.
+    """Return X checked against an estimator's features, in its own dtype.
 
-    ``missing`` allows NaN. With ``reset`` the features of X become those of the estimator.
+    ``missing`` allows NaN. With ``reset`` the features of X become those of the estimator;
+    without, X becomes an array of the library that holds the estimator's parameters.
     """
+    X = _check_data(estimator, X, reset, missing)
+    if reset:
+        return X
+    if sp.issparse(X) and is_foreign(estimator.components_):
+        raise TypeError("sparse X needs parameters in NumPy arrays; make X dense")
+    return X if sp.issparse(X) else beside(X, estimator.components_)
+
+
+def _check_data(estimator, X, reset, missing):
     if is_foreign(X):
         return _check_foreign_data(estimator, X, reset, missing)
     X = validate_data(
@@ -83,6 +93,8 @@ def into_support(X, unit, binarize):
 
     NaN stays NaN, if there is no threshold. The result is X itself where nothing changes.
     """
+    if is_foreign(X):  # not every library compares or clips bytes and booleans
+        X = cast(X, working_dtype(X))
     if binarize is not None:
         if sp.issparse(X) and binarize < 0:
             raise ValueError(
@@ -99,25 +111,44 @@ def into_support(X, unit, binarize):
     return clipped
 
 
+def check_rows(name, X, n_columns, place):
+    """Return X as finite dense rows of the width given, beside and in the dtype of ``place``."""
+    if sp.issparse(X):
+        X = X.toarray()
+    if not is_foreign(X):
+        X = check_array(X, dtype=(np.float64, np.float32), input_name=name)
+    elif X.ndim != 2 or 0 in X.shape:
+        raise ValueError(f"{name} must have 2 dimensions, with rows, got shape {tuple(X.shape)}")
+    if X.shape[1] != n_columns:
+        raise ValueError(
+            f"{name} has {X.shape[1]} columns, but the machine has {n_columns} such units"
+        )
+    X = cast(beside(X, place), place.dtype)
+    if not bool(namespace(X).all(namespace(X).isfinite(X))):
+        raise ValueError(f"{name} contains NaN or infinity")
+    return X
+
+
 def check_count(name, value, least):
     if not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
 
 
-def machine_from(components, intercept_hidden, intercept_visible, units, beside=None):
+def machine_from(components, intercept_hidden, intercept_visible, units, place=None):
     """Return the machine of a fitted estimator, or of three arrays."""
     if hasattr(components, "fit"):
-        if not hasattr(components, "components_"):
+        if not hasattr(components, "intercept_hidden_"):
             raise ValueError(
-                f"{type(components).__name__} is not fitted. Meta-estimators such as GridSearchCV "
-                "clone their parameters; wrap a fitted one in sklearn.frozen.FrozenEstimator"
+                f"{type(components).__name__} is not fitted, or no machine. Meta-estimators "
+                "such as GridSearchCV clone their parameters; wrap a fitted one in "
+                "sklearn.frozen.FrozenEstimator"
             )
         source = components
         components = source.components_
         intercept_hidden, intercept_visible = source.intercept_hidden_, source.intercept_visible_
-    W = _parameter("components", components, 2, beside)
+    W = _parameter("components", components, 2, place)
     biases = [
-        _parameter(name, namespace(W).zeros(n) if bias is None else bias, 1, W)
+        _parameter(name, np.zeros(n) if bias is None else bias, 1, W)
         for name, bias, n in [
             ("intercept_visible", intercept_visible, W.shape[1]),
             ("intercept_hidden", intercept_hidden, W.shape[0]),
@@ -132,17 +163,14 @@ def machine_from(components, intercept_hidden, intercept_visible, units, beside=
     return Machine(units, tuple(Theta(bias) for bias in biases), (W,))
 
 
-def _parameter(name, values, ndim, beside):
-    """Return a finite, contiguous copy of a parameter, beside ``beside`` where that is given."""
-    if is_foreign(values):
-        xp = namespace(values)
-        array = xp.asarray(values, copy=True)
-        if beside is not None:
-            array = cast(array, beside.dtype)
-    else:
-        array = _real_array(name, values)
-        array = array.astype(to_numpy(beside).dtype if beside is not None else working_dtype(array))
-        array = from_numpy(array, array if beside is None else beside)
+def _parameter(name, values, ndim, place):
+    """Return a finite, contiguous copy of a parameter, beside the array ``place`` if given."""
+    array = namespace(values).asarray(values, copy=True) if is_foreign(values) else None
+    array = _real_array(name, values) if array is None else array
+    dtype = working_dtype(array)
+    if place is not None:
+        array, dtype = beside(array, place), place.dtype
+    array = cast(array, dtype)
     if array.ndim != ndim or 0 in array.shape:
         raise ValueError(f"{name} must be a non-empty array of {ndim} dimension(s)")
     if not bool(namespace(array).all(namespace(array).isfinite(array))):

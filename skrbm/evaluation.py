@@ -6,6 +6,7 @@ Every function takes a fitted estimator or a :class:`~skrbm._machine.Machine`.
 from dataclasses import replace
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from ._backend import (
     cast,
@@ -18,8 +19,9 @@ from ._backend import (
     softplus,
     to_numpy,
 )
-from ._machine import condition, conditional
+from ._machine import Machine, condition, conditional
 from ._random import make_rng
+from ._validation import check_count, check_rows, into_support
 from .inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample, solve
 from .units import log_weight
 
@@ -40,7 +42,23 @@ _BLOCK_ELEMENTS = 2**22  # of the largest temporary array in blockwise evaluatio
 
 
 def _machine_of(model):
-    return getattr(model, "machine_", model)
+    if isinstance(model, Machine):
+        return model
+    try:
+        return model.machine_
+    except NotFittedError:
+        raise
+    except AttributeError as error:
+        raise TypeError(
+            f"model must be a fitted estimator of skrbm or a Machine, got {type(model).__name__}; "
+            "from_parameters makes an estimator of arrays or of scikit-learn's BernoulliRBM"
+        ) from error
+
+
+def _visible_rows(model, machine, name, X):
+    """Return X as dense visible values, thresholded or clipped as the estimator does."""
+    X = check_rows(name, X, machine.n_units[0], machine.weights[0])
+    return into_support(X, machine.units[0], getattr(model, "binarize", None))
 
 
 def _enumerable_layer(machine):
@@ -176,8 +194,10 @@ def _solutions(machine, method, starts):
     return *(mean[unique] for mean in means), values[unique]
 
 
-def _starts(machine, model, rng, n=100):
-    """Return visible rows to start at: those of an estimator, or short Gibbs chains."""
+def _starts(model, machine, starts, rng, n=100):
+    """Return visible rows to start at: those given, an estimator's, or short Gibbs chains."""
+    if starts is not None:
+        return _visible_rows(model, machine, "starts", starts)
     if hasattr(model, "starts_"):
         return model.starts_
     chains = Gibbs().init(machine, rng, n, machine.weights[0])
@@ -226,11 +246,10 @@ def log_partition(
     rng = make_rng(random_state, machine.weights[0])
     method = _resolve(method)
     if isinstance(method, AIS):
-        known = starts if starts is not None else getattr(model, "starts_", None)
-        if base is None and known is not None:
-            base = machine.units[0].initial_theta(known)
+        if base is None and (starts is not None or hasattr(model, "starts_")):
+            base = machine.units[0].initial_theta(_starts(model, machine, starts, rng))
         return method.log_partition(machine, rng, base)
-    starts = _starts(machine, model, rng) if starts is None else starts
+    starts = _starts(model, machine, starts, rng)
     *_, values = _solutions(machine, method, starts)
     return LogPartition(float(np.mean(values)), float("nan"))
 
@@ -265,7 +284,8 @@ def reverse_log_partition(
     """
     machine = _machine_of(model)
     rng = make_rng(random_state, machine.weights[0])
-    starts = cast(_starts(machine, model, rng) if starts is None else starts, machine.dtype)
+    starts = _starts(model, machine, starts, rng)
+    check_count("burn_in", burn_in, 0)
     base = machine.units[0].initial_theta(starts) if base is None else base
     with one_blas_thread():
         chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
@@ -307,17 +327,26 @@ def pseudo_log_likelihood(model, X, bits=None):
         raise ValueError(
             f"the pseudo-likelihood needs binary visible units, not {machine.units[0]}"
         )
-    xp = namespace(machine.weights[0])
-    X = cast(xp.asarray(X), machine.dtype)
+    X = _visible_rows(model, machine, "X", X)
+    bits = _checked_bits(bits, X.shape[1])
     block = max(1, _BLOCK_ELEMENTS // max(machine.n_units))
-    return xp.concat([_pseudo_log_likelihood(machine, rows, bits) for rows in row_blocks(X, block)])
+    parts = [_pseudo_log_likelihood(machine, rows, bits) for rows in row_blocks(X, block)]
+    return namespace(X).concat(parts)
+
+
+def _checked_bits(bits, n_visible):
+    if bits is None:
+        return range(n_visible)
+    bits = [int(bit) for bit in bits]
+    if not bits or min(bits) < 0 or max(bits) >= n_visible:
+        raise ValueError(f"bits must be indices of the {n_visible} visible units, got {bits}")
+    return bits
 
 
 def _pseudo_log_likelihood(machine, X, bits):
     W, unit = machine.weights[0], machine.units[1]
     field, bias = condition(machine, X), machine.thetas[0].field
     n_visible = X.shape[1]
-    bits = range(n_visible) if bits is None else [int(bit) for bit in bits]
     xp = namespace(X)
     total = xp.zeros(X.shape[0], **{**like(X), "dtype": xp.float64})
     here = row_sums(unit.log_partition(field))
@@ -352,9 +381,10 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
         marginal), ``n_solutions``.
     """
     machine = _machine_of(model)
+    check_count("n_steps", n_steps, 1)
     truth, marginals = exact_log_partition(machine, max_units), exact_marginals(machine, max_units)
     rng = make_rng(random_state, machine.weights[0])
-    starts = _starts(machine, model, rng) if starts is None else starts
+    starts = _starts(model, machine, starts, rng)
 
     def row(name, value=None, std=None, means=None, n_solutions=None):
         errors = [

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from skrbm import _backend
 
@@ -214,3 +214,21 @@ def test_one_blas_thread_holds_and_restores():
     with _backend.one_blas_thread():
         assert set(threads()) <= {1}
     assert threads() == before
+
+
+def test_one_blas_thread_of_overlapping_threads():
+    """The limit lasts until the last holder leaves, and is lifted then."""
+
+    def n_threads():
+        return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        before = n_threads()
+        first, second = _backend.one_blas_thread(), _backend.one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        assert set(n_threads()) == {1}
+        first.__exit__(None, None, None)
+        assert set(n_threads()) == {1}
+        second.__exit__(None, None, None)
+        assert n_threads() == before

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from _exact import Exact, free_energy
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import loadmat
 from scipy.special import logsumexp
 
-from skrbm import _machine, evaluation
+from skrbm import BernoulliRBM, _machine, evaluation
 from skrbm.evaluation import (
     AIS,
     compare,
@@ -353,3 +354,38 @@ def test_reference_machine():
     X = (images > 127).astype(np.float64)
     mean = -_machine.free_energy(machine, X).mean() - log_z
     assert mean == pytest.approx(-168.8388544, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda rbm, X: pseudo_log_likelihood(rbm, X[:, :2]), "X has 2 columns"),
+        (lambda rbm, X: pseudo_log_likelihood(rbm, X[0]), "Expected 2D array"),
+        (lambda rbm, X: pseudo_log_likelihood(rbm, X * np.nan), "NaN"),
+        (lambda rbm, X: pseudo_log_likelihood(rbm, X, bits=[]), "bits must be"),
+        (lambda rbm, X: pseudo_log_likelihood(rbm, X, bits=[99]), "bits must be"),
+        (lambda rbm, X: log_partition(rbm, "tap", starts=X * np.nan), "NaN"),
+        (lambda rbm, X: log_partition(rbm, "ais", starts=X[:, :2]), "starts has 2 columns"),
+        (lambda rbm, X: reverse_log_partition(rbm, X, burn_in=-1), "burn_in must be"),
+        (lambda rbm, X: compare(rbm, n_steps=0), "n_steps must be"),
+        (lambda rbm, X: compare(BernoulliRBM()), "not fitted"),
+    ],
+)
+def test_input_is_checked(call, message):
+    X = np.eye(4)
+    with pytest.raises(ValueError, match=message):
+        call(BernoulliRBM(2, n_iter=1).fit(X), X)
+
+
+def test_models_are_machines_or_estimators():
+    with pytest.raises(TypeError, match="from_parameters"):
+        exact_log_partition(object())
+
+
+def test_data_go_through_the_threshold_of_the_estimator():
+    X = np.eye(4)
+    rbm = BernoulliRBM(2, n_iter=1, binarize=100, random_state=0).fit(255 * X)
+    expected = pseudo_log_likelihood(rbm.machine_, X)
+    assert_allclose(pseudo_log_likelihood(rbm, 255 * X), expected, rtol=1e-12)
+    assert_allclose(pseudo_log_likelihood(rbm, sp.csr_array(255 * X)), expected, rtol=1e-12)
+    assert_allclose(pseudo_log_likelihood(rbm.machine_, X.tolist()), expected, rtol=1e-12)

@@ -6,14 +6,14 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
-from .._backend import cast, is_foreign, namespace, one_blas_thread, to_numpy
+from .._backend import cast, namespace, one_blas_thread, to_numpy
 from .._machine import Machine, condition, conditional, free_energy
 from .._random import make_rng, seed_sequence
 from .._training import TrainedByMoments, Training
-from .._validation import check_count, check_data, into_support, machine_from
+from .._validation import check_count, check_data, check_rows, into_support, machine_from
 from ..inference import Gibbs, sample
 from ..units import Theta
 
@@ -49,12 +49,7 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
 
     def _hidden(self, H):
         machine = self.machine_
-        H = H if is_foreign(H) else check_array(H, dtype=machine.dtype)
-        if H.shape[1] != machine.n_units[1]:
-            raise ValueError(
-                f"H has {H.shape[1]} columns, but the machine has {machine.n_units[1]} hidden units"
-            )
-        return machine, cast(H, machine.dtype)
+        return machine, check_rows("H", H, machine.n_units[1], machine.weights[0])
 
     def transform(self, X):
         """Compute the expected hidden units E[h | v = X].
@@ -124,8 +119,10 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
         """Compute the log-likelihood of each sample.
 
         It depends on the parameters and the sample alone: log Z is computed on first use,
-        exactly if one layer has at most 20 units, otherwise by the estimator's own method, with a
-        seed and starts that were drawn in ``fit``.
+        exactly if one layer has at most 20 units, otherwise by the estimator's own method (AIS for
+        BernoulliRBM, TAP for TAPRBM), with a seed and starts that were drawn in ``fit``. TAP tends
+        to give machines with large weights too small a log Z, and so too good a likelihood: to
+        compare machines of several sizes or methods, use ``log_partition("ais")`` for all.
 
         Parameters
         ----------
@@ -299,6 +296,6 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
 
 def _method_key(method):
     """Return what tells a method of evaluation from others; the text of arrays is shortened."""
-    if not is_dataclass(method):
+    if not is_dataclass(method) or isinstance(method, type):
         return repr(method)
     return joblib.hash((type(method).__qualname__, asdict(method)))

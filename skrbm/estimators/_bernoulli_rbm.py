@@ -61,10 +61,11 @@ class BernoulliRBM(BaseRBM):
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
     early_stopping : bool or {"free_energy_gap", "score"}, default=False
-        Whether to set rows aside and stop when, for ``n_iter_no_change`` passes, the score of
-        these rows has not risen by ``tol``, or their mean free energy has exceeded that of the
-        training rows by ``tol`` more than at best (log Z cancels in this gap). The parameters
-        before that are kept. True is "free_energy_gap".
+        Whether to set rows aside and stop after ``n_iter_no_change`` bad passes in a row; the
+        parameters before these are kept. With "score" a pass is bad unless the log-likelihood of
+        the rows set aside beats the best by ``tol``. With "free_energy_gap", or True, it is bad if
+        their mean free energy exceeds that of training rows by ``tol`` and a standard error more
+        than at best; that is cheap, as log Z cancels, and notices overfitting only.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5

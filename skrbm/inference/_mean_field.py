@@ -183,7 +183,7 @@ class TAP(NaiveMeanField):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.order not in (2, 3):
+        if not isinstance(self.order, Integral) or self.order not in (2, 3):
             raise ValueError(
                 f"order must be 2 or 3, got {self.order!r}; NaiveMeanField is the first order"
             )

@@ -71,7 +71,7 @@ class Bernoulli(Unit):
     def log_ratio(self, theta0, theta1):
         """Sum of softplus(x1) - softplus(x0), with one logarithm for up to eight units.
 
-        softplus(x) = max(x, 0) + log(1 + exp(-|x|)): the quotients of the latter's arguments lie
+        softplus(x) = max(x, 0) + log(1 + exp(-abs(x))): the quotients of the latter's arguments lie
         between 1/2 and 2, so that products of several cannot overflow.
         """
         x0, x1 = theta0.field, theta1.field

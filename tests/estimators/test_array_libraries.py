@@ -8,6 +8,7 @@ import pytest
 from _estimators import BINARY, RBMS, all_rows, binary_data, log_likelihoods, parameters, small
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skrbm import BernoulliRBM
 from skrbm._backend import to_numpy
 from skrbm.exceptions import DataRangeWarning
 
@@ -126,3 +127,26 @@ def test_pickle(RBM, library):
     copied = pickle.loads(pickle.dumps(rbm))
     one, other = (to_numpy(r.partial_fit(X).components_) for r in (rbm, copied))
     assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "method", ["transform", "score_samples", "predict", "partial_fit", "gibbs"]
+)
+def test_data_of_another_library_than_the_parameters(library, method):
+    """Parameters decide: data come to their library."""
+    X = binary_data()
+    ours, theirs = small(BernoulliRBM).fit(X), small(BernoulliRBM).fit(library.asarray(X))
+    kind = type(theirs.components_)
+    for rbm, data, expected in ((ours, library.asarray(X), np.ndarray), (theirs, X, kind)):
+        result = getattr(rbm, method)(data)
+        result = result.components_ if method == "partial_fit" else result
+        assert isinstance(result, expected)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64"])
+def test_bytes_and_booleans_with_a_threshold_or_out_of_range(library, dtype):
+    X = library.asarray((3 * binary_data()).astype(dtype))
+    small(BernoulliRBM, binarize=0.5).fit(X).transform(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataRangeWarning)
+        small(BernoulliRBM).fit(X).transform(X)

@@ -188,3 +188,11 @@ def test_binarize_below_zero(RBM):
     assert not range_warnings(lambda: small(RBM, binarize=-0.5).fit(X))
     with pytest.raises(ValueError, match=r"binarize=-0\.5 .* sparse .* threshold >= 0 or a dense"):
         small(RBM, binarize=-0.5).fit(sp.csr_array(X))
+
+
+@every
+@pytest.mark.parametrize("factor", [np.nan, -1, 1j, None, "fast"])
+def test_schedules_must_return_factors(RBM, factor):
+    rbm = small(RBM, schedule=lambda progress: factor)
+    with pytest.raises(ValueError, match="schedule must return a factor >= 0"):
+        rbm.fit(binary_data())

@@ -409,7 +409,7 @@ def test_predict_is_the_most_probable_configuration(RBM):
 @every
 def test_hidden_values_are_checked(RBM):
     rbm = machine(RBM)
-    with pytest.raises(ValueError, match="H has 4 columns, but the machine has 3 hidden units"):
+    with pytest.raises(ValueError, match="H has 4 columns, but the machine has 3 such units"):
         rbm.inverse_transform(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="NaN"):
         rbm.inverse_transform(np.full((2, 3), np.nan))

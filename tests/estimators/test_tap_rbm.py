@@ -219,7 +219,7 @@ def test_tap_log_likelihood_uses_the_starts_of_fit():
     alone = rbm.tap_log_likelihood(X[4:5])
     assert_allclose(alone, rbm.tap_log_likelihood(X)[4:5], rtol=1e-10)
     assert_allclose(-rbm.free_energy(X) - rbm.log_partition("tap"), rbm.tap_log_likelihood(X))
-    with pytest.raises(ValueError, match="7 features"):
+    with pytest.raises(ValueError, match="starts has 7 columns"):
         rbm.tap_log_likelihood(X, np.zeros((2, 7)))
 
 

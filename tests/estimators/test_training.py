@@ -284,7 +284,7 @@ def script_of_values(monkeypatch, name, values):
     def measure(self, machine, state):
         measured = original(self, machine, state)
         measured[name] = values[len(machines)]
-        self.value = measured[name] * (1 if name == "score" else -1)
+        self.value, self.noise = measured[name] * (1 if name == "score" else -1), 0.0
         machines.append(machine.copy())
         return measured
 
@@ -299,7 +299,7 @@ def script_of_values(monkeypatch, name, values):
         # A score is bad unless it rises by tol = 0.5: epochs 3, 4, 5 are.
         ("score", [-9, -5, -4.9, -4.8, -4.7, -1, 0], 5, 2),
         ("score", [-9, -5, -6, -6, -4, -4, -4, -4, -1], 8, 5),
-        # A gap is bad if it exceeds the smallest by more than tol: 1.6, 2, 3 are.
+        # A gap is bad if it exceeds the smallest by more than tol and noise (0): 1.6, 2, 3 are.
         ("free_energy_gap", [1, 1.4, 1.6, 2, 3, 0, 0], 5, 2),
         ("free_energy_gap", [2, 1, 1.6, 1.2, 1.6, 1.7, 1.8, 0], 7, 4),
     ],
