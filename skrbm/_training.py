@@ -348,7 +348,7 @@ class Monitor:
         self.bits = to_numpy(rng.permutation(X.shape[1]))[:_MONITORED_BITS]
         self.criterion = rbm.early_stopping
         if self.criterion is True:
-            self.criterion = "free_energy_gap"
+            self.criterion = "score"
         self.best, self.n_bad, self.value, self.kept = -np.inf, 0, None, None
         self.noise = 0.0  # standard error of the gap
 

@@ -62,10 +62,11 @@ class TAPRBM(BaseRBM):
         Whether to shuffle the rows in each pass.
     early_stopping : bool or {"free_energy_gap", "score"}, default=False
         Whether to set rows aside and stop after ``n_iter_no_change`` bad passes in a row; the
-        parameters before these are kept. With "score" a pass is bad unless the log-likelihood of
-        the rows set aside beats the best by ``tol``. With "free_energy_gap", or True, it is bad if
-        their mean free energy exceeds that of training rows by ``tol`` and a standard error more
-        than at best; that is cheap, as log Z cancels, and notices overfitting only.
+        parameters before these are kept. With "score", or True, a pass is bad unless the
+        log-likelihood of the rows set aside beats the best by ``tol``. With "free_energy_gap" it is
+        bad if their mean free energy exceeds that of training rows by ``tol`` and a standard error
+        more than at best: cheap, as log Z cancels, but the gap widens in good training too, so
+        ``tol`` must be the widening that is acceptable, such as 1.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5
