@@ -151,22 +151,27 @@ def column_means(X):
     if sp.issparse(X):  # scipy's mean would sum in the dtype of X, whatever dtype is asked for
         return np.asarray(X.astype(np.float64, copy=False).mean(axis=0)).ravel()
     xp = namespace(X)
-    # Blocks of float64 copies, because not every library sums booleans.
-    return sum(xp.sum(cast(rows, xp.float64), axis=0) for rows in row_blocks(X, 1024)) / X.shape[0]
+    floating = xp.isdtype(X.dtype, "real floating")
+    total = 0.0
+    for rows in row_blocks(X, 256):  # few rows, so that sums in X's own dtype are accurate
+        rows = rows if floating else cast(rows, xp.float32)  # not every library sums booleans
+        total = total + cast(xp.sum(rows, axis=0), xp.float64)
+    return total / X.shape[0]
 
 
 def column_moments(X):
     """Return mean and variance of each column, in float64, of a dense or sparse X."""
-    mean = column_means(X)
     if sp.issparse(X):
+        mean = column_means(X)
         square = np.asarray(squared(X.astype(np.float64)).mean(axis=0)).ravel()
         return mean, np.maximum(square - mean**2, 0)
-    xp = namespace(X)
-    variance = xp.zeros_like(mean)
-    for rows in row_blocks(X, 1024):  # float64 copies of blocks, never of the whole
-        centred = cast(rows, xp.float64) - mean
-        variance += xp.sum(centred * centred, axis=0)
-    return mean, variance / X.shape[0]
+    xp, n = namespace(X), X.shape[0]
+
+    def blocks():  # float64 copies of blocks, never of the whole
+        return (cast(rows, xp.float64) for rows in row_blocks(X, 1024))
+
+    mean = sum(xp.sum(rows, axis=0) for rows in blocks()) / n
+    return mean, sum(xp.sum((rows - mean) ** 2, axis=0) for rows in blocks()) / n
 
 
 def add_product(out, left, right, alpha):
