@@ -628,3 +628,41 @@ def test_blas_threads_are_given_back(RBM):
     before = threads()
     small(RBM).fit(binary_data()).sample(3)
     assert threads() == before
+
+
+@every
+def test_warm_start_takes_a_new_number_of_chains(RBM):
+    X = binary_data(n=40)
+    rbm = small(RBM, batch_size=5, warm_start=True).fit(X)
+    assert rbm.starts_.shape[0] == 5
+    assert rbm.set_params(batch_size=8).fit(X).starts_.shape[0] == 8
+
+
+@every
+def test_columns_of_the_history_stay_in_step(RBM):
+    """Quantities that come and go between fits leave NaN, not gaps."""
+    X = binary_data(n=40)
+    rbm = small(RBM, n_iter=2, warm_start=True).fit(X)
+    rbm.set_params(early_stopping="free_energy_gap", tol=100).fit(X).partial_fit(X)
+    assert rbm.history_["epoch"] == [1, 2, 3, 4, 5]
+    assert {len(column) for column in rbm.history_.values()} == {5}
+    assert_array_equal(np.isnan(rbm.history_["free_energy_gap"]), [True, True, False, False, True])
+
+
+@every
+def test_unconverged_starts_are_averaged_over_the_epoch(RBM, monkeypatch):
+    """Reports of 0, 1, 2, ... in turn: the history has the mean over the batches of an epoch."""
+    method = type(small(RBM)._method())
+    reports = iter(range(1000))
+    monkeypatch.setattr(method, "report", lambda self, state: {"counted": float(next(reports))})
+    rbm = small(RBM, n_iter=2, batch_size=10).fit(binary_data(n=40))
+    assert rbm.history_["counted"] == [1.5, 5.5]
+
+
+@every
+def test_a_failed_start_leaves_the_last_history(RBM):
+    rbm = small(RBM, n_iter=2).fit(binary_data(n=40))
+    rbm.set_params(early_stopping=True, validation_fraction=0.001)
+    with pytest.raises(ValueError, match="validation_fraction"):
+        rbm.fit(binary_data(n=40))
+    assert rbm.history_["epoch"] == [1, 2]
