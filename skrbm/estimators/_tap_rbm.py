@@ -30,9 +30,9 @@ class TAPRBM(BaseRBM):
     inference : {"tap", "tap3", "naive_mean_field"} or object, default="tap"
         Equations whose fixed points are the model phase: second or third order, or the first;
         or an object such as ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``.
-    starts : {"chains", "data", "persistent", "random"}, default="chains"
-        Where the solutions are looked for: at the states of persistent Gibbs chains, at the last
-        rows of data (the paper's choice), at the last solutions, or at random.
+    starts : {"data", "chains", "persistent", "random"}, default="data"
+        Where the solutions are looked for: at the last rows of data (the paper's choice), at the
+        states of persistent Gibbs chains, at the last solutions, or at random.
     n_starts : int or None, default=None
         Number K of solutions for each batch; None is ``batch_size``.
     learning_rate : float, default=0.1
@@ -137,7 +137,7 @@ class TAPRBM(BaseRBM):
         n_components=256,
         *,
         inference="tap",
-        starts="chains",
+        starts="data",
         n_starts=None,
         learning_rate=0.1,
         batch_size=20,
