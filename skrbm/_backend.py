@@ -130,6 +130,11 @@ def squared(X):
     return X.multiply(X).tocsr() if sp.issparse(X) else X * X
 
 
+def nonzero(X, dtype):
+    """1 where a dense or a sparse X is not 0, and 0 elsewhere, with ``dtype``."""
+    return (X != 0).astype(dtype) if sp.issparse(X) else cast(X != 0, dtype)
+
+
 def dense_rows(X, index, dtype):
     """Return the rows of a dense or sparse X at an index array, as one dense array of ``dtype``."""
     rows = X[index].toarray() if sp.issparse(X) else namespace(X).take(X, index, axis=0)

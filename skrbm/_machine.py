@@ -164,13 +164,16 @@ class Block(NamedTuple):
 
     ``means`` and ``variances`` have an entry for each layer, of shape (n_rows, n_units[l]), where
     a variance of None means that no statistic needs it. ``pair``, if present, holds row
-    statistics d_l that add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l'.
+    statistics d_l that add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l'. ``occupied``, if
+    present, holds P[x != 0] for each layer, None where the kind of unit has no atom at 0 or the
+    values are known.
     """
 
     means: tuple
     variances: tuple
     weight: float
     pair: Any = None
+    occupied: Any = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,10 @@ class Moments:
         """Return the expected statistics of layer ``l``, a Theta of shape (n_units[l],)."""
         total = None
         for block in self.blocks:
-            rows = unit.statistics(block.means[l], block.variances[l])
+            moments = (block.means[l], block.variances[l])
+            if block.occupied is not None and block.occupied[l] is not None:
+                moments = (*moments, block.occupied[l])
+            rows = unit.statistics(*moments)
             part = rows.map(
                 lambda rows, weight=block.weight: namespace(rows).sum(rows, axis=0) * weight
             )
@@ -225,5 +231,7 @@ class Moments:
 
 def data_moments(machine, X):
     """Return the moments of a machine with one hidden layer whose visible values are known."""
-    mean, variance = machine.units[1].moments(condition(machine, X))
-    return Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0]),))
+    theta, hidden = condition(machine, X), machine.units[1]
+    mean, variance = hidden.moments(theta)
+    occupied = (None, hidden.occupancy(theta))
+    return Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0], occupied=occupied),))

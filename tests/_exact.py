@@ -51,19 +51,27 @@ class Line:
         self.probabilities = np.exp(log_weights - self.log_z)
         self.mean = self.probabilities @ x
         self.variance = self.probabilities @ (x - self.mean) ** 2
+        n_nodes = x.size - (spike is not None)
+        self.occupied = self.probabilities[:n_nodes].sum()
+        # Nodes come panel by panel, but panels are sorted and so are their nodes.
+        self._nodes = self.points[:n_nodes]
+        probabilities = self.probabilities[:n_nodes] / self.occupied
+        self._middle = np.cumsum(probabilities) - 0.5 * probabilities
 
     def cdf(self, x):
-        """P(X <= x), interpolated between the nodes; only for laws without an atom."""
-        order = np.argsort(self.points)
-        probabilities = self.probabilities[order]
-        middle = np.cumsum(probabilities) - 0.5 * probabilities
-        return np.interp(x, self.points[order], middle, left=0, right=1)
+        """P(X <= x | X is not at the atom), interpolated between the nodes."""
+        return np.interp(x, self._nodes, self._middle, left=0, right=1)
+
+    def uniform(self, x, generator):
+        """Numbers that are uniform on [0, 1] if x follows the law: its distribution function,
+        with the jump at the atom filled at random."""
+        empty = 1 - self.occupied
+        below = self.occupied * self.cdf(x) + empty * (x > 0)
+        return below + empty * (x == 0) * generator.random(np.shape(x))
 
     def sample(self, generator, size):
-        order = np.argsort(self.points)
-        probabilities = self.probabilities[order]
-        middle = np.cumsum(probabilities) - 0.5 * probabilities
-        return np.interp(generator.random(size), middle, self.points[order])
+        x = np.interp(generator.random(size), self._middle, self._nodes)
+        return np.where(generator.random(size) < self.occupied, x, 0.0)
 
 
 class Exact:
@@ -123,6 +131,7 @@ class Exact:
         log_weights += 0.5 * np.einsum("ci,ij,cj->c", x, J, x)
         self.values, self.squares = np.zeros((len(x), n)), np.zeros((len(x), n))
         self.values[:, self.discrete], self.squares[:, self.discrete] = x, x**2
+        self.occupied = (self.values != 0).astype(float)
         for i in self.continuous:
             fields = x @ self.coupling[self.discrete, i]
             distinct, where = np.unique(fields, return_inverse=True)
@@ -131,6 +140,7 @@ class Exact:
             self.values[:, i] = np.array([line.mean for line in lines])[where]
             second = np.array([line.variance + line.mean**2 for line in lines])
             self.squares[:, i] = second[where]
+            self.occupied[:, i] = np.array([line.occupied for line in lines])[where]
         self.log_z = float(logsumexp(log_weights))
         self.probabilities = np.exp(log_weights - self.log_z)
 
@@ -141,6 +151,10 @@ class Exact:
     def second(self, l):
         """E[x_l ** 2], of shape (n_units[l],)."""
         return self.probabilities @ self.squares[:, self.layers[l]]
+
+    def occupancy(self, l):
+        """P[x_l != 0], of shape (n_units[l],)."""
+        return self.probabilities @ self.occupied[:, self.layers[l]]
 
     def variance(self, l):
         return self.second(l) - self.mean(l) ** 2
@@ -166,13 +180,16 @@ class Exact:
                 x[rows, i] = self.line(i, field).sample(generator, rows.size)
         return [x[:, layer] for layer in self.layers]
 
-    def cdf(self, i, x):
-        """P(x_i <= x) of the continuous visible unit ``i``."""
+    def uniform(self, i, x, generator):
+        """Numbers that are uniform on [0, 1] if x follows the law of the continuous unit ``i``."""
         fields = self.values[:, self.discrete] @ self.coupling[self.discrete, i]
         distinct, where = np.unique(fields, return_inverse=True)
         weights = np.bincount(where, weights=self.probabilities)
+        # The same random numbers for each of the laws, or their mean would not be uniform.
+        state = generator.integers(2**32)
         return sum(
-            w * self.line(i, field).cdf(x) for w, field in zip(weights, distinct, strict=True)
+            w * self.line(i, field).uniform(x, np.random.default_rng(state))
+            for w, field in zip(weights, distinct, strict=True)
         )
 
 

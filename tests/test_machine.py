@@ -115,8 +115,12 @@ def test_gradient_of_the_log_likelihood_is_data_moments_minus_machine_moments(ki
     exact = Exact(machine)
     means = tuple(exact.mean(l)[None] for l in range(2))
     variances = tuple(exact.variance(l)[None] for l in range(2))
+    occupied = tuple(
+        None if theta.spike is None else exact.occupancy(l)[None]
+        for l, theta in enumerate(machine.thetas)
+    )
     correlation = exact.pair(0) - means[1].T @ means[0]
-    model = Moments((Block(means, variances, 1.0),), ((0, correlation),))
+    model = Moments((Block(means, variances, 1.0, None, occupied),), ((0, correlation),))
     parts = gradient(machine, data_moments(machine, X) - model)
     for part, (name, values, put) in zip(parts, parameters(machine), strict=True):
         slopes = differences(lambda m: log_likelihood(m, X).mean(), values, put, 1e-4)
@@ -142,7 +146,12 @@ def random_moments(machine, n_blocks=2, pair=True, matrix=True, seed=0):
     for _ in range(n_blocks):
         n = generator.integers(1, 5)
         draw = [tuple(generator.random((n, size)) for size in machine.n_units) for _ in range(3)]
-        blocks.append(Block(draw[0], draw[1], float(generator.normal()), draw[2] if pair else None))
+        weight, more = float(generator.normal()), draw[2] if pair else None
+        occupied = tuple(
+            None if theta.spike is None else generator.random((n, theta.spike.size))
+            for theta in machine.thetas
+        )
+        blocks.append(Block(draw[0], draw[1], weight, more, occupied))
     matrices = ((0, generator.random(machine.weights[0].shape)),) if matrix else ()
     return Moments(tuple(blocks), matrices)
 
@@ -256,7 +265,8 @@ def test_uncoupled_units_are_independent(kinds):
     assert_allclose(exact.mean(0), free.mean(0))
     visible = make(kinds, seed=9).thetas[0]
     assert_array_equal(uncoupled(machine, visible).thetas[0].field, visible.field)
-    assert_array_equal(uncoupled(machine).thetas[1].field, 0)
+    hidden = machine.units[1].default_theta(machine.n_units[1], machine.weights[0])
+    assert_array_equal(uncoupled(machine).thetas[1].field, hidden.field)
 
 
 def test_thetas_take_the_dtype_of_the_weights():

@@ -54,10 +54,15 @@ class Gibbs(Sampler):
         buffer = namespace(X).concat([X, chains], axis=0)
         theta = condition(machine, buffer)
         mean, variance = hidden.moments(theta)
+        occupied = hidden.occupancy(theta)
 
         def block(rows, n_rows):
-            spread = None if variance is None else variance[rows, :]
-            return Moments((Block((buffer[rows, :], mean[rows, :]), (None, spread), 1.0 / n_rows),))
+            spread, atoms = (
+                None if part is None else part[rows, :] for part in (variance, occupied)
+            )
+            means = (buffer[rows, :], mean[rows, :])
+            block = Block(means, (None, spread), 1.0 / n_rows, occupied=(None, atoms))
+            return Moments((block,))
 
         model = slice(n, n + m)
         state = Chains((buffer[model, :], hidden.sample(theta.rows(model), rng)))
@@ -94,7 +99,9 @@ class ContrastiveDivergence(Gibbs):
         visible, hidden = machine.units
         theta = condition(machine, X)
         mean, variance = hidden.moments(theta)
-        data = Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0]),))
+        occupied = (None, hidden.occupancy(theta))
+        block = Block((X, mean), (None, variance), 1.0 / X.shape[0], occupied=occupied)
+        data = Moments((block,))
         state = Chains((X, hidden.sample(theta, rng)))
         state = sample(self, machine, state, rng, self.n_steps - 1)
         chains = visible.sample(conditional(machine, 0, state.layers), rng)

@@ -124,6 +124,15 @@ class NaiveMeanField(FixedPoint):
             precision = curvature if precision is None else precision
         return field, precision
 
+    def _occupied(self, machine, state):
+        """Return P[x != 0] of the layers whose units have an atom at 0."""
+        return tuple(
+            None
+            if theta.spike is None
+            else unit.occupancy(unit.tilt(theta, *self._cavity(machine, l, state)))
+            for l, (unit, theta) in enumerate(zip(machine.units, machine.thetas, strict=True))
+        )
+
     def step(self, machine, state):
         """Update the odd layers (hidden), then the even ones (visible)."""
         means, variances = list(state.means), list(state.variances)
@@ -154,7 +163,8 @@ class NaiveMeanField(FixedPoint):
     def moments(self, machine, state):
         """Return the expected statistics, averaged over the rows."""
         weight = 1.0 / state.means[0].shape[0]
-        block = Block(state.means, state.variances, weight, self._pair(state))
+        pair, occupied = self._pair(state), self._occupied(machine, state)
+        block = Block(state.means, state.variances, weight, pair, occupied)
         matrices = tuple(entry for term in self.terms for entry in term.matrices(machine, state))
         return Moments((block,), matrices)
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .._backend import cast, matmul, namespace, row_sums, squared
+from .._backend import cast, matmul, namespace, nonzero, row_sums, squared
 
 
 class Theta(NamedTuple):
@@ -39,7 +39,7 @@ def log_weight(theta, X):
     if theta.precision is not None:
         total = total - 0.5 * cast(matmul(squared(X), theta.precision), xp.float64)
     if theta.spike is not None:
-        total = total + cast(matmul(cast(X != 0, field.dtype), theta.spike), xp.float64)
+        total = total + cast(matmul(nonzero(X, field.dtype), theta.spike), xp.float64)
     return total
 
 
@@ -90,8 +90,23 @@ class Unit:
         raise NotImplementedError
 
     def statistics(self, mean, variance=None):
-        """Return the expected statistics, a Theta; ``variance=None`` is that of known values."""
+        """Return the expected statistics, a Theta; ``variance=None`` is that of known values.
+
+        A kind of unit with an atom takes a third argument, its :meth:`occupancy`.
+        """
         raise NotImplementedError
+
+    def occupancy(self, theta):
+        """Return P[x != 0], per unit, or None for a kind of unit without an atom at 0."""
+        return None
+
+    def expectation(self, theta):
+        """Return the expected statistics under the law of each unit, a Theta."""
+        mean, variance = self.mean_variance(theta)
+        occupied = self.occupancy(theta)
+        if occupied is None:
+            return self.statistics(mean, variance)
+        return self.statistics(mean, variance, occupied)
 
     def mean(self, theta):
         """Return the mean of x, per unit."""
