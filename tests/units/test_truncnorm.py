@@ -1,0 +1,337 @@
+"""Numerics of exp(U x - V x**2 / 2) on an interval, against mpmath on the rounded inputs.
+
+An error may be 1e-10 (float64) or 1e-4 (float32) plus ten times the change that one ulp of an
+input makes. The scales are max(1, |log-mass|) for the log-mass, the interval's width for the mean
+and the variance itself for the variance.
+"""
+
+import numpy as np
+import pytest
+from _exact import Line
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skrbm._backend import to_numpy
+from skrbm._random import make_rng
+from skrbm.units import _truncnorm
+from skrbm.units._truncnorm import log_mass, mean_variance, mode, sample
+
+mp = pytest.importorskip("mpmath")
+
+TOLERANCE = {np.float64: 1e-10, np.float32: 1e-4}
+dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def exact(U, V, lo, hi):
+    """Log-mass, mean and variance, to at least 40 digits of the variance."""
+    mp.mp.dps = 60
+    U, V, lo, hi = (mp.mpf(float(value)) for value in (U, V, lo, hi))
+    width = hi - lo
+    if abs(V) * width**2 < mp.mpf(10) ** -25:
+        return _exact_tilt(U, V, lo, width)
+    steepness = max(abs(U - V * lo), abs(U - V * hi)) * width
+    flatness = max(0, -mp.log10(abs(V) * width**2))
+    mp.mp.dps = int(80 + 4 * flatness + 2 * mp.log10(steepness + 1))
+    centre, root = U / V, mp.sqrt(abs(V) / 2)
+    a, b = root * (lo - centre), root * (hi - centre)
+    if V < 0:
+        mass = mp.erfi(b) - mp.erfi(a)
+    elif a > 0:
+        mass = mp.erfc(a) - mp.erfc(b)
+    elif b < 0:
+        mass = mp.erfc(-b) - mp.erfc(-a)
+    else:
+        mass = mp.erf(b) - mp.erf(a)
+    log_z = U * centre / 2 + mp.log(mp.sqrt(mp.pi / 2 / abs(V)) * mass)
+    low, high = (mp.exp(U * x - V * x * x / 2 - log_z) for x in (lo, hi))
+    # Integration by parts: E[f'] = high - low, E[1 + (x - centre) f'] = the ends' difference.
+    shift = (low - high) / V
+    second = (1 - (hi - centre) * high + (lo - centre) * low) / V
+    return log_z, centre + shift, second - shift**2
+
+
+def _exact_tilt(U, V, lo, width):
+    """The same where V is nothing but its first order in the log-mass."""
+    s = U * width
+    if abs(s) < mp.mpf(10) ** -12:
+        mean, variance = lo + width * (mp.mpf(1) / 2 + s / 12), width**2 / 12
+        log_z = U * (lo + width / 2) + mp.log(width) + s**2 / 24
+    else:
+        mp.mp.dps = 100
+        mean = lo + width * (1 / (-mp.expm1(-s)) - 1 / s)
+        variance = width**2 * (1 / s**2 - 1 / (4 * mp.sinh(s / 2) ** 2))
+        log_z = U * lo + mp.log(mp.expm1(s) / U)
+    return log_z - V * (variance + mean**2) / 2, mean, variance
+
+
+def draws(n, generator, dtype):
+    """Parameters and bounds over all magnitudes, a good part of them where something is special."""
+
+    def signs():
+        return generator.choice([-1.0, 1.0], n)
+
+    def powers(low, high):
+        return 10 ** generator.uniform(low, high, n)
+
+    U, V, width = signs() * powers(-6, 6), signs() * powers(-6, 6), powers(-3, 3)
+    lo = signs() * powers(-3, 3) * generator.integers(0, 2, n)
+    around = generator.random(n)
+    lo = np.where(around < 0.3, -width * generator.random(n), lo)
+    lo = np.where(around > 0.9, -0.5 * width, lo).astype(dtype)
+    hi = np.maximum((lo + width).astype(dtype), np.nextafter(lo, dtype(np.inf)))
+    width = hi.astype(float) - lo
+    end = np.where(generator.random(n) < 0.5, lo, hi)
+    beside = end + generator.choice([0, 1e-8, -1e-8, 1e-12], n)
+    inside = lo + width * generator.random(n)
+    curved, convex = signs() * powers(-3, 3), -powers(0, 3)
+    special = [  # V, U
+        (V, U),
+        (generator.choice([0, 1e-300, -1e-300], n), U),
+        (-np.abs(V), -np.abs(V) * (0.5 * lo + 0.5 * hi)),  # tied ends
+        (np.abs(V), np.abs(V) * beside),  # mode at an end or near it
+        (np.abs(V), np.abs(V) * inside),
+        (curved / width**2, curved / width**2 * lo + signs() * powers(-3, 2.5) / width),
+        (convex / width**2, convex / width**2 * (lo + width * generator.uniform(0.4, 1.2, n))),
+    ]
+    kind = generator.integers(0, len(special), n)
+    V = np.choose(kind, [pair[0] for pair in special])
+    U = np.choose(kind, [pair[1] for pair in special])
+    U, V = (np.clip(part, -1e6, 1e6) for part in (U, V))
+    with np.errstate(under="ignore"):
+        return [part.astype(dtype) for part in (U, V, lo, hi)]
+
+
+def change_by_one_ulp(arguments, truth):
+    """The largest change of each result when one of the inputs moves by one ulp."""
+    changes = [mp.mpf(0)] * 3
+    for i, value in enumerate(arguments):
+        for direction in (-np.inf, np.inf):
+            moved = list(arguments)
+            moved[i] = np.nextafter(value, value.dtype.type(direction))
+            if moved[2] < moved[3]:
+                results = zip(changes, exact(*moved), truth, strict=True)
+                changes = [max(change, abs(a - b)) for change, a, b in results]
+    return changes
+
+
+def assert_accurate(U, V, lo, hi):
+    tolerance = TOLERANCE[U.dtype.type]
+    results = np.stack([log_mass(U, V, lo, hi), *mean_variance(U, V, lo, hi)]).astype(float)
+    for i, arguments in enumerate(zip(U, V, lo, hi, strict=True)):
+        truth = exact(*arguments)
+        scales = [max(1, abs(truth[0])), mp.mpf(float(hi[i])) - mp.mpf(float(lo[i])), truth[2]]
+        errors = [abs(mp.mpf(a) - b) for a, b in zip(results[:, i], truth, strict=True)]
+        allowed = [tolerance * scale for scale in scales]
+        if any(error > bound for error, bound in zip(errors, allowed, strict=True)):
+            changes = change_by_one_ulp(arguments, truth)
+            allowed = [bound + 10 * change for bound, change in zip(allowed, changes, strict=True)]
+        for name, error, bound in zip(("mass", "mean", "variance"), errors, allowed, strict=True):
+            assert error <= bound, f"{name} at {arguments}: off by {float(error):.2g}"
+
+
+@dtypes
+def test_against_mpmath(dtype):
+    assert_accurate(*draws(400, np.random.default_rng(0), dtype))
+
+
+@pytest.mark.slow
+@dtypes
+def test_against_mpmath_at_many_points(dtype):
+    assert_accurate(*draws(10_000, np.random.default_rng(1), dtype))
+
+
+@dtypes
+def test_results_are_possible_everywhere(dtype):
+    U, V, lo, hi = draws(100_000, np.random.default_rng(2), dtype)
+    width = hi.astype(float) - lo
+    mean, variance = mean_variance(U, V, lo, hi)
+    top, drawn = mode(U, V, lo, hi), sample(U, V, lo, hi, make_rng(0, U))
+    assert np.isfinite(log_mass(U, V, lo, hi)).all()
+    for x in (mean, top, drawn):
+        assert x.dtype == dtype
+        assert ((x >= lo) & (x <= hi)).all()
+    assert ((variance >= 0) & (variance <= 0.25 * width**2 * (1 + np.finfo(dtype).eps))).all()
+
+
+def test_mode_is_the_highest_point():
+    U, V, lo, hi = draws(10_000, np.random.default_rng(3), np.float64)
+    top = mode(U, V, lo, hi)
+
+    def height(x):
+        # Relative to the middle: the difference of two values would have lost its digits.
+        middle = 0.5 * lo + 0.5 * hi
+        return (x - middle) * (U - 0.5 * V * (x + middle))
+
+    fractions = np.linspace(0, 1, 101)[:, None]
+    best = height(lo + fractions * (hi - lo)).max(axis=0)
+    assert (height(top) >= best - 1e-9 * np.maximum(1, np.abs(best))).all()
+
+
+# A law that is flat, steep, steep with a mode far outside, narrow inside, cut at its mode,
+# beside an end, low in the middle, tied, very low in the middle, and on a far-away interval.
+LAWS = {
+    "flat": (0.0, 0.0, -1.0, 1.0),
+    "steep": (1e4, 0.0, -0.5, 0.5),
+    "far mode": (-1e6, 3.0, 0.0, 1.0),
+    "narrow": (2e5, 1e6, -1.0, 1.0),
+    "half": (0.0, 100.0, 0.0, 1.0),
+    "wide": (0.7, 2.0, -1.0, 3.0),
+    "convex": (3.0, -8.0, -1.0, 1.0),
+    "one end": (-60.0, -40.0, -1.0, 1.0),
+    "two ends": (0.4, -60.0, -1.0, 1.0),
+    "tied": (0.0, -1e5, -2.0, 2.0),
+    "far away": (1e3, 1.0, 998.0, 1003.0),
+}
+
+
+@dtypes
+@pytest.mark.parametrize("name", LAWS)
+def test_samples_follow_the_law(name, dtype):
+    U, V, lo, hi = LAWS[name]
+    n = 50_000
+    x = sample(np.full(n, U, dtype), np.full(n, V, dtype), lo, hi, make_rng(1, np.zeros(1, dtype)))
+    line = Line(U, V, (lo, hi))
+    u = line.uniform(x.astype(float), np.random.default_rng(0))
+    if dtype == np.float32:  # a lattice of values: spread over the distances to the next ones
+        near = [np.nextafter(x, dtype(bound)).astype(float) for bound in (-np.inf, np.inf)]
+        low, high = (line.cdf(0.5 * (x + other)) for other in near)
+        u = low + (high - low) * np.random.default_rng(0).random(n)
+    assert stats.kstest(u, "uniform").pvalue > 1e-6
+    assert abs(stats.pearsonr(u[1:], u[:-1]).statistic) < 5 / np.sqrt(n)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_derivatives_of_the_log_mass(name):
+    U, V, lo, hi = LAWS[name]
+    mean, variance = (float(part[0]) for part in mean_variance(np.array([U]), V, lo, hi))
+    scale = np.sqrt(variance)
+    steps = 1e-3 * np.array([-2.0, -1.0, 1.0, 2.0])
+    weights = np.array([1.0, -8.0, 8.0, -1.0]) / 12e-3
+
+    # A change of U is felt as that times the deviation; so is one of V, as its square.
+    by_U = weights @ mean_variance(U + steps / scale, np.full(4, V), lo, hi)[0] * scale
+    assert_allclose(by_U, variance, rtol=1e-6)
+    shift = log_mass(U + steps / scale, np.full(4, V), lo, hi)
+    slope = weights @ shift * scale
+    assert_allclose(slope, mean, rtol=1e-7, atol=1e-7 * scale)
+    size = max(scale * max(scale, abs(mean)), 1e-3 * (hi - lo) ** 2)
+    by_V = weights @ log_mass(np.full(4, U), V + steps / size, lo, hi) * size
+    assert_allclose(by_V, -0.5 * (variance + mean**2), rtol=1e-6, atol=1e-7 * size)
+
+
+def test_one_piece_and_two_are_the_same_law(monkeypatch):
+    """A law that is high at both ends has two pieces if it falls far enough between them."""
+    V = -np.linspace(12, 22, 200)
+    for U in (0.0, 0.3, -2.0):
+        theta = np.full_like(V, U), V
+        results = []
+        for split in (4.0, 14.0):
+            monkeypatch.setattr(_truncnorm, "_SPLIT", split)
+            law = _truncnorm._law(_truncnorm._DOUBLE, *theta, np.float64(-1), np.float64(1))
+            assert (law.far is None) == (split == 14)
+            results.append([log_mass(*theta, -1.0, 1.0), *mean_variance(*theta, -1.0, 1.0)])
+        assert_allclose(*results, rtol=1e-11, atol=1e-13)
+
+
+@dtypes
+def test_reflection(dtype):
+    U, V, lo, hi = draws(5000, np.random.default_rng(4), dtype)
+    mass = log_mass(U, V, lo, hi)
+    rtol = 1e-6 if dtype == np.float32 else 1e-10
+    assert_allclose(mass, log_mass(-U, V, -hi, -lo), rtol=rtol, atol=rtol)
+    mean, variance = mean_variance(U, V, lo, hi)
+    mirrored, same = mean_variance(-U, V, -hi, -lo)
+    width = hi.astype(float) - lo
+    untied = (U - V * (0.5 * lo + 0.5 * hi)) != 0
+    assert_allclose((mean + mirrored)[untied] / width[untied], 0, atol=TOLERANCE[dtype] * 1e-2)
+    assert_array_equal(variance[untied], same[untied])
+
+
+@dtypes
+def test_shapes_and_bounds_broadcast(dtype):
+    generator = np.random.default_rng(5)
+    U, V = generator.normal(size=(4, 3)).astype(dtype), np.array([-2.0, 0.0, 3.0], dtype)
+    lo, hi = np.array([-1.0, 0.0, -3.0], dtype), np.array([1.0, 1.0, 2.0], dtype)
+    rng = make_rng(0, U)
+    together = [log_mass(U, V, lo, hi), *mean_variance(U, V, lo, hi), mode(U, V, lo, hi)]
+    assert all(part.shape == (4, 3) and part.dtype == dtype for part in together)
+    assert sample(U, V, lo, hi, rng).shape == (4, 3)
+    for i in range(3):
+        own = U[:, i], V[i : i + 1], float(lo[i]), float(hi[i])
+        alone = [log_mass(*own), *mean_variance(*own), mode(*own)]
+        for a, b in zip(together, alone, strict=True):
+            assert_allclose(a[:, i], b, rtol=1e-6 if dtype == np.float32 else 1e-13)
+    empty = U[:0]
+    assert log_mass(empty, V, lo, hi).shape == (0, 3)
+    assert sample(empty, V, 0.0, 1.0, rng).shape == (0, 3)
+
+
+def test_blocks_are_put_together():
+    U = np.random.default_rng(6).normal(size=(3, 2 * _truncnorm._BLOCK))
+    V = np.ones_like(U)
+    mean, variance = mean_variance(U, V, -1.0, 1.0)
+    for row in range(3):
+        a, b = mean_variance(U[row, -5:], V[row, -5:], -1.0, 1.0)
+        assert_allclose(mean[row, -5:], a, rtol=1e-13)
+        assert_allclose(variance[row, -5:], b, rtol=1e-13)
+
+
+@dtypes
+@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+def test_array_libraries(library, dtype):
+    pytest.importorskip("array_api_compat")
+    xp = pytest.importorskip(library)
+    U, V, lo, hi = draws(3000, np.random.default_rng(7), dtype)
+    width, tolerance = hi.astype(float) - lo, 1e-11 if dtype == np.float64 else 2e-5
+    for bounds in ((lo, hi), (-0.5, 1.25)):
+        size = width if bounds[0] is lo else 1.75
+        others = [xp.asarray(part) for part in (U, V)]
+        limits = [xp.asarray(bound) if bound is lo or bound is hi else bound for bound in bounds]
+        own = [*mean_variance(U, V, *bounds), log_mass(U, V, *bounds), mode(U, V, *bounds)]
+        their = [*mean_variance(*others, *limits), log_mass(*others, *limits)]
+        their.append(mode(*others, *limits))
+        assert all(part.dtype == others[0].dtype for part in their)
+        mean, variance, mass, top = (to_numpy(part).astype(float) for part in their)
+        assert (np.abs(mean - own[0]) <= tolerance * size + np.finfo(dtype).eps * abs(mean)).all()
+        assert_allclose(variance, own[1], rtol=tolerance)
+        assert_allclose(mass, own[2], rtol=tolerance, atol=tolerance)
+        assert_array_equal(top, own[3])
+    drawn = sample(others[0], others[1], *limits, make_rng(0, others[0]))
+    assert drawn.dtype == others[0].dtype
+    x = to_numpy(drawn)
+    assert ((x >= -0.5) & (x <= 1.25)).all()
+
+
+# The fit of parameters to moments.
+
+
+def test_fit_has_the_moments():
+    generator = np.random.default_rng(8)
+    U, V = 3 * generator.normal(size=200), 3 * generator.normal(size=200)
+    mean, variance = mean_variance(U, V, -1.0, 2.0)
+    fitted = mean_variance(*_truncnorm.fit(mean, variance, -1.0, 2.0), -1.0, 2.0)
+    assert_allclose(fitted[0], mean, atol=1e-6)
+    assert_allclose(fitted[1], variance, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("mean", "variance"),
+    [(0.0, 0.0), (1.0, 0.0), (0.4, 0.0), (0.5, 0.25), (1e-4, 1e-4), (0.9, 0.09), (0.3, 5.0)],
+)
+def test_fit_to_impossible_moments_is_finite(mean, variance):
+    """Constant columns, columns of nothing but both ends, and rounding beyond those."""
+    U, V = _truncnorm.fit(np.array([mean]), np.array([variance]), 0.0, 1.0)
+    assert np.abs([U, V]).max() < 1e6
+    fitted, spread = mean_variance(U, V, 0.0, 1.0)
+    assert_allclose(fitted, mean, atol=1e-3)
+    assert_allclose(spread, min(variance, mean * (1 - mean)), atol=2e-3)
+
+
+def test_points_integrate():
+    U, V, lo, hi = draws(2000, np.random.default_rng(9), np.float64)
+    keep = np.abs(U) + np.abs(V) * np.maximum(abs(lo), abs(hi)) < 1e4
+    U, V, lo, hi = (part[keep] for part in (U, V, lo, hi))
+    x, p = _truncnorm.points(U, V, lo, hi)
+    mean, variance = mean_variance(U, V, lo, hi)
+    assert_allclose(((p * x).sum(axis=0) - mean) / (hi - lo), 0, atol=1e-10)
+    assert_allclose((p * (x - mean) ** 2).sum(axis=0), variance, rtol=1e-6)
