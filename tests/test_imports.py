@@ -32,6 +32,7 @@ ORDER = [
 
 # Inside a room a file imports its _base only, save for these.
 SIBLINGS = {
+    ("units._truncated", "units._truncnorm"),  # numerics that need a file of their own
     ("inference._ais", "inference._gibbs"),  # annealing starts at draws without couplings
     ("inference._starts", "inference._gibbs"),  # one choice of starts is the states of chains
 }

@@ -3,7 +3,22 @@
 from ._base import Theta, Unit, log_weight
 from ._bernoulli import Bernoulli
 from ._gaussian import Gaussian
+from ._truncated import TruncatedGaussBernoulli, TruncatedGaussian
 
-UNITS = {"bernoulli": Bernoulli, "gaussian": Gaussian}
+UNITS = {
+    "bernoulli": Bernoulli,
+    "gaussian": Gaussian,
+    "truncated_gauss_bernoulli": TruncatedGaussBernoulli,
+    "truncated_gaussian": TruncatedGaussian,
+}
 
-__all__ = ["UNITS", "Bernoulli", "Gaussian", "Theta", "Unit", "log_weight"]
+__all__ = [
+    "UNITS",
+    "Bernoulli",
+    "Gaussian",
+    "Theta",
+    "TruncatedGaussBernoulli",
+    "TruncatedGaussian",
+    "Unit",
+    "log_weight",
+]

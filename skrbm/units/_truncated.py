@@ -1,0 +1,174 @@
+"""Real units on a bounded support, without and with an atom at zero."""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+from .._backend import (
+    column_means,
+    column_moments,
+    from_numpy,
+    like,
+    namespace,
+    nonzero,
+    sigmoid,
+    softplus,
+    to_numpy,
+)
+from . import _truncnorm
+from ._base import Theta, Unit
+
+
+@dataclass(frozen=True)
+class TruncatedGaussian(Unit):
+    """Unit on an interval with law exp(field * x - precision * x**2 / 2).
+
+    The precision may have any sign: the support is bounded. A uniform law has none, and a negative
+    one makes both ends more probable than the middle.
+
+    Parameters
+    ----------
+    lower, upper : float, default=-1.0 and 1.0
+        The least and the largest value.
+    """
+
+    lower: float = -1.0
+    upper: float = 1.0
+
+    def __post_init__(self):
+        for name in ("lower", "upper"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, got {value!r}")
+            object.__setattr__(self, name, float(value))
+        if not self.lower < self.upper:
+            raise ValueError(
+                f"lower must be less than upper, got lower={self.lower!r} and upper={self.upper!r}"
+            )
+
+    @property
+    def bounds(self):
+        return self.lower, self.upper
+
+    def tilt(self, theta, field, precision=None):
+        total = theta.precision if precision is None else theta.precision + precision
+        return theta._replace(field=field + theta.field, precision=total)
+
+    def log_partition(self, theta):
+        return _truncnorm.log_mass(theta.field, theta.precision, *self.bounds)
+
+    def mean_variance(self, theta):
+        return _truncnorm.mean_variance(theta.field, theta.precision, *self.bounds)
+
+    def mode(self, theta):
+        return _truncnorm.mode(theta.field, theta.precision, *self.bounds)
+
+    def sample(self, theta, rng):
+        return _truncnorm.sample(theta.field, theta.precision, *self.bounds, rng)
+
+    def statistics(self, mean, variance=None):
+        second = mean * mean if variance is None else mean * mean + variance
+        return Theta(mean, -0.5 * second)
+
+    def initial_theta(self, X):
+        """Return the parameters with the mean and variance of each column, in float64.
+
+        Those of a column that is constant, or only at the ends, are large but finite.
+        """
+        mean, variance = column_moments(X)
+        return _fit(mean, variance, *self.bounds)
+
+    def default_theta(self, n, beside):
+        """A normal law about the middle with a standard deviation of half the width, cut off."""
+        centre, half = 0.5 * (self.lower + self.upper), 0.5 * (self.upper - self.lower)
+        ones = namespace(beside).ones(n, **like(beside))
+        return Theta(centre / half**2 * ones, ones / half**2)
+
+
+@dataclass(frozen=True)
+class TruncatedGaussBernoulli(TruncatedGaussian):
+    """Unit that is 0 with a finite probability and otherwise lies in an interval about 0.
+
+    The law is delta(x) + exp(spike + field * x - precision * x**2 / 2) on [lower, upper], which
+    contains 0; ``spike`` is the logarithm of the density's weight, and P[x != 0] its mass over
+    one plus its mass.
+
+    Parameters
+    ----------
+    lower, upper : float, default=0.0 and 1.0
+        The least and the largest value.
+    """
+
+    lower: float = 0.0
+    upper: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.lower <= 0 <= self.upper:
+            raise ValueError(
+                "lower and upper must have 0 between them, where the unit has its atom, "
+                f"got lower={self.lower!r} and upper={self.upper!r}"
+            )
+
+    def _log_odds(self, theta):
+        """log of P[x != 0] / P[x = 0]."""
+        return theta.spike + super().log_partition(theta)
+
+    def log_partition(self, theta):
+        return softplus(self._log_odds(theta))
+
+    def occupancy(self, theta):
+        return sigmoid(self._log_odds(theta))
+
+    def mean_variance(self, theta):
+        log_odds = self._log_odds(theta)
+        occupied, empty = sigmoid(log_odds), sigmoid(-log_odds)
+        mean, variance = super().mean_variance(theta)
+        return occupied * mean, occupied * (variance + empty * mean * mean)
+
+    def mode(self, theta):
+        """Return 0 where x = 0 has at least half of the probability, else the densest point."""
+        mode = super().mode(theta)
+        return namespace(mode).where(self._log_odds(theta) > 0, mode, 0.0)
+
+    def sample(self, theta, rng):
+        x = super().sample(theta, rng)
+        return namespace(x).where(rng.uniform(x.shape) < self.occupancy(theta), x, 0.0)
+
+    def statistics(self, mean, variance=None, occupied=None):
+        if variance is not None and occupied is None:
+            raise ValueError("expected statistics of a unit with an atom need its occupancy")
+        if occupied is None:
+            occupied = nonzero(mean, mean.dtype)
+        return super().statistics(mean, variance)._replace(spike=occupied)
+
+    def initial_theta(self, X):
+        """Return the parameters with the fraction of zeros of each column, and with the mean and
+        variance of its other values, in float64.
+
+        A column without zeros, or of nothing else, is taken to have half a row more of them.
+        """
+        mean, variance = column_moments(X)
+        xp, n = namespace(mean), X.shape[0]
+        occupied = column_means(nonzero(X, mean.dtype))
+        share = xp.where(occupied > 0, occupied, 1.0)
+        inner = mean / share
+        spread = (variance + mean * mean) / share - inner * inner
+        middle, width = 0.5 * (self.lower + self.upper), self.upper - self.lower
+        inner = xp.where(occupied > 0, inner, middle)
+        spread = xp.where(occupied > 0, spread, width**2 / 12)
+        theta = _fit(inner, spread, *self.bounds)
+        occupied = xp.clip(occupied, 0.5 / (n + 1), (n + 0.5) / (n + 1))
+        log_odds = xp.log(occupied) - xp.log1p(-occupied)
+        return theta._replace(spike=log_odds - super().log_partition(theta))
+
+    def default_theta(self, n, beside):
+        """The truncated Gaussian's, with 0 as probable as all other values."""
+        theta = super().default_theta(n, beside)
+        return theta._replace(spike=-super().log_partition(theta))
+
+
+def _fit(mean, variance, lower, upper):
+    """Fit by NumPy in float64, which is done once per training."""
+    fitted = _truncnorm.fit(to_numpy(mean), to_numpy(variance), lower, upper)
+    return Theta(*(from_numpy(part, mean) for part in fitted))

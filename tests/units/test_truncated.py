@@ -1,0 +1,120 @@
+"""Units on an interval: what the contract does not say."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm._machine import Block, Moments
+from skrbm._random import make_rng
+from skrbm.units import Theta, TruncatedGaussBernoulli, TruncatedGaussian
+
+KINDS = [TruncatedGaussian, TruncatedGaussBernoulli]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+@pytest.mark.parametrize("name", ["lower", "upper"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, None, "a"])
+def test_bounds_that_are_no_finite_numbers_are_named(kind, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number, got {value!r}"):
+        kind(**{name: value})
+
+
+@kinds
+@pytest.mark.parametrize(("lower", "upper"), [(0.0, 0.0), (0.5, -0.5)])
+def test_bounds_in_the_wrong_order_are_named(kind, lower, upper):
+    match = f"lower must be less than upper, got lower={lower} and upper={upper}"
+    with pytest.raises(ValueError, match=match):
+        kind(lower, upper)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0.1, 1.0), (-2.0, -1e-9)])
+def test_the_atom_must_be_in_the_interval(lower, upper):
+    with pytest.raises(ValueError, match=f"0 between them.*lower={lower} and upper={upper}"):
+        TruncatedGaussBernoulli(lower, upper)
+    assert TruncatedGaussian(lower, upper).bounds == (lower, upper)
+
+
+@kinds
+def test_units_are_values(kind):
+    unit = kind(np.float32(-0.5), 2)
+    assert unit == kind(-0.5, 2.0) and hash(unit) == hash(kind(-0.5, 2.0))
+    assert unit.bounds == (-0.5, 2.0)
+    assert all(type(bound) is float for bound in unit.bounds)
+
+
+@kinds
+@pytest.mark.parametrize("bounds", [(-1e-3, 2e-3), (-5.0, 0.0), (-100.0, 900.0)])
+def test_default_law_scales_with_the_interval(kind, bounds):
+    unit, width = kind(*bounds), bounds[1] - bounds[0]
+    theta = unit.default_theta(3, np.zeros(1))
+    mean, variance = TruncatedGaussian.mean_variance(unit, theta)
+    assert_allclose(mean, 0.5 * sum(bounds), atol=1e-12 * width)
+    assert_allclose(variance, 0.29112509 * (0.5 * width) ** 2, rtol=1e-6)
+    if theta.spike is not None:
+        assert_allclose(unit.occupancy(theta), 0.5, rtol=1e-12)
+
+
+def test_occupancy_is_the_derivative_by_the_spike():
+    unit, generator = TruncatedGaussBernoulli(-1.0, 2.0), np.random.default_rng(0)
+    theta = Theta(*generator.normal(size=(3, 20)))
+    step = 1e-4
+    up, down = (unit.log_partition(theta._replace(spike=theta.spike + s)) for s in (step, -step))
+    assert_allclose(unit.occupancy(theta), (up - down) / (2 * step), rtol=1e-7)
+    assert_array_equal(unit.expectation(theta).spike, unit.occupancy(theta))
+
+
+def test_a_strong_spike_leaves_either_part_alone():
+    unit = TruncatedGaussBernoulli(-1.0, 2.0)
+    theta = Theta(np.array([0.3, 0.3]), np.array([2.0, 2.0]), np.array([60.0, -60.0]))
+    plain = TruncatedGaussian(-1.0, 2.0).mean_variance(theta)
+    mean, variance = unit.mean_variance(theta)
+    assert_allclose(mean, [plain[0][0], 0], atol=1e-12)
+    assert_allclose(variance, [plain[1][0], 0], atol=1e-12)
+    x = unit.sample(theta.map(lambda part: np.tile(part, (100, 1))), make_rng(0, mean))
+    assert (x[:, 0] != 0).all() and (x[:, 1] == 0).all()
+
+
+def test_mode_is_the_atom_where_it_has_half_of_the_probability():
+    unit = TruncatedGaussBernoulli(-1.0, 2.0)
+    theta = Theta(np.full(2, 2.0), np.full(2, 2.0), np.zeros(2))
+    level = -TruncatedGaussian.log_partition(unit, theta)
+    theta = theta._replace(spike=level + np.array([1e-6, -1e-6]))
+    assert_array_equal(unit.mode(theta), [1.0, 0.0])
+
+
+def test_statistics_of_a_law_need_the_occupancy():
+    unit, mean = TruncatedGaussBernoulli(), np.full((2, 3), 0.5)
+    with pytest.raises(ValueError, match="need its occupancy"):
+        unit.statistics(mean, mean)
+    moments = Moments((Block((mean, mean), (mean, mean), 1.0),))
+    with pytest.raises(ValueError, match="need its occupancy"):
+        moments.statistics(unit, 0)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_initial_theta_of_the_atom(make):
+    """The fraction of zeros, and the moments of the rest."""
+    generator = np.random.default_rng(1)
+    X = generator.beta(2, 3, (400, 5)) * (generator.random((400, 5)) < 0.4)
+    X[:, 3], X[:, 4] = 0, 1
+    unit = TruncatedGaussBernoulli(0.0, 1.0)
+    theta = unit.initial_theta(make(X))
+    assert all(np.isfinite(part).all() for part in theta)
+    occupied = (X != 0).mean(axis=0)
+    assert_allclose(unit.occupancy(theta)[:3], occupied[:3], rtol=1e-10)
+    assert_allclose(unit.occupancy(theta)[3:], [0.5 / 401, 400.5 / 401], rtol=1e-10)
+    mean, variance = TruncatedGaussian.mean_variance(unit, theta)
+    for i in range(3):
+        values = X[X[:, i] != 0, i]
+        assert_allclose([mean[i], variance[i]], [values.mean(), values.var()], rtol=1e-4)
+    assert_allclose(mean[3:], [0.5, 1], atol=1e-3)
+
+
+@kinds
+def test_a_negative_precision_is_kept(kind):
+    """The support is bounded, so that every set of parameters has a log-partition function."""
+    theta = kind().default_theta(2, np.zeros(1))
+    theta = theta._replace(precision=np.array([-1e6, -3.0]))
+    assert kind().project(theta) is theta
