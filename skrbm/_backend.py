@@ -151,6 +151,17 @@ def row_blocks(X, size):
         yield X[start : min(start + size, n), :]
 
 
+def value_range(X):
+    """Return the least and the largest value of a dense or sparse X."""
+    values = X.data if sp.issparse(X) else X
+    if sp.issparse(X) and values.shape[0] < X.shape[0] * X.shape[1]:
+        values = np.append(values, values.dtype.type(0))
+    xp = namespace(values)
+    if xp.isdtype(values.dtype, "bool"):  # not every library compares booleans
+        values = cast(values, xp.uint8)
+    return float(xp.min(values)), float(xp.max(values))
+
+
 def column_means(X):
     """Return the mean of each column, in float64, of a dense or sparse X."""
     if sp.issparse(X):  # scipy's mean would sum in the dtype of X, whatever dtype is asked for

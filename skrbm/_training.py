@@ -25,13 +25,26 @@ from ._callbacks import CallbackSupportMixin, with_callbacks
 from ._machine import Machine, free_energy
 from ._optim import PENALTIES, SCHEDULES, SGD, train_step
 from ._random import Rng, make_rng, seed_sequence
-from ._validation import check_data, into_support, machine_from, warn_outside
+from ._validation import (
+    THETA_ATTRIBUTES,
+    check_data,
+    check_range,
+    into_support,
+    machine_from,
+)
 from .exceptions import DivergenceError
 from .inference import map_rows
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
 _GAP_ROWS = 1000  # training rows whose free energy is held against the validation rows'
 _BLOCK_ROWS = 64
+
+
+def theta_attributes(machine):
+    """Return the parameters of the units of a machine with two layers, by attribute."""
+    parts = (part for theta in machine.thetas for part in theta)
+    named = zip(THETA_ATTRIBUTES, parts, strict=True)
+    return {name: part for name, part in named if part is not None}
 
 
 @dataclass
@@ -49,8 +62,9 @@ class Training:
 class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     """Estimators that learn by moment matching: it owns the loop, subclasses name the parts.
 
-    A subclass gives ``_units()``, ``_method()`` (the model phase), ``_n_states()`` (rows of its
-    state), ``_default_log_partition()`` and ``machine_``.
+    A subclass gives ``_units()`` (the kinds of units, as they were asked for), ``_method()`` (the
+    model phase), ``_n_states()`` (rows of its state), ``_default_log_partition()`` and
+    ``machine_``.
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -82,7 +96,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units, in [0, 1].
+            Values of the visible units.
         y : Ignored
 
         Returns
@@ -92,11 +106,11 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         Raises
         ------
         DivergenceError
-            If parameters stop being finite. As after an interruption by Ctrl-C, the estimator
-            then keeps the parameters of the last complete epoch.
+            If parameters stop being finite, or the law of a unit has no more integral. As after
+            an interruption by Ctrl-C, the estimator then keeps the parameters of the last
+            complete epoch.
         """
         X = check_data(self, X, reset=not (self.warm_start and self._is_trained()))
-        warn_outside(X, self._units()[0], self.binarize)
         n_validation = self._n_validation(X.shape[0])
         machine, training = self._resume(X) if self.warm_start else self._begin(X)
         train, validation = self._split(X.shape[0], n_validation, training.rng)
@@ -111,17 +125,14 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units, in [0, 1].
+            Values of the visible units.
         y : Ignored
 
         Returns
         -------
         self : object
         """
-        first = not self._is_trained()
-        X = check_data(self, X, reset=first)
-        if first:
-            warn_outside(X, self._units()[0], self.binarize)
+        X = check_data(self, X, reset=not self._is_trained())
         machine, training = self._resume(X)
         kept = machine.copy(), training.state
         try:
@@ -153,7 +164,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         machine = self._initial_machine(X, rng)
         rows = rng.permutation(X.shape[0])[: self._n_states()]
         method = self._method()
-        state = method.init(machine, rng, self._n_states(), self._rows(X, rows, dtype))
+        state = method.init(machine, rng, self._n_states(), self._rows(X, rows, machine))
         self.history_ = {}
         return machine, Training(rng, method, state, self._optimiser().init(machine))
 
@@ -168,6 +179,8 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
                 f"n_components={self.components_.shape[0]}"
             )
         machine, training = self.machine_.copy(), self._training
+        self._check_units(machine)
+        check_range(X, machine.units[0], self.binarize)
         if training.velocity is None:
             training.velocity = self._optimiser().init(machine)
         else:  # written in place in training, and perhaps a memory map
@@ -179,31 +192,41 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
             training.method = method
         return machine, training
 
-    def _initial_machine(self, X, rng):
-        n_visible, n_hidden = X.shape[1], self.n_components
-        if not isinstance(self.init, str):
-            return self._machine_from_init(n_visible, rng)
-        visible, hidden = self._units()
-        W = 0.01 * rng.normal((n_hidden, n_visible))
-        data = into_support(X, visible, self.binarize)
-        thetas = (visible.initial_theta(data), hidden.default_theta(n_hidden, W))
-        return Machine((visible, hidden), thetas, (W,))
+    def _check_units(self, machine):
+        """Refuse to go on with other kinds of units; their bounds may differ."""
+        for now, before in zip(self._units(), machine.units, strict=True):
+            if type(now) is not type(before):
+                raise ValueError(
+                    f"{now} was asked for, but the machine to go on from has {before}; fit "
+                    "without warm_start, or ask for the same kind of units"
+                )
 
-    def _machine_from_init(self, n_visible, rng):
-        beside = rng.normal((1, 1))
+    def _initial_machine(self, X, rng):
+        """Return the machine where training starts; a statistic that init lacks is the data's."""
+        n_visible, n_hidden = X.shape[1], self.n_components
+        visible, hidden = self._units()
+        units = (visible.fitted(X), hidden.fitted())
+        check_range(X, units[0], self.binarize)
+        data = into_support(X, units[0], self.binarize)
+        W = 0.01 * rng.normal((n_hidden, n_visible))
+        thetas = (units[0].initial_theta(data), units[1].default_theta(n_hidden, W))
+        machine = Machine(units, thetas, (W,))
+        return machine if isinstance(self.init, str) else self._machine_from_init(machine)
+
+    def _machine_from_init(self, machine):
         parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
         if len(parts) != 3:
             raise ValueError(
                 "init must be 'random', a fitted estimator or the three arrays (components, "
                 f"intercept_hidden, intercept_visible), got {len(parts)} items"
             )
-        machine = machine_from(*parts, self._units(), beside)
-        if machine.n_units != (n_visible, self.n_components):
+        first = machine_from(*parts, machine.units, machine)
+        if first.n_units != machine.n_units:
             raise ValueError(
-                f"init has {machine.n_units[0]} visible and {machine.n_units[1]} hidden units, but "
-                f"X has {n_visible} features and n_components={self.n_components}"
+                f"init has {first.n_units[0]} visible and {first.n_units[1]} hidden units, but "
+                f"X has {machine.n_units[0]} features and n_components={self.n_components}"
             )
-        return machine
+        return first
 
     def _optimiser(self):
         return SGD(self.momentum, self.alpha, self.penalty)
@@ -277,13 +300,12 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     def _fit_epoch(self, machine, training, X, rows, rate):
         """Learn from the rows once; the machine is consumed."""
         method, optimiser, rng = self._method(), self._optimiser(), training.rng
-        dtype = machine.dtype
         if self.shuffle:
             rows = rows[to_numpy(rng.permutation(len(rows)))]
         # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
         n_batches, reports = -(-len(rows) // self.batch_size), []
         for batch, part in enumerate(np.array_split(rows, n_batches)):
-            V = self._rows(X, part, dtype)
+            V = self._rows(X, part, machine)
             with np.errstate(over="ignore", invalid="ignore"):
                 machine, training.velocity, training.state = train_step(
                     machine, training.velocity, training.state, V, rng, method, optimiser, rate
@@ -307,10 +329,18 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
             "kept."
         )
 
-    def _rows(self, X, rows, dtype):
-        """Return some rows of X as a dense array of the machine's dtype."""
-        rows = dense_rows(X, from_numpy(rows, X), dtype)
-        return cast(into_support(rows, self._units()[0], self.binarize), dtype)
+    def _rows(self, X, rows, machine):
+        """Return some rows of X as a dense array, as the machine's visible units take them."""
+        rows = dense_rows(X, from_numpy(rows, X), machine.dtype)
+        return cast(into_support(rows, machine.units[0], self.binarize), machine.dtype)
+
+    def _monitored(self, machine, state, bits):
+        """Return what the history records of rows of data: functions (machine, rows) by name."""
+
+        def pseudo_likelihood(machine, rows):
+            return evaluation.pseudo_log_likelihood(machine, rows, bits)
+
+        return {"pseudo_log_likelihood": pseudo_likelihood} if machine.units[0].values else {}
 
     def _record(self, row):
         """Add a row to the history; NaN stands where a quantity was not measured."""
@@ -325,13 +355,15 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     def _attributes(self, machine, state):
         """Return the fitted attributes of a machine and the state of its model phase."""
         return {
+            "units_": machine.units,
             "components_": machine.weights[0],
-            "intercept_hidden_": machine.thetas[1].field,
-            "intercept_visible_": machine.thetas[0].field,
+            **theta_attributes(machine),
             "starts_": self._method().visible(state),
         }
 
     def _publish(self, machine, state, training):
+        for name in THETA_ATTRIBUTES:  # those of other units, from an earlier fit
+            self.__dict__.pop(name, None)
         for name, value in self._attributes(machine, state).items():
             setattr(self, name, value)
         training.state = state
@@ -354,8 +386,11 @@ class Monitor:
 
     def measure(self, machine, state):
         """Return numbers for the history."""
-        shown = self._values(self._pseudo_likelihood, machine, self.train[:_MONITORED_ROWS])
-        measured = {"pseudo_log_likelihood": float(shown.mean())}
+        shown = self.train[:_MONITORED_ROWS]
+        measured = {
+            name: float(self._values(function, machine, shown).mean())
+            for name, function in self.rbm._monitored(machine, state, self.bits).items()
+        }
         if self.validation is not None:
             held_out = self._values(free_energy, machine, self.validation)
             trained = self._values(free_energy, machine, self.train)
@@ -367,14 +402,11 @@ class Monitor:
                 self.value = measured["score"]
         return measured
 
-    def _pseudo_likelihood(self, machine, rows):
-        return evaluation.pseudo_log_likelihood(machine, rows, self.bits)
-
     def _values(self, function, machine, rows):
         """Values of a function of (machine, rows of X), which are made dense block by block."""
         size = max(self.rbm.batch_size, _BLOCK_ROWS)
         blocks = np.array_split(rows, -(-len(rows) // size))
-        parts = [function(machine, self.rbm._rows(self.X, b, machine.dtype)) for b in blocks]
+        parts = [function(machine, self.rbm._rows(self.X, b, machine)) for b in blocks]
         return np.concatenate([to_numpy(part) for part in parts])
 
     def _log_partition(self, machine, state):

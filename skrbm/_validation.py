@@ -7,10 +7,22 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
-from ._backend import beside, cast, is_foreign, namespace, working_dtype
+from ._backend import beside, cast, is_foreign, namespace, value_range, working_dtype
 from ._machine import Machine
 from .exceptions import DataRangeWarning
 from .units import Theta
+
+SIDES = ("visible", "hidden")
+
+
+def _public(statistic):
+    """Return the name that users know a natural parameter by."""
+    return "intercept" if statistic == "field" else statistic
+
+
+THETA_ATTRIBUTES = tuple(
+    f"{_public(statistic)}_{side}_" for side in SIDES for statistic in Theta._fields
+)
 
 
 def check_data(estimator, X, *, reset=False, missing=False):
@@ -67,22 +79,51 @@ def _check_foreign_data(estimator, X, reset, missing):
 
 def _outside(X, bounds):
     """Return the least and the largest value of X if they lie outside of the bounds, else None."""
-    values = X.data if sp.issparse(X) else X
-    xp = namespace(values)
-    if not values.shape[0] or xp.isdtype(values.dtype, "bool"):
+    if bounds == (-np.inf, np.inf):
         return None
-    least, most = float(xp.min(values)), float(xp.max(values))
+    least, most = value_range(X)
     return None if least >= bounds[0] and most <= bounds[1] else (least, most)
 
 
-def warn_outside(X, unit, binarize):
-    """Warn of data that a unit cannot represent."""
+def check_range(X, unit, binarize):
+    """Warn of data to learn from that a unit cannot represent, or refuse them.
+
+    Binary units clip what lies outside of [0, 1]; bounds of other units that the data exceed are
+    a contradiction.
+    """
+    if binarize is not None and unit.values is None:
+        raise ValueError(
+            f"binarize={binarize} makes data binary, and the visible units are {unit}; set "
+            "binarize=None"
+        )
     outside = None if binarize is not None else _outside(X, unit.bounds)
+    if outside is None:
+        return
+    found = (
+        f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
+        f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units,"
+    )
+    if not unit.clips:
+        raise ValueError(
+            f"{found} cannot be learnt. Scale or clip X, or give {type(unit).__name__} wider "
+            "bounds; bounds that are not given are those of the first data seen."
+        )
+    warnings.warn(
+        f"{found} are clipped. Scale X (MinMaxScaler), or set binarize to a threshold above which "
+        "values count as 1.",
+        DataRangeWarning,
+        stacklevel=2,
+    )
+
+
+def warn_clipped(X, unit):
+    """Warn of new data outside of the bounds of units that do not clip as a matter of course."""
+    outside = None if unit.clips else _outside(X, unit.bounds)
     if outside is not None:
         warnings.warn(
             f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
-            f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units, are clipped. Scale "
-            "X (MinMaxScaler), or set binarize to a threshold above which values count as 1.",
+            f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of the units in training, are "
+            "clipped",
             DataRangeWarning,
             stacklevel=2,
         )
@@ -134,8 +175,17 @@ def check_count(name, value, least):
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
 
 
-def machine_from(components, intercept_hidden, intercept_visible, units, place=None):
-    """Return the machine of a fitted estimator, or of three arrays."""
+def machine_from(
+    components, intercept_hidden, intercept_visible, units, defaults=None, **statistics
+):
+    """Return the machine of a fitted estimator, or of arrays.
+
+    ``statistics`` are arrays ``precision_visible`` and the like. Those that are not given are the
+    ones of the machine ``defaults``, beside which the parameters then lie, or of units that know
+    no data.
+    """
+    given = {"intercept_hidden": intercept_hidden, "intercept_visible": intercept_visible}
+    given |= statistics
     if hasattr(components, "fit"):
         if not hasattr(components, "intercept_hidden_"):
             raise ValueError(
@@ -143,24 +193,39 @@ def machine_from(components, intercept_hidden, intercept_visible, units, place=N
                 "such as GridSearchCV clone their parameters; wrap a fitted one in "
                 "sklearn.frozen.FrozenEstimator"
             )
-        source = components
-        components = source.components_
-        intercept_hidden, intercept_visible = source.intercept_hidden_, source.intercept_visible_
+        source, components = components, components.components_
+        given = {name.rstrip("_"): getattr(source, name, None) for name in THETA_ATTRIBUTES}
+    place = None if defaults is None else defaults.weights[0]
     W = _parameter("components", components, 2, place)
-    biases = [
-        _parameter(name, np.zeros(n) if bias is None else bias, 1, W)
-        for name, bias, n in [
-            ("intercept_visible", intercept_visible, W.shape[1]),
-            ("intercept_hidden", intercept_hidden, W.shape[0]),
-        ]
-    ]
-    for name, bias, n in zip(("visible", "hidden"), biases, W.shape[::-1], strict=True):
-        if bias.shape != (n,):
+    thetas = tuple(
+        _theta(
+            side,
+            unit,
+            [given.get(name.rstrip("_")) for name in THETA_ATTRIBUTES if side in name],
+            unit.default_theta(n, W) if defaults is None else defaults.thetas[l],
+            W,
+        )
+        for l, (side, unit, n) in enumerate(zip(SIDES, units, W.shape[::-1], strict=True))
+    )
+    return Machine(units, thetas, (W,))
+
+
+def _theta(side, unit, values, default, W):
+    """Return the parameters of one layer: the biases that are given or 0, the rest as default."""
+    n, parts = W.shape[1 - SIDES.index(side)], []
+    for statistic, value, usual in zip(Theta._fields, values, default, strict=True):
+        name = f"{_public(statistic)}_{side}"
+        if usual is None and value is not None:
+            raise ValueError(f"{name} is given, but {unit} has no such parameter")
+        if value is None and statistic == "field":
+            value = np.zeros(n)
+        parts.append(usual if value is None else _parameter(name, value, 1, W))
+        if parts[-1] is not None and parts[-1].shape[0] != n:
             raise ValueError(
-                f"intercept_{name} has shape {tuple(bias.shape)}, but components {tuple(W.shape)} "
+                f"{name} has shape {tuple(parts[-1].shape)}, but components {tuple(W.shape)} "
                 f"needs ({n},)"
             )
-    return Machine(units, tuple(Theta(bias) for bias in biases), (W,))
+    return Theta(*parts)
 
 
 def _parameter(name, values, ndim, place):

@@ -6,4 +6,4 @@ class DataRangeWarning(UserWarning):
 
 
 class DivergenceError(ArithmeticError):
-    """Training produced values that are not finite; the last finite parameters are kept."""
+    """Values are not finite, or a law has no integral; training keeps the last good parameters."""

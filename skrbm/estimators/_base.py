@@ -13,7 +13,15 @@ from .._backend import cast, namespace, one_blas_thread, to_numpy
 from .._machine import Machine, condition, conditional, free_energy
 from .._random import make_rng, seed_sequence
 from .._training import TrainedByMoments, Training
-from .._validation import check_count, check_data, check_rows, into_support, machine_from
+from .._validation import (
+    THETA_ATTRIBUTES,
+    check_count,
+    check_data,
+    check_rows,
+    into_support,
+    machine_from,
+    warn_clipped,
+)
 from ..inference import Gibbs, sample
 from ..units import Theta
 
@@ -38,13 +46,15 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
     def machine_(self):
         """The fitted parameters as a machine, which shares their memory."""
         check_is_fitted(self, "components_")
-        thetas = (Theta(self.intercept_visible_), Theta(self.intercept_hidden_))
-        return Machine(self._units(), thetas, (self.components_,))
+        parts = [getattr(self, name, None) for name in THETA_ATTRIBUTES]
+        thetas = (Theta(*parts[:3]), Theta(*parts[3:]))
+        return Machine(self.units_, thetas, (self.components_,))
 
     def _visible(self, X):
         """Return (machine, X) for a public method: X checked, as the machine's units take it."""
-        machine = self.machine_
-        X = into_support(check_data(self, X), machine.units[0], self.binarize)
+        machine, X = self.machine_, check_data(self, X)
+        warn_clipped(X, machine.units[0])
+        X = into_support(X, machine.units[0], self.binarize)
         return machine, X.astype(machine.dtype) if sp.issparse(X) else cast(X, machine.dtype)
 
     def _hidden(self, H):
@@ -177,7 +187,8 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
         if isinstance(method, str) and method == "auto":
             exact = evaluation.can_enumerate(machine)
             method = "exact" if exact else self._default_log_partition()
-        parts = (self.components_, self.intercept_hidden_, self.intercept_visible_, self.starts_)
+        thetas = (part for theta in machine.thetas for part in theta if part is not None)
+        parts = (self.components_, self.starts_, *thetas)
         key = joblib.hash([to_numpy(part) for part in parts]), _method_key(method)
         known = self.__dict__.setdefault("_log_partitions", {})
         if key not in known:
@@ -261,22 +272,28 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
         Parameters
         ----------
         components : array-like of shape (n_components, n_features), or fitted estimator
-            Weights; or a machine of which all three arrays are taken, such as a fitted
+            Weights; or a machine of which all arrays are taken, such as a fitted
             :class:`sklearn.neural_network.BernoulliRBM`.
         intercept_hidden : array-like of shape (n_components,), default=None
             Biases of the hidden units; default: zeros.
         intercept_visible : array-like of shape (n_features,), default=None
             Biases of the visible units; default: zeros.
         **params
-            Parameters of the estimator other than ``n_components``.
+            Parameters of the estimator other than ``n_components``. Where its units have more
+            parameters than a bias, arrays ``precision_visible``, ``spike_visible``,
+            ``precision_hidden`` and ``spike_hidden`` beside; default: those of units that know no
+            data.
 
         Returns
         -------
         estimator : object
             Fitted, with copies of the arrays.
         """
+        names = [name.rstrip("_") for name in THETA_ATTRIBUTES if name.rstrip("_") in params]
+        more = {name: params.pop(name) for name in names}
         rbm = cls(**params)
-        machine = machine_from(components, intercept_hidden, intercept_visible, rbm._units())
+        units = tuple(unit.fitted() for unit in rbm._units())
+        machine = machine_from(components, intercept_hidden, intercept_visible, units, **more)
         rbm.n_components = machine.n_units[1]
         rbm._validate_params()
         seed = seed_sequence(rbm.random_state)

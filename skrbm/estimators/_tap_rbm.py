@@ -7,9 +7,10 @@ from typing import ClassVar
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .. import evaluation
-from .._backend import one_blas_thread
+from .._backend import namespace, one_blas_thread
+from .._machine import free_energy
 from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, solve
-from ..units import Bernoulli
+from ..units import UNITS, Unit
 from ._base import BaseRBM
 
 
@@ -27,6 +28,12 @@ class TAPRBM(BaseRBM):
     ----------
     n_components : int, default=256
         Number of hidden units.
+    visible, hidden : {"bernoulli", "gaussian", "truncated_gaussian", \
+            "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
+        Kind of the visible and of the hidden units: binary; real; on an interval; on an interval,
+        with a point mass at 0. Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
+        not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
+        for hidden ones.
     inference : {"tap", "tap3", "naive_mean_field"} or object, default="tap"
         Equations whose fixed points are the model phase: second or third order, or the first;
         or an object such as ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``.
@@ -86,15 +93,24 @@ class TAPRBM(BaseRBM):
         Biases of the hidden units.
     intercept_visible_ : array of shape (n_features,)
         Biases of the visible units.
+    precision_visible_, spike_visible_ : array of shape (n_features,)
+        Only of units that have them: the law of a visible unit without couplings is
+        exp(bias x - precision x² / 2) on its support, with exp(spike) times its mass against a
+        point mass of 1 at 0.
+    precision_hidden_, spike_hidden_ : array of shape (n_components,)
+        The same of the hidden units.
+    units_ : tuple of Unit
+        Kinds of the visible and the hidden units, with the bounds that were taken from the data.
     starts_ : array of shape (n_starts, n_features)
         The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
         For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
-        per sample, estimated on 256 rows and 16 columns), ``n_unconverged`` (solutions of a
-        batch, on average), ``n_sweeps`` (mean number of sweeps) and, with early stopping,
-        ``free_energy_gap`` and ``score``.
+        per sample, estimated on 256 rows and 16 columns) or, if the visible units are not binary,
+        ``tap_log_likelihood`` (nats per sample, of 256 rows, at the last batch's solutions),
+        ``n_unconverged`` (solutions of a batch, on average), ``n_sweeps`` (mean number of sweeps)
+        and, with early stopping, ``free_energy_gap`` and ``score``.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -127,6 +143,8 @@ class TAPRBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
+        "visible": [StrOptions(set(UNITS)), Unit],
+        "hidden": [StrOptions(set(UNITS)), Unit],
         "inference": [StrOptions(set(FIXED_POINTS)), FixedPoint],
         "starts": [StrOptions(set(STARTS))],
         "n_starts": [None, Interval(Integral, 1, None, closed="left")],
@@ -136,6 +154,8 @@ class TAPRBM(BaseRBM):
         self,
         n_components=256,
         *,
+        visible="bernoulli",
+        hidden="bernoulli",
         inference="tap",
         starts="data",
         n_starts=None,
@@ -158,6 +178,8 @@ class TAPRBM(BaseRBM):
         binarize=None,
     ):
         self.n_components = n_components
+        self.visible = visible
+        self.hidden = hidden
         self.inference = inference
         self.starts = starts
         self.n_starts = n_starts
@@ -180,7 +202,8 @@ class TAPRBM(BaseRBM):
         self.binarize = binarize
 
     def _units(self):
-        return Bernoulli(), Bernoulli()
+        named = (self.visible, self.hidden)
+        return tuple(UNITS[unit]() if isinstance(unit, str) else unit for unit in named)
 
     def _fixed_point(self):
         return FIXED_POINTS[self.inference] if isinstance(self.inference, str) else self.inference
@@ -193,6 +216,15 @@ class TAPRBM(BaseRBM):
 
     def _default_log_partition(self):
         return self._fixed_point()
+
+    def _monitored(self, machine, state, bits):
+        found = super()._monitored(machine, state, bits)
+        if found:
+            return found
+        # A pseudo-likelihood of real values needs an integral for each; log Z is there already.
+        values = self._fixed_point().log_partition(machine, state.solution.state)
+        log_z = float(namespace(values).mean(values))
+        return {"tap_log_likelihood": lambda machine, rows: -free_energy(machine, rows) - log_z}
 
     def tap_log_likelihood(self, X, starts=None):
         """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).

@@ -56,10 +56,17 @@ class Unit:
         The support where it is finite, which makes enumeration possible.
     bounds : tuple of float
         The least and the largest value.
+    clips : bool
+        Whether data outside the bounds are clipped in training, with a warning, or an error.
     """
 
     values = None
     bounds = (float("-inf"), float("inf"))
+    clips = False
+
+    def fitted(self, X=None):
+        """Return the unit with bounds that were not given taken from data X, if there are any."""
+        return self
 
     def tilt(self, theta, field, precision=None):
         """Multiply the law by exp(field * x - precision * x**2 / 2); returns a new Theta."""
@@ -115,6 +122,10 @@ class Unit:
     def moments(self, theta):
         """Return (mean, variance), where the variance is None if no statistic needs it."""
         return self.mean_variance(theta)
+
+    def is_improper(self, theta):
+        """Return where the law has no integral, per unit, or None for a bounded support."""
+        return None
 
     def project(self, theta):
         """Return the nearest parameters that have a log-partition function."""

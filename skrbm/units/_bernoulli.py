@@ -15,6 +15,7 @@ class Bernoulli(Unit):
 
     values = (0.0, 1.0)
     bounds = (0.0, 1.0)
+    clips = True
 
     def tilt(self, theta, field, precision=None):
         field = field + theta.field

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from .._backend import column_moments, like, namespace
+from ..exceptions import DivergenceError
 from ._base import Theta, Unit
 
 
@@ -24,6 +25,7 @@ class Gaussian(Unit):
         return Theta(field + theta.field, total)
 
     def log_partition(self, theta):
+        self._check(theta)
         xp = namespace(theta.field)
         quadratic = theta.field * theta.field / theta.precision
         return 0.5 * (quadratic - xp.log(theta.precision)) + 0.5 * math.log(2 * math.pi)
@@ -31,7 +33,23 @@ class Gaussian(Unit):
     def mean(self, theta):
         return theta.field / theta.precision
 
+    def is_improper(self, theta):
+        return theta.precision <= 0
+
+    def _check(self, theta):
+        """Refuse a precision that a reaction of TAP has made negative (A + V > 0 must hold)."""
+        improper = self.is_improper(theta)
+        if bool(namespace(improper).any(improper)):
+            least = float(namespace(improper).min(theta.precision))
+            raise DivergenceError(
+                f"the precision of Gaussian units would be {least:.3g}, whose law has no integral: "
+                "the couplings are too strong for units without bounds. Use "
+                "TruncatedGaussian(lower, upper) or inference='naive_mean_field', a lower "
+                "learning_rate or a larger alpha, or scale X."
+            )
+
     def mean_variance(self, theta):
+        self._check(theta)
         mean = self.mean(theta)
         return mean, namespace(mean).ones_like(mean) / theta.precision
 

@@ -1,7 +1,7 @@
 """Real units on a bounded support, without and with an atom at zero."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 from .._backend import (
@@ -14,6 +14,7 @@ from .._backend import (
     sigmoid,
     softplus,
     to_numpy,
+    value_range,
 )
 from . import _truncnorm
 from ._base import Theta, Unit
@@ -28,27 +29,54 @@ class TruncatedGaussian(Unit):
 
     Parameters
     ----------
-    lower, upper : float, default=-1.0 and 1.0
-        The least and the largest value.
+    lower, upper : float or None, default=None
+        The least and the largest value. None is that of the data in training, and without data
+        -1 or 1.
     """
 
-    lower: float = -1.0
-    upper: float = 1.0
+    lower: float | None = None
+    upper: float | None = None
+    default_bounds = (-1.0, 1.0)
 
     def __post_init__(self):
         for name in ("lower", "upper"):
             value = getattr(self, name)
+            if value is None:
+                continue
             if not isinstance(value, Real) or not math.isfinite(value):
-                raise ValueError(f"{name} must be a finite number, got {value!r}")
+                raise ValueError(f"{name} must be None or a finite number, got {value!r}")
             object.__setattr__(self, name, float(value))
-        if not self.lower < self.upper:
+        if None not in (self.lower, self.upper) and not self.lower < self.upper:
             raise ValueError(
                 f"lower must be less than upper, got lower={self.lower!r} and upper={self.upper!r}"
             )
 
     @property
     def bounds(self):
-        return self.lower, self.upper
+        own = (self.lower, self.upper)
+        return tuple(
+            default if bound is None else bound
+            for bound, default in zip(own, self.default_bounds, strict=True)
+        )
+
+    def fitted(self, X=None):
+        if self.lower is not None and self.upper is not None:
+            return self
+        found = self.default_bounds if X is None else self._range(X)
+        bounds = {
+            name: bound if getattr(self, name) is None else getattr(self, name)
+            for name, bound in zip(("lower", "upper"), found, strict=True)
+        }
+        if not bounds["lower"] < bounds["upper"]:
+            raise ValueError(
+                f"the values of X, from {found[0]:g} to {found[1]:g}, leave {type(self).__name__} "
+                f"no interval; give it both bounds, got lower={self.lower} and upper={self.upper}"
+            )
+        return replace(self, **bounds)
+
+    def _range(self, X):
+        """Return the least and the largest value of X."""
+        return value_range(X)
 
     def tilt(self, theta, field, precision=None):
         total = theta.precision if precision is None else theta.precision + precision
@@ -80,7 +108,8 @@ class TruncatedGaussian(Unit):
 
     def default_theta(self, n, beside):
         """A normal law about the middle with a standard deviation of half the width, cut off."""
-        centre, half = 0.5 * (self.lower + self.upper), 0.5 * (self.upper - self.lower)
+        lower, upper = self.bounds
+        centre, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
         ones = namespace(beside).ones(n, **like(beside))
         return Theta(centre / half**2 * ones, ones / half**2)
 
@@ -95,20 +124,24 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
 
     Parameters
     ----------
-    lower, upper : float, default=0.0 and 1.0
-        The least and the largest value.
+    lower, upper : float or None, default=None
+        The least and the largest value. None is that of the data in training and 0, if that is
+        more extreme; without data it is 0 or 1.
     """
 
-    lower: float = 0.0
-    upper: float = 1.0
+    default_bounds = (0.0, 1.0)
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.lower <= 0 <= self.upper:
+        if (self.lower or 0.0) > 0 or (self.upper or 0.0) < 0:
             raise ValueError(
                 "lower and upper must have 0 between them, where the unit has its atom, "
                 f"got lower={self.lower!r} and upper={self.upper!r}"
             )
+
+    def _range(self, X):
+        least, most = super()._range(X)
+        return min(least, 0.0), max(most, 0.0)
 
     def _log_odds(self, theta):
         """log of P[x != 0] / P[x = 0]."""
@@ -154,7 +187,8 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         share = xp.where(occupied > 0, occupied, 1.0)
         inner = mean / share
         spread = (variance + mean * mean) / share - inner * inner
-        middle, width = 0.5 * (self.lower + self.upper), self.upper - self.lower
+        lower, upper = self.bounds
+        middle, width = 0.5 * (lower + upper), upper - lower
         inner = xp.where(occupied > 0, inner, middle)
         spread = xp.where(occupied > 0, spread, width**2 / 12)
         theta = _fit(inner, spread, *self.bounds)
