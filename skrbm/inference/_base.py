@@ -96,6 +96,20 @@ class FixedPoint:
         """Return the state after one sweep over the layers."""
         raise NotImplementedError
 
+    def hold(self, machine, state, values, held):
+        """Return the state with visible units at known values where ``held``, without variance.
+
+        A method whose state has more than means and variances puts those parts right as well.
+        """
+        xp = namespace(values)
+        mean, variance = state.means[0], state.variances[0]
+        if variance is not None:
+            variance = xp.where(held, xp.zeros_like(variance), variance)
+        return state._replace(
+            means=(xp.where(held, values, mean), *state.means[1:]),
+            variances=(variance, *state.variances[1:]),
+        )
+
     def log_partition(self, machine, state):
         """Return minus the free energy at each row of a state, in float64."""
         raise NotImplementedError

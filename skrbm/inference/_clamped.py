@@ -3,17 +3,29 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .._backend import cast, namespace
-from ._base import FixedPoint, Magnetizations
+from .._backend import cast
+from ._base import FixedPoint
 
 
 class ClampedState(NamedTuple):
-    """Magnetizations, and which visible units are held where (``observed`` is 1 or 0)."""
+    """State of the method inside, and which visible units are held where.
 
-    means: tuple
-    variances: tuple
+    ``observed`` is 1 or 0.
+    """
+
+    inner: Any
     values: Any
     observed: Any
+
+    @property
+    def means(self):
+        """Means of each layer."""
+        return self.inner.means
+
+    @property
+    def variances(self):
+        """Variances of each layer."""
+        return self.inner.variances
 
 
 @dataclass(frozen=True)
@@ -36,15 +48,9 @@ class Clamped(FixedPoint):
 
     def start(self, machine, X, observed):
         """Return the state at visible values X, of which those ``observed`` stay."""
-        inner = self.method.start(machine, X)
-        return ClampedState(*inner, X, cast(observed, X.dtype))
+        return ClampedState(self.method.start(machine, X), X, cast(observed, X.dtype))
 
     def step(self, machine, state):
-        means, variances = self.method.step(machine, Magnetizations(*state[:2]))
-        xp = namespace(state.values)
+        inner = self.method.step(machine, state.inner)
         held = state.observed > 0.5
-        first = xp.where(held, state.values, means[0])
-        spread = variances[0]
-        if spread is not None:
-            spread = xp.where(held, xp.zeros_like(spread), spread)
-        return state._replace(means=(first, *means[1:]), variances=(spread, *variances[1:]))
+        return state._replace(inner=self.method.hold(machine, inner, state.values, held))
