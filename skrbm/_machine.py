@@ -21,7 +21,8 @@ class Machine:
     thetas : tuple of Theta
         Natural parameters of each layer, arrays of shape (n_units[l],).
     weights : tuple of arrays of shape (n_units[l + 1], n_units[l])
-        Couplings; a restricted Boltzmann machine has one matrix, ``components_``.
+        Couplings; a restricted Boltzmann machine has one matrix, ``components_``, and independent
+        units have none.
     scale : float, default=1.0
         Factor on all couplings, so that annealing need not copy the weights.
     """
@@ -39,12 +40,12 @@ class Machine:
     @property
     def dtype(self):
         """Dtype of all parameters, states and chains."""
-        return self.weights[0].dtype
+        return self.weights[0].dtype if self.weights else self.thetas[0].field.dtype
 
     @property
     def n_units(self):
         """Number of units of each layer."""
-        return (self.weights[0].shape[1], *(W.shape[0] for W in self.weights))
+        return tuple(theta.field.shape[-1] for theta in self.thetas)
 
     @cached_property
     def squares(self):
@@ -58,7 +59,7 @@ class Machine:
 
     def copy(self):
         """Return a machine that shares no memory with this one."""
-        xp = namespace(self.weights[0])
+        xp = namespace(self.thetas[0].field)
         return replace(
             self,
             thetas=tuple(
@@ -73,14 +74,14 @@ class Machine:
 
     def is_finite(self):
         """Whether no parameter is infinite or NaN."""
-        xp = namespace(self.weights[0])
+        xp = namespace(self.thetas[0].field)
         # A sum is finite only if all terms are; looking at it costs no temporary array.
         total = sum(float(xp.sum(W)) for W in self.weights)
         return total - total == 0 and self.has_finite_thetas()
 
     def has_finite_thetas(self):
         """Whether no unit's own parameter is infinite or NaN: a check that costs nothing."""
-        xp = namespace(self.weights[0])
+        xp = namespace(self.thetas[0].field)
         parts = [part for theta in self.thetas for part in theta if part is not None]
         total = sum(float(xp.sum(part)) for part in parts)
         return total - total == 0
@@ -90,7 +91,8 @@ def coupled(machine, matrices, l, layers, power=1):
     """Return what the neighbours of layer ``l`` send to it through ``matrices``, summed.
 
     With the weights themselves and the neighbours' values it is the input field; with their
-    squares and the neighbours' variances it is minus the precision of the TAP reaction.
+    squares and the neighbours' variances it is minus the precision of the TAP reaction. A layer
+    without neighbours gets the number 0.
     """
     total = None
     if l > 0 and layers[l - 1] is not None:
@@ -98,6 +100,8 @@ def coupled(machine, matrices, l, layers, power=1):
     if l + 1 < len(layers) and layers[l + 1] is not None:
         above = layers[l + 1] @ matrices[l]
         total = above if total is None else total + above
+    if total is None:
+        return 0.0
     if machine.scale != 1:
         total *= machine.scale**power
     return total
@@ -116,6 +120,21 @@ def conditional(machine, l, layers):
 def condition(machine, X):
     """Return the parameters of the first hidden layer given visible values X."""
     return conditional(machine, 1, (X, None))
+
+
+def hidden_layers(machine, field):
+    """Return the hidden layers as a machine, the first in a field for each row.
+
+    Where the field is :func:`input_field` of visible values, its law is that of the hidden layers
+    given these.
+    """
+    first = machine.units[1].tilt(machine.thetas[1], field)
+    return replace(
+        machine,
+        units=machine.units[1:],
+        thetas=(first, *machine.thetas[2:]),
+        weights=machine.weights[1:],
+    )
 
 
 def coupling(machine, matrices, layers, power=1):
@@ -164,7 +183,8 @@ class Block(NamedTuple):
 
     ``means`` and ``variances`` have an entry for each layer, of shape (n_rows, n_units[l]), where
     a variance of None means that no statistic needs it. ``pair``, if present, holds row
-    statistics d_l that add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l'. ``occupied``, if
+    statistics d_l that add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l', with None for a
+    layer whose values are known. ``occupied``, if
     present, holds P[x != 0] for each layer, None where the kind of unit has no atom at 0 or the
     values are known.
     """
@@ -200,7 +220,7 @@ class Moments:
         """
         products = []
         for block in self.blocks:
-            if block.pair is not None:
+            if block.pair is not None and block.pair[l] is not None:
                 product = block.pair[l + 1].T @ block.pair[l]
                 product *= machine.weights[l]
                 product *= step * block.weight * machine.scale

@@ -61,45 +61,66 @@ def _visible_rows(model, machine, name, X):
     return into_support(X, machine.units[0], getattr(model, "binarize", None))
 
 
-def _enumerable_layer(machine):
-    """Return the smaller layer with a finite support, or None; the other one is summed out."""
-    if len(machine.units) != 2:
-        return None
-    layers = [l for l, unit in enumerate(machine.units) if unit.values is not None]
-    return min(layers, key=lambda l: machine.n_units[l], default=None)
+def _enumerable_layers(machine):
+    """Return every other layer, even or odd, where their support is finite: the fewer units.
+
+    The layers between them are independent given these, so they are summed out. None, if there
+    are none of finite support.
+    """
+    halves = [range(parity, len(machine.units), 2) for parity in (0, 1)]
+    finite = [half for half in halves if all(machine.units[l].values is not None for l in half)]
+    return min(finite, key=lambda half: _total_units(machine, half), default=None)
+
+
+def _total_units(machine, layers):
+    return sum(machine.n_units[l] for l in layers)
 
 
 def can_enumerate(model, max_units=MAX_EXACT_UNITS):
-    """Whether one layer is small enough for log Z to be summed exactly."""
+    """Whether every other layer is small enough for log Z to be summed exactly."""
     machine = _machine_of(model)
-    layer = _enumerable_layer(machine)
-    return layer is not None and machine.n_units[layer] <= max_units
+    layers = _enumerable_layers(machine)
+    return layers is not None and _total_units(machine, layers) <= max_units
 
 
-def _configurations(machine, layer, max_units):
-    """Yield blocks of all configurations of a layer with the log-weights of each, in float64.
+def _configurations(machine, max_units):
+    """Yield blocks of all configurations of every other layer with their log-weights, in float64.
 
-    The other layer is summed out; its parameters given the configurations come third.
+    A configuration is a tuple of the layers' values, None for the layers between, which are
+    summed out.
     """
     if not can_enumerate(machine, max_units):
         raise ValueError(
-            f"exact sums need two layers, one with at most max_units={max_units} binary units, and "
-            f"this machine has {machine.n_units} units; raise max_units or use method='ais'"
+            f"exact sums need a layer (in a deep machine, every other layer) with at most "
+            f"max_units={max_units} binary units, and this machine has {machine.n_units} units; "
+            "raise max_units or use method='ais'"
         )
-    n, other = machine.n_units[layer], 1 - layer
-    W = machine.weights[0]
-    low, high = machine.units[layer].values
+    layers = _enumerable_layers(machine)
+    n = _total_units(machine, layers)
     block = max(1, min(2**n, _BLOCK_ELEMENTS // max(machine.n_units)))
     for start in range(0, 2**n, block):
-        index = np.arange(start, min(start + block, 2**n))
+        values = _configuration_values(machine, layers, start, min(start + block, 2**n))
+        log_weights = 0.0
+        for l in range(len(values)):
+            if values[l] is not None:
+                log_weights = log_weights + log_weight(machine.thetas[l], values[l])
+            else:
+                theta = conditional(machine, l, values)
+                log_weights = log_weights + row_sums(machine.units[l].log_partition(theta))
+        yield values, to_numpy(log_weights)
+
+
+def _configuration_values(machine, layers, start, stop):
+    """Return the configurations of the layers with the numbers from ``start`` to ``stop``."""
+    W, values = machine.weights[0], [None] * len(machine.units)
+    index = np.arange(start, stop)
+    for l in layers:
+        low, high = machine.units[l].values
+        n = machine.n_units[l]
         bits = (index[:, None] >> np.arange(n)) & 1
-        rows = from_numpy(np.where(bits, high, low), W)
-        rows = cast(rows, W.dtype)
-        layers = (rows, None) if layer == 0 else (None, rows)
-        theta = conditional(machine, other, layers)
-        log_weights = log_weight(machine.thetas[layer], rows)
-        log_weights += row_sums(machine.units[other].log_partition(theta))
-        yield rows, to_numpy(log_weights), theta
+        values[l] = cast(from_numpy(np.where(bits, high, low), W), W.dtype)
+        index = index >> n
+    return tuple(values)
 
 
 def _double(machine):
@@ -109,11 +130,14 @@ def _double(machine):
 def exact_log_partition(model, max_units=MAX_EXACT_UNITS):
     """Sum log Z over all configurations of the smaller binary layer.
 
+    In a deep machine these are every other layer, even or odd; the layers between are independent
+    given them.
+
     Parameters
     ----------
     model : estimator or Machine
     max_units : int, default=20
-        Largest layer that is enumerated; the time doubles with each unit, the memory does not.
+        Most units that are enumerated; the time doubles with each unit, the memory does not.
 
     Returns
     -------
@@ -123,11 +147,12 @@ def exact_log_partition(model, max_units=MAX_EXACT_UNITS):
     Raises
     ------
     ValueError
-        If no layer is binary and has at most ``max_units`` units.
+        If no layer is binary and has at most ``max_units`` units (in a deep machine: neither the
+        even nor the odd layers).
     """
     machine = _double(_machine_of(model))
-    blocks = _configurations(machine, _enumerable_layer(machine), max_units)
-    return float(np.logaddexp.reduce([np.logaddexp.reduce(lw) for _, lw, _ in blocks]))
+    blocks = _configurations(machine, max_units)
+    return float(np.logaddexp.reduce([np.logaddexp.reduce(lw) for _, lw in blocks]))
 
 
 def exact_marginals(model, max_units=MAX_EXACT_UNITS):
@@ -145,13 +170,14 @@ def exact_marginals(model, max_units=MAX_EXACT_UNITS):
         E[x_l] of each layer, of shape (n_units[l],).
     """
     machine = _double(_machine_of(model))
-    layer = _enumerable_layer(machine)
     log_z = exact_log_partition(machine, max_units)
     means = [np.zeros(n) for n in machine.n_units]
-    for rows, log_weights, theta in _configurations(machine, layer, max_units):
+    for layers, log_weights in _configurations(machine, max_units):
         weights = np.exp(log_weights - log_z)
-        means[layer] += weights @ to_numpy(rows)
-        means[1 - layer] += weights @ to_numpy(machine.units[1 - layer].mean(theta))
+        for l, values in enumerate(layers):
+            if values is None:
+                values = machine.units[l].mean(conditional(machine, l, layers))
+            means[l] += weights @ to_numpy(values)
     return tuple(means)
 
 
@@ -224,7 +250,7 @@ def log_partition(
         (Eq. 39 of Tramel et al. 2018). "auto" is "exact" where a layer is small enough, else
         "ais".
     max_units : int, default=20
-        Largest layer that "exact" and "auto" enumerate.
+        Most units that "exact" and "auto" enumerate.
     starts : array of shape (n_starts, n_visible), default=None
         Where fixed points start; default: the estimator's ``starts_``, else the ends of 100 short
         Gibbs chains.
@@ -289,7 +315,7 @@ def reverse_log_partition(
     base = machine.units[0].initial_theta(starts) if base is None else base
     with one_blas_thread():
         chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
-    return (method or AIS()).reverse_log_partition(machine, rng, chains.layers[0], base)
+    return (method or AIS()).reverse_log_partition(machine, rng, chains.layers, base)
 
 
 def _resolve(method):
@@ -387,8 +413,8 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
     starts = _starts(model, machine, starts, rng)
 
     def row(name, value=None, std=None, means=None, n_solutions=None):
-        errors = [
-            None if means is None else float(np.abs(mean - exact).max())
+        visible, *hidden = [
+            float(np.abs(mean - exact).max())
             for mean, exact in zip(means or marginals, marginals, strict=True)
         ]
         return {
@@ -396,8 +422,8 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
             "log_partition": value,
             "std": std,
             "error": None if value is None else value - truth,
-            "visible_error": errors[0],
-            "hidden_error": errors[1],
+            "visible_error": None if means is None else visible,
+            "hidden_error": None if means is None else max(hidden),
             "n_solutions": n_solutions,
         }
 
@@ -418,13 +444,12 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
 
 def _gibbs_marginals(machine, starts, rng, n_steps):
     state = Gibbs().start(machine, cast(starts, machine.dtype), rng)
-    totals, n_kept = [0.0, 0.0], 0
+    totals, n_kept = [0.0] * len(machine.units), 0
     for step in range(n_steps):
         state = sample(Gibbs(), machine, state, rng, 1)
         if 2 * step >= n_steps:
-            visible = machine.units[0].mean(conditional(machine, 0, state.layers))
-            hidden = machine.units[1].mean(condition(machine, state.layers[0]))
-            for l, mean in enumerate((visible, hidden)):
+            for l, unit in enumerate(machine.units):
+                mean = unit.mean(conditional(machine, l, state.layers))
                 totals[l] = totals[l] + to_numpy(mean).astype(np.float64).mean(axis=0)
             n_kept += 1
     return [total / n_kept for total in totals]

@@ -107,11 +107,34 @@ def test_a_machine_without_binary_layer_is_refused():
     assert not evaluation.can_enumerate(machine)
 
 
-def test_a_deep_machine_is_refused():
-    """Its other layers are not independent given one."""
-    machine = random_machine(("bernoulli",) * 3, (3, 2, 2), 0)
-    with pytest.raises(ValueError, match="two layers"):
-        exact_log_partition(machine)
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("bernoulli",) * 3,
+        ("bernoulli",) * 5,
+        ("gaussian", "bernoulli", "bernoulli", "bernoulli"),
+        ("bernoulli", "truncated_gaussian", "bernoulli"),
+    ],
+    ids="-".join,
+)
+@pytest.mark.parametrize("sizes", [(3, 2, 2, 1, 2), (1, 2, 3, 2, 1)])
+def test_exact_sums_of_deep_machines(kinds, sizes, monkeypatch):
+    """The even or the odd layers are enumerated, whichever are fewer units or possible at all."""
+    machine = random_machine(kinds, sizes[: len(kinds)], 0, 0.5)
+    exact = Exact(machine)
+    for elements in (2**22, 7):
+        monkeypatch.setattr(evaluation, "_BLOCK_ELEMENTS", elements)
+        assert exact_log_partition(machine) == pytest.approx(exact.log_z, rel=1e-12)
+        for l, mean in enumerate(exact_marginals(machine)):
+            assert_allclose(mean, exact.mean(l), rtol=1e-10)
+
+
+def test_a_deep_machine_may_be_too_large():
+    machine = random_machine(("bernoulli",) * 4, (4, 3, 2, 3), 0)
+    assert evaluation.can_enumerate(machine, 6)
+    with pytest.raises(ValueError, match=r"every other layer\) with at most max_units=5 .*"):
+        exact_log_partition(machine, max_units=5)
+    machine = random_machine(("bernoulli", "gaussian", "gaussian"), (2, 2, 2), 0, 0.1)
     assert not evaluation.can_enumerate(machine)
 
 

@@ -12,7 +12,7 @@ from ._base import (
     sample,
     solve,
 )
-from ._clamped import Clamped
+from ._clamped import Clamped, DeepPhases, GivenVisible
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._mean_field import TAP, NaiveMeanField
 from ._starts import STARTS
@@ -33,8 +33,10 @@ __all__ = [
     "Chains",
     "Clamped",
     "ContrastiveDivergence",
+    "DeepPhases",
     "FixedPoint",
     "Gibbs",
+    "GivenVisible",
     "LogPartition",
     "Magnetizations",
     "Method",

@@ -1,6 +1,6 @@
 """Annealed importance sampling of the log-partition function (Neal 2001; Salakhutdinov 2008)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from .._backend import like, namespace, one_blas_thread, row_blocks, row_sums, to_numpy
-from .._machine import interpolate, uncoupled
+from .._machine import conditional, input_field, interpolate, uncoupled
 from ..units import log_weight
 from ._gibbs import Gibbs
 
@@ -61,49 +61,69 @@ def inverse_temperatures(schedule):
     return betas
 
 
-def anneal(machine, base, betas, visible, rng):
+def anneal(machine, base, betas, layers, rng):
     """Carry chains along a path of machines and return their log importance weights.
 
     The path leads from ``base`` (beta = 0) to ``machine`` (beta = 1) in the order of ``betas``,
-    which may fall as well as rise; hidden units are summed out of the weights.
+    which may fall as well as rise. The odd layers (the hidden one, if there is one) are independent
+    given the even ones and summed out of the weights.
 
     Parameters
     ----------
     machine, base : Machine
-        Two machines with one hidden layer and the same weights; ``base`` has no couplings.
+        Two machines with the same weights; ``base`` has no couplings.
     betas : ndarray of shape (n_temperatures,)
-    visible : array of shape (n_chains, n_visible)
-        Draws from the machine at ``betas[0]``.
+    layers : sequence of arrays of shape (n_chains, n_units[l])
+        Draws from the machine at ``betas[0]``; those of odd layers are not looked at.
     rng : Rng
 
     Returns
     -------
     array of shape (n_chains,), float64
     """
-    W = machine.weights[0]
-    up, down = W.T, W
-    unit_v, unit_h = machine.units
-    slope = machine.thetas[0].map(lambda a, b: a - b, base.thetas[0])
-    product = visible @ up
-    log_weights = namespace(W).zeros(visible.shape[0], **{**like(W), "dtype": namespace(W).float64})
+    path = _Path(machine, base)
+    W, layers = machine.weights[0], list(layers)
+    fields = path.fields(layers)
+    xp = namespace(W)
+    log_weights = xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
     last = interpolate(base, machine, float(betas[0]))
     for step, beta in zip(np.diff(betas), betas[1:], strict=True):
         now = interpolate(base, machine, float(beta))
-        before = unit_h.tilt(last.thetas[1], last.scale * product)
-        hidden = unit_h.tilt(now.thetas[1], now.scale * product)
-        log_weights += float(step) * log_weight(slope, visible)
-        log_weights += unit_h.log_ratio(before, hidden)
-        field = unit_h.sample(hidden, rng) @ down
-        field *= now.scale
-        visible = unit_v.sample(unit_v.tilt(now.thetas[0], field), rng)
-        product = visible @ up
+        for l in path.even:
+            log_weights += float(step) * log_weight(path.slopes[l], layers[l])
+        for l in path.odd:
+            unit = machine.units[l]
+            before = unit.tilt(last.thetas[l], last.scale * fields[l])
+            theta = unit.tilt(now.thetas[l], now.scale * fields[l])
+            log_weights += unit.log_ratio(before, theta)
+            layers[l] = unit.sample(theta, rng)
+        for l in path.even:
+            layers[l] = machine.units[l].sample(conditional(now, l, layers), rng)
+        fields = path.fields(layers)
         last = now
     return log_weights
 
 
+class _Path:
+    """What stays the same from temperature to temperature."""
+
+    def __init__(self, machine, base):
+        n_layers = len(machine.units)
+        self.even, self.odd = range(0, n_layers, 2), range(1, n_layers, 2)
+        self.slopes = [
+            own.map(lambda a, b: a - b, first)
+            for own, first in zip(machine.thetas, base.thetas, strict=True)
+        ]
+        self._unscaled = replace(machine, scale=1.0)
+
+    def fields(self, layers):
+        """Return the fields that even layers put on odd ones, without the machine's scale."""
+        return {l: input_field(self._unscaled, l, layers) for l in self.odd}
+
+
 @dataclass(frozen=True)
 class AIS:
-    """Annealed importance sampling of log Z, for machines with one hidden layer.
+    """Annealed importance sampling of log Z.
 
     Parameters
     ----------
@@ -147,7 +167,7 @@ class AIS:
         betas = inverse_temperatures(self.schedule)
 
         def run(n, rng):
-            start = Gibbs().init(base, rng, n, machine.weights[0]).layers[0]
+            start = Gibbs().init(base, rng, n, machine.weights[0]).layers
             return anneal(machine, base, betas, start, rng)
 
         log_weights = self._run(run, [(n,) for n in self._blocks()], rng)
@@ -163,8 +183,9 @@ class AIS:
         ----------
         machine : Machine
         rng : Rng
-        samples : array of shape (n_chains, n_visible)
-            Draws from the machine, such as the ends of long Gibbs chains; a weight for each.
+        samples : sequence of arrays of shape (n_chains, n_units[l])
+            Draws from the machine, all its layers, such as the ends of long Gibbs chains; a weight
+            for each.
         visible : Theta, default=None
             As in :meth:`log_partition`.
 
@@ -175,11 +196,11 @@ class AIS:
         base = uncoupled(machine, visible)
         betas = inverse_temperatures(self.schedule)[::-1]
 
-        def run(start, rng):
-            return anneal(machine, base, betas, start, rng)
+        def run(layers, rng):
+            return anneal(machine, base, betas, layers, rng)
 
-        starts = [(rows,) for rows in row_blocks(samples, _BLOCK)]
-        log_weights = self._run(run, starts, rng)
+        blocks = zip(*(row_blocks(layer, _BLOCK) for layer in samples), strict=True)
+        log_weights = self._run(run, [(layers,) for layers in blocks], rng)
         return _estimate(log_weights, _independent_log_partition(base), sign=-1)
 
     def _blocks(self):

@@ -1,10 +1,13 @@
-"""Fixed points with some of the visible units held at observed values."""
+"""Fixed points with visible units held at observed values: some of them, or all."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .._backend import cast
-from ._base import FixedPoint
+from .._machine import Moments, hidden_layers, input_field
+from ._base import FixedPoint, Method, Solution, solve
 
 
 class ClampedState(NamedTuple):
@@ -29,8 +32,8 @@ class ClampedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Clamped(FixedPoint):
-    """Another fixed point, with observed visible units put back to their values in each sweep."""
+class _Around(FixedPoint):
+    """A fixed point made of another, whose hyper-parameters it has."""
 
     method: FixedPoint
 
@@ -46,6 +49,14 @@ class Clamped(FixedPoint):
     def damping(self):
         return self.method.damping
 
+    def check(self, machine):
+        self.method.check(machine)
+
+
+@dataclass(frozen=True)
+class Clamped(_Around):
+    """Another fixed point, with observed visible units put back to their values in each sweep."""
+
     def start(self, machine, X, observed):
         """Return the state at visible values X, of which those ``observed`` stay."""
         return ClampedState(self.method.start(machine, X), X, cast(observed, X.dtype))
@@ -54,3 +65,97 @@ class Clamped(FixedPoint):
         inner = self.method.step(machine, state.inner)
         held = state.observed > 0.5
         return state._replace(inner=self.method.hold(machine, inner, state.values, held))
+
+
+class GivenState(NamedTuple):
+    """State of the hidden layers, and the field that the visible values put on the first."""
+
+    inner: Any
+    field: Any
+
+    @property
+    def means(self):
+        """Means of the hidden layers."""
+        return self.inner.means
+
+
+@dataclass(frozen=True)
+class GivenVisible(_Around):
+    """Another fixed point on the hidden layers alone, given all visible values.
+
+    The visible units are a field on the first hidden layer (App. E of Tramel et al. 2018), so a
+    sweep costs no product with the first weight matrix. With one hidden layer the fixed point is
+    reached at once and exact.
+    """
+
+    def start(self, machine, X):
+        """Return the state that starts at E[h | X] without the layers above the first."""
+        field = input_field(machine, 1, (X, None))
+        hidden = hidden_layers(machine, field)
+        return GivenState(self.method.start(hidden, hidden.units[0].mean(hidden.thetas[0])), field)
+
+    def step(self, machine, state):
+        hidden = hidden_layers(machine, state.field)
+        return state._replace(inner=self.method.step(hidden, state.inner))
+
+    def log_partition(self, machine, state):
+        """Return log sum_h exp(-energy(x, h)) but for the visible units' own weight."""
+        return self.method.log_partition(hidden_layers(machine, state.field), state.inner)
+
+    def moments(self, machine, state, X):
+        """Return the moments at visible values X and the state given them (Eqs. 126-129)."""
+        inner = self.method.moments(hidden_layers(machine, state.field), state.inner)
+        blocks = tuple(_with_known_layer(block, X) for block in inner.blocks)
+        return Moments(blocks, tuple((l + 1, M) for l, M in inner.matrices))
+
+
+def _with_known_layer(block, X):
+    """Return a block of hidden layers with the visible values put before them."""
+    pair, occupied = (
+        None if part is None else (None, *part) for part in (block.pair, block.occupied)
+    )
+    return block._replace(
+        means=(X, *block.means),
+        variances=(None, *block.variances),
+        pair=pair,
+        occupied=occupied,
+    )
+
+
+class DeepState(NamedTuple):
+    """State of learning a deep machine: that of the model phase, and the last data phase."""
+
+    model: Any
+    data: Solution | None
+
+
+@dataclass(frozen=True)
+class DeepPhases(Method):
+    """Learning where the data phase too is a fixed point (Alg. 4 of Tramel et al. 2018).
+
+    Parameters
+    ----------
+    model : Method
+        The model phase, with a ``fixed_point`` that serves for the data phase as well.
+    """
+
+    model: Method
+
+    def init(self, machine, rng, n, X):
+        return DeepState(self.model.init(machine, rng, n, X), None)
+
+    def phases(self, machine, state, X, rng):
+        given = GivenVisible(self.model.fixed_point)
+        solution = solve(given, machine, given.start(machine, X))
+        data = given.moments(machine, solution.state, X)
+        model = self.model.advance(machine, state.model, X, rng)
+        return DeepState(model, solution), data, self.model.moments(machine, model)
+
+    def visible(self, state):
+        return self.model.visible(state.model)
+
+    def report(self, state):
+        if state.data is None:
+            return {}
+        unconverged = {"n_unconverged_data": float(np.sum(~state.data.converged))}
+        return self.model.report(state.model) | unconverged

@@ -18,14 +18,20 @@ from skrbm.inference import AIS
 from skrbm.inference._ais import SCHEDULES, anneal, inverse_temperatures
 
 PAIRS = enumerable_pairs()
-pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
+DEEP = [
+    ("bernoulli",) * 3,
+    ("bernoulli",) * 4,
+    ("truncated_gaussian", "bernoulli", "truncated_gauss_bernoulli"),
+]
+pairs = pytest.mark.parametrize("kinds", [*PAIRS, *DEEP], ids="-".join)
 BASES = ["the machine's own", "another"]
 bases = pytest.mark.parametrize("base", BASES)
 
 
 def make(kinds, seed=0, **kwargs):
     strength = 1.0 if set(kinds) == {"bernoulli"} else 0.6
-    return random_machine(kinds, (4, 3), seed, strength, **kwargs)
+    sizes = (4, 3) if len(kinds) == 2 else (3, 2, 3, 2)[: len(kinds)]
+    return random_machine(kinds, sizes, seed, strength, **kwargs)
 
 
 def visible_theta(machine, base):
@@ -44,7 +50,8 @@ def forward(machine, base, seed=0, **kwargs):
 
 
 def reverse(machine, base, seed=0, n=500):
-    samples = Exact(machine).sample(np.random.default_rng(seed), n)[0].astype(machine.dtype)
+    samples = Exact(machine).sample(np.random.default_rng(seed), n)
+    samples = [layer.astype(machine.dtype) for layer in samples]
     rng = make_rng(seed, machine.weights[0])
     ais = AIS(schedule=150)
     return ais.reverse_log_partition(machine, rng, samples, visible_theta(machine, base))
@@ -77,8 +84,8 @@ def test_few_temperatures_are_unbiased_in_z_too(kinds, run, monkeypatch):
     if run is forward:
         estimate = forward(machine, BASES[1], n_chains=10_000, schedule=[0, 0.6, 1])
     else:
-        samples = Exact(machine).sample(np.random.default_rng(3), 10_000)[0]
-        rng, theta = make_rng(3, samples), visible_theta(machine, BASES[1])
+        samples = Exact(machine).sample(np.random.default_rng(3), 10_000)
+        rng, theta = make_rng(3, samples[0]), visible_theta(machine, BASES[1])
         estimate = AIS(schedule=[0, 0.6, 1]).reverse_log_partition(machine, rng, samples, theta)
     assert_close(estimate, Exact(machine).log_z)
     assert estimate.ess < 9_900
@@ -133,7 +140,7 @@ def test_results_do_not_depend_on_the_number_of_jobs(run):
         if run == "forward":
             results.append(ais.log_partition(machine, rng))
         else:
-            samples = Exact(machine).sample(np.random.default_rng(4), 250)[0]
+            samples = Exact(machine).sample(np.random.default_rng(4), 250)
             results.append(ais.reverse_log_partition(machine, rng, samples))
     assert results[0] == results[1] == results[2]
 
@@ -149,8 +156,9 @@ def test_blocks_of_chains_are_independent():
 def test_anneal_leaves_its_arguments_alone():
     machine = make(PAIRS[0])
     before, visible = machine.copy(), np.ones((3, 4))
+    layers = (visible, np.ones((3, 3)))
     log_weights = anneal(
-        machine, uncoupled(machine), np.linspace(0, 1, 4), visible, make_rng(0, visible)
+        machine, uncoupled(machine), np.linspace(0, 1, 4), layers, make_rng(0, visible)
     )
     assert log_weights.shape == (3,) and log_weights.dtype == np.float64
     assert (visible == 1).all()

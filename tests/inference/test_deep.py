@@ -1,0 +1,137 @@
+"""Machines with several hidden layers: clamped fixed points and the gradient of joint training.
+
+The truth is enumeration of small machines, with the visible units held or free.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _exact import Exact, clamped
+from _machines import (
+    differences,
+    gradient,
+    parameters,
+    random_machine,
+)
+from numpy.testing import assert_allclose
+
+from skrbm._machine import log_weight
+from skrbm._random import make_rng
+from skrbm.inference import FIXED_POINTS, STARTS, DeepPhases, GivenVisible, solve
+
+SHAPES = {
+    "one hidden layer": (("bernoulli", "bernoulli"), (4, 3)),
+    "two": (("bernoulli",) * 3, (4, 3, 2)),
+    "three": (("bernoulli",) * 4, (3, 3, 2, 2)),
+    "real visible": (("truncated_gaussian", "bernoulli", "bernoulli"), (3, 3, 2)),
+    "real hidden": (("bernoulli", "truncated_gauss_bernoulli", "bernoulli"), (3, 2, 2)),
+}
+# Power of the weights in the first term of log Z that a method leaves out.
+ERROR_POWER = {"naive_mean_field": 2, "tap": 3, "tap3": 4}
+
+
+def applies(method, shape):
+    try:
+        method.check(random_machine(*SHAPES[shape], 0))
+    except ValueError:
+        return False
+    return True
+
+
+cases = pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        pytest.param(name, shape, id=f"{name}-{shape}")
+        for name in ERROR_POWER
+        for shape in SHAPES
+        if applies(FIXED_POINTS[name], shape)
+    ],
+)
+
+
+def make(shape, seed=0, strength=0.4):
+    return random_machine(*SHAPES[shape], seed, strength)
+
+
+def rows(machine, n=3, seed=0):
+    return Exact(machine).sample(np.random.default_rng(seed), n)[0]
+
+
+def given(method, machine, X):
+    """The state of the hidden layers given X, solved to the last digit."""
+    method = GivenVisible(method)
+    solution = solve(method, machine, method.start(machine, X), tol=1e-29, max_iter=5000)
+    assert solution.converged.all()
+    return solution.state
+
+
+def unnormalised(method, machine, X):
+    """The method's log sum_h exp(-energy(x, h)) of each row."""
+    value = GivenVisible(method).log_partition(machine, given(method, machine, X))
+    return log_weight(machine.thetas[0], X) + value
+
+
+def errors(method, shape, factor):
+    """Errors of the free energy and of the hidden means over several machines and rows."""
+    of_value, of_means = [], []
+    for seed in range(6):
+        machine = make(shape, seed, 0.1)
+        X = rows(machine)
+        between_hidden = tuple(factor * W for W in machine.weights[1:])
+        machine = replace(machine, weights=(machine.weights[0], *between_hidden))
+        exact, state = clamped(machine, X), given(method, machine, X)
+        of_value += list(unnormalised(method, machine, X) - [one.log_z for one in exact])
+        for l, mean in enumerate(state.means, start=1):
+            of_means.append(mean - [one.mean(l) for one in exact])
+    return np.linalg.norm(of_value), np.linalg.norm(np.concatenate([m.ravel() for m in of_means]))
+
+
+@cases
+def test_order_of_the_errors_given_the_visible_units(name, shape):
+    """Halving the weights between hidden layers divides the errors by 2 to the first power of
+    them that is left out, or by more."""
+    method = FIXED_POINTS[name]
+    whole, half = errors(method, shape, 1.0), errors(method, shape, 0.5)
+    if shape == "one hidden layer":
+        assert max(*whole, *half) < 1e-12
+        return
+    for before, after in zip(whole, half, strict=True):
+        assert before / after > 2 ** ERROR_POWER[name] * 0.78
+    assert half[1] < 0.02
+
+
+@cases
+def test_data_moments_are_the_derivatives_of_the_clamped_free_energy(name, shape):
+    method, machine = FIXED_POINTS[name], make(shape, 2)
+    X = rows(machine)
+    moments = GivenVisible(method).moments(machine, given(method, machine, X), X)
+    parts = gradient(machine, moments)
+    for part, (label, values, put) in zip(parts, parameters(machine), strict=True):
+        slopes = differences(lambda m: unnormalised(method, m, X).mean(), values, put, step=1e-4)
+        assert_allclose(part, slopes, rtol=1e-6, atol=2e-8, err_msg=label)
+
+
+@cases
+def test_the_joint_gradient_is_that_of_the_likelihood_solved_again(name, shape):
+    """Data phase minus model phase against differences of the clamped and the free solutions."""
+    method, machine = FIXED_POINTS[name], make(shape, 3)
+    X = rows(machine, 4)
+
+    def free(machine):
+        return solve(method, machine, method.start(machine, X), tol=1e-29, max_iter=5000)
+
+    def log_likelihood(machine):
+        value = unnormalised(method, machine, X)
+        return np.mean(value - method.log_partition(machine, free(machine).state))
+
+    tight = replace(method, tol=1e-29, max_iter=5000)
+    learning = DeepPhases(STARTS["data"](tight))
+    rng = make_rng(0, X)
+    state = learning.init(machine, rng, 4, X)
+    state, data, model = learning.phases(machine, state, X, rng)
+    assert state.data.converged.all() and state.model.solution.converged.all()
+    parts = gradient(machine, data - model)
+    for part, (label, values, put) in zip(parts, parameters(machine), strict=True):
+        slopes = differences(log_likelihood, values, put, step=1e-4)
+        assert_allclose(part, slopes, rtol=1e-6, atol=3e-8, err_msg=label)
