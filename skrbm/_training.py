@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -64,7 +65,8 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
 
     A subclass gives ``_units()`` (the kinds of units, as they were asked for), ``_method()`` (the
     model phase), ``_n_states()`` (rows of its state), ``_default_log_partition()`` and
-    ``machine_``.
+    ``machine_``; one with several hidden layers also ``_layer_sizes()``, ``_initial_machine``,
+    ``_attributes``, ``_monitored`` and ``_free_energy``.
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -110,11 +112,14 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
             an interruption by Ctrl-C, the estimator then keeps the parameters of the last
             complete epoch.
         """
-        X = check_data(self, X, reset=not (self.warm_start and self._is_trained()))
+        goes_on = self.warm_start and self._is_trained()
+        X = check_data(self, X, reset=not goes_on)
         n_validation = self._n_validation(X.shape[0])
-        machine, training = self._resume(X) if self.warm_start else self._begin(X)
+        machine, training = self._resume(X) if goes_on else self._begin(X)
         train, validation = self._split(X.shape[0], n_validation, training.rng)
         with one_blas_thread():
+            if not goes_on:
+                machine = self._prepared(machine, training.rng, X, train)
             self._fit_epochs(machine, training, X, train, validation)
         return self
 
@@ -132,12 +137,17 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         -------
         self : object
         """
-        X = check_data(self, X, reset=not self._is_trained())
-        machine, training = self._resume(X)
+        goes_on = self._is_trained()
+        X = check_data(self, X, reset=not goes_on)
+        machine, training = self._resume(X) if goes_on else self._begin(X)
+        rows = np.arange(X.shape[0])
+        if not goes_on:
+            with one_blas_thread():
+                machine = self._prepared(machine, training.rng, X, rows)
         kept = machine.copy(), training.state
         try:
             with one_blas_thread():
-                rows, rate = np.arange(X.shape[0]), self._rate(0.0)
+                rate = self._rate(0.0)
                 machine = self._fit_epoch(machine, training, X, rows, rate)
             kept = machine, training.state
             training.n_epochs += 1
@@ -170,16 +180,8 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
 
     def _resume(self, X):
         """Return a copy of the machine to go on with, and its training state."""
-        if not self._is_trained():
-            return self._begin(X)
-        if self.components_.shape[0] != self.n_components:
-            raise ValueError(
-                f"n_components={self.n_components}, but the machine to go on from has "
-                f"{self.components_.shape[0]} hidden units; fit without warm_start, or set "
-                f"n_components={self.components_.shape[0]}"
-            )
         machine, training = self.machine_.copy(), self._training
-        self._check_units(machine)
+        self._check_layers(machine)
         check_range(X, machine.units[0], self.binarize)
         if training.velocity is None:
             training.velocity = self._optimiser().init(machine)
@@ -192,8 +194,15 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
             training.method = method
         return machine, training
 
-    def _check_units(self, machine):
-        """Refuse to go on with other kinds of units; their bounds may differ."""
+    def _check_layers(self, machine):
+        """Refuse to go on with other sizes or kinds of units; their bounds may differ."""
+        _, *sizes = machine.n_units
+        if sizes != self._layer_sizes():
+            before = sizes[0] if isinstance(self.n_components, Integral) else tuple(sizes)
+            raise ValueError(
+                f"n_components={self.n_components}, but the machine to go on from has "
+                f"{before} hidden units; fit without warm_start, or set n_components={before}"
+            )
         for now, before in zip(self._units(), machine.units, strict=True):
             if type(now) is not type(before):
                 raise ValueError(
@@ -201,17 +210,29 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
                     "without warm_start, or ask for the same kind of units"
                 )
 
+    def _layer_sizes(self):
+        """Return the number of units of each hidden layer, a list."""
+        return [self.n_components]
+
+    def _random_machine(self, X, rng):
+        """Return a machine with small weights whose visible units fit the data."""
+        visible, *hidden = self._units()
+        units = (visible.fitted(X), *(unit.fitted() for unit in hidden))
+        check_range(X, units[0], self.binarize)
+        sizes = [X.shape[1], *self._layer_sizes()]
+        weights = [0.01 * rng.normal((above, below)) for below, above in pairwise(sizes)]
+        thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]
+        thetas[0] = units[0].initial_theta(into_support(X, units[0], self.binarize))
+        return Machine(units, tuple(thetas), tuple(weights))
+
     def _initial_machine(self, X, rng):
         """Return the machine where training starts; a statistic that init lacks is the data's."""
-        n_visible, n_hidden = X.shape[1], self.n_components
-        visible, hidden = self._units()
-        units = (visible.fitted(X), hidden.fitted())
-        check_range(X, units[0], self.binarize)
-        data = into_support(X, units[0], self.binarize)
-        W = 0.01 * rng.normal((n_hidden, n_visible))
-        thetas = (units[0].initial_theta(data), units[1].default_theta(n_hidden, W))
-        machine = Machine(units, thetas, (W,))
+        machine = self._random_machine(X, rng)
         return machine if isinstance(self.init, str) else self._machine_from_init(machine)
+
+    def _prepared(self, machine, rng, X, rows):
+        """Return the machine that the first epoch begins with, where learning comes before it."""
+        return machine
 
     def _machine_from_init(self, machine):
         parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
@@ -342,6 +363,10 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
 
         return {"pseudo_log_likelihood": pseudo_likelihood} if machine.units[0].values else {}
 
+    def _free_energy(self, machine, X):
+        """Return the free energy of each row: -log p(x) - log Z."""
+        return free_energy(machine, X)
+
     def _record(self, row):
         """Add a row to the history; NaN stands where a quantity was not measured."""
         n_rows = len(self.history_.get("epoch", ()))
@@ -392,8 +417,8 @@ class Monitor:
             for name, function in self.rbm._monitored(machine, state, self.bits).items()
         }
         if self.validation is not None:
-            held_out = self._values(free_energy, machine, self.validation)
-            trained = self._values(free_energy, machine, self.train)
+            held_out = self._values(self.rbm._free_energy, machine, self.validation)
+            trained = self._values(self.rbm._free_energy, machine, self.train)
             gap = float(held_out.mean() - trained.mean())
             self.noise = np.hypot(*(F.std() / np.sqrt(F.size) for F in (held_out, trained)))
             self.value, measured["free_energy_gap"] = -gap, gap

@@ -34,9 +34,10 @@ def check_data(estimator, X, *, reset=False, missing=False):
     X = _check_data(estimator, X, reset, missing)
     if reset:
         return X
-    if sp.issparse(X) and is_foreign(estimator.components_):
+    place = estimator.machine_.weights[0]
+    if sp.issparse(X) and is_foreign(place):
         raise TypeError("sparse X needs parameters in NumPy arrays; make X dense")
-    return X if sp.issparse(X) else beside(X, estimator.components_)
+    return X if sp.issparse(X) else beside(X, place)
 
 
 def _check_data(estimator, X, reset, missing):

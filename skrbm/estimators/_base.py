@@ -1,4 +1,4 @@
-"""What all machines with one hidden layer share: their public methods."""
+"""The public methods that all machines share, and those of machines with one hidden layer."""
 
 from dataclasses import asdict, is_dataclass
 
@@ -26,10 +26,13 @@ from ..inference import Gibbs, sample
 from ..units import Theta
 
 
-class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, TrainedByMoments):
-    """Base of the restricted Boltzmann machines.
+class BaseMachine(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, TrainedByMoments
+):
+    """Base of all machines that are density models of X.
 
-    Beside what :class:`TrainedByMoments` asks for, a subclass gives ``impute``.
+    Beside what :class:`TrainedByMoments` asks for, a subclass gives ``transform``, ``free_energy``
+    and ``impute``.
     """
 
     def __sklearn_tags__(self):
@@ -37,6 +40,141 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _visible(self, X):
+        """Return (machine, X) for a public method: X checked, as the machine's units take it."""
+        machine, X = self.machine_, check_data(self, X)
+        warn_clipped(X, machine.units[0])
+        X = into_support(X, machine.units[0], self.binarize)
+        return machine, X.astype(machine.dtype) if sp.issparse(X) else cast(X, machine.dtype)
+
+    def score_samples(self, X):
+        """Compute the log-likelihood of each sample.
+
+        It depends on the parameters and the sample alone: log Z is computed on first use,
+        exactly if one layer has at most 20 units, otherwise by the estimator's own method (AIS for
+        BernoulliRBM, TAP for TAPRBM), with a seed and starts that were drawn in ``fit``. TAP tends
+        to give machines with large weights too small a log Z, and so too good a likelihood: to
+        compare machines of several sizes or methods, use ``log_partition("ais")`` for all.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+            In nats, float64.
+        """
+        return -self.free_energy(X) - self.log_partition()
+
+    def score(self, X, y=None):
+        """Compute the mean log-likelihood of the samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        score : float
+            In nats per sample.
+        """
+        scores = self.score_samples(X)
+        return float(namespace(scores).mean(scores))
+
+    def log_partition(self, method="auto", return_std=False):
+        """Compute or estimate the log-partition function.
+
+        The value is kept with the parameters it belongs to.
+
+        Parameters
+        ----------
+        method : str or object, default="auto"
+            "exact" (one layer of at most 20 units), "ais", "tap", "tap3", "naive_mean_field", or
+            an object such as ``AIS(n_chains=500)`` or ``TAP(order=3)``; see
+            :func:`skrbm.evaluation.log_partition`. "auto" is "exact" where that is possible, and
+            the estimator's own method elsewhere.
+        return_std : bool, default=False
+            Whether to return the standard error too.
+
+        Returns
+        -------
+        log_z : float
+            In nats.
+        std : float
+            Only if ``return_std``: 0 where exact, NaN where it is not known.
+        """
+        machine = self.machine_
+        if isinstance(method, str) and method == "auto":
+            exact = evaluation.can_enumerate(machine)
+            method = "exact" if exact else self._default_log_partition()
+        thetas = (part for theta in machine.thetas for part in theta if part is not None)
+        parts = (*machine.weights, self.starts_, *thetas)
+        key = joblib.hash([to_numpy(part) for part in parts]), _method_key(method)
+        known = self.__dict__.setdefault("_log_partitions", {})
+        if key not in known:
+            for stale in [old for old in known if old[0] != key[0]]:
+                del known[stale]
+            seed = self._evaluation_seed
+            known[key] = evaluation.log_partition(
+                self,
+                method,
+                random_state=np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key),
+            )
+        result = known[key]
+        return (result.value, result.std) if return_std else result.value
+
+    def sample(self, n_samples=1, *, n_steps=100, init=None, random_state=None):
+        """Draw visible configurations by block Gibbs sampling, a chain for each.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        n_steps : int, default=100
+            Sweeps of each chain.
+        init : array-like of shape (n_samples, n_features), default=None
+            Where the chains start; default: random rows of ``starts_``, which were kept in fit.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        V : array of shape (n_samples, n_features)
+        """
+        machine = self.machine_
+        check_count("n_samples", n_samples, 1)
+        check_count("n_steps", n_steps, 0)
+        rng = make_rng(random_state, machine.weights[0])
+        if init is None:
+            rows = rng.integers(self.starts_.shape[0], n_samples)
+            init = namespace(rows).take(self.starts_, rows, axis=0)
+        else:
+            _, init = self._visible(init)
+            if init.shape[0] != n_samples:
+                raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
+            init = init.toarray() if sp.issparse(init) else init
+        if n_steps == 0:
+            return namespace(init).asarray(init, copy=True)
+        with one_blas_thread():
+            chains = Gibbs().start(machine, init, rng)
+            return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
+
+    def _split_missing(self, X):
+        """Return (machine, X filled with the visible means, which entries are observed)."""
+        machine, X = self.machine_, check_data(self, X, missing=True)
+        xp = namespace(X)
+        observed = X == X  # all but NaN, which a threshold would hide
+        X = cast(into_support(X, machine.units[0], self.binarize), machine.dtype)
+        means = machine.units[0].mean(machine.thetas[0])
+        return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
+
+
+class BaseRBM(BaseMachine):
+    """Base of the restricted Boltzmann machines, with one hidden layer.
+
+    A subclass gives ``impute``.
+    """
 
     @property
     def _n_features_out(self):
@@ -49,13 +187,6 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
         parts = [getattr(self, name, None) for name in THETA_ATTRIBUTES]
         thetas = (Theta(*parts[:3]), Theta(*parts[3:]))
         return Machine(self.units_, thetas, (self.components_,))
-
-    def _visible(self, X):
-        """Return (machine, X) for a public method: X checked, as the machine's units take it."""
-        machine, X = self.machine_, check_data(self, X)
-        warn_clipped(X, machine.units[0])
-        X = into_support(X, machine.units[0], self.binarize)
-        return machine, X.astype(machine.dtype) if sp.issparse(X) else cast(X, machine.dtype)
 
     def _hidden(self, H):
         machine = self.machine_
@@ -125,118 +256,6 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
         """
         return free_energy(*self._visible(X))
 
-    def score_samples(self, X):
-        """Compute the log-likelihood of each sample.
-
-        It depends on the parameters and the sample alone: log Z is computed on first use,
-        exactly if one layer has at most 20 units, otherwise by the estimator's own method (AIS for
-        BernoulliRBM, TAP for TAPRBM), with a seed and starts that were drawn in ``fit``. TAP tends
-        to give machines with large weights too small a log Z, and so too good a likelihood: to
-        compare machines of several sizes or methods, use ``log_partition("ais")`` for all.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_likelihood : array of shape (n_samples,)
-            In nats, float64.
-        """
-        return -self.free_energy(X) - self.log_partition()
-
-    def score(self, X, y=None):
-        """Compute the mean log-likelihood of the samples.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : Ignored
-
-        Returns
-        -------
-        score : float
-            In nats per sample.
-        """
-        scores = self.score_samples(X)
-        return float(namespace(scores).mean(scores))
-
-    def log_partition(self, method="auto", return_std=False):
-        """Compute or estimate the log-partition function.
-
-        The value is kept with the parameters it belongs to.
-
-        Parameters
-        ----------
-        method : str or object, default="auto"
-            "exact" (one layer of at most 20 units), "ais", "tap", "tap3", "naive_mean_field", or
-            an object such as ``AIS(n_chains=500)`` or ``TAP(order=3)``; see
-            :func:`skrbm.evaluation.log_partition`. "auto" is "exact" where that is possible, and
-            the estimator's own method elsewhere.
-        return_std : bool, default=False
-            Whether to return the standard error too.
-
-        Returns
-        -------
-        log_z : float
-            In nats.
-        std : float
-            Only if ``return_std``: 0 where exact, NaN where it is not known.
-        """
-        machine = self.machine_
-        if isinstance(method, str) and method == "auto":
-            exact = evaluation.can_enumerate(machine)
-            method = "exact" if exact else self._default_log_partition()
-        thetas = (part for theta in machine.thetas for part in theta if part is not None)
-        parts = (self.components_, self.starts_, *thetas)
-        key = joblib.hash([to_numpy(part) for part in parts]), _method_key(method)
-        known = self.__dict__.setdefault("_log_partitions", {})
-        if key not in known:
-            for stale in [old for old in known if old[0] != key[0]]:
-                del known[stale]
-            seed = self._evaluation_seed
-            known[key] = evaluation.log_partition(
-                self,
-                method,
-                random_state=np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key),
-            )
-        result = known[key]
-        return (result.value, result.std) if return_std else result.value
-
-    def sample(self, n_samples=1, *, n_steps=100, init=None, random_state=None):
-        """Draw visible configurations by block Gibbs sampling, a chain for each.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        n_steps : int, default=100
-            Sweeps of each chain.
-        init : array-like of shape (n_samples, n_features), default=None
-            Where the chains start; default: random rows of ``starts_``, which were kept in fit.
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        V : array of shape (n_samples, n_features)
-        """
-        machine = self.machine_
-        check_count("n_samples", n_samples, 1)
-        check_count("n_steps", n_steps, 0)
-        rng = make_rng(random_state, machine.weights[0])
-        if init is None:
-            rows = rng.integers(self.starts_.shape[0], n_samples)
-            init = namespace(rows).take(self.starts_, rows, axis=0)
-        else:
-            _, init = self._visible(init)
-            if init.shape[0] != n_samples:
-                raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
-            init = init.toarray() if sp.issparse(init) else init
-        if n_steps == 0:
-            return namespace(init).asarray(init, copy=True)
-        with one_blas_thread():
-            chains = Gibbs().start(machine, init, rng)
-            return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
-
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.
 
@@ -255,15 +274,6 @@ class BaseRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, T
         rng = make_rng(random_state, machine.weights[0])
         hidden = machine.units[1].sample(condition(machine, X), rng)
         return machine.units[0].sample(conditional(machine, 0, (None, hidden)), rng)
-
-    def _split_missing(self, X):
-        """Return (machine, X filled with the visible means, which entries are observed)."""
-        machine, X = self.machine_, check_data(self, X, missing=True)
-        xp = namespace(X)
-        observed = X == X  # all but NaN, which a threshold would hide
-        X = cast(into_support(X, machine.units[0], self.binarize), machine.dtype)
-        means = machine.units[0].mean(machine.thetas[0])
-        return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
 
     @classmethod
     def from_parameters(cls, components, intercept_hidden=None, intercept_visible=None, **params):
