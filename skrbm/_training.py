@@ -188,7 +188,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         else:  # written in place in training, and perhaps a memory map
             training.velocity = map_rows(_copied, training.velocity)
         method = self._method()
-        same = type(method) is type(training.method)
+        same = method.kind == training.method.kind
         if not same or self.starts_.shape[0] != self._n_states():  # the state is of no more use
             training.state = method.init(machine, training.rng, self._n_states(), self.starts_)
             training.method = method

@@ -53,9 +53,9 @@ class BaseMachine(
 
         It depends on the parameters and the sample alone: log Z is computed on first use,
         exactly if one layer has at most 20 units, otherwise by the estimator's own method (AIS for
-        BernoulliRBM, TAP for TAPRBM), with a seed and starts that were drawn in ``fit``. TAP tends
-        to give machines with large weights too small a log Z, and so too good a likelihood: to
-        compare machines of several sizes or methods, use ``log_partition("ais")`` for all.
+        BernoulliRBM, TAP for the others), with a seed and starts that were drawn in ``fit``. TAP
+        tends to give machines with large weights too small a log Z, and so too good a likelihood:
+        to compare machines of several sizes or methods, use ``log_partition("ais")`` for all.
 
         Parameters
         ----------
@@ -159,6 +159,22 @@ class BaseMachine(
         with one_blas_thread():
             chains = Gibbs().start(machine, init, rng)
             return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
+
+    def _adopted(self, machine):
+        """Return self, fitted as far as the parameters of a machine go."""
+        seed = seed_sequence(self.random_state)
+        self._evaluation_seed, seed = seed.spawn(2)
+        rng = make_rng(seed, machine.weights[0])
+        with one_blas_thread():
+            chains = Gibbs().init(machine, rng, self._n_states(), machine.weights[0])
+            rows = sample(Gibbs(), machine, chains, rng, 100).layers[0]
+        method = self._method()
+        state = method.init(machine, rng, self._n_states(), rows)
+        self.n_features_in_ = machine.n_units[0]
+        self.history_ = {}
+        self._publish(machine, state, Training(rng, method, state, None))
+        self.starts_ = rows
+        return self
 
     def _split_missing(self, X):
         """Return (machine, X filled with the visible means, which entries are observed)."""
@@ -306,19 +322,7 @@ class BaseRBM(BaseMachine):
         machine = machine_from(components, intercept_hidden, intercept_visible, units, **more)
         rbm.n_components = machine.n_units[1]
         rbm._validate_params()
-        seed = seed_sequence(rbm.random_state)
-        rbm._evaluation_seed, seed = seed.spawn(2)
-        rng = make_rng(seed, machine.weights[0])
-        with one_blas_thread():
-            chains = Gibbs().init(machine, rng, rbm._n_states(), machine.weights[0])
-            rows = sample(Gibbs(), machine, chains, rng, 100).layers[0]
-        method = rbm._method()
-        state = method.init(machine, rng, rbm._n_states(), rows)
-        rbm.n_features_in_ = machine.n_units[0]
-        rbm.history_ = {}
-        rbm._publish(machine, state, Training(rng, method, state, None))
-        rbm.starts_ = rows
-        return rbm
+        return rbm._adopted(machine)
 
 
 def _method_key(method):

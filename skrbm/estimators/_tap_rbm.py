@@ -14,7 +14,78 @@ from ..units import UNITS, Unit
 from ._base import BaseRBM
 
 
-class TAPRBM(BaseRBM):
+class DeterministicMixin:
+    """What estimators share whose model phase is a fixed point."""
+
+    _constraints: ClassVar[dict] = {
+        "visible": [StrOptions(set(UNITS)), Unit],
+        "hidden": [StrOptions(set(UNITS)), Unit],
+        "inference": [StrOptions(set(FIXED_POINTS)), FixedPoint],
+        "starts": [StrOptions(set(STARTS))],
+        "n_starts": [None, Interval(Integral, 1, None, closed="left")],
+    }
+
+    def _units(self):
+        named = (self.visible, self.hidden)
+        return tuple(UNITS[unit]() if isinstance(unit, str) else unit for unit in named)
+
+    def _fixed_point(self):
+        return FIXED_POINTS[self.inference] if isinstance(self.inference, str) else self.inference
+
+    def _n_states(self):
+        return self.batch_size if self.n_starts is None else self.n_starts
+
+    def _default_log_partition(self):
+        return self._fixed_point()
+
+    def tap_log_likelihood(self, X, starts=None):
+        """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).
+
+        log p(v) ≈ -F(v) + mean of the free energies of the unique solutions found from ``starts``,
+        by the estimator's own ``inference``, whatever the size of the layers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        starts : array-like of shape (n_starts, n_features), default=None
+            Visible values from which solutions are looked for; default: those kept from fit.
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+            In nats, float64.
+        """
+        free_energy = self.free_energy(X)
+        if starts is None:
+            return -free_energy - self.log_partition(self._fixed_point())
+        return (
+            -free_energy - evaluation.log_partition(self, self._fixed_point(), starts=starts).value
+        )
+
+    def impute(self, X):
+        """Fill missing values with their means given the observed ones, by ``inference``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN marks what is missing.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+            Observed entries as the units take them (clipped to [0, 1], or thresholded by
+            ``binarize``), missing ones E[v_i | observed].
+        """
+        machine, X, observed = self._split_missing(X)
+        fixed_point = self._fixed_point()
+        most = max(fixed_point.max_iter, 1000)
+        method = Clamped(replace(fixed_point, damping=max(fixed_point.damping, 0.2)))
+        with one_blas_thread():
+            start = method.start(machine, X, observed)
+            return solve(method, machine, start, max_iter=most).state.means[0]
+
+
+class TAPRBM(DeterministicMixin, BaseRBM):
     """Restricted Boltzmann machine trained by TAP or naive mean field.
 
     The model's moments come from K solutions of the mean-field equations instead of samples
@@ -143,11 +214,7 @@ class TAPRBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
-        "visible": [StrOptions(set(UNITS)), Unit],
-        "hidden": [StrOptions(set(UNITS)), Unit],
-        "inference": [StrOptions(set(FIXED_POINTS)), FixedPoint],
-        "starts": [StrOptions(set(STARTS))],
-        "n_starts": [None, Interval(Integral, 1, None, closed="left")],
+        **DeterministicMixin._constraints,
     }
 
     def __init__(
@@ -201,21 +268,8 @@ class TAPRBM(BaseRBM):
         self.warm_start = warm_start
         self.binarize = binarize
 
-    def _units(self):
-        named = (self.visible, self.hidden)
-        return tuple(UNITS[unit]() if isinstance(unit, str) else unit for unit in named)
-
-    def _fixed_point(self):
-        return FIXED_POINTS[self.inference] if isinstance(self.inference, str) else self.inference
-
     def _method(self):
         return STARTS[self.starts](self._fixed_point())
-
-    def _n_states(self):
-        return self.batch_size if self.n_starts is None else self.n_starts
-
-    def _default_log_partition(self):
-        return self._fixed_point()
 
     def _monitored(self, machine, state, bits):
         found = super()._monitored(machine, state, bits)
@@ -225,49 +279,3 @@ class TAPRBM(BaseRBM):
         values = self._fixed_point().log_partition(machine, state.solution.state)
         log_z = float(namespace(values).mean(values))
         return {"tap_log_likelihood": lambda machine, rows: -free_energy(machine, rows) - log_z}
-
-    def tap_log_likelihood(self, X, starts=None):
-        """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).
-
-        log p(v) ≈ -F(v) + mean of the free energies of the unique solutions found from ``starts``,
-        by the estimator's own ``inference``, whatever the size of the layers.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        starts : array-like of shape (n_starts, n_features), default=None
-            Visible values from which solutions are looked for; default: those kept from fit.
-
-        Returns
-        -------
-        log_likelihood : array of shape (n_samples,)
-            In nats, float64.
-        """
-        free_energy = self.free_energy(X)
-        if starts is None:
-            return -free_energy - self.log_partition(self._fixed_point())
-        return (
-            -free_energy - evaluation.log_partition(self, self._fixed_point(), starts=starts).value
-        )
-
-    def impute(self, X):
-        """Fill missing values with their means given the observed ones, by ``inference``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN marks what is missing.
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-            Observed entries as the units take them (clipped to [0, 1], or thresholded by
-            ``binarize``), missing ones E[v_i | observed].
-        """
-        machine, X, observed = self._split_missing(X)
-        fixed_point = self._fixed_point()
-        most = max(fixed_point.max_iter, 1000)
-        method = Clamped(replace(fixed_point, damping=max(fixed_point.damping, 0.2)))
-        with one_blas_thread():
-            start = method.start(machine, X, observed)
-            return solve(method, machine, start, max_iter=most).state.means[0]

@@ -51,6 +51,11 @@ class Method:
     state and the two sets of moments whose difference is the gradient.
     """
 
+    @property
+    def kind(self):
+        """What the structure of the state depends on: a method goes on from one of its kind."""
+        return (type(self),)
+
     def init(self, machine, rng, n, X):
         """Return the first state, with ``n`` rows; X holds rows of data to start from."""
         raise NotImplementedError

@@ -141,6 +141,10 @@ class DeepPhases(Method):
 
     model: Method
 
+    @property
+    def kind(self):
+        return (type(self), *self.model.kind)
+
     def init(self, machine, rng, n, X):
         return DeepState(self.model.init(machine, rng, n, X), None)
 
