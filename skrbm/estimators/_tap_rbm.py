@@ -7,7 +7,7 @@ from typing import ClassVar
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .. import evaluation
-from .._backend import namespace, one_blas_thread
+from .._backend import cast, namespace, one_blas_thread
 from .._machine import free_energy
 from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, solve
 from ..units import UNITS, Unit
@@ -77,12 +77,14 @@ class DeterministicMixin:
             ``binarize``), missing ones E[v_i | observed].
         """
         machine, X, observed = self._split_missing(X)
-        fixed_point = self._fixed_point()
-        most = max(fixed_point.max_iter, 1000)
+        fixed_point, double = self._fixed_point(), namespace(X).float64
+        most, tol = max(fixed_point.max_iter, 1000), min(fixed_point.tol, 1e-12)
         method = Clamped(replace(fixed_point, damping=max(fixed_point.damping, 0.2)))
         with one_blas_thread():
-            start = method.start(machine, X, observed)
-            return solve(method, machine, start, max_iter=most).state.means[0]
+            machine = machine.astype(double)
+            start = method.start(machine, cast(X, double), observed)
+            solution = solve(method, machine, start, max_iter=most, tol=tol)
+        return cast(solution.state.means[0], X.dtype)
 
 
 class TAPRBM(DeterministicMixin, BaseRBM):

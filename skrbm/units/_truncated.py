@@ -44,7 +44,7 @@ class TruncatedGaussian(Unit):
             if value is None:
                 continue
             if not isinstance(value, Real) or not math.isfinite(value):
-                raise ValueError(f"{name} must be None or a finite number, got {value!r}")
+                raise ValueError(f"{name} must be a finite number, got {value!r}")
             object.__setattr__(self, name, float(value))
         if None not in (self.lower, self.upper) and not self.lower < self.upper:
             raise ValueError(
@@ -154,9 +154,9 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         return sigmoid(self._log_odds(theta))
 
     def mean_variance(self, theta):
-        log_odds = self._log_odds(theta)
+        log_mass, mean, variance = _truncnorm.moments(theta.field, theta.precision, *self.bounds)
+        log_odds = theta.spike + log_mass
         occupied, empty = sigmoid(log_odds), sigmoid(-log_odds)
-        mean, variance = super().mean_variance(theta)
         return occupied * mean, occupied * (variance + empty * mean * mean)
 
     def mode(self, theta):

@@ -23,7 +23,7 @@ import numpy as np
 
 from .._backend import cast, from_numpy, is_foreign, like, namespace
 
-_BLOCK, _FOREIGN_BLOCK = 2048, 1 << 18  # elements at once: what fits a cache, what fits a device
+_BLOCK, _FOREIGN_BLOCK = 4096, 1 << 18  # elements at once: what fits a cache, what fits a device
 _SPLIT = 8.0  # a law that falls by more than exp(-8) between two high ends has two pieces
 
 
@@ -196,27 +196,21 @@ def _masses(rule, law, beside):
     return near, xp.exp(law.log_ratio) * _integrals(rule, law.far, beside)[0]
 
 
-def _log_mass(rule, U, V, lo, hi, beside):
-    law = _law(rule, U, V, lo, hi)
-    near, far = _masses(rule, law, beside)
-    xp = namespace(U)
-    return (law.log_peak + xp.log(xp.abs(law.width)) + xp.log(near + far),)
-
-
-def _mean_variance(rule, U, V, lo, hi, beside):
+def _moments(rule, U, V, lo, hi, beside):
+    """Return log-mass, mean and variance."""
     xp = namespace(U)
     law = _law(rule, U, V, lo, hi)
     mass, mean, variance = _integrals(rule, law.near, beside)
     if law.far is not None:
         far_mass, far_mean, far_variance = _integrals(rule, law.far, beside)
         far_mass = xp.exp(law.log_ratio) * far_mass
-        share, apart = far_mass / (mass + far_mass), 1 - far_mean - mean
-        kept = mass / (mass + far_mass)
+        near_mass, mass = mass, mass + far_mass
+        share, kept, apart = far_mass / mass, near_mass / mass, 1 - far_mean - mean
         variance = kept * variance + share * far_variance + share * kept * apart**2
         mean = mean + share * apart
+    log_mass = law.log_peak + xp.log(xp.abs(law.width)) + xp.log(mass)
     mean = xp.minimum(xp.maximum(law.end + law.width * mean, lo), hi)
-    variance = law.width**2 * xp.clip(variance, 0.0, 0.25)
-    return mean, variance
+    return log_mass, mean, law.width**2 * xp.clip(variance, 0.0, 0.25)
 
 
 def _mode(rule, U, V, lo, hi, beside):
@@ -309,14 +303,19 @@ def _elementwise(function, U, V, lo, hi, *others):
     ]
 
 
+def moments(U, V, lo, hi):
+    """Return log of the integral of exp(U x - V x**2 / 2) over [lo, hi], mean and variance."""
+    return tuple(_elementwise(_moments, U, V, lo, hi))
+
+
 def log_mass(U, V, lo, hi):
     """Return log of the integral of exp(U x - V x**2 / 2) over [lo, hi]."""
-    return _elementwise(_log_mass, U, V, lo, hi)[0]
+    return moments(U, V, lo, hi)[0]
 
 
 def mean_variance(U, V, lo, hi):
     """Return mean and variance of the law."""
-    return tuple(_elementwise(_mean_variance, U, V, lo, hi))
+    return moments(U, V, lo, hi)[1:]
 
 
 def mode(U, V, lo, hi):
