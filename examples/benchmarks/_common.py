@@ -13,12 +13,13 @@ import scipy
 import sklearn
 
 import skrbm
+from skrbm.evaluation import AIS, log_partition, reverse_log_partition
 
 
 def heading(script, args):
     """Print the command, its arguments, the date and the versions."""
-    folder = Path(script).resolve().parent
-    command = f"python examples/{folder.name}/{Path(script).name} {' '.join(sys.argv[1:])}"
+    script = Path(script).resolve().relative_to(Path(__file__).resolve().parents[2])
+    command = f"python {script} {' '.join(sys.argv[1:])}"
     print(
         f"{command.strip()}\n{vars(args)}\n{datetime.date.today()}, {platform.processor()}", end=""
     )
@@ -94,6 +95,18 @@ def fit_for(rbm, X, seconds, part=6000):
                 break
     rbm.set_params(learning_rate=rate)
     return spent, n_rows / len(X)
+
+
+def likelihood(rbm, X, X_test):
+    """Return mean log-likelihoods of test rows by AIS and by reverse AIS.
+
+    Over 1 000 temperatures, with 100 chains; a minute's work less than the long schedule.
+    """
+    method, base = AIS(100, 1000), rbm.machine_.units[0].initial_theta(X)
+    forward = log_partition(rbm, method, base=base, random_state=0)
+    backward = reverse_log_partition(rbm, X[:100], method=method, base=base, random_state=0)
+    mean = -float(np.mean(rbm.free_energy(X_test)))
+    return mean - forward.value, mean - backward.value
 
 
 def data_folder():

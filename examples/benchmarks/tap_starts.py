@@ -10,22 +10,11 @@ phase finds: starts at data miss the modes that the machine has elsewhere.
 
 import argparse
 
-import numpy as np
-from _common import fit_for, heading, mnist, table
+from _common import fit_for, heading, likelihood, mnist, table
 from threadpoolctl import threadpool_limits
 
 from skrbm import TAPRBM, BernoulliRBM
-from skrbm.evaluation import AIS, log_partition, reverse_log_partition
 from skrbm.inference import TAP, NaiveMeanField
-
-
-def likelihood(rbm, X, X_test):
-    """Return mean log-likelihoods of test rows by AIS and by reverse AIS."""
-    method, base = AIS(100, 1000), rbm.machine_.units[0].initial_theta(X)
-    forward = log_partition(rbm, method, base=base, random_state=0)
-    backward = reverse_log_partition(rbm, X[:100], method=method, base=base, random_state=0)
-    mean = -float(np.mean(rbm.free_energy(X_test)))
-    return mean - forward.value, mean - backward.value
 
 
 def contenders(args):

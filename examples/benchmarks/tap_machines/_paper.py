@@ -1,0 +1,118 @@
+"""What the reproductions of Tramel et al. (2018) share: data, settings of Table 1, measures."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from _common import data_folder, heading, likelihood, mnist, table
+
+from skrbm import TAPRBM
+from skrbm._optim import SCHEDULES
+from skrbm.evaluation import unique_solutions
+from skrbm.inference import TAP, solve
+from skrbm.units import UNITS
+
+__all__ = [
+    "dataset",
+    "epochs_of",
+    "heading",
+    "likelihood",
+    "log_spaced",
+    "table",
+    "tap_log_likelihood",
+    "tap_machine",
+    "tap_solutions",
+]
+
+# Table 1; what it does not say is the text's: M = K, momentum 0.5, l2, hidden Bernoulli units.
+TABLE_1 = {
+    "binary-mnist": {"visible": "bernoulli", "batch_size": 100, "learning_rate": 0.005},
+    "real-mnist": {
+        "visible": "truncated_gauss_bernoulli",
+        "batch_size": 100,
+        "learning_rate": 0.01,
+        "schedule": "exponential",
+    },
+    "cbcl": {
+        "visible": "truncated_gaussian",
+        "batch_size": 20,
+        "learning_rate": 0.005,
+        "alpha": 0.01,
+    },
+}
+
+
+def dataset(name, n=None):
+    """Return rows of "binary-mnist", or of "real-mnist" or "cbcl" scaled to [0, 1].
+
+    Training rows, or those of "binary-mnist-test".
+    """
+    if name.startswith("binary-mnist"):
+        return mnist("test" if name.endswith("test") else "train", n)[0]
+    if name == "real-mnist":
+        return (mnist("train", n, threshold=None)[0] / 255).astype(np.float32)
+    if data_folder() is None:
+        raise SystemExit(
+            "the CBCL faces are read from the folder that SKRBM_DATA names; it is not set"
+        )
+    faces = np.load(data_folder() / "cbcl-faces" / "cbcl_faces_19x19.npz")["train_faces"]
+    return (faces.reshape(len(faces), -1)[:n] / 255).astype(np.float32)
+
+
+def tap_machine(name, X, n_hidden, sweeps=100, **params):
+    """Return an estimator with the settings of Table 1, W from N(0, 0.001²)."""
+    settings = {"schedule": "constant", **TABLE_1[name], **params}
+    unit = UNITS[settings["visible"]]().fitted(X)
+    W = 1e-3 * np.random.default_rng(0).standard_normal((n_hidden, X.shape[1]))
+    first = W.astype(np.float32), np.zeros(n_hidden), unit.initial_theta(X).field
+    inference = settings.pop("inference", TAP(max_iter=sweeps, tol=1e-8))
+    return TAPRBM(n_hidden, inference=inference, init=first, random_state=0, **settings)
+
+
+def epochs_of(rbm, X, n_epochs=100, speed=1):
+    """Train as for ``n_epochs`` epochs of the paper, and yield the number of each.
+
+    One of these epochs is here a pass over a part, 1 / ``speed``, of the rows, with ``speed`` times
+    the learning rate; the schedule runs over ``n_epochs``.
+    """
+    rate, rng, factor = rbm.learning_rate * speed, np.random.default_rng(0), SCHEDULES[rbm.schedule]
+    parts = []
+    for epoch in range(n_epochs):
+        parts = parts or np.array_split(rng.permutation(len(X)), speed)
+        rows = np.sort(parts.pop())
+        rbm.set_params(learning_rate=rate * factor(epoch / n_epochs) / factor(0.0))
+        rbm.partial_fit(X[rows])
+        yield epoch + 1
+
+
+def log_spaced(last, n):
+    """Return at most ``n`` whole numbers from 1 to ``last``, as evenly spaced in log as can be."""
+    points = range(n, 4 * n)
+    found = [np.unique(np.geomspace(1, last, k).round().astype(int)) for k in points]
+    return next((some for some in found if len(some) >= n), found[-1]).tolist()
+
+
+def tap_solutions(rbm, starts, max_iter=1000, tol=1e-8):
+    """Return (free energies of the unique solutions, share of the starts that converged).
+
+    Solved in float64 from visible rows, damped by half: plain sweeps cycle from some starts.
+    """
+    machine, method = rbm.machine_.astype(np.float64), TAP(damping=0.5)
+    start = method.start(machine, starts.astype(np.float64))
+    solution = solve(method, machine, start, max_iter=max_iter, tol=tol)
+    unique = unique_solutions(solution.state.means[0])
+    free_energies = -method.log_partition(machine, solution.state)
+    return free_energies[unique], float(np.mean(solution.converged))
+
+
+def tap_log_likelihood(rbm, X, starts, **options):
+    """Return (log-likelihood of each row by Eq. 39, number of solutions, share converged).
+
+    The mean free energy is that of the unique solutions; ``options`` are those of
+    :func:`tap_solutions`.
+    """
+    free_energies, converged = tap_solutions(rbm, starts, **options)
+    return -rbm.free_energy(X) + free_energies.mean(), len(free_energies), converged
