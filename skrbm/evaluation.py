@@ -3,8 +3,6 @@
 Every function takes a fitted estimator or a :class:`~skrbm._machine.Machine`.
 """
 
-from dataclasses import replace
-
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
@@ -21,19 +19,22 @@ from ._backend import (
 )
 from ._machine import Machine, condition, conditional
 from ._random import make_rng
+from ._solutions import Solutions, check_tolerance, find_solutions, solution_groups
 from ._validation import check_count, check_rows, into_support
-from .inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample, solve
+from .inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample
 from .units import log_weight
 
 __all__ = [
     "AIS",
     "LogPartition",
+    "Solutions",
     "compare",
     "exact_log_partition",
     "exact_marginals",
     "log_partition",
     "pseudo_log_likelihood",
     "reverse_log_partition",
+    "solutions",
     "unique_solutions",
 ]
 
@@ -189,35 +190,52 @@ def unique_solutions(means, tol=1e-2):
     means : array of shape (n_rows, n_units)
         Visible means of converged solutions.
     tol : float, default=1e-2
-        Two solutions are one if no mean differs by ``tol`` or more.
+        Two solutions are one if no mean differs by ``tol`` or more, or if a chain of such pairs
+        links them. So the number of groups does not depend on the order of the rows.
 
     Returns
     -------
     ndarray of int
     """
-    means = to_numpy(means)
-    kept = []
-    for index, row in enumerate(means):
-        if not kept or np.abs(means[kept] - row).max(axis=1).min() >= tol:
-            kept.append(index)
-    return np.array(kept)
+    check_tolerance("tol", tol)
+    return np.unique(solution_groups(means, tol), return_index=True)[1]
 
 
-def _solutions(machine, method, starts):
-    """Return (visible means, hidden means, log Z) of the unique solutions from ``starts``.
+def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state=None):
+    """Find the distinct solutions of the fixed-point equations that starts lead to.
 
-    Solved in float64 to a mean squared change of 1e-12. Rows that do not converge are left out
-    unless none does.
+    Every start is followed to a mean squared change of 1e-12, in float64: by sweeps of the method,
+    and if 500 of these do not do, as where they jump back and forth between two states, by sweeps
+    with more damping. ``unique_tol`` then says which ends are one solution.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    method : str or object, default="tap"
+        "tap", "tap3", "naive_mean_field" or a fixed-point object.
+    starts : array-like of shape (n_starts, n_visible), default=None
+        Visible values to start at; default: the estimator's ``starts_``, else the ends of 100
+        short Gibbs chains.
+    unique_tol : float, default=1e-2
+        Two solutions are one if no visible mean differs by this much or more, or if a chain of
+        such pairs links them, so that their number does not depend on the order of the starts.
+    random_state : int, RandomState or SeedSequence, default=None
+        Of the Gibbs chains.
+
+    Returns
+    -------
+    Solutions
+
+    Warns
+    -----
+    ConvergenceWarning
+        If no start converges. The states where they ended are then returned.
     """
-    machine = _double(machine)
-    method = replace(method, tol=min(method.tol, 1e-12), max_iter=max(method.max_iter, 1000))
-    method.check(machine)
-    solution = solve(method, machine, method.start(machine, cast(starts, machine.dtype)))
-    converged = solution.converged if solution.converged.any() else ~solution.converged
-    means = [to_numpy(mean)[converged] for mean in solution.state.means]
-    values = to_numpy(method.log_partition(machine, solution.state))[converged]
-    unique = unique_solutions(means[0])
-    return *(mean[unique] for mean in means), values[unique]
+    machine, method = _machine_of(model), _resolve(method)
+    if not isinstance(method, FixedPoint):
+        raise ValueError(f"method must be a fixed point, one of {sorted(FIXED_POINTS)}, not AIS")
+    rng = make_rng(random_state, machine.weights[0])
+    return find_solutions(machine, method, _starts(model, machine, starts, rng), unique_tol)
 
 
 def _starts(model, machine, starts, rng, n=100):
@@ -276,8 +294,8 @@ def log_partition(
             base = machine.units[0].initial_theta(_starts(model, machine, starts, rng))
         return method.log_partition(machine, rng, base)
     starts = _starts(model, machine, starts, rng)
-    *_, values = _solutions(machine, method, starts)
-    return LogPartition(float(np.mean(values)), float("nan"))
+    found = find_solutions(machine, method, starts)
+    return LogPartition(found.log_partition(), float("nan"))
 
 
 def reverse_log_partition(
@@ -436,9 +454,9 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
             method.check(machine)
         except ValueError:
             continue  # the method does not apply to these units
-        *means, values = _solutions(machine, method, starts)
-        means = [mean.mean(axis=0) for mean in means]
-        rows.append(row(name, float(values.mean()), None, means, len(values)))
+        found = find_solutions(machine, method, starts)
+        means = [to_numpy(mean).astype(np.float64).mean(axis=0) for mean in found.means]
+        rows.append(row(name, found.log_partition(), None, means, len(found)))
     return rows
 
 

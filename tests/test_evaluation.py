@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import loadmat
 from scipy.special import logsumexp
 
-from skrbm import BernoulliRBM, _machine, evaluation
+from skrbm import BernoulliRBM, _machine, _solutions, evaluation
 from skrbm.evaluation import (
     AIS,
     compare,
@@ -28,7 +28,7 @@ from skrbm.evaluation import (
     reverse_log_partition,
     unique_solutions,
 )
-from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, solve
+from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, settle, solve
 from skrbm.units import Bernoulli, Theta
 
 PAIRS = enumerable_pairs()
@@ -235,12 +235,12 @@ def test_unconverged_solutions_are_left_out(monkeypatch):
     expected = log_partition(machine, method, starts=np.eye(4)).value
 
     def one_stops_early(*args, **kwargs):
-        solution = solve(*args, **kwargs)
+        solution = settle(*args, **kwargs)
         means = tuple(np.concatenate([mean, mean + 0.3]) for mean in solution.state.means)
         state = solution.state._replace(means=means)
         return solution._replace(state=state, converged=np.repeat([True, False], 4))
 
-    monkeypatch.setattr(evaluation, "solve", one_stops_early)
+    monkeypatch.setattr(_solutions, "settle", one_stops_early)
     assert log_partition(machine, method, starts=np.eye(4)).value == pytest.approx(expected)
 
 

@@ -23,6 +23,7 @@ ORDER = [
     "_validation",
     "_optim",
     "inference",
+    "_solutions",
     "evaluation",
     "_training",
     "estimators",

@@ -345,6 +345,25 @@ def test_log_partition_by_every_method(library, kinds):
     assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
 
 
+@pairs
+def test_solutions(library, kinds):
+    machine, same = make(kinds, library)
+    starts = data(machine)
+    for name, _ in methods(machine):
+        expected = evaluation.solutions(machine, name, starts)
+        found = evaluation.solutions(same, name, library.array(starts))
+        for parts, references in (
+            (found.means, expected.means),
+            (found.variances, expected.variances),
+        ):
+            for part, reference in zip(parts, references, strict=True):
+                library.close(part, reference)
+        assert_allclose(found.free_energies, expected.free_energies, rtol=1e-9)
+        assert_array_equal(found.labels, expected.labels)
+    found = evaluation.solutions(same, random_state=0)
+    assert len(found) == found.n_unique[1e-2]
+
+
 def test_compare(library):
     machine, same = make(("gaussian", "bernoulli"), library)
     table = evaluation.compare(same, n_steps=20, random_state=0)

@@ -5,10 +5,12 @@ from numbers import Integral
 from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
 from .._backend import cast, namespace, one_blas_thread
 from .._machine import free_energy
+from .._validation import check_data
 from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, solve
 from ..units import UNITS, Unit
 from ._base import BaseRBM
@@ -61,6 +63,36 @@ class DeterministicMixin:
         return (
             -free_energy - evaluation.log_partition(self, self._fixed_point(), starts=starts).value
         )
+
+    def solutions(self, X=None, *, unique_tol=1e-2):
+        """Find the distinct solutions of the mean-field equations: the modes of the machine.
+
+        Each row is followed to convergence by the estimator's own ``inference``, in float64, and
+        the ends that are one solution are brought together (Sec. VII.3 of Tramel et al. 2018).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Visible values to start at, such as rows of data; default: those kept from fit.
+        unique_tol : float, default=1e-2
+            Two solutions are one if no visible mean differs by this much or more, or if a chain of
+            such pairs links them, so that their number does not depend on the order of the rows.
+
+        Returns
+        -------
+        solutions : Solutions
+            Means, variances and free energies, the lowest first; how many rows each attracts, and
+            which; the numbers of solutions at other tolerances; estimates of log Z. See
+            :class:`skrbm.evaluation.Solutions`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If no row converges. The states where they ended are then returned.
+        """
+        check_is_fitted(self)
+        X = None if X is None else check_data(self, X)
+        return evaluation.solutions(self, self._fixed_point(), X, unique_tol=unique_tol)
 
     def impute(self, X):
         """Fill missing values with their means given the observed ones, by ``inference``.

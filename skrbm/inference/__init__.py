@@ -10,7 +10,9 @@ from ._base import (
     Solution,
     map_rows,
     sample,
+    settle,
     solve,
+    take_rows,
 )
 from ._clamped import Clamped, DeepPhases, GivenVisible
 from ._gibbs import ContrastiveDivergence, Gibbs
@@ -45,5 +47,7 @@ __all__ = [
     "Solution",
     "map_rows",
     "sample",
+    "settle",
     "solve",
+    "take_rows",
 ]

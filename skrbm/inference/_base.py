@@ -7,6 +7,8 @@ import numpy as np
 from .._backend import cast, from_numpy, namespace, to_numpy
 from .._machine import data_moments
 
+_STAGES = ((0.0, 500), (0.5, 2000), (0.9, 500))  # dampings of evaluation, and sweeps at most
+
 
 def map_rows(function, *states):
     """Apply ``function`` to each array leaf of states of one structure; None stays None."""
@@ -197,6 +199,52 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
     return _gather(finished, tol)
 
 
+def settle(method, machine, state, *, tol=1e-12):
+    """Iterate a fixed point to convergence, for evaluation.
+
+    Sweeps are those of the method at first. What is left after them mostly jumps back and forth
+    between two states, and goes on with more damping, which moves no fixed point.
+
+    Parameters
+    ----------
+    method : FixedPoint
+    machine : Machine
+    state : NamedTuple
+        Where to start; every array leaf has rows first.
+    tol : float, default=1e-12
+        Largest mean squared change of the means in a sweep without damping, if the method's own
+        is not smaller.
+
+    Returns
+    -------
+    Solution
+    """
+    tol, rows, n_iter, finished = min(tol, method.tol), np.arange(state.means[0].shape[0]), 0, []
+    for damping, max_iter in _STAGES:
+        damping = max(damping, method.damping)
+        most, change = max(max_iter, method.max_iter), tol * (1 - damping) ** 2
+        state, n_more, residual, converged = solve(
+            method, machine, state, max_iter=most, tol=change, damping=damping
+        )
+        if damping:  # variances lag behind the means, whose change alone is looked at
+            state = method.step(machine, state)
+        n_iter = n_iter + n_more
+        done, left = np.flatnonzero(converged), np.flatnonzero(~converged)
+        finished.append((take_rows(state, done), rows[done], n_iter[done], residual[done]))
+        if not left.size:
+            break
+        state, rows, n_iter = take_rows(state, left), rows[left], n_iter[left]
+    else:
+        finished.append((state, rows, n_iter, residual[left]))
+    return _gather(finished, tol)
+
+
+def take_rows(state, index):
+    """Return the rows of a state at a NumPy index array."""
+    index = from_numpy(index, state.means[0])
+    return map_rows(lambda leaf: namespace(leaf).take(leaf, index, axis=0), state)
+
+
 def _squared_change(old, new):
     """Mean squared change of the means of each row, a float64 NumPy array."""
     total, n_units = 0.0, 0
@@ -209,14 +257,10 @@ def _squared_change(old, new):
 
 def _compact(finished, state, rows, residual, done, iteration):
     """Move the rows that are done to ``finished``; return what is left."""
-
-    def take(mask):
-        index = from_numpy(np.flatnonzero(mask), state.means[0])
-        return map_rows(lambda leaf: namespace(leaf).take(leaf, index, axis=0), state)
-
-    finished.append((take(done), rows[done], np.full(done.sum(), iteration), residual[done]))
-    left = ~done
-    return take(left), rows[left], residual[left]
+    done, left = np.flatnonzero(done), np.flatnonzero(~done)
+    n_iter = np.full(done.size, iteration)
+    finished.append((take_rows(state, done), rows[done], n_iter, residual[done]))
+    return take_rows(state, left), rows[left], residual[left]
 
 
 def _gather(finished, tol):

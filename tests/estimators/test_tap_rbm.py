@@ -5,7 +5,9 @@ row by row, which share no code with the package.
 """
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 from _estimators import (
     all_rows,
     binary_data,
@@ -20,9 +22,11 @@ from _estimators import (
 from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, xlogy
+from sklearn.exceptions import NotFittedError
 
 from skrbm import TAPRBM, BernoulliRBM
 from skrbm.inference import FIXED_POINTS, STARTS, TAP, Gibbs, NaiveMeanField
+from skrbm.units import TruncatedGaussian
 
 starts_by_name = pytest.mark.parametrize("starts", sorted(STARTS))
 
@@ -348,3 +352,89 @@ def test_impute_is_deterministic_and_finds_the_pattern():
     filled = rbm.impute(x)
     assert_array_equal(filled, rbm.impute(x))
     assert_array_equal(filled > 0.5, [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])
+
+
+# -------------------------------------------------------------------------- solutions
+
+
+def test_solutions_are_the_two_modes():
+    rbm = two_modes()
+    W, c, b = parameters(rbm)
+    starts = np.array([[1.0, 1, 1, 0, 0, 0]] * 5 + [[0.0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0]])
+    found = rbm.solutions(starts)
+    expected = [tap_solution(W, c, b, v) for v in starts[[0, -2]]]
+    assert_array_equal(found.labels, [0] * 5 + [1, 1])  # the pattern has the lower free energy
+    assert_array_equal(found.counts, [5, 2])
+    for mean, references in zip(found.means, zip(*expected, strict=True), strict=True):
+        assert_allclose(mean, references, atol=1e-5)
+    energies = [tap_free_energy(W, c, b, *solution) for solution in expected]
+    assert_allclose(found.free_energies, energies, atol=1e-8)
+    log_z = rbm.tap_log_likelihood(starts[:1], starts) + rbm.free_energy(starts[:1])
+    assert found.log_partition() == pytest.approx(-float(log_z[0]), rel=1e-9)
+
+
+@pytest.mark.parametrize("inference", ["tap", "naive_mean_field", TAP(order=3, damping=0.5)])
+def test_solutions_are_those_of_the_inference(inference):
+    X = noisy_patterns(60)
+    rbm = small(TAPRBM, n_iter=10, learning_rate=0.3, inference=inference).fit(X)
+    found = rbm.solutions()
+    assert len(found.labels) == len(rbm.starts_)
+    assert found.log_partition() == pytest.approx(rbm.log_partition(rbm.inference), rel=1e-9)
+
+
+def test_solutions_of_any_container():
+    X = noisy_patterns(40)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
+    rbm = small(TAPRBM, n_iter=10, learning_rate=0.3).fit(frame)
+    expected = rbm.solutions(frame)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        found = rbm.solutions(X)
+    assert_array_equal(found.visible_means, expected.visible_means)
+    with pytest.raises(ValueError, match="feature names should match"):
+        rbm.solutions(frame[frame.columns[::-1]])
+    rbm.fit(X)
+    expected = rbm.solutions(X)
+    for rows in (sp.csr_array(X), X.astype(np.float32), X.astype(bool), X.tolist()):
+        assert_allclose(rbm.solutions(rows).visible_means, expected.visible_means, atol=1e-9)
+
+
+def test_solutions_from_thresholded_starts():
+    X = noisy_patterns(40)
+    rbm = small(TAPRBM, n_iter=10, learning_rate=0.3, binarize=100).fit(255 * X)
+    expected = small(TAPRBM, n_iter=10, learning_rate=0.3).fit(X).solutions(X)
+    assert_array_equal(rbm.solutions(255 * X).labels, expected.labels)
+
+
+@pytest.mark.parametrize(
+    "X, tol, message",
+    [
+        (np.full((2, 8), np.nan), 1e-2, "NaN"),
+        (np.zeros((2, 7)), 1e-2, "X has 7 features"),
+        (np.zeros(8), 1e-2, "Expected 2D array"),
+        (None, 0, "unique_tol must be a number > 0, got 0"),
+        (None, -1.0, "unique_tol must be a number > 0, got -1.0"),
+    ],
+)
+def test_solutions_check_their_input(X, tol, message):
+    rbm = small(TAPRBM).fit(binary_data())
+    with pytest.raises(ValueError, match=message):
+        rbm.solutions(X, unique_tol=tol)
+
+
+def test_solutions_of_a_machine_that_is_not_fitted():
+    with pytest.raises(NotFittedError):
+        TAPRBM().solutions(np.eye(3))
+
+
+def test_solutions_of_real_units():
+    X = np.random.default_rng(0).normal(0, 0.3, (60, 5)).clip(-1, 1)
+    rbm = TAPRBM(3, visible=TruncatedGaussian(-1, 1), n_iter=2, random_state=0).fit(X)
+    found = rbm.solutions(X)
+    assert found.n_unconverged == 0
+    assert (np.abs(found.visible_means) < 1).all()
+    unit = rbm.units_[0]
+    alone = unit.mean_variance(unit.tilt(rbm.machine_.thetas[0], 0.0))
+    # The couplings are still weak: one solution, near the visible units on their own.
+    assert len(found) == 1
+    assert_allclose(found.visible_means[0], alone[0], atol=0.1)
+    assert_allclose(found.visible_variances[0], alone[1], atol=0.1)

@@ -1,0 +1,227 @@
+"""The solutions of a machine's fixed-point equations: which of them are one, and their worth."""
+
+import warnings
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from ._backend import cast, namespace, one_blas_thread, row_blocks, to_numpy
+from ._machine import conditional
+from .inference import map_rows, settle, take_rows
+
+TOLERANCES = (1e-1, 1e-2, 1e-3)  # at which distinct solutions are always counted
+_BLOCK_ELEMENTS = 2**20  # of an array of a block of starts
+_PROBES = (8, 64)  # columns that are looked at before all
+
+
+@dataclass(frozen=True)
+class Solutions:
+    """Distinct solutions of a machine's fixed-point equations, the lowest free energy first.
+
+    Attributes
+    ----------
+    means : tuple of arrays of shape (n_solutions, n_units[l])
+        Means of the units of each layer, the visible one first.
+    variances : tuple of arrays of shape (n_solutions, n_units[l])
+        Variances of the units of each layer.
+    free_energies : ndarray of shape (n_solutions,)
+        In nats, float64; minus the log Z that a solution stands for.
+    counts : ndarray of int of shape (n_solutions,)
+        How many starts lead to each solution.
+    labels : ndarray of int of shape (n_starts,)
+        The solution to which each start leads; -1 for those that did not converge.
+    n_unconverged : int
+        Starts that did not converge.
+    unique_tol : float
+        Solutions are one when no visible mean differs by this much.
+    n_unique : dict of float to int
+        Number of distinct solutions by tolerance: 1e-1, 1e-2, 1e-3 and ``unique_tol``.
+    """
+
+    means: tuple
+    variances: tuple
+    free_energies: np.ndarray
+    counts: np.ndarray
+    labels: np.ndarray
+    n_unconverged: int
+    unique_tol: float
+    n_unique: dict
+
+    def __len__(self):
+        return len(self.free_energies)
+
+    def __repr__(self):
+        return (
+            f"{type(self).__name__}({len(self)} from {len(self.labels)} starts, "
+            f"{self.n_unconverged} unconverged, unique_tol={self.unique_tol:g})"
+        )
+
+    @property
+    def visible_means(self):
+        """Means of the visible units, of shape (n_solutions, n_visible)."""
+        return self.means[0]
+
+    @property
+    def visible_variances(self):
+        """Variances of the visible units, of shape (n_solutions, n_visible)."""
+        return self.variances[0]
+
+    @property
+    def hidden_means(self):
+        """Means of the (first) hidden units, of shape (n_solutions, n_hidden)."""
+        return self.means[1]
+
+    @property
+    def hidden_variances(self):
+        """Variances of the (first) hidden units, of shape (n_solutions, n_hidden)."""
+        return self.variances[1]
+
+    @property
+    def n_units(self):
+        """Number of units of each layer; free energies per unit are divided by their sum."""
+        return tuple(mean.shape[1] for mean in self.means)
+
+    def log_partition(self, weights="uniform"):
+        """Average what the solutions say of log Z.
+
+        Parameters
+        ----------
+        weights : {"uniform", "boltzmann"}, default="uniform"
+            Each solution alike, as Eq. 39 of Tramel et al. (2018) has it, or in proportion to
+            exp(-free energy), so that high-lying solutions do not count (Sec. V of the same).
+
+        Returns
+        -------
+        float
+            In nats.
+
+        Notes
+        -----
+        Either is an average, and so at most the log Z of the best solution. If the solutions are
+        states that share the probability out between them, log Z is the logarithm of their sum:
+        ``scipy.special.logsumexp(-solutions.free_energies)``.
+        """
+        if weights == "uniform":
+            return float(np.mean(-self.free_energies))
+        if weights == "boltzmann":
+            relative = np.exp(np.min(self.free_energies) - self.free_energies)
+            return float(-(relative @ self.free_energies) / relative.sum())
+        raise ValueError(f"weights must be 'uniform' or 'boltzmann', got {weights!r}")
+
+
+def find_solutions(machine, method, starts, unique_tol=1e-2):
+    """Return the distinct solutions to which visible values lead, as :class:`Solutions`.
+
+    They are solved for in float64 to a mean squared change of 1e-12. Of the rows that are one
+    solution, the one with the smallest change in its last sweep stands for it.
+    """
+    check_tolerance("unique_tol", unique_tol)
+    method.check(machine)
+    with one_blas_thread():
+        state, residual, converged, free_energies = _settled(machine, method, starts)
+    rows = _usable(converged)
+    means, tol = to_numpy(state.means[0])[rows], float(unique_tol)
+    groups = {t: solution_groups(means, t) for t in sorted({*TOLERANCES, tol}, reverse=True)}
+    # The first row of each group, after sorting: that with the smallest residual.
+    order = np.lexsort((residual[rows], groups[tol]))
+    best = order[np.unique(groups[tol][order], return_index=True)[1]]
+    lowest_first = np.argsort(free_energies[rows[best]], kind="stable")
+    labels = np.full(converged.size, -1)
+    labels[rows] = np.argsort(lowest_first)[groups[tol]]
+    best = rows[best[lowest_first]]
+    means, variances = _moments(machine, take_rows(state, best))
+    return Solutions(
+        means,
+        variances,
+        free_energies[best],
+        np.bincount(labels[rows], minlength=best.size),
+        labels,
+        int(np.sum(~converged)),
+        tol,
+        {t: int(group.max()) + 1 for t, group in groups.items()},
+    )
+
+
+def _settled(machine, method, starts):
+    """Follow starts to convergence, block by block, in float64.
+
+    Returns (state, residual, converged, free energies); all but the state are NumPy arrays.
+    """
+    double = machine.astype(namespace(machine.weights[0]).float64)
+    pieces = []
+    for rows in row_blocks(starts, max(1, _BLOCK_ELEMENTS // max(machine.n_units))):
+        solution = settle(method, double, method.start(double, cast(rows, double.dtype)))
+        free_energies = -to_numpy(method.log_partition(double, solution.state))
+        pieces.append((solution.state, solution.residual, solution.converged, free_energies))
+    states, *rest = zip(*pieces, strict=True)
+    state = map_rows(lambda *leaves: namespace(leaves[0]).concat(leaves, axis=0), *states)
+    return state, *(np.concatenate(parts) for parts in rest)
+
+
+def _usable(converged):
+    """Return the rows that converged; all of them, with a warning, if none did."""
+    if converged.any():
+        return np.flatnonzero(converged)
+    warnings.warn(
+        f"none of the {converged.size} starts converged: the states where they ended are taken "
+        "for solutions. The weights are outside of the range of the equations; more damping in "
+        "the method or a stronger penalty in fit may help",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+    return np.arange(converged.size)
+
+
+def _moments(machine, state):
+    """Return means and variances of each layer, in the dtype of the machine.
+
+    A method that has no use for a variance leaves it out; it is then that of the unit in the mean
+    field of its neighbours.
+    """
+    double = machine.astype(state.means[0].dtype)
+    variances = getattr(state, "variances", None) or (None,) * len(state.means)
+    variances = (
+        unit.mean_variance(conditional(double, l, state.means))[1] if known is None else known
+        for l, (unit, known) in enumerate(zip(machine.units, variances, strict=True))
+    )
+    return tuple(
+        tuple(cast(part, machine.dtype) for part in parts) for parts in (state.means, variances)
+    )
+
+
+def check_tolerance(name, value):
+    if not isinstance(value, Real) or not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be a number > 0, got {value!r}")
+
+
+def solution_groups(means, tol):
+    """Return the group of each row, counted from 0 in the order of their first rows.
+
+    Rows are of one group if a chain of rows leads from one to the other in which no mean moves by
+    ``tol`` or more in one step. So the groups do not depend on the order of the rows, and rows of
+    two groups are never closer than ``tol``.
+    """
+    means = to_numpy(means)
+    # Rows that differ do so in the columns that vary most, which are looked at first.
+    means = means[:, np.argsort(-means.var(axis=0), kind="stable")]
+    groups, free, n_groups = np.full(len(means), -1), np.arange(len(means)), 0
+    while free.size:
+        reached = [free[0]]
+        groups[reached] = n_groups
+        while reached:
+            free = free[groups[free] < 0]
+            near = _near(means, reached.pop(), free, tol)
+            groups[near] = n_groups
+            reached.extend(near)
+        n_groups += 1
+    return groups
+
+
+def _near(means, row, others, tol):
+    """Return which of ``others`` differ from ``row`` by less than ``tol`` in all columns."""
+    for low, high in zip((0, *_PROBES), (*_PROBES, None), strict=True):
+        change = np.abs(means[others, low:high] - means[row, low:high])
+        others = others[(change < tol).all(axis=1)]
+    return others

@@ -1,0 +1,401 @@
+"""Solutions of fixed-point equations: all that a small machine has, and which are one.
+
+The references are roots of scalar equations found by bracketing, components of a graph of all pairs
+of rows, and the free energy of Tramel et al. (2018) for binary units written out.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _machines import enumerable_pairs, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import block_diag, hadamard
+from scipy.optimize import brentq
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import cdist
+from scipy.special import expit, logsumexp, xlogy
+from sklearn.exceptions import ConvergenceWarning
+
+from skrbm import BernoulliRBM
+from skrbm._machine import Machine
+from skrbm._solutions import solution_groups
+from skrbm.evaluation import AIS, log_partition, solutions
+from skrbm.inference import TAP, Magnetizations, NaiveMeanField, settle, solve
+from skrbm.units import Bernoulli, Theta
+
+pairs = pytest.mark.parametrize("kinds", enumerable_pairs(), ids="-".join)
+
+
+def uniform_machine(n=4, coupling=4.0, tilt=0.0, dtype=np.float64):
+    """All units alike: two layers of ``n`` with one coupling, symmetric but for ``tilt``."""
+    W = np.full((n, n), coupling, dtype=dtype)
+    field = np.full(n, -0.5 * n * coupling + tilt, dtype=dtype)
+    return Machine((Bernoulli(), Bernoulli()), (Theta(field), Theta(field)), (W,))
+
+
+def roots(function, low=0.0, high=1.0, n=4001):
+    grid = np.linspace(low, high, n)
+    values = [function(x) for x in grid]
+    pairs = zip(grid[:-1], grid[1:], values[:-1], values[1:], strict=True)
+    return [
+        a if fa == 0 else brentq(function, a, b, xtol=1e-14)
+        for a, b, fa, fb in pairs
+        if fa == 0 or fa * fb < 0
+    ]
+
+
+class Scalar:
+    """The TAP equations of :func:`uniform_machine`, where each layer has one mean.
+
+    Given the means of the other layer, that of a unit is the only root of a decreasing function.
+    """
+
+    def __init__(self, n=4, coupling=4.0, tilt=0.0):
+        self.n, self.w, self.field = n, coupling, -0.5 * n * coupling + tilt
+
+    def answer(self, a):
+        """The mean of one layer given that of the other."""
+        n, w = self.n, self.w
+
+        def excess(t):
+            onsager = n * w**2 * (a - a * a) * (t - 0.5)
+            return expit(self.field + n * w * a - onsager) - t
+
+        return brentq(excess, 0, 1, xtol=1e-15)
+
+    def solutions(self):
+        """(visible mean, hidden mean) of every fixed point, and whether it is stable."""
+        found = []
+        for a in roots(lambda a: self.answer(self.answer(a)) - a):
+            slope = (self.answer(self.answer(a + 1e-5)) - self.answer(self.answer(a - 1e-5))) / 2e-5
+            found.append((a, self.answer(a), abs(slope) < 1))
+        return found
+
+    def free_energy(self, v, h):
+        n, w = self.n, self.w
+        entropy = -n * sum(xlogy(a, a) + xlogy(1 - a, 1 - a) for a in (v, h))
+        pair = n * n * (w * v * h + 0.5 * w**2 * (v - v * v) * (h - h * h))
+        return -(entropy + n * self.field * (v + h) + pair)
+
+
+def starts_of(n, size=200, seed=0):
+    return np.random.default_rng(seed).random((size, n)).round()
+
+
+# ------------------------------------------------------- all solutions of a small machine
+
+
+@pytest.mark.parametrize(
+    "coupling, tilt, n", [(1.5, 0.1, 1), (2.0, 0.1, 2), (2.5, 0.1, 2), (4.0, 0.0, 3)]
+)
+def test_solutions_are_the_stable_roots_of_the_scalar_equation(coupling, tilt, n):
+    scalar = Scalar(4, coupling, tilt)
+    expected = [root[:2] for root in scalar.solutions() if root[2]]
+    found = solutions(uniform_machine(4, coupling, tilt), "tap", starts_of(4))
+    assert len(found) == len(expected) == n
+    assert found.n_unconverged == 0
+    energies = np.sort([scalar.free_energy(*root) for root in expected])
+    assert_allclose(found.free_energies, energies, atol=1e-9)
+    assert (np.diff(found.free_energies) > -1e-9).all()
+    order = np.argsort(found.visible_means[:, 0])
+    for l, means in enumerate((found.visible_means, found.hidden_means)):
+        assert means.shape == (n, 4)
+        roots_of_layer = np.repeat([[root[l]] for root in expected], 4, axis=1)
+        assert_allclose(means[order], roots_of_layer, atol=1e-5)
+    for mean, variance in zip(
+        found.means, (found.visible_variances, found.hidden_variances), strict=True
+    ):
+        assert_allclose(variance, mean - mean**2, rtol=1e-6)
+
+
+def test_which_start_went_where():
+    """By the symmetry under a flip of all units, the count of ones says where a start ends."""
+    X = starts_of(4)
+    found = solutions(uniform_machine(), "tap", X)
+    ends = np.sign(X.sum(axis=1) - 2) / 2 + 0.5
+    assert_allclose(found.visible_means[found.labels, 0], ends, atol=1e-3)
+    assert_array_equal(found.counts, np.bincount(found.labels))
+    assert found.counts.sum() == len(X) == len(found.labels)
+    assert found.n_unique == {1e-1: 3, 1e-2: 3, 1e-3: 3}
+    assert repr(found) == "Solutions(3 from 200 starts, 0 unconverged, unique_tol=0.01)"
+    assert found.n_units == (4, 4)
+
+
+@pairs
+@pytest.mark.parametrize("method", ["tap", "naive_mean_field"])
+def test_any_units(kinds, method):
+    """With weak couplings there is one solution, close to the true moments."""
+    machine = random_machine(kinds, (4, 3), 0, strength=0.1)
+    found, exact = solutions(machine, method, starts_in(machine, 6)), Exact(machine)
+    assert len(found) == 1 and found.counts == [6]
+    for l in (0, 1):
+        assert_allclose(found.means[l][0], exact.mean(l), atol=0.05)
+        assert_allclose(found.variances[l][0], exact.variance(l), atol=0.05)
+    assert found.log_partition() == pytest.approx(exact.log_z, abs=0.1)
+
+
+def starts_in(machine, n):
+    return np.stack([machine.units[0].mean(machine.thetas[0])] * n)
+
+
+@pytest.mark.parametrize("kinds", [("bernoulli",) * 2, ("gaussian", "bernoulli")], ids="-".join)
+def test_they_solve_the_equations(kinds):
+    """One sweep moves nothing, from wherever it starts."""
+    machine = random_machine(kinds, (6, 5), 1, strength=0.5)
+    X = np.random.default_rng(0).random((50, 6)).round()
+    found = solutions(machine, "tap", X)
+    state = TAP().step(machine, Magnetizations(found.means, found.variances))
+    for l in (0, 1):
+        assert_allclose(state.means[l], found.means[l], atol=1e-5)
+
+
+TILTS = (0.1, 0.17, 0.23)
+
+
+def block_machine():
+    """Three machines of :func:`uniform_machine` side by side: 2**3 solutions."""
+    blocks = [uniform_machine(4, 2.5, tilt) for tilt in TILTS]
+    field = Theta(np.concatenate([block.thetas[0].field for block in blocks]))
+    W = block_diag(*(block.weights[0] for block in blocks))
+    return Machine((Bernoulli(), Bernoulli()), (field, field), (W,))
+
+
+def test_solutions_of_independent_blocks():
+    """Every combination of the solutions of the blocks, whose free energies add up."""
+    scalars = [Scalar(4, 2.5, tilt) for tilt in TILTS]
+    choices = [[r[:2] for r in scalar.solutions() if r[2]] for scalar in scalars]
+    assert [len(choice) for choice in choices] == [2, 2, 2]
+    expected = sorted(
+        sum(scalar.free_energy(*root) for scalar, root in zip(scalars, combination, strict=True))
+        for combination in itertools.product(*choices)
+    )
+    found = solutions(block_machine(), "tap", starts_of(12))
+    assert len(found) == 8 and found.n_unconverged == 0
+    assert_allclose(found.free_energies, expected, rtol=1e-9)
+
+
+# --------------------------------------------------------------------- convergence
+
+
+def oscillating_machine(x=1.3):
+    """Couplings of 4 x / sqrt(8) times an orthogonal matrix of signs, without fields in spins.
+
+    All means at 1/2 solve the TAP equations, and nothing else near by does; but the reaction of
+    the last sweep is x**2 times as strong as it should be, so that plain sweeps overshoot for
+    x > 1, and damped ones, by a half, for x > sqrt(3).
+    """
+    W = 4 * x / np.sqrt(8) * hadamard(8)
+    fields = Theta(-0.5 * W.sum(axis=0)), Theta(-0.5 * W.sum(axis=1))
+    return Machine((Bernoulli(), Bernoulli()), fields, (W,))
+
+
+def test_damping_takes_over_where_plain_sweeps_do_not_converge():
+    machine = oscillating_machine()
+    X = np.concatenate([np.full((2, 8), 0.5), starts_of(8, 20), np.full((1, 8), 0.5)])
+    start, easy = TAP().start(machine, X), np.array([True] * 2 + [False] * 20 + [True])
+    plain = solve(TAP(), machine, start, tol=1e-12, max_iter=500)
+    assert_array_equal(plain.converged, easy)
+    settled = settle(TAP(), machine, start)
+    assert settled.converged.all() and (settled.residual <= 1e-12).all()
+    for mean in settled.state.means:
+        assert_allclose(mean, 0.5, atol=1e-4)
+    assert_array_equal(settled.n_iter[easy], plain.n_iter[easy])
+    assert (settled.n_iter[~easy] > 500).all()
+    found = solutions(machine, "tap", X)
+    assert len(found) == 1 and found.n_unconverged == 0
+
+
+def test_more_damping_takes_over_in_the_end():
+    """Sweeps at x = 2 need more than a half; see :func:`oscillating_machine`."""
+    machine, X = oscillating_machine(2.0), starts_of(8, 20)
+    settled = settle(TAP(), machine, TAP().start(machine, X))
+    assert settled.converged.all() and (settled.n_iter > 2500).any()
+    for mean in settled.state.means:
+        assert_allclose(mean, 0.5, atol=1e-4)
+
+
+@dataclass(frozen=True)
+class Drift(TAP):
+    """Equations without a solution: each sweep adds 1 to all means."""
+
+    def step(self, machine, state):
+        return state._replace(means=tuple(mean + 1 for mean in state.means))
+
+
+def test_sweeps_come_to_an_end():
+    machine = uniform_machine()
+    settled = settle(Drift(), machine, TAP().start(machine, np.eye(4)))
+    assert not settled.converged.any()
+    assert_array_equal(settled.n_iter, [3000] * 4)
+    assert_allclose(settled.residual, (1 - 0.9) ** 2)
+    assert_allclose(settled.state.means[0], np.eye(4) + 500 + 2000 * 0.5 + 1 + 500 * 0.1 + 1)
+
+
+def test_settling_respects_the_method():
+    machine, X = oscillating_machine(), starts_of(8, 20)
+    start = TAP().start(machine, X)
+    finer = settle(TAP(tol=1e-20, damping=0.6), machine, start)
+    assert finer.converged.all() and (finer.residual <= 1e-20).all()
+    longer = settle(TAP(max_iter=700), machine, start)
+    assert (longer.n_iter > 700).all()
+
+
+def never(monkeypatch, which):
+    """Let the starts of some rows never converge."""
+    from skrbm import _solutions
+
+    def unsettled(*args):
+        solution = settle(*args)
+        return solution._replace(converged=solution.converged & ~which)
+
+    monkeypatch.setattr(_solutions, "settle", unsettled)
+
+
+def test_starts_that_do_not_converge(monkeypatch):
+    X = np.array([[0.0] * 4, [1.0] * 4, [0.0] * 4])
+    never(monkeypatch, np.array([False, True, False]))
+    found = solutions(uniform_machine(), "tap", X)
+    assert found.n_unconverged == 1
+    assert_array_equal(found.labels, [0, -1, 0])
+    assert_array_equal(found.counts, [2])
+
+
+def test_no_start_converges(monkeypatch):
+    never(monkeypatch, np.array([True, True]))
+    X = np.array([[0.0] * 4, [1.0] * 4])
+    with pytest.warns(ConvergenceWarning, match="none of the 2 starts converged"):
+        found = solutions(uniform_machine(), "tap", X)
+    assert found.n_unconverged == 2
+    assert len(found) == 2 and np.isfinite(found.free_energies).all()
+
+
+# ------------------------------------------------------------------- which are one
+
+
+def components(means, tol):
+    """Groups by the graph of all pairs, numbered by their first rows."""
+    near = cdist(means, means, "chebyshev") < tol
+    labels = connected_components(near, directed=False)[1]
+    first = {label: i for i, label in reversed(list(enumerate(labels)))}
+    rank = {label: k for k, label in enumerate(sorted(first, key=first.get))}
+    return np.array([rank[label] for label in labels])
+
+
+@pytest.mark.parametrize("tol", [0.02, 0.05, 0.1, 0.3])
+@pytest.mark.parametrize("n_columns", [1, 3, 20, 100])
+def test_groups_are_the_components_of_the_graph_of_all_pairs(tol, n_columns):
+    generator = np.random.default_rng(n_columns)
+    centres = generator.random((12, n_columns))
+    means = centres[generator.integers(12, size=150)]
+    means = means + generator.uniform(-0.05, 0.05, means.shape)
+    groups = solution_groups(means, tol)
+    assert_array_equal(groups, components(means, tol))
+    order = generator.permutation(150)
+    assert solution_groups(means[order], tol).max() == groups.max()
+
+
+def test_chains_of_rows_are_one():
+    means = np.array([[0.0], [0.9], [0.45], [3.0]])
+    assert_array_equal(solution_groups(means, 0.5), [0, 0, 0, 1])
+    assert_array_equal(solution_groups(means, 0.45), [0, 1, 2, 3])  # less than, strictly
+
+
+@pytest.mark.parametrize("means", [np.zeros((3000, 784)), np.eye(784), np.zeros((1, 5))])
+def test_all_equal_and_all_distinct(means):
+    groups = solution_groups(means, 1e-2)
+    assert_array_equal(groups, np.arange(784) if means[0].any() else np.zeros(len(means)))
+
+
+def test_the_order_of_the_starts_does_not_matter():
+    machine, X = block_machine(), starts_of(12, 60)
+    order = np.random.default_rng(1).permutation(60)
+    one, other = solutions(machine, "tap", X), solutions(machine, "tap", X[order])
+    assert len(one) == 8
+    assert (np.diff(one.free_energies) > 1e-6).all()  # so that their order is no accident
+    assert_allclose(other.free_energies, one.free_energies, rtol=1e-9)
+    assert_allclose(other.visible_means, one.visible_means, atol=1e-6)
+    assert_array_equal(other.counts, one.counts)
+    assert_array_equal(other.labels, one.labels[order])
+    assert other.n_unique == one.n_unique
+
+
+def test_tolerances():
+    machine, X = block_machine(), starts_of(12, 60)
+    fine, coarse = (solutions(machine, "tap", X, unique_tol=tol) for tol in (1e-3, 0.99))
+    assert fine.n_unique == {1e-1: 8, 1e-2: 8, 1e-3: 8}
+    assert coarse.n_unique == {0.99: 1, 1e-1: 8, 1e-2: 8, 1e-3: 8}
+    assert len(coarse) == 1 and coarse.counts == [60] and not coarse.labels.any()
+    assert coarse.unique_tol == 0.99
+
+
+@pytest.mark.parametrize("elements", [1, 30, 100])
+def test_blocks_do_not_matter(elements, monkeypatch):
+    from skrbm import _solutions
+
+    machine, X = block_machine(), starts_of(12, 20)
+    whole = solutions(machine, "tap", X)
+    monkeypatch.setattr(_solutions, "_BLOCK_ELEMENTS", elements)
+    blocks = solutions(machine, "tap", X)
+    assert_array_equal(blocks.labels, whole.labels)
+    assert_allclose(blocks.free_energies, whole.free_energies, rtol=1e-9)
+
+
+def test_single_precision_is_kept_but_not_solved_in():
+    double, single = (uniform_machine(4, 2.0, 0.1, dtype) for dtype in (np.float64, np.float32))
+    found, expected = (solutions(m, "tap", starts_of(4)) for m in (single, double))
+    assert found.visible_means.dtype == found.hidden_variances.dtype == np.float32
+    assert found.free_energies.dtype == np.float64
+    assert_allclose(found.visible_means, expected.visible_means, atol=1e-5)
+    # The parameters of both machines are equal up to 1e-7, and so are the free energies.
+    assert_allclose(found.free_energies, expected.free_energies, atol=1e-5)
+
+
+# ------------------------------------------------------------------------- log Z
+
+
+def test_log_partition_by_both_weights():
+    machine, X = block_machine(), starts_of(12, 60)
+    found = solutions(machine, "tap", X)
+    F = found.free_energies
+    assert found.log_partition() == pytest.approx(-F.mean(), rel=1e-12)
+    assert found.log_partition("uniform") == log_partition(machine, "tap", starts=X).value
+    weights = np.exp(-F - logsumexp(-F))
+    assert found.log_partition("boltzmann") == pytest.approx(-weights @ F, rel=1e-12)
+    assert found.log_partition() < found.log_partition("boltzmann") < -F.min()
+    with pytest.raises(ValueError, match="weights must be 'uniform' or 'boltzmann', got 'equal'"):
+        found.log_partition("equal")
+
+
+# -------------------------------------------------------------------------- input
+
+
+@pytest.mark.parametrize("tol", [0, -1e-2, np.nan, np.inf, None, "small"])
+def test_tolerances_that_are_none(tol):
+    with pytest.raises(ValueError, match=f"unique_tol must be a number > 0, got {tol!r}"):
+        solutions(uniform_machine(), "tap", np.eye(4), unique_tol=tol)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda m: solutions(m, "tap", np.eye(4) * np.nan), "starts contains NaN|Input .* NaN"),
+        (lambda m: solutions(m, "tap", np.eye(3)), "starts has 3 columns"),
+        (lambda m: solutions(m, "tap", np.zeros(4)), "Expected 2D array"),
+        (lambda m: solutions(m, "bp", np.eye(4)), "method must be .* got 'bp'"),
+        (lambda m: solutions(m, AIS(), np.eye(4)), "method must be a fixed point"),
+        (lambda m: solutions(BernoulliRBM(), "tap", np.eye(4)), "not fitted"),
+    ],
+)
+def test_input_is_checked(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(uniform_machine())
+
+
+def test_starts_of_an_estimator_or_of_chains():
+    X = starts_of(4, 30)
+    rbm = BernoulliRBM(3, n_iter=1, random_state=0).fit(X)
+    assert len(solutions(rbm).labels) == len(rbm.starts_)
+    assert len(solutions(rbm.machine_, NaiveMeanField(), random_state=0).labels) == 100
