@@ -5,17 +5,14 @@ array-api-strict) are served through ``array-api-compat``, which is imported onl
 when such an array comes.
 """
 
-from contextlib import contextmanager
-from functools import cache
-from threading import Lock
-
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dgemm, sgemm
-from threadpoolctl import ThreadpoolController
+
+from ._threads import n_threads, share, split
+from ._threads import one_blas_thread as one_blas_thread
 
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
-_LOCK, _LIMIT, _N_HOLDERS = Lock(), None, 0
 
 
 def is_foreign(X):
@@ -120,9 +117,28 @@ def row_sums(x):
 def matmul(X, A):
     """X @ A for a dense or a sparse X; the result is dense.
 
-    The first product of every pass over data goes through here, so that sparse X stays sparse.
+    All large products go through here: sparse X stays sparse, and NumPy's products use the threads
+    that :func:`one_blas_thread` leaves to us.
     """
-    return np.asarray(X @ A) if sp.issparse(X) else X @ A
+    if sp.issparse(X):
+        return np.asarray(X @ A)
+    if n_threads() == 1 or is_foreign(X) or X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
+        return X @ A
+    n_rows, n_columns = X.shape[0], A.shape[1]
+    parts = split(max(n_rows, n_columns), n_rows * A.size)
+    if len(parts) == 1:
+        return X @ A
+    out = np.empty((n_rows, n_columns), X.dtype)
+    share(_fill_rows if n_rows > n_columns else _fill_columns, parts, out, X, A)
+    return out
+
+
+def _fill_rows(rows, out, X, A):
+    np.matmul(X[rows], A, out=out[rows])
+
+
+def _fill_columns(columns, out, X, A):
+    np.matmul(X, A[:, columns], out=out[:, columns])
 
 
 def squared(X):
@@ -190,51 +206,42 @@ def column_moments(X):
     return mean, sum(xp.sum((rows - mean) ** 2, axis=0) for rows in blocks()) / n
 
 
-def add_product(out, left, right, alpha):
-    """out += alpha * left.T @ right, in place where the library can; returns ``out``.
+def add_products(out, terms):
+    """out += sum of alpha * left.T @ right, in place where the library can; returns ``out``.
 
-    For NumPy this is one BLAS call that accumulates into ``out``. SciPy's wrapper writes into
-    read-only arrays and works on a silent copy of an unsuitable ``out``, hence the checks.
+    ``terms`` are tuples (left, right, alpha). For NumPy each is one BLAS call that accumulates into
+    ``out``, if one thread is to do it. SciPy's wrapper writes into read-only arrays and works on a
+    silent copy of an unsuitable ``out``, hence the checks.
     """
     if is_foreign(out):
-        out += alpha * (left.T @ right)
+        for left, right, alpha in terms:
+            out += alpha * (left.T @ right)
         return out
+    _check_accumulator(out, terms)
+    parts = split(out.shape[0], sum(left.shape[0] for left, _, _ in terms) * out.size)
+    share(_add_products if len(parts) > 1 else _accumulate, parts, out, terms)
+    return out
+
+
+def _check_accumulator(out, terms):
     if not (out.flags.c_contiguous and out.flags.writeable and out.dtype in _GEMM):
         raise ValueError(
             "the accumulator must be a writeable C-contiguous float32 or float64 array"
         )
-    if left.dtype != out.dtype or right.dtype != out.dtype:
-        raise ValueError(f"factors of {left.dtype} and {right.dtype} into {out.dtype}")
-    if np.may_share_memory(out, left) or np.may_share_memory(out, right):
-        raise ValueError("the accumulator shares memory with a factor")
+    for left, right, _ in terms:
+        if left.dtype != out.dtype or right.dtype != out.dtype:
+            raise ValueError(f"factors of {left.dtype} and {right.dtype} into {out.dtype}")
+        if np.may_share_memory(out, left) or np.may_share_memory(out, right):
+            raise ValueError("the accumulator shares memory with a factor")
+
+
+def _accumulate(rows, out, terms):
     gemm = _GEMM[out.dtype]
-    gemm(alpha, right.T, left.T, beta=1.0, c=out.T, trans_b=True, overwrite_c=True)
-    return out
+    for left, right, alpha in terms:
+        gemm(alpha, right.T, left.T, beta=1.0, c=out.T, trans_b=True, overwrite_c=True)
 
 
-@contextmanager
-def one_blas_thread():
-    """Hold BLAS to one thread.
-
-    Two OpenBLAS threads between elementwise operations are slower than one; parallel work
-    here uses threads of its own. The limit holds for the whole process, so of the threads that ask
-    for it the first sets it and the last lifts it.
-    """
-    global _LIMIT, _N_HOLDERS
-    with _LOCK:
-        if _N_HOLDERS == 0:
-            _LIMIT = _controller().limit(limits=1, user_api="blas")
-            _LIMIT.__enter__()
-        _N_HOLDERS += 1
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _N_HOLDERS -= 1
-            if _N_HOLDERS == 0:
-                _LIMIT.__exit__(None, None, None)
-
-
-@cache
-def _controller():
-    return ThreadpoolController()  # finding the loaded libraries takes milliseconds
+def _add_products(rows, out, terms):
+    """Add to some rows of ``out``, by calls that let other threads run, as SciPy's do not."""
+    for left, right, alpha in terms:
+        out[rows] += (float(alpha) * left[:, rows]).T @ right

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ._backend import add_product, cast, matmul, namespace, row_sums
+from ._backend import add_products, cast, matmul, namespace, row_sums
 from .units import log_weight
 
 
@@ -98,7 +98,7 @@ def coupled(machine, matrices, l, layers, power=1):
     if l > 0 and layers[l - 1] is not None:
         total = matmul(layers[l - 1], matrices[l - 1].T)
     if l + 1 < len(layers) and layers[l + 1] is not None:
-        above = layers[l + 1] @ matrices[l]
+        above = matmul(layers[l + 1], matrices[l])
         total = above if total is None else total + above
     if total is None:
         return 0.0
@@ -140,7 +140,7 @@ def hidden_layers(machine, field):
 def coupling(machine, matrices, layers, power=1):
     """Return sum_l x_{l+1}' M_l x_l for each row, in float64."""
     pairs = zip(matrices, layers[:-1], layers[1:], strict=True)
-    total = sum(row_sums((below @ M.T) * above) for M, below, above in pairs)
+    total = sum(row_sums(matmul(below, M.T) * above) for M, below, above in pairs)
     return total * machine.scale**power
 
 
@@ -221,12 +221,13 @@ class Moments:
         products = []
         for block in self.blocks:
             if block.pair is not None and block.pair[l] is not None:
-                product = block.pair[l + 1].T @ block.pair[l]
+                product = matmul(block.pair[l + 1].T, block.pair[l])
                 product *= machine.weights[l]
                 product *= step * block.weight * machine.scale
                 products.append(product)
-        for block in self.blocks:
-            out = add_product(out, block.means[l + 1], block.means[l], step * block.weight)
+        out = add_products(
+            out, [(b.means[l + 1], b.means[l], step * b.weight) for b in self.blocks]
+        )
         for product in products:
             out += product
         for index, matrix in self.matrices:

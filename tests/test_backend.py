@@ -1,6 +1,10 @@
 """The few operations that differ between array libraries, against NumPy and SciPy."""
 
+import multiprocessing
+import os
+import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skrbm import _backend
+from skrbm import _backend, _threads
 
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -22,28 +26,28 @@ def factors(dtype, seed=0):
 
 @dtypes
 @pytest.mark.parametrize("alpha", [1.0, -0.25, np.float32(0.5)])
-def test_add_product_accumulates_in_place(dtype, alpha):
+def test_add_products_accumulates_in_place(dtype, alpha):
     out, left, right = factors(dtype)
     expected = out + float(alpha) * left.T @ right
-    assert _backend.add_product(out, left, right, alpha) is out
+    assert _backend.add_products(out, [(left, right, alpha)]) is out
     assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12)
 
 
 @dtypes
-def test_add_product_takes_factors_of_any_layout(dtype):
+def test_add_products_takes_factors_of_any_layout(dtype):
     out, left, right = factors(dtype)
     expected = out + left.T @ right
     wide = np.repeat(right, 2, axis=1)
-    _backend.add_product(out, np.asfortranarray(left), wide[:, ::2], 1.0)
+    _backend.add_products(out, [(np.asfortranarray(left), wide[:, ::2], 1.0)])
     assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12)
 
 
-def test_add_product_refuses_a_read_only_accumulator():
+def test_add_products_refuses_a_read_only_accumulator():
     out, left, right = factors(np.float64)
     before = out.copy()
     out.flags.writeable = False
     with pytest.raises(ValueError, match="writeable C-contiguous"):
-        _backend.add_product(out, left, right, 1.0)
+        _backend.add_products(out, [(left, right, 1.0)])
     assert_array_equal(out, before)
 
 
@@ -52,34 +56,34 @@ def test_add_product_refuses_a_read_only_accumulator():
     [np.asfortranarray, lambda out: np.repeat(out, 2, axis=1)[:, ::2], lambda out: out[:, ::-1]],
     ids=["Fortran order", "strided", "reversed"],
 )
-def test_add_product_refuses_an_accumulator_that_blas_would_copy(spoil):
+def test_add_products_refuses_an_accumulator_that_blas_would_copy(spoil):
     out, left, right = factors(np.float64)
     with pytest.raises(ValueError, match="writeable C-contiguous"):
-        _backend.add_product(spoil(out), left, right, 1.0)
+        _backend.add_products(spoil(out), [(left, right, 1.0)])
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float16, np.complex128])
-def test_add_product_refuses_an_accumulator_of_another_dtype(dtype):
+def test_add_products_refuses_an_accumulator_of_another_dtype(dtype):
     out, left, right = factors(np.float64)
     with pytest.raises(ValueError, match="float32 or float64"):
-        _backend.add_product(out.astype(dtype), left, right, 1.0)
+        _backend.add_products(out.astype(dtype), [(left, right, 1.0)])
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_add_product_refuses_factors_of_another_dtype(which):
+def test_add_products_refuses_factors_of_another_dtype(which):
     out, *both = factors(np.float32)
     both[which] = both[which].astype(np.float64)
     with pytest.raises(ValueError, match="float64"):
-        _backend.add_product(out, *both, 1.0)
+        _backend.add_products(out, [(*both, 1.0)])
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_add_product_refuses_factors_that_share_memory(which):
+def test_add_products_refuses_factors_that_share_memory(which):
     out = np.eye(4)
     both = [np.ones((4, 4)), np.ones((4, 4))]
     both[which] = out.T
     with pytest.raises(ValueError, match="shares memory"):
-        _backend.add_product(out, *both, 1.0)
+        _backend.add_products(out, [(*both, 1.0)])
     assert_array_equal(out, np.eye(4))
 
 
@@ -232,3 +236,172 @@ def test_one_blas_thread_of_overlapping_threads():
         assert set(n_threads()) == {1}
         second.__exit__(None, None, None)
         assert n_threads() == before
+
+
+class Factors:
+    """Two factors of a product that is worth two threads, or three for ``wide``."""
+
+    def __init__(self, dtype, shape=(300, 500, 200)):
+        generator = np.random.default_rng(0)
+        m, k, n = shape
+        self.left = generator.standard_normal((m, k)).astype(dtype)
+        self.right = generator.standard_normal((k, n)).astype(dtype)
+        self.exact = self.left.astype(np.float64) @ self.right.astype(np.float64)
+        # Sums of k products: k roundings of partial sums, of which sqrt(k) accumulate.
+        self.rounding = 10 * np.sqrt(k) * np.finfo(dtype).eps * np.abs(self.exact).max()
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Three threads whatever the machine has; yields (thread, part) of what was shared."""
+    seen, share = [], _backend.share
+
+    def watched(function, parts, *args):
+        def call(part, *args):
+            seen.append((threading.current_thread(), part))
+            function(part, *args)
+
+        share(call, parts, *args)
+
+    monkeypatch.setattr(_backend, "share", watched)
+    with threadpool_limits(1), _backend.one_blas_thread():
+        monkeypatch.setattr(_threads, "_N_THREADS", 3)
+        yield seen
+
+
+@dtypes
+@pytest.mark.parametrize("shape", [(300, 500, 200), (200, 500, 300)], ids=["rows", "columns"])
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_shared_products_equal_those_of_one_thread(parts, dtype, shape, layout):
+    case = Factors(dtype, shape)
+    left, right = np.asarray(case.left, order=layout), np.asarray(case.right, order=layout)
+    product = _backend.matmul(left, right)
+    assert product.dtype == dtype
+    assert product.flags.c_contiguous
+    assert_allclose(product, case.exact, rtol=0, atol=case.rounding)
+    assert [part for _, part in sorted(parts, key=lambda entry: entry[1].start)] == [
+        slice(0, 100),
+        slice(100, 200),
+        slice(200, 300),
+    ]
+
+
+@dtypes
+def test_shared_sums_of_products_equal_those_of_one_thread(parts, dtype):
+    case = Factors(dtype)
+    out = np.ones(case.exact.shape, dtype)
+    half = case.left.T[:250], case.right[:250], 2.0
+    assert _backend.add_products(out, [(case.left.T, case.right, -0.5), half]) is out
+    left, right, _ = (np.asarray(part, np.float64) for part in half)
+    expected = 1 - 0.5 * case.exact + 2 * left.T @ right
+    assert_allclose(out, expected, rtol=0, atol=2 * case.rounding)
+    assert len(parts) == 3
+
+
+def test_small_products_are_not_shared(parts):
+    _backend.matmul(np.ones((10, 500)), np.ones((500, 784)))
+    _backend.add_products(np.zeros((500, 784)), [(np.ones((10, 500)), np.ones((10, 784)), 1.0)])
+    assert all(part.start == 0 for _, part in parts)
+    assert {thread for thread, _ in parts} == {threading.current_thread()}
+
+
+def test_products_of_other_threads_are_not_shared(parts):
+    """Workers of joblib share the processor already; only who holds BLAS calls helpers."""
+    case = Factors(np.float64)
+    worker = threading.Thread(target=_backend.matmul, args=(case.left, case.right))
+    worker.start()
+    worker.join()
+    assert parts == []
+    assert _threads.n_threads() == 3
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_number_of_threads_is_what_blas_was_allowed(n):
+    with threadpool_limits(n, user_api="blas"):
+        allowed = min(lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas")
+        with _backend.one_blas_thread(), _backend.one_blas_thread():
+            assert _threads.n_threads() == allowed
+        assert _threads.n_threads() == 1
+
+
+def test_environment_variable_sets_the_number_of_threads():
+    code = (
+        "from skrbm import _backend, _threads\n"
+        "with _backend.one_blas_thread(): print(_threads.n_threads())"
+    )
+    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(names, "1")}
+    run = [sys.executable, "-c", code]
+    assert subprocess.run(run, env=environment, capture_output=True, text=True).stdout == "1\n"
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_errors_of_parts_are_raised(parts, bad):
+    def function(part):
+        if part == bad:
+            raise ZeroDivisionError(f"part {part}")
+
+    for _ in range(20):
+        with pytest.raises(ZeroDivisionError, match=f"part {bad}"):
+            _threads.share(function, [0, 1, 2])
+    done = []
+    _threads.share(done.append, [0, 1, 2])  # the helpers live on
+    assert sorted(done) == [0, 1, 2]
+
+
+def test_parts_run_at_once_and_in_the_context_of_the_caller(parts):
+    """Each of two waits for the other; a setting of NumPy's holds in both."""
+    meeting, settings = threading.Barrier(2, timeout=10), []
+
+    def function(part):
+        meeting.wait()
+        settings.append(np.geterr()["over"])
+
+    with np.errstate(over="raise"):
+        _threads.share(function, [0, 1])
+    assert settings == ["raise", "raise"]
+
+
+def test_helpers_that_are_busy_are_not_waited_for(parts):
+    """Parts inside of a part: all helpers have work, so they are done where they come up."""
+    release, inner = threading.Event(), []
+
+    def outer(part):
+        if threading.current_thread() is threading.main_thread():
+            _threads.share(lambda part: inner.append(threading.current_thread()), [0, 1, 2])
+            release.set()
+        else:
+            assert release.wait(10)
+
+    meeting = threading.Barrier(4, timeout=10)
+
+    def occupy(part):
+        meeting.wait()
+        outer(part)
+
+    _threads.share(lambda part: None, range(4))  # three helpers
+    _threads.share(occupy, range(4))
+    assert inner == [threading.main_thread()] * 3
+
+
+def _product_in_child(pipe):
+    case = Factors(np.float64)
+    with _backend.one_blas_thread():
+        _threads._N_THREADS = 3
+        error = np.abs(_backend.matmul(case.left, case.right) - case.exact).max()
+    pipe.send((error <= case.rounding, _threads._N_HELPERS))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_process_starts_helpers_of_its_own(parts):
+    case = Factors(np.float64)
+    _backend.matmul(case.left, case.right)
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    child = context.Process(target=_product_in_child, args=(there,))
+    child.start()
+    assert here.poll(60)
+    assert here.recv() == (True, 2)
+    child.join(10)
+    assert child.exitcode == 0

@@ -16,6 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     "exceptions",
     "_callbacks",
+    "_threads",
     "_backend",
     "_random",
     "units",

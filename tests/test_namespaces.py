@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import evaluation
 from skrbm._backend import (
-    add_product,
+    add_products,
     column_moments,
     dense_rows,
     from_numpy,
@@ -123,7 +123,7 @@ def test_backend(library):
     library.close(dense_rows(integers, index, library.dtype), [[4, 5], [2, 3]])
     out, left, right = library.array(np.ones((3, 2))), np.arange(12.0).reshape(4, 3), x.T[:2]
     right = np.arange(8.0).reshape(4, 2)
-    result = add_product(out, library.array(left), library.array(right), 0.5)
+    result = add_products(out, [(library.array(left), library.array(right), 0.5)])
     library.close(result, 1 + 0.5 * left.T @ right)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
 
-from .._backend import namespace, row_sums
+from .._backend import matmul, namespace, row_sums
 from .._machine import Block, Moments, coupled, coupling, input_field
 from ._base import FixedPoint, Magnetizations
 
@@ -59,7 +59,7 @@ class _ThirdOrder:
         skews = self._skews(machine, state)
         factor = 2 * machine.scale**2 / skews[0].shape[0]
         pairs = enumerate(zip(machine.squares, skews[:-1], skews[1:], strict=True))
-        return tuple((l, factor * W2 * (above.T @ below)) for l, (W2, below, above) in pairs)
+        return tuple((l, factor * W2 * matmul(above.T, below)) for l, (W2, below, above) in pairs)
 
 
 @dataclass(frozen=True)
