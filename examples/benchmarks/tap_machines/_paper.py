@@ -63,13 +63,22 @@ def dataset(name, n=None):
 
 
 def tap_machine(name, X, n_hidden, sweeps=100, **params):
-    """Return an estimator with the settings of Table 1, W from N(0, 0.001²)."""
-    settings = {"schedule": "constant", **TABLE_1[name], **params}
-    unit = UNITS[settings["visible"]]().fitted(X)
-    W = 1e-3 * np.random.default_rng(0).standard_normal((n_hidden, X.shape[1]))
-    first = W.astype(np.float32), np.zeros(n_hidden), unit.initial_theta(X).field
-    inference = settings.pop("inference", TAP(max_iter=sweeps, tol=1e-8))
-    return TAPRBM(n_hidden, inference=inference, init=first, random_state=0, **settings)
+    """Return an estimator with the settings of Table 1, W from N(0, 0.001²), moments from X."""
+    settings = {"schedule": "constant", "inference": TAP(max_iter=sweeps), **TABLE_1[name]}
+    unit = UNITS[settings.pop("visible")]().fitted(X)
+    theta = unit.initial_theta(X)
+    own = {"precision_visible": theta.precision, "spike_visible": theta.spike}
+    first = TAPRBM.from_parameters(
+        (1e-3 * np.random.default_rng(0).standard_normal((n_hidden, X.shape[1]))).astype(
+            np.float32
+        ),
+        None,
+        theta.field,
+        visible=unit,
+        n_starts=1,
+        **{statistic: value for statistic, value in own.items() if value is not None},
+    )
+    return TAPRBM(n_hidden, visible=unit, init=first, random_state=0, **settings | params)
 
 
 def epochs_of(rbm, X, n_epochs=100, speed=1):
