@@ -36,8 +36,8 @@ def one_blas_thread():
         if _N_HOLDERS == 0:
             blas = _controller().select(user_api="blas")
             _N_THREADS = min((library["num_threads"] for library in blas.info()), default=1)
+            _take_over(blas)
             _LIMIT = blas.limit(limits=1)
-            _LIMIT.__enter__()
         _N_HOLDERS += 1
     _HERE.depth = _depth() + 1
     try:
@@ -47,7 +47,16 @@ def one_blas_thread():
         with _LOCK:
             _N_HOLDERS -= 1
             if _N_HOLDERS == 0:
-                _LIMIT.__exit__(None, None, None)
+                _take_over(_controller())
+                _LIMIT.restore_original_limits()
+                _take_over(_controller())
+
+
+def _take_over(controller):
+    """Let any thread set limits: threadpoolctl (3.8) keeps that to the one which did so first."""
+    for library in controller.lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 def _depth():

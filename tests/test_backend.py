@@ -221,21 +221,33 @@ def test_one_blas_thread_holds_and_restores():
 
 
 def test_one_blas_thread_of_overlapping_threads():
-    """The limit lasts until the last holder leaves, and is lifted then."""
+    """The limit lasts until the last holder leaves, and is lifted then, whoever set it."""
 
     def n_threads():
         return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
 
+    entered, leave, left, end = (threading.Event() for _ in range(4))
+
+    def first():
+        with _backend.one_blas_thread():
+            entered.set()
+            leave.wait(10)
+        left.set()
+        end.wait(10)  # alive, as workers of a pool are
+
     with threadpool_limits(2, user_api="blas"):
         before = n_threads()
-        first, second = _backend.one_blas_thread(), _backend.one_blas_thread()
-        first.__enter__()
-        second.__enter__()
-        assert set(n_threads()) == {1}
-        first.__exit__(None, None, None)
-        assert set(n_threads()) == {1}
-        second.__exit__(None, None, None)
+        worker = threading.Thread(target=first)
+        worker.start()
+        assert entered.wait(10)
+        with _backend.one_blas_thread():
+            assert set(n_threads()) == {1}
+            leave.set()
+            assert left.wait(10)
+            assert set(n_threads()) == {1}
         assert n_threads() == before
+        end.set()
+        worker.join()
 
 
 class Factors:
