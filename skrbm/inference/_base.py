@@ -1,5 +1,6 @@
 """The contracts of inference: fixed points, samplers, and the drivers that run them."""
 
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +125,16 @@ class FixedPoint:
     def moments(self, machine, state):
         """Return the machine's expected sufficient statistics, averaged over the rows."""
         raise NotImplementedError
+
+
+def check_iteration(method):
+    """Raise ValueError unless a fixed point's ``max_iter``, ``tol`` and ``damping`` make sense."""
+    if not isinstance(method.max_iter, Integral) or method.max_iter < 1:
+        raise ValueError(f"max_iter must be an integer >= 1, got {method.max_iter!r}")
+    if not isinstance(method.tol, Real) or not method.tol >= 0:
+        raise ValueError(f"tol must be a number >= 0, got {method.tol!r}")
+    if not isinstance(method.damping, Real) or not 0 <= method.damping < 1:
+        raise ValueError(f"damping must be a number in [0, 1), got {method.damping!r}")
 
 
 class Sampler(Method):

@@ -7,11 +7,11 @@ that adds a reaction to the field on a unit, a part to the free energy and a par
 
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral
 
 from .._backend import matmul, namespace, row_sums
 from .._machine import Block, Moments, coupled, coupling, input_field
-from ._base import FixedPoint, Magnetizations
+from ._base import FixedPoint, Magnetizations, check_iteration
 
 
 class _SecondOrder:
@@ -82,12 +82,7 @@ class NaiveMeanField(FixedPoint):
     damping: float = 0.0
 
     def __post_init__(self):
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be an integer >= 1, got {self.max_iter!r}")
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise ValueError(f"tol must be a number >= 0, got {self.tol!r}")
-        if not isinstance(self.damping, Real) or not 0 <= self.damping < 1:
-            raise ValueError(f"damping must be a number in [0, 1), got {self.damping!r}")
+        check_iteration(self)
 
     @property
     def terms(self):

@@ -80,6 +80,13 @@ class Unit:
         """Return mean and variance of x, per unit."""
         raise NotImplementedError
 
+    def central_moments(self, theta):
+        """Return mean, variance, and third and fourth central moments of x, per unit.
+
+        They tell how mean and variance change with field and precision.
+        """
+        raise NotImplementedError
+
     def mode(self, theta):
         """Return the most probable x, per unit."""
         raise NotImplementedError

@@ -36,6 +36,10 @@ class Bernoulli(Unit):
     def moments(self, theta):
         return sigmoid(theta.field), None
 
+    def central_moments(self, theta):
+        mean, variance = self.mean_variance(theta)
+        return mean, variance, variance * (1 - 2 * mean), variance * (1 - 3 * variance)
+
     def cumulants(self, mean):
         """Return the second cumulant, half the third, and the latter's derivative by the mean.
 

@@ -53,6 +53,10 @@ class Gaussian(Unit):
         mean = self.mean(theta)
         return mean, namespace(mean).ones_like(mean) / theta.precision
 
+    def central_moments(self, theta):
+        mean, variance = self.mean_variance(theta)
+        return mean, variance, namespace(mean).zeros_like(mean), 3 * variance * variance
+
     def mode(self, theta):
         return self.mean(theta)
 

@@ -88,6 +88,9 @@ class TruncatedGaussian(Unit):
     def mean_variance(self, theta):
         return _truncnorm.mean_variance(theta.field, theta.precision, *self.bounds)
 
+    def central_moments(self, theta):
+        return _truncnorm.high_moments(theta.field, theta.precision, *self.bounds)[1:]
+
     def mode(self, theta):
         return _truncnorm.mode(theta.field, theta.precision, *self.bounds)
 
@@ -158,6 +161,11 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         log_odds = theta.spike + log_mass
         occupied, empty = sigmoid(log_odds), sigmoid(-log_odds)
         return occupied * mean, occupied * (variance + empty * mean * mean)
+
+    def central_moments(self, theta):
+        log_mass, *moments = _truncnorm.high_moments(theta.field, theta.precision, *self.bounds)
+        log_odds = theta.spike + log_mass
+        return _truncnorm.mixed(sigmoid(-log_odds), (0.0,) * 4, sigmoid(log_odds), moments)
 
     def mode(self, theta):
         """Return 0 where x = 0 has at least half of the probability, else the densest point."""

@@ -48,6 +48,13 @@ class _Rule(NamedTuple):
         return np.stack([w, w * v, w * v**2, w * (v - 0.5), w * (v - 0.5) ** 2])
 
     @property
+    def high_moments(self):
+        """The same up to the fourth."""
+        v, w = _nodes(self.order)
+        about_0, about_half = ([w * (v - u) ** k for k in range(1, 5)] for u in (0.0, 0.5))
+        return np.stack([w, *about_0, *about_half])
+
+    @property
     def powers(self):
         """Columns for products with the coefficients A, B, C of a piece: the exponents."""
         v, _ = _nodes(self.order)
@@ -187,6 +194,28 @@ def _integrals(rule, piece, beside):
     return length * mass, piece.begin + length * about_0, length**2 * variance
 
 
+def _four_moments(rule, piece, beside):
+    """Return mass, mean and central moments of a piece, as in :func:`_integrals`."""
+    xp = namespace(beside)
+    sums = cast(_constant(rule, "high_moments", beside) @ _density(rule, piece, beside), xp.float64)
+    mass = sums[0, :]
+    near_0 = sums[1, :] / mass < 0.25
+    first, *raw = (xp.where(near_0, sums[k, :], sums[k + 4, :]) / mass for k in range(1, 5))
+    reference, length = 0.5 * cast(~near_0, mass.dtype), piece.length
+    central = (length**k * part for k, part in enumerate(_centred(first, *raw), start=2))
+    return length * mass, piece.begin + length * (reference + first), *central
+
+
+def _centred(first, second, third, fourth):
+    """Return the second to fourth moments about the mean, from those about any point."""
+    square = first * first
+    return (
+        second - square,
+        third - first * (3 * second - 2 * square),
+        fourth - first * (4 * third - first * (6 * second - 3 * square)),
+    )
+
+
 def _masses(rule, law, beside):
     """Return the mass of the near and of the far piece, relative to peak and width."""
     xp = namespace(beside)
@@ -211,6 +240,35 @@ def _moments(rule, U, V, lo, hi, beside):
     log_mass = law.log_peak + xp.log(xp.abs(law.width)) + xp.log(mass)
     mean = xp.minimum(xp.maximum(law.end + law.width * mean, lo), hi)
     return log_mass, mean, law.width**2 * xp.clip(variance, 0.0, 0.25)
+
+
+def _high_moments(rule, U, V, lo, hi, beside):
+    """Return log-mass, mean and central moments up to the fourth."""
+    xp = namespace(U)
+    law = _law(rule, U, V, lo, hi)
+    mass, *near = _four_moments(rule, law.near, beside)
+    if law.far is not None:
+        far_mass, mean, second, third, fourth = _four_moments(rule, law.far, beside)
+        far_mass = xp.exp(law.log_ratio) * far_mass
+        near_mass, mass = mass, mass + far_mass
+        far = (1 - mean, second, -third, fourth)
+        near = mixed(near_mass / mass, near, far_mass / mass, far)
+    log_mass = law.log_peak + xp.log(xp.abs(law.width)) + xp.log(mass)
+    mean = xp.minimum(xp.maximum(law.end + law.width * near[0], lo), hi)
+    return log_mass, mean, *(law.width**k * part for k, part in enumerate(near[1:], start=2))
+
+
+def mixed(share, near, other_share, far):
+    """Return mean and central moments, up to the fourth, of a mixture of two laws."""
+    apart = far[0] - near[0]
+    moments = [0.0, 0.0, 0.0]
+    sides = ((share, near, -other_share * apart), (other_share, far, share * apart))
+    for weight, (_, second, third, fourth), d in sides:
+        moments[0] = moments[0] + weight * (second + d * d)
+        moments[1] = moments[1] + weight * (third + d * (3 * second + d * d))
+        inner = 4 * third + d * (6 * second + d * d)
+        moments[2] = moments[2] + weight * (fourth + d * inner)
+    return near[0] + other_share * apart, *moments
 
 
 def _mode(rule, U, V, lo, hi, beside):
@@ -316,6 +374,11 @@ def log_mass(U, V, lo, hi):
 def mean_variance(U, V, lo, hi):
     """Return mean and variance of the law."""
     return moments(U, V, lo, hi)[1:]
+
+
+def high_moments(U, V, lo, hi):
+    """Return log-mass, mean, variance, and third and fourth central moments of the law."""
+    return tuple(_elementwise(_high_moments, U, V, lo, hi))
 
 
 def mode(U, V, lo, hi):

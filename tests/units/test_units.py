@@ -83,6 +83,22 @@ def test_mean_and_variance(name, dtype):
     assert_array_equal(unit.mean(theta), mean)
 
 
+@dtypes
+def test_central_moments(name, dtype):
+    unit = UNITS[name]()
+    theta = rows(some_theta(unit, dtype, seed=3))
+    moments = unit.central_moments(theta)
+    expected = [
+        [law.mean, *(law.probabilities @ (law.points - law.mean) ** k for k in (2, 3, 4))]
+        for law in laws(unit, theta.map(lambda part: part[0] if part.ndim == 2 else part))
+    ]
+    for k, (moment, truth) in enumerate(zip(moments, np.array(expected).T, strict=True), start=1):
+        assert moment.dtype == dtype and moment.shape == (3, N_UNITS)
+        spread = np.array([row[1] for row in expected]) ** (k / 2)
+        allowed = (1e-9 if dtype == np.float64 else 1e-3) * spread + TOLERANCE[dtype]["atol"]
+        assert (np.abs(moment - truth) <= allowed).all(), f"moment {k}"
+
+
 def test_moments_leave_out_only_a_variance_that_no_statistic_needs(name):
     unit = UNITS[name]()
     theta = some_theta(unit)

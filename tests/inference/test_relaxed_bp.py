@@ -1,0 +1,148 @@
+"""Relaxed belief propagation: its equations edge by edge, trees, and weights out of its range."""
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _machines import gradient, random_machine
+from numpy.testing import assert_allclose
+
+from skrbm.inference import RelaxedBP, _relaxed_bp, map_rows, solve
+from skrbm.units import UNITS
+
+METHOD = RelaxedBP()
+PAIRS = [(visible, hidden) for visible in UNITS for hidden in UNITS]
+pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
+
+
+def solution(machine, n=1):
+    X = np.random.default_rng(0).uniform(size=(n, machine.n_units[0]))
+    solved = solve(METHOD, machine, METHOD.start(machine, X), tol=1e-30, max_iter=5000)
+    assert solved.converged.all()
+    return solved.state
+
+
+def tilted(machine, i, received):
+    """The law of unit ``i`` under messages {j: (W_ij, mean, variance)}: Eqs. 56-58."""
+    layer, index = (0, i) if i < machine.n_units[0] else (1, i - machine.n_units[0])
+    unit, theta = machine.units[layer], machine.thetas[layer].map(lambda part: part[index])
+    B = sum(W * a for W, a, _ in received.values())
+    A = -sum(W * W * c for W, _, c in received.values())
+    return unit, unit.tilt(theta.map(np.atleast_1d), np.array([B]), np.array([A]))
+
+
+@pairs
+def test_messages_and_log_partition_are_those_of_the_appendix(kinds):
+    """Eqs. 57-60 for each edge and Eq. 64 over the pairs, by loops."""
+    machine = random_machine(kinds, (3, 2), 0, 0.3)
+    state, W = solution(machine), machine.weights[0]
+    messages = {}  # (to, from): weight, mean, variance
+    for (h, v), weight in np.ndenumerate(W):
+        up, down = state.up[0], state.down[0]
+        messages[3 + h, v] = (weight, up.mean[0, h, v], up.variance[0, h, v])
+        messages[v, 3 + h] = (weight, down.mean[0, h, v], down.variance[0, h, v])
+    log_z = 0.0
+    for i in range(5):
+        received = {l: message for (to, l), message in messages.items() if to == i}
+        unit, law = tilted(machine, i, received)
+        node = unit.log_partition(law)[0]
+        log_z += node
+        assert_allclose(np.concatenate(state.means, axis=1)[0, i], unit.mean(law)[0], rtol=1e-10)
+        for j in received:
+            others = {l: message for l, message in received.items() if l != j}
+            unit, law = tilted(machine, i, others)
+            mean, variance = unit.mean_variance(law)
+            assert_allclose(messages[j, i][1:], (mean[0], variance[0]), rtol=1e-9, atol=1e-12)
+            log_z -= 0.5 * (node - unit.log_partition(law)[0])
+    assert_allclose(METHOD.log_partition(machine, state), log_z, rtol=1e-12)
+
+
+def gaussian_law(machine):
+    """Means of all units and log Z of a machine of Gaussian units."""
+    W, (visible, hidden) = machine.weights[0], machine.thetas
+    precision = np.diag(np.concatenate([visible.precision, hidden.precision]))
+    n = W.shape[1]
+    precision[n:, :n], precision[:n, n:] = -W, -W.T
+    field = np.concatenate([visible.field, hidden.field])
+    mean = np.linalg.solve(precision, field)
+    _, log_det = np.linalg.slogdet(precision)
+    return mean, 0.5 * (field @ mean - log_det + len(field) * np.log(2 * np.pi))
+
+
+@pytest.mark.parametrize("sizes", [(1, 5), (5, 1)])
+def test_exact_on_trees_of_gaussian_units(sizes):
+    machine = random_machine(("gaussian", "gaussian"), sizes, 1, 0.3)
+    state, (mean, log_z) = solution(machine), gaussian_law(machine)
+    assert_allclose(np.concatenate(state.means, axis=1)[0], mean, rtol=1e-10)
+    assert_allclose(METHOD.log_partition(machine, state), log_z, rtol=1e-12)
+
+
+def test_means_of_gaussian_units_are_exact_with_loops_too():
+    machine = random_machine(("gaussian", "gaussian"), (4, 3), 1, 0.2)
+    state, (mean, log_z) = solution(machine), gaussian_law(machine)
+    assert_allclose(np.concatenate(state.means, axis=1)[0], mean, rtol=1e-10)
+    assert abs(METHOD.log_partition(machine, state)[0] - log_z) > 1e-6
+
+
+@pytest.mark.parametrize("sizes", [(1, 5), (5, 1)])
+def test_trees_of_binary_units_are_right_to_second_order_and_no_further(sizes):
+    """The messages are two moments of a binary law's exponential factor, not the factor."""
+
+    def errors(factor):
+        found = []
+        for seed in range(20):
+            machine = random_machine(("bernoulli", "bernoulli"), sizes, seed, 0.1 * factor)
+            state, exact = solution(machine), Exact(machine)
+            log_z = METHOD.log_partition(machine, state) - exact.log_z
+            found.append(
+                np.concatenate([log_z, *(state.means[l][0] - exact.mean(l) for l in (0, 1))])
+            )
+        found = np.array(found)
+        return np.linalg.norm(found[:, 0]), np.linalg.norm(found[:, 1:])
+
+    for whole, half in zip(errors(1.0), errors(0.5), strict=True):
+        assert 7.2 < whole / half < 8.8  # the third power, with a little of the fourth
+
+
+@pairs
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("strength", [1.0, 5.0, 50.0])
+def test_nothing_becomes_nan(kinds, dtype, strength):
+    """Even where messages of Gaussian units would have no precision left, or nothing settles."""
+    machine = random_machine(kinds, (5, 4), 0, strength, dtype=dtype)
+    X = np.random.default_rng(0).uniform(size=(3, 5)).astype(dtype)
+    with np.errstate(all="raise", under="ignore"):
+        state = solve(METHOD, machine, METHOD.start(machine, X), tol=1e-20, max_iter=100).state
+        values = METHOD.log_partition(machine, state)
+        slopes = gradient(machine, METHOD.moments(machine, state))
+    map_rows(lambda leaf: np.testing.assert_(np.isfinite(leaf).all()), state)
+    assert np.isfinite(values).all()
+    assert all(np.isfinite(slope).all() for slope in slopes)
+
+
+@pytest.mark.parametrize("strength", [1.0, 10.0])
+def test_moments_are_possible_for_a_law(strength):
+    """In learning solutions are often loose, or weights large for a while."""
+    for seed in range(10):
+        machine = random_machine(("bernoulli", "bernoulli"), (6, 5), seed, strength)
+        X = np.random.default_rng(seed).integers(0, 2, (4, 6)).astype(float)
+        state = solve(METHOD, machine, METHOD.start(machine, X), max_iter=3).state
+        visible, hidden, pair = gradient(machine, METHOD.moments(machine, state))
+        for mean in (visible, hidden):
+            assert (mean >= 0).all() and (mean <= 1).all()
+        assert (np.abs(pair - np.outer(hidden, visible)) <= 0.5 + 1e-12).all()
+
+
+@pytest.mark.parametrize("shape", [("bernoulli", "gaussian"), ("truncated_gauss_bernoulli",) * 2])
+def test_results_do_not_depend_on_the_blocks(shape, monkeypatch):
+    machine = random_machine(shape, (4, 3), 0, 0.4)
+    X = np.random.default_rng(0).uniform(size=(7, 4))
+
+    def results():
+        state = solve(METHOD, machine, METHOD.start(machine, X)).state
+        moments = gradient(machine, METHOD.moments(machine, state))
+        return [*state.means, METHOD.log_partition(machine, state), *moments]
+
+    whole = results()
+    monkeypatch.setattr(_relaxed_bp, "_BLOCK_ELEMENTS", 24)
+    for a, b in zip(results(), whole, strict=True):
+        assert_allclose(a, b, rtol=1e-12, atol=1e-14)
