@@ -137,6 +137,19 @@ def hidden_layers(machine, field):
     )
 
 
+def turned_over(machine, top):
+    """Return the layers from ``top`` down to the visible one as a machine that begins with it.
+
+    Given the values of its first layer, its law is that of the lower layers given layer ``top``.
+    """
+    return replace(
+        machine,
+        units=machine.units[top::-1],
+        thetas=machine.thetas[top::-1],
+        weights=tuple(W.T for W in machine.weights[:top][::-1]),
+    )
+
+
 def coupling(machine, matrices, layers, power=1):
     """Return sum_l x_{l+1}' M_l x_l for each row, in float64."""
     pairs = zip(matrices, layers[:-1], layers[1:], strict=True)

@@ -200,8 +200,9 @@ def machine_from(
     W = _parameter("components", components, 2, place)
     thetas = tuple(
         _theta(
-            side,
+            f"_{side}",
             unit,
+            n,
             [given.get(name.rstrip("_")) for name in THETA_ATTRIBUTES if side in name],
             unit.default_theta(n, W) if defaults is None else defaults.thetas[l],
             W,
@@ -211,11 +212,11 @@ def machine_from(
     return Machine(units, thetas, (W,))
 
 
-def _theta(side, unit, values, default, W):
+def _theta(where, unit, n, values, default, W):
     """Return the parameters of one layer: the biases that are given or 0, the rest as default."""
-    n, parts = W.shape[1 - SIDES.index(side)], []
+    parts = []
     for statistic, value, usual in zip(Theta._fields, values, default, strict=True):
-        name = f"{_public(statistic)}_{side}"
+        name = f"{_public(statistic)}{where}"
         if usual is None and value is not None:
             raise ValueError(f"{name} is given, but {unit} has no such parameter")
         if value is None and statistic == "field":
@@ -227,6 +228,36 @@ def _theta(side, unit, values, default, W):
                 f"needs ({n},)"
             )
     return Theta(*parts)
+
+
+def layers_from(components, parts, units):
+    """Return the machine of lists of arrays: weights and, for each statistic, those of each layer.
+
+    ``parts`` are lists as long as there are layers, of arrays or None, or None.
+    """
+    weights = []
+    for l, W in enumerate(components):
+        weights.append(_parameter(f"components[{l}]", W, 2, weights[0] if l else None))
+        if l and weights[l].shape[1] != weights[l - 1].shape[0]:
+            raise ValueError(
+                f"components[{l}] has shape {tuple(weights[l].shape)}, but the layer below has "
+                f"{weights[l - 1].shape[0]} units"
+            )
+    lists = []
+    for statistic, values in zip(Theta._fields, parts, strict=True):
+        lists.append([None] * len(units) if values is None else list(values))
+        if len(lists[-1]) != len(units):
+            raise ValueError(
+                f"{_public(statistic)}s must be {len(units)} arrays, one for each layer, visible "
+                f"first, got {len(lists[-1])}"
+            )
+    sizes = [weights[0].shape[1], *(W.shape[0] for W in weights)]
+    layers = enumerate(zip(units, sizes, *lists, strict=True))
+    thetas = tuple(
+        _theta(f"s[{l}]", unit, n, values, unit.default_theta(n, weights[0]), weights[0])
+        for l, (unit, n, *values) in layers
+    )
+    return Machine(units, thetas, tuple(weights))
 
 
 def _parameter(name, values, ndim, place):

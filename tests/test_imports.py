@@ -37,6 +37,7 @@ SIBLINGS = {
     ("units._truncated", "units._truncnorm"),  # numerics that need a file of their own
     ("inference._ais", "inference._gibbs"),  # annealing starts at draws without couplings
     ("inference._starts", "inference._gibbs"),  # one choice of starts is the states of chains
+    ("estimators._deep_tap_machine", "estimators._tap_rbm"),  # pretraining is TAPRBM's training
 }
 
 # Libraries that are optional or slow to load, and the only files that may import them.

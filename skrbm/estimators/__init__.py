@@ -1,6 +1,7 @@
 """The estimators."""
 
 from ._bernoulli_rbm import BernoulliRBM
+from ._deep_tap_machine import DeepTAPMachine
 from ._tap_rbm import TAPRBM
 
-__all__ = ["TAPRBM", "BernoulliRBM"]
+__all__ = ["TAPRBM", "BernoulliRBM", "DeepTAPMachine"]

@@ -31,8 +31,8 @@ class BaseMachine(
 ):
     """Base of all machines that are density models of X.
 
-    Beside what :class:`TrainedByMoments` asks for, a subclass gives ``transform``, ``free_energy``
-    and ``impute``.
+    Beside what :class:`TrainedByMoments` asks for, a subclass gives ``transform``, ``free_energy``,
+    ``impute`` and ``_first_hidden``, the means of the first hidden layer given X.
     """
 
     def __sklearn_tags__(self):
@@ -47,6 +47,28 @@ class BaseMachine(
         warn_clipped(X, machine.units[0])
         X = into_support(X, machine.units[0], self.binarize)
         return machine, X.astype(machine.dtype) if sp.issparse(X) else cast(X, machine.dtype)
+
+    def predict(self, X):
+        """Return the most probable visible configuration given E[h | v = X].
+
+        In a deep machine h is the first hidden layer, which the visible one depends on.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Dense, as the result is: for a large sparse X, predict blocks of its rows.
+
+        Returns
+        -------
+        V : array of shape (n_samples, n_features)
+        """
+        if sp.issparse(X):
+            raise TypeError(
+                "predict does not take sparse X: its result, a dense array of the shape of X, "
+                "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
+            )
+        hidden, machine = self._first_hidden(X), self.machine_
+        return machine.units[0].mode(conditional(machine, 0, (None, hidden)))
 
     def score_samples(self, X):
         """Compute the log-likelihood of each sample.
@@ -219,6 +241,9 @@ class BaseRBM(BaseMachine):
         -------
         H : array of shape (n_samples, n_components)
         """
+        return self._first_hidden(X)
+
+    def _first_hidden(self, X):
         machine, X = self._visible(X)
         return machine.units[1].mean(condition(machine, X))
 
@@ -236,27 +261,6 @@ class BaseRBM(BaseMachine):
         """
         machine, H = self._hidden(H)
         return machine.units[0].mean(conditional(machine, 0, (None, H)))
-
-    def predict(self, X):
-        """Return the most probable visible configuration given E[h | v = X].
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Dense, as the result is: for a large sparse X, predict blocks of its rows.
-
-        Returns
-        -------
-        V : array of shape (n_samples, n_features)
-        """
-        if sp.issparse(X):
-            raise TypeError(
-                "predict does not take sparse X: its result, a dense array of the shape of X, "
-                "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
-            )
-        machine, X = self._visible(X)
-        hidden = machine.units[1].mean(condition(machine, X))
-        return machine.units[0].mode(conditional(machine, 0, (None, hidden)))
 
     def free_energy(self, X):
         """Compute the free energy F(v) = -log sum_h exp(-E(v, h)).

@@ -21,6 +21,12 @@ RBMS = _estimators(BaseRBM)
 BINARY = [RBM for RBM in RBMS if all(isinstance(unit, Bernoulli) for unit in RBM()._units())]
 
 
+def default(Estimator):
+    """The estimator that scikit-learn's checks try: with its defaults, but for sizes that cost."""
+    sizes = {"DeepTAPMachine": {"n_components": (16, 8), "n_iter_pretrain": 5}}
+    return Estimator(**sizes.get(Estimator.__name__, {}))
+
+
 def small(Estimator, **params):
     """An estimator that fits in milliseconds, by a schedule that does not look ahead."""
     defaults = {"n_components": 5, "n_iter": 3, "batch_size": 10, "random_state": 0}

@@ -19,6 +19,7 @@ from _estimators import (
     all_rows,
     binary_data,
     conditional_means,
+    default,
     hidden_means,
     log_likelihoods,
     machine,
@@ -60,13 +61,13 @@ EXTRA_CHECKS = [
 
 
 def test_every_public_estimator_is_found():
-    assert {"BernoulliRBM", "TAPRBM"} <= {E.__name__ for E in ESTIMATORS}
+    assert {"BernoulliRBM", "TAPRBM", "DeepTAPMachine"} <= {E.__name__ for E in ESTIMATORS}
     assert len(EXTRA_CHECKS) >= 9
 
 
 # The checks' data lie outside [0, 1], and change their feature names on purpose.
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@parametrize_with_checks([Estimator() for Estimator in ESTIMATORS])
+@parametrize_with_checks([default(Estimator) for Estimator in ESTIMATORS])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -75,7 +76,7 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.parametrize("check", EXTRA_CHECKS)
 @pytest.mark.parametrize("Estimator", ESTIMATORS)
 def test_extra_scikit_learn_checks(Estimator, check):
-    getattr(checks, check)(Estimator.__name__, Estimator())
+    getattr(checks, check)(Estimator.__name__, default(Estimator))
 
 
 # ------------------------------------------------------------------------- arrays

@@ -1,0 +1,89 @@
+"""Joint training of deep machines after greedy pretraining: Fig. 11 of Tramel et al. (2018).
+
+    python examples/benchmarks/tap_machines/fig11_deep.py [SIZES ...] [--scale 0.01] [--rows 60000]
+
+Binary MNIST, two and three hidden layers (``500,100`` and ``500,250,100``; the text gives no
+sizes), pretrained 50 epochs and trained jointly 3 000 epochs with a rate of 0.001 in the paper.
+``--scale`` multiplies the epochs and divides the rate, so that rate times epochs is the paper's;
+pretraining has an epoch at least.
+
+Each line is the machine after a number of joint epochs, 0 being the pretrained stack: the TAP
+log-likelihood (Eq. 39; the clamped and the free term by TAP) per unit of 2 000 training and of
+2 000 test rows with its standard error over test rows; in nats per test row; the same with log Z
+by AIS instead (100 chains, 1 000 temperatures), from which TAP's optimism is read; and with naive
+mean field for the clamped term beside AIS, which is a lower bound as far as AIS is right. The
+last columns are the Frobenius norms of the weights and the largest entry of those above the first.
+"""
+
+import argparse
+import time
+
+import numpy as np
+from _paper import dataset, heading, log_spaced, table
+from threadpoolctl import threadpool_limits
+
+from skrbm import DeepTAPMachine
+from skrbm.evaluation import AIS, log_partition
+
+SIZES = ["500,100", "500,250,100"]
+
+
+def measure(machine, X, X_test):
+    """Return the columns of a line after the number of epochs and the seconds."""
+    n_units = sum(machine.machine_.n_units)
+    train, test = (machine.tap_log_likelihood(rows) for rows in (X, X_test))
+    error = float(test.std() / np.sqrt(len(test)) / n_units)
+    annealed = log_partition(machine, AIS(100, 1000), random_state=0)
+    by_tap = -float(machine.free_energy(X_test).mean()) - annealed.value
+    inference = machine.inference
+    naive = machine.set_params(inference="naive_mean_field").free_energy(X_test)
+    machine.set_params(inference=inference)
+    bound = -float(naive.mean()) - annealed.value
+    norms = [float(np.linalg.norm(W)) for W in machine.components_]
+    upper = max(float(np.abs(W).max()) for W in machine.components_[1:])
+    means = float(train.mean()) / n_units, float(test.mean()) / n_units, error, float(test.mean())
+    weights = " ".join(f"{norm:.1f}" for norm in norms)
+    return *means, by_tap, annealed.std, bound, weights, upper
+
+
+def train(sizes, args):
+    """Return the lines of one machine, printing each."""
+    X, X_test = dataset("binary-mnist", args.rows), dataset("binary-mnist-test", 2000)
+    machine = DeepTAPMachine(
+        tuple(int(n) for n in sizes.split(",")),
+        n_iter_pretrain=max(1, round(50 * args.scale)),
+        n_iter=0,
+        learning_rate=0.001 / args.scale,
+        batch_size=100,
+        schedule="constant",
+        warm_start=True,
+        random_state=0,
+    )
+    last = max(1, round(3000 * args.scale))
+    lines, done, seconds = [], 0, 0.0
+    for epoch in [0, *log_spaced(last, args.points)]:
+        begin = time.process_time()
+        machine.set_params(n_iter=epoch - done).fit(X)
+        seconds, done = seconds + time.process_time() - begin, epoch
+        lines.append((sizes, epoch, seconds, *measure(machine, X[:2000], X_test)))
+        print(*lines[-1], flush=True)
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sizes", nargs="*", default=SIZES)
+    parser.add_argument("--scale", type=float, default=0.01)
+    parser.add_argument("--rows", type=int, default=60000)
+    parser.add_argument("--points", type=int, default=4)
+    args = parser.parse_args()
+    heading(__file__, args)
+    with threadpool_limits(1):
+        lines = [line for sizes in args.sizes for line in train(sizes, args)]
+    print()
+    names = "hidden", "epoch", "fit s", "train/unit", "test/unit", "se", "TAP", "AIS", "se"
+    table((*names, "bound", "norms", "max |W2..|"), lines)
+
+
+if __name__ == "__main__":
+    main()
