@@ -198,7 +198,8 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         """Refuse to go on with other sizes or kinds of units; their bounds may differ."""
         _, *sizes = machine.n_units
         if sizes != self._layer_sizes():
-            before = sizes[0] if isinstance(self.n_components, Integral) else tuple(sizes)
+            single = isinstance(self.n_components, Integral) and len(sizes) == 1
+            before = sizes[0] if single else tuple(sizes)
             raise ValueError(
                 f"n_components={self.n_components}, but the machine to go on from has "
                 f"{before} hidden units; fit without warm_start, or set n_components={before}"

@@ -230,12 +230,15 @@ def _theta(where, unit, n, values, default, W):
     return Theta(*parts)
 
 
-def layers_from(components, parts, units):
+def layers_from(components, parts, visible, hidden):
     """Return the machine of lists of arrays: weights and, for each statistic, those of each layer.
 
     ``parts`` are lists as long as there are layers, of arrays or None, or None.
     """
-    weights = []
+    components = list(components)
+    if not components:
+        raise ValueError("components must be the weights of at least one hidden layer, got none")
+    units, weights = (visible, *[hidden] * len(components)), []
     for l, W in enumerate(components):
         weights.append(_parameter(f"components[{l}]", W, 2, weights[0] if l else None))
         if l and weights[l].shape[1] != weights[l - 1].shape[0]:

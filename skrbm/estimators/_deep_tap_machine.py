@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._backend import cast, from_numpy, namespace, one_blas_thread, row_blocks
 from .._machine import Machine, condition, turned_over
 from .._validation import check_rows, layers_from
-from ..exceptions import DataRangeWarning
+from ..exceptions import DataRangeWarning, DivergenceError
 from ..inference import STARTS, DeepPhases, GivenVisible, solve
 from ..units import Theta, log_weight
 from ._base import BaseMachine
@@ -236,9 +236,7 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         weights, thetas = [], []
         for l, binarize in enumerate([self.binarize] + [None] * (len(machine.weights) - 1)):
             rbm = self._layer_estimator(machine, l, binarize, rng)
-            with warnings.catch_warnings():  # of the range of X, which has been warned of
-                warnings.simplefilter("ignore", DataRangeWarning)
-                rbm.fit(V)
+            self._pretrain(rbm, V, l)
             fitted = rbm.machine_
             self.pretraining_history_.append(rbm.history_)
             thetas += fitted.thetas if l == 0 else fitted.thetas[1:]
@@ -246,6 +244,18 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
             if l + 1 < len(machine.weights):
                 V = _hidden_samples(rbm, V, rng)
         return Machine(machine.units, tuple(thetas), tuple(weights))
+
+    def _pretrain(self, rbm, V, l):
+        try:
+            with warnings.catch_warnings():  # of the range of X, which has been warned of
+                warnings.simplefilter("ignore", DataRangeWarning)
+                rbm.fit(V)
+        except DivergenceError as error:
+            raise DivergenceError(
+                f"{type(self).__name__}: the pretraining of hidden layer {l + 1} diverged in epoch "
+                f"{rbm.n_iter_ + 1}, and nothing is kept of it. Lower learning_rate or momentum, "
+                "or scale X."
+            ) from error
 
     def _layer_estimator(self, machine, l, binarize, rng):
         """Return the estimator that pretrains the weights ``l``, below hidden layer ``l``."""
@@ -414,10 +424,10 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
             Fitted, with copies of the arrays.
         """
         estimator = cls(**params)
-        estimator.n_components = tuple(len(W) for W in components)
-        units = tuple(unit.fitted() for unit in estimator._units())
-        machine = layers_from(components, (intercepts, precisions, spikes), units)
         estimator._validate_params()
+        visible, hidden = (unit.fitted() for unit in DeterministicMixin._units(estimator))
+        machine = layers_from(components, (intercepts, precisions, spikes), visible, hidden)
+        estimator.n_components = machine.n_units[1:]
         estimator.pretraining_history_ = []
         return estimator._adopted(machine)
 
