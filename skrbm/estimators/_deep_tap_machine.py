@@ -12,7 +12,7 @@ from .._backend import cast, from_numpy, namespace, one_blas_thread, row_blocks
 from .._machine import Machine, condition, turned_over
 from .._validation import check_rows, layers_from
 from ..exceptions import DataRangeWarning, DivergenceError
-from ..inference import STARTS, DeepPhases, GivenVisible, solve
+from ..inference import STARTS, DeepPhases, GivenVisible, settle
 from ..units import Theta, log_weight
 from ._base import BaseMachine
 from ._tap_rbm import TAPRBM, DeterministicMixin
@@ -295,11 +295,12 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
 
     def _solve(self, machine, X):
         """Return (method, state) of the layers of a machine given the values X of its first."""
-        method, xp = GivenVisible(self._fixed_point()), namespace(machine.weights[0])
-        tol = min(method.tol, 1e-12) if machine.dtype == xp.float64 else method.tol
-        start = method.start(machine, X)
-        most, damping = max(method.max_iter, 1000), max(method.damping, 0.2)
-        return method, solve(method, machine, start, max_iter=most, tol=tol, damping=damping).state
+        method = GivenVisible(self._fixed_point())
+        single = machine.dtype != namespace(machine.weights[0]).float64
+        solution = settle(
+            method, machine, method.start(machine, X), tol=method.tol if single else 1e-12
+        )
+        return method, solution.state
 
     def _free_energy(self, machine, X):
         method, state = self._solve(machine, X)
