@@ -88,6 +88,8 @@ class BernoulliRBM(BaseRBM):
         Biases of the visible units.
     h_samples_ : array of shape (batch_size, n_components)
         Hidden units of the chains.
+    units_ : tuple of Unit
+        Kinds of the visible and the hidden units.
     starts_ : array of shape (batch_size, n_features)
         Visible units of the chains, where :meth:`sample` starts.
     n_iter_ : int
