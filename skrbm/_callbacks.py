@@ -2,7 +2,10 @@
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+    HAS_CALLBACKS = True
 except ImportError:
+    HAS_CALLBACKS = False
 
     class _NoContext:
         """Stands in for a callback context: no callback is ever registered."""
@@ -27,4 +30,4 @@ except ImportError:
         return method
 
 
-__all__ = ["CallbackSupportMixin", "with_callbacks"]
+__all__ = ["HAS_CALLBACKS", "CallbackSupportMixin", "with_callbacks"]

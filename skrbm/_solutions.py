@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -30,6 +31,8 @@ class Solutions:
         In nats, float64; minus the log Z that a solution stands for.
     counts : ndarray of int of shape (n_solutions,)
         How many starts lead to each solution.
+    starts : array of shape (n_starts, n_visible)
+        The visible values that were started at.
     labels : ndarray of int of shape (n_starts,)
         The solution to which each start leads; -1 for those that did not converge.
     n_unconverged : int
@@ -44,6 +47,7 @@ class Solutions:
     variances: tuple
     free_energies: np.ndarray
     counts: np.ndarray
+    starts: Any
     labels: np.ndarray
     n_unconverged: int
     unique_tol: float
@@ -137,6 +141,7 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
         variances,
         free_energies[best],
         np.bincount(labels[rows], minlength=best.size),
+        starts,
         labels,
         int(np.sum(~converged)),
         tol,

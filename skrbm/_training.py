@@ -287,9 +287,11 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         context = self._init_callback_context(max_subtasks=self.n_iter)
         # ScoringMonitor passes over tasks without a y, which these estimators ignore.
         data = {"estimator": self, "X": X, "y": X}
-        context.call_on_fit_task_begin(**data)
-        monitor = Monitor(self, X, train, validation, training.rng)
         kept = machine.copy(), training.state
+        context.call_on_fit_task_begin(
+            **data, reconstruction_attributes=lambda kept=kept: self._attributes(*kept)
+        )
+        monitor = Monitor(self, X, train, validation, training.rng)
         try:
             for epoch in range(self.n_iter):
                 task = context.subcontext(task_name="epoch")

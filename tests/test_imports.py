@@ -40,12 +40,14 @@ SIBLINGS = {
     ("estimators._deep_tap_machine", "estimators._tap_rbm"),  # pretraining is TAPRBM's training
 }
 
+DISPLAYS = ("_components", "_free_energy", "_history", "_landscape")
+
 # Libraries that are optional or slow to load, and the only files that may import them.
 OPTIONAL = {
     "torch": {"_backend", "_random"},
     "array_api_compat": {"_backend"},
     "array_api_strict": set(),
-    "matplotlib": {"inspection"},
+    "matplotlib": {f"inspection.{name}" for name in DISPLAYS},
     "pandas": set(),
 }
 

@@ -6,8 +6,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import BernoulliRBM as ScikitLearnRBM
 
-from skrbm import BernoulliRBM
-from skrbm.inspection import ComponentsDisplay, HistoryDisplay
+from skrbm import TAPRBM, BernoulliRBM
+from skrbm._callbacks import HAS_CALLBACKS
+from skrbm.inspection import (
+    ComponentsDisplay,
+    FreeEnergyDisplay,
+    HistoryDisplay,
+    LandscapeDisplay,
+    SolutionsRecorder,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -104,7 +111,338 @@ def test_history_that_was_not_recorded(rbm):
         HistoryDisplay.from_estimator(rbm, quantity="accuracy")
 
 
-@pytest.mark.parametrize("Display", [ComponentsDisplay, HistoryDisplay])
+@pytest.mark.parametrize(
+    "Display", [ComponentsDisplay, HistoryDisplay, FreeEnergyDisplay, LandscapeDisplay]
+)
 def test_unfitted(Display):
     with pytest.raises(NotFittedError):
-        Display.from_estimator(BernoulliRBM())
+        Display.from_estimator(TAPRBM())
+
+
+# ---------------------------------------------------------------- ranking of components
+
+
+def test_components_by_spread(rbm):
+    for end, sign in (("highest", -1), ("lowest", 1)):
+        display = ComponentsDisplay.from_estimator(
+            rbm, image_shape=(3, 4), rank_by="spread", end=end, n_components=3
+        )
+        spread = [sum(abs(w) ** 0.1 for w in unit) ** 10 for unit in rbm.components_]
+        order = sorted(range(7), key=lambda j: sign * spread[j])[:3]
+        assert_array_equal(display.components, rbm.components_[order])
+
+
+def test_spread_tells_local_fields_from_wide_ones():
+    """Of one norm, a field on one pixel is the most local, and a constant one the widest."""
+    W = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0.5, 0.5], [0.5**0.5, 0.5**0.5, 0, 0]])
+    rbm = BernoulliRBM.from_parameters(W)
+    display = ComponentsDisplay.from_estimator(rbm, rank_by="spread")
+    assert_array_equal(display.components, W[[1, 2, 0]])
+
+
+def test_components_by_activation(rbm):
+    X = np.random.default_rng(1).random((20, 12)).round()
+    display = ComponentsDisplay.from_estimator(rbm, X, image_shape=(3, 4), rank_by="activation")
+    fields = X @ rbm.components_.T + rbm.intercept_hidden_
+    means = (1 / (1 + np.exp(-fields))).mean(axis=0)
+    assert_array_equal(display.components, rbm.components_[np.argsort(-means)])
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"rank_by": "size"}, "rank_by must be one of .* got 'size'"),
+        ({"rank_by": None}, "rank_by must be one of .* got None"),
+        ({"rank_by": "activation"}, "rank_by='activation' needs the data X"),
+        ({"end": "middle"}, "end must be 'highest' or 'lowest', got 'middle'"),
+        ({"n_components": 0}, "n_components must be an integer >= 1, got 0"),
+        ({"n_columns": 0}, "n_columns must be an integer >= 1, got 0"),
+        ({"n_columns": 2.5}, "n_columns must be an integer >= 1, got 2.5"),
+    ],
+)
+def test_components_that_cannot_be_ranked(rbm, params, message):
+    with pytest.raises(ValueError, match=message):
+        ComponentsDisplay.from_estimator(rbm, image_shape=(3, 4), **params)
+
+
+def test_history_of_a_machine_that_was_not_trained():
+    with pytest.raises(ValueError, match="not trained by fit"):
+        HistoryDisplay.from_estimator(BernoulliRBM.from_parameters(np.eye(3)))
+
+
+def test_history_of_real_units():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    rbm = TAPRBM(2, visible="truncated_gaussian", n_iter=2, random_state=0).fit(X)
+    display = HistoryDisplay.from_estimator(rbm)
+    assert_array_equal(display.lines_[0].get_ydata(), rbm.history_["tap_log_likelihood"])
+
+
+# ---------------------------------------------------------------- recorder of solutions
+
+
+def pattern_rows(n=60, seed=0):
+    """Rows near one of four patterns of 12 bits."""
+    generator = np.random.default_rng(seed)
+    patterns = np.kron(np.eye(4), np.ones(3))
+    return np.abs(patterns[generator.integers(4, size=n)] - (generator.random((n, 12)) < 0.05))
+
+
+def machine(**params):
+    settings = {"learning_rate": 0.3, "n_iter": 48, "schedule": "constant", "random_state": 0}
+    return TAPRBM(6, batch_size=10, **settings | params)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A machine with a solution for each pattern at least."""
+    rbm = machine().fit(pattern_rows())
+    assert len(rbm.solutions(pattern_rows())) >= 4
+    return rbm
+
+
+needs_callbacks = pytest.mark.skipif(not HAS_CALLBACKS, reason="scikit-learn has no callbacks")
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    recorder = SolutionsRecorder(pattern_rows(), every=16, keep_solutions=True)
+    return machine().set_callbacks(recorder).fit(pattern_rows()), recorder
+
+
+@needs_callbacks
+def test_records_are_the_solutions_of_each_epoch(recorded):
+    _, recorder = recorded
+    X = pattern_rows()
+    assert [record["epoch"] for record in recorder.records_] == [0, 16, 32, 48]
+    for record in recorder.records_[1:]:
+        found = machine(n_iter=record["epoch"]).fit(X).solutions(X)
+        assert record["n_solutions"] == len(found) == len(record["solutions"])
+        assert record["n_unique"] == found.n_unique
+        assert (record["n_starts"], record["n_unconverged"]) == (60, found.n_unconverged)
+        assert_allclose(record["free_energies"], found.free_energies, rtol=1e-9)
+        assert_allclose(record["free_energies_per_unit"], found.free_energies / 18, rtol=1e-9)
+        assert record["log_partition"] == pytest.approx(found.log_partition(), rel=1e-9)
+    first, last = recorder.records_[0], recorder.records_[-1]
+    assert first["n_solutions"] == 1 < last["n_solutions"]
+    # Before training there are next to no couplings: log Z is that of independent units.
+    rates = X.mean(axis=0)
+    assert first["log_partition"] == pytest.approx(6 * np.log(2) - np.log(1 - rates).sum(), abs=0.1)
+
+
+@needs_callbacks
+def test_recording_changes_nothing(recorded):
+    assert_array_equal(recorded[0].components_, machine().fit(pattern_rows()).components_)
+
+
+@needs_callbacks
+def test_records_of_chosen_epochs_and_of_the_own_starts():
+    recorder = SolutionsRecorder(epochs=[1, 3, 99])
+    rbm = machine(n_iter=3).set_callbacks(recorder).fit(pattern_rows())
+    assert [record["epoch"] for record in recorder.records_] == [1, 3]
+    assert all("solutions" not in record for record in recorder.records_)
+    assert recorder.records_[-1]["n_starts"] == len(rbm.starts_)
+    assert_allclose(recorder.records_[-1]["free_energies"], rbm.solutions().free_energies)
+
+
+@needs_callbacks
+def test_records_go_on_with_a_warm_start_and_begin_anew_without():
+    recorder = SolutionsRecorder(every=2)
+    rbm = machine(n_iter=3, warm_start=True).set_callbacks(recorder).fit(pattern_rows())
+    rbm.fit(pattern_rows())
+    assert [record["epoch"] for record in recorder.records_] == [0, 2, 4, 6]
+    rbm.set_params(warm_start=False).fit(pattern_rows())
+    assert [record["epoch"] for record in recorder.records_] == [0, 2]
+
+
+@needs_callbacks
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"every": 0}, "every must be an integer >= 1, got 0"),
+        ({"epochs": [1, -1]}, r"epochs must be integers >= 0, got \[1, -1\]"),
+        ({"epochs": [0.5]}, r"epochs must be integers >= 0, got \[0.5\]"),
+    ],
+)
+def test_wrong_parameters_of_the_recorder(params, message):
+    with pytest.raises(ValueError, match=message):
+        SolutionsRecorder(**params)
+
+
+@needs_callbacks
+def test_recorder_of_an_estimator_without_solutions():
+    with pytest.raises(TypeError, match="such as TAPRBM, got BernoulliRBM"):
+        BernoulliRBM(2).set_callbacks(SolutionsRecorder()).fit(pattern_rows())
+
+
+def test_recorder_without_scikit_learns_callbacks(monkeypatch):
+    monkeypatch.setattr("skrbm.inspection._recorder.HAS_CALLBACKS", False)
+    with pytest.raises(ImportError, match=r"needs the callbacks of scikit-learn >= 1.9, and this"):
+        SolutionsRecorder()
+
+
+# ------------------------------------------------------------- displays of solutions
+
+
+@needs_callbacks
+def test_free_energies_over_the_epochs(recorded):
+    _, recorder = recorded
+    display = FreeEnergyDisplay.from_recorder(recorder, n_slices=2)
+    course, *histograms = display.axes_
+    dots, mean = course.lines
+    assert len(dots.get_xdata()) == sum(r["n_solutions"] for r in recorder.records_)
+    assert_array_equal(mean.get_xdata(), [0, 16, 32, 48])
+    assert_allclose(mean.get_ydata(), [-r["log_partition"] for r in recorder.records_])
+    (counts,) = [ax for ax in display.figure_.axes if ax not in display.axes_]
+    sizes = [r["n_solutions"] for r in recorder.records_]
+    assert_array_equal(counts.lines[0].get_ydata(), sizes)
+    assert len(histograms) == 2
+    last = histograms[-1]
+    assert last.get_title() == f"epoch 48: {sizes[-1]} solutions"
+    areas = [bar.get_width() * bar.get_height() for bar in last.patches]
+    assert sum(areas) == pytest.approx(1)
+    (density,) = last.lines
+    assert 0.8 < np.trapezoid(density.get_ydata(), density.get_xdata()) <= 1
+    display.figure_.canvas.draw()
+
+
+@needs_callbacks
+def test_free_energies_per_unit_in_a_given_figure(recorded):
+    figure = plt.figure()
+    left, right = figure.subfigures(1, 2)
+    display = FreeEnergyDisplay.from_recorder(recorded[1], per_unit=True, bins=3, figure=left)
+    assert display.figure_ is left and not right.axes
+    energies = recorded[1].records_[-1]["free_energies"]
+    assert_allclose(display.axes_[0].lines[1].get_ydata()[-1], energies.mean() / 18)
+    assert len(display.axes_[-1].patches) == 3
+
+
+def test_free_energies_of_one_machine(trained):
+    X = pattern_rows()
+    display = FreeEnergyDisplay.from_estimator(trained, X)
+    assert len(display.axes_) == 1
+    assert display.axes_[0].get_title() == f"epoch 48: {len(trained.solutions(X))} solutions"
+    display.figure_.canvas.draw()
+    alone = FreeEnergyDisplay.from_estimator(machine(n_iter=0).fit(X))
+    assert alone.axes_[0].get_title() == "epoch 0: 1 solution"
+    assert len(alone.axes_[0].patches) == 1 and not alone.axes_[0].lines
+    alone.figure_.canvas.draw()
+    with pytest.raises(ValueError, match="n_slices must be an integer >= 1, got 0"):
+        display.plot(n_slices=0)
+
+
+class Doubled:
+    """An embedding: the first two columns, twice as large, of which the fit is remembered."""
+
+    def __sklearn_clone__(self):
+        return self
+
+    def fit_transform(self, X):
+        self.fitted_on = X
+        return self.transform(X)
+
+    def transform(self, X):
+        return 2 * X[:, :2]
+
+
+class Whole:
+    """An embedding without ``transform``, as t-SNE."""
+
+    def __init__(self, n_components=2):
+        self.n_components = n_components
+
+    def __sklearn_clone__(self):
+        return self
+
+    def fit_transform(self, X):
+        self.n_rows = len(X)
+        return X[:, : self.n_components]
+
+
+def offsets(ax, index=0):
+    return np.asarray(ax.collections[index].get_offsets())
+
+
+@needs_callbacks
+def test_landscape_of_several_epochs(recorded):
+    """All in the embedding that is fitted on the last epoch's means of all units."""
+    _, recorder = recorded
+    embedding, found = Doubled(), [record["solutions"] for record in recorder.records_]
+    display = LandscapeDisplay.from_recorder(recorder, embedding=embedding, n_columns=4)
+    assert_array_equal(embedding.fitted_on, np.hstack(found[-1].means))
+    assert display.axes_.shape == (4,)
+    for ax, record, one in zip(display.axes_, recorder.records_, found, strict=True):
+        assert ax.get_title().startswith(f"epoch {record['epoch']}: {len(one)} solution")
+        assert_allclose(offsets(ax), 2 * one.visible_means[:, :2])
+        assert_array_equal(ax.collections[0].get_array(), one.free_energies)
+    display.figure_.canvas.draw()
+    two = LandscapeDisplay.from_recorder(recorder, embedding=embedding, n_epochs=2)
+    assert [ax.get_title()[:8] for ax in two.axes_] == ["epoch 0:", "epoch 48"]
+
+
+@needs_callbacks
+def test_landscape_among_the_starts(recorded):
+    _, recorder = recorded
+    X, y, embedding = pattern_rows(), np.arange(60) % 3, Doubled()
+    display = LandscapeDisplay.from_recorder(
+        recorder, y, fit_on="starts", embedding=embedding, lines=True
+    )
+    assert_array_equal(embedding.fitted_on, X)
+    ax, found = display.axes_[-1], recorder.records_[-1]["solutions"]
+    for label in range(3):
+        assert_allclose(offsets(ax, label), 2 * X[y == label, :2])
+    assert_allclose(offsets(ax, 3), 2 * found.visible_means[:, :2])
+    sizes = ax.collections[3].get_sizes()
+    assert_array_equal(np.argsort(sizes, kind="stable"), np.argsort(found.counts, kind="stable"))
+    ends = np.stack([line.get_xydata()[-1] for line in ax.lines])
+    assert_allclose(ends, 2 * found.visible_means[found.labels, :2])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "1", "2"]
+    display.figure_.canvas.draw()
+
+
+@needs_callbacks
+def test_landscape_of_starts_that_change():
+    """The estimator's own starts differ from epoch to epoch; each picture shows its own."""
+    recorder = SolutionsRecorder(every=1, keep_solutions=True)
+    machine(n_starts=25, n_iter=2).set_callbacks(recorder).fit(pattern_rows())
+    display = LandscapeDisplay.from_recorder(recorder, fit_on="starts", embedding=Doubled())
+    for ax, record in zip(display.axes_, recorder.records_, strict=True):
+        assert_allclose(offsets(ax), 2 * record["solutions"].starts[:, :2])
+
+
+@pytest.mark.parametrize("fit_on", ["solutions", "starts"])
+def test_landscape_by_isomap_and_by_embeddings_without_transform(trained, fit_on):
+    X, whole = pattern_rows(), Whole()
+    n_shown = len(trained.solutions(X)) + (60 if fit_on == "starts" else 0)
+    for embedding in (None, whole):
+        display = LandscapeDisplay.from_estimator(trained, X, fit_on=fit_on, embedding=embedding)
+        points = np.concatenate([np.asarray(c.get_offsets()) for c in display.axes_[0].collections])
+        assert points.shape == (n_shown, 2) and np.isfinite(points).all()
+        display.figure_.canvas.draw()
+    assert whole.n_rows == n_shown
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"fit_on": "data"}, "fit_on must be 'solutions' or 'starts', got 'data'"),
+        ({"y": np.zeros(60)}, "y colours the starts"),
+        ({"fit_on": "starts", "y": np.zeros(3)}, "y has 3 entries, but there are 60 starts"),
+        ({"embedding": Whole(3)}, "embedding must have 2 components, and Whole gave 3"),
+        ({"n_columns": 0}, "n_columns must be an integer >= 1"),
+    ],
+)
+def test_landscapes_that_cannot_be_drawn(trained, params, message):
+    with pytest.raises(ValueError, match=message):
+        LandscapeDisplay.from_estimator(trained, pattern_rows(), **params)
+
+
+@needs_callbacks
+def test_landscapes_that_lack_something(recorded):
+    with pytest.raises(ValueError, match="at least 4 rows, and there are 1"):
+        LandscapeDisplay.from_estimator(machine(n_iter=0).fit(pattern_rows()))
+    with pytest.raises(ValueError, match="the recorder has no records"):
+        LandscapeDisplay.from_recorder(SolutionsRecorder())
+    recorder = SolutionsRecorder()
+    machine(n_iter=1).set_callbacks(recorder).fit(pattern_rows())
+    with pytest.raises(ValueError, match="needs keep_solutions=True"):
+        LandscapeDisplay.from_recorder(recorder)

@@ -1,13 +1,16 @@
-"""Pictures of fitted machines, as scikit-learn's Display classes; they need matplotlib."""
+"""Receptive fields of the hidden units."""
 
 import math
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._backend import to_numpy
+from .._backend import to_numpy
+from .._validation import check_count
+from ._base import grid_shape
 
-__all__ = ["ComponentsDisplay", "HistoryDisplay"]
+RANKINGS = ("norm", "spread", "activation")
+_SPREAD_POWER = 0.1
 
 
 class ComponentsDisplay:
@@ -31,16 +34,35 @@ class ComponentsDisplay:
         self.image_shape = image_shape
 
     @classmethod
-    def from_estimator(cls, estimator, *, image_shape=None, n_components=100, **plot_params):
-        """Show the receptive fields of the units with the largest weights.
+    def from_estimator(
+        cls,
+        estimator,
+        X=None,
+        *,
+        image_shape=None,
+        n_components=100,
+        rank_by="norm",
+        end="highest",
+        **plot_params,
+    ):
+        """Show the receptive fields of the units at one end of a ranking.
 
         Parameters
         ----------
         estimator : fitted estimator with ``components_``
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Data over which activations are averaged; needed for ``rank_by="activation"`` alone.
         image_shape : tuple of int, default=None
             Height and width of the images; default: a square.
         n_components : int, default=100
-            Number of units to show, by the norm of their weights.
+            Number of units to show at most.
+        rank_by : {"norm", "spread", "activation"}, default="norm"
+            The Euclidean norm of the weights of a unit; their l_0.1 norm
+            ``(sum |w| ** 0.1) ** 10``, which is large if the field is spread out over the image
+            and small if it is local; or the mean of the unit's activation over X. The last two
+            are those of Fig. 4 of Tramel et al. (2018).
+        end : {"highest", "lowest"}, default="highest"
+            Which end of the ranking to show; the units nearest to it come first.
         **plot_params
             Passed to :meth:`plot`.
 
@@ -51,9 +73,10 @@ class ComponentsDisplay:
         Raises
         ------
         ValueError
-            If the features do not fill an image.
+            If the features do not fill an image, or a ranking cannot be made.
         """
         check_is_fitted(estimator, "components_")
+        check_count("n_components", n_components, 1)
         components = to_numpy(estimator.components_)
         n_features = components.shape[1]
         if image_shape is None:
@@ -63,8 +86,8 @@ class ComponentsDisplay:
                 f"{n_features} features do not fill an image of shape {tuple(image_shape)}; "
                 "give image_shape=(height, width)"
             )
-        strongest = np.argsort(-np.linalg.norm(components, axis=1), kind="stable")
-        return cls(components[strongest[:n_components]], image_shape).plot(**plot_params)
+        order = _ranking(estimator, components, X, rank_by, end)
+        return cls(components[order[:n_components]], image_shape).plot(**plot_params)
 
     def plot(self, *, n_columns=None, cmap="RdBu_r", figure=None):
         """Draw the images, all on one symmetric scale of colours.
@@ -84,9 +107,7 @@ class ComponentsDisplay:
         """
         import matplotlib.pyplot as plt
 
-        n_images = len(self.components)
-        n_columns = n_columns or math.ceil(math.sqrt(n_images))
-        n_rows = math.ceil(n_images / n_columns)
+        n_rows, n_columns = grid_shape(len(self.components), n_columns)
         if figure is None:
             figure = plt.figure(figsize=(0.55 * n_columns, 0.55 * n_rows))
         axes = figure.subplots(
@@ -102,70 +123,24 @@ class ComponentsDisplay:
         return self
 
 
-class HistoryDisplay:
-    """Curves of what was recorded after each pass over the data.
+def _ranking(estimator, components, X, rank_by, end):
+    """Return the units in the order in which they are shown."""
+    signs = {"highest": -1, "lowest": 1}
+    if not isinstance(end, str) or end not in signs:
+        raise ValueError(f"end must be 'highest' or 'lowest', got {end!r}")
+    return np.argsort(signs[end] * _scores(estimator, components, X, rank_by), kind="stable")
 
-    Parameters
-    ----------
-    history : dict of list
-        ``history_`` of an estimator.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-    lines_ : list of matplotlib Line2D
-    """
-
-    def __init__(self, history):
-        self.history = history
-
-    @classmethod
-    def from_estimator(cls, estimator, **plot_params):
-        """Show the history of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : fitted estimator with ``history_``
-        **plot_params
-            Passed to :meth:`plot`.
-
-        Returns
-        -------
-        HistoryDisplay
-        """
-        check_is_fitted(estimator, "history_")
-        return cls(estimator.history_).plot(**plot_params)
-
-    def plot(self, *, quantity="pseudo_log_likelihood", ax=None, **line_params):
-        """Draw one quantity over the epochs.
-
-        Parameters
-        ----------
-        quantity : str, default="pseudo_log_likelihood"
-            A key of ``history_``.
-        ax : matplotlib Axes, default=None
-            Where to draw; default: a new figure.
-        **line_params
-            Passed to ``Axes.plot``.
-
-        Returns
-        -------
-        self : HistoryDisplay
-
-        Raises
-        ------
-        ValueError
-            If the quantity was not recorded.
-        """
-        import matplotlib.pyplot as plt
-
-        if quantity not in self.history:
-            raise ValueError(f"quantity must be one of {sorted(self.history)}, got {quantity!r}")
-        if ax is None:
-            _, ax = plt.subplots()
-        self.lines_ = ax.plot(self.history["epoch"], self.history[quantity], **line_params)
-        ax.set_xlabel("epoch")
-        ax.set_ylabel(quantity.replace("_", " "))
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+def _scores(estimator, components, X, rank_by):
+    if rank_by == "norm":
+        return np.linalg.norm(components, axis=1)
+    if rank_by == "spread":
+        sums = np.sum(np.abs(components) ** _SPREAD_POWER, axis=1, dtype=np.float64)
+        return sums ** (1 / _SPREAD_POWER)
+    if rank_by == "activation":
+        if X is None:
+            raise ValueError(
+                "rank_by='activation' needs the data X over which activations are averaged"
+            )
+        return np.asarray(to_numpy(estimator.transform(X)), dtype=np.float64).mean(axis=0)
+    raise ValueError(f"rank_by must be one of {RANKINGS}, got {rank_by!r}")

@@ -1,0 +1,32 @@
+"""What Figs. 4 to 7 of Tramel et al. (2018) share: one training, with its solutions recorded."""
+
+import argparse
+
+from _paper import tap_machine
+
+from skrbm.inspection import SolutionsRecorder
+
+
+def parser(doc):
+    """Return the parser of the arguments that all figures have."""
+    arguments = argparse.ArgumentParser(description=doc.splitlines()[0])
+    arguments.add_argument("--scale", type=float, default=1.0, help="multiplies the 10 epochs")
+    arguments.add_argument("--rows", type=int, default=60000)
+    arguments.add_argument("--hidden", type=int, default=100)
+    arguments.add_argument("--speed", type=float, default=10.0, help="multiplies the rate 0.005")
+    arguments.add_argument("--sweeps", type=int, default=10)
+    arguments.add_argument("--out", help="where to save the picture")
+    return arguments
+
+
+def train(args, X, starts=None, epochs=()):
+    """Return a machine trained on binary MNIST, and the recorder of its solutions."""
+    recorder = SolutionsRecorder(starts, epochs=epochs, keep_solutions=True)
+    rbm = tap_machine("binary-mnist", X, args.hidden, sweeps=args.sweeps)
+    rbm.set_params(n_iter=last_epoch(args), learning_rate=args.speed * rbm.learning_rate)
+    return rbm.set_callbacks(recorder).fit(X), recorder
+
+
+def last_epoch(args):
+    """Return the number of epochs."""
+    return max(1, round(10 * args.scale))

@@ -1,0 +1,53 @@
+"""Number of TAP solutions and their free energies over the epochs: Fig. 5 of Tramel et al. (2018).
+
+    python examples/benchmarks/tap_machines/fig5_solutions.py [--scale 1.0] [--out PNG]
+
+A machine of 100 hidden units learns thresholded MNIST at the settings of Table 1, but with
+``--speed`` times the learning rate in as many times fewer epochs than the paper's 100, and with at
+most ``--sweeps`` sweeps in an update. ``--scale`` multiplies the epochs. Solutions are looked for
+from the first ``--starts`` training rows, of which the paper takes 10 000, and followed to a mean
+squared change of 1e-12.
+Figure to reach: one solution before training, whose number grows, and stays below 10 % of the
+starts.
+"""
+
+import time
+
+import numpy as np
+from _landscape import last_epoch, parser, train
+from _paper import dataset, heading, log_spaced, table
+from threadpoolctl import threadpool_limits
+
+from skrbm.inspection import FreeEnergyDisplay
+
+
+def rows_of(records):
+    """Return a row of the table for each record."""
+    for record in records:
+        energies, n = record["free_energies_per_unit"], record["n_starts"]
+        counts = (record["n_unique"][tol] for tol in (1e-1, 1e-2, 1e-3))
+        share = 100 * record["n_solutions"] / n
+        spread = (energies.min(), np.median(energies), energies.max())
+        yield record["epoch"], *counts, share, record["n_unconverged"], *map(float, spread)
+
+
+def main():
+    arguments = parser(__doc__)
+    arguments.add_argument("--starts", type=int, default=1000)
+    arguments.add_argument("--points", type=int, default=7)
+    args = arguments.parse_args()
+    heading(__file__, args)
+    X = dataset("binary-mnist", args.rows)
+    epochs, begin = [0, *log_spaced(last_epoch(args), args.points - 1)], time.perf_counter()
+    with threadpool_limits(1):
+        rbm, recorder = train(args, X, X[: args.starts], epochs)
+    fit, total = sum(rbm.history_["time"]), time.perf_counter() - begin
+    print(f"{fit:.0f} s of training, {total - fit:.0f} s of following {args.starts} starts\n")
+    names = ("epoch", "at 1e-1", "at 1e-2", "at 1e-3", "% of starts", "unconverged")
+    table((*names, "F/unit least", "median", "most"), rows_of(recorder.records_))
+    if args.out:
+        FreeEnergyDisplay.from_recorder(recorder, per_unit=True).figure_.savefig(args.out, dpi=100)
+
+
+if __name__ == "__main__":
+    main()

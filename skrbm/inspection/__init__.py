@@ -1,0 +1,15 @@
+"""Pictures of fitted machines, as scikit-learn's Display classes; they need matplotlib."""
+
+from ._components import ComponentsDisplay
+from ._free_energy import FreeEnergyDisplay
+from ._history import HistoryDisplay
+from ._landscape import LandscapeDisplay
+from ._recorder import SolutionsRecorder
+
+__all__ = [
+    "ComponentsDisplay",
+    "FreeEnergyDisplay",
+    "HistoryDisplay",
+    "LandscapeDisplay",
+    "SolutionsRecorder",
+]

@@ -1,0 +1,52 @@
+"""What displays share: records of solutions, an epoch each, and grids of pictures."""
+
+import math
+
+from .._validation import check_count
+
+
+def record_of(estimator, X, unique_tol, epoch):
+    """Find the solutions of an estimator; return their record, with the solutions themselves."""
+    found = estimator.solutions(X, unique_tol=unique_tol)
+    return {
+        "epoch": epoch,
+        "n_solutions": len(found),
+        "n_unique": dict(found.n_unique),
+        "n_starts": len(found.labels),
+        "n_unconverged": found.n_unconverged,
+        "free_energies": found.free_energies,
+        "free_energies_per_unit": found.free_energies / sum(found.n_units),
+        "log_partition": found.log_partition(),
+        "solutions": found,
+    }
+
+
+def final_record(estimator, X, unique_tol):
+    """Return the record of a fitted estimator."""
+    return record_of(estimator, X, unique_tol, getattr(estimator, "n_iter_", 0))
+
+
+def records_of(recorder):
+    """Return what a recorder has."""
+    records = recorder.records_
+    if not records:
+        raise ValueError(
+            "the recorder has no records; give it to set_callbacks of an estimator and call fit"
+        )
+    return records
+
+
+def spread(items, n):
+    """Return at most ``n`` of the items, spread evenly, with the first and the last."""
+    n = min(n, len(items))
+    if n == 1:
+        return [items[-1]]
+    return [items[round(i * (len(items) - 1) / (n - 1))] for i in range(n)]
+
+
+def grid_shape(n_images, n_columns):
+    """Return rows and columns of a grid; as many of both where ``n_columns`` is None."""
+    if n_columns is None:
+        n_columns = math.ceil(math.sqrt(n_images))
+    check_count("n_columns", n_columns, 1)
+    return math.ceil(n_images / n_columns), n_columns

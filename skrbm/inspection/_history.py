@@ -1,0 +1,79 @@
+"""The course of a fit."""
+
+from sklearn.utils.validation import check_is_fitted
+
+_USUAL = ("pseudo_log_likelihood", "tap_log_likelihood")
+
+
+class HistoryDisplay:
+    """Curves of what was recorded after each pass over the data.
+
+    Parameters
+    ----------
+    history : dict of list
+        ``history_`` of an estimator.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_ : list of matplotlib Line2D
+    """
+
+    def __init__(self, history):
+        self.history = history
+
+    @classmethod
+    def from_estimator(cls, estimator, **plot_params):
+        """Show the history of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator with ``history_``
+        **plot_params
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        HistoryDisplay
+        """
+        check_is_fitted(estimator, "history_")
+        return cls(estimator.history_).plot(**plot_params)
+
+    def plot(self, *, quantity=None, ax=None, **line_params):
+        """Draw one quantity over the epochs.
+
+        Parameters
+        ----------
+        quantity : str, default=None
+            A key of ``history_``; default: the pseudo-log-likelihood, or else the TAP
+            log-likelihood.
+        ax : matplotlib Axes, default=None
+            Where to draw; default: a new figure.
+        **line_params
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        self : HistoryDisplay
+
+        Raises
+        ------
+        ValueError
+            If the quantity, or anything, was not recorded.
+        """
+        import matplotlib.pyplot as plt
+
+        if not self.history.get("epoch"):
+            raise ValueError("history has no epoch: the machine was not trained by fit")
+        if quantity is None:
+            quantity = next((name for name in _USUAL if name in self.history), None)
+        if quantity not in self.history:
+            raise ValueError(f"quantity must be one of {sorted(self.history)}, got {quantity!r}")
+        if ax is None:
+            _, ax = plt.subplots()
+        self.lines_ = ax.plot(self.history["epoch"], self.history[quantity], **line_params)
+        ax.set_xlabel("epoch")
+        ax.set_ylabel(quantity.replace("_", " "))
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
