@@ -12,12 +12,13 @@ from scipy.linalg.blas import dgemm, sgemm
 from ._threads import n_threads, share, split
 from ._threads import one_blas_thread as one_blas_thread
 
+_NUMPY = np.ndarray, np.generic  # a tuple: a union would be built anew in each of many calls
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
 
 
 def is_foreign(X):
     """Whether X is an array of a library other than NumPy."""
-    return hasattr(X, "__dlpack__") and not isinstance(X, np.ndarray | np.generic)
+    return not isinstance(X, _NUMPY) and hasattr(X, "__dlpack__")
 
 
 def namespace(x):

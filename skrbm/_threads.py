@@ -21,7 +21,9 @@ _N_THREADS = 1  # what BLAS was allowed before the first holder came
 _HERE = threading.local()  # how many of the holders are this thread
 _JOBS, _N_HELPERS = SimpleQueue(), 0
 
-_LEAST_WORK = 2**23  # multiplications in a part; waking a thread takes as long as some 2**21
+# Both in multiplications, as measured: what a thread does while another one wakes, and the least
+# that is worth that.
+_WAKING, _LEAST_WORK = 2**21, 2**23
 
 
 @contextmanager
@@ -80,10 +82,12 @@ def _controller():
 def split(n, work):
     """Return slices that make up ``range(n)``, one for each thread that is worth its waking.
 
-    ``work`` is the number of multiplications over all of them.
+    The first is longer, for the thread that need not wake. ``work`` is the number of
+    multiplications over all of them.
     """
     n_parts = max(1, min(n_threads(), int(work / _LEAST_WORK), n))
-    cuts = [n * i // n_parts for i in range(n_parts + 1)]
+    each = n * (1 - _WAKING / work) / n_parts if n_parts > 1 else 0
+    cuts = [0, *(n - round(each * i) for i in range(n_parts - 1, -1, -1))]
     return [slice(*ends) for ends in pairwise(cuts)]
 
 

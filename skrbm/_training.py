@@ -182,7 +182,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         """Return a copy of the machine to go on with, and its training state."""
         machine, training = self.machine_.copy(), self._training
         self._check_layers(machine)
-        check_range(X, machine.units[0], self.binarize)
+        self._in_support = not check_range(X, machine.units[0], self.binarize)
         if training.velocity is None:
             training.velocity = self._optimiser().init(machine)
         else:  # written in place in training, and perhaps a memory map
@@ -219,11 +219,11 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         """Return a machine with small weights whose visible units fit the data."""
         visible, *hidden = self._units()
         units = (visible.fitted(X), *(unit.fitted() for unit in hidden))
-        check_range(X, units[0], self.binarize)
+        self._in_support = not check_range(X, units[0], self.binarize)
         sizes = [X.shape[1], *self._layer_sizes()]
         weights = [0.01 * rng.normal((above, below)) for below, above in pairwise(sizes)]
         thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]
-        thetas[0] = units[0].initial_theta(into_support(X, units[0], self.binarize))
+        thetas[0] = units[0].initial_theta(self._supported(X, units[0]))
         return Machine(units, tuple(thetas), tuple(weights))
 
     def _initial_machine(self, X, rng):
@@ -356,7 +356,11 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     def _rows(self, X, rows, machine):
         """Return some rows of X as a dense array, as the machine's visible units take them."""
         rows = dense_rows(X, from_numpy(rows, X), machine.dtype)
-        return cast(into_support(rows, machine.units[0], self.binarize), machine.dtype)
+        return cast(self._supported(rows, machine.units[0]), machine.dtype)
+
+    def _supported(self, X, unit):
+        """Return rows of the data that were checked, with values that the unit can have."""
+        return X if self._in_support else into_support(X, unit, self.binarize)
 
     def _monitored(self, machine, state, bits):
         """Return what the history records of rows of data: functions (machine, rows) by name."""

@@ -90,16 +90,18 @@ def check_range(X, unit, binarize):
     """Warn of data to learn from that a unit cannot represent, or refuse them.
 
     Binary units clip what lies outside of [0, 1]; bounds of other units that the data exceed are
-    a contradiction.
+    a contradiction. Returns whether rows of X need :func:`into_support`.
     """
     if binarize is not None and unit.values is None:
         raise ValueError(
             f"binarize={binarize} makes data binary, and the visible units are {unit}; set "
             "binarize=None"
         )
-    outside = None if binarize is not None else _outside(X, unit.bounds)
+    if binarize is not None:
+        return True
+    outside = _outside(X, unit.bounds)
     if outside is None:
-        return
+        return False
     found = (
         f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
         f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units,"
@@ -115,6 +117,7 @@ def check_range(X, unit, binarize):
         DataRangeWarning,
         stacklevel=2,
     )
+    return True
 
 
 def warn_clipped(X, unit):
