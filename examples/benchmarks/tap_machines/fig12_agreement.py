@@ -50,7 +50,7 @@ def estimator(machine):
 def measure(epoch, machine, X, schedule):
     """Return a row of the table: epoch, TAP, AIS and its error, PL, solutions, converged."""
     rbm = estimator(machine)
-    tap, n_solutions, converged = tap_log_likelihood(rbm, X[:1000], X[:100], tol=1e-12)
+    tap, n_solutions, converged = tap_log_likelihood(rbm, X[:1000], X[:100])
     annealed, error = ais(machine, X, schedule)
     pseudo = float(pseudo_log_likelihood(rbm, X[:500]).mean())
     n_units = sum(machine.n_units)
