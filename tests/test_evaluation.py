@@ -338,6 +338,21 @@ def test_compare_tabulates_every_method_that_applies(kinds):
     assert table["tap"]["n_solutions"] == 1
 
 
+def test_compare_takes_deep_machines():
+    """The hidden error is the largest of all hidden layers."""
+    machine = random_machine(("bernoulli",) * 4, (3, 2, 3, 2), 0, 0.2)
+    exact = Exact(machine)
+    table = {row["method"]: row for row in compare(machine, n_steps=200, random_state=0)}
+    solution = solve(TAP(), machine, TAP().start(machine, np.eye(3)[:1]), tol=1e-26, max_iter=500)
+    off = [np.abs(solution.state.means[l][0] - exact.mean(l)).max() for l in range(4)]
+    assert table["tap"]["visible_error"] == pytest.approx(off[0], abs=1e-5)
+    assert table["tap"]["hidden_error"] == pytest.approx(max(off[1:]), abs=1e-5)
+    assert abs(table["ais"]["error"]) < 5 * table["ais"]["std"]
+    assert max(table["gibbs"]["visible_error"], table["gibbs"]["hidden_error"]) < 0.05
+    estimate = reverse_log_partition(machine, burn_in=100, random_state=0)
+    assert abs(estimate.value - exact.log_z) < 5 * estimate.std < 0.1
+
+
 def test_compare_measures_the_marginals():
     machine = make(strength=0.4)
     table = {row["method"]: row for row in compare(machine, n_steps=50, random_state=0)}
