@@ -50,6 +50,7 @@ class ComponentsDisplay:
         Parameters
         ----------
         estimator : fitted estimator with ``components_``
+            Of a deep machine, the units of the first hidden layer are shown.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Data over which activations are averaged; needed for ``rank_by="activation"`` alone.
         image_shape : tuple of int, default=None
@@ -77,7 +78,8 @@ class ComponentsDisplay:
         """
         check_is_fitted(estimator, "components_")
         check_count("n_components", n_components, 1)
-        components = to_numpy(estimator.components_)
+        components = estimator.components_
+        components = to_numpy(components[0] if isinstance(components, list) else components)
         n_features = components.shape[1]
         if image_shape is None:
             image_shape = (math.isqrt(n_features),) * 2
@@ -142,5 +144,7 @@ def _scores(estimator, components, X, rank_by):
             raise ValueError(
                 "rank_by='activation' needs the data X over which activations are averaged"
             )
-        return np.asarray(to_numpy(estimator.transform(X)), dtype=np.float64).mean(axis=0)
+        deep = hasattr(estimator, "transform_layer")
+        hidden = estimator.transform_layer(X, 0) if deep else estimator.transform(X)
+        return np.asarray(to_numpy(hidden), dtype=np.float64).mean(axis=0)
     raise ValueError(f"rank_by must be one of {RANKINGS}, got {rank_by!r}")

@@ -25,8 +25,12 @@ from skrbm.estimators import _deep_tap_machine
 from skrbm.evaluation import AIS
 from skrbm.exceptions import DataRangeWarning, DivergenceError
 from skrbm.inference import FIXED_POINTS, STARTS, TAP
+from skrbm.inspection import ComponentsDisplay, HistoryDisplay, SolutionsRecorder
 
 LEVEL = 1e-6
+with_callbacks = pytest.mark.skipif(
+    not hasattr(DeepTAPMachine, "set_callbacks"), reason="callbacks came with scikit-learn 1.9"
+)
 depths = pytest.mark.parametrize("sizes", [(3, 2), (2, 2, 2)], ids=["two", "three"])
 
 
@@ -539,9 +543,7 @@ def test_warm_start_refuses_other_sizes():
         machine.fit(binary_data())
 
 
-@pytest.mark.skipif(
-    not hasattr(DeepTAPMachine, "set_callbacks"), reason="callbacks came with scikit-learn 1.9"
-)
+@with_callbacks
 def test_callbacks_stop_the_joint_training():
     seen = []
 
@@ -656,6 +658,31 @@ def test_arrays_stay_in_their_library(name, dtype):
     for method in ("transform", "free_energy", "score_samples", "predict"):
         expected = getattr(ours, method)(binary_data())
         assert_allclose(to_numpy(getattr(theirs, method)(Z)), expected, rtol=1e-9)
+
+
+def test_displays_show_the_first_layer():
+    pytest.importorskip("matplotlib").use("agg")
+    X, machine = binary_data(n_features=9), deep((5, 3)).fit(binary_data(n_features=9))
+    norms = np.linalg.norm(machine.components_[0], axis=1)
+    shown = ComponentsDisplay.from_estimator(machine)
+    assert_array_equal(shown.components, machine.components_[0][np.argsort(-norms)])
+    shown = ComponentsDisplay.from_estimator(machine, X, rank_by="activation", n_components=1)
+    most = machine.transform_layer(X, 0).mean(axis=0).argmax()
+    assert_array_equal(shown.components, machine.components_[0][[most]])
+    curve = HistoryDisplay.from_estimator(machine).lines_[0].get_ydata()
+    assert_array_equal(curve, machine.history_["tap_log_likelihood"])
+
+
+@with_callbacks
+def test_solutions_are_recorded_from_the_pretrained_stack_on():
+    X, recorder = noisy_patterns(100), SolutionsRecorder(noisy_patterns(20))
+    machine = deep(learning_rate=0.2, n_iter=3).set_callbacks(recorder).fit(X)
+    assert [record["epoch"] for record in recorder.records_] == [0, 1, 2, 3]
+    stack = deep(learning_rate=0.2, n_iter=0).fit(X).solutions(noisy_patterns(20))
+    assert_allclose(recorder.records_[0]["free_energies"], stack.free_energies, rtol=1e-9)
+    found = machine.solutions(noisy_patterns(20))
+    assert [mean.shape[1] for mean in found.means] == [12, 5, 3]
+    assert_allclose(recorder.records_[-1]["free_energies"], found.free_energies, rtol=1e-9)
 
 
 # ------------------------------------------------------------------------- bad input

@@ -5,7 +5,8 @@
 Binary MNIST, two and three hidden layers (``500,100`` and ``500,250,100``; the text gives no
 sizes), pretrained 50 epochs and trained jointly 3 000 epochs with a rate of 0.001 in the paper.
 ``--scale`` multiplies the epochs and divides the rate, so that rate times epochs is the paper's;
-pretraining has an epoch at least.
+pretraining has an epoch at least, or ``--pretrain`` of them: with 0, joint training from small
+random weights, which the text says to fail, as upper layers stay small.
 
 Each line is the machine after a number of joint epochs, 0 being the pretrained stack: the TAP
 log-likelihood (Eq. 39; the clamped and the free term by TAP) per unit of 2 000 training and of
@@ -49,9 +50,10 @@ def measure(machine, X, X_test):
 def train(sizes, args):
     """Return the lines of one machine, printing each."""
     X, X_test = dataset("binary-mnist", args.rows), dataset("binary-mnist-test", 2000)
+    epochs = max(1, round(50 * args.scale))
     machine = DeepTAPMachine(
         tuple(int(n) for n in sizes.split(",")),
-        n_iter_pretrain=max(1, round(50 * args.scale)),
+        n_iter_pretrain=epochs if args.pretrain is None else args.pretrain,
         n_iter=0,
         learning_rate=0.001 / args.scale,
         batch_size=100,
@@ -75,6 +77,7 @@ def main():
     parser.add_argument("sizes", nargs="*", default=SIZES)
     parser.add_argument("--scale", type=float, default=0.01)
     parser.add_argument("--rows", type=int, default=60000)
+    parser.add_argument("--pretrain", type=int, help="epochs for each layer")
     parser.add_argument("--points", type=int, default=4)
     args = parser.parse_args()
     heading(__file__, args)
