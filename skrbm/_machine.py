@@ -19,7 +19,8 @@ class Machine:
     units : tuple of Unit
         Layer 0 is visible.
     thetas : tuple of Theta
-        Natural parameters of each layer, arrays of shape (n_units[l],).
+        Natural parameters of each layer, arrays of shape (n_units[l],); or (n_rows, n_units[l])
+        for a law of its own for each row, such as the posterior given an observation of that row.
     weights : tuple of arrays of shape (n_units[l + 1], n_units[l])
         Couplings; a restricted Boltzmann machine has one matrix, ``components_``, and independent
         units have none.
@@ -56,6 +57,25 @@ class Machine:
     def cubes(self):
         """W * W * W of each weight matrix."""
         return tuple(W * W2 for W, W2 in zip(self.weights, self.squares, strict=True))
+
+    def rows(self, index):
+        """Return the machine of some rows, itself if all rows have the same law."""
+        if all(part is None or part.ndim == 1 for theta in self.thetas for part in theta):
+            return self
+        machine = replace(self, thetas=tuple(theta.rows(index) for theta in self.thetas))
+        for name in ("squares", "cubes"):  # of the same weights
+            if name in self.__dict__:
+                machine.__dict__[name] = self.__dict__[name]
+        return machine
+
+    def tilted(self, l, field, precision=None):
+        """Return the machine with layer ``l`` multiplied by exp(field * x - precision * x**2 / 2).
+
+        With a field for each row, of shape (n_rows, n_units[l]), each row has a law of its own.
+        """
+        thetas = list(self.thetas)
+        thetas[l] = self.units[l].tilt(thetas[l], field, precision)
+        return replace(self, thetas=tuple(thetas))
 
     def copy(self):
         """Return a machine that shares no memory with this one."""

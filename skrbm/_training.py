@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from . import evaluation
 from ._backend import (
     cast,
+    column_means,
     dense_rows,
     from_numpy,
     is_foreign,
@@ -58,6 +59,16 @@ class Training:
     velocity: Any
     n_epochs: int = 0
     report: dict = field(default_factory=dict)
+    n_rows: int = 0
+    visible_means: Any = None
+
+    def count(self, X):
+        """Take the rows of X, as the visible units take them, into the means of the data."""
+        n = self.n_rows + X.shape[0]
+        means = column_means(X)
+        if self.n_rows:
+            means = self.visible_means + (means - self.visible_means) * (X.shape[0] / n)
+        self.n_rows, self.visible_means = n, means
 
 
 class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
@@ -116,6 +127,8 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         X = check_data(self, X, reset=not goes_on)
         n_validation = self._n_validation(X.shape[0])
         machine, training = self._resume(X) if goes_on else self._begin(X)
+        training.n_rows = 0  # the means are those of the data of this fit
+        training.count(into_support(X, machine.units[0], self.binarize))
         train, validation = self._split(X.shape[0], n_validation, training.rng)
         with one_blas_thread():
             if not goes_on:
@@ -151,6 +164,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
                 machine = self._fit_epoch(machine, training, X, rows, rate)
             kept = machine, training.state
             training.n_epochs += 1
+            training.count(into_support(X, machine.units[0], self.binarize))
             self._record({"epoch": training.n_epochs, "learning_rate": rate, **training.report})
         except BaseException:
             training.velocity = None  # it may belong to parameters that are given up
@@ -398,6 +412,8 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
             self.__dict__.pop(name, None)
         for name, value in self._attributes(machine, state).items():
             setattr(self, name, value)
+        if training.n_rows:
+            self.visible_means_ = cast(training.visible_means, machine.dtype)
         training.state = state
         self._training = training
         self.n_iter_ = training.n_epochs

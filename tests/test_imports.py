@@ -36,6 +36,10 @@ ORDER = [
 SIBLINGS = {
     ("units._truncated", "units._truncnorm"),  # numerics that need a file of their own
     ("inference._ais", "inference._gibbs"),  # annealing starts at draws without couplings
+    (
+        "estimators._tap_rbm",
+        "estimators._denoising",
+    ),  # a method of its mixin, with a file of its own
     ("inference._starts", "inference._gibbs"),  # one choice of starts is the states of chains
     ("estimators._deep_tap_machine", "estimators._tap_rbm"),  # pretraining is TAPRBM's training
 }

@@ -90,6 +90,8 @@ class BernoulliRBM(BaseRBM):
         Hidden units of the chains.
     units_ : tuple of Unit
         Kinds of the visible and the hidden units.
+    visible_means_ : array of shape (n_features,)
+        Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (batch_size, n_features)
         Visible units of the chains, where :meth:`sample` starts.
     n_iter_ : int

@@ -14,9 +14,10 @@ from .._validation import check_data
 from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, solve
 from ..units import UNITS, Unit
 from ._base import BaseRBM
+from ._denoising import Denoising
 
 
-class DeterministicMixin:
+class DeterministicMixin(Denoising):
     """What estimators share whose model phase is a fixed point."""
 
     _constraints: ClassVar[dict] = {
@@ -206,6 +207,8 @@ class TAPRBM(DeterministicMixin, BaseRBM):
         The same of the hidden units.
     units_ : tuple of Unit
         Kinds of the visible and the hidden units, with the bounds that were taken from the data.
+    visible_means_ : array of shape (n_features,)
+        Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_starts, n_features)
         The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
     n_iter_ : int

@@ -14,6 +14,7 @@ from ._base import (
     solve,
     take_rows,
 )
+from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
 from ._clamped import Clamped, DeepPhases, GivenVisible
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._mean_field import TAP, NaiveMeanField
@@ -34,11 +35,13 @@ __all__ = [
     "SAMPLERS",
     "STARTS",
     "TAP",
+    "BinarySymmetric",
     "Chains",
     "Clamped",
     "ContrastiveDivergence",
     "DeepPhases",
     "FixedPoint",
+    "GaussianNoise",
     "Gibbs",
     "GivenVisible",
     "LogPartition",
@@ -48,7 +51,9 @@ __all__ = [
     "RelaxedBP",
     "Sampler",
     "Solution",
+    "channel",
     "map_rows",
+    "posterior_moments",
     "sample",
     "settle",
     "solve",

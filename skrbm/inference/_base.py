@@ -173,6 +173,7 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
     ----------
     method : FixedPoint
     machine : Machine
+        If its units have parameters for each row, they are those of the rows of the state.
     state : NamedTuple
         Where to start; every array leaf has rows first.
     max_iter, tol, damping : optional
@@ -202,9 +203,11 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
             callback(iteration, state, rows)
         done = residual <= tol
         if done.any() and iteration < max_iter:
+            index = from_numpy(np.flatnonzero(~done), state.means[0])
             state, rows, residual = _compact(finished, state, rows, residual, done, iteration)
             if not rows.size:
                 break
+            machine = machine.rows(index)
     if rows.size:
         finished.append((state, rows, np.full(rows.size, max_iter), residual))
     return _gather(finished, tol)
@@ -244,6 +247,7 @@ def settle(method, machine, state, *, tol=1e-12):
         finished.append((take_rows(state, done), rows[done], n_iter[done], residual[done]))
         if not left.size:
             break
+        machine = machine.rows(from_numpy(left, state.means[0]))
         state, rows, n_iter = take_rows(state, left), rows[left], n_iter[left]
     else:
         finished.append((state, rows, n_iter, residual[left]))

@@ -27,8 +27,19 @@ class Theta(NamedTuple):
         )
 
     def rows(self, index):
-        """Return the parameters of some rows; those shared by all rows are kept as they are."""
-        return self.map(lambda part: part if part.ndim == 1 else part[index, :])
+        """Return the parameters of some rows; those shared by all rows are kept as they are.
+
+        ``index`` is a slice or an array of integers.
+        """
+
+        def take(part):
+            if part.ndim == 1:
+                return part
+            if isinstance(index, slice):
+                return part[index, :]
+            return namespace(part).take(part, index, axis=0)
+
+        return self.map(take)
 
 
 def log_weight(theta, X):

@@ -8,9 +8,10 @@ import pytest
 from _estimators import BINARY, RBMS, all_rows, binary_data, log_likelihoods, parameters, small
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm import BernoulliRBM
+from skrbm import TAPRBM, BernoulliRBM
 from skrbm._backend import to_numpy
 from skrbm.exceptions import DataRangeWarning
+from skrbm.inference import TAP
 
 every = pytest.mark.parametrize("RBM", RBMS)
 binary = pytest.mark.parametrize("RBM", BINARY)
@@ -39,7 +40,8 @@ def test_arrays_stay_in_their_library(RBM, library, dtype):
     X = library.asarray(binary_data(), dtype=getattr(library, dtype))
     rbm = small(RBM, momentum=0.5, alpha=0.01).fit(X)
     results = {name: result(rbm, X) for name, result in RESULTS.items()}
-    for name in ("components_", "intercept_hidden_", "intercept_visible_", "starts_"):
+    names = ("components_", "intercept_hidden_", "intercept_visible_", "starts_")
+    for name in (*names, "visible_means_"):
         results[name] = getattr(rbm, name)
     for name, value in results.items():
         assert type(value) is type(X), name
@@ -118,6 +120,24 @@ def test_impute(RBM, library):
     filled = to_numpy(rbm.impute(library.asarray(holes)))
     assert np.isfinite(filled).all()
     assert_array_equal(filled[~np.isnan(holes)], holes[~np.isnan(holes)])
+
+
+@pytest.mark.parametrize("n_starts", [1, 3])
+def test_denoise(library, n_starts):
+    """Rows converge one by one; the first start needs no random numbers, which differ."""
+    X = binary_data(n=10)
+    rbm = small(TAPRBM, inference=TAP(tol=1e-16)).fit(library.asarray(X))
+    own = TAPRBM.from_parameters(*parameters(rbm), inference=TAP(tol=1e-16))
+    given = {"flip_probability": 0.2, "return_std": True, "n_starts": n_starts}
+    expected = own.denoise(X, prior_mean=X.mean(axis=0), random_state=0, **given)
+    for prior in (None, library.asarray(X.mean(axis=0))):
+        found = rbm.denoise(library.asarray(X), prior_mean=prior, random_state=0, **given)
+        for one, other in zip(found, expected, strict=True):
+            assert type(one) is type(library.asarray(X))
+            assert_allclose(to_numpy(one), other, rtol=0, atol=1e-7)
+    for wrong in (np.nan, 0.5):
+        with pytest.raises(ValueError, match=r"NaN|Y must be 0 or 1"):
+            rbm.denoise(library.asarray(np.full((1, 8), wrong)), **given)
 
 
 @every

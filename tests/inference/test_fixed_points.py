@@ -15,7 +15,7 @@ from _machines import (
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, map_rows, solve
+from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, map_rows, settle, solve
 from skrbm.units import UNITS
 
 SHAPES = {
@@ -249,6 +249,35 @@ def test_rows_do_not_depend_on_their_neighbours(name, shape):
             assert_allclose(a[0], b[row], rtol=1e-11, atol=1e-13)
 
 
+def tilt_each(machine, fields, row=slice(None)):
+    """The machine with fields for each row, (n_rows, n_units), on every layer."""
+    for l, field in enumerate(fields):
+        machine = machine.tilted(l, field[row])
+    return machine
+
+
+@cases
+def test_each_row_may_have_a_law_of_its_own(name, shape):
+    """Also after others have converged and left; sweeps and free energies are its own."""
+    method, machine, n = FIXED_POINTS[name], make(shape, 14, 0.4), 6
+    generator = np.random.default_rng(14)
+    fields = [generator.standard_normal((n, units)) for units in machine.n_units]
+    far, tilted = start(method, machine, n), tilt_each(machine, fields)
+    near = solve(method, tilted, far, tol=1e-25, max_iter=1000, damping=0.3).state
+    begin = lerp(near, far, [1e-3, 1.0, 1e-8, 0.1, 1e-5, 1.0])
+    together = solve(method, tilted, begin, tol=1e-12, max_iter=500, damping=0.3)
+    values = method.log_partition(tilted, together.state)
+    assert together.converged.all()
+    assert len(set(together.n_iter)) > 2
+    for row in range(n):
+        own, first = tilt_each(machine, fields, row), take(begin, [row])
+        alone = solve(method, own, first, tol=1e-12, max_iter=500, damping=0.3)
+        assert alone.n_iter[0] == together.n_iter[row]
+        for a, b in zip(alone.state.means, together.state.means, strict=True):
+            assert_allclose(a[0], b[row], rtol=1e-10, atol=1e-12)
+        assert_allclose(method.log_partition(own, alone.state)[0], values[row], rtol=1e-10)
+
+
 @cases
 @pytest.mark.parametrize("damping", [0.3, 0.8])
 def test_damping_has_the_same_fixed_point(name, shape, damping):
@@ -341,3 +370,18 @@ def test_third_order_refuses_units_that_have_no_third_cumulant():
     for kind in kinds:
         with pytest.raises(ValueError, match="binary units"):
             TAP(order=3).check(random_machine((kind, "bernoulli"), (2, 2), 0))
+
+
+def test_rows_with_laws_of_their_own_settle_in_stages():
+    """Rows that go round in circles undamped stay with their own parameters when damped."""
+    machine = random_machine(("bernoulli", "bernoulli"), (6, 1), 15, strength=4.0)
+    field = 6.0 * np.random.default_rng(15).standard_normal((8, 6))
+    X = np.full((8, 6), 0.5)
+    tilted = machine.tilted(0, field)
+    assert not solve(TAP(), tilted, TAP().start(tilted, X), max_iter=1000).converged.all()
+    together = settle(TAP(), tilted, TAP().start(tilted, X))
+    assert together.converged.all()
+    for row in range(8):
+        own = machine.tilted(0, field[row])
+        alone = settle(TAP(), own, TAP().start(own, X[row : row + 1]))
+        assert_allclose(alone.state.means[0][0], together.state.means[0][row], atol=1e-10)

@@ -1,0 +1,155 @@
+"""Noisy channels through which the visible units are observed.
+
+What an observation says of a unit is a factor exp(field * x - precision * x**2 / 2) on its law, so
+that the posterior of a machine is a machine whose visible units are tilted, for each row.
+"""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+
+from .._backend import namespace
+from ..units import Theta
+from ._base import solve
+
+
+@dataclass(frozen=True)
+class BinarySymmetric:
+    """Each bit is flipped with the same probability (Sec. VII.4 of Tramel et al. 2018).
+
+    Parameters
+    ----------
+    flip_probability : float in [0, 0.5]
+        At 0.5 the observation says nothing.
+    """
+
+    flip_probability: float
+
+    def __post_init__(self):
+        p = self.flip_probability
+        if not isinstance(p, Real) or not 0 <= p <= 0.5:
+            raise ValueError(f"flip_probability must be a number in [0, 0.5], got {p!r}")
+
+    @property
+    def is_clean(self):
+        """Whether what is observed is the truth."""
+        return self.flip_probability == 0
+
+    def check(self, unit, Y):
+        """Raise ValueError if ``Y`` cannot have come from such units through the channel."""
+        if unit.values != (0.0, 1.0):
+            raise ValueError(
+                f"flip_probability is for binary visible units, and {unit} is none; give "
+                "noise_variance"
+            )
+        xp = namespace(Y)
+        if not xp.isdtype(Y.dtype, "bool") and not bool(xp.all((Y == 0) | (Y == 1))):
+            raise ValueError(
+                "Y must be 0 or 1 in each entry if flip_probability is given; set binarize to a "
+                "threshold above which values count as 1"
+            )
+
+    def evidence(self, Y):
+        """Return (field, precision): ln((1 - p) / p) (2 y - 1), Eq. 46 with its ratio upright."""
+        p = self.flip_probability
+        return (math.log1p(-p) - math.log(p)) * (2 * Y - 1), None
+
+    def check_mean(self, mean):
+        """Raise ValueError if independent units cannot have these means."""
+        xp = namespace(mean)
+        least, most = float(xp.min(mean)), float(xp.max(mean))
+        if not 0 <= least <= most <= 1:
+            raise ValueError(
+                f"prior_mean must lie in [0, 1], got values from {least:.4g} to {most:.4g}"
+            )
+
+    def prior(self, machine, mean):
+        """Return the parameters of independent visible units with the means given."""
+        xp = namespace(mean)
+        with np.errstate(divide="ignore"):  # a unit that is always off stays off
+            return Theta(xp.log(mean) - xp.log1p(-mean))
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """Normal noise of the same variance is added to each value.
+
+    Parameters
+    ----------
+    noise_variance : float >= 0
+    """
+
+    noise_variance: float
+
+    def __post_init__(self):
+        s = self.noise_variance
+        if not isinstance(s, Real) or not 0 <= s < math.inf:
+            raise ValueError(f"noise_variance must be a finite number >= 0, got {s!r}")
+
+    @property
+    def is_clean(self):
+        return self.noise_variance == 0
+
+    def check(self, unit, Y):
+        if unit.values is not None:
+            raise ValueError(
+                f"noise_variance is for real visible units, and {unit} is none; give "
+                "flip_probability"
+            )
+
+    def check_mean(self, mean):
+        raise ValueError("prior_mean is for flip_probability; real units start without couplings")
+
+    def evidence(self, Y):
+        """Return (field, precision): y / s and 1 / s."""
+        return Y / self.noise_variance, 1 / self.noise_variance
+
+    def prior(self, machine, mean):
+        """Return the parameters of the visible units without couplings; the mean is not used."""
+        return machine.thetas[0]
+
+
+def channel(flip_probability=None, noise_variance=None):
+    """Return the channel that one of the two numbers describes."""
+    if (flip_probability is None) == (noise_variance is None):
+        raise ValueError(
+            "give one of flip_probability (binary visible units) and noise_variance (real ones), "
+            f"got flip_probability={flip_probability!r} and noise_variance={noise_variance!r}"
+        )
+    if noise_variance is None:
+        return BinarySymmetric(flip_probability)
+    return GaussianNoise(noise_variance)
+
+
+def posterior_moments(method, machine, starts, max_iter):
+    """Return means and variances of the visible units, averaged over solutions.
+
+    Parameters
+    ----------
+    method : FixedPoint
+    machine : Machine
+        With a law for each row.
+    starts : iterable of arrays of shape (n_rows, n_visible)
+        Visible values from which a solution is sought for each row, all of equal weight.
+    max_iter : int
+
+    Returns
+    -------
+    mean, variance : arrays of shape (n_rows, n_visible)
+        Of the mixture of the solutions: its variance is the mean of the variances and the variance
+        of the means.
+    """
+    unit, n, first, second = machine.units[0], 0, 0.0, 0.0
+    for start in starts:
+        state = solve(method, machine, method.start(machine, start), max_iter=max_iter).state
+        mean, variance = state.means[0], state.variances[0]
+        if hasattr(unit, "cumulants"):  # of a bit: a function of the mean, which not all keep
+            variance = unit.cumulants(mean)[0]
+        n, first, second = n + 1, first + mean, second + (variance + mean * mean)
+    if n == 1:
+        return mean, variance
+    mean = first / n
+    xp = namespace(mean)
+    return mean, xp.maximum(second / n - mean * mean, xp.zeros_like(mean))
