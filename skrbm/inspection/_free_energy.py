@@ -117,7 +117,7 @@ def _draw_course(ax, records, key, label):
     counts.plot(epochs, sizes, color="C2", label="number of solutions")
     counts.set_ylabel("number of solutions", color="C2")
     counts.set_ylim(bottom=0)
-    ax.legend(loc="best", frameon=False)
+    ax.legend(loc="upper center", frameon=False)
 
 
 def _draw_histogram(ax, record, key, label, bins):

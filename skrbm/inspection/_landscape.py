@@ -242,7 +242,7 @@ def _embedded(embedding, rows, others):
 
 def _draw_free_energies(ax, picture, cmap):
     points = picture["points"]
-    dots = ax.scatter(*points.T, c=picture["free_energies"], cmap=cmap, s=14, linewidths=0)
+    dots = ax.scatter(*points.T, c=picture["free_energies"], cmap=cmap, s=20, linewidths=0)
     if len(points) > 1:
         ax.figure.colorbar(dots, ax=ax, label="free energy (nats)")
 

@@ -21,6 +21,7 @@ __all__ = [
     "heading",
     "likelihood",
     "log_spaced",
+    "mnist",
     "table",
     "tap_log_likelihood",
     "tap_machine",

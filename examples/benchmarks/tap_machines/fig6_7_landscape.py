@@ -1,0 +1,70 @@
+"""TAP solutions in the plane, alone and among their starts: Figs. 6 and 7 of Tramel et al. (2018).
+
+    python examples/benchmarks/tap_machines/fig6_7_landscape.py [--scale 1.0] [--out PNG]
+
+A machine of 100 hidden units learns thresholded MNIST as in fig5_solutions.py. Solutions are looked
+for from the digits 3, 6 and 7 among the first ``--starts`` training rows (the paper: 10 000) at
+four epochs. Fig. 6 is their Isomap embedding, fitted on the means of all units at the solutions of
+the last epoch and coloured by free energy; Fig. 7 the one fitted on the starts, with the solutions
+among them. Printed is how far an attractor tells its digits: the share of the starts whose digit is
+the commonest of their solution, beside that of the commonest digit overall. Of two figures, that of
+the starts is saved beside PNG with the ending ``-starts``.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from _landscape import last_epoch, parser, train
+from _paper import dataset, heading, log_spaced, mnist, table
+from threadpoolctl import threadpool_limits
+
+from skrbm.inspection import LandscapeDisplay
+
+DIGITS = (3, 6, 7)
+
+
+def purity(labels, y):
+    """Share of the rows whose class is the commonest among those of their solution."""
+    counts = [np.unique(y[labels == label], return_counts=True)[1].max() for label in set(labels)]
+    return float(sum(counts) / len(y))
+
+
+def nearness(found):
+    """Rank correlation, over pairs of solutions, of distance and of difference of free energy."""
+    from scipy.spatial.distance import pdist
+    from scipy.stats import spearmanr
+
+    if len(found) < 3:
+        return float("nan")
+    distances = pdist(np.concatenate(found.means, axis=1))
+    return float(spearmanr(distances, pdist(found.free_energies[:, None])).statistic)
+
+
+def main():
+    arguments = parser(__doc__)
+    arguments.add_argument("--starts", type=int, default=3000)
+    args = arguments.parse_args()
+    heading(__file__, args)
+    X = dataset("binary-mnist", args.rows)
+    rows, y = mnist("train", args.starts)
+    chosen = np.isin(y, DIGITS)
+    with threadpool_limits(1):
+        _, recorder = train(args, X, rows[chosen], log_spaced(last_epoch(args), 4))
+    columns = []
+    for record in recorder.records_:
+        found = record["solutions"]
+        columns.append((record["epoch"], len(found), found.n_unconverged))
+        columns[-1] += (purity(found.labels, y[chosen]), nearness(found))
+    print(
+        f"{chosen.sum()} starts; the commonest digit is {purity(np.zeros(chosen.sum()), y[chosen])}"
+    )
+    table(("epoch", "solutions", "unconverged", "purity", "distance ~ free energy"), columns)
+    if args.out:
+        path, embedded = Path(args.out), {"n_columns": 4}
+        LandscapeDisplay.from_recorder(recorder, **embedded).figure_.savefig(path, dpi=100)
+        among = LandscapeDisplay.from_recorder(recorder, y[chosen], fit_on="starts", **embedded)
+        among.figure_.savefig(path.with_stem(f"{path.stem}-starts"), dpi=100)
+
+
+if __name__ == "__main__":
+    main()
