@@ -111,8 +111,7 @@ def coupled(machine, matrices, l, layers, power=1):
     """Return what the neighbours of layer ``l`` send to it through ``matrices``, summed.
 
     With the weights themselves and the neighbours' values it is the input field; with their
-    squares and the neighbours' variances it is minus the precision of the TAP reaction. A layer
-    without neighbours gets the number 0.
+    squares and the neighbours' variances it is minus the precision of the TAP reaction.
     """
     total = None
     if l > 0 and layers[l - 1] is not None:
@@ -120,8 +119,6 @@ def coupled(machine, matrices, l, layers, power=1):
     if l + 1 < len(layers) and layers[l + 1] is not None:
         above = matmul(layers[l + 1], matrices[l])
         total = above if total is None else total + above
-    if total is None:
-        return 0.0
     if machine.scale != 1:
         total *= machine.scale**power
     return total

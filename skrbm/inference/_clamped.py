@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backend import cast
-from .._machine import Moments, hidden_layers, input_field
-from ._base import FixedPoint, Method, Solution, solve
+from .._backend import cast, row_sums
+from .._machine import Block, Moments, hidden_layers, input_field
+from ._base import FixedPoint, Magnetizations, Method, Solution, solve
 
 
 class ClampedState(NamedTuple):
@@ -79,32 +79,56 @@ class GivenState(NamedTuple):
         return self.inner.means
 
 
+class _Independent(FixedPoint):
+    """One layer of units without couplings, whose law needs no iteration."""
+
+    def start(self, machine, X):
+        mean, variance = machine.units[0].mean_variance(machine.thetas[0])
+        return Magnetizations((mean,), (variance,))
+
+    def step(self, machine, state):
+        return state
+
+    def log_partition(self, machine, state):
+        return row_sums(machine.units[0].log_partition(machine.thetas[0]))
+
+    def moments(self, machine, state):
+        occupied = (machine.units[0].occupancy(machine.thetas[0]),)
+        return Moments((Block(*state, 1.0 / state.means[0].shape[0], occupied=occupied),))
+
+
 @dataclass(frozen=True)
 class GivenVisible(_Around):
     """Another fixed point on the hidden layers alone, given all visible values.
 
     The visible units are a field on the first hidden layer (App. E of Tramel et al. 2018), so a
-    sweep costs no product with the first weight matrix. With one hidden layer the fixed point is
-    reached at once and exact.
+    sweep costs no product with the first weight matrix. One hidden layer needs no fixed point: its
+    units are independent given the visible ones.
     """
+
+    def _inner(self, machine):
+        return self.method if len(machine.units) > 2 else _Independent()
 
     def start(self, machine, X):
         """Return the state that starts at E[h | X] without the layers above the first."""
         field = input_field(machine, 1, (X, None))
         hidden = hidden_layers(machine, field)
-        return GivenState(self.method.start(hidden, hidden.units[0].mean(hidden.thetas[0])), field)
+        first = hidden.units[0].mean(hidden.thetas[0])
+        return GivenState(self._inner(machine).start(hidden, first), field)
 
     def step(self, machine, state):
         hidden = hidden_layers(machine, state.field)
-        return state._replace(inner=self.method.step(hidden, state.inner))
+        return state._replace(inner=self._inner(machine).step(hidden, state.inner))
 
     def log_partition(self, machine, state):
         """Return log sum_h exp(-energy(x, h)) but for the visible units' own weight."""
-        return self.method.log_partition(hidden_layers(machine, state.field), state.inner)
+        hidden = hidden_layers(machine, state.field)
+        return self._inner(machine).log_partition(hidden, state.inner)
 
     def moments(self, machine, state, X):
         """Return the moments at visible values X and the state given them (Eqs. 126-129)."""
-        inner = self.method.moments(hidden_layers(machine, state.field), state.inner)
+        hidden = hidden_layers(machine, state.field)
+        inner = self._inner(machine).moments(hidden, state.inner)
         blocks = tuple(_with_known_layer(block, X) for block in inner.blocks)
         return Moments(blocks, tuple((l + 1, M) for l, M in inner.matrices))
 
