@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import evaluation
 from .._backend import cast, namespace, one_blas_thread
 from .._machine import free_energy
-from .._validation import check_data
+from .._validation import check_count, check_data
 from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, solve
 from ..units import UNITS, Unit
 from ._base import BaseRBM
@@ -35,8 +35,8 @@ class DeterministicMixin(Denoising):
     def _fixed_point(self):
         return FIXED_POINTS[self.inference] if isinstance(self.inference, str) else self.inference
 
-    def _n_states(self):
-        return self.batch_size if self.n_starts is None else self.n_starts
+    def _n_states(self, n_rows):
+        return min(self.batch_size, n_rows) if self.n_starts is None else self.n_starts
 
     def _default_log_partition(self):
         return self._fixed_point()
@@ -95,13 +95,17 @@ class DeterministicMixin(Denoising):
         X = None if X is None else check_data(self, X)
         return evaluation.solutions(self, self._fixed_point(), X, unique_tol=unique_tol)
 
-    def impute(self, X):
+    def impute(self, X, *, n_steps=1000, random_state=None):
         """Fill missing values with their means given the observed ones, by ``inference``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             NaN marks what is missing.
+        n_steps : int, default=1000
+            Largest number of sweeps for each row; most converge much sooner.
+        random_state : Ignored
+            Nothing is drawn; here so that all estimators can be called alike.
 
         Returns
         -------
@@ -109,14 +113,15 @@ class DeterministicMixin(Denoising):
             Observed entries as the units take them (clipped to [0, 1], or thresholded by
             ``binarize``), missing ones E[v_i | observed].
         """
+        check_count("n_steps", n_steps, 1)
         machine, X, observed = self._split_missing(X)
         fixed_point, double = self._fixed_point(), namespace(X).float64
-        most, tol = max(fixed_point.max_iter, 1000), min(fixed_point.tol, 1e-12)
+        tol = min(fixed_point.tol, 1e-12)
         method = Clamped(replace(fixed_point, damping=max(fixed_point.damping, 0.2)))
         with one_blas_thread():
             machine = machine.astype(double)
             start = method.start(machine, cast(X, double), observed)
-            solution = solve(method, machine, start, max_iter=most, tol=tol)
+            solution = solve(method, machine, start, max_iter=n_steps, tol=tol)
         return cast(solution.state.means[0], X.dtype)
 
 
@@ -147,7 +152,8 @@ class TAPRBM(DeterministicMixin, BaseRBM):
         Where the solutions are looked for: at the last rows of data (the paper's choice), at the
         states of persistent Gibbs chains, at the last solutions, or at random.
     n_starts : int or None, default=None
-        Number K of solutions for each batch; None is ``batch_size``.
+        Number K of solutions for each batch; None is ``batch_size``, or the number of rows given to
+        ``fit`` if there are fewer.
     learning_rate : float, default=0.1
         Step of the gradient ascent on the mean log-likelihood.
     batch_size : int, default=20

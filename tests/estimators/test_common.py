@@ -530,9 +530,19 @@ def test_impute_knows_missing_values_when_it_binarizes(RBM):
     holes = 0.6 * X[:5]
     holes[0, :] = holes[1, 2] = np.nan
     where = np.isnan(holes)
-    draws = {} if "random_state" not in RBM.impute.__code__.co_varnames else {"random_state": 0}
-    expected = same.impute(np.where(where, np.nan, X[:5]), **draws)
-    assert_allclose(rbm.impute(holes, **draws)[where], expected[where], rtol=1e-10)
+    expected = same.impute(np.where(where, np.nan, X[:5]), random_state=0)
+    assert_allclose(rbm.impute(holes, random_state=0)[where], expected[where], rtol=1e-10)
+
+
+@every
+def test_impute_is_called_alike(RBM):
+    """The number of steps is free, and with a random_state the result is the same each time."""
+    rbm, holes = small(RBM).fit(binary_data()), np.array([[np.nan, *[1.0] * 7]])
+    short, same, long = (rbm.impute(holes, n_steps=n, random_state=1) for n in (2, 2, 300))
+    assert_array_equal(short, same)
+    assert abs(short - long).max() > 0
+    with pytest.raises(ValueError, match="n_steps must be an integer >= 1, got 0"):
+        rbm.impute(holes, n_steps=0)
 
 
 @every
