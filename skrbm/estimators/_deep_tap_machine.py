@@ -12,7 +12,7 @@ from .._backend import cast, from_numpy, namespace, one_blas_thread, row_blocks
 from .._machine import Machine, condition, turned_over
 from .._validation import check_rows, layers_from
 from ..exceptions import DataRangeWarning, DivergenceError
-from ..inference import STARTS, DeepPhases, GivenVisible, settle
+from ..inference import STARTS, DeepPhases, given_visible, settle
 from ..units import Theta, log_weight
 from ._base import BaseMachine
 from ._tap_rbm import TAPRBM, DeterministicMixin
@@ -100,6 +100,8 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         :class:`TAPRBM`.
     units_ : tuple of Unit
         Kind of the units of each layer, with the bounds that were taken from the data.
+    visible_means_ : array of shape (n_features,)
+        Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_starts, n_features)
         The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
     n_iter_ : int
@@ -294,17 +296,15 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
     # ------------------------------------------------------------- solutions given the data
 
     def _solve(self, machine, X):
-        """Return (method, state) of the layers of a machine given the values X of its first."""
-        method = GivenVisible(self._fixed_point())
+        """Return (machine, method, state) of the layers above the first given its values X."""
+        above, method, start = given_visible(machine, X, self._fixed_point())
         single = machine.dtype != namespace(machine.weights[0]).float64
-        solution = settle(
-            method, machine, method.start(machine, X), tol=method.tol if single else 1e-12
-        )
-        return method, solution.state
+        solution = settle(method, above, start, tol=method.tol if single else 1e-12)
+        return above, method, solution.state
 
     def _free_energy(self, machine, X):
-        method, state = self._solve(machine, X)
-        return -log_weight(machine.thetas[0], X) - method.log_partition(machine, state)
+        above, method, state = self._solve(machine, X)
+        return -log_weight(machine.thetas[0], X) - method.log_partition(above, state)
 
     def _by_blocks(self, function, machine, X, dtype):
         """Return function(machine, rows) of blocks of rows, computed in float64, as ``dtype``."""
@@ -319,7 +319,7 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
 
     def _hidden_mean(self, l):
         """Return the function of (machine, rows) that gives the means of layer ``l``."""
-        return lambda machine, X: self._solve(machine, X)[1].means[l - 1]
+        return lambda machine, X: self._solve(machine, X)[-1].means[l - 1]
 
     # -------------------------------------------------------------------- public methods
 

@@ -15,7 +15,8 @@ from ._base import (
     take_rows,
 )
 from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
-from ._clamped import Clamped, DeepPhases, GivenVisible
+from ._clamped import Clamped
+from ._deep import DeepPhases, given_visible, with_visible
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._mean_field import TAP, NaiveMeanField
 from ._relaxed_bp import RelaxedBP
@@ -43,7 +44,6 @@ __all__ = [
     "FixedPoint",
     "GaussianNoise",
     "Gibbs",
-    "GivenVisible",
     "LogPartition",
     "Magnetizations",
     "Method",
@@ -52,10 +52,12 @@ __all__ = [
     "Sampler",
     "Solution",
     "channel",
+    "given_visible",
     "map_rows",
     "posterior_moments",
     "sample",
     "settle",
     "solve",
     "take_rows",
+    "with_visible",
 ]

@@ -207,6 +207,16 @@ def test_impute_gives_conditional_means():
     assert (filled[0], filled[2]) == (1, 0)
 
 
+def test_denoise_gives_posterior_means():
+    """Weights of 0.3, where TAP's own error is below 0.005."""
+    machine, y, p = known((3, 2)), np.array([1.0, 0, 0, 1]), 0.1
+    log_odds = np.log((1 - p) / p) * (2 * y - 1)
+    posterior = machine.machine_.tilted(0, log_odds)
+    cleaned = machine.denoise(y[None], flip_probability=p)[0]
+    assert_allclose(cleaned, Exact(posterior).mean(0), atol=0.005)
+    assert np.abs(cleaned - Exact(machine.machine_).mean(0)).max() > 0.1
+
+
 # ----------------------------------------------------------------- one hidden layer
 
 

@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose
 
 from skrbm._machine import log_weight
 from skrbm._random import make_rng
-from skrbm.inference import FIXED_POINTS, STARTS, DeepPhases, GivenVisible, solve
+from skrbm.inference import FIXED_POINTS, STARTS, DeepPhases, given_visible, solve, with_visible
 
 SHAPES = {
     "one hidden layer": (("bernoulli", "bernoulli"), (4, 3)),
@@ -59,17 +59,17 @@ def rows(machine, n=3, seed=0):
 
 
 def given(method, machine, X):
-    """The state of the hidden layers given X, solved to the last digit."""
-    method = GivenVisible(method)
-    solution = solve(method, machine, method.start(machine, X), tol=1e-29, max_iter=5000)
+    """(machine, method, state) of the hidden layers given X, solved to the last digit."""
+    hidden, method, start = given_visible(machine, X, method)
+    solution = solve(method, hidden, start, tol=1e-29, max_iter=5000)
     assert solution.converged.all()
-    return solution.state
+    return hidden, method, solution.state
 
 
 def unnormalised(method, machine, X):
     """The method's log sum_h exp(-energy(x, h)) of each row."""
-    value = GivenVisible(method).log_partition(machine, given(method, machine, X))
-    return log_weight(machine.thetas[0], X) + value
+    hidden, method, state = given(method, machine, X)
+    return log_weight(machine.thetas[0], X) + method.log_partition(hidden, state)
 
 
 def errors(method, shape, factor):
@@ -80,7 +80,7 @@ def errors(method, shape, factor):
         X = rows(machine)
         between_hidden = tuple(factor * W for W in machine.weights[1:])
         machine = replace(machine, weights=(machine.weights[0], *between_hidden))
-        exact, state = clamped(machine, X), given(method, machine, X)
+        exact, (_, _, state) = clamped(machine, X), given(method, machine, X)
         of_value += list(unnormalised(method, machine, X) - [one.log_z for one in exact])
         for l, mean in enumerate(state.means, start=1):
             of_means.append(mean - [one.mean(l) for one in exact])
@@ -105,8 +105,8 @@ def test_order_of_the_errors_given_the_visible_units(name, shape):
 def test_data_moments_are_the_derivatives_of_the_clamped_free_energy(name, shape):
     method, machine = FIXED_POINTS[name], make(shape, 2)
     X = rows(machine)
-    moments = GivenVisible(method).moments(machine, given(method, machine, X), X)
-    parts = gradient(machine, moments)
+    hidden, inner, state = given(method, machine, X)
+    parts = gradient(machine, with_visible(inner.moments(hidden, state), X))
     for part, (label, values, put) in zip(parts, parameters(machine), strict=True):
         slopes = differences(lambda m: unnormalised(method, m, X).mean(), values, put, step=1e-4)
         assert_allclose(part, slopes, rtol=1e-6, atol=2e-8, err_msg=label)
