@@ -11,7 +11,7 @@ from .._random import make_rng
 from .._validation import check_count, check_data, check_rows
 from ..inference import channel, posterior_moments
 
-_BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 1000, 0.7
+_BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
 
 
 class Denoising:
