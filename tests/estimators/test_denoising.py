@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _estimators import RBMS, all_rows, binary_data, log_likelihoods, machine, small
+from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
-from skrbm import TAPRBM
+from skrbm import TAPRBM, DeepTAPMachine
 from skrbm.inference import TAP, NaiveMeanField
 
 REAL = ["gaussian", "truncated_gaussian", "truncated_gauss_bernoulli"]
@@ -109,6 +110,22 @@ def test_gaussian_machine_against_its_exact_posterior():
     law /= law.sum(axis=1, keepdims=True)
     expected = (law[:, :, None] * field / precision).sum(axis=1)
     assert_allclose(rbm.denoise(Y, noise_variance=s), expected, rtol=0, atol=2e-3)
+
+
+def test_deep_machines():
+    """The same, with the law of the visible units from the sums over all layers."""
+    generator = np.random.default_rng(0)
+    weights = [0.3 * generator.standard_normal(shape) for shape in ((4, 6), (3, 4))]
+    biases = [0.5 * generator.standard_normal(n) for n in (6, 4, 3)]
+    deep = DeepTAPMachine.from_parameters(weights, biases, random_state=0, inference=TAP(tol=1e-14))
+    V, law = Exact(deep.machine_).layer_law(0)
+    Y, p = all_rows(6), 0.2
+    law = law * np.where(Y[:, None] == V, 1 - p, p).prod(axis=2)
+    truth = law @ V / law.sum(axis=1, keepdims=True)
+    mean, std = deep.denoise(Y, flip_probability=p, return_std=True)
+    assert_allclose(mean, truth, rtol=0, atol=0.02)
+    assert_allclose(std**2, mean * (1 - mean), rtol=1e-6)
+    assert np.abs(Y - truth).max() > p
 
 
 # ----------------------------------------------------------------------------- limits
