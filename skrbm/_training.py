@@ -75,7 +75,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     """Estimators that learn by moment matching: it owns the loop, subclasses name the parts.
 
     A subclass gives ``_units()`` (the kinds of units, as they were asked for), ``_method()`` (the
-    model phase), ``_n_states()`` (rows of its state), ``_default_log_partition()`` and
+    model phase), ``_n_states(n_rows)`` (rows of its state), ``_default_log_partition()`` and
     ``machine_``; one with several hidden layers also ``_layer_sizes()``, ``_initial_machine``,
     ``_attributes``, ``_monitored`` and ``_free_energy``.
     """
@@ -126,9 +126,9 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         goes_on = self.warm_start and self._is_trained()
         X = check_data(self, X, reset=not goes_on)
         n_validation = self._n_validation(X.shape[0])
-        machine, training = self._resume(X) if goes_on else self._begin(X)
+        machine, training = self._start(X, goes_on, n_rows=X.shape[0])
         training.n_rows = 0  # the means are those of the data of this fit
-        training.count(into_support(X, machine.units[0], self.binarize))
+        training.count(self._supported(X, machine.units[0]))
         train, validation = self._split(X.shape[0], n_validation, training.rng)
         with one_blas_thread():
             if not goes_on:
@@ -152,7 +152,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         """
         goes_on = self._is_trained()
         X = check_data(self, X, reset=not goes_on)
-        machine, training = self._resume(X) if goes_on else self._begin(X)
+        machine, training = self._start(X, goes_on, n_rows=np.inf)  # more may come
         rows = np.arange(X.shape[0])
         if not goes_on:
             with one_blas_thread():
@@ -164,7 +164,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
                 machine = self._fit_epoch(machine, training, X, rows, rate)
             kept = machine, training.state
             training.n_epochs += 1
-            training.count(into_support(X, machine.units[0], self.binarize))
+            training.count(self._supported(X, machine.units[0]))
             self._record({"epoch": training.n_epochs, "learning_rate": rate, **training.report})
         except BaseException:
             training.velocity = None  # it may belong to parameters that are given up
@@ -176,7 +176,11 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     def _is_trained(self):
         return hasattr(self, "_training")
 
-    def _begin(self, X):
+    def _start(self, X, goes_on, n_rows):
+        """Return machine and training state to fit X from, which will have ``n_rows`` in all."""
+        return self._resume(X, n_rows) if goes_on else self._begin(X, n_rows)
+
+    def _begin(self, X, n_rows):
         """Return the first machine and training state for data X."""
         dtype = working_dtype(X)
         beside = namespace(X).zeros(
@@ -186,13 +190,13 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, beside)
         machine = self._initial_machine(X, rng)
-        rows = rng.permutation(X.shape[0])[: self._n_states()]
-        method = self._method()
-        state = method.init(machine, rng, self._n_states(), self._rows(X, rows, machine))
+        n, method = self._n_states(n_rows), self._method()
+        rows = rng.permutation(X.shape[0])[:n]
+        state = method.init(machine, rng, n, self._rows(X, rows, machine))
         self.history_ = {}
         return machine, Training(rng, method, state, self._optimiser().init(machine))
 
-    def _resume(self, X):
+    def _resume(self, X, n_rows):
         """Return a copy of the machine to go on with, and its training state."""
         machine, training = self.machine_.copy(), self._training
         self._check_layers(machine)
@@ -202,9 +206,10 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         else:  # written in place in training, and perhaps a memory map
             training.velocity = map_rows(_copied, training.velocity)
         method = self._method()
-        same = method.kind == training.method.kind
-        if not same or self.starts_.shape[0] != self._n_states():  # the state is of no more use
-            training.state = method.init(machine, training.rng, self._n_states(), self.starts_)
+        least, most = self._n_states(n_rows), self._n_states(np.inf)
+        kept = least <= self.starts_.shape[0] <= most and method.kind == training.method.kind
+        if not kept:  # the state is of no more use
+            training.state = method.init(machine, training.rng, least, self.starts_)
             training.method = method
         return machine, training
 

@@ -188,10 +188,10 @@ class BaseMachine(
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, machine.weights[0])
         with one_blas_thread():
-            chains = Gibbs().init(machine, rng, self._n_states(), machine.weights[0])
+            n, method = self._n_states(np.inf), self._method()
+            chains = Gibbs().init(machine, rng, n, machine.weights[0])
             rows = sample(Gibbs(), machine, chains, rng, 100).layers[0]
-        method = self._method()
-        state = method.init(machine, rng, self._n_states(), rows)
+        state = method.init(machine, rng, n, rows)
         self.n_features_in_ = machine.n_units[0]
         self.history_ = {}
         self._publish(machine, state, Training(rng, method, state, None))

@@ -31,8 +31,8 @@ class BernoulliRBM(BaseRBM):
         Step of the gradient ascent on the mean log-likelihood. Reasonable values lie between
         1e-3 and 1, smaller ones late in training; see ``schedule``.
     batch_size : int, default=10
-        Largest number of rows of a mini-batch, and number of Gibbs chains; batches have nearly the
-        same size.
+        Largest number of rows of a mini-batch, and number of Gibbs chains, of which there
+        are no more than rows given to ``fit``; batches have nearly the same size.
     n_iter : int, default=10
         Passes over the data.
     verbose : int, default=0
@@ -86,13 +86,13 @@ class BernoulliRBM(BaseRBM):
         Biases of the hidden units.
     intercept_visible_ : array of shape (n_features,)
         Biases of the visible units.
-    h_samples_ : array of shape (batch_size, n_components)
+    h_samples_ : array of shape (n_chains, n_components)
         Hidden units of the chains.
     units_ : tuple of Unit
         Kinds of the visible and the hidden units.
     visible_means_ : array of shape (n_features,)
         Means of the training data; absent after ``from_parameters``.
-    starts_ : array of shape (batch_size, n_features)
+    starts_ : array of shape (n_chains, n_features)
         Visible units of the chains, where :meth:`sample` starts.
     n_iter_ : int
         Passes over the data so far.
@@ -183,8 +183,8 @@ class BernoulliRBM(BaseRBM):
         method = Gibbs if self.persistent else ContrastiveDivergence
         return method(self.n_gibbs_steps)
 
-    def _n_states(self):
-        return self.batch_size
+    def _n_states(self, n_rows):
+        return min(self.batch_size, n_rows)
 
     def _default_log_partition(self):
         return AIS()

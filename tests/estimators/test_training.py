@@ -174,9 +174,21 @@ def test_constant_columns(RBM):
 def test_fewer_rows_than_a_batch(RBM):
     X = binary_data(n=3)
     rbm = small(RBM, batch_size=50).fit(X)
-    assert rbm.starts_.shape == (50, 8)
+    assert rbm.starts_.shape == (3, 8)  # no more states than rows
     assert np.isfinite(rbm.score(X))
     small(RBM).fit(X[:1])
+
+
+@every
+def test_states_when_rows_are_fewer_than_a_batch_at_times(RBM):
+    """More rows in a later fit bring more states, fewer rows leave them as they are."""
+    X = binary_data(n=60)
+    rbm = small(RBM, batch_size=50, warm_start=True)
+    sizes = [rbm.fit(X[:n]).starts_.shape[0] for n in (3, 20, 60, 5)]
+    assert sizes == [3, 20, 50, 50]
+    assert rbm.set_params(batch_size=10).fit(X[:5]).starts_.shape == (5, 8)
+    stream = small(RBM, batch_size=50)  # whose length is not known
+    assert [stream.partial_fit(X[:n]).starts_.shape[0] for n in (3, 60, 1)] == [50, 50, 50]
 
 
 # --------------------------------------------------------------------- warm start
