@@ -230,3 +230,22 @@ def _near(means, row, others, tol):
         change = np.abs(means[others, low:high] - means[row, low:high])
         others = others[(change < tol).all(axis=1)]
     return others
+
+
+def unique_solutions(means, tol=1e-2):
+    """Return the index of the first row of each group of rows that are the same solution.
+
+    Parameters
+    ----------
+    means : array of shape (n_rows, n_units)
+        Visible means of converged solutions.
+    tol : float, default=1e-2
+        Two solutions are one if no mean differs by ``tol`` or more, or if a chain of such pairs
+        links them. So the number of groups does not depend on the order of the rows.
+
+    Returns
+    -------
+    ndarray of int
+    """
+    check_tolerance("tol", tol)
+    return np.unique(solution_groups(means, tol), return_index=True)[1]

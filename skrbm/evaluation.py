@@ -19,7 +19,7 @@ from ._backend import (
 )
 from ._machine import Machine, condition, conditional
 from ._random import make_rng
-from ._solutions import Solutions, check_tolerance, find_solutions, solution_groups
+from ._solutions import Solutions, find_solutions, unique_solutions
 from ._validation import check_count, check_rows, into_support
 from .inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample
 from .units import log_weight
@@ -180,25 +180,6 @@ def exact_marginals(model, max_units=MAX_EXACT_UNITS):
                 values = machine.units[l].mean(conditional(machine, l, layers))
             means[l] += weights @ to_numpy(values)
     return tuple(means)
-
-
-def unique_solutions(means, tol=1e-2):
-    """Return the index of the first row of each group of rows that are the same solution.
-
-    Parameters
-    ----------
-    means : array of shape (n_rows, n_units)
-        Visible means of converged solutions.
-    tol : float, default=1e-2
-        Two solutions are one if no mean differs by ``tol`` or more, or if a chain of such pairs
-        links them. So the number of groups does not depend on the order of the rows.
-
-    Returns
-    -------
-    ndarray of int
-    """
-    check_tolerance("tol", tol)
-    return np.unique(solution_groups(means, tol), return_index=True)[1]
 
 
 def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state=None):

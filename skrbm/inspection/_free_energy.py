@@ -132,3 +132,4 @@ def _draw_histogram(ax, record, key, label, bins):
     noun = "solution" if len(values) == 1 else "solutions"
     ax.set(xlabel=label, title=f"epoch {record['epoch']}: {len(values)} {noun}")
     ax.title.set_fontsize("medium")
+    ax.locator_params(axis="x", nbins=3)
