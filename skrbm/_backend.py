@@ -7,13 +7,18 @@ when such an array comes.
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg.blas import dgemm, sgemm
+from scipy.linalg.blas import dgemm, dsyrk, dtrmm, sgemm, ssyrk, strmm
+from scipy.linalg.lapack import dpotrf, dtrtri, spotrf, strtri
 
 from ._threads import n_threads, share, split
 from ._threads import one_blas_thread as one_blas_thread
 
 _NUMPY = np.ndarray, np.generic  # a tuple: a union would be built anew in each of many calls
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
+_TRIANGULAR = {
+    np.dtype(np.float32): (ssyrk, spotrf, strtri, strmm),
+    np.dtype(np.float64): (dsyrk, dpotrf, dtrtri, dtrmm),
+}
 
 
 def is_foreign(X):
@@ -246,3 +251,68 @@ def _add_products(rows, out, terms):
     """Add to some rows of ``out``, by calls that let other threads run, as SciPy's do not."""
     for left, right, alpha in terms:
         out[rows] += (float(alpha) * left[:, rows]).T @ right
+
+
+def complement_factors(K):
+    """Factor I - K K', for a K with fewer rows than columns, and work out its inverse's parts.
+
+    Parameters
+    ----------
+    K : array of shape (n, m)
+
+    Returns
+    -------
+    diagonal : array of shape (n,)
+        The diagonal of U, upper triangular with U' U = I - K K'.
+    V : array of shape (n, n)
+        The inverse of U, so that V V' is the inverse of I - K K'.
+    Y : array of shape (n, m)
+        V' K, so that I + Y' Y is the inverse of I - K' K.
+    excess : array of shape (n,)
+        The diagonal of V V' less 1, accurate for tiny rows of K too: a sum of squares.
+
+    None if I - K K' is not positive definite.
+    """
+    factors = _foreign_factors(K) if is_foreign(K) else _blas_factors(K)
+    if factors is None:
+        return None
+    diagonal, V, Y, squares, above, beside = factors
+    # 1 - diagonal**2, and with it the first term of V V' - 1, is the sum of what was taken from 1.
+    return diagonal, V, Y, (squares + above) / diagonal**2 + beside
+
+
+def _blas_factors(K):
+    """Return the diagonal of U, V, Y and three sums of squares, by half of the full arithmetic.
+
+    The sums are those of the rows of K, of the columns of U and of the rows of V, the latter two
+    without their diagonals.
+    """
+    syrk, potrf, trtri, trmm = _TRIANGULAR[K.dtype]
+    M = syrk(-1.0, K.T, trans=True)
+    index = np.arange(K.shape[0])
+    squares = -M[index, index]
+    M[index, index] += 1
+    U, info = potrf(M, overwrite_a=True)
+    if info:
+        return None
+    V, _ = trtri(U)
+    diagonal = U[index, index]
+    U[index, index] = V[index, index] = 0
+    above, beside = np.einsum("ij,ij->j", U, U), np.einsum("ij,ij->i", V, V)
+    V[index, index] = 1 / diagonal
+    return diagonal, V, trmm(1.0, V, K.T, side=True).T, squares, above, beside
+
+
+def _foreign_factors(K):
+    xp = namespace(K)
+    squares, eye = xp.linalg.vecdot(K, K), xp.eye(K.shape[0], **like(K))
+    try:
+        L = xp.linalg.cholesky(eye - K @ K.T)
+    except (np.linalg.LinAlgError, RuntimeError):  # torch's own error is the latter
+        return None
+    if not bool(xp.all(xp.isfinite(xp.linalg.diagonal(L)))):  # JAX raises no errors
+        return None
+    V = xp.linalg.solve(L.T, eye)
+    above = xp.sum(xp.tril(L, k=-1) ** 2, axis=1)
+    beside = xp.sum(xp.triu(V, k=1) ** 2, axis=1)
+    return xp.linalg.diagonal(L), V, V.T @ K, squares, above, beside

@@ -1,5 +1,6 @@
 """Inference: fixed points and samplers over any machine."""
 
+from ._adaptive_tap import AdaptiveTAP
 from ._ais import AIS, LogPartition
 from ._base import (
     Chains,
@@ -27,6 +28,7 @@ FIXED_POINTS = {
     "tap": TAP(),
     "tap3": TAP(order=3),
     "relaxed_bp": RelaxedBP(),
+    "adaptive_tap": AdaptiveTAP(),
 }
 SAMPLERS = {"gibbs": Gibbs, "cd": ContrastiveDivergence}
 
@@ -36,6 +38,7 @@ __all__ = [
     "SAMPLERS",
     "STARTS",
     "TAP",
+    "AdaptiveTAP",
     "BinarySymmetric",
     "Chains",
     "Clamped",

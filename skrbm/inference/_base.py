@@ -118,6 +118,13 @@ class FixedPoint:
             variances=(variance, *state.variances[1:]),
         )
 
+    def residual(self, old, new):
+        """Return how far from a solution each row is, after a sweep: float64, of NumPy.
+
+        The mean squared change of the means; a method adds whatever else a solution must not have.
+        """
+        return _squared_change(old, new)
+
     def log_partition(self, machine, state):
         """Return minus the free energy at each row of a state, in float64."""
         raise NotImplementedError
@@ -177,9 +184,9 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
     state : NamedTuple
         Where to start; every array leaf has rows first.
     max_iter, tol, damping : optional
-        In place of the method's own. A row has converged when the mean squared change of its
-        means in one sweep is at most ``tol``; the new state is ``damping`` times the old plus
-        (1 - damping) times what the map gives.
+        In place of the method's own. A row has converged when its residual, the mean squared
+        change of its means in one sweep, is at most ``tol``; the new state is ``damping`` times
+        the old plus (1 - damping) times what the map gives.
     callback : callable, optional
         Called as ``callback(iteration, state, rows)`` with the active rows after each sweep.
 
@@ -197,7 +204,7 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
         new = method.step(machine, state)
         if damping:
             new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
-        residual = _squared_change(state, new)
+        residual = method.residual(state, new)
         state = new
         if callback is not None:
             callback(iteration, state, rows)

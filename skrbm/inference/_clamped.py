@@ -54,3 +54,6 @@ class Clamped(FixedPoint):
         inner = self.method.step(machine, state.inner)
         held = state.observed > 0.5
         return state._replace(inner=self.method.hold(machine, inner, state.values, held))
+
+    def residual(self, old, new):
+        return self.method.residual(old.inner, new.inner)

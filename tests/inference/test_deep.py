@@ -28,7 +28,7 @@ SHAPES = {
     "real hidden": (("bernoulli", "truncated_gauss_bernoulli", "bernoulli"), (3, 2, 2)),
 }
 # Power of the weights in the first term of log Z that a method leaves out; 2 if it is not listed.
-ERROR_POWER = {"tap": 3, "tap3": 4}
+ERROR_POWER = {"tap": 3, "tap3": 4, "adaptive_tap": 3}
 
 
 def applies(method, shape):
