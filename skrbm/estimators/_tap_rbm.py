@@ -35,8 +35,8 @@ class DeterministicMixin(Denoising):
     def _fixed_point(self):
         return FIXED_POINTS[self.inference] if isinstance(self.inference, str) else self.inference
 
-    def _n_states(self):
-        return self.batch_size if self.n_starts is None else self.n_starts
+    def _n_states(self, n_rows):
+        return min(self.batch_size, n_rows) if self.n_starts is None else self.n_starts
 
     def _default_log_partition(self):
         return self._fixed_point()
