@@ -1,5 +1,6 @@
 """The solutions of a machine's fixed-point equations: which of them are one, and their worth."""
 
+import math
 import warnings
 from dataclasses import dataclass
 from numbers import Real
@@ -8,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ._backend import cast, namespace, one_blas_thread, row_blocks, to_numpy
+from ._backend import cast, from_numpy, namespace, one_blas_thread, row_blocks, to_numpy
 from ._machine import conditional
-from .inference import map_rows, settle, take_rows
+from .inference import map_rows, settle
 
 TOLERANCES = (1e-1, 1e-2, 1e-3)  # at which distinct solutions are always counted
 _BLOCK_ELEMENTS = 2**20  # of an array of a block of starts
@@ -124,10 +125,10 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     check_tolerance("unique_tol", unique_tol)
     method.check(machine)
     with one_blas_thread():
-        state, residual, converged, free_energies = _settled(machine, method, starts)
-    rows = _usable(converged)
-    means, tol = to_numpy(state.means[0])[rows], float(unique_tol)
-    groups = {t: solution_groups(means, t) for t in sorted({*TOLERANCES, tol}, reverse=True)}
+        moments, residual, converged, free_energies = _settled(machine, method, starts)
+    rows, tol = _usable(converged), float(unique_tol)
+    visible = to_numpy(moments[0][0])[rows]
+    groups = {t: solution_groups(visible, t) for t in sorted({*TOLERANCES, tol}, reverse=True)}
     # The first row of each group, after sorting: that with the smallest residual.
     order = np.lexsort((residual[rows], groups[tol]))
     best = order[np.unique(groups[tol][order], return_index=True)[1]]
@@ -135,10 +136,10 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     labels = np.full(converged.size, -1)
     labels[rows] = np.argsort(lowest_first)[groups[tol]]
     best = rows[best[lowest_first]]
-    means, variances = _moments(machine, take_rows(state, best))
+    index = from_numpy(best, starts)
+    moments = map_rows(lambda part: namespace(part).take(part, index, axis=0), moments)
     return Solutions(
-        means,
-        variances,
+        *map_rows(lambda part: cast(part, machine.dtype), moments),
         free_energies[best],
         np.bincount(labels[rows], minlength=best.size),
         starts,
@@ -152,17 +153,27 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
 def _settled(machine, method, starts):
     """Follow starts to convergence, block by block, in float64.
 
-    Returns (state, residual, converged, free energies); all but the state are NumPy arrays.
+    Returns ((means, variances), residual, converged, free energies) of all rows; the last three
+    are NumPy arrays. States themselves are not kept: those of messages on edges are large.
     """
     double = machine.astype(namespace(machine.weights[0]).float64)
     pieces = []
-    for rows in row_blocks(starts, max(1, _BLOCK_ELEMENTS // max(machine.n_units))):
+    for rows in row_blocks(starts, _block_size(double, method, starts)):
         solution = settle(method, double, method.start(double, cast(rows, double.dtype)))
         free_energies = -to_numpy(method.log_partition(double, solution.state))
-        pieces.append((solution.state, solution.residual, solution.converged, free_energies))
-    states, *rest = zip(*pieces, strict=True)
-    state = map_rows(lambda *leaves: namespace(leaves[0]).concat(leaves, axis=0), *states)
-    return state, *(np.concatenate(parts) for parts in rest)
+        moments = solution.state.means, _variances(double, solution.state)
+        pieces.append((moments, solution.residual, solution.converged, free_energies))
+    moments, *rest = zip(*pieces, strict=True)
+    moments = map_rows(lambda *parts: namespace(parts[0]).concat(parts, axis=0), *moments)
+    return moments, *(np.concatenate(parts) for parts in rest)
+
+
+def _block_size(machine, method, starts):
+    """Return how many rows to solve for at once, by the largest array of a state."""
+    sizes = []
+    first = method.start(machine, cast(starts[:1, :], machine.dtype))
+    map_rows(lambda leaf: sizes.append(math.prod(leaf.shape)), first)
+    return max(1, _BLOCK_ELEMENTS // max(sizes))
 
 
 def _usable(converged):
@@ -179,20 +190,15 @@ def _usable(converged):
     return np.arange(converged.size)
 
 
-def _moments(machine, state):
-    """Return means and variances of each layer, in the dtype of the machine.
+def _variances(machine, state):
+    """Return the variances of each layer.
 
     A method that has no use for a variance leaves it out; it is then that of the unit in the mean
     field of its neighbours.
     """
-    double = machine.astype(state.means[0].dtype)
-    variances = getattr(state, "variances", None) or (None,) * len(state.means)
-    variances = (
-        unit.mean_variance(conditional(double, l, state.means))[1] if known is None else known
-        for l, (unit, known) in enumerate(zip(machine.units, variances, strict=True))
-    )
     return tuple(
-        tuple(cast(part, machine.dtype) for part in parts) for parts in (state.means, variances)
+        unit.mean_variance(conditional(machine, l, state.means))[1] if known is None else known
+        for l, (unit, known) in enumerate(zip(machine.units, state.variances, strict=True))
     )
 
 

@@ -13,7 +13,6 @@ from ._base import (
     sample,
     settle,
     solve,
-    take_rows,
 )
 from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
 from ._clamped import Clamped
@@ -61,6 +60,5 @@ __all__ = [
     "sample",
     "settle",
     "solve",
-    "take_rows",
     "with_visible",
 ]
