@@ -193,7 +193,7 @@ def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state
     ----------
     model : estimator or Machine
     method : str or object, default="tap"
-        "tap", "tap3", "naive_mean_field" or a fixed-point object.
+        "tap", "tap3", "adaptive_tap", "naive_mean_field" or a fixed-point object.
     starts : array-like of shape (n_starts, n_visible), default=None
         Visible values to start at; default: the estimator's ``starts_``, else the ends of 100
         short Gibbs chains.
@@ -244,9 +244,9 @@ def log_partition(
     ----------
     model : estimator or Machine
     method : str or object, default="auto"
-        "exact"; "ais" or an :class:`AIS`; "tap", "tap3", "naive_mean_field" or a fixed-point
-        object: minus the free energy, averaged over its unique solutions from ``starts``
-        (Eq. 39 of Tramel et al. 2018). "auto" is "exact" where a layer is small enough, else
+        "exact"; "ais" or an :class:`AIS`; "tap", "tap3", "adaptive_tap", "naive_mean_field" or a
+        fixed-point object: minus the free energy, averaged over its unique solutions from
+        ``starts`` (Eq. 39 of Tramel et al. 2018). "auto" is "exact" where a layer is small enough, else
         "ais".
     max_units : int, default=20
         Most units that "exact" and "auto" enumerate.
