@@ -246,8 +246,8 @@ def log_partition(
     method : str or object, default="auto"
         "exact"; "ais" or an :class:`AIS`; "tap", "tap3", "adaptive_tap", "naive_mean_field" or a
         fixed-point object: minus the free energy, averaged over its unique solutions from
-        ``starts`` (Eq. 39 of Tramel et al. 2018). "auto" is "exact" where a layer is small enough, else
-        "ais".
+        ``starts`` (Eq. 39 of Tramel et al. 2018). "auto" is "exact" where a layer is small
+        enough, else "ais".
     max_units : int, default=20
         Most units that "exact" and "auto" enumerate.
     starts : array of shape (n_starts, n_visible), default=None

@@ -285,6 +285,7 @@ class AdaptiveTAP(FixedPoint):
             -excess / (law.taken * taken + spread * excess)
             for excess, taken, spread in zip(law.excesses, law.spreads, spreads, strict=True)
         )
+        precisions = tuple(map(_lawful, machine.units, machine.thetas, precisions))
         fields = tuple(
             input_field(machine, l, law.means) + precision * law.means[l]
             for l, precision in enumerate(precisions)
@@ -340,6 +341,17 @@ class AdaptiveTAP(FixedPoint):
         )
         block = Block(state.means, state.variances, weight, occupied=occupied)
         return Moments((block,), _covariances(machine, state))
+
+
+def _lawful(unit, theta, precision):
+    """Return the precisions, 0 where no law would be left.
+
+    Only those of unbounded units that are held, whose laws do not matter, can be so.
+    """
+    improper = unit.is_improper(unit.tilt(theta, 0 * precision, precision))
+    if improper is None:
+        return precision
+    return namespace(precision).where(improper, 0 * precision, precision)
 
 
 def _covariances(machine, state):

@@ -241,3 +241,15 @@ def test_clamped_to_all_values_is_exact():
     method = Clamped(METHOD)
     solution = solve(method, machine, method.start(machine, X, X == X))
     assert_allclose(solution.state.means[1][0], Exact(machine, observed=X[0]).mean(1), rtol=1e-10)
+
+
+def test_gaussian_units_may_be_held_in_strong_couplings():
+    """What held units receive would leave them without a law, which does not matter."""
+    machine = random_machine(("gaussian", "bernoulli"), (6, 5), 5, 6.0)
+    X = np.random.default_rng(0).standard_normal((2, 6))
+    method = Clamped(METHOD)
+    start = method.start(machine, X, np.ones((2, 6)))
+    solution = solve(method, machine, start)
+    assert_allclose(
+        solution.state.means[1], [Exact(machine, observed=x).mean(1) for x in X], atol=1e-10
+    )
