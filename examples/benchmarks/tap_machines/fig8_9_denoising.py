@@ -67,8 +67,9 @@ def pointwise(mean, Y, p):
 def nearest(X, Y):
     """Return the rows of X that differ from those of Y in the fewest bits."""
     exemplars = X.astype(np.float32)
-    distance = exemplars.sum(axis=1) - 2 * Y @ exemplars.T
-    return X[distance.argmin(axis=1)]
+    bits = exemplars.sum(axis=1)
+    blocks = np.array_split(Y, -(-len(Y) // 100))
+    return X[np.concatenate([(bits - 2 * Y @ exemplars.T).argmin(axis=1) for Y in blocks])]
 
 
 def gibbs_means(rbm, Y, p, n_sweeps):
