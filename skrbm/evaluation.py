@@ -244,10 +244,10 @@ def log_partition(
     ----------
     model : estimator or Machine
     method : str or object, default="auto"
-        "exact"; "ais" or an :class:`AIS`; "tap", "tap3", "adaptive_tap", "naive_mean_field" or a
-        fixed-point object: minus the free energy, averaged over its unique solutions from
-        ``starts`` (Eq. 39 of Tramel et al. 2018). "auto" is "exact" where a layer is small
-        enough, else "ais".
+        "exact"; "ais" or an :class:`AIS`; "tap", "tap3", "adaptive_tap", "naive_mean_field",
+        "bethe" (of belief propagation, "bp") or a fixed-point object: minus the free energy,
+        averaged over its unique solutions from ``starts`` (Eq. 39 of Tramel et al. 2018). "auto" is
+        "exact" where a layer is small enough, else "ais".
     max_units : int, default=20
         Most units that "exact" and "auto" enumerate.
     starts : array of shape (n_starts, n_visible), default=None
@@ -319,7 +319,7 @@ def reverse_log_partition(
 
 def _resolve(method):
     """Return the object behind the name of an approximate method."""
-    methods = {"ais": AIS(), **FIXED_POINTS}
+    methods = {"ais": AIS(), "bethe": FIXED_POINTS["bp"], **FIXED_POINTS}
     if isinstance(method, AIS | FixedPoint):
         return method
     if not isinstance(method, str) or method not in methods:

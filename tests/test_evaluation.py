@@ -205,6 +205,12 @@ def test_fixed_points_by_name_and_by_object(name):
     assert abs(by_name.value - Exact(machine).log_z) < 0.05
 
 
+def test_bethe_is_the_free_energy_of_belief_propagation():
+    machine, starts = make(strength=0.2), np.eye(4)
+    bethe, bp = (log_partition(machine, name, starts=starts).value for name in ("bethe", "bp"))
+    assert bethe == bp
+
+
 def two_states():
     """A strongly coupled machine that is symmetric under the flip of all units."""
     W = np.full((4, 4), 4.0)

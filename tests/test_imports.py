@@ -34,6 +34,7 @@ ORDER = [
 
 # Inside a room a file imports its _base only, save for these.
 SIBLINGS = {
+    ("inference._belief_propagation", "inference._odds"),  # numerics that need a file of their own
     ("units._truncated", "units._truncnorm"),  # numerics that need a file of their own
     ("inference._ais", "inference._gibbs"),  # annealing starts at draws without couplings
     (

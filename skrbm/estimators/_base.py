@@ -115,9 +115,9 @@ class BaseMachine(
         ----------
         method : str or object, default="auto"
             "exact" (one layer of at most 20 units), "ais", "tap", "tap3", "adaptive_tap",
-            "naive_mean_field", or an object such as ``AIS(n_chains=500)`` or ``TAP(order=3)``; see
-            :func:`skrbm.evaluation.log_partition`. "auto" is "exact" where that is possible, and
-            the estimator's own method elsewhere.
+            "naive_mean_field", "bethe" (of belief propagation), or an object such as
+            ``AIS(n_chains=500)`` or ``TAP(order=3)``; see :func:`skrbm.evaluation.log_partition`.
+            "auto" is "exact" where that is possible, and the estimator's own method elsewhere.
         return_std : bool, default=False
             Whether to return the standard error too.
 

@@ -14,6 +14,7 @@ from ._base import (
     settle,
     solve,
 )
+from ._belief_propagation import BeliefPropagation, Propagated, propagate
 from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
 from ._clamped import Clamped
 from ._deep import DeepPhases, given_visible, with_visible
@@ -27,6 +28,7 @@ FIXED_POINTS = {
     "tap": TAP(),
     "tap3": TAP(order=3),
     "relaxed_bp": RelaxedBP(),
+    "bp": BeliefPropagation(),
     "adaptive_tap": AdaptiveTAP(),
 }
 SAMPLERS = {"gibbs": Gibbs, "cd": ContrastiveDivergence}
@@ -38,6 +40,7 @@ __all__ = [
     "STARTS",
     "TAP",
     "AdaptiveTAP",
+    "BeliefPropagation",
     "BinarySymmetric",
     "Chains",
     "Clamped",
@@ -50,6 +53,7 @@ __all__ = [
     "Magnetizations",
     "Method",
     "NaiveMeanField",
+    "Propagated",
     "RelaxedBP",
     "Sampler",
     "Solution",
@@ -57,6 +61,7 @@ __all__ = [
     "given_visible",
     "map_rows",
     "posterior_moments",
+    "propagate",
     "sample",
     "settle",
     "solve",

@@ -111,7 +111,7 @@ def test_inference_and_starts_matter():
 @pytest.mark.parametrize(
     "name, value",
     [
-        ("inference", "bp"),
+        ("inference", "gibbs"),
         ("inference", Gibbs()),
         ("inference", TAP),
         ("inference", None),

@@ -36,6 +36,7 @@ ERROR_POWER = {
     "relaxed_bp": 3,
     "tap3": 4,
     "adaptive_tap": 3,
+    "bp": 4,
 }
 # Without a Gaussian layer between them, the units of the other are coupled by products of two
 # weights, and adaptive TAP leaves out the third power of these.

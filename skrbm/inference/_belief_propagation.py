@@ -1,0 +1,384 @@
+"""Belief propagation on binary machines with one hidden layer (Ping and Ihler 2017)."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from math import exp
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from .._backend import (
+    cast,
+    is_foreign,
+    like,
+    matmul,
+    namespace,
+    one_blas_thread,
+    row_blocks,
+    sigmoid,
+)
+from .._machine import Block, Machine, Moments
+from .._threads import n_threads, share, split
+from ..units import Bernoulli, Theta
+from ._base import FixedPoint, check_iteration, solve
+from ._odds import LARGEST_WEIGHT, PRODUCTS, Odds
+
+_FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
+_HELD = 500.0  # log-odds of a unit that is held at 1
+_WORK = 8  # operations on a message in a sweep, about
+_N_PARTS = 16  # in which pair beliefs are summed, whatever the number of threads
+_ELEMENTS = 2**27  # of the messages of a block of instances, where all are in one array
+
+
+class Messages(NamedTuple):
+    """State of belief propagation.
+
+    ``odds`` are the messages to the visible units, of shape (n_rows, n_hidden, n_visible), and
+    ``beliefs`` the log-odds of the units of each layer.
+    """
+
+    means: tuple
+    variances: tuple
+    odds: Any
+    beliefs: tuple
+
+
+@dataclass(frozen=True)
+class BeliefPropagation(FixedPoint):
+    """Belief propagation between binary visible and hidden units.
+
+    Exact where the couplings that are not zero make a tree. Elsewhere it counts what TAP counts
+    and, of the chains of couplings that return to a unit, all that return by the way they went.
+
+    Parameters
+    ----------
+    max_iter : int, default=10
+        Largest number of sweeps: messages to the hidden units, and back.
+    tol : float, default=1e-8
+        A solution has converged when the mean squared change of its means is at most this.
+    damping : float in [0, 1), default=0.0
+        Part of the old messages that is kept in each sweep.
+    product : {"sum", "max", "mixed"}, default="sum"
+        "sum" for marginals; "max" for the most probable configuration of all units; "mixed" for
+        that of the visible units, the hidden ones summed over. Learning wants "sum".
+    """
+
+    max_iter: int = 10
+    tol: float = 1e-8
+    damping: float = 0.0
+    product: str = "sum"
+
+    def __post_init__(self):
+        check_iteration(self)
+        if self.product not in PRODUCTS:
+            raise ValueError(f"product must be one of {sorted(PRODUCTS)}, got {self.product!r}")
+
+    def check(self, machine):
+        if len(machine.units) != 2 or not all(isinstance(u, Bernoulli) for u in machine.units):
+            raise ValueError(
+                "belief propagation is for binary visible units and one layer of binary hidden "
+                f"units, and this machine has {', '.join(map(str, machine.units))}; use 'tap'"
+            )
+        W = machine.weights[0]
+        xp, dtype = namespace(W), "float64" if W.dtype == namespace(W).float64 else "float32"
+        largest, limit = abs(machine.scale) * float(xp.max(xp.abs(W))), LARGEST_WEIGHT[dtype]
+        if largest > limit:
+            raise ValueError(
+                f"belief propagation in {dtype} needs weights between -{limit} and {limit}, and "
+                f"the largest is {largest:.4g} in size"
+            )
+
+    def start(self, machine, X):
+        """Return the state with visible means X and without messages."""
+        xp, W = namespace(X), machine.weights[0]
+        hidden = xp.zeros_like(X[:, :1]) * W[None, :, 0]
+        odds = xp.ones((X.shape[0], *W.shape), **like(W))
+        return Messages((X, hidden), (None, None), odds, (_log_odds(X, _FARTHEST), hidden))
+
+    def hold(self, machine, state, values, held):
+        xp, beliefs = namespace(values), state.beliefs
+        return state._replace(
+            means=(xp.where(held, values, state.means[0]), state.means[1]),
+            odds=xp.where(held[:, None, :], xp.ones_like(state.odds), state.odds),
+            beliefs=(xp.where(held, _log_odds(values, _HELD), beliefs[0]), beliefs[1]),
+        )
+
+    def _odds(self, machine):
+        W = machine.weights[0]
+        return Odds(W if machine.scale == 1 else machine.scale * W, self.product)
+
+    def step(self, machine, state):
+        """Send messages to the hidden units and back."""
+        odds = self._odds(machine)
+        sweep = odds.sweep if is_foreign(state.odds) else partial(_sweep_rows, odds)
+        visible = cast(state.beliefs[0], namespace(state.odds).float64)
+        parts = sweep(cast(state.odds, odds.dtype), visible, *_fields(machine))
+        R, *beliefs = (cast(part, machine.dtype) for part in parts)
+        means = tuple(sigmoid(belief) for belief in beliefs)
+        return Messages(means, (None, None), R, tuple(beliefs))
+
+    def read(self, machine, state, pairs=False):
+        """Return log Z, beliefs of the hidden units and, if asked for, the sum of E[h v]."""
+        odds = self._odds(machine)
+        visible = cast(state.beliefs[0], namespace(state.odds).float64)
+        return odds.read(cast(state.odds, odds.dtype), visible, *_fields(machine), pairs)
+
+    def log_partition(self, machine, state):
+        """Return the Bethe approximation of log Z at each row of a state, in float64.
+
+        In max-product it is the largest log-weight instead, and in mixed-product the logarithm of
+        the weight of the decided visible values.
+        """
+        return self.read(machine, state)[0]
+
+    def moments(self, machine, state):
+        """Return the expected statistics, averaged over the rows.
+
+        Those of two units are the pair beliefs. As the Bethe log Z is stationary at a fixed point,
+        the moments are its derivatives there.
+        """
+        _, hidden, pairs = self.read(machine, state, pairs=True)
+        product, weight = PRODUCTS[self.product], 1.0 / hidden.shape[0]
+        means = product.visible.mean(state.beliefs[0]), product.hidden.mean(hidden)
+        means = tuple(cast(mean, machine.dtype) for mean in means)
+        rest = weight * (cast(pairs, machine.dtype) - matmul(means[1].T, means[0]))
+        return Moments((Block(means, (None, None), weight),), ((0, rest),))
+
+
+def _fields(machine):
+    """Return the fields of both layers, which may have a row for each instance, in float64."""
+    return tuple(cast(theta.field, namespace(theta.field).float64) for theta in machine.thetas)
+
+
+def _log_odds(x, limit):
+    """Return log(x / (1 - x)), at most ``limit`` in size."""
+    xp = namespace(x)
+    dtype, x, tiny = x.dtype, cast(x, xp.float64), exp(-limit)
+    odds = xp.log(xp.clip(x, tiny, None)) - xp.log(xp.clip(1 - x, tiny, None))
+    return cast(odds, dtype)
+
+
+def _sweep_rows(odds, R, visible, b, c):
+    """Do the sweep of :class:`Odds` row by row, in copies of the messages and in threads."""
+    R, visible = R.copy(), visible.copy()
+    b, c = (np.broadcast_to(field, (len(R), field.shape[-1])) for field in (b, c))
+    hidden = np.empty(c.shape)
+
+    def sweep(part):
+        scratch = odds.scratch()
+        for i in range(len(R))[part]:
+            visible[i], hidden[i] = odds.sweep_in_place(R[i], visible[i], b[i], c[i], 0, scratch)
+
+    share(sweep, split(len(R), _WORK * R.size))
+    return R, visible, hidden
+
+
+class Propagated(NamedTuple):
+    """What :func:`propagate` returns, a row for each instance.
+
+    Attributes
+    ----------
+    visible : array of shape (n_instances, n_visible)
+        Beliefs as log-odds: of the marginal, or of the maximum with the unit at 1 against 0.
+    hidden : array of shape (n_instances, n_hidden)
+    n_iter : ndarray of int of shape (n_instances,)
+        Sweeps done.
+    residual : ndarray of shape (n_instances,)
+        Mean squared change of the means in the last sweep, float64.
+    converged : ndarray of bool of shape (n_instances,)
+    log_partition : array of shape (n_instances,), float64
+        The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.
+    pairs : array of shape (n_hidden, n_visible)
+        Sum over the instances of E[h v]. None if not asked for.
+    """
+
+    visible: Any
+    hidden: Any
+    n_iter: Any
+    residual: Any
+    converged: Any
+    log_partition: Any = None
+    pairs: Any = None
+
+
+def propagate(
+    W,
+    visible_fields,
+    hidden_fields,
+    *,
+    product="sum",
+    max_iter=100,
+    tol=1e-8,
+    damping=0.0,
+    n_jobs=None,
+    log_partition=False,
+    pairs=False,
+):
+    """Propagate beliefs in many machines that share their weights.
+
+    Each instance is p(v, h) ∝ exp(h' W v + b' v + c' h) with binary units and its own fields b
+    and c. It starts without messages, at the beliefs b of the visible units. The solution of each
+    is what :func:`solve` finds with :class:`BeliefPropagation`; NumPy's instances are done one by
+    one in one array of messages for each thread, whatever their number.
+
+    Parameters
+    ----------
+    W : array of shape (n_hidden, n_visible)
+        float32 or float64; other numbers become float64.
+    visible_fields : array of shape (n_instances, n_visible) or (n_visible,)
+    hidden_fields : array of shape (n_instances, n_hidden) or (n_hidden,)
+        Fields in one dimension are shared by all instances.
+    product : {"sum", "max", "mixed"}, default="sum"
+        "sum" for marginals; "max" for the most probable configuration of all units; "mixed" for
+        that of the visible units, the hidden ones summed over. A unit of it is on where its belief
+        is above 0.
+    max_iter : int, default=100
+        Largest number of sweeps: messages to the hidden units, and back.
+    tol : float, default=1e-8
+        An instance has converged when the mean squared change of its means is at most this.
+        Means that are 0 or 1 to rounding do not change; with large weights and few sweeps, 0 and
+        a fixed ``max_iter`` is the safer choice.
+    damping : float in [0, 1), default=0.0
+        Part of the old messages that is kept in each sweep.
+    n_jobs : int, default=None
+        Threads over instances, -1 for all processors; default: as many as BLAS may use. The
+        result does not depend on it.
+    log_partition : bool, default=False
+        Whether to compute the Bethe log Z of each instance.
+    pairs : bool, default=False
+        Whether to compute the sum over instances of the expectations of h v'.
+
+    Returns
+    -------
+    Propagated
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, a weight or field is not finite, or a weight exceeds 200 in size, 80
+        in float32.
+    """
+    method = BeliefPropagation(max_iter, tol, damping, product)
+    machine = _instances(W, visible_fields, hidden_fields)
+    method.check(machine)
+    if is_foreign(machine.weights[0]):
+        return _propagate_arrays(method, machine, log_partition, pairs)
+    instances = _Instances(method, machine, log_partition, pairs)
+    with one_blas_thread():
+        instances.run(n_threads() if n_jobs is None else effective_n_jobs(n_jobs))
+    return instances.result()
+
+
+def _instances(W, *fields):
+    """Return the machine of the weights whose fields have a row for each instance."""
+    xp = namespace(W)
+    W = xp.asarray(W)
+    if W.ndim != 2 or 0 in W.shape:
+        raise ValueError(f"W must have 2 dimensions, none of them 0, got shape {tuple(W.shape)}")
+    if W.dtype not in (xp.float32, xp.float64):
+        W = cast(W, xp.float64)
+    names, sizes = ("visible_fields", "hidden_fields"), (W.shape[1], W.shape[0])
+    fields = [xp.asarray(field, **{**like(W), "dtype": xp.float64}) for field in fields]
+    for name, field, n in zip(names, fields, sizes, strict=True):
+        if field.ndim not in (1, 2) or field.shape[-1] != n:
+            raise ValueError(
+                f"{name} must have shape (n_instances, {n}) or ({n},), got {tuple(field.shape)}"
+            )
+    n_rows = {field.shape[0] for field in fields if field.ndim == 2} or {1}
+    if len(n_rows) > 1:
+        raise ValueError(
+            f"visible_fields and hidden_fields are of {fields[0].shape[0]} and "
+            f"{fields[1].shape[0]} instances; they must be of as many"
+        )
+    for name, part in (("W", W), *zip(names, fields, strict=True)):
+        if not bool(xp.all(xp.isfinite(part))):
+            raise ValueError(f"{name} contains NaN or infinity")
+    n = n_rows.pop()
+    thetas = (Theta(xp.broadcast_to(field, (n, field.shape[-1]))) for field in fields)
+    return Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
+
+
+def _propagate_arrays(method, machine, log_partition, pairs):
+    """Propagate in blocks of instances, all of a block in one array of messages."""
+    W, found = machine.weights[0], []
+    xp, size = namespace(W), max(1, _ELEMENTS // (W.shape[0] * W.shape[1]))
+    for fields in zip(*(row_blocks(theta.field, size) for theta in machine.thetas), strict=True):
+        block = replace(machine, thetas=tuple(Theta(field) for field in fields))
+        start = method.start(block, sigmoid(fields[0]))
+        start = start._replace(beliefs=(fields[0], start.beliefs[1]))
+        state, *rest = solve(method, block, start)
+        read = method.read(block, state, pairs) if log_partition or pairs else (None,) * 3
+        found.append((*state.beliefs, *rest, read[0], read[2]))
+    visible, hidden, n_iter, residual, converged, log_z, joint = zip(*found, strict=True)
+    return Propagated(
+        xp.concat(visible, axis=0),
+        xp.concat(hidden, axis=0),
+        *(np.concatenate(part) for part in (n_iter, residual, converged)),
+        xp.concat(log_z, axis=0) if log_partition else None,
+        sum(joint[1:], start=joint[0]) if pairs else None,
+    )
+
+
+class _Instances:
+    """Instances in NumPy, each run to its end in the messages of the thread that does it."""
+
+    def __init__(self, method, machine, log_partition, pairs):
+        self.method, self.dtype = method, machine.dtype
+        fields = self.fields = _fields(machine)
+        self.odds = Odds(machine.weights[0], method.product)
+        n, n_parts = len(fields[0]), min(_N_PARTS, len(fields[0]))
+        self.parts = [range(i, n, n_parts) for i in range(n_parts)]
+        self.beliefs = tuple(np.empty(field.shape, self.dtype) for field in fields)
+        self.n_iter, self.residual = np.zeros(n, int), np.full(n, np.inf)
+        self.log_partition = np.empty(n) if log_partition else None
+        # A sum for each part, so that rounding does not depend on the number of threads.
+        self.pairs = [np.zeros(machine.weights[0].shape) for _ in self.parts] if pairs else None
+
+    def run(self, n_jobs):
+        """Do all parts in so many threads."""
+        numbers = range(len(self.parts))
+        share(self._run, [numbers[i::n_jobs] for i in range(min(n_jobs, len(numbers)))])
+
+    def _run(self, numbers):
+        R, scratch = np.empty(self.odds.E.shape, self.odds.dtype), self.odds.scratch()
+        for number in numbers:
+            for i in self.parts[number]:
+                visible = self._solve(i, R, scratch)
+                if self.log_partition is not None or self.pairs is not None:
+                    self._read(i, R, visible, number)
+
+    def _solve(self, i, R, scratch):
+        """Solve instance ``i``; returns the beliefs of its visible units in float64."""
+        (b, c), damping = (field[i] for field in self.fields), self.method.damping
+        R.fill(1)
+        beliefs = np.concatenate([b, np.zeros_like(c)])
+        means = sigmoid(beliefs)
+        means[len(b) :] = 0
+        for iteration in range(1, self.method.max_iter + 1):
+            new = np.concatenate(
+                self.odds.sweep_in_place(R, beliefs[: len(b)], b, c, damping, scratch)
+            )
+            change = (1 - damping) * (sigmoid(new) - means)
+            beliefs = damping * beliefs + (1 - damping) * new
+            means += change
+            self.n_iter[i], self.residual[i] = iteration, change @ change / change.size
+            if self.residual[i] <= self.method.tol:
+                break
+        self.beliefs[0][i], self.beliefs[1][i] = np.split(beliefs, [len(b)])
+        return beliefs[: len(b)]
+
+    def _read(self, i, R, visible, number):
+        b, c = (field[i] for field in self.fields)
+        log_z, _, pairs = self.odds.read(R[None], visible[None], b, c, self.pairs is not None)
+        if self.log_partition is not None:
+            self.log_partition[i] = log_z[0]
+        if self.pairs is not None:
+            self.pairs[number] += pairs
+
+    def result(self):
+        converged = self.residual <= self.method.tol
+        pairs = None if self.pairs is None else sum(self.pairs).astype(self.dtype)
+        return Propagated(
+            *self.beliefs, self.n_iter, self.residual, converged, self.log_partition, pairs
+        )

@@ -1,0 +1,251 @@
+"""Messages of belief propagation as odds, which take no transcendental function each.
+
+A message is R = message(1) / message(0), in one array for both directions, updated in place. With
+s = exp(-belief) of the sender, in log-odds, t = s R are the odds against the sender's 1 when
+the receiver's own message R is taken out, and with E = exp(W) Eqs. (8) and (10) of Ping and Ihler
+(2017) become
+
+    R <- (t + E) / (t + 1),
+
+all of whose terms are positive, so that nothing cancels. In max-product + is the maximum. Beliefs
+are sums of log R, of which products of many are taken before each logarithm: no abs(log R) exceeds
+the largest abs(W).
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._backend import cast, is_foreign, namespace, sigmoid, softplus
+
+
+class Limits(NamedTuple):
+    """How large numbers may become in a dtype: logarithms of them."""
+
+    weight: float  # of the largest weight: exp(2 weight - belief) is below rounding
+    belief: float  # that is told from a larger one; exp(belief + weight) is finite
+    product: float  # of messages, before a logarithm is taken
+
+
+LIMITS = {"float32": Limits(20, 60, 80), "float64": Limits(200, 500, 600)}
+
+LARGEST_WEIGHT = {"float32": 80, "float64": 200}  # whose messages the dtype holds
+_MOST_FACTORS, _LEAST_COLUMNS = 8, 64  # in products along rows, and left by them
+_ELEMENTS = 2**18  # of the messages that are worked on at a time, so that they stay in cache
+
+
+class Sum:
+    """The sender's values are summed over."""
+
+    combine = "add"
+
+    def __call__(self, R, E, s):
+        """Return the messages that answer R."""
+        xp, t = namespace(R), R * s
+        combine = getattr(xp, self.combine)
+        return combine(t, E) / combine(t, xp.ones_like(t))
+
+    def into(self, R, E, s, scratch):
+        """Put the messages that answer R in their place; for NumPy."""
+        combine = getattr(np, self.combine)
+        R *= s
+        combine(R, 1, out=scratch)
+        combine(R, E, out=R)
+        R /= scratch
+
+    def total(self, belief):
+        """Return the log of what 1 and e^belief combine to."""
+        return softplus(belief)
+
+    def mean(self, belief):
+        """Return what stands for the unit's mean."""
+        return sigmoid(belief)
+
+
+class Max(Sum):
+    """The best of the sender's values is taken."""
+
+    combine = "maximum"
+
+    def total(self, belief):
+        return namespace(belief).maximum(belief, namespace(belief).zeros_like(belief))
+
+    def mean(self, belief):
+        return cast(belief > 0, belief.dtype)
+
+
+class Decided(Max):
+    """The sender is taken to have its most probable value x: R = e^(W x) (Eq. 15)."""
+
+    def __call__(self, R, E, s):
+        return namespace(R).where(s < 1, E, namespace(R).ones_like(R))
+
+    def into(self, R, E, s, scratch):
+        R[...] = np.where(s < 1, E, R.dtype.type(1))
+
+
+class Product(NamedTuple):
+    """What becomes of the values of the visible and of the hidden units."""
+
+    visible: Any
+    hidden: Any
+
+
+PRODUCTS = {
+    "sum": Product(Sum(), Sum()),
+    "max": Product(Max(), Max()),
+    "mixed": Product(Decided(), Sum()),
+}
+"""Messages by name: marginals, the joint maximum, and the maximum over visible units alone."""
+
+
+class Odds:
+    """The weights of a machine as odds, and the arithmetic of their messages.
+
+    Messages have shape (..., n_hidden, n_visible), beliefs, in log-odds and float64, (..., n_units)
+    and fields (n_units,) or (..., n_units).
+
+    Parameters
+    ----------
+    W : array of shape (n_hidden, n_visible)
+        None may be larger than LARGEST_WEIGHT.
+    product : {"sum", "max", "mixed"}
+    """
+
+    def __init__(self, W, product):
+        xp = namespace(W)
+        largest = max(float(xp.max(W)), -float(xp.min(W)))
+        limits = LIMITS["float64" if W.dtype == xp.float64 else "float32"]
+        if largest > limits.weight:  # which float64 holds, up to the bound of the whole method
+            W, limits = cast(W, xp.float64), LIMITS["float64"]
+        self.product, self.limit, self.E = PRODUCTS[product], limits.belief, xp.exp(W)
+        self.dtype = W.dtype
+        self._n_factors = int(limits.product / min(max(largest, 1e-3), limits.product))
+
+    def against(self, belief):
+        """Return exp(-belief), the odds against 1, within what the dtype holds."""
+        xp = namespace(belief)
+        return cast(xp.exp(-xp.clip(belief, -self.limit, self.limit)), self.dtype)
+
+    def blocks(self, n_copies=1):
+        """Return slices of hidden units whose messages are worked on together."""
+        m, n = self.E.shape
+        size = max(1, _ELEMENTS // (n * n_copies))
+        return [slice(i, min(i + size, m)) for i in range(0, m, size)]
+
+    def sum_logs_of_rows(self, R):
+        """Return the sum over the last axis of log R, in float64."""
+        xp, n = namespace(R), R.shape[-1]
+        k = min(self._n_factors - 1, _MOST_FACTORS, n // _LEAST_COLUMNS)
+        if is_foreign(R) or k < 2:
+            return xp.sum(xp.log(R), axis=-1, dtype=xp.float64)
+        q = n // k  # slices of so many columns, multiplied: reductions along a row are slow
+        products = R[..., :q] * R[..., q : 2 * q]
+        for start in range(2 * q, n, q):
+            part = R[..., start : start + q]
+            products[..., : part.shape[-1]] *= part
+        logs = np.log(products, out=products) @ np.ones(q, R.dtype)
+        return logs.astype(np.float64)
+
+    def sum_logs_of_columns(self, R):
+        """Return the sum over the last axis but one of log R, in float64."""
+        xp, k = namespace(R), self._n_factors
+        if is_foreign(R) or k < 2:
+            return xp.sum(xp.log(R), axis=-2, dtype=xp.float64)
+        starts = range(0, R.shape[-2], k)
+        products = (np.multiply.reduce(R[..., i : i + k, :], axis=-2) for i in starts)
+        return sum(np.log(product).astype(np.float64) for product in products)
+
+    def sweep(self, R, visible, b, c):
+        """Send messages to the hidden units and back.
+
+        Returns
+        -------
+        tuple
+            The messages to the visible units, and the new beliefs of visible and hidden units.
+        """
+        P = self.product.visible(R, self.E, self.against(visible)[..., None, :])
+        hidden = c + self.sum_logs_of_rows(P)
+        Q = self.product.hidden(P, self.E, self.against(hidden)[..., None])
+        return Q, b + self.sum_logs_of_columns(Q), hidden
+
+    def sweep_in_place(self, R, visible, b, c, damping, scratch):
+        """Do the same for one instance in NumPy, block by block of hidden units.
+
+        ``scratch`` has two arrays of the size of the largest block. Returns the new beliefs.
+        """
+        s, hidden, total = self.against(visible), np.empty(R.shape[0]), b.astype(np.float64)
+        for rows in self.blocks():
+            E, new = self.E[rows], R[rows]
+            work, spare = (part[: len(E)] for part in scratch)
+            if damping:
+                new = spare
+                new[...] = R[rows]
+            self.product.visible.into(new, E, s, work)
+            hidden[rows] = self.sum_logs_of_rows(new)
+            hidden[rows] += c[rows]
+            self.product.hidden.into(new, E, self.against(hidden[rows])[:, None], work)
+            total += self.sum_logs_of_columns(new)
+            if damping:
+                R[rows] *= damping
+                new *= 1 - damping
+                R[rows] += new
+        return total, hidden
+
+    def scratch(self):
+        """Return the arrays that :meth:`sweep_in_place` works on."""
+        n_rows = max(rows.stop - rows.start for rows in self.blocks())
+        return np.empty((2, n_rows, self.E.shape[1]), self.dtype)
+
+    def read(self, R, visible, b, c, pairs=False):
+        """Return what messages to the visible units and these units' beliefs say.
+
+        Parameters
+        ----------
+        R : array of shape (n, n_hidden, n_visible)
+        visible : array of shape (n, n_visible)
+        b, c : arrays of shape (n_units,) or (n, n_units)
+        pairs : bool, default=False
+            Whether to return the sum over the instances of E[h v] as well.
+
+        Returns
+        -------
+        log_partition : array of shape (n,), float64
+            The Bethe approximation, at a fixed point of sum-product: sum of the units' log Z
+            minus log(1 + (e^W - 1) p q) of each pair, where p and q are the means of either
+            without the other. In max-product it is the largest log-weight instead, and in
+            mixed-product the log-weight of the decided visible values.
+        hidden : array of shape (n, n_hidden)
+            Beliefs of the hidden units.
+        pairs : array of shape (n_hidden, n_visible) or None
+            In max- and mixed-product, the products of what stands for the means.
+        """
+        xp, (to_hidden, to_visible) = namespace(R), self.product
+        s, hidden, columns, total = self.against(visible)[:, None, :], [], 0.0, 0.0
+        joint = []
+        for rows in self.blocks(R.shape[0]):
+            Q, E = R[:, rows, :], self.E[rows, :]
+            P = to_hidden(Q, E, s)
+            hidden.append(c[..., rows] + self.sum_logs_of_rows(P))
+            total = total - xp.sum(self.sum_logs_of_rows(to_hidden(Q, Q, s)), axis=-1)
+            columns = columns + self.sum_logs_of_columns(Q)
+            if pairs:
+                joint.append(self._pairs(P, Q, E, visible, hidden[-1]))
+        hidden = xp.concat(hidden, axis=-1)
+        total = total + xp.sum(to_hidden.total(b + columns), axis=-1)
+        total = total + xp.sum(to_visible.total(hidden), axis=-1)
+        return total, hidden, xp.concat(joint, axis=0) if pairs else None
+
+    def _pairs(self, P, Q, E, visible, hidden):
+        """Return the sum over instances of E[h v] from messages both ways and beliefs."""
+        to_hidden, to_visible = self.product
+        if to_hidden.combine != "add":
+            means = to_visible.mean(hidden), to_hidden.mean(visible)
+            return cast(means[0].T @ means[1], P.dtype)
+        # The four joint states have the weights E, off, on and on * off of these.
+        on, off = P * self.against(hidden)[..., None], Q * self.against(visible)[:, None, :]
+        with np.errstate(over="ignore"):  # E / inf is 0
+            off *= on + 1
+        off += on
+        off += E
+        return namespace(P).sum(E / off, axis=0)

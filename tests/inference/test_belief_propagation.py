@@ -1,0 +1,382 @@
+"""Belief propagation against enumeration, and against plain forms of its equations in logarithms.
+
+What every fixed point promises is in test_fixed_points.py.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from _exact import Exact
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit, logsumexp, xlogy
+
+from skrbm._backend import to_numpy
+from skrbm._machine import Machine
+from skrbm.inference import BeliefPropagation, Propagated, propagate, solve
+from skrbm.units import Bernoulli, Gaussian, Theta
+
+LIBRARIES = ["numpy", "array_api_strict", "torch"]
+products = pytest.mark.parametrize("product", ["sum", "max", "mixed"])
+
+
+class Instance(NamedTuple):
+    """Weights (n_hidden, n_visible) and fields."""
+
+    W: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+
+    def machine(self):
+        return Machine((Bernoulli(), Bernoulli()), (Theta(self.b), Theta(self.c)), (self.W,))
+
+
+def loopy(seed, n_visible=8, n_hidden=6, strength=1.0):
+    generator = np.random.default_rng(seed)
+    W = strength * generator.standard_normal((n_hidden, n_visible))
+    return Instance(W, generator.standard_normal(n_visible), generator.standard_normal(n_hidden))
+
+
+def tree(seed, n_visible=6, n_hidden=5, strength=2.0):
+    """An instance whose couplings are a random tree over all units."""
+    instance, generator = loopy(seed, n_visible, n_hidden, strength), np.random.default_rng(seed)
+    edges, reached = np.zeros((n_hidden, n_visible), bool), [[0], []]
+    waiting = [(0, i) for i in range(1, n_visible)] + [(1, j) for j in range(n_hidden)]
+    while waiting:
+        layer, unit = waiting.pop(generator.integers(len(waiting)))
+        if not reached[1 - layer]:
+            waiting.append((layer, unit))
+            continue
+        other = generator.choice(reached[1 - layer])
+        edges[(unit, other) if layer else (other, unit)] = True
+        reached[layer].append(unit)
+    return instance._replace(W=instance.W * edges)
+
+
+def scattered(seed, n_visible=4, n_hidden=7):
+    """An instance where each hidden unit has one visible neighbour at most."""
+    instance, generator = loopy(seed, n_visible, n_hidden, 2.0), np.random.default_rng(seed)
+    chosen = generator.integers(-1, n_visible, n_hidden)[:, None]
+    return instance._replace(W=instance.W * (chosen == np.arange(n_visible)))
+
+
+def message(product, W, cavity):
+    """What a unit sends in log-odds, given its own without the receiver."""
+    if product == "max":
+        return np.maximum(W + cavity, 0) - np.maximum(cavity, 0)
+    return np.logaddexp(0, W + cavity) - np.logaddexp(0, cavity)
+
+
+def plain(instance, n_iter, product="sum", damping=0.0):
+    """Sweeps in log-odds; returns the beliefs and the messages both ways."""
+    W, b, c = instance
+    to_visible, visible = np.zeros_like(W), b
+    for _ in range(n_iter):
+        if product == "mixed":
+            to_hidden = W * (visible > 0)
+        else:
+            to_hidden = message(product, W, visible - to_visible)
+        hidden = c + to_hidden.sum(axis=1)
+        new = message("sum" if product == "mixed" else product, W, hidden[:, None] - to_hidden)
+        visible = damping * visible + (1 - damping) * (b + new.sum(axis=0))
+        to_visible = np.log(damping * np.exp(to_visible) + (1 - damping) * np.exp(new))
+    return visible, hidden, to_visible, to_hidden
+
+
+def pair_beliefs(instance, n_iter):
+    """P[v = h = 1] of each pair, from the four states."""
+    visible, hidden, to_visible, to_hidden = plain(instance, n_iter)
+    g_v, g_h = visible - to_visible, hidden[:, None] - to_hidden
+    states = np.array([instance.W + g_v + g_h, g_v, g_h, 0 * g_v])
+    return np.exp(states - logsumexp(states, axis=0))[0]
+
+
+def bethe_log_partition(instance, n_iter):
+    """The Bethe approximation by energies and entropies of the beliefs."""
+    visible, hidden, *_ = plain(instance, n_iter)
+    a, m, G = expit(visible), expit(hidden)[:, None], pair_beliefs(instance, n_iter)
+    joint = -sum(xlogy(p, p) for p in (G, a - G, m - G, 1 - a - m + G)).sum()
+
+    def entropy(p):
+        return -(xlogy(p, p) + xlogy(1 - p, 1 - p)).sum()
+
+    n_hidden, n_visible = instance.W.shape
+    energy = instance.b @ a + instance.c @ m[:, 0] + (instance.W * G).sum()
+    return energy + joint + (1 - n_hidden) * entropy(a) + (1 - n_visible) * entropy(m)
+
+
+def best(instance, visible_only):
+    """The largest log-weight and the values that have it: of all units, or of the visible ones."""
+    exact = Exact(instance.machine())
+    if not visible_only:
+        winner = np.argmax(exact.probabilities)
+        values = exact.values[winner]
+        return np.log(exact.probabilities[winner]) + exact.log_z, *np.split(
+            values, [len(instance.b)]
+        )
+    rows, weights = exact.layer_law(0)
+    return np.log(weights.max()) + exact.log_z, rows[np.argmax(weights)]
+
+
+def run(instance, **kwargs) -> Propagated:
+    return propagate(*instance, **{"max_iter": 500, "tol": 1e-28, **kwargs})
+
+
+def sweeps(instance, n_iter, product):
+    """The state after so many sweeps, though nothing should change any more, as one row."""
+    method, machine = BeliefPropagation(product=product), instance.machine()
+    state = method.start(machine, instance.b[None])
+    state = state._replace(beliefs=(instance.b[None], state.beliefs[1]))
+    for _ in range(n_iter):
+        state = method.step(machine, state)
+    return state
+
+
+# Against enumeration.
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_exact_on_trees(seed):
+    instance = tree(seed)
+    exact, found = Exact(instance.machine()), run(instance, log_partition=True, pairs=True)
+    assert found.converged.all()
+    assert_allclose(found.log_partition[0], exact.log_z, rtol=1e-12)
+    for belief, l in ((found.visible, 0), (found.hidden, 1)):
+        mean = exact.mean(l)
+        assert_allclose(belief[0], np.log(mean) - np.log1p(-mean), rtol=1e-12, atol=1e-12)
+    edges = instance.W != 0
+    assert edges.sum() == 10  # one less than units
+    assert_allclose(found.pairs[edges], exact.pair(0)[edges], rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_max_product_finds_the_maximum_on_trees(seed):
+    instance = tree(seed)
+    value, v, h = best(instance, visible_only=False)
+    found = run(instance, product="max", log_partition=True)
+    assert_array_equal(found.visible[0] > 0, v)
+    assert_array_equal(found.hidden[0] > 0, h)
+    assert_allclose(found.log_partition[0], value, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_mixed_product_finds_the_marginal_maximum_where_hidden_units_are_leaves(seed):
+    instance = scattered(seed)
+    value, v = best(instance, visible_only=True)
+    found = run(instance, product="mixed", log_partition=True)
+    assert_array_equal(found.visible[0] > 0, v)
+    assert_allclose(found.log_partition[0], value, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_mixed_product_reports_is_the_weight_of_what_it_decides(seed):
+    """Whether or not the decisions go round in a circle."""
+    instance = loopy(seed)
+    found = run(instance, product="mixed", log_partition=True, pairs=True)
+    observed = (found.visible[0] > 0).astype(float)
+    given = Exact(instance.machine(), observed=observed)
+    assert_allclose(found.log_partition[0], given.log_z, rtol=1e-12)
+    assert_allclose(found.pairs, np.outer(given.mean(1), observed), rtol=1e-12)
+    if found.converged[0]:
+        assert_allclose(expit(found.hidden[0]), given.mean(1), rtol=1e-12)
+
+
+# Against plain forms.
+
+
+@products
+@pytest.mark.parametrize("shape", [(8, 6), (3, 150), (150, 3), (300, 40)])
+@pytest.mark.parametrize("n_iter", [1, 2, 10])
+def test_each_sweep_is_that_of_the_plain_form(product, shape, n_iter):
+    instance = loopy(n_iter, *shape, strength=6 / np.sqrt(sum(shape)))
+    visible, hidden, *_ = plain(instance, n_iter, product)
+    for belief, expected in zip(
+        sweeps(instance, n_iter, product).beliefs, (visible, hidden), strict=True
+    ):
+        assert_allclose(belief[0], expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pair_beliefs_and_bethe_log_partition_of_loopy_machines(seed):
+    instance = loopy(seed, strength=0.7)
+    found = run(instance, log_partition=True, pairs=True)
+    assert found.converged.all()
+    assert_allclose(found.pairs, pair_beliefs(instance, 500), rtol=1e-10)
+    assert_allclose(found.log_partition[0], bethe_log_partition(instance, 500), rtol=1e-10)
+
+
+def matrix_form(instance, n_iter, product):
+    """Eqs. (13)-(17) of Ping and Ihler (2017) with normalised messages, visible units first."""
+    W, b, c = instance.W.T, instance.b, instance.c
+    to_visible, visible = np.full(W.shape, 0.5), expit(b)
+    for _ in range(n_iter):
+        if product == "mixed":
+            to_hidden = expit(W.T @ np.diag((visible > 0.5).astype(float)))
+        else:
+            one, other = (1 - to_visible).T @ np.diag(visible), to_visible.T @ np.diag(1 - visible)
+            to_hidden = expit(np.log((np.exp(W.T) * one + other) / (one + other)))
+        hidden = expit(c + np.log(to_hidden / (1 - to_hidden)).sum(axis=1))
+        one, other = (1 - to_hidden).T @ np.diag(hidden), to_hidden.T @ np.diag(1 - hidden)
+        to_visible = expit(np.log((np.exp(W) * one + other) / (one + other)))
+        visible = expit(b + np.log(to_visible / (1 - to_visible)).sum(axis=1))
+    return visible, hidden
+
+
+@pytest.mark.parametrize("product", ["sum", "mixed"])
+@pytest.mark.parametrize("make", [loopy, tree, scattered])
+@pytest.mark.parametrize("n_iter", [1, 2, 5, 20])
+def test_the_matrix_form_of_the_paper(product, make, n_iter):
+    instance = make(n_iter)
+    visible, hidden = matrix_form(instance, n_iter, product)
+    means = sweeps(instance, n_iter, product).means
+    assert_allclose(means[0][0], visible, rtol=1e-10)
+    assert_allclose(means[1][0], hidden, rtol=1e-10)
+
+
+@products
+@pytest.mark.parametrize("largest", [1.0, 19.0, 50.0])
+@pytest.mark.parametrize("field", [1.0, 100.0, 1e4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_weights_and_fields(product, largest, field, dtype):
+    """No NaN, infinity or warning, and beliefs to rounding of the dtype."""
+    generator = np.random.default_rng(int(largest * field))
+    eps, n_visible, n_hidden = np.finfo(dtype).eps, 70, 40
+    W = (largest * generator.uniform(-1, 1, (n_hidden, n_visible))).astype(dtype)
+    W[:4, :4] = largest * np.array([-1, 1, 0, 1e-8])
+    scales = field * 10.0 ** generator.integers(-3, 1, n_visible)
+    b = (scales * generator.choice([-1, 1], n_visible)).astype(dtype)
+    c = (-W.sum(axis=1) / 2 + field * generator.choice([0, 0, 1, -1], n_hidden)).astype(dtype)
+    single, instance = Instance(W, b, c), Instance(*(x.astype(np.float64) for x in (W, b, c)))
+    # A sum of n messages of size w is known to about n w eps. Errors grow by the factor 3 or so in
+    # a sweep of such a machine, so that the reference is no better after many.
+    size = field + largest * n_visible
+    for n_iter in (1, 2):
+        with np.errstate(all="raise", under="ignore"):
+            state = sweeps(single, n_iter, product)
+            found = run(single, product=product, log_partition=True, pairs=True)
+        visible, hidden, *_ = plain(instance, n_iter, product)
+        for belief, expected in zip(state.beliefs, (visible, hidden), strict=True):
+            assert belief.dtype == dtype
+            assert_allclose(belief[0], expected, rtol=0, atol=20 * eps * size)
+        assert np.isfinite(found.log_partition).all()
+        assert ((found.pairs >= 0) & (found.pairs <= 1 + 4 * eps)).all()
+
+
+# Many instances.
+
+
+def many(n=7, seed=0, dtype=np.float64):
+    W = loopy(seed, 9, 5).W.astype(dtype)
+    generator = np.random.default_rng(seed)
+    return W, *(2 * generator.standard_normal((n, size)).astype(dtype) for size in (9, 5))
+
+
+@products
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+def test_instances_are_solved_as_the_driver_solves_them(product, damping):
+    W, b, c = many()
+    found = propagate(
+        W, b, c, product=product, damping=damping, max_iter=30, log_partition=True, pairs=True
+    )
+    method, machine = BeliefPropagation(30, 1e-8, damping, product), Instance(W, b, c).machine()
+    solution = solve(method, machine, method.start(machine, expit(b)))
+    assert len(set(found.n_iter)) > 1 or product == "mixed"
+    assert_array_equal(found.n_iter, solution.n_iter)
+    assert_array_equal(found.converged, solution.converged)
+    assert_allclose(found.residual, solution.residual, rtol=1e-6, atol=1e-20)
+    beliefs = solution.state.beliefs
+    assert_allclose(found.visible, beliefs[0], rtol=1e-10, atol=1e-12)
+    assert_allclose(found.hidden, beliefs[1], rtol=1e-10, atol=1e-12)
+    log_z = method.log_partition(machine, solution.state)
+    assert_allclose(found.log_partition, log_z, rtol=1e-12)
+    pair = method.moments(machine, solution.state).add_pair(machine, 0, np.zeros_like(W), 7.0)
+    assert_allclose(found.pairs, pair, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_results_do_not_depend_on_threads_or_on_other_instances(dtype):
+    W, b, c = many(n=40, dtype=dtype)
+    kwargs = {"log_partition": True, "pairs": True}
+    one, three = (propagate(W, b, c, n_jobs=n, **kwargs) for n in (1, 3))
+    for a, other in zip(one, three, strict=True):
+        assert_array_equal(a, other)
+    assert one.visible.dtype == one.pairs.dtype == dtype and one.log_partition.dtype == np.float64
+    alone = propagate(W, b[3], c[3])
+    assert_array_equal(alone.visible[0], one.visible[3])
+    assert alone.log_partition is alone.pairs is None
+
+
+def test_fields_may_be_shared():
+    W, b, c = many()
+    shared, repeated = propagate(W, b, c[0]), propagate(W, b, np.tile(c[:1], (7, 1)))
+    assert_array_equal(shared.visible, repeated.visible)
+
+
+@products
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_array_libraries(library, product, dtype):
+    if library != "numpy":
+        pytest.importorskip("array_api_compat")
+    xp = pytest.importorskip(library)
+    arrays = many(dtype=np.dtype(dtype))
+    kwargs = {"product": product, "damping": 0.2, "log_partition": True, "pairs": True}
+    expected = propagate(*arrays, **kwargs)
+    found = propagate(*(xp.asarray(part) for part in arrays), **kwargs)
+    tolerance = 1e-10 if dtype == "float64" else 2e-4
+    assert_array_equal(found.n_iter, expected.n_iter)
+    for name in ("visible", "hidden", "log_partition", "pairs"):
+        part, reference = getattr(found, name), getattr(expected, name)
+        assert type(part) is type(xp.asarray([0.0]))
+        assert_allclose(to_numpy(part), reference, rtol=tolerance, atol=tolerance)
+
+
+# What it refuses.
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"W": np.ones(3)}, r"W must have 2 dimensions, none of them 0, got shape \(3,\)"),
+        ({"b": np.ones((7, 8))}, r"visible_fields must have shape \(n_instances, 9\) or \(9,\)"),
+        ({"c": np.ones((6, 5))}, "of 7 and 6 instances"),
+        ({"c": np.full(5, np.nan)}, "hidden_fields contains NaN"),
+        ({"W": np.full((5, 9), np.inf)}, "W contains NaN"),
+        ({"W": np.full((5, 9), 201.0)}, "weights between -200 and 200, and the largest is 201"),
+        ({"W": np.full((5, 9), -81, "f4")}, "float32 needs weights between -80 and 80"),
+        ({"product": "min"}, "product must be one of .*'max', 'mixed', 'sum'.* got 'min'"),
+        ({"tol": -1.0}, "tol must be a number >= 0"),
+    ],
+)
+def test_bad_input_is_named(change, words):
+    arrays = dict(zip("Wbc", many(), strict=True)) | change
+    W, b, c = (arrays.pop(name) for name in "Wbc")
+    with pytest.raises(ValueError, match=words):
+        propagate(W, b, c, **arrays)
+
+
+def test_other_machines_are_refused():
+    machine = loopy(0).machine()
+    gaussian = Machine(
+        (Gaussian(), Bernoulli()),
+        (Theta(machine.thetas[0].field, np.ones(8)), machine.thetas[1]),
+        machine.weights,
+    )
+    deep = Machine(
+        (Bernoulli(),) * 3,
+        (*machine.thetas, Theta(np.zeros(2))),
+        (*machine.weights, np.ones((2, 6))),
+    )
+    for other in (gaussian, deep):
+        with pytest.raises(ValueError, match="binary visible units and one layer of binary"):
+            BeliefPropagation().check(other)
+
+
+def test_held_units_are_exact_beside_strong_couplings():
+    """A value that is held is known, however strongly its neighbours pull."""
+    instance = loopy(3, strength=50.0)
+    machine, method = instance.machine(), BeliefPropagation()
+    X = np.random.default_rng(0).integers(0, 2, (4, 8)).astype(float)
+    state = method.hold(machine, method.start(machine, X), X, X >= 0)
+    beliefs = method.step(machine, state).beliefs[1]
+    assert_allclose(beliefs, instance.c + X @ instance.W.T, rtol=1e-12)
