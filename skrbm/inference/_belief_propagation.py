@@ -22,7 +22,7 @@ from .._machine import Block, Machine, Moments
 from .._threads import n_threads, share, split
 from ..units import Bernoulli, Theta
 from ._base import FixedPoint, check_iteration, solve
-from ._odds import LARGEST_WEIGHT, PRODUCTS, Odds
+from ._odds import ELEMENTS, LARGEST_WEIGHT, PRODUCTS, Odds
 
 _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
 _HELD = 500.0  # log-odds of a unit that is held at 1
@@ -166,9 +166,12 @@ def _sweep_rows(odds, R, visible, b, c):
     hidden = np.empty(c.shape)
 
     def sweep(part):
-        scratch = odds.scratch()
+        scratch = odds.scratch(1)
         for i in range(len(R))[part]:
-            visible[i], hidden[i] = odds.sweep_in_place(R[i], visible[i], b[i], c[i], 0, scratch)
+            row = slice(i, i + 1)
+            visible[row], hidden[row] = odds.sweep_in_place(
+                R[row], visible[row], b[row], c[row], 0, scratch
+            )
 
     share(sweep, split(len(R), _WORK * R.size))
     return R, visible, hidden
@@ -219,8 +222,8 @@ def propagate(
 
     Each instance is p(v, h) ∝ exp(h' W v + b' v + c' h) with binary units and its own fields b
     and c. It starts without messages, at the beliefs b of the visible units. The solution of each
-    is what :func:`solve` finds with :class:`BeliefPropagation`; NumPy's instances are done one by
-    one in one array of messages for each thread, whatever their number.
+    is what :func:`solve` finds with :class:`BeliefPropagation`; NumPy's instances are done a few
+    at a time in one array of messages for each thread, whatever their number.
 
     Parameters
     ----------
@@ -321,7 +324,7 @@ def _propagate_arrays(method, machine, log_partition, pairs):
 
 
 class _Instances:
-    """Instances in NumPy, each run to its end in the messages of the thread that does it."""
+    """Instances in NumPy, a few at a time run to their ends in one array for each thread."""
 
     def __init__(self, method, machine, log_partition, pairs):
         self.method, self.dtype = method, machine.dtype
@@ -341,38 +344,49 @@ class _Instances:
         share(self._run, [numbers[i::n_jobs] for i in range(min(n_jobs, len(numbers)))])
 
     def _run(self, numbers):
-        R, scratch = np.empty(self.odds.E.shape, self.odds.dtype), self.odds.scratch()
+        shape = self.odds.E.shape
+        size = max(1, min(len(self.parts[0]), ELEMENTS // (shape[0] * shape[1])))
+        R, scratch = np.empty((size, *shape), self.odds.dtype), self.odds.scratch(size)
         for number in numbers:
-            for i in self.parts[number]:
-                visible = self._solve(i, R, scratch)
-                if self.log_partition is not None or self.pairs is not None:
-                    self._read(i, R, visible, number)
+            part = np.array(self.parts[number])
+            for first in range(0, len(part), size):
+                self._solve(part[first : first + size], number, R, scratch)
 
-    def _solve(self, i, R, scratch):
-        """Solve instance ``i``; returns the beliefs of its visible units in float64."""
-        (b, c), damping = (field[i] for field in self.fields), self.method.damping
+    def _solve(self, rows, number, R, scratch):
+        """Solve the instances ``rows``; those that have converged leave."""
+        (b, c), damping = (field[rows] for field in self.fields), self.method.damping
+        n, R = b.shape[1], R[: len(rows)]
         R.fill(1)
-        beliefs = np.concatenate([b, np.zeros_like(c)])
-        means = sigmoid(beliefs)
-        means[len(b) :] = 0
+        beliefs = np.concatenate([b, np.zeros_like(c)], axis=1)
+        means = np.concatenate([sigmoid(b), np.zeros_like(c)], axis=1)
         for iteration in range(1, self.method.max_iter + 1):
-            new = np.concatenate(
-                self.odds.sweep_in_place(R, beliefs[: len(b)], b, c, damping, scratch)
-            )
+            new = self.odds.sweep_in_place(R, beliefs[:, :n], b, c, damping, scratch)
+            new = np.concatenate(new, axis=1)
             change = (1 - damping) * (sigmoid(new) - means)
             beliefs = damping * beliefs + (1 - damping) * new
             means += change
-            self.n_iter[i], self.residual[i] = iteration, change @ change / change.size
-            if self.residual[i] <= self.method.tol:
-                break
-        self.beliefs[0][i], self.beliefs[1][i] = np.split(beliefs, [len(b)])
-        return beliefs[: len(b)]
+            self.n_iter[rows], self.residual[rows] = iteration, (change * change).mean(axis=1)
+            done = self.residual[rows] <= self.method.tol
+            if iteration == self.method.max_iter:
+                done[:] = True
+            if done.all():
+                self._finish(rows, number, R, beliefs, b, c)
+                return
+            if done.any():
+                self._finish(rows[done], number, R[done], beliefs[done], b[done], c[done])
+                left = ~done
+                rows, b, c, beliefs, means = (x[left] for x in (rows, b, c, beliefs, means))
+                R[: len(rows)] = R[left]
+                R = R[: len(rows)]
 
-    def _read(self, i, R, visible, number):
-        b, c = (field[i] for field in self.fields)
-        log_z, _, pairs = self.odds.read(R[None], visible[None], b, c, self.pairs is not None)
+    def _finish(self, rows, number, R, beliefs, b, c):
+        self.beliefs[0][rows], self.beliefs[1][rows] = np.split(beliefs, [b.shape[1]], axis=1)
+        if self.log_partition is None and self.pairs is None:
+            return
+        visible = beliefs[:, : b.shape[1]]
+        log_z, _, pairs = self.odds.read(R, visible, b, c, self.pairs is not None)
         if self.log_partition is not None:
-            self.log_partition[i] = log_z[0]
+            self.log_partition[rows] = log_z
         if self.pairs is not None:
             self.pairs[number] += pairs
 

@@ -31,7 +31,7 @@ LIMITS = {"float32": Limits(20, 60, 80), "float64": Limits(200, 500, 600)}
 
 LARGEST_WEIGHT = {"float32": 80, "float64": 200}  # whose messages the dtype holds
 _MOST_FACTORS, _LEAST_COLUMNS = 8, 64  # in products along rows, and left by them
-_ELEMENTS = 2**18  # of the messages that are worked on at a time, so that they stay in cache
+ELEMENTS = 2**20  # of the messages worked on at a time: they stay in cache, and threads gain
 
 
 class Sum:
@@ -130,7 +130,7 @@ class Odds:
     def blocks(self, n_copies=1):
         """Return slices of hidden units whose messages are worked on together."""
         m, n = self.E.shape
-        size = max(1, _ELEMENTS // (n * n_copies))
+        size = max(1, ELEMENTS // (n * n_copies))
         return [slice(i, min(i + size, m)) for i in range(0, m, size)]
 
     def sum_logs_of_rows(self, R):
@@ -170,32 +170,32 @@ class Odds:
         return Q, b + self.sum_logs_of_columns(Q), hidden
 
     def sweep_in_place(self, R, visible, b, c, damping, scratch):
-        """Do the same for one instance in NumPy, block by block of hidden units.
+        """Do the same for few instances in NumPy, block by block of hidden units.
 
-        ``scratch`` has two arrays of the size of the largest block. Returns the new beliefs.
+        ``scratch`` is what :meth:`scratch` made for as many instances or more. Returns the new
+        beliefs.
         """
-        s, hidden, total = self.against(visible), np.empty(R.shape[0]), b.astype(np.float64)
-        for rows in self.blocks():
-            E, new = self.E[rows], R[rows]
-            work, spare = (part[: len(E)] for part in scratch)
+        s, hidden, total = self.against(visible)[:, None, :], np.empty(c.shape), b.copy()
+        for rows in self.blocks(scratch.shape[1]):
+            E, new = self.E[rows], R[:, rows]
+            work, spare = scratch[:, : len(R), : len(E)]
             if damping:
                 new = spare
-                new[...] = R[rows]
+                new[...] = R[:, rows]
             self.product.visible.into(new, E, s, work)
-            hidden[rows] = self.sum_logs_of_rows(new)
-            hidden[rows] += c[rows]
-            self.product.hidden.into(new, E, self.against(hidden[rows])[:, None], work)
+            hidden[:, rows] = self.sum_logs_of_rows(new) + c[:, rows]
+            self.product.hidden.into(new, E, self.against(hidden[:, rows])[..., None], work)
             total += self.sum_logs_of_columns(new)
             if damping:
-                R[rows] *= damping
                 new *= 1 - damping
-                R[rows] += new
+                R[:, rows] *= damping
+                R[:, rows] += new
         return total, hidden
 
-    def scratch(self):
-        """Return the arrays that :meth:`sweep_in_place` works on."""
-        n_rows = max(rows.stop - rows.start for rows in self.blocks())
-        return np.empty((2, n_rows, self.E.shape[1]), self.dtype)
+    def scratch(self, n):
+        """Return the arrays that :meth:`sweep_in_place` works on, for ``n`` instances."""
+        n_rows = max(rows.stop - rows.start for rows in self.blocks(n))
+        return np.empty((2, n, n_rows, self.E.shape[1]), self.dtype)
 
     def read(self, R, visible, b, c, pairs=False):
         """Return what messages to the visible units and these units' beliefs say.
