@@ -193,7 +193,8 @@ def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state
     ----------
     model : estimator or Machine
     method : str or object, default="tap"
-        "tap", "tap3", "adaptive_tap", "naive_mean_field" or a fixed-point object.
+        "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" or a fixed-point
+        object.
     starts : array-like of shape (n_starts, n_visible), default=None
         Visible values to start at; default: the estimator's ``starts_``, else the ends of 100
         short Gibbs chains.
@@ -245,9 +246,9 @@ def log_partition(
     model : estimator or Machine
     method : str or object, default="auto"
         "exact"; "ais" or an :class:`AIS`; "tap", "tap3", "adaptive_tap", "naive_mean_field",
-        "bethe" (of belief propagation, "bp") or a fixed-point object: minus the free energy,
-        averaged over its unique solutions from ``starts`` (Eq. 39 of Tramel et al. 2018). "auto" is
-        "exact" where a layer is small enough, else "ais".
+        "relaxed_bp", "bethe" (of belief propagation, "bp") or a fixed-point object: minus the free
+        energy, averaged over its unique solutions from ``starts`` (Eq. 39 of Tramel et al. 2018).
+        "auto" is "exact" where a layer is small enough, else "ais".
     max_units : int, default=20
         Most units that "exact" and "auto" enumerate.
     starts : array of shape (n_starts, n_visible), default=None
@@ -394,7 +395,8 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
     starts : array of shape (n_starts, n_visible), default=None
         Where fixed points start; default as in :func:`log_partition`.
     n_steps : int, default=1000
-        Gibbs sweeps of 100 chains, of which the later half gives the sampled marginals.
+        Gibbs sweeps from the starts, of which the later half gives the sampled marginals, and the
+        end the samples for reverse AIS.
     max_units : int, default=20
     random_state : int, RandomState or SeedSequence, default=None
 
@@ -402,8 +404,8 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
     -------
     list of dict
         A row for each method, ready for ``pandas.DataFrame``: ``method``, ``log_partition``,
-        ``std``, ``error`` (of log Z), ``visible_error`` and ``hidden_error`` (largest error of a
-        marginal), ``n_solutions``.
+        ``std``, ``ess`` (effective sample size, of AIS and reverse AIS), ``error`` (of log Z),
+        ``visible_error`` and ``hidden_error`` (largest error of a marginal), ``n_solutions``.
     """
     machine = _machine_of(model)
     check_count("n_steps", n_steps, 1)
@@ -411,7 +413,7 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
     rng = make_rng(random_state, machine.weights[0])
     starts = _starts(model, machine, starts, rng)
 
-    def row(name, value=None, std=None, means=None, n_solutions=None):
+    def row(name, value=None, std=None, means=None, n_solutions=None, ess=None):
         visible, *hidden = [
             float(np.abs(mean - exact).max())
             for mean, exact in zip(means or marginals, marginals, strict=True)
@@ -420,6 +422,7 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
             "method": name,
             "log_partition": value,
             "std": std,
+            "ess": ess,
             "error": None if value is None else value - truth,
             "visible_error": None if means is None else visible,
             "hidden_error": None if means is None else max(hidden),
@@ -427,9 +430,13 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
         }
 
     rows = [row("exact", truth, 0.0, marginals)]
-    estimate = AIS().log_partition(machine, rng, machine.units[0].initial_theta(starts))
-    rows.append(row("ais", estimate.value, estimate.std))
-    rows.append(row("gibbs", means=_gibbs_marginals(machine, starts, rng, n_steps)))
+    base = machine.units[0].initial_theta(starts)
+    sampled, chains = _gibbs_marginals(machine, starts, rng, n_steps)
+    forward = AIS().log_partition(machine, rng, base)
+    backward = AIS().reverse_log_partition(machine, rng, chains.layers, base)
+    for name, estimate in (("ais", forward), ("reverse_ais", backward)):
+        rows.append(row(name, estimate.value, estimate.std, ess=estimate.ess))
+    rows.append(row("gibbs", means=sampled))
     for name, method in FIXED_POINTS.items():
         try:
             method.check(machine)
@@ -442,6 +449,7 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
 
 
 def _gibbs_marginals(machine, starts, rng, n_steps):
+    """Return the means over the later half of Gibbs chains, and their ends."""
     state = Gibbs().start(machine, cast(starts, machine.dtype), rng)
     totals, n_kept = [0.0] * len(machine.units), 0
     for step in range(n_steps):
@@ -451,4 +459,4 @@ def _gibbs_marginals(machine, starts, rng, n_steps):
                 mean = unit.mean(conditional(machine, l, state.layers))
                 totals[l] = totals[l] + to_numpy(mean).astype(np.float64).mean(axis=0)
             n_kept += 1
-    return [total / n_kept for total in totals]
+    return [total / n_kept for total in totals], state

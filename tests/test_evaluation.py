@@ -329,10 +329,13 @@ def test_compare_tabulates_every_method_that_applies(kinds):
             method.check(machine)
         except ValueError:
             applying.remove(name)
-    assert set(table) == {"exact", "ais", "gibbs", *applying}
+    assert set(table) == {"exact", "ais", "reverse_ais", "gibbs", *applying}
     assert len({tuple(row) for row in table.values()}) == 1  # the same columns in every row
     assert table["exact"]["error"] == table["exact"]["visible_error"] == 0
-    assert abs(table["ais"]["error"]) < 5 * table["ais"]["std"]
+    for name in ("ais", "reverse_ais"):
+        assert abs(table[name]["error"]) < 5 * table[name]["std"]
+        assert 1 <= table[name]["ess"] <= 100 + 1e-9
+    assert table["tap"]["ess"] is None
     assert table["gibbs"]["log_partition"] is None
     for name, row in table.items():
         if row["log_partition"] is not None:

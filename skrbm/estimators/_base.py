@@ -115,7 +115,7 @@ class BaseMachine(
         ----------
         method : str or object, default="auto"
             "exact" (one layer of at most 20 units), "ais", "tap", "tap3", "adaptive_tap",
-            "naive_mean_field", "bethe" (of belief propagation), or an object such as
+            "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation), or an object such as
             ``AIS(n_chains=500)`` or ``TAP(order=3)``; see :func:`skrbm.evaluation.log_partition`.
             "auto" is "exact" where that is possible, and the estimator's own method elsewhere.
         return_std : bool, default=False

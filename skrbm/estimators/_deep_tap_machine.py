@@ -39,7 +39,7 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
     visible, hidden : {"bernoulli", "gaussian", "truncated_gaussian", \
             "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
         Kind of the visible and of all hidden units, as in :class:`TAPRBM`.
-    inference : {"tap", "tap3", "naive_mean_field"} or object, default="tap"
+    inference : {"tap", "tap3", "naive_mean_field", "relaxed_bp"} or object, default="tap"
         Equations whose fixed points are both phases: second or third order, or the first; or an
         object such as ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``.
     starts : {"data", "chains", "persistent", "random"}, default="data"

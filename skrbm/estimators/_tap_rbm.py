@@ -145,7 +145,8 @@ class TAPRBM(DeterministicMixin, BaseRBM):
         with a point mass at 0. Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
         not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
         for hidden ones.
-    inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "bp"} or object, default="tap"
+    inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp", "bp"} or \
+            object, default="tap"
         Equations whose fixed points are the model phase: second or third order, or the first;
         belief propagation between binary units; or an object such as
         ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``.

@@ -37,6 +37,7 @@ from ._base import FixedPoint, check_iteration, map_rows
 
 _BLOCK_ELEMENTS = 2**17  # edges times rows at once: what fits a cache
 _LARGEST = 1e9  # bound of what grows without end where messages do not settle
+_FAR = 0.5  # standard deviations from a unit's mean to the derivative of L that is out of range
 _WIDEST = 1e-3  # least precision of a message of an unbounded unit, as part of the unit's own
 
 
@@ -150,6 +151,7 @@ def _respond(machine, l, sides):
         second = second + side.gather(square_part - 0.5 * side.spread(square))
         sent.append((a, c))
         parts.append((x_part, square_part))
+    first, second = _bounded(first, _LARGEST), _bounded(second, _LARGEST**2)
     return _Responses(mean, variance, tuple(sent), first, second, tuple(parts))
 
 
@@ -218,8 +220,10 @@ class RelaxedBP(FixedPoint):
     weights on, which is not so in TAP.
 
     The moments for learning are the derivatives of the Bethe log Z at a solution, which differ from
-    the means of the units from the third power of the weights on. Where the messages have not
-    settled these derivatives may be impossible for a law, and are held to what is possible.
+    the means of the units from the third power of the weights on. They lose all sense where the
+    weights are out of the range of the expansion or the messages have not settled: if one is half a
+    standard deviation or more away from the mean of its unit, the moments of that start are its
+    units' means and variances and TAP's products of them, which are right to the second power too.
 
     A sweep costs hundreds of TAP's: it visits each edge of each start several times, where TAP
     needs two matrix products. A state has eight numbers for each edge and start, 50 MB in float32
@@ -307,19 +311,45 @@ def _lagrangian(machine, state):
 def _derivatives(machine, state):
     """Return (mean, variance, occupied) of each layer in L, and of each W the sum over rows of
     dL/dW less the product of the means."""
-    layers, spreads, pairs = [], [], [0.0] * len(machine.weights)
-    for l, unit in enumerate(machine.units):
+    layers, pairs = [], [0.0] * len(machine.weights)
+    for l in range(len(machine.units)):
         sides = tuple(_sides(machine, l, state))
         response = _respond(machine, l, sides)
-        layers.append((*_possible(unit, response), _occupied(machine, l, sides)))
-        spreads.append(namespace(response.variance).sqrt(response.variance))
+        layers.append((response, *_occupied(machine, l, sides)))
         for side, part in zip(sides, response.parts, strict=True):
             first, second = _duals(side, response, part)
             pair = first * side.received.mean + side.W * second * side.received.variance
             pairs[l - side.below] = pairs[l - side.below] + pair
-    of_means, of_spreads = _products([mean for mean, _, _ in layers]), _products(spreads)
-    covariances = map(_covariance, pairs, of_means, of_spreads)
-    return tuple(layers), tuple(covariances)
+    settled = _settled([response for response, *_ in layers])
+    chosen = tuple(_chosen(settled[:, None], *layer) for layer in layers)
+    means = _products([mean for mean, _, _ in chosen])
+    beliefs = _products([response.variance for response, *_ in layers])
+    xp, covariances = namespace(settled), []
+    for W, pair, mean, belief in zip(machine.weights, pairs, means, beliefs, strict=True):
+        rows = xp.where(settled[:, None, None], pair - mean, machine.scale * W * belief)
+        covariances.append(xp.sum(rows, axis=0))
+    return chosen, tuple(covariances)
+
+
+def _settled(responses):
+    """Return the rows where no derivative of L is far from the unit's mean, in its deviations."""
+    xp = namespace(responses[0].mean)
+    settled = True
+    for response in responses:
+        square = response.first**2
+        rounding = float(xp.finfo(square.dtype).eps) * (1 + square)
+        apart = (response.first - response.mean) ** 2
+        near = apart <= _FAR**2 * response.variance + rounding
+        settled = xp.all(near & (response.second - square >= -rounding), axis=1) & settled
+    return settled
+
+
+def _chosen(settled, response, occupied, belief):
+    """Return mean, variance and occupancy: derivatives of L, or the unit's own if not settled."""
+    xp = namespace(response.mean)
+    mean = xp.where(settled, response.first, response.mean)
+    spread = xp.where(settled, response.second - response.first**2, response.variance)
+    return mean, spread, None if occupied is None else xp.where(settled, occupied, belief)
 
 
 def _products(layers):
@@ -327,31 +357,13 @@ def _products(layers):
     return [above[:, :, None] * below[:, None, :] for below, above in pairwise(layers)]
 
 
-def _possible(unit, response):
-    """Return mean and variance of each unit in L, of which none may be impossible for a law.
-
-    Far outside of the range of the expansion, or before the messages settle, derivatives of L may
-    be; a mean is then held within a standard deviation of the unit's, and within the support.
-    """
-    xp = namespace(response.mean)
-    reach, (low, high) = xp.sqrt(response.variance), unit.bounds
-    mean = xp.maximum(response.first, response.mean - reach)
-    mean = xp.clip(xp.minimum(mean, response.mean + reach), low, high)
-    variance = xp.clip(response.second - mean * mean, 0.0, None)
-    return mean, xp.minimum(variance, 4 * response.variance)
-
-
-def _covariance(pair, product, largest):
-    """Return the sum over rows of pair - product, none of which is larger than ``largest``."""
-    xp = namespace(pair)
-    covariance = xp.minimum(xp.maximum(pair - product, -largest), largest)
-    return xp.sum(covariance, axis=0)
-
-
 def _occupied(machine, l, sides):
-    """Return the derivative of L by the spike parameter, None for units without an atom."""
+    """Return the derivative of L by the spike parameter and the unit's own P[x != 0].
+
+    None for units without an atom.
+    """
     if machine.thetas[l].spike is None:
-        return None
+        return None, None
     unit = machine.units[l]
     law, cavities = _laws(machine, l, sides)
     local = unit.occupancy(law)
@@ -361,4 +373,4 @@ def _occupied(machine, l, sides):
         change = side.W * side.sent.first * a
         change = change + 0.5 * side.W * side.W * side.sent.second * (c - a * a)
         total = total + side.gather(0.5 * (share - side.spread(local)) + (1 - share) * change)
-    return total
+    return total, local
