@@ -306,8 +306,18 @@ class AdaptiveTAP(FixedPoint):
         return [unit.tilt(theta, B, A) for unit, theta, B, A in parts]
 
     def residual(self, old, new):
-        """Return the mean squared change of the means, more where a step was refused."""
-        return super().residual(old, new) + to_numpy(new.refused[0])[:, 0].astype(np.float64) ** 2
+        """Return the mean squared change of the means, more where a step was refused.
+
+        Where means are at rest by symmetry the precisions may still move: their change counts too,
+        in units of the variances, which is what it changes the scale of a mean by.
+        """
+        refused = to_numpy(new.refused[0])[:, 0].astype(np.float64) ** 2
+        moved = sum(
+            row_sums(((b - a) * c) ** 2)
+            for a, b, c in zip(old.precisions, new.precisions, new.variances, strict=True)
+        )
+        n_units = sum(mean.shape[1] for mean in new.means)
+        return super().residual(old, new) + refused + to_numpy(moved) / n_units
 
     def log_partition(self, machine, state):
         """Return minus the free energy of each row, in float64.

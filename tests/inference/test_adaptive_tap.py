@@ -144,6 +144,16 @@ def test_closer_than_tap_on_orthogonal_weights():
     assert closer >= 9
 
 
+def test_symmetry_does_not_end_the_sweeps():
+    """With biases -rowsum/2 all means are 1/2 from the start on, and only the reactions move."""
+    machine = orthogonal_machine(0)
+    at_rest = solve(METHOD, machine, METHOD.start(machine, np.full((1, 12), 0.5)))
+    near = solve(METHOD, machine, METHOD.start(machine, np.full((1, 12), 0.5 + 1e-6)))
+    assert at_rest.converged.all() and at_rest.n_iter[0] > 1
+    for part, other in zip(at_rest.state.precisions, near.state.precisions, strict=True):
+        assert_allclose(part, other, rtol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_factors_of_tiny_rows_are_accurate(dtype):
     """Where rows of K are tiny, the excess is less than the rounding of 1, which hides it."""
