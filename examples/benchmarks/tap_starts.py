@@ -6,8 +6,8 @@ Thresholded MNIST. Every contender learns for the same processor time, in which 
 falls to zero in a line; log-likelihood of 2 000 test images by AIS and reverse AIS with 100 chains,
 of which the lower counts, over the 14 500 temperatures of Salakhutdinov and Murray (2008) or
 ``--temperatures`` equal steps, with which PCD's bracket stays ten nats wide. The issue is which
-solutions the negative phase finds: starts at data miss the modes that the machine has elsewhere. Few sweeps and large
-batches, of all contenders, make the most of the time.
+solutions the negative phase finds: starts at data miss the modes that the machine has elsewhere.
+Few sweeps and large batches, of all contenders, make the most of the time.
 Half an hour on an idle core.
 """
 
