@@ -292,13 +292,16 @@ def _blas_factors(K):
     index = np.arange(K.shape[0])
     squares = -M[index, index]
     M[index, index] += 1
-    U, info = potrf(M, overwrite_a=True)
+    U, info = potrf(M, overwrite_a=True, clean=False)  # syrk left zeros below the diagonal
     if info:
         return None
-    V, _ = trtri(U)
     diagonal = U[index, index]
-    U[index, index] = V[index, index] = 0
-    above, beside = np.einsum("ij,ij->j", U, U), np.einsum("ij,ij->i", V, V)
+    U[index, index] = 0
+    above = np.einsum("ij,ij->j", U, U)
+    U[index, index] = diagonal
+    V, _ = trtri(U, overwrite_c=True)
+    V[index, index] = 0
+    beside = np.einsum("ij,ij->i", V, V)
     V[index, index] = 1 / diagonal
     return diagonal, V, trmm(1.0, V, K.T, side=True).T, squares, above, beside
 
