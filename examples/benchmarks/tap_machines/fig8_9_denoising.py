@@ -20,9 +20,9 @@ Gibbs  the posterior mean by ``--chain`` sweeps of block Gibbs sampling from the
 
 The machines are trained in batches of 100 with three sweeps from the states of Gibbs chains, which
 gives the most likelihood for the time and few false modes for noisy images to fall into;
-``--epochs`` sets how long for each size. ``--machines`` names a folder where trained machines are kept, and
-are found again. ``--split validation`` scores the last training images instead of test images, for
-choices.
+``--epochs`` sets how long for each size. ``--machines`` names a folder where trained machines are
+kept, and are found again. ``--split validation`` scores the last training images instead of test
+images, for choices.
 """
 
 import argparse
