@@ -58,9 +58,8 @@ from skrbm.inspection import ComponentsDisplay
 one_on = np.eye(24, dtype=np.float32)
 second = machine.inverse_transform(one_on) - machine.inverse_transform(0 * one_on)
 
-figure = plt.figure(figsize=(11, 6.5), layout="constrained")
-top, bottom = figure.subfigures(2, 1, height_ratios=(1.6, 1))
-left, middle, right = top.subfigures(1, 3)
+figure = plt.figure(figsize=(11, 4), layout="constrained")
+left, middle, right = figure.subfigures(1, 3)
 left.suptitle("First layer: weights")
 ComponentsDisplay(machine.components_[0], (8, 8)).plot(figure=left)
 middle.suptitle("Second layer: effect on the pixels")
@@ -70,6 +69,7 @@ for column, label in ((1, "by TAP"), (2, "with log Z by AIS")):
     axis.plot([row[0] for row in curve], [row[column] for row in curve], "o-", label=label)
 axis.set(xlabel="joint epochs", title="Test log-likelihood (nats)")
 axis.legend()
+plt.show()
 
 # %%
 # Samples
@@ -78,9 +78,9 @@ axis.legend()
 
 samples = machine.sample(30, n_steps=500, random_state=0)
 images = np.concatenate([X_test[:30], samples])
-bottom.suptitle("Test digits (above) and samples (below)")
-for axis, image in zip(bottom.subplots(4, 15).flat, images, strict=True):
+figure, axes = plt.subplots(4, 15, figsize=(11, 3.4), layout="constrained")
+figure.suptitle("Test digits (above) and samples (below)")
+for axis, image in zip(axes.flat, images, strict=True):
     axis.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
     axis.set_axis_off()
-figure.savefig("deep_tap_machine.png", dpi=80)
 plt.show()

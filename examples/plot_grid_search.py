@@ -66,5 +66,6 @@ ax.set(
     xlabel="hidden units",
     ylabel="validation log-likelihood (nats)",
 )
+ax.minorticks_off()
 ax.legend()
 plt.show()

@@ -1,6 +1,7 @@
 """Deep Boltzmann machine trained deterministically, by the fixed points of mean-field equations."""
 
 import warnings
+from collections.abc import Sequence
 from numbers import Integral
 from typing import ClassVar
 
@@ -39,7 +40,8 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
     visible, hidden : {"bernoulli", "gaussian", "truncated_gaussian", \
             "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
         Kind of the visible and of all hidden units, as in :class:`TAPRBM`.
-    inference : {"tap", "tap3", "naive_mean_field", "relaxed_bp"} or object, default="tap"
+    inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp"} or object, \
+            default="tap"
         Equations whose fixed points are both phases: second or third order, or the first; or an
         object such as ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``.
     starts : {"data", "chains", "persistent", "random"}, default="data"
@@ -209,11 +211,12 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
 
     def _layer_sizes(self):
         if isinstance(self.n_components, Integral):
-            return [self.n_components]
-        sizes = list(self.n_components)
+            return [int(self.n_components)]
+        ordered = isinstance(self.n_components, Sequence) or getattr(self.n_components, "ndim", 0)
+        sizes = list(self.n_components) if ordered else []
         if not sizes or not all(isinstance(n, Integral) and n >= 1 for n in sizes):
             raise ValueError(
-                "n_components must be integers >= 1, one for each hidden layer, got "
+                "n_components must be integers >= 1 in order, one for each hidden layer, got "
                 f"{self.n_components!r}"
             )
         return [int(n) for n in sizes]
@@ -231,20 +234,22 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
 
     def _prepared(self, machine, rng, X, rows):
         """Train the layers one by one, each on samples of the one below (Alg. 4)."""
-        self.pretraining_history_ = []
         if not self.n_iter_pretrain:
+            self.pretraining_history_ = []
             return machine
+        histories = []
         V = X if rows.size == X.shape[0] else _take_rows(X, rows)
         weights, thetas = [], []
         for l, binarize in enumerate([self.binarize] + [None] * (len(machine.weights) - 1)):
             rbm = self._layer_estimator(machine, l, binarize, rng)
             self._pretrain(rbm, V, l)
             fitted = rbm.machine_
-            self.pretraining_history_.append(rbm.history_)
+            histories.append(rbm.history_)
             thetas += fitted.thetas if l == 0 else fitted.thetas[1:]
             weights.append(fitted.weights[0])
             if l + 1 < len(machine.weights):
                 V = _hidden_samples(rbm, V, rng)
+        self.pretraining_history_ = histories  # not before: an interruption leaves what there was
         return Machine(machine.units, tuple(thetas), tuple(weights))
 
     def _pretrain(self, rbm, V, l):

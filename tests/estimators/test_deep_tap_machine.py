@@ -521,7 +521,7 @@ def test_interrupted_pretraining_leaves_the_estimator_as_it_was(monkeypatch):
     X = binary_data()
     machine = deep().fit(X)
     expected, original = pickle.dumps(copies(machine)), _training.train_step
-    steps = []
+    histories, steps = machine.pretraining_history_, []
 
     def train_step(*args):
         steps.append(1)
@@ -533,6 +533,8 @@ def test_interrupted_pretraining_leaves_the_estimator_as_it_was(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         machine.fit(X)
     assert pickle.dumps(copies(machine)) == expected
+    assert machine.pretraining_history_ is histories
+    assert len(histories) == 2
     assert np.isfinite(machine.score(X))
 
 
@@ -698,7 +700,10 @@ def test_solutions_are_recorded_from_the_pretrained_stack_on():
 # ------------------------------------------------------------------------- bad input
 
 
-@pytest.mark.parametrize("sizes", [(), [], (5, 0), (5, 2.5), (5, None), "53", (5, "3"), -1, 0])
+@pytest.mark.parametrize(
+    "sizes",
+    [(), [], (5, 0), (5, 2.5), (5, None), "53", (5, "3"), -1, 0, {5, 3}, {5: 3}, np.array(5)],
+)
 def test_wrong_sizes(sizes):
     with pytest.raises(ValueError, match="n_components"):
         deep(sizes).fit(binary_data())
@@ -713,7 +718,7 @@ def test_wrong_sizes(sizes):
         ("n_iter_pretrain", 1.5),
         ("layer", 1.0),
         ("layer", None),
-        ("inference", "bp"),
+        ("inference", "bethe"),
         ("starts", "mode"),
         ("visible", "binary"),
         ("hidden", 3),
@@ -723,6 +728,11 @@ def test_wrong_sizes(sizes):
 def test_wrong_parameters(name, value):
     with pytest.raises(ValueError, match=f"The '{name}' parameter of DeepTAPMachine must be"):
         deep(**{name: value}).fit(binary_data())
+
+
+def test_belief_propagation_is_for_one_hidden_layer():
+    with pytest.raises(ValueError, match=r"one layer of binary hidden units.*use 'tap'"):
+        deep(inference="bp").fit(binary_data())
 
 
 @pytest.mark.parametrize("layer", [2, -3])
