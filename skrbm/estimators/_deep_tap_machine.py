@@ -49,7 +49,8 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         paper's choice), at the states of persistent Gibbs chains, at the last solutions, or at
         random.
     n_starts : int or None, default=None
-        Number K of solutions for each batch; None is ``batch_size``.
+        Number K of solutions for each batch; None is ``batch_size``, or the number of rows given to
+        ``fit`` if there are fewer.
     n_iter_pretrain : int, default=20
         Passes over the data for each layer before the joint training.
     learning_rate : float, default=0.1
