@@ -214,7 +214,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         return machine, training
 
     def _check_layers(self, machine):
-        """Refuse to go on with other sizes or kinds of units; their bounds may differ."""
+        """Refuse to go on with other sizes or units; bounds that are not given stay as they are."""
         _, *sizes = machine.n_units
         if sizes != self._layer_sizes():
             single = isinstance(self.n_components, Integral) and len(sizes) == 1
@@ -228,6 +228,12 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
                 raise ValueError(
                     f"{now} was asked for, but the machine to go on from has {before}; fit "
                     "without warm_start, or ask for the same kind of units"
+                )
+            bounds = {name: getattr(now, name, None) for name in ("lower", "upper")}
+            if any(b is not None and b != getattr(before, name) for name, b in bounds.items()):
+                raise ValueError(
+                    f"{now} was asked for, but the machine to go on from has {before}; fit "
+                    "without warm_start, or ask for the same bounds"
                 )
 
     def _layer_sizes(self):

@@ -230,7 +230,14 @@ def _theta(where, unit, n, values, default, W):
                 f"{name} has shape {tuple(parts[-1].shape)}, but components {tuple(W.shape)} "
                 f"needs ({n},)"
             )
-    return Theta(*parts)
+    theta = Theta(*parts)
+    improper = unit.is_improper(theta)
+    if improper is not None and bool(namespace(improper).any(improper)):
+        raise ValueError(
+            f"precision{where} must be positive for {unit}, whose law has no integral otherwise; "
+            "units with bounds, such as TruncatedGaussian(lower, upper), take any"
+        )
+    return theta
 
 
 def layers_from(components, parts, visible, hidden):

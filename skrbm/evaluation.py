@@ -454,7 +454,7 @@ def _gibbs_marginals(machine, starts, rng, n_steps):
     totals, n_kept = [0.0] * len(machine.units), 0
     for step in range(n_steps):
         state = sample(Gibbs(), machine, state, rng, 1)
-        if 2 * step >= n_steps:
+        if 2 * step >= n_steps - 1:
             for l, unit in enumerate(machine.units):
                 mean = unit.mean(conditional(machine, l, state.layers))
                 totals[l] = totals[l] + to_numpy(mean).astype(np.float64).mean(axis=0)

@@ -441,3 +441,9 @@ def test_data_go_through_the_threshold_of_the_estimator():
     assert_allclose(pseudo_log_likelihood(rbm, 255 * X), expected, rtol=1e-12)
     assert_allclose(pseudo_log_likelihood(rbm, sp.csr_array(255 * X)), expected, rtol=1e-12)
     assert_allclose(pseudo_log_likelihood(rbm.machine_, X.tolist()), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_compare_with_few_steps(n_steps):
+    table = {row["method"]: row for row in compare(two_states(), n_steps=n_steps, random_state=0)}
+    assert np.isfinite(table["gibbs"]["visible_error"])

@@ -312,7 +312,8 @@ class BaseRBM(BaseMachine):
             Parameters of the estimator other than ``n_components``. Where its units have more
             parameters than a bias, arrays ``precision_visible``, ``spike_visible``,
             ``precision_hidden`` and ``spike_hidden`` beside; default: those of units that know no
-            data.
+            data. Bounds that are not given are those of a fitted machine with the same kind of
+            units, else [-1, 1] or, with a point mass, [0, 1].
 
         Returns
         -------
@@ -322,7 +323,12 @@ class BaseRBM(BaseMachine):
         names = [name.rstrip("_") for name in THETA_ATTRIBUTES if name.rstrip("_") in params]
         more = {name: params.pop(name) for name in names}
         rbm = cls(**params)
-        units = tuple(unit.fitted() for unit in rbm._units())
+        units = rbm._units()
+        kept = getattr(components, "units_", units)  # bounds that were taken from data
+        units = tuple(
+            unit.fitted(np.array([old.bounds]) if type(old) is type(unit) else None)
+            for unit, old in zip(units, kept, strict=True)
+        )
         machine = machine_from(components, intercept_hidden, intercept_visible, units, **more)
         rbm.n_components = machine.n_units[1]
         rbm._validate_params()

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from .._backend import column_moments, like, namespace
 from ..exceptions import DivergenceError
@@ -19,6 +20,11 @@ class Gaussian(Unit):
     """
 
     min_precision: float = 1e-6
+
+    def __post_init__(self):
+        least = self.min_precision
+        if not isinstance(least, Real) or not 0 < least < math.inf:
+            raise ValueError(f"min_precision must be a finite number > 0, got {least!r}")
 
     def tilt(self, theta, field, precision=None):
         total = theta.precision if precision is None else theta.precision + precision

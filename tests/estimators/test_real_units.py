@@ -301,3 +301,40 @@ def test_unit_objects_are_searched_over():
     grid = {"taprbm__visible": [TruncatedGaussian(0, 1), TruncatedGaussBernoulli(0, 1)]}
     search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
     assert search.best_score_ > 0.4  # chance is 0.1
+
+
+@bounded
+def test_other_bounds_are_no_warm_start(kind):
+    X = real_data(kind)
+    low, high = float(X.min()), float(X.max())
+    rbm = small(visible=kind, warm_start=True).fit(X)
+    wider = UNITS[kind](low, high + 1)
+    with pytest.raises(ValueError, match=r"was asked for.*without warm_start.*the same bounds"):
+        rbm.set_params(visible=wider).fit(X)
+    assert rbm.set_params(visible=UNITS[kind](low, high)).fit(X).n_iter_ == 6
+
+
+@bounded
+def test_from_parameters_keeps_the_bounds_of_a_machine(kind):
+    X = real_data(kind)
+    rbm = small(visible=kind).fit(X)
+    copy = TAPRBM.from_parameters(rbm, visible=kind)
+    assert copy.units_ == rbm.units_
+    assert_array_equal(copy.free_energy(X), rbm.free_energy(X))
+    wider = TAPRBM.from_parameters(rbm, visible=UNITS[kind](upper=9))
+    assert wider.units_[0].bounds == (rbm.units_[0].bounds[0], 9)
+    assert TAPRBM.from_parameters(rbm.components_, visible=kind).units_[0].lower in (-1, 0)
+
+
+@pytest.mark.parametrize("side", ["visible", "hidden"])
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_from_parameters_refuses_laws_without_an_integral(side, value):
+    precision = {f"precision_{side}": np.full(3, value)}
+    with pytest.raises(ValueError, match=f"precision_{side} must be positive.*TruncatedGaussian"):
+        TAPRBM.from_parameters(np.zeros((3, 3)), **{side: "gaussian"}, **precision)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), "1"])
+def test_a_gaussian_needs_a_positive_least_precision(value):
+    with pytest.raises(ValueError, match="min_precision must be a finite number > 0"):
+        Gaussian(value)
