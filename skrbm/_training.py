@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from functools import wraps
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -71,6 +72,26 @@ class Training:
         self.n_rows, self.visible_means = n, means
 
 
+def _keeps_features(method):
+    """Put the number and names of features back if a fit ends before anything is published."""
+
+    @wraps(method)
+    def wrapper(self, *args, **kwargs):
+        names = ("n_features_in_", "feature_names_in_")
+        before = {name: vars(self)[name] for name in names if name in vars(self)}
+        training = vars(self).get("_training")
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            if training is not None and vars(self).get("_training") is training:
+                for name in names:
+                    vars(self).pop(name, None)
+                vars(self).update(before)
+            raise
+
+    return wrapper
+
+
 class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     """Estimators that learn by moment matching: it owns the loop, subclasses name the parts.
 
@@ -103,6 +124,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
+    @_keeps_features
     def fit(self, X, y=None):
         """Fit the machine to data.
 
@@ -137,6 +159,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @_keeps_features
     def partial_fit(self, X, y=None):
         """Go once through some rows of data, in batches of ``batch_size``.
 

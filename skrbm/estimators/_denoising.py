@@ -84,7 +84,9 @@ class Denoising:
 
     def _noisy(self, Y, noise):
         """Return (machine, Y): a dense copy of Y that can have come through the channel."""
-        machine, Y = self.machine_, check_data(self, Y)
+        machine, Y = self.machine_, check_data(self, Y, missing=not sp.issparse(Y))
+        if not sp.issparse(Y) and not bool(namespace(Y).all(Y == Y)):
+            raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")
         Y = Y.toarray() if sp.issparse(Y) else Y
         unit = machine.units[0]
         if unit.values is not None and self.binarize is not None:

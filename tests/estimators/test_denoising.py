@@ -353,3 +353,9 @@ def test_means_of_the_data_are_kept(RBM, dtype):
     assert_allclose(stream.visible_means_, X.mean(axis=0), rtol=1e-6)
     later = RBM.from_parameters(rbm, batch_size=10).partial_fit(X[:9])
     assert_allclose(later.visible_means_, X[:9].mean(axis=0), rtol=1e-6)
+
+
+def test_missing_values_are_for_impute():
+    rbm = TAPRBM.from_parameters(np.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"Y contains NaN.*impute fills"):
+        rbm.denoise(np.array([[0, 1, np.nan]]), flip_probability=0.1)

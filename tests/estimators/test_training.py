@@ -678,3 +678,14 @@ def test_a_failed_start_leaves_the_last_history(RBM):
     with pytest.raises(ValueError, match="validation_fraction"):
         rbm.fit(binary_data(n=40))
     assert rbm.history_["epoch"] == [1, 2]
+
+
+@pytest.mark.parametrize("RBM", RBMS)
+def test_a_failed_start_leaves_the_features(RBM):
+    X = binary_data()
+    rbm = small(RBM).fit(X)
+    before = rbm.transform(X)
+    with pytest.raises(ValueError, match="init has"):
+        rbm.set_params(init=(np.ones((3, 3)), None, None)).fit(X[:, :4])
+    assert rbm.n_features_in_ == X.shape[1]
+    assert_array_equal(rbm.transform(X), before)
