@@ -21,6 +21,7 @@ from ._machine import Machine, condition, conditional
 from ._random import make_rng
 from ._solutions import Solutions, find_solutions, unique_solutions
 from ._validation import check_count, check_rows, into_support
+from .exceptions import DivergenceError
 from .inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample
 from .units import log_weight
 
@@ -276,8 +277,15 @@ def log_partition(
             base = machine.units[0].initial_theta(_starts(model, machine, starts, rng))
         return method.log_partition(machine, rng, base)
     starts = _starts(model, machine, starts, rng)
-    found = find_solutions(machine, method, starts)
-    return LogPartition(found.log_partition(), float("nan"))
+    with np.errstate(over="ignore", invalid="ignore"):  # the result says so below
+        value = find_solutions(machine, method, starts).log_partition()
+    if not np.isfinite(value):
+        raise DivergenceError(
+            f"log Z by {method} is {value}: the solutions grow without end, as they do if "
+            "couplings between units without bounds are stronger than the units' precisions; use "
+            "TruncatedGaussian(lower, upper) or smaller weights"
+        )
+    return LogPartition(value, float("nan"))
 
 
 def reverse_log_partition(

@@ -18,6 +18,7 @@ from scipy.io import loadmat
 from scipy.special import logsumexp
 
 from skrbm import BernoulliRBM, _machine, _solutions, evaluation
+from skrbm._machine import Machine
 from skrbm.evaluation import (
     AIS,
     compare,
@@ -28,8 +29,9 @@ from skrbm.evaluation import (
     reverse_log_partition,
     unique_solutions,
 )
+from skrbm.exceptions import DivergenceError
 from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, settle, solve
-from skrbm.units import Bernoulli, Theta
+from skrbm.units import Bernoulli, Gaussian, Theta
 
 PAIRS = enumerable_pairs()
 pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
@@ -447,3 +449,12 @@ def test_data_go_through_the_threshold_of_the_estimator():
 def test_compare_with_few_steps(n_steps):
     table = {row["method"]: row for row in compare(two_states(), n_steps=n_steps, random_state=0)}
     assert np.isfinite(table["gibbs"]["visible_error"])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_no_log_partition_of_a_law_without_an_integral():
+    thetas = tuple(Theta(np.zeros(n), np.ones(n)) for n in (3, 2))
+    machine = Machine((Gaussian(), Gaussian()), thetas, (np.full((2, 3), 3.0),))
+    for method in ("tap", "adaptive_tap"):
+        with pytest.raises(DivergenceError, match=r"no integral|without end"):
+            evaluation.log_partition(machine, method, starts=np.ones((2, 3)))
