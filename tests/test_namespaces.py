@@ -200,10 +200,15 @@ def test_fixed_points(library, kinds):
         for damping in (0.0, 0.3):
             expected = solve(method, machine, first, tol=1e-9, max_iter=12, damping=damping)
             solution = solve(method, same, second, tol=1e-9, max_iter=12, damping=damping)
-            assert_array_equal(solution.n_iter, expected.n_iter)
-            assert_array_equal(solution.converged, expected.converged)
+            # In float32 a residual that all but equals the tolerance may fall on either side of it.
+            rounding = 1e-2 if library.name == "float32" else 1e-9
+            earlier = np.maximum(solution.residual, expected.residual)
+            tied = np.abs(earlier / 1e-9 - 1) < rounding
+            alike = solution.n_iter == expected.n_iter
+            assert (alike | tied).all()
+            assert (tied | (solution.converged == expected.converged)).all()
             for a, b in zip(solution.state.means, expected.state.means, strict=True):
-                library.close(a, b)
+                assert_allclose(library.check(a)[alike], b[alike], **library.tolerance)
         value = method.log_partition(same, solution.state)
         library.close(value, method.log_partition(machine, expected.state), "float64")
         same_moments(

@@ -391,7 +391,7 @@ def test_tolerances_that_are_none(tol):
         (lambda m: solutions(m, "tap", np.eye(4) * np.nan), "starts contains NaN|Input .* NaN"),
         (lambda m: solutions(m, "tap", np.eye(3)), "starts has 3 columns"),
         (lambda m: solutions(m, "tap", np.zeros(4)), "Expected 2D array"),
-        (lambda m: solutions(m, "bp", np.eye(4)), "method must be .* got 'bp'"),
+        (lambda m: solutions(m, "loopy", np.eye(4)), "method must be .* got 'loopy'"),
         (lambda m: solutions(m, AIS(), np.eye(4)), "method must be a fixed point"),
         (lambda m: solutions(BernoulliRBM(), "tap", np.eye(4)), "not fitted"),
     ],
