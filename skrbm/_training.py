@@ -247,16 +247,10 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
                 f"{before} hidden units; fit without warm_start, or set n_components={before}"
             )
         for now, before in zip(self._units(), machine.units, strict=True):
-            if type(now) is not type(before):
+            if not now.asks_for(before):
                 raise ValueError(
                     f"{now} was asked for, but the machine to go on from has {before}; fit "
-                    "without warm_start, or ask for the same kind of units"
-                )
-            bounds = {name: getattr(now, name, None) for name in ("lower", "upper")}
-            if any(b is not None and b != getattr(before, name) for name, b in bounds.items()):
-                raise ValueError(
-                    f"{now} was asked for, but the machine to go on from has {before}; fit "
-                    "without warm_start, or ask for the same bounds"
+                    "without warm_start, or ask for the same kind of units with the same bounds"
                 )
 
     def _layer_sizes(self):

@@ -75,7 +75,7 @@ class BeliefPropagation(FixedPoint):
             raise ValueError(f"product must be one of {sorted(PRODUCTS)}, got {self.product!r}")
 
     def check(self, machine):
-        if len(machine.units) != 2 or not all(isinstance(u, Bernoulli) for u in machine.units):
+        if len(machine.units) != 2 or any(u.values != (0.0, 1.0) for u in machine.units):
             raise ValueError(
                 "belief propagation is for binary visible units and one layer of binary hidden "
                 f"units, and this machine has {', '.join(map(str, machine.units))}; use 'tap'"

@@ -79,6 +79,10 @@ class Unit:
         """Return the unit with bounds that were not given taken from data X, if there are any."""
         return self
 
+    def asks_for(self, fitted):
+        """Whether ``fitted`` is a unit of this kind with the bounds that this one gives."""
+        return type(self) is type(fitted)
+
     def tilt(self, theta, field, precision=None):
         """Multiply the law by exp(field * x - precision * x**2 / 2); returns a new Theta."""
         raise NotImplementedError

@@ -59,6 +59,12 @@ class TruncatedGaussian(Unit):
             for bound, default in zip(own, self.default_bounds, strict=True)
         )
 
+    def asks_for(self, fitted):
+        return super().asks_for(fitted) and all(
+            bound in (None, other)
+            for bound, other in zip((self.lower, self.upper), fitted.bounds, strict=True)
+        )
+
     def fitted(self, X=None):
         if self.lower is not None and self.upper is not None:
             return self

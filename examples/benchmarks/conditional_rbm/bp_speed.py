@@ -79,7 +79,8 @@ def compare(n, n_visible, n_hidden, n_paper, args):
 
     def theirs(form, arrays):
         W, b, c = arrays
-        return [form(W.T.copy(), *fields, 10) for fields in zip(b, c, strict=True)][0]  # noqa: RUF015
+        results = [form(W.T.copy(), *fields, 10) for fields in zip(b, c, strict=True)]
+        return results[0]
 
     few = {
         "paper float64": (paper, double),
