@@ -1,14 +1,12 @@
-"""The training loop: epochs over batches, one gradient for every method, and what is monitored."""
+"""Training of density models: one gradient for every method, and what is monitored."""
 
-import time
 from dataclasses import dataclass, field
-from functools import wraps
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from . import evaluation
@@ -24,9 +22,10 @@ from ._backend import (
     to_numpy,
     working_dtype,
 )
-from ._callbacks import CallbackSupportMixin, with_callbacks
+from ._callbacks import with_callbacks
+from ._epochs import Monitor, TrainedInEpochs, keeps_features
 from ._machine import Machine, free_energy
-from ._optim import PENALTIES, SCHEDULES, SGD, train_step
+from ._optim import train_step
 from ._random import Rng, make_rng, seed_sequence
 from ._validation import (
     THETA_ATTRIBUTES,
@@ -35,7 +34,6 @@ from ._validation import (
     into_support,
     machine_from,
 )
-from .exceptions import DivergenceError
 from .inference import map_rows
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
@@ -72,28 +70,8 @@ class Training:
         self.n_rows, self.visible_means = n, means
 
 
-def _keeps_features(method):
-    """Put the number and names of features back if a fit ends before anything is published."""
-
-    @wraps(method)
-    def wrapper(self, *args, **kwargs):
-        names = ("n_features_in_", "feature_names_in_")
-        before = {name: vars(self)[name] for name in names if name in vars(self)}
-        training = vars(self).get("_training")
-        try:
-            return method(self, *args, **kwargs)
-        except BaseException:
-            if training is not None and vars(self).get("_training") is training:
-                for name in names:
-                    vars(self).pop(name, None)
-                vars(self).update(before)
-            raise
-
-    return wrapper
-
-
-class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
-    """Estimators that learn by moment matching: it owns the loop, subclasses name the parts.
+class TrainedByMoments(TrainedInEpochs):
+    """Density models that learn by moment matching; subclasses name the parts.
 
     A subclass gives ``_units()`` (the kinds of units, as they were asked for), ``_method()`` (the
     model phase), ``_n_states(n_rows)`` (rows of its state), ``_default_log_partition()`` and
@@ -102,29 +80,16 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict] = {
+        **TrainedInEpochs._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "n_iter": [Interval(Integral, 0, None, closed="left")],
-        "verbose": ["verbose"],
-        "random_state": ["random_state"],
-        "momentum": [Interval(Real, 0, 1, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "penalty": [StrOptions(set(PENALTIES))],
-        "schedule": [StrOptions(set(SCHEDULES)), callable],
         "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
-        "shuffle": ["boolean"],
         "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "warm_start": ["boolean"],
         "binarize": [None, Interval(Real, None, None, closed="neither")],
     }
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
-    @_keeps_features
+    @keeps_features
     def fit(self, X, y=None):
         """Fit the machine to data.
 
@@ -159,7 +124,7 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    @_keeps_features
+    @keeps_features
     def partial_fit(self, X, y=None):
         """Go once through some rows of data, in batches of ``batch_size``.
 
@@ -180,24 +145,14 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         if not goes_on:
             with one_blas_thread():
                 machine = self._prepared(machine, training.rng, X, rows)
-        kept = machine.copy(), training.state
-        try:
-            with one_blas_thread():
-                rate = self._rate(0.0)
-                machine = self._fit_epoch(machine, training, X, rows, rate)
-            kept = machine, training.state
-            training.n_epochs += 1
-            training.count(self._supported(X, machine.units[0]))
-            self._record({"epoch": training.n_epochs, "learning_rate": rate, **training.report})
-        except BaseException:
-            training.velocity = None  # it may belong to parameters that are given up
-            raise
-        finally:
-            self._publish(*kept, training)
+        self._pass_once(
+            machine,
+            training,
+            X,
+            X.shape[0],
+            lambda: training.count(self._supported(X, machine.units[0])),
+        )
         return self
-
-    def _is_trained(self):
-        return hasattr(self, "_training")
 
     def _start(self, X, goes_on, n_rows):
         """Return machine and training state to fit X from, which will have ``n_rows`` in all."""
@@ -292,109 +247,6 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
             )
         return first
 
-    def _optimiser(self):
-        return SGD(self.momentum, self.alpha, self.penalty)
-
-    def _rate(self, progress):
-        schedule = self.schedule if callable(self.schedule) else SCHEDULES[self.schedule]
-        factor = schedule(progress)
-        if not isinstance(factor, Real) or not factor >= 0:
-            raise ValueError(
-                f"schedule must return a factor >= 0 for the learning rate, got {factor!r} "
-                f"at {progress:.3g} of n_iter"
-            )
-        return float(self.learning_rate) * float(factor)
-
-    def _n_validation(self, n):
-        """Return how many of ``n`` rows are set aside for early stopping."""
-        if not self.early_stopping:
-            return 0
-        n_validation = round(self.validation_fraction * n)
-        if not 0 < n_validation < n:
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction} of {n} samples leaves no row for "
-                "one of the two parts; give more samples or set early_stopping=False"
-            )
-        return n_validation
-
-    def _split(self, n, n_validation, rng):
-        """Return the rows to train on and those to validate on, as index arrays."""
-        if not n_validation:
-            return np.arange(n), None
-        order = to_numpy(rng.permutation(n))
-        return np.sort(order[n_validation:]), order[:n_validation]
-
-    def _fit_epochs(self, machine, training, X, train, validation):
-        """The loop over epochs; whatever ends it, the last complete epoch is published."""
-        context = self._init_callback_context(max_subtasks=self.n_iter)
-        # ScoringMonitor passes over tasks without a y, which these estimators ignore.
-        data = {"estimator": self, "X": X, "y": X}
-        kept = machine.copy(), training.state
-        context.call_on_fit_task_begin(
-            **data, reconstruction_attributes=lambda kept=kept: self._attributes(*kept)
-        )
-        monitor = Monitor(self, X, train, validation, training.rng)
-        try:
-            for epoch in range(self.n_iter):
-                task = context.subcontext(task_name="epoch")
-                task.call_on_fit_task_begin(**data)
-                begin = time.perf_counter()
-                rate = self._rate(epoch / self.n_iter)
-                machine = self._fit_epoch(machine, training, X, train, rate)
-                seconds = time.perf_counter() - begin
-                row = {"learning_rate": rate, "time": seconds, **training.report}
-                row |= monitor.measure(machine, training.state)
-                kept = machine.copy(), training.state
-                training.n_epochs += 1
-                self._record({"epoch": training.n_epochs, **row})
-                if task.call_on_fit_task_end(
-                    **data, reconstruction_attributes=lambda kept=kept: self._attributes(*kept)
-                ):
-                    break
-                if monitor.stop():
-                    kept = monitor.kept
-                    training.velocity = None  # it belongs to the parameters that are given up
-                    break
-                monitor.keep(*kept)
-        except BaseException:
-            training.velocity = None  # it may belong to parameters that are given up
-            raise
-        finally:
-            self._publish(*kept, training)
-        context.call_on_fit_task_end(**data, reconstruction_attributes=dict)
-
-    def _fit_epoch(self, machine, training, X, rows, rate):
-        """Learn from the rows once; the machine is consumed."""
-        method, optimiser, rng = self._method(), self._optimiser(), training.rng
-        if self.shuffle:
-            rows = rows[to_numpy(rng.permutation(len(rows)))]
-        # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
-        n_batches, reports = -(-len(rows) // self.batch_size), []
-        for batch, part in enumerate(np.array_split(rows, n_batches)):
-            V = self._rows(X, part, machine)
-            with np.errstate(over="ignore", invalid="ignore"):
-                machine, training.velocity, training.state = train_step(
-                    machine, training.velocity, training.state, V, rng, method, optimiser, rate
-                )
-                finite = machine.has_finite_thetas()
-            if not finite:
-                self._diverged("intercepts", training, batch, rate)
-            reports.append(method.report(training.state))
-        with np.errstate(over="ignore", invalid="ignore"):
-            finite = machine.is_finite()
-        if not finite:
-            self._diverged("components", training, batch, rate)
-        training.report = {name: float(np.mean([r[name] for r in reports])) for name in reports[0]}
-        return machine
-
-    def _diverged(self, quantity, training, batch, rate):
-        raise DivergenceError(
-            f"{type(self).__name__}: the {quantity} were no longer finite after batch {batch + 1} "
-            f"of epoch {training.n_epochs + 1}, at a learning rate of {rate:.3g}. Lower "
-            "learning_rate or momentum, or scale X. The parameters of the last complete epoch are "
-            "kept."
-        )
-
     def _rows(self, X, rows, machine):
         """Return some rows of X as a dense array, as the machine's visible units take them."""
         rows = dense_rows(X, from_numpy(rows, X), machine.dtype)
@@ -403,6 +255,28 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     def _supported(self, X, unit):
         """Return rows of the data that were checked, with values that the unit can have."""
         return X if self._in_support else into_support(X, unit, self.binarize)
+
+    def _learn(self, machine, training, X, rows, rate):
+        """Learn from one batch; the machine is consumed."""
+        V, method = self._rows(X, rows, machine), self._method()
+        machine, training.velocity, training.state = train_step(
+            machine,
+            training.velocity,
+            training.state,
+            V,
+            training.rng,
+            method,
+            self._optimiser(),
+            rate,
+        )
+        return machine, method.report(training.state)
+
+    def _monitor(self, X, train, validation, rng):
+        return LikelihoodMonitor(self, X, train, validation, rng)
+
+    def _callback_data(self, X):
+        # ScoringMonitor passes over tasks without a y, which these estimators ignore.
+        return {"X": X, "y": X}
 
     def _monitored(self, machine, state, bits):
         """Return what the history records of rows of data: functions (machine, rows) by name."""
@@ -416,16 +290,6 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
         """Return the free energy of each row: -log p(x) - log Z."""
         return free_energy(machine, X)
 
-    def _record(self, row):
-        """Add a row to the history; NaN stands where a quantity was not measured."""
-        n_rows = len(self.history_.get("epoch", ()))
-        for name in self.history_.keys() | row.keys():
-            column = self.history_.setdefault(name, [float("nan")] * n_rows)
-            column.append(row.get(name, float("nan")))
-        if self.verbose:
-            values = ", ".join(f"{name} = {row[name]:.4g}" for name in list(row)[1:])
-            print(f"[{type(self).__name__}] Iteration {row['epoch']}, {values}")
-
     def _attributes(self, machine, state):
         """Return the fitted attributes of a machine and the state of its model phase."""
         return {
@@ -438,27 +302,31 @@ class TrainedByMoments(CallbackSupportMixin, BaseEstimator):
     def _publish(self, machine, state, training):
         for name in THETA_ATTRIBUTES:  # those of other units, from an earlier fit
             self.__dict__.pop(name, None)
-        for name, value in self._attributes(machine, state).items():
-            setattr(self, name, value)
         if training.n_rows:
             self.visible_means_ = cast(training.visible_means, machine.dtype)
-        training.state = state
-        self._training = training
-        self.n_iter_ = training.n_epochs
+        super()._publish(machine, state, training)
 
 
-class Monitor:
-    """What is measured after each epoch, and when to stop."""
+class LikelihoodMonitor(Monitor):
+    """Measures the likelihood of rows set aside, or how it falls behind that of training rows.
+
+    A score is bad unless it beats the best by ``tol``; a gap, which can only grow once learning
+    has begun, is bad if it exceeds the smallest by more than ``tol`` and its own standard error.
+    """
 
     def __init__(self, rbm, X, train, validation, rng):
+        super().__init__(rbm.n_iter_no_change)
         self.rbm, self.X, self.validation = rbm, X, validation
         self.train = train[to_numpy(rng.permutation(len(train)))[:_GAP_ROWS]]
         self.bits = to_numpy(rng.permutation(X.shape[1]))[:_MONITORED_BITS]
         self.criterion = rbm.early_stopping
         if self.criterion is True:
             self.criterion = "score"
-        self.best, self.n_bad, self.value, self.kept = -np.inf, 0, None, None
         self.noise = 0.0  # standard error of the gap
+
+    @property
+    def margin(self):
+        return self.rbm.tol if self.criterion == "score" else -self.rbm.tol - self.noise
 
     def measure(self, machine, state):
         """Return numbers for the history."""
@@ -491,26 +359,6 @@ class Monitor:
         starts = self.rbm._method().visible(state)
         seed = np.random.SeedSequence(self.rbm._evaluation_seed.generate_state(4).tolist())
         return evaluation.log_partition(machine, method, starts=starts, random_state=seed).value
-
-    def stop(self):
-        """Whether the monitored value has been bad for ``n_iter_no_change`` epochs.
-
-        A score is bad unless it beats the best by ``tol``; a gap, which can only grow once
-        learning has begun, is bad if it exceeds the smallest by more than ``tol`` and its own
-        standard error.
-        """
-        if self.value is None:
-            return False
-        margin = self.rbm.tol if self.criterion == "score" else -self.rbm.tol - self.noise
-        bad = self.value < self.best + margin
-        self.n_bad = self.n_bad + 1 if bad else 0
-        self.best = max(self.best, self.value)
-        return self.n_bad >= self.rbm.n_iter_no_change
-
-    def keep(self, machine, state):
-        """Remember the parameters of the last epoch that was not bad."""
-        if self.value is not None and self.n_bad == 0:
-            self.kept = machine, state
 
 
 def _copied(array):

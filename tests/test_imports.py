@@ -26,6 +26,7 @@ ORDER = [
     "inference",
     "_solutions",
     "evaluation",
+    "_epochs",
     "_training",
     "estimators",
     "inspection",

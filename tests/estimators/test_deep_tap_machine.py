@@ -485,14 +485,14 @@ def test_unconverged_data_phases_are_counted():
 def test_early_stopping_watches_the_score():
     """One epoch, so that the parameters measured are those that are published."""
     X, held_out = noisy_patterns(100), []
-    original = _training.Monitor.__init__
+    original = _training.LikelihoodMonitor.__init__
 
     def spy(self, rbm, X, train, validation, rng):
         held_out.append(X[validation])
         original(self, rbm, X, train, validation, rng)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_training.Monitor, "__init__", spy)
+        patch.setattr(_training.LikelihoodMonitor, "__init__", spy)
         machine = deep(n_iter=1, early_stopping=True, tol=100.0, validation_fraction=0.3).fit(X)
     score = machine.score(held_out[-1])
     assert machine.history_["score"] == [pytest.approx(score, abs=1e-6)]

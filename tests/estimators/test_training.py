@@ -258,17 +258,17 @@ def test_early_stopping_records_what_it_watches(RBM, criterion):
     X = binary_data(n=100)
     rbm = small(RBM, n_iter=1, early_stopping=criterion, validation_fraction=0.3, tol=100.0)
     trained = []
-    original = _training.Monitor.__init__
+    original = _training.LikelihoodMonitor.__init__
 
     def spy(self, rbm, X, train, validation, rng):
         trained.append((X[train], X[validation]))
         original(self, rbm, X, train, validation, rng)
 
-    _training.Monitor.__init__ = spy
+    _training.LikelihoodMonitor.__init__ = spy
     try:
         rbm.fit(X)
     finally:
-        _training.Monitor.__init__ = original
+        _training.LikelihoodMonitor.__init__ = original
     train, validation = trained[0]
     assert len(validation) == 30
     both = np.concatenate([train, validation])
@@ -291,7 +291,7 @@ def test_validation_rows_are_not_trained_on(RBM, monkeypatch):
 
 def script_of_values(monkeypatch, name, values):
     """Let the monitor see given values instead of measured ones; returns the machines seen."""
-    machines, original = [], _training.Monitor.measure
+    machines, original = [], _training.LikelihoodMonitor.measure
 
     def measure(self, machine, state):
         measured = original(self, machine, state)
@@ -300,7 +300,7 @@ def script_of_values(monkeypatch, name, values):
         machines.append(machine.copy())
         return measured
 
-    monkeypatch.setattr(_training.Monitor, "measure", measure)
+    monkeypatch.setattr(_training.LikelihoodMonitor, "measure", measure)
     return machines
 
 
