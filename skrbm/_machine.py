@@ -174,6 +174,31 @@ def coupling(machine, matrices, layers, power=1):
     return total * machine.scale**power
 
 
+def log_correction(machine, thetas):
+    """Return what sampling by proposals must make up for in each row, in float64.
+
+    Where hidden units do not sample their own law, a block Gibbs sweep belongs to another machine.
+    This is log p(v) of the machine minus that of the other one, up to a constant.
+
+    Parameters
+    ----------
+    machine : Machine
+    thetas : dict of Theta
+        Conditional parameters of layers given their neighbours, by layer; those that sample their
+        law add nothing.
+
+    Returns
+    -------
+    array of shape (n_rows,), float64, or None if all units sample their law.
+    """
+    total = None
+    for l, theta in thetas.items():
+        if not machine.units[l].samples_its_law:
+            part = row_sums(machine.units[l].log_correction(theta))
+            total = part if total is None else total + part
+    return total
+
+
 def energy(machine, layers):
     """Return the energy of each row of complete configurations, in float64."""
     own = sum(log_weight(theta, x) for theta, x in zip(machine.thetas, layers, strict=True))

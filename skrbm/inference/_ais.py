@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 from .._backend import like, namespace, one_blas_thread, row_blocks, row_sums, to_numpy
 from .._machine import conditional, input_field, interpolate, uncoupled
 from ..units import log_weight
-from ._gibbs import Gibbs
+from ._gibbs import Gibbs, accept, choose
 
 _BLOCK = 100  # chains in one matrix product, and in one job
 
@@ -87,19 +87,22 @@ def anneal(machine, base, betas, layers, rng):
     xp = namespace(W)
     log_weights = xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
     last = interpolate(base, machine, float(betas[0]))
+    exact = all(machine.units[l].samples_its_law for l in path.odd)
     for step, beta in zip(np.diff(betas), betas[1:], strict=True):
         now = interpolate(base, machine, float(beta))
         for l in path.even:
             log_weights += float(step) * log_weight(path.slopes[l], layers[l])
-        for l in path.odd:
-            unit = machine.units[l]
-            before = unit.tilt(last.thetas[l], last.scale * fields[l])
-            theta = unit.tilt(now.thetas[l], now.scale * fields[l])
-            log_weights += unit.log_ratio(before, theta)
-            layers[l] = unit.sample(theta, rng)
+        thetas = path.conditionals(now, fields)
+        for l, before in path.conditionals(last, fields).items():
+            log_weights += machine.units[l].log_ratio(before, thetas[l])
+            layers[l] = machine.units[l].sample(thetas[l], rng)
+        old = list(layers), fields
         for l in path.even:
             layers[l] = machine.units[l].sample(conditional(now, l, layers), rng)
         fields = path.fields(layers)
+        if not exact:
+            accepted = accept(now, thetas, path.conditionals(now, fields), rng)
+            layers, fields = choose(accepted, (layers, fields), old)
         last = now
     return log_weights
 
@@ -119,6 +122,13 @@ class _Path:
     def fields(self, layers):
         """Return the fields that even layers put on odd ones, without the machine's scale."""
         return {l: input_field(self._unscaled, l, layers) for l in self.odd}
+
+    def conditionals(self, machine, fields):
+        """Return the parameters of the odd layers in such fields, of a machine on the path."""
+        return {
+            l: machine.units[l].tilt(machine.thetas[l], machine.scale * field)
+            for l, field in fields.items()
+        }
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,22 @@
-"""Block Gibbs sampling, with persistent chains (PCD) or chains that start at the data (CD)."""
+"""Block Gibbs sampling, with persistent chains (PCD) or chains that start at the data (CD).
+
+Hidden units that do not sample their own law make a sweep a proposal: it is then accepted or
+refused (Metropolis-Hastings; Sec. 3.3 of Ping, Liu and Ihler 2016).
+"""
 
 from dataclasses import dataclass
 from numbers import Integral
 
-from .._backend import like, namespace
-from .._machine import Block, Moments, condition, conditional, data_moments
-from ._base import Chains, Sampler, sample
+from .._backend import cast, like, namespace
+from .._machine import (
+    Block,
+    Moments,
+    condition,
+    conditional,
+    data_moments,
+    log_correction,
+)
+from ._base import Chains, Sampler, map_rows, sample
 
 
 @dataclass(frozen=True)
@@ -40,13 +51,21 @@ class Gibbs(Sampler):
     def step(self, machine, state, rng):
         """Draw the even layers (visible) given the odd ones, then the odd ones (hidden)."""
         layers = list(state.layers)
-        for parity in (0, 1):
-            for l in range(parity, len(layers), 2):
-                layers[l] = machine.units[l].sample(conditional(machine, l, layers), rng)
+        for l in range(0, len(layers), 2):
+            layers[l] = machine.units[l].sample(conditional(machine, l, layers), rng)
+        thetas = odd_conditionals(machine, layers)
+        if not _is_exact(machine):
+            before = odd_conditionals(machine, state.layers)
+            accepted = accept(machine, before, thetas, rng)
+            layers, thetas = choose(accepted, (layers, thetas), (state.layers, before))
+        for l, theta in thetas.items():
+            layers[l] = machine.units[l].sample(theta, rng)
         return Chains(tuple(layers)), {}
 
     def phases(self, machine, state, X, rng):
         """Data rows and chain rows lie in one buffer and share the product with the weights."""
+        if not _is_exact(machine):
+            return super().phases(machine, state, X, rng)
         state = sample(self, machine, state, rng, self.n_steps - 1)
         visible, hidden = machine.units
         chains = visible.sample(conditional(machine, 0, state.layers), rng)
@@ -84,18 +103,70 @@ class Gibbs(Sampler):
         state = self.start(machine, X, rng)
         for step in range(self.n_steps):
             theta = conditional(machine, 0, state.layers)
-            if 2 * step >= self.n_steps - 1:
-                total += machine.units[0].mean(theta)
-                n_kept += 1
             visible = xp.where(observed, X, machine.units[0].sample(theta, rng))
+            mean = machine.units[0].mean(theta)
+            if not _is_exact(machine):  # the mean given a proposal is not that of the law
+                layers = [(x, None) for x in (state.layers[0], visible)]
+                thetas = [odd_conditionals(machine, pair) for pair in layers]
+                kept = accept(machine, *thetas, rng)
+                mean = visible = xp.where(kept[:, None], visible, state.layers[0])
+            if 2 * step >= self.n_steps - 1:
+                total += mean
+                n_kept += 1
             state = self.start(machine, visible, rng)
         return xp.where(observed, X, total / n_kept)
+
+
+def _is_exact(machine):
+    return all(machine.units[l].samples_its_law for l in range(1, len(machine.units), 2))
+
+
+def odd_conditionals(machine, layers):
+    """Return the parameters of the odd layers (the hidden one) given the even ones, by layer."""
+    return {l: conditional(machine, l, layers) for l in range(1, len(layers), 2)}
+
+
+def accept(machine, before, after, rng):
+    """Return which rows go on to a proposed sweep, an array of bool of shape (n_rows,).
+
+    The odd layers are summed out: A = p(v') p~(v) / (p(v) p~(v')), where p~ is what a sweep leaves
+    invariant; its transition probabilities cancel.
+
+    Parameters
+    ----------
+    machine : Machine
+    before, after : dict of Theta
+        Parameters of the odd layers given the even ones, at the old and at the proposed values.
+    rng : Rng
+    """
+    log_ratio = log_correction(machine, after) - log_correction(machine, before)
+    xp = namespace(log_ratio)
+    noise = cast(rng.uniform(log_ratio.shape), xp.float64)
+    return noise < xp.exp(xp.minimum(log_ratio, xp.zeros_like(log_ratio)))
+
+
+def choose(accepted, new, old):
+    """Return (layers, parts), with the new rows where ``accepted`` and the old ones elsewhere.
+
+    ``parts`` are arrays or parameters of the odd layers, by layer; values of these are not chosen.
+    """
+    xp, where = namespace(accepted), accepted[:, None]
+
+    def pick(b, a):
+        return xp.where(where, b, a)
+
+    layers = [
+        b if l % 2 else pick(b, a) for l, (a, b) in enumerate(zip(old[0], new[0], strict=True))
+    ]
+    return layers, {l: map_rows(pick, part, old[1][l]) for l, part in new[1].items()}
 
 
 class ContrastiveDivergence(Gibbs):
     """Block Gibbs sampling with chains that start at each batch of data anew."""
 
     def phases(self, machine, state, X, rng):
+        if not _is_exact(machine):
+            return super().phases(machine, self.start(machine, X, rng), X, rng)
         visible, hidden = machine.units
         theta = condition(machine, X)
         mean, variance = hidden.moments(theta)

@@ -69,11 +69,15 @@ class Unit:
         The least and the largest value.
     clips : bool
         Whether data outside the bounds are clipped in training, with a warning, or an error.
+    samples_its_law : bool
+        Whether ``sample`` draws from the law itself; where not, ``log_correction`` says by how much
+        a draw is off.
     """
 
     values = None
     bounds = (float("-inf"), float("inf"))
     clips = False
+    samples_its_law = True
 
     def fitted(self, X=None):
         """Return the unit with bounds that were not given taken from data X, if there are any."""
@@ -108,6 +112,13 @@ class Unit:
 
     def sample(self, theta, rng):
         """Draw x, per unit."""
+        raise NotImplementedError
+
+    def log_correction(self, theta):
+        """log of the law's own partition function over that of what ``sample`` draws from.
+
+        Per unit; only of units whose ``sample`` is a proposal.
+        """
         raise NotImplementedError
 
     def initial_theta(self, X):

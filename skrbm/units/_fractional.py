@@ -1,0 +1,99 @@
+"""Binary units that count several times, or in part."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._backend import cast, like, namespace, sigmoid, softplus, to_numpy
+from ._base import Theta, Unit
+
+
+@dataclass(frozen=True, eq=False)
+class Fractional(Unit):
+    """Hidden units with log-partition function c * softplus(field), for any c > 0.
+
+    For a whole number c it is c binary units with one field, of which the value is the sum. For
+    other c no law has this log-partition function (its "probabilities" would be negative), but a
+    machine with such hidden units still has one: p(v) ∝ exp(b' v + sum_j c_j softplus(w_j' v)),
+    the fractional machine of Ping, Liu and Ihler (2016), Eq. (11). Means, free energies and
+    annealing weights follow from the log-partition function. What ``sample`` draws is a proposal:
+    floor(c) binary units in the field x, and with f = c - floor(c) one more in the field f x, worth
+    f (their Eq. (12), whose factor for c > 1 is split). :meth:`log_correction` is what is
+    missing, and :class:`~skrbm.inference.Gibbs` accepts or refuses by it.
+
+    Parameters
+    ----------
+    multiplicities : array of shape (n_units,)
+        The numbers c, positive.
+    """
+
+    multiplicities: Any
+
+    bounds = (0.0, float("inf"))
+    samples_its_law = False
+
+    def __post_init__(self):
+        xp = namespace(self.multiplicities)
+        if self.multiplicities.ndim != 1 or not bool(xp.all(self.multiplicities > 0)):
+            raise ValueError("multiplicities must be an array of positive numbers, one for a unit")
+
+    def __repr__(self):
+        return f"Fractional({to_numpy(self.multiplicities).tolist()})"
+
+    def asks_for(self, fitted):
+        return type(self) is type(fitted) and np.array_equal(
+            to_numpy(self.multiplicities), to_numpy(fitted.multiplicities)
+        )
+
+    def _counts(self, field):
+        """Return the whole and the fractional parts of c, as arrays beside ``field``."""
+        c = cast(self.multiplicities, field.dtype)
+        whole = namespace(c).floor(c)
+        return whole, c - whole
+
+    def tilt(self, theta, field, precision=None):
+        if precision is not None:
+            raise ValueError("fractional units take no precision")
+        return Theta(field + theta.field)
+
+    def log_partition(self, theta):
+        return cast(self.multiplicities, theta.field.dtype) * softplus(theta.field)
+
+    def mean(self, theta):
+        return cast(self.multiplicities, theta.field.dtype) * sigmoid(theta.field)
+
+    def mean_variance(self, theta):
+        p = sigmoid(theta.field)
+        c = cast(self.multiplicities, theta.field.dtype)
+        return c * p, c * (p - p * p)
+
+    def moments(self, theta):
+        return self.mean(theta), None
+
+    def mode(self, theta):
+        c = cast(self.multiplicities, theta.field.dtype)
+        return c * cast(theta.field > 0, theta.field.dtype)
+
+    def sample(self, theta, rng):
+        x = theta.field
+        whole, part = self._counts(x)
+        xp = namespace(x)
+        total = part * cast(rng.uniform(x.shape) < sigmoid(part * x), x.dtype)
+        p = sigmoid(x)
+        most = int(xp.max(whole)) if whole.shape[0] else 0
+        for copy in range(most):  # few: c is seldom above 1
+            drawn = cast(rng.uniform(x.shape) < p, x.dtype)
+            total += cast(whole > copy, x.dtype) * drawn
+        return total
+
+    def log_correction(self, theta):
+        x = theta.field
+        _, part = self._counts(x)
+        return part * softplus(x) - softplus(part * x) * cast(part > 0, x.dtype)
+
+    def statistics(self, mean, variance=None):
+        return Theta(mean)
+
+    def default_theta(self, n, beside):
+        return Theta(namespace(beside).zeros(n, **like(beside)))

@@ -1,0 +1,206 @@
+"""Fractional machines: units that count in part, and their sampler, against sums over all rows.
+
+Seeds are fixed; a test of a law has a level of 1e-6.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _fractional import all_rows, fractional_machine, row_numbers
+from _machines import random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skrbm._machine import Machine, free_energy
+from skrbm._random import make_rng
+from skrbm.evaluation import exact_log_partition, exact_marginals, reverse_log_partition
+from skrbm.inference import AIS, ContrastiveDivergence, Gibbs, sample
+from skrbm.units import Bernoulli, Fractional, Theta
+
+LEVEL = 1e-6
+COUNTS = {
+    "parts": [0.3, 0.8, 0.1],
+    "above one": [2.6, 0.4, 1.5],
+    "whole": [1.0, 3.0, 2.0],
+    "mixed": [1.0, 0.25, 2.0],
+}
+every = pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+
+
+def drawn_rows(log_p, n, n_visible, seed=0):
+    index = np.random.default_rng(seed).choice(log_p.size, n, p=np.exp(log_p))
+    return all_rows(n_visible)[index]
+
+
+def assert_law(V, log_p):
+    """Chi-square over all rows, those expected fewer than five times in one class."""
+    counts = np.bincount(row_numbers(V), minlength=log_p.size)
+    expected = len(V) * np.exp(log_p)
+    rare = expected < 5
+    counts = np.append(counts[~rare], counts[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    keep = expected > 0
+    assert stats.chisquare(counts[keep], expected[keep]).pvalue > LEVEL
+
+
+@every
+@pytest.mark.parametrize("dtype, rtol", [(np.float64, 1e-12), (np.float32, 1e-5)])
+def test_free_energy_and_exact_sums(counts, dtype, rtol):
+    machine, log_p, log_z = fractional_machine(counts, 5, dtype=dtype)
+    V = all_rows(5)
+    assert_allclose(-free_energy(machine, V.astype(dtype)), log_p + log_z, rtol=rtol, atol=rtol)
+    assert exact_log_partition(machine) == pytest.approx(log_z, rel=1e-10)
+    assert_allclose(exact_marginals(machine)[0], np.exp(log_p) @ V, rtol=1e-10)
+
+
+def test_mean_is_the_derivative_of_the_log_partition_function():
+    unit = Fractional(np.array([0.3, 1.0, 2.7]))
+    x, step = np.array([[-3.0, 0.2, 1.5]]), 1e-5
+    slope = (unit.log_partition(Theta(x + step)) - unit.log_partition(Theta(x - step))) / (2 * step)
+    mean, variance = unit.mean_variance(Theta(x))
+    assert_allclose(mean, slope, rtol=1e-8)
+    bend = (unit.mean(Theta(x + step)) - unit.mean(Theta(x - step))) / (2 * step)
+    assert_allclose(variance, bend, rtol=1e-8)
+    assert_array_equal(unit.mode(Theta(x)), [[0, 1.0, 2.7]])
+
+
+def test_once_is_a_binary_unit():
+    unit, x = Fractional(np.ones(3)), np.array([[-3.0, 0.2, 1.5]])
+    for name in ("log_partition", "mean", "mode"):
+        assert_allclose(getattr(unit, name)(Theta(x)), getattr(Bernoulli(), name)(Theta(x)))
+    assert not unit.log_correction(Theta(x)).any()
+
+
+def test_proposition_3_2():
+    """(1 + e^{c x}) / 2^{1 - c} <= (1 + e^x)^c <= 1 + e^{c x}, for 0 < c <= 1: random cases."""
+    generator = np.random.default_rng(0)
+    c, x = generator.uniform(1e-3, 1, 1000), 5 * generator.standard_normal((50, 1000))
+    correction = Fractional(c).log_correction(Theta(x))
+    assert (correction <= 1e-12).all()
+    assert (correction >= -(1 - c) * np.log(2) - 1e-12).all()
+    assert correction.min() < -0.5  # some cases come near the bound
+
+
+@every
+def test_draws_have_the_law_of_the_proposal(counts):
+    """floor(c) bits in the field x, and one of worth f in the field f x; also log_correction."""
+    unit, x = Fractional(np.array(counts)), np.array([0.7, -0.4, 0.2])
+    rows = unit.sample(Theta(np.tile(x, (40_000, 1))), make_rng(0, x))
+    for j, c in enumerate(counts):
+        whole, part = int(c), c - int(c)
+        outcomes = {}
+        for k in range(whole + 1):
+            for bit in (0, 1) if part > 0 else (0,):
+                p = stats.binom.pmf(k, whole, 1 / (1 + np.exp(-x[j])))
+                p *= stats.bernoulli.pmf(bit, 1 / (1 + np.exp(-part * x[j]))) if part > 0 else 1
+                outcomes[k + part * bit] = p
+        values = np.array(list(outcomes))
+        match = np.isclose(rows[:, j, None], values)
+        assert (match.sum(axis=1) == 1).all()
+        expected = len(rows) * np.array(list(outcomes.values()))
+        assert stats.chisquare(match.sum(axis=0), expected).pvalue > LEVEL
+        log_z = whole * np.log1p(np.exp(x[j])) + (np.log1p(np.exp(part * x[j])) if part else 0)
+        correction = unit.log_correction(Theta(x[None]))[0, j]
+        assert correction == pytest.approx(c * np.log1p(np.exp(x[j])) - log_z, abs=1e-12)
+
+
+@every
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_sampler_leaves_the_law_invariant(counts, dtype, n_steps):
+    machine, log_p, _ = fractional_machine(counts, 4, dtype=dtype)
+    V = drawn_rows(log_p, 50_000, 4).astype(dtype)
+    rng = make_rng(1, machine.weights[0])
+    state = sample(Gibbs(), machine, Gibbs().start(machine, V, rng), rng, n_steps)
+    assert_law(state.layers[0], log_p)
+    assert state.layers[0].dtype == state.layers[1].dtype == dtype
+    if n_steps == 1:
+        assert (state.layers[0] != V).any()
+
+
+@every
+def test_chains_forget_their_start(counts):
+    machine, log_p, _ = fractional_machine(counts, 4)
+    rng = make_rng(2, machine.weights[0])
+    state = Gibbs().start(machine, np.zeros((50_000, 4)), rng)
+    state = sample(Gibbs(), machine, state, rng, 60)
+    assert_law(state.layers[0], log_p)
+
+
+def test_the_chi_square_test_sees_the_proposal():
+    """Without the refusals the law is another one: the tests above can fail."""
+    machine, log_p, _ = fractional_machine(COUNTS["parts"], 4)
+    c = machine.units[1].multiplicities
+    pushed = Machine(  # Eq. (12): c inside of the softplus
+        (Bernoulli(), Bernoulli()),
+        (machine.thetas[0], Theta(c * machine.thetas[1].field)),
+        (c[:, None] * machine.weights[0],),
+    )
+    rng = make_rng(3, machine.weights[0])
+    V = drawn_rows(log_p, 50_000, 4)
+    state = sample(Gibbs(), pushed, Gibbs().start(pushed, V, rng), rng, 10)
+    with pytest.raises(AssertionError):
+        assert_law(state.layers[0], log_p)
+
+
+@every
+def test_annealing(counts):
+    """AIS and reverse AIS within 6 standard errors: a probability of 2e-9 each, were it normal."""
+    machine, log_p, log_z = fractional_machine(counts, 6, strength=1.0)
+    rng = make_rng(4, machine.weights[0])
+    forward = AIS(500, 300).log_partition(machine, rng)
+    assert abs(forward.value - log_z) < 6 * forward.std < 0.3
+    backward = reverse_log_partition(
+        machine, drawn_rows(log_p, 500, 6), method=AIS(schedule=300), burn_in=5, random_state=0
+    )
+    assert abs(backward.value - log_z) < 6 * backward.std < 0.3
+
+
+@every
+def test_clamped_mean_is_the_conditional_expectation(counts):
+    """Within 5 standard errors from independent rows."""
+    machine, log_p, _ = fractional_machine(counts, 4, strength=1.0)
+    V, observed = all_rows(4), np.array([True, False, False, True])
+    row = np.array([1.0, 0.0, 0.0, 0.0])
+    agree = (V[:, observed] == row[observed]).all(axis=1)
+    p = np.exp(log_p[agree]) / np.exp(log_p[agree]).sum()
+    n = 2000
+    X = np.tile(row, (n, 1))
+    means = Gibbs(60).clamped_mean(machine, X, np.tile(observed, (n, 1)), make_rng(5, X))
+    assert_array_equal(means[:, observed], X[:, observed])
+    error = means.std(axis=0, ddof=1) / np.sqrt(n)
+    assert (np.abs(means.mean(axis=0) - p @ V[agree]) <= 5 * error + 1e-12).all()
+
+
+@every
+@pytest.mark.parametrize("method", [Gibbs(2), ContrastiveDivergence(2)], ids=["gibbs", "cd"])
+def test_phases_keep_to_the_law(method, counts):
+    """Chains and data in the law: their moments differ by noise only, within 5 errors."""
+    machine, log_p, _ = fractional_machine(counts, 4)
+    X, rng = drawn_rows(log_p, 20_000, 4), make_rng(6, machine.weights[0])
+    state = method.start(machine, drawn_rows(log_p, 20_000, 4, seed=1), rng)
+    state, _, model = method.phases(machine, state, X, rng)
+    mean = model.statistics(machine.units[0], 0).field
+    truth = np.exp(log_p) @ all_rows(4)
+    error = np.sqrt(truth * (1 - truth) / 20_000)
+    assert (np.abs(mean - truth) < 5 * error).all()
+    assert_law(state.layers[0], log_p)
+
+
+def test_a_unit_that_never_counts_in_part_is_never_refused():
+    """Units of multiplicity 1 beside Bernoulli units, from one seed: no refusal changes a row."""
+    machine = random_machine(("bernoulli", "bernoulli"), (3, 4), 0)
+    once = replace(machine, units=(Bernoulli(), Fractional(np.ones(4))))
+    rng = make_rng(7, machine.weights[0])
+    state = Gibbs().start(once, np.zeros((1000, 3)), rng)
+    moved, _ = Gibbs().step(once, state, rng)
+    p = 1 / (1 + np.exp(-(state.layers[1] @ machine.weights[0] + machine.thetas[0].field)))
+    error = np.sqrt(p.mean(axis=0) * (1 - p.mean(axis=0)) / 1000)
+    assert (np.abs(moved.layers[0].mean(axis=0) - p.mean(axis=0)) < 5 * error).all()
+
+
+def test_bad_multiplicities():
+    for wrong in (np.array([1.0, 0.0]), np.array([-1.0]), np.ones((2, 2))):
+        with pytest.raises(ValueError, match="multiplicities must be an array of positive"):
+            Fractional(wrong)
