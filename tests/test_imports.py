@@ -23,6 +23,8 @@ ORDER = [
     "_machine",
     "_validation",
     "_optim",
+    "_lbfgs",
+    "_atoms",
     "inference",
     "_solutions",
     "evaluation",

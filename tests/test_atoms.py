@@ -1,0 +1,202 @@
+"""The subproblem of Frank-Wolfe and its line search, against sums, differences and quadrature."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from _fractional import all_rows, fractional_machine, unnormalised
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from skrbm import _atoms
+from skrbm._atoms import (
+    Rows,
+    Subproblem,
+    best_step,
+    gain_of_step,
+    log_ratio_of_partitions,
+)
+from skrbm._lbfgs import minimise
+
+
+def bits(n, d, seed, p=0.3):
+    return (np.random.default_rng(seed).random((n, d)) < p).astype(np.float64)
+
+
+def atoms_of(n, d, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d + 1))
+
+
+def objective(X, V, weights, alpha, w):
+    """Eq. (9), written down: the bias is the weight of a visible unit that is always 1."""
+
+    def mean(rows, p):
+        return p @ np.logaddexp(0, rows @ w[:-1] + w[-1])
+
+    data = mean(X, np.full(len(X), 1 / len(X)))
+    return 0.5 * alpha * w @ w + mean(V, weights) - data
+
+
+KINDS = {
+    "float64": lambda X: X,
+    "float32": lambda X: X.astype(np.float32),
+    "uint8": lambda X: X.astype(np.uint8),
+    "bool": lambda X: X.astype(bool),
+    "csr float64": sp.csr_array,
+    "csr float32": lambda X: sp.csr_array(X.astype(np.float32)),
+    "csr bool": lambda X: sp.csr_array(X.astype(bool)),
+}
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+@kinds
+@pytest.mark.parametrize("n_atoms", [1, 5])
+@pytest.mark.parametrize("copies", [False, True])
+def test_objective(kind, n_atoms, copies, monkeypatch):
+    if copies:  # small data are then treated as large ones are
+        monkeypatch.setattr(_atoms, "_WORTH_A_COPY", 0)
+        monkeypatch.setattr(_atoms, "_SPARSE_BELOW", 1.0)
+        monkeypatch.setattr(_atoms, "_BLOCK_ELEMENTS", 100)
+    X, V, w = bits(150, 7, 0), bits(130, 7, 1, 0.5), atoms_of(n_atoms, 7)
+    p = np.random.default_rng(2).dirichlet(np.ones(130))
+    problem = Subproblem(Rows(kind(X)), Rows(kind(V), p), 0.2)
+    values, gradients = problem(w)
+    single = problem.data.dtype == np.float32
+    assert_allclose(
+        values, [objective(X, V, p, 0.2, atom) for atom in w], atol=2e-6 if single else 1e-12
+    )
+    step = 1e-5
+    for k, i in np.ndindex(w.shape):
+        ends = [w[k] + sign * step * np.eye(8)[i] for sign in (1, -1)]
+        slope = np.subtract(*(objective(X, V, p, 0.2, end) for end in ends)) / (2 * step)
+        assert gradients[k, i] == pytest.approx(slope, abs=2e-6 if single else 1e-9)
+
+
+@kinds
+def test_rows(kind):
+    X, w = bits(150, 7, 0), atoms_of(3, 7)
+    rows = Rows(kind(X))
+    single = 2e-6 if rows.dtype == np.float32 else 1e-12
+    assert_allclose(rows.softplus(w), np.logaddexp(0, X @ w[:, :-1].T + w[:, -1]), atol=single)
+    assert_allclose(rows.product(w[0, :-1]), X @ w[0, :-1], atol=single)
+    values = np.arange(150.0)
+    mean, covariance = rows.regression(values)
+    assert_allclose(mean, X.mean(axis=0), rtol=1e-5)
+    expected = [np.cov(values, X[:, i], bias=True)[0, 1] for i in range(7)]
+    assert_allclose(covariance, expected, rtol=1e-4, atol=1e-5)
+    assert rows.softplus(np.zeros((0, 8))).shape == (150, 0)
+
+
+def test_objective_is_the_functional_gradient():
+    """phi(w) is the derivative of the penalised likelihood by the multiplicity of w."""
+    machine, log_p, _ = fractional_machine([0.6, 1.3], 5)
+    V, X, w, alpha = all_rows(5), bits(40, 5, 3), atoms_of(1, 5, 4), 0.1
+    value, _ = Subproblem(Rows(X), Rows(V, np.exp(log_p)), alpha)(w)
+
+    def likelihood(c):
+        W = np.vstack([machine.weights[0], w[:, :-1]])
+        bias = np.append(machine.thetas[1].field, w[:, -1])
+        counts = np.append(machine.units[1].multiplicities, c)
+        args = W, bias, machine.thetas[0].field, counts
+        penalty = 0.5 * alpha * counts @ (np.square(W).sum(axis=1) + bias**2)
+        log_z = logsumexp(unnormalised(V, *args))
+        return unnormalised(X, *args).mean() - log_z - penalty
+
+    slope = (likelihood(1e-5) - likelihood(-1e-5)) / 2e-5
+    assert -value[0] == pytest.approx(slope, abs=1e-8)
+    # ... and the line search's gain is the difference of two likelihoods.
+    data, change = Rows(X).softplus(w)[:, 0].mean(), Rows(V).softplus(w)[:, 0]
+    rise = data - 0.5 * alpha * float(w[0] @ w[0])
+    for step in (0.1, 1.0, 2.5):
+        gain = gain_of_step(step, rise, change, np.exp(log_p))
+        assert gain == pytest.approx(likelihood(step) - likelihood(0.0), abs=1e-10)
+
+
+def test_minimise_finds_what_scipy_finds():
+    """Starts are independent of each other, and as good as one by one in scipy's L-BFGS-B."""
+    X, V = bits(80, 6, 5), bits(70, 6, 6, 0.6)
+    problem = Subproblem(Rows(X), Rows(V), 0.02)
+    starts = 2 * atoms_of(6, 6, 7)
+    atoms, values = minimise(problem, starts, max_iter=500, tol=1e-8, ftol=0)
+    for start, atom, value in zip(starts, atoms, values, strict=True):
+        assert np.abs(problem(atom[None])[1]).max() < 1e-7
+        alone, own = minimise(problem, start[None], max_iter=500, tol=1e-8, ftol=0)
+        assert_allclose(alone[0], atom, atol=1e-5)
+        assert own[0] == pytest.approx(value, abs=1e-12)
+
+    def function(w):
+        value, gradient = problem(w[None])
+        return value[0], gradient[0]
+
+    theirs = min(minimize(function, start, jac=True, method="L-BFGS-B").fun for start in starts)
+    assert values.min() <= theirs + 1e-6
+    ordered, sorted_values = problem.solve(starts, max_iter=500, tol=1e-8, ftol=0)
+    assert_allclose(sorted_values, np.sort(values))
+    assert_allclose(problem(ordered)[0], sorted_values)
+
+
+def test_minimise_on_hard_valleys():
+    """Rosenbrock's function, from several starts at once."""
+
+    def rosenbrock(x):
+        a, b = x[:, 0], x[:, 1]
+        value = (1 - a) ** 2 + 100 * (b - a * a) ** 2
+        by_a = -2 * (1 - a) - 400 * a * (b - a * a)
+        return value, np.stack([by_a, 200 * (b - a * a)], axis=1)
+
+    starts = np.array([[-1.2, 1.0], [1.0, 1.0], [3.0, -2.0], [0.0, 0.0]])
+    x, values = minimise(rosenbrock, starts, max_iter=200, tol=1e-8, ftol=0)
+    assert_allclose(x, 1, atol=1e-6)
+    assert (values < 1e-12).all()
+
+
+def test_the_ball():
+    """At the end no way along the sphere nor inward leads down: w = -t grad(w) on the sphere."""
+    X, V = bits(80, 6, 5), bits(70, 6, 6, 0.6)
+    free = Subproblem(Rows(X), Rows(V), 0.02)
+    inside, _ = free.solve(atoms_of(6, 6, 7), max_iter=300, tol=1e-8)
+    big = Subproblem(Rows(X), Rows(V), 0.02, radius=2 * np.linalg.norm(inside[0]))
+    assert_allclose(
+        big.solve(atoms_of(6, 6, 7), max_iter=300, tol=1e-8)[0][0], inside[0], atol=1e-4
+    )
+    tight = Subproblem(Rows(X), Rows(V), 0.0, radius=1.5)
+    atoms, values = tight.solve(4 * atoms_of(6, 6, 7), max_iter=300, tol=1e-8)
+    assert (np.linalg.norm(atoms, axis=1) <= 1.5 + 1e-9).all()
+    assert_allclose(tight(atoms)[0], values, atol=1e-12)
+    _, gradient = tight(atoms[:1])
+    assert np.linalg.norm(atoms[0]) == pytest.approx(1.5)
+    cosine = -(gradient[0] @ atoms[0]) / np.linalg.norm(gradient[0]) / 1.5
+    assert cosine == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_best_step(weighted):
+    generator = np.random.default_rng(0)
+    change = generator.standard_normal(200)
+    weights = generator.dirichlet(np.ones(200)) if weighted else None
+    for slope in (-2.0, -0.3, 0.0, 0.4, 2.0):
+        grid = np.linspace(-0.5, 1, 3001)
+        gains = [gain_of_step(step, slope, change, weights) for step in grid]
+        step = best_step(slope, change, weights, low=-0.5, high=1.0)
+        assert step == pytest.approx(grid[np.argmax(gains)], abs=1e-3)
+        bounded = best_step(slope, 3 * change, weights, high=1.0, least_ess=0.5)
+        p = np.exp(bounded * 3 * change) * (1 if weights is None else weights)
+        own = np.full(200, 1 / 200) if weights is None else weights
+        assert (own @ np.exp(bounded * 3 * change)) ** 2 >= 0.499 * own @ np.exp(
+            6 * bounded * change
+        )
+        assert p.sum() > 0
+
+
+def test_ratio_of_partition_functions():
+    """The standard error of the mean change of one law, more than that of both, times 5."""
+    _, log_p, log_z = fractional_machine([0.6, 1.3], 5, seed=1)
+    _, log_q, log_y = fractional_machine([0.6, 0.4, 1.0], 5, seed=2, strength=0.8)
+    generator = np.random.default_rng(3)
+    change = (log_q + log_y) - (log_p + log_z)
+    before = change[generator.choice(32, 20_000, p=np.exp(log_p))]
+    after = change[generator.choice(32, 10_000, p=np.exp(log_q))]
+    tolerance = 5 * max(before.std() / np.sqrt(20_000), after.std() / np.sqrt(10_000))
+    assert tolerance < 0.1
+    assert abs(log_ratio_of_partitions(before, after) - (log_y - log_z)) < tolerance
+    assert log_ratio_of_partitions(np.full(5, 2.0), np.full(9, 2.0)) == pytest.approx(2.0)
