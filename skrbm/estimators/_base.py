@@ -26,13 +26,12 @@ from ..inference import Gibbs, sample
 from ..units import Theta
 
 
-class BaseMachine(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, TrainedByMoments
-):
-    """Base of all machines that are density models of X.
+class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin):
+    """What fitted machines do that are density models of X, however they learn.
 
-    Beside what :class:`TrainedByMoments` asks for, a subclass gives ``transform``, ``free_energy``,
-    ``impute`` and ``_first_hidden``, the means of the first hidden layer given X.
+    A subclass gives ``machine_``, ``starts_``, ``binarize``, ``transform``, ``free_energy``,
+    ``impute``, ``_evaluation_seed``, ``_default_log_partition()`` and ``_first_hidden``, the means
+    of the first hidden layer given X.
     """
 
     def __sklearn_tags__(self):
@@ -134,7 +133,8 @@ class BaseMachine(
             method = "exact" if exact else self._default_log_partition()
         thetas = (part for theta in machine.thetas for part in theta if part is not None)
         parts = (*machine.weights, self.starts_, *thetas)
-        key = joblib.hash([to_numpy(part) for part in parts]), _method_key(method)
+        values = [*(to_numpy(part) for part in parts), machine.units]
+        key = joblib.hash(values), _method_key(method)
         known = self.__dict__.setdefault("_log_partitions", {})
         if key not in known:
             for stale in [old for old in known if old[0] != key[0]]:
@@ -182,6 +182,19 @@ class BaseMachine(
             chains = Gibbs().start(machine, init, rng)
             return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
 
+    def _split_missing(self, X):
+        """Return (machine, X filled with the visible means, which entries are observed)."""
+        machine, X = self.machine_, check_data(self, X, missing=True)
+        xp = namespace(X)
+        observed = X == X  # all but NaN, which a threshold would hide
+        X = cast(into_support(X, machine.units[0], self.binarize), machine.dtype)
+        means = machine.units[0].mean(machine.thetas[0])
+        return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
+
+
+class BaseMachine(DensityMachine, TrainedByMoments):
+    """Base of the machines that learn by moment matching, which says what a subclass gives."""
+
     def _adopted(self, machine):
         """Return self, fitted as far as the parameters of a machine go."""
         seed = seed_sequence(self.random_state)
@@ -198,21 +211,9 @@ class BaseMachine(
         self.starts_ = rows
         return self
 
-    def _split_missing(self, X):
-        """Return (machine, X filled with the visible means, which entries are observed)."""
-        machine, X = self.machine_, check_data(self, X, missing=True)
-        xp = namespace(X)
-        observed = X == X  # all but NaN, which a threshold would hide
-        X = cast(into_support(X, machine.units[0], self.binarize), machine.dtype)
-        means = machine.units[0].mean(machine.thetas[0])
-        return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
 
-
-class BaseRBM(BaseMachine):
-    """Base of the restricted Boltzmann machines, with one hidden layer.
-
-    A subclass gives ``impute``.
-    """
+class OneHiddenLayer(DensityMachine):
+    """What machines with one hidden layer do."""
 
     @property
     def _n_features_out(self):
@@ -292,8 +293,42 @@ class BaseRBM(BaseMachine):
         """
         machine, X = self._visible(v)
         rng = make_rng(random_state, machine.weights[0])
-        hidden = machine.units[1].sample(condition(machine, X), rng)
-        return machine.units[0].sample(conditional(machine, 0, (None, hidden)), rng)
+        X = X.toarray() if sp.issparse(X) else X
+        return sample(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, 1).layers[0]
+
+
+class GibbsImputation:
+    """Imputation by Gibbs sampling."""
+
+    def impute(self, X, *, n_steps=200, random_state=None):
+        """Fill missing values with their means given the observed ones, by Gibbs sampling.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN marks what is missing.
+        n_steps : int, default=200
+            Sweeps of the chain of each row, of which the later half is averaged.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+            Observed entries as the units take them (clipped to [0, 1], or thresholded by
+            ``binarize``), missing ones E[v_i | observed].
+        """
+        check_count("n_steps", n_steps, 1)
+        machine, X, observed = self._split_missing(X)
+        rng = make_rng(random_state, machine.weights[0])
+        with one_blas_thread():
+            return Gibbs(n_steps).clamped_mean(machine, X, observed, rng)
+
+
+class BaseRBM(OneHiddenLayer, BaseMachine):
+    """Base of the restricted Boltzmann machines that learn by moment matching.
+
+    A subclass gives ``impute``.
+    """
 
     @classmethod
     def from_parameters(cls, components, intercept_hidden=None, intercept_visible=None, **params):

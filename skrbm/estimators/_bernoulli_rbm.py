@@ -5,15 +5,12 @@ from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval
 
-from .._backend import one_blas_thread
-from .._random import make_rng
-from .._validation import check_count
 from ..inference import AIS, ContrastiveDivergence, Gibbs
 from ..units import Bernoulli
-from ._base import BaseRBM
+from ._base import BaseRBM, GibbsImputation
 
 
-class BernoulliRBM(BaseRBM):
+class BernoulliRBM(GibbsImputation, BaseRBM):
     """Bernoulli restricted Boltzmann machine, trained by (persistent) contrastive divergence.
 
     Binary visible and binary hidden units,
@@ -191,26 +188,3 @@ class BernoulliRBM(BaseRBM):
 
     def _attributes(self, machine, state):
         return {**super()._attributes(machine, state), "h_samples_": state.layers[1]}
-
-    def impute(self, X, *, n_steps=200, random_state=None):
-        """Fill missing values with their means given the observed ones, by Gibbs sampling.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN marks what is missing.
-        n_steps : int, default=200
-            Sweeps of the chain of each row, of which the later half is averaged.
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-            Observed entries as the units take them (clipped to [0, 1], or thresholded by
-            ``binarize``), missing ones E[v_i | observed].
-        """
-        check_count("n_steps", n_steps, 1)
-        machine, X, observed = self._split_missing(X)
-        rng = make_rng(random_state, machine.weights[0])
-        with one_blas_thread():
-            return Gibbs(n_steps).clamped_mean(machine, X, observed, rng)
