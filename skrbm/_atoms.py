@@ -97,6 +97,23 @@ class Rows:
             start += block.shape[0]
         return sums.T.astype(np.float64)
 
+    def covariance(self):
+        """Return the covariances of the columns, of shape (n_visible, n_visible), in float64."""
+        total, mean, start = 0.0, 0.0, 0
+        for block in self._blocks():
+            weighted = block.T
+            if self.weights is not None:
+                part = cast(
+                    from_numpy(self.weights[start : start + block.shape[0]], block), self.dtype
+                )
+                weighted = weighted.multiply(part) if sp.issparse(block) else weighted * part
+            product = matmul(weighted, block.toarray() if sp.issparse(block) else block)
+            total = total + to_numpy(product).astype(np.float64)
+            mean = mean + np.asarray(to_numpy(weighted.sum(axis=1)), dtype=np.float64).ravel()
+            start += block.shape[0]
+        scale = 1 / self.n if self.weights is None else 1.0
+        return scale * total - np.outer(scale * mean, scale * mean)
+
     def _blocks(self):
         if sp.issparse(self._X):
             return [self._X]
@@ -144,7 +161,7 @@ class Subproblem:
         """Return the values and the gradients of the objective at atoms."""
         value, slope = self.model.softplus_moments(atoms)
         data_value, data_slope = self.data.softplus_moments(atoms)
-        penalty = 0.5 * self.alpha * np.einsum("ij,ij->i", atoms, atoms)
+        penalty = 0.5 * np.sum(self.alpha * atoms * atoms, axis=1)
         return value - data_value + penalty, slope - data_slope + self.alpha * atoms
 
     def solve(self, starts, **options):

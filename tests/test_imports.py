@@ -29,6 +29,7 @@ ORDER = [
     "_solutions",
     "evaluation",
     "_epochs",
+    "_frank_wolfe",
     "_training",
     "estimators",
     "inspection",
