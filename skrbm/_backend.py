@@ -5,6 +5,8 @@ array-api-strict) are served through ``array-api-compat``, which is imported onl
 when such an array comes.
 """
 
+from math import exp
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dgemm, dsyrk, dtrmm, sgemm, ssyrk, strmm
@@ -112,6 +114,14 @@ def softplus(x):
     y = xp.log1p(xp.exp(-xp.abs(x)))
     y += xp.maximum(x, xp.zeros_like(x))
     return y
+
+
+def log_odds(x, limit):
+    """Return log(x / (1 - x)), at most ``limit`` in size."""
+    xp = namespace(x)
+    dtype, x, tiny = x.dtype, cast(x, xp.float64), exp(-limit)
+    odds = xp.log(xp.clip(x, tiny, None)) - xp.log(xp.clip(1 - x, tiny, None))
+    return cast(odds, dtype)
 
 
 def row_sums(x):

@@ -1,9 +1,10 @@
 """The loop over epochs and batches that all estimators share, and when it stops."""
 
 import time
+from dataclasses import dataclass, field
 from functools import wraps
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,6 +14,17 @@ from ._backend import one_blas_thread, to_numpy
 from ._callbacks import CallbackSupportMixin
 from ._optim import PENALTIES, SCHEDULES, SGD
 from .exceptions import DivergenceError
+
+
+@dataclass
+class Progress:
+    """What a fit needs to go on: random stream, state of its method, velocity, epochs done."""
+
+    rng: Any
+    state: Any = None
+    velocity: Any = None
+    n_epochs: int = 0
+    report: dict = field(default_factory=dict)
 
 
 def keeps_features(method):

@@ -84,6 +84,38 @@ class SGD:
         )
         return replace(machine, thetas=thetas, weights=weights), velocity
 
+    def ascend(self, values, n_penalised, velocity, add, rate):
+        """Take one step on arrays, in place; returns the velocity, None without momentum.
+
+        Parameters
+        ----------
+        values : tuple of arrays
+        n_penalised : int
+            How many of them, the first, the penalty is on.
+        velocity : tuple of arrays or None
+            None is rest.
+        add : callable
+            ``add(targets)`` adds rate * gradient to arrays of the shapes of ``values``.
+        rate : float
+        """
+        if self.momentum and velocity is None:
+            velocity = tuple(namespace(part).zeros_like(part) for part in values)
+        targets, shrink = values, []
+        if velocity is not None:
+            targets = velocity
+            for target in targets:
+                target *= self.momentum
+        if self.alpha:  # read before the first write, as the targets may be the values
+            penalty = PENALTIES[self.penalty]
+            shrink = [(rate * self.alpha) * penalty(part) for part in values[:n_penalised]]
+        add(targets)
+        for target, part in zip(targets, shrink, strict=False):
+            target -= part
+        if velocity is not None:
+            for part, step in zip(values, velocity, strict=True):
+                part += step
+        return velocity
+
 
 def train_step(machine, velocity, state, X, rng, method, optimiser, rate):
     """Learn from one batch of rows; returns the new machine, velocity and state.

@@ -1,6 +1,6 @@
 """Training of density models: one gradient for every method, and what is monitored."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -23,10 +23,10 @@ from ._backend import (
     working_dtype,
 )
 from ._callbacks import with_callbacks
-from ._epochs import Monitor, TrainedInEpochs, keeps_features
+from ._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
 from ._machine import Machine, free_energy
 from ._optim import train_step
-from ._random import Rng, make_rng, seed_sequence
+from ._random import make_rng, seed_sequence
 from ._validation import (
     THETA_ATTRIBUTES,
     check_data,
@@ -49,15 +49,10 @@ def theta_attributes(machine):
 
 
 @dataclass
-class Training:
-    """What a fit needs to go on: random stream, model phase and its state, velocity, epochs."""
+class Training(Progress):
+    """What goes on in a fit to data, with the model phase and the means of the data."""
 
-    rng: Rng
-    method: Any
-    state: Any
-    velocity: Any
-    n_epochs: int = 0
-    report: dict = field(default_factory=dict)
+    method: Any = None
     n_rows: int = 0
     visible_means: Any = None
 
@@ -172,7 +167,8 @@ class TrainedByMoments(TrainedInEpochs):
         rows = rng.permutation(X.shape[0])[:n]
         state = method.init(machine, rng, n, self._rows(X, rows, machine))
         self.history_ = {}
-        return machine, Training(rng, method, state, self._optimiser().init(machine))
+        velocity = self._optimiser().init(machine)
+        return machine, Training(rng, state, velocity, method=method)
 
     def _resume(self, X, n_rows):
         """Return a copy of the machine to go on with, and its training state."""

@@ -200,7 +200,7 @@ def machine_from(
         source, components = components, components.components_
         given = {name.rstrip("_"): getattr(source, name, None) for name in THETA_ATTRIBUTES}
     place = None if defaults is None else defaults.weights[0]
-    W = _parameter("components", components, 2, place)
+    W = parameter("components", components, 2, place)
     thetas = tuple(
         _theta(
             f"_{side}",
@@ -224,7 +224,7 @@ def _theta(where, unit, n, values, default, W):
             raise ValueError(f"{name} is given, but {unit} has no such parameter")
         if value is None and statistic == "field":
             value = np.zeros(n)
-        parts.append(usual if value is None else _parameter(name, value, 1, W))
+        parts.append(usual if value is None else parameter(name, value, 1, W))
         if parts[-1] is not None and parts[-1].shape[0] != n:
             raise ValueError(
                 f"{name} has shape {tuple(parts[-1].shape)}, but components {tuple(W.shape)} "
@@ -250,7 +250,7 @@ def layers_from(components, parts, visible, hidden):
         raise ValueError("components must be the weights of at least one hidden layer, got none")
     units, weights = (visible, *[hidden] * len(components)), []
     for l, W in enumerate(components):
-        weights.append(_parameter(f"components[{l}]", W, 2, weights[0] if l else None))
+        weights.append(parameter(f"components[{l}]", W, 2, weights[0] if l else None))
         if l and weights[l].shape[1] != weights[l - 1].shape[0]:
             raise ValueError(
                 f"components[{l}] has shape {tuple(weights[l].shape)}, but the layer below has "
@@ -273,15 +273,18 @@ def layers_from(components, parts, visible, hidden):
     return Machine(units, thetas, tuple(weights))
 
 
-def _parameter(name, values, ndim, place):
-    """Return a finite, contiguous copy of a parameter, beside the array ``place`` if given."""
+def parameter(name, values, ndim, place=None, *, empty=False):
+    """Return a finite, contiguous copy of a parameter, beside the array ``place`` if given.
+
+    ``empty`` allows for no units.
+    """
     array = namespace(values).asarray(values, copy=True) if is_foreign(values) else None
     array = _real_array(name, values) if array is None else array
     dtype = working_dtype(array)
     if place is not None:
         array, dtype = beside(array, place), place.dtype
     array = cast(array, dtype)
-    if array.ndim != ndim or 0 in array.shape:
+    if array.ndim != ndim or (0 in array.shape and not empty):
         raise ValueError(f"{name} must be a non-empty array of {ndim} dimension(s)")
     if not bool(namespace(array).all(namespace(array).isfinite(array))):
         raise ValueError(f"{name} contains NaN or infinity")

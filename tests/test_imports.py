@@ -25,7 +25,10 @@ ORDER = [
     "_optim",
     "_lbfgs",
     "_atoms",
+    "_conditional",
     "inference",
+    "_targets",
+    "_objectives",
     "_solutions",
     "evaluation",
     "_epochs",
@@ -39,6 +42,8 @@ ORDER = [
 # Inside a room a file imports its _base only, save for these.
 SIBLINGS = {
     ("inference._belief_propagation", "inference._odds"),  # numerics that need a file of their own
+    ("inference._classes", "inference._belief_propagation"),  # the same, for one label of classes
+    ("inference._classes", "inference._odds"),
     ("units._truncated", "units._truncnorm"),  # numerics that need a file of their own
     ("inference._ais", "inference._gibbs"),  # annealing starts at draws without couplings
     (

@@ -1,7 +1,8 @@
 """The estimators."""
 
 from ._bernoulli_rbm import BernoulliRBM
+from ._conditional_rbm import ConditionalRBM
 from ._deep_tap_machine import DeepTAPMachine
 from ._tap_rbm import TAPRBM
 
-__all__ = ["TAPRBM", "BernoulliRBM", "DeepTAPMachine"]
+__all__ = ["TAPRBM", "BernoulliRBM", "ConditionalRBM", "DeepTAPMachine"]

@@ -207,7 +207,7 @@ class BaseMachine(DensityMachine, TrainedByMoments):
         state = method.init(machine, rng, n, rows)
         self.n_features_in_ = machine.n_units[0]
         self.history_ = {}
-        self._publish(machine, state, Training(rng, method, state, None))
+        self._publish(machine, state, Training(rng, state, method=method))
         self.starts_ = rows
         return self
 

@@ -17,6 +17,7 @@ from ._base import (
 from ._belief_propagation import BeliefPropagation, Propagated, propagate
 from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
 from ._clamped import Clamped
+from ._classes import propagate_classes
 from ._deep import DeepPhases, given_visible, with_visible
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._mean_field import TAP, NaiveMeanField
@@ -62,6 +63,7 @@ __all__ = [
     "map_rows",
     "posterior_moments",
     "propagate",
+    "propagate_classes",
     "sample",
     "settle",
     "solve",

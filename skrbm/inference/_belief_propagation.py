@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from math import exp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +11,12 @@ from .._backend import (
     cast,
     is_foreign,
     like,
+    log_odds,
     matmul,
     namespace,
     one_blas_thread,
     row_blocks,
+    row_sums,
     sigmoid,
 )
 from .._machine import Block, Machine, Moments
@@ -94,14 +95,14 @@ class BeliefPropagation(FixedPoint):
         xp, W = namespace(X), machine.weights[0]
         hidden = xp.zeros_like(X[:, :1]) * W[None, :, 0]
         odds = xp.ones((X.shape[0], *W.shape), **like(W))
-        return Messages((X, hidden), (None, None), odds, (_log_odds(X, _FARTHEST), hidden))
+        return Messages((X, hidden), (None, None), odds, (log_odds(X, _FARTHEST), hidden))
 
     def hold(self, machine, state, values, held):
         xp, beliefs = namespace(values), state.beliefs
         return state._replace(
             means=(xp.where(held, values, state.means[0]), state.means[1]),
             odds=xp.where(held[:, None, :], xp.ones_like(state.odds), state.odds),
-            beliefs=(xp.where(held, _log_odds(values, _HELD), beliefs[0]), beliefs[1]),
+            beliefs=(xp.where(held, log_odds(values, _HELD), beliefs[0]), beliefs[1]),
         )
 
     def _odds(self, machine):
@@ -149,14 +150,6 @@ class BeliefPropagation(FixedPoint):
 def _fields(machine):
     """Return the fields of both layers, which may have a row for each instance, in float64."""
     return tuple(cast(theta.field, namespace(theta.field).float64) for theta in machine.thetas)
-
-
-def _log_odds(x, limit):
-    """Return log(x / (1 - x)), at most ``limit`` in size."""
-    xp = namespace(x)
-    dtype, x, tiny = x.dtype, cast(x, xp.float64), exp(-limit)
-    odds = xp.log(xp.clip(x, tiny, None)) - xp.log(xp.clip(1 - x, tiny, None))
-    return cast(odds, dtype)
 
 
 def _sweep_rows(odds, R, visible, b, c):
@@ -228,7 +221,7 @@ def propagate(
     Parameters
     ----------
     W : array of shape (n_hidden, n_visible)
-        float32 or float64; other numbers become float64.
+        float32 or float64; other numbers become float64. There may be no hidden units.
     visible_fields : array of shape (n_instances, n_visible) or (n_visible,)
     hidden_fields : array of shape (n_instances, n_hidden) or (n_hidden,)
         Fields in one dimension are shared by all instances.
@@ -264,6 +257,8 @@ def propagate(
     """
     method = BeliefPropagation(max_iter, tol, damping, product)
     machine = _instances(W, visible_fields, hidden_fields)
+    if machine.weights[0].shape[0] == 0:
+        return _uncoupled(machine, PRODUCTS[product].visible)
     method.check(machine)
     if is_foreign(machine.weights[0]):
         return _propagate_arrays(method, machine, log_partition, pairs)
@@ -277,8 +272,8 @@ def _instances(W, *fields):
     """Return the machine of the weights whose fields have a row for each instance."""
     xp = namespace(W)
     W = xp.asarray(W)
-    if W.ndim != 2 or 0 in W.shape:
-        raise ValueError(f"W must have 2 dimensions, none of them 0, got shape {tuple(W.shape)}")
+    if W.ndim != 2 or W.shape[1] == 0:
+        raise ValueError(f"W must have 2 dimensions and visible units, got shape {tuple(W.shape)}")
     if W.dtype not in (xp.float32, xp.float64):
         W = cast(W, xp.float64)
     names, sizes = ("visible_fields", "hidden_fields"), (W.shape[1], W.shape[0])
@@ -300,6 +295,16 @@ def _instances(W, *fields):
     n = n_rows.pop()
     thetas = (Theta(xp.broadcast_to(field, (n, field.shape[-1]))) for field in fields)
     return Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
+
+
+def _uncoupled(machine, values):
+    """Return the result without hidden units, and so without messages."""
+    b, c = (theta.field for theta in machine.thetas)
+    n, xp = b.shape[0], namespace(b)
+    log_z = row_sums(values.total(cast(b, xp.float64)))
+    return Propagated(
+        b, c, np.zeros(n, int), np.zeros(n), np.ones(n, bool), log_z, machine.weights[0]
+    )
 
 
 def _propagate_arrays(method, machine, log_partition, pairs):

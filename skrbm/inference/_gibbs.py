@@ -66,9 +66,7 @@ class Gibbs(Sampler):
         """Data rows and chain rows lie in one buffer and share the product with the weights."""
         if not _is_exact(machine):
             return super().phases(machine, state, X, rng)
-        state = sample(self, machine, state, rng, self.n_steps - 1)
-        visible, hidden = machine.units
-        chains = visible.sample(conditional(machine, 0, state.layers), rng)
+        hidden, chains = machine.units[1], self._walk(machine, state, rng).layers[0]
         n, m = X.shape[0], chains.shape[0]
         buffer = namespace(X).concat([X, chains], axis=0)
         theta = condition(machine, buffer)
@@ -89,6 +87,25 @@ class Gibbs(Sampler):
 
     def moments(self, machine, state):
         return data_moments(machine, state.layers[0])
+
+    def search(self, machine, rng):
+        """Return the visible values that chains end at, one for each row of the machine's fields.
+
+        They start at draws from the visible units without couplings.
+        """
+        n_rows = machine.thetas[0].field.shape[0]
+        state = self.init(machine, rng, n_rows, machine.weights[0])
+        return self._walk(machine, state, rng).layers[0]
+
+    def _walk(self, machine, state, rng):
+        """Return chains after all sweeps but the last draw of the hidden units."""
+        state = sample(self, machine, state, rng, self.n_steps - 1)
+        visible = machine.units[0].sample(conditional(machine, 0, state.layers), rng)
+        return Chains((visible, state.layers[1]))
+
+    def contrast(self, machine, X, rng):
+        """Return moments of the data X and of chains, where the machine has fields for each row."""
+        return data_moments(machine, X), data_moments(machine, self.search(machine, rng))
 
     def visible(self, state):
         return state.layers[0]
@@ -167,13 +184,14 @@ class ContrastiveDivergence(Gibbs):
     def phases(self, machine, state, X, rng):
         if not _is_exact(machine):
             return super().phases(machine, self.start(machine, X, rng), X, rng)
-        visible, hidden = machine.units
+        hidden = machine.units[1]
         theta = condition(machine, X)
         mean, variance = hidden.moments(theta)
         occupied = (None, hidden.occupancy(theta))
         block = Block((X, mean), (None, variance), 1.0 / X.shape[0], occupied=occupied)
         data = Moments((block,))
-        state = Chains((X, hidden.sample(theta, rng)))
-        state = sample(self, machine, state, rng, self.n_steps - 1)
-        chains = visible.sample(conditional(machine, 0, state.layers), rng)
-        return Chains((chains, state.layers[1])), data, data_moments(machine, chains)
+        state = self._walk(machine, Chains((X, hidden.sample(theta, rng))), rng)
+        return state, data, data_moments(machine, state.layers[0])
+
+    def contrast(self, machine, X, rng):
+        return self.phases(machine, None, X, rng)[1:]

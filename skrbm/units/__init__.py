@@ -2,6 +2,7 @@
 
 from ._base import Theta, Unit, log_weight
 from ._bernoulli import Bernoulli
+from ._categorical import Categorical
 from ._fractional import Fractional
 from ._gaussian import Gaussian
 from ._truncated import TruncatedGaussBernoulli, TruncatedGaussian
@@ -16,6 +17,7 @@ UNITS = {
 __all__ = [
     "UNITS",
     "Bernoulli",
+    "Categorical",
     "Fractional",
     "Gaussian",
     "Theta",

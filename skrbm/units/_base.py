@@ -43,15 +43,23 @@ class Theta(NamedTuple):
 
 
 def log_weight(theta, X):
-    """Return sum_i of theta . statistics(X_i) for each row of a dense or sparse X, in float64."""
-    field = theta.field
-    xp = namespace(field)
-    total = cast(matmul(X, field), xp.float64)
+    """Return sum_i of theta . statistics(X_i) for each row of X, in float64.
+
+    X may be sparse, unless theta has a row for each row of X.
+    """
+    total = _row_products(X, theta.field)
     if theta.precision is not None:
-        total = total - 0.5 * cast(matmul(squared(X), theta.precision), xp.float64)
+        total = total - 0.5 * _row_products(squared(X), theta.precision)
     if theta.spike is not None:
-        total = total + cast(matmul(nonzero(X, field.dtype), theta.spike), xp.float64)
+        total = total + _row_products(nonzero(X, theta.field.dtype), theta.spike)
     return total
+
+
+def _row_products(X, part):
+    """Return the product of each row of X with ``part``, or with its own row of it."""
+    if part.ndim == 1:
+        return cast(matmul(X, part), namespace(part).float64)
+    return row_sums(X * part)
 
 
 class Unit:

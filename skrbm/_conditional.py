@@ -1,0 +1,164 @@
+"""The machine whose biases depend on features, and how it learns."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ._backend import add_products, cast, from_numpy, like, matmul, namespace
+from ._machine import Machine
+from ._validation import parameter
+from .units import Bernoulli, Theta
+
+PARAMETERS = (
+    "components",
+    "coef_visible",
+    "coef_hidden",
+    "intercept_visible",
+    "intercept_hidden",
+)
+
+
+@dataclass(frozen=True)
+class ConditionalMachine:
+    """p(v, h | x) ∝ exp(h' W v + v' (A x + b) + h' (B x + c)) (Ping and Ihler 2017, Eq. 3).
+
+    Parameters
+    ----------
+    units : tuple of Unit
+        Visible (the outputs) and hidden.
+    components : array of shape (n_hidden, n_visible)
+        W; there may be no hidden units.
+    coef_visible : array of shape (n_visible, n_features)
+        A.
+    coef_hidden : array of shape (n_hidden, n_features)
+        B.
+    intercept_visible : array of shape (n_visible,)
+        b.
+    intercept_hidden : array of shape (n_hidden,)
+        c.
+    """
+
+    units: tuple
+    components: Any
+    coef_visible: Any
+    coef_hidden: Any
+    intercept_visible: Any
+    intercept_hidden: Any
+
+    @property
+    def weights(self):
+        """The couplings between the layers, in a tuple as those of :class:`Machine`."""
+        return (self.components,)
+
+    @property
+    def dtype(self):
+        return self.components.dtype
+
+    @property
+    def values(self):
+        """All parameters, in the order of ``PARAMETERS``."""
+        return tuple(getattr(self, name) for name in PARAMETERS)
+
+    def given(self, X):
+        """Return the machine p(v, h | x) with fields for each row x of a dense or sparse X."""
+        layers = (
+            (self.coef_visible, self.intercept_visible),
+            (self.coef_hidden, self.intercept_hidden),
+        )
+        thetas = (Theta(matmul(X, coef.T) + intercept) for coef, intercept in layers)
+        return Machine(self.units, tuple(thetas), self.weights)
+
+    def copy(self):
+        """Return a machine that shares no memory with this one."""
+        xp = namespace(self.components)
+        copies = (xp.asarray(part, copy=True) for part in self.values)
+        return replace(self, **dict(zip(PARAMETERS, copies, strict=True)))
+
+    def is_finite(self):
+        """Whether no parameter is infinite or NaN."""
+        return _are_finite(self.values)
+
+    def has_finite_thetas(self):
+        """Whether no intercept is infinite or NaN: a check that costs nothing."""
+        return _are_finite(self.values[-2:])
+
+    def ascend(self, gradient, given, X, velocity, optimiser, rate):
+        """Take a step up the log-likelihood of rows X; returns the velocity.
+
+        Parameters are written in place.
+
+        Parameters
+        ----------
+        gradient : Moments
+            Data moments minus those of ``given``; each block has as many rows as X, in the
+            same order.
+        given : Machine
+            What :meth:`given` returned for X.
+        X : array of shape (n_rows, n_features)
+        velocity : tuple of arrays or None
+        optimiser : SGD
+            Its penalty is on all that multiplies: W, A and B.
+        rate : float
+        """
+
+        def add(targets):
+            W, *coefs, b, c = targets
+            if W.shape[0]:  # where there are hidden units
+                gradient.add_pair(given, 0, W, rate)
+            for l, coef, intercept in zip((0, 1), coefs, (b, c), strict=True):
+                if not coef.shape[0]:
+                    continue
+                rows = sum(block.weight * block.means[l] for block in gradient.blocks)
+                rows = cast(rows, coef.dtype)
+                add_products(coef, [(rows, X, rate)])
+                intercept += rate * namespace(rows).sum(rows, axis=0)
+
+        return optimiser.ascend(self.values, 3, velocity, add, rate)
+
+
+def random_machine(unit, n_hidden, n_features, field, rng, place):
+    """Return a machine with small W whose outputs do not depend on features yet.
+
+    Parameters
+    ----------
+    unit : Unit
+        Kind of the outputs.
+    n_hidden, n_features : int
+    field : ndarray of shape (n_visible,)
+        The visible biases.
+    rng : Rng
+    place : array
+        Where the parameters lie, and their dtype.
+    """
+    xp, options, n_visible = namespace(place), like(place), field.shape[0]
+    return ConditionalMachine(
+        (unit, Bernoulli()),
+        0.01 * rng.normal((n_hidden, n_visible)),
+        xp.zeros((n_visible, n_features), **options),
+        xp.zeros((n_hidden, n_features), **options),
+        cast(from_numpy(field, place), place.dtype),
+        xp.zeros(n_hidden, **options),
+    )
+
+
+def with_parameters(machine, parts):
+    """Return the machine with copies of some arrays, by name, in place of its own.
+
+    Raises
+    ------
+    ValueError
+        If one is not finite or has another shape.
+    """
+    checked = {}
+    for name, part in parts.items():
+        own = getattr(machine, name)
+        checked[name] = parameter(name, part, own.ndim, own, empty=True)
+        if checked[name].shape != own.shape:
+            raise ValueError(
+                f"{name} has shape {tuple(checked[name].shape)}, and {tuple(own.shape)} is needed"
+            )
+    return replace(machine, **checked)
+
+
+def _are_finite(parts):
+    total = sum(float(namespace(part).sum(part)) for part in parts)
+    return total - total == 0

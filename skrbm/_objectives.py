@@ -1,0 +1,265 @@
+"""What a conditional machine learns from: pairs of moments whose difference is the gradient.
+
+Each objective is a loss of Ping and Ihler (2017, Sec. 4) with the inference that it needs. Given
+the features of some rows, the machine is an ordinary one with fields for each row, ``given``.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._backend import cast, from_numpy, matmul, namespace, row_blocks, row_sums, sigmoid
+from ._machine import Block, Moments, condition, data_moments, free_energy
+from .inference import (
+    FIXED_POINTS,
+    BeliefPropagation,
+    ContrastiveDivergence,
+    FixedPoint,
+    Gibbs,
+    NaiveMeanField,
+    solve,
+)
+from .units import Theta
+
+MOST_ENUMERATED = 12  # units of the smaller layer for which log Z is summed exactly
+_CLAMP = 1e4  # field of a unit that is held at 1
+_TOL = 1e-6  # mean squared change of the means: 1e-3 (Sec. 6)
+_ELEMENTS = 2**22  # of the largest temporary array
+
+INFERENCE = {
+    **FIXED_POINTS,
+    "mean_field": NaiveMeanField(),
+    "gibbs": ContrastiveDivergence(),
+}
+"""Methods by name, whose sweeps and tolerance the estimator sets."""
+
+
+class Found(NamedTuple):
+    """What inference says of some rows.
+
+    ``logits`` are fields of the visible units alone that say the same, ``hidden`` the means of the
+    hidden ones, of shape (n_rows, n_units); ``converged`` is that of each row. ``moments`` are
+    None if not asked for.
+    """
+
+    logits: Any
+    hidden: Any
+    converged: Any
+    moments: Any = None
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """Belief propagation in the product of ``method``."""
+
+    method: BeliefPropagation
+    targets: Any
+
+    def __call__(self, given, moments=False):
+        method, W = self.method, given.weights[0]
+        found = self.targets.propagate(
+            W,
+            given.thetas[0].field,
+            given.thetas[1].field,
+            product=method.product,
+            max_iter=method.max_iter,
+            tol=method.tol,
+            damping=method.damping,
+            pairs=moments,
+        )
+        hidden, pair_moments = sigmoid(found.hidden), None
+        if moments:
+            visible, weight = given.units[0].mean(Theta(found.visible)), 1.0 / hidden.shape[0]
+            block = Block((visible, hidden), (None, None), weight)
+            rest = weight * (found.pairs - matmul(hidden.T, visible))
+            pair_moments = Moments((block,), ((0, rest),))
+        return Found(found.visible, hidden, found.converged, pair_moments)
+
+
+@dataclass(frozen=True)
+class Solving:
+    """Any other fixed point, started at the visible means without hidden units."""
+
+    method: FixedPoint
+    targets: Any
+
+    def __call__(self, given, moments=False):
+        method, start = self.method, given.units[0].mean(given.thetas[0])
+        method.check(given)
+        solution = solve(method, given, method.start(given, start))
+        visible, hidden = solution.state.means
+        return Found(
+            self.targets.logits(visible),
+            hidden,
+            solution.converged,
+            method.moments(given, solution.state) if moments else None,
+        )
+
+
+def clamped(given, V, observed):
+    """Return the machine with outputs held at V where ``observed``."""
+    theta = given.thetas[0]
+    field = namespace(V).where(observed, _CLAMP * (2 * V - 1), theta.field)
+    return replace(given, thetas=(Theta(field), *given.thetas[1:]))
+
+
+class Likelihood:
+    """log p(y | x), with the marginals of a fixed point."""
+
+    def __init__(self, method, marginals, targets):
+        infer = Propagation if isinstance(method, BeliefPropagation) else Solving
+        self.marginals = self.decide = infer(method, targets)
+
+    def phases(self, given, V, observed, rng):
+        """Return data moments, moments of the machine and numbers for the history."""
+        if observed is None:
+            data = data_moments(given, V)
+        else:
+            data = self.marginals(clamped(given, V, observed), moments=True).moments
+        found = self.marginals(given, moments=True)
+        return data, found.moments, {"converged": float(np.mean(found.converged))}
+
+
+class Contrast:
+    """log p(y | x), with the moments of short Gibbs chains; predicts by mean field."""
+
+    def __init__(self, method, marginals, targets):
+        self.chain, self.marginals, self.decide = method, marginals, marginals
+
+    def phases(self, given, V, observed, rng):
+        V = self._completed(given, V, observed, rng)
+        return *self.chain.contrast(given, V, rng), {}
+
+    def _completed(self, given, V, observed, rng):
+        """Return V with missing outputs drawn by a chain that the others stay fixed in."""
+        if observed is None:
+            return V
+        return Gibbs(self.chain.n_steps).search(clamped(given, V, observed), rng)
+
+
+class PerceptronLoss(Contrast):
+    """CD-PercLoss (Mnih, Larochelle and Hinton 2011): rows are learnt from where a chain finds
+    outputs with a lower free energy than the label's.
+    """
+
+    def phases(self, given, V, observed, rng):
+        V, xp = self._completed(given, V, observed, rng), namespace(V)
+        found = self.chain.search(given, rng)
+        better = free_energy(given, found) < free_energy(given, V)
+        found = xp.where(better[:, None], found, V)
+        report = {"updated": float(xp.mean(cast(better, V.dtype)))}
+        return data_moments(given, V), data_moments(given, found), report
+
+
+class Margin:
+    """Latent structured SVM (Yu and Joachims 2009): the largest log-weight of all units, with the
+    Hamming loss added, against that with the outputs at the label.
+    """
+
+    product, hidden = "max", "mode"
+
+    def __init__(self, method, marginals, targets):
+        self.marginals = Propagation(replace(method, product="sum"), targets)
+        self.decide = Propagation(replace(method, product=self.product), targets)
+
+    def phases(self, given, V, observed, rng):
+        loss = 1 - 2 * V
+        if observed is not None:
+            loss = namespace(V).where(observed, loss, 0 * V)
+            V = self._decided(clamped(given, V, observed))[0]
+        worst, converged = self._decided(given.tilted(0, loss))
+        data, model = (Moments((self._block(given, rows),)) for rows in (V, worst))
+        return data, model, {"converged": float(np.mean(converged))}
+
+    def _decided(self, given):
+        found = self.decide(given)
+        return given.units[0].mode(Theta(found.logits)), found.converged
+
+    def _block(self, given, V):
+        hidden = getattr(given.units[1], self.hidden)(condition(given, V))
+        return Block((V, hidden), (None, None), 1.0 / V.shape[0])
+
+
+class MarginalMargin(Margin):
+    """Marginal structured SVM (Ping, Liu and Ihler 2014): the same with hidden units summed out."""
+
+    product, hidden = "mixed", "mean"
+
+
+OBJECTIVES = {
+    "likelihood": ((FixedPoint, Likelihood), (Gibbs, Contrast)),
+    "perceptron": ((Gibbs, PerceptronLoss),),
+    "margin": ((BeliefPropagation, Margin),),
+    "marginal_margin": ((BeliefPropagation, MarginalMargin),),
+}
+"""Which classes of inference each objective takes, and what it then is."""
+
+_NAMES = {
+    "likelihood": "any name or object",
+    "perceptron": "'gibbs', or Gibbs(n_steps)",
+    "margin": "'bp', or a BeliefPropagation object",
+    "marginal_margin": "'bp', or a BeliefPropagation object",
+}
+_SEARCH = Gibbs(10)  # of CD-PercLoss (Sec. 6)
+
+
+def make_objective(name, inference, n_sweeps, targets):
+    """Return the objective of a name with the inference of a name, or an object.
+
+    ``n_sweeps`` are those of methods that are given by name, and of the mean field by which
+    objectives that sample predict.
+    """
+    method = inference
+    if isinstance(inference, str):
+        method = INFERENCE[inference]
+        if isinstance(method, FixedPoint):
+            method = replace(method, max_iter=n_sweeps, tol=_TOL)
+        elif name == "perceptron":
+            method = _SEARCH
+    mean_field = Solving(NaiveMeanField(max_iter=n_sweeps, tol=_TOL), targets)
+    for kind, objective in OBJECTIVES[name]:
+        if isinstance(method, kind):
+            return objective(method, mean_field, targets)
+    raise ValueError(
+        f"objective={name!r} does not work with inference={inference!r}; it takes {_NAMES[name]}"
+    )
+
+
+def log_partitions(given, targets):
+    """Return log Z of each row in float64: exact for one label or a small layer, or else Bethe."""
+    if targets.ndim == 2 and min(given.n_units) <= MOST_ENUMERATED:
+        return _enumerated(given)
+    fields = [theta.field for theta in given.thetas]
+    stages = ({"max_iter": 200}, {"max_iter": 1000, "damping": 0.5})
+    log_z, xp, rows = None, namespace(fields[0]), np.arange(fields[0].shape[0])
+    for stage in stages:
+        index = from_numpy(rows, fields[0])
+        some = [xp.take(field, index, axis=0) for field in fields]
+        found = targets.propagate(given.weights[0], *some, tol=1e-12, log_partition=True, **stage)
+        if log_z is None:
+            log_z = found.log_partition
+        else:
+            log_z[index] = found.log_partition
+        rows = rows[~found.converged]
+        if not rows.size:
+            break
+    return log_z
+
+
+def _enumerated(given):
+    """Return log Z of each row by the sum over all values of the smaller layer."""
+    xp, W = namespace(given.weights[0]), given.weights[0]
+    small = int(np.argmin(given.n_units))
+    n, push = given.n_units[small], W if small == 1 else W.T
+    bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    bits = cast(from_numpy(bits, W), W.dtype)
+    sent, size = bits @ push, max(1, _ELEMENTS // (2**n * push.shape[1]))
+    own, other = (given.thetas[l].field for l in (small, 1 - small))
+    unit, parts = given.units[1 - small], []
+    for a, b in zip(row_blocks(own, size), row_blocks(other, size), strict=True):
+        rest = row_sums(unit.log_partition(Theta(b[:, None, :] + sent[None, :, :])))
+        weights = cast(a @ bits.T, xp.float64) + rest
+        largest = xp.max(weights, axis=1, keepdims=True)
+        parts.append(largest[:, 0] + xp.log(xp.sum(xp.exp(weights - largest), axis=1)))
+    return xp.concat(parts, axis=0)

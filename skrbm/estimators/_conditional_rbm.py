@@ -1,0 +1,689 @@
+"""Conditional machine: structured prediction of binary outputs, or of one label, from features."""
+
+from numbers import Integral
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import (
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    _fit_context,
+    clone,
+)
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from .._backend import (
+    cast,
+    dense_rows,
+    from_numpy,
+    is_foreign,
+    like,
+    namespace,
+    one_blas_thread,
+    to_numpy,
+    working_dtype,
+)
+from .._callbacks import with_callbacks
+from .._conditional import PARAMETERS, ConditionalMachine, random_machine, with_parameters
+from .._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
+from .._machine import free_energy
+from .._objectives import INFERENCE, OBJECTIVES, clamped, log_partitions, make_objective
+from .._random import make_rng
+from .._targets import BinaryLabel, Label, Outputs, check_targets, targets_of
+from .._validation import check_count, check_data, parameter
+from ..exceptions import DivergenceError
+from ..inference import FixedPoint, Gibbs
+from ..units import Bernoulli, Theta
+
+_BLOCK_ROWS = 1024  # predicted at a time
+_FIRST_SWEEPS, _MOST_SWEEPS = 7, 100
+
+
+class _Rows(NamedTuple):
+    """Features and targets of the rows that are learnt from."""
+
+    X: Any
+    V: Any  # targets as values of the visible units, NumPy or CSR, NaN where missing
+    y: Any  # as they came
+
+
+class ConditionalRBM(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, TrainedInEpochs
+):
+    """Conditional restricted Boltzmann machine: joint prediction of many binary outputs.
+
+    Outputs v and hidden units h are binary and share couplings; features x move their biases:
+    p(v, h | x) ∝ exp(h' W v + v' (A x + b) + h' (B x + c)), with W = ``components_``,
+    A = ``coef_visible_``, B = ``coef_hidden_``, b = ``intercept_visible_`` and
+    c = ``intercept_hidden_`` (Eq. 3 of [1]_). Targets are binary outputs in two dimensions, such
+    as labels or the pixels of an image, or one label in one dimension, whose classes exclude each
+    other. Scale X, such as by StandardScaler.
+
+    Read more in the :ref:`User Guide <conditional_rbm>`.
+
+    Parameters
+    ----------
+    n_components : int, default=256
+        Number of binary hidden units; 0 is logistic regression.
+    objective : {"likelihood", "perceptron", "margin", "marginal_margin"}, default="likelihood"
+        What is learnt from: the log-likelihood of the targets (MLE); CD-PercLoss [2]_; the latent
+        structured SVM [3]_ (LSSVM), which decides outputs and hidden units, or the marginal one
+        [4]_ (MSSVM), which sums hidden units out, both with the Hamming loss.
+    inference : {"bp", "mean_field", "gibbs", "tap", "tap3", "adaptive_tap", "relaxed_bp"} or \
+            object, default="bp"
+        What approximates the sums of the objective: belief propagation, mean field, Gibbs
+        sampling, or another fixed point, by name, or an object of :mod:`skrbm.inference` such as
+        ``BeliefPropagation(damping=0.5)``. "gibbs" is CD-1, with chains that start at the targets;
+        ``ContrastiveDivergence(10)`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
+        instead. "perceptron" wants "gibbs" (ten steps) and the margins want "bp".
+    learning_rate : float, default=0.05
+        Step of the gradient ascent on the mean objective. Reasonable values lie between 5e-3 and
+        0.5.
+    batch_size : int, default=10
+        Largest number of rows of a mini-batch; batches have nearly the same size.
+    n_iter : int, default=50
+        Passes over the data.
+    n_sweeps : int, callable or None, default=None
+        Most sweeps of an ``inference`` that is given by name, in each pass: a function of the
+        number of the pass, from 1. None is 7 more than that number (Sec. 6 of [1]_), and at most
+        100. Predictions use as many as the last pass.
+    verbose : int, default=0
+        Whether to print a line for each pass.
+    random_state : int, RandomState instance or None, default=None
+        Determines initial weights, the order of rows and the chains.
+    momentum : float in [0, 1), default=0.0
+        Part of the last step that is added to the next.
+    alpha : float, default=0.0
+        Strength of the penalty on W, A and B.
+    penalty : {"l2", "l1"}, default="l2"
+        alpha / 2 ||W||² or alpha ||W||₁.
+    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="constant"
+        Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
+        in a line or a cosine, down to 1e-3; or a function of the fraction.
+    init : {"random", "logistic"} or fitted ConditionalRBM, default="random"
+        Where training starts. "random" draws W from N(0, 0.01²), sets A and B to 0 and b to the
+        log-odds of the targets. "logistic" first fits the machine without hidden units, with the
+        same parameters otherwise, and starts at its A and b. Of a fitted machine all is taken, or
+        A and b if it has no hidden units.
+    shuffle : bool, default=True
+        Whether to shuffle the rows in each pass.
+    early_stopping : bool, default=False
+        Whether to set rows aside and stop after ``n_iter_no_change`` passes in a row in which
+        their error did not fall by ``tol``; the parameters before these are kept.
+    validation_fraction : float in (0, 1), default=0.1
+        Part of the rows to set aside.
+    n_iter_no_change : int, default=5
+        Patience of early stopping, in passes.
+    tol : float, default=0.0
+        Tolerance of early stopping, a fraction of the outputs.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last solution.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_outputs)
+        Couplings of hidden units and outputs.
+    coef_visible_ : array of shape (n_outputs, n_features)
+        What features add to the biases of the outputs.
+    coef_hidden_ : array of shape (n_components, n_features)
+        What features add to the biases of the hidden units.
+    intercept_visible_ : array of shape (n_outputs,)
+        Biases of the outputs.
+    intercept_hidden_ : array of shape (n_components,)
+        Biases of the hidden units.
+    classes_ : ndarray of shape (n_classes,)
+        Classes of a label, or the numbers of the outputs.
+    n_outputs_ : int
+        Number of visible units: outputs, or classes of a label if they are more than two, else 1.
+    n_sweeps_ : int
+        Most sweeps of inference in the last pass.
+    n_iter_ : int
+        Passes over the data so far.
+    history_ : dict of list
+        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), with a fixed point ``converged``
+        (the fraction of rows where it did), with the perceptron ``updated`` (the fraction of
+        rows that were learnt from) and, with early stopping, ``validation_error``.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen in fit, if all are strings.
+
+    See Also
+    --------
+    sklearn.multioutput.ClassifierChain : Predicts outputs one after the other.
+    sklearn.neural_network.MLPClassifier : Predicts outputs independently given hidden features.
+
+    References
+    ----------
+    .. [1] Ping, W. and Ihler, A. (2017). Belief propagation in conditional RBMs for structured
+       prediction. AISTATS.
+    .. [2] Mnih, V., Larochelle, H. and Hinton, G. E. (2011). Conditional restricted Boltzmann
+       machines for structured output prediction. UAI.
+    .. [3] Yu, C.-N. J. and Joachims, T. (2009). Learning structural SVMs with latent variables.
+       ICML.
+    .. [4] Ping, W., Liu, Q. and Ihler, A. (2014). Marginal structured SVM with hidden variables.
+       ICML.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from sklearn.preprocessing import scale
+    >>> from skrbm import ConditionalRBM
+    >>> X, Y = make_multilabel_classification(random_state=0)
+    >>> crbm = ConditionalRBM(n_components=8, n_iter=5, random_state=0).fit(scale(X), Y)
+    >>> crbm.predict(scale(X)).shape
+    (100, 5)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **TrainedInEpochs._parameter_constraints,
+        "n_components": [Interval(Integral, 0, None, closed="left")],
+        "objective": [StrOptions(set(OBJECTIVES))],
+        "inference": [StrOptions(set(INFERENCE)), FixedPoint, Gibbs],
+        "n_sweeps": [Interval(Integral, 1, None, closed="left"), callable, None],
+        "init": [StrOptions({"random", "logistic"}), HasMethods(["fit", "predict"])],
+        "early_stopping": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        n_components=256,
+        *,
+        objective="likelihood",
+        inference="bp",
+        learning_rate=0.05,
+        batch_size=10,
+        n_iter=50,
+        n_sweeps=None,
+        verbose=0,
+        random_state=None,
+        momentum=0.0,
+        alpha=0.0,
+        penalty="l2",
+        schedule="constant",
+        init="random",
+        shuffle=True,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
+        tol=0.0,
+        warm_start=False,
+    ):
+        self.n_components = n_components
+        self.objective = objective
+        self.inference = inference
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.n_sweeps = n_sweeps
+        self.verbose = verbose
+        self.random_state = random_state
+        self.momentum = momentum
+        self.alpha = alpha
+        self.penalty = penalty
+        self.schedule = schedule
+        self.init = init
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
+    def fit(self, X, y):
+        """Fit the machine to features and targets.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
+            Binary outputs, of which NaN marks those that are not known: they are latent. Or one
+            label, in one dimension.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        DivergenceError
+            If parameters stop being finite. As after an interruption by Ctrl-C, the estimator
+            then keeps the parameters of the last complete epoch.
+        """
+        goes_on = self.warm_start and self._is_trained()
+        X, machine, training, data = self._start(X, y, goes_on)
+        train, validation = self._split(X.shape[0], self._n_validation(X.shape[0]), training.rng)
+        with one_blas_thread():
+            self._fit_epochs(machine, training, data, train, validation)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
+    def partial_fit(self, X, y, classes=None):
+        """Go once through some rows of data, in batches of ``batch_size``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
+        classes : array-like of shape (n_classes,), default=None
+            All classes that the label will ever have. For one label, the first call must give
+            them.
+
+        Returns
+        -------
+        self : object
+        """
+        goes_on = self._is_trained()
+        X, machine, training, data = self._start(X, y, goes_on, classes, needs_classes=True)
+        self._pass_once(machine, training, data, X.shape[0])
+        return self
+
+    def _start(self, X, y, goes_on, classes=None, needs_classes=False):
+        """Return checked X, the machine and what a fit needs to go on, and the rows."""
+        X = check_data(self, X, reset=not goes_on)
+        y = check_targets(y, X)
+        targets = self._next_targets(y, goes_on, classes, needs_classes)
+        data = _Rows(X, targets.encode(y), y)
+        if goes_on:
+            machine, training = self.machine_.copy(), self._training
+            if training.velocity is not None:  # written in place in training
+                training.velocity = tuple(_copied(part) for part in training.velocity)
+            self._check_size(machine)
+        else:
+            place = _place(X)
+            training = Progress(make_rng(self.random_state, place))
+            machine = self._first_machine(data, targets, training.rng, place)
+            training.state = self._sweeps_of(1)
+        self._targets = targets
+        self._objective(training.state).decide(machine.given(_head(X, machine)))  # or an error
+        if not goes_on:
+            self.history_ = {}
+        return X, machine, training, data
+
+    def _next_targets(self, y, goes_on, classes, needs_classes):
+        if goes_on:
+            self._targets.encode(y[:1])  # or an error
+            return self._targets
+        if needs_classes and classes is None and y.ndim == 1:
+            raise ValueError(
+                "the first call of partial_fit must name all classes of the label, in `classes`"
+            )
+        return targets_of(y, classes)
+
+    def _check_size(self, machine):
+        if machine.components.shape[0] != self.n_components:
+            raise ValueError(
+                f"n_components={self.n_components}, but the machine to go on from has "
+                f"{machine.components.shape[0]} hidden units; fit without warm_start"
+            )
+
+    def _first_machine(self, data, targets, rng, place):
+        """Return the machine where training starts."""
+        field, n_features = targets.initial_field(data.V), data.X.shape[1]
+        machine = random_machine(targets.unit, self.n_components, n_features, field, rng, place)
+        if self.init == "random":
+            return machine
+        first = self.init
+        if self.init == "logistic":
+            first = clone(self).set_params(n_components=0, init="random", warm_start=False)
+            first.fit(data.X, data.y)
+        if not hasattr(first, "coef_visible_"):
+            raise ValueError(
+                "init must be 'random', 'logistic' or a fitted ConditionalRBM, got "
+                f"{type(first).__name__}; meta-estimators such as GridSearchCV clone their "
+                "parameters: wrap a fitted one in sklearn.frozen.FrozenEstimator"
+            )
+        coupled = first.components_.shape[0] > 0
+        names = PARAMETERS if coupled else ("coef_visible", "intercept_visible")
+        return with_parameters(machine, {name: getattr(first, f"{name}_") for name in names})
+
+    def _sweeps_of(self, epoch):
+        """Return the most sweeps of inference in a pass, counted from 1."""
+        if self.n_sweeps is None:
+            return min(_FIRST_SWEEPS + epoch, _MOST_SWEEPS)
+        n_sweeps = self.n_sweeps(epoch) if callable(self.n_sweeps) else self.n_sweeps
+        check_count("n_sweeps", n_sweeps, 1)
+        return n_sweeps
+
+    def _objective(self, n_sweeps):
+        return make_objective(self.objective, self.inference, n_sweeps, self._targets)
+
+    def _learn(self, machine, training, data, rows, rate):
+        """Learn from one batch; the parameters are written in place."""
+        X = dense_rows(data.X, from_numpy(rows, data.X), machine.dtype)
+        V, observed = self._targets.rows(data.V, rows, X)
+        training.state = self._sweeps_of(training.n_epochs + 1)
+        given = machine.given(X)
+        try:
+            *moments, report = self._objective(training.state).phases(
+                given, V, observed, training.rng
+            )
+        except ValueError as error:
+            raise DivergenceError(
+                f"{type(self).__name__}: no inference in epoch {training.n_epochs + 1}: {error}. "
+                "Lower learning_rate or momentum, raise alpha, or scale X. The parameters of the "
+                "last complete epoch are kept."
+            ) from error
+        training.velocity = machine.ascend(
+            moments[0] - moments[1], given, X, training.velocity, self._optimiser(), rate
+        )
+        return machine, report
+
+    def _monitor(self, data, train, validation, rng):
+        return _ErrorMonitor(self, data, validation)
+
+    def _callback_data(self, data):
+        return {"X": data.X, "y": data.y}
+
+    def _attributes(self, machine, state):
+        named = zip(PARAMETERS, machine.values, strict=True)
+        return {f"{name}_": part for name, part in named} | {
+            "n_sweeps_": state,
+            "classes_": self._targets.classes,
+            "n_outputs_": self._targets.n_outputs,
+        }
+
+    @property
+    def machine_(self):
+        """The fitted parameters as a machine, which shares their memory."""
+        check_is_fitted(self, "components_")
+        units = self._targets.unit, Bernoulli()
+        return ConditionalMachine(units, *(getattr(self, f"{name}_") for name in PARAMETERS))
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+    def _inferred(self, X, rule, V=None, observed=None):
+        """Return (logits of the outputs, means of hidden units) by a rule of the objective."""
+        machine, X = self.machine_, check_data(self, X)
+        infer, parts = getattr(self._objective(self.n_sweeps_), rule), []
+        with one_blas_thread():
+            for rows in _blocks(X.shape[0]):
+                given = machine.given(_some(X, rows, machine))
+                if observed is not None:
+                    given = clamped(given, V[rows], observed[rows])
+                parts.append(infer(given))
+        xp = namespace(parts[0].logits)
+        return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
+
+    def predict(self, X):
+        """Predict the targets, by the inference that the machine was trained with.
+
+        Each output by its marginal probability ("likelihood", "perceptron"), all outputs and
+        hidden units at their joint maximum ("margin"), or all outputs at theirs, hidden units
+        summed out ("marginal_margin").
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : array of shape (n_samples, n_outputs) or (n_samples,)
+        """
+        return self._targets_of_fit().decode(self._inferred(X, "decide")[0])
+
+    def _targets_of_fit(self):
+        check_is_fitted(self, "components_")
+        return self._targets
+
+    def decision_function(self, X):
+        """Compute what :meth:`predict` decides by.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        logits : array of shape (n_samples, n_outputs), or (n_samples,) for a label of two classes
+            Log-odds of each output, or log-probabilities of each class. With a margin, the
+            log-weight at the best with the output at 1, less that with it at 0.
+        """
+        return self._targets_of_fit().decision(self._inferred(X, "decide")[0])
+
+    def predict_proba(self, X):
+        """Compute marginal probabilities of the outputs, or of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        P : array of shape (n_samples, n_outputs) or (n_samples, n_classes)
+            p(y_i = 1 | x) of each output. With a margin, which is not trained for them, they are
+            those of sum-product belief propagation.
+        """
+        return self._targets_of_fit().probabilities(self._inferred(X, "marginals")[0])
+
+    def transform(self, X):
+        """Compute the expected hidden units E[h | x].
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        H : array of shape (n_samples, n_components)
+        """
+        return self._inferred(X, "marginals")[1]
+
+    def score_samples(self, X, y=None):
+        """Compute the log-probability of targets given features.
+
+        log Z is exact for one label, and where outputs or hidden units are at most 12; elsewhere
+        it is the Bethe approximation, which is no bound: the result may exceed 0.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,), \
+                default=None
+            Default: the machine's own prediction, whose probability says how sure it is.
+
+        Returns
+        -------
+        log_probability : array of shape (n_samples,)
+            log p(y | x) in nats, float64.
+        """
+        if y is None:
+            y = self.predict(X)
+        machine, X = self.machine_, check_data(self, X)
+        V, parts = self._targets.encode(check_targets(y, X, missing=False)), []
+        with one_blas_thread():
+            for rows in _blocks(X.shape[0]):
+                given = machine.given(_some(X, rows, machine))
+                values, _ = self._targets.rows(V, rows, given.thetas[0].field)
+                log_z = log_partitions(given, self._targets)
+                parts.append(-free_energy(given, values) - log_z)
+        return namespace(parts[0]).concat(parts, axis=0)
+
+    def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):
+        """Draw targets given features: by Gibbs sampling, or for one label from its probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+        n_samples : int, default=1
+            Draws for each row of X.
+        n_steps : int, default=100
+            Sweeps of the chain of each draw, which starts at a draw without hidden units.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        Y : array of shape (n_samples_X, n_samples, n_outputs) or (n_samples_X, n_samples)
+        """
+        check_count("n_samples", n_samples, 1)
+        check_count("n_steps", n_steps, 1)
+        machine, X = self.machine_, check_data(self, X)
+        rng, parts = make_rng(random_state, machine.components), []
+        with one_blas_thread():
+            for rows in _blocks(X.shape[0], max(1, _BLOCK_ROWS // n_samples)):
+                rows = np.repeat(rows, n_samples)
+                given = machine.given(_some(X, rows, machine))
+                parts.append(self._targets.draw(given, n_steps, rng))
+        drawn = self._targets.decode(namespace(parts[0]).concat(parts, axis=0) - 0.5)
+        return drawn.reshape((X.shape[0], n_samples, *drawn.shape[1:]))
+
+    def impute(self, X, y):
+        """Fill missing outputs with their prediction given the features and the other outputs.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples, n_outputs)
+            NaN marks what is missing.
+
+        Returns
+        -------
+        Y : array of shape (n_samples, n_outputs)
+            Integers: what was given, and predictions as of :meth:`predict` elsewhere.
+        """
+        machine, X = self.machine_, check_data(self, X)
+        V = self._targets.encode(check_targets(y, X, empty=True))
+        place = machine.components
+        V, observed = self._targets.rows(V, np.arange(X.shape[0]), place)
+        if observed is None:
+            return cast(V, namespace(V).int64)
+        logits, _ = self._inferred(X, "decide", V, observed)
+        filled = self._targets.decode(logits)
+        return namespace(V).where(observed, cast(V, filled.dtype), filled)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        components,
+        coef_visible=None,
+        coef_hidden=None,
+        intercept_hidden=None,
+        intercept_visible=None,
+        *,
+        classes=None,
+        **params,
+    ):
+        """Build a fitted machine from arrays.
+
+        Parameters
+        ----------
+        components : array-like of shape (n_components, n_outputs)
+        coef_visible : array-like of shape (n_outputs, n_features), default=None
+            Default: zeros.
+        coef_hidden : array-like of shape (n_components, n_features), default=None
+            Default: zeros. One of the two coefficients must be given.
+        intercept_hidden : array-like of shape (n_components,), default=None
+            Default: zeros.
+        intercept_visible : array-like of shape (n_outputs,), default=None
+            Default: zeros.
+        classes : array-like of shape (n_classes,), default=None
+            If the target is one label: its classes, one for each output, or two of one output.
+        **params
+            Parameters of the estimator other than ``n_components``.
+
+        Returns
+        -------
+        estimator : ConditionalRBM
+            Fitted, with copies of the arrays.
+        """
+        parts = {
+            "components": components,
+            "coef_visible": coef_visible,
+            "coef_hidden": coef_hidden,
+            "intercept_visible": intercept_visible,
+            "intercept_hidden": intercept_hidden,
+        }
+        parts = {name: part for name, part in parts.items() if part is not None}
+        coef = next((part for name, part in parts.items() if name.startswith("coef")), None)
+        if coef is None:
+            raise ValueError("coef_visible or coef_hidden must be given")
+        W, n_features = parameter("components", components, 2, empty=True), np.shape(coef)[-1]
+        targets = _targets_of_parameters(classes, W.shape[1])
+        crbm = cls(n_components=W.shape[0], **params)
+        crbm._validate_params()
+        rng = make_rng(crbm.random_state, W)
+        zeros = np.zeros(W.shape[1])
+        machine = random_machine(targets.unit, W.shape[0], n_features, zeros, rng, W)
+        machine = with_parameters(machine, parts)
+        crbm._targets, crbm.n_features_in_, crbm.history_ = targets, n_features, {}
+        training = Progress(rng, crbm._sweeps_of(max(crbm.n_iter, 1)))
+        crbm._publish(machine, training.state, training)
+        return crbm
+
+
+class _ErrorMonitor(Monitor):
+    """Measures the fraction of outputs, or of labels, that are predicted wrongly."""
+
+    def __init__(self, crbm, data, validation):
+        super().__init__(crbm.n_iter_no_change)
+        self.crbm, self.data, self.validation = crbm, data, validation
+        self.margin = crbm.tol
+
+    def measure(self, machine, state):
+        """Return the error of the rows set aside."""
+        if self.validation is None:
+            return {}
+        targets, n_wrong, n = self.crbm._targets, 0, 0
+        decide = self.crbm._objective(state).decide
+        for rows in np.array_split(self.validation, -(-len(self.validation) // _BLOCK_ROWS)):
+            given = machine.given(_some(self.data.X, rows, machine))
+            V, observed = targets.rows(self.data.V, rows, given.thetas[0].field)
+            wrong = to_numpy(V != given.units[0].mode(Theta(decide(given).logits)))
+            seen = np.ones_like(wrong) if observed is None else to_numpy(observed)
+            n_wrong, n = n_wrong + np.sum(wrong & seen), n + seen.sum()
+        error = float(n_wrong / max(n, 1))
+        self.value = -error
+        return {"validation_error": error}
+
+
+def _targets_of_parameters(classes, n_outputs):
+    if classes is None:
+        return Outputs(np.arange(n_outputs))
+    classes = np.unique(classes)
+    if len(classes) not in (n_outputs, n_outputs + 1) or len(classes) < 2:
+        raise ValueError(
+            f"classes must be as many as outputs, or two of one output, got {len(classes)} and "
+            f"{n_outputs} outputs"
+        )
+    return (BinaryLabel if n_outputs == 1 else Label)(classes)
+
+
+def _place(X):
+    """Return an array beside which the parameters learnt from X lie, in their dtype."""
+    beside = like(X) if is_foreign(X) else {}
+    return namespace(X).zeros((1, 1), **{**beside, "dtype": working_dtype(X)})
+
+
+def _blocks(n, size=_BLOCK_ROWS):
+    return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def _some(X, rows, machine):
+    """Return rows of a dense or sparse X in the machine's dtype; sparse ones stay sparse."""
+    if sp.issparse(X):
+        return X[rows].astype(machine.dtype)
+    return dense_rows(X, from_numpy(rows, X), machine.dtype)
+
+
+def _head(X, machine):
+    return _some(X, np.arange(1), machine)
+
+
+def _copied(part):
+    return namespace(part).asarray(part, copy=True)
