@@ -1,7 +1,20 @@
 """Restricted Boltzmann machines as scikit-learn estimators."""
 
-from .estimators import TAPRBM, BernoulliRBM, ConditionalRBM, DeepTAPMachine
+from .estimators import (
+    TAPRBM,
+    BernoulliRBM,
+    ConditionalRBM,
+    DeepTAPMachine,
+    FrankWolfeRBM,
+)
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["TAPRBM", "BernoulliRBM", "ConditionalRBM", "DeepTAPMachine", "__version__"]
+__all__ = [
+    "TAPRBM",
+    "BernoulliRBM",
+    "ConditionalRBM",
+    "DeepTAPMachine",
+    "FrankWolfeRBM",
+    "__version__",
+]

@@ -31,7 +31,7 @@ _LEAST_VARIANCE = 0.01  # of a visible unit, in steps of the biases
 _RIDGE = 0.2  # in parts of the variances
 _SMALLEST = 1e-9  # multiplicity of a unit that is kept
 _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
-_RUNGS, _RUNG, _LEAST_ALPHA = 6, 2.5, 1e-4  # penalties that are tried, each times the last one
+_RUNGS, _RUNG = 6, 2.5  # penalties that are tried, each times the last one
 
 
 class Mixture(NamedTuple):
@@ -67,6 +67,22 @@ def machine_of(mixture, place):
     return Machine((Bernoulli(), hidden), thetas, (put(mixture.atoms[:, :-1]),))
 
 
+def rounded(mixture, rounding):
+    """Return a mixture of whole units: c > 1 as copies, and what is left of c by ``rounding``.
+
+    "absorb" multiplies an atom by it, which is Eq. (12) of Ping et al.; "nearest" rounds c.
+    """
+    atoms, counts, bias = mixture
+    whole = np.round(counts) if rounding == "nearest" else np.floor(counts)
+    parts = np.zeros_like(counts) if rounding == "nearest" else counts - whole
+    place = np.arange(counts.size)
+    place = np.concatenate([np.repeat(place, whole.astype(int)), place[parts > 0]])
+    factor = np.concatenate([np.ones(int(whole.sum())), parts[parts > 0]])
+    order = np.argsort(place, kind="stable")  # the parts of a unit come after its copies
+    atoms = factor[order, None] * atoms[place[order]]
+    return Mixture(atoms, np.ones(len(atoms)), bias)
+
+
 def mixture_of(machine):
     """Return a machine with binary visible and binary or fractional hidden units as a mixture."""
     W, bias = (to_numpy(part) for part in (machine.weights[0], machine.thetas[1].field))
@@ -92,6 +108,11 @@ class SampledModel:
         self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
         return Rows(self.visible)
 
+    def draws(self, mixture, n, rng, n_sweeps=50):
+        """Return the chains after some sweeps with a machine."""
+        self.rows(mixture, n_sweeps)
+        return self.visible
+
 
 class ExactModel:
     """The model by all configurations of the visible units, with their probabilities."""
@@ -112,6 +133,13 @@ class ExactModel:
         """Return log Z."""
         log_p = mixture.log_weight(self._rows)
         return log_mean_exp(log_p) + np.log(self._rows.n)
+
+    def draws(self, mixture, n, rng):
+        """Return ``n`` draws from a machine."""
+        p = self.rows(mixture).weights
+        return namespace(self.visible).take(
+            self.visible, from_numpy(rng.choice(p.size, n, p=p), self.visible), axis=0
+        )
 
 
 class Direction(NamedTuple):
@@ -168,8 +196,6 @@ class Growth:
     alpha : float
         Penalty alpha / 2 sum_i c_i ||w_i||²; raised where insertions are refused.
     data : Rows
-    held_out : Rows or None
-        Rows whose log-likelihood is followed.
     model : SampledModel or ExactModel
     mixture : Mixture
         Where to begin.
@@ -181,16 +207,27 @@ class Growth:
         Rows of data from which half of the starts are made.
     """
 
-    def __init__(self, plan, alpha, data, held_out, model, mixture, log_z, rng, starts):
-        self.plan, self.alpha, self.data, self.held_out = plan, alpha, data, held_out
+    def __init__(self, plan, alpha, data, model, mixture, log_z, rng, starts):
+        self.plan, self.alpha, self.data, self.radius = plan, alpha, data, plan.radius
         self.model, self.mixture, self.log_z, self.rng = model, mixture, log_z, rng
         self.starts, self.means = starts, _column_means(data)
-        self.held_out_means = None if held_out is None else _column_means(held_out)
         self.values = _softplus_means(data, mixture.atoms)
-        self.held_out_values = _softplus_means(held_out, mixture.atoms)
+        self.held_out_with(None)
         self.pool, self.index = list(mixture.atoms), list(range(len(mixture.atoms)))
         self.n_steps = len(self.pool)  # the t of the steps 1/t
         self.rows = model.rows(mixture)
+
+    def held_out_with(self, held_out):
+        """Follow the log-likelihood of rows that are set aside, or of none."""
+        self.held_out = held_out
+        self.held_out_means = None if held_out is None else _column_means(held_out)
+        self.held_out_values = _softplus_means(held_out, self.mixture.atoms)
+
+    def tighten(self):
+        """Raise the penalty, or where there is none lower the radius, after a refusal."""
+        self.alpha *= 1.5
+        if not self.alpha:
+            self.radius /= 1.5
 
     # ------------------------------------------------------------ what there is
 
@@ -221,7 +258,7 @@ class Growth:
         (phi(w) - E_q phi), with the rest of the mass of q at the atom 0, which changes nothing.
         No direction is left where no unit is worth inserting.
         """
-        problem = Subproblem(self.data, self.rows, self.alpha, self.plan.radius)
+        problem = Subproblem(self.data, self.rows, self.alpha, self.radius)
         atoms, values = problem.solve(self._random_starts(), **_SOLVER)
         slope, slopes = -float(values[0]), self._slopes(self.rows)
         inside, total = float(self.mixture.counts @ slopes), self.temperature()
@@ -245,9 +282,9 @@ class Growth:
         steep, but reach further.
         """
         best = atoms[: self.plan.n_best][values[: self.plan.n_best] < -self.plan.tol]
-        found, alpha, radius = [best], max(self.alpha, _LEAST_ALPHA), self.plan.radius
+        found, alpha, radius = [best], self.alpha, self.radius
         for _ in range(_RUNGS):
-            alpha = alpha * _RUNG if self.alpha else 0.0
+            alpha *= _RUNG
             radius = None if radius is None else radius / np.sqrt(_RUNG)
             problem = Subproblem(self.data, self.rows, alpha, radius)
             best, values = problem.solve(best, **_SOLVER)
@@ -457,6 +494,7 @@ class Growth:
             "gain": found.get("gain", float("nan")),
             "score": self.score(),
             "validation_score": self.score(held_out=True),
+            "free_energy_gap": self.score() - self.score(held_out=True),
             "time": time.perf_counter() - begin,
         }
 

@@ -197,7 +197,8 @@ def machine_from(
                 "such as GridSearchCV clone their parameters; wrap a fitted one in "
                 "sklearn.frozen.FrozenEstimator"
             )
-        source, components = components, components.components_
+        source = getattr(components, "_whole", components)  # whole units of a machine with parts
+        components = source.components_
         given = {name.rstrip("_"): getattr(source, name, None) for name in THETA_ATTRIBUTES}
     place = None if defaults is None else defaults.weights[0]
     W = parameter("components", components, 2, place)

@@ -51,6 +51,7 @@ SIBLINGS = {
         "estimators._denoising",
     ),  # a method of its mixin, with a file of its own
     ("inference._starts", "inference._gibbs"),  # one choice of starts is the states of chains
+    ("estimators._frank_wolfe_rbm", "estimators._bernoulli_rbm"),  # what it becomes
     ("estimators._deep_tap_machine", "estimators._tap_rbm"),  # pretraining is TAPRBM's training
 }
 
