@@ -23,12 +23,14 @@ from .._machine import Block, Machine, Moments
 from .._threads import n_threads, share, split
 from ..units import Bernoulli, Theta
 from ._base import FixedPoint, check_iteration, solve
-from ._odds import ELEMENTS, LARGEST_WEIGHT, PRODUCTS, Odds
+from ._odds import BLOCK, LARGEST_WEIGHT, PRODUCTS, Odds
 
 _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
 _HELD = 500.0  # log-odds of a unit that is held at 1
 _WORK = 8  # operations on a message in a sweep, about
 _N_PARTS = 16  # in which pair beliefs are summed, whatever the number of threads
+_SHARED = 2**20  # messages of a few instances at a time, with which threads gain
+_MOST = 2**24  # of these, if instances are large
 _ELEMENTS = 2**27  # of the messages of a block of instances, where all are in one array
 
 
@@ -345,12 +347,15 @@ class _Instances:
 
     def run(self, n_jobs):
         """Do all parts in so many threads."""
-        numbers = range(len(self.parts))
+        numbers, (m, n) = range(len(self.parts)), self.odds.E.shape
+        # One thread works best on what its cache holds, and several on longer operations.
+        block = min(m * n, BLOCK)
+        together = min((_SHARED if n_jobs > 1 else BLOCK) // block, _MOST // (m * n))
+        self.size = max(1, min(len(self.parts[0]), together))
         share(self._run, [numbers[i::n_jobs] for i in range(min(n_jobs, len(numbers)))])
 
     def _run(self, numbers):
-        shape = self.odds.E.shape
-        size = max(1, min(len(self.parts[0]), ELEMENTS // (shape[0] * shape[1])))
+        shape, size = self.odds.E.shape, self.size
         R, scratch = np.empty((size, *shape), self.odds.dtype), self.odds.scratch(size)
         for number in numbers:
             part = np.array(self.parts[number])
@@ -389,7 +394,9 @@ class _Instances:
         if self.log_partition is None and self.pairs is None:
             return
         visible = beliefs[:, : b.shape[1]]
-        log_z, _, pairs = self.odds.read(R, visible, b, c, self.pairs is not None)
+        log_z, _, pairs = self.odds.read(
+            R, visible, b, c, self.pairs is not None, self.log_partition is not None
+        )
         if self.log_partition is not None:
             self.log_partition[rows] = log_z
         if self.pairs is not None:

@@ -31,7 +31,7 @@ LIMITS = {"float32": Limits(20, 60, 80), "float64": Limits(200, 500, 600)}
 
 LARGEST_WEIGHT = {"float32": 80, "float64": 200}  # whose messages the dtype holds
 _MOST_FACTORS, _LEAST_COLUMNS = 8, 64  # in products along rows, and left by them
-ELEMENTS = 2**20  # of the messages worked on at a time: they stay in cache, and threads gain
+BLOCK = 2**18  # messages of an instance that are worked on at a time: they stay in cache
 
 
 class Sum:
@@ -127,10 +127,10 @@ class Odds:
         xp = namespace(belief)
         return cast(xp.exp(-xp.clip(belief, -self.limit, self.limit)), self.dtype)
 
-    def blocks(self, n_copies=1):
+    def blocks(self):
         """Return slices of hidden units whose messages are worked on together."""
         m, n = self.E.shape
-        size = max(1, ELEMENTS // (n * n_copies))
+        size = max(1, BLOCK // n)
         return [slice(i, min(i + size, m)) for i in range(0, m, size)]
 
     def sum_logs_of_rows(self, R):
@@ -176,7 +176,7 @@ class Odds:
         beliefs.
         """
         s, hidden, total = self.against(visible)[:, None, :], np.empty(c.shape), b.copy()
-        for rows in self.blocks(scratch.shape[1]):
+        for rows in self.blocks():
             E, new = self.E[rows], R[:, rows]
             work, spare = scratch[:, : len(R), : len(E)]
             if damping:
@@ -194,10 +194,10 @@ class Odds:
 
     def scratch(self, n):
         """Return the arrays that :meth:`sweep_in_place` works on, for ``n`` instances."""
-        n_rows = max(rows.stop - rows.start for rows in self.blocks(n))
+        n_rows = max(rows.stop - rows.start for rows in self.blocks())
         return np.empty((2, n, n_rows, self.E.shape[1]), self.dtype)
 
-    def read(self, R, visible, b, c, pairs=False):
+    def read(self, R, visible, b, c, pairs=False, log_partition=True):
         """Return what messages to the visible units and these units' beliefs say.
 
         Parameters
@@ -207,10 +207,12 @@ class Odds:
         b, c : arrays of shape (n_units,) or (n, n_units)
         pairs : bool, default=False
             Whether to return the sum over the instances of E[h v] as well.
+        log_partition : bool, default=True
+            Whether to return what stands for log Z.
 
         Returns
         -------
-        log_partition : array of shape (n,), float64
+        log_partition : array of shape (n,), float64, or None
             The Bethe approximation, at a fixed point of sum-product: sum of the units' log Z
             minus log(1 + (e^W - 1) p q) of each pair, where p and q are the means of either
             without the other. In max-product it is the largest log-weight instead, and in
@@ -223,18 +225,21 @@ class Odds:
         xp, (to_hidden, to_visible) = namespace(R), self.product
         s, hidden, columns, total = self.against(visible)[:, None, :], [], 0.0, 0.0
         joint = []
-        for rows in self.blocks(R.shape[0]):
+        for rows in self.blocks():
             Q, E = R[:, rows, :], self.E[rows, :]
             P = to_hidden(Q, E, s)
             hidden.append(c[..., rows] + self.sum_logs_of_rows(P))
-            total = total - xp.sum(self.sum_logs_of_rows(to_hidden(Q, Q, s)), axis=-1)
-            columns = columns + self.sum_logs_of_columns(Q)
+            if log_partition:
+                total = total - xp.sum(self.sum_logs_of_rows(to_hidden(Q, Q, s)), axis=-1)
+                columns = columns + self.sum_logs_of_columns(Q)
             if pairs:
                 joint.append(self._pairs(P, Q, E, visible, hidden[-1]))
         hidden = xp.concat(hidden, axis=-1)
-        total = total + xp.sum(to_hidden.total(b + columns), axis=-1)
-        total = total + xp.sum(to_visible.total(hidden), axis=-1)
-        return total, hidden, xp.concat(joint, axis=0) if pairs else None
+        if log_partition:
+            total = total + xp.sum(to_hidden.total(b + columns), axis=-1)
+            total = total + xp.sum(to_visible.total(hidden), axis=-1)
+        joint = xp.concat(joint, axis=0) if pairs else None
+        return total if log_partition else None, hidden, joint
 
     def _pairs(self, P, Q, E, visible, hidden):
         """Return the sum over instances of E[h v] from messages both ways and beliefs."""

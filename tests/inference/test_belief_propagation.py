@@ -337,7 +337,7 @@ def test_array_libraries(library, product, dtype):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"W": np.ones(3)}, r"W must have 2 dimensions, none of them 0, got shape \(3,\)"),
+        ({"W": np.ones(3)}, r"W must have 2 dimensions and visible units, got shape \(3,\)"),
         ({"b": np.ones((7, 8))}, r"visible_fields must have shape \(n_instances, 9\) or \(9,\)"),
         ({"c": np.ones((6, 5))}, "of 7 and 6 instances"),
         ({"c": np.full(5, np.nan)}, "hidden_fields contains NaN"),
