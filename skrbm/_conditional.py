@@ -3,7 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ._backend import add_products, cast, from_numpy, like, matmul, namespace
+import numpy as np
+import scipy.sparse as sp
+
+from ._backend import add_products, cast, dense_rows, from_numpy, like, matmul, namespace
 from ._machine import Machine
 from ._validation import parameter
 from .units import Bernoulli, Theta
@@ -66,6 +69,18 @@ class ConditionalMachine:
         )
         thetas = (Theta(matmul(X, coef.T) + intercept) for coef, intercept in layers)
         return Machine(self.units, tuple(thetas), self.weights)
+
+    def given_rows(self, X, rows):
+        """Return :meth:`given` for the rows of X at an index array; sparse ones stay sparse."""
+        if sp.issparse(X):
+            return self.given(X[rows].astype(self.dtype))
+        return self.given(dense_rows(X, from_numpy(rows, X), self.dtype))
+
+    def blocks(self, X, size=1024):
+        """Yield (index array, :meth:`given_rows`) for all rows of X, at most ``size`` at a time."""
+        for start in range(0, X.shape[0], size):
+            rows = np.arange(start, min(start + size, X.shape[0]))
+            yield rows, self.given_rows(X, rows)
 
     def copy(self):
         """Return a machine that shares no memory with this one."""
@@ -157,6 +172,37 @@ def with_parameters(machine, parts):
                 f"{name} has shape {tuple(checked[name].shape)}, and {tuple(own.shape)} is needed"
             )
     return replace(machine, **checked)
+
+
+def machine_of(components, **parts):
+    """Return a machine of binary units with copies of arrays, by name, and zeros where one is None.
+
+    Raises
+    ------
+    ValueError
+        If an array is not finite or does not fit the others.
+    """
+    W = parameter("components", components, 2, empty=True)
+    if not W.shape[1]:
+        raise ValueError(
+            f"components has shape {tuple(W.shape)}, and a column for each output is needed"
+        )
+    parts = {name: part for name, part in parts.items() if part is not None}
+    given = [name for name in ("coef_visible", "coef_hidden") if name in parts]
+    if not given:
+        raise ValueError("coef_visible or coef_hidden must be given")
+    n_features = parameter(given[0], parts[given[0]], 2, W, empty=True).shape[1]
+    if not n_features:
+        raise ValueError(f"{given[0]} must have a column for each feature, and has none")
+    shapes = {
+        "coef_visible": (W.shape[1], n_features),
+        "coef_hidden": (W.shape[0], n_features),
+        "intercept_visible": (W.shape[1],),
+        "intercept_hidden": (W.shape[0],),
+    }
+    zeros = (namespace(W).zeros(shape, **like(W)) for shape in shapes.values())
+    machine = ConditionalMachine((Bernoulli(), Bernoulli()), W, *zeros)
+    return with_parameters(machine, parts)
 
 
 def _are_finite(parts):

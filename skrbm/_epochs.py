@@ -28,11 +28,14 @@ class Progress:
 
 
 def keeps_features(method):
-    """Put the number and names of features back if a fit ends before anything is published."""
+    """Put back what a fit sets at its start if it ends before anything is published.
+
+    These are the number and names of features, the history, and what the targets are.
+    """
 
     @wraps(method)
     def wrapper(self, *args, **kwargs):
-        names = ("n_features_in_", "feature_names_in_")
+        names = ("n_features_in_", "feature_names_in_", "history_", "_targets")
         before = {name: vars(self)[name] for name in names if name in vars(self)}
         training = vars(self).get("_training")
         try:
@@ -135,17 +138,25 @@ class TrainedInEpochs(CallbackSupportMixin, BaseEstimator):
                     **data, reconstruction_attributes=lambda kept=kept: self._attributes(*kept)
                 ):
                     break
-                if monitor.stop():
-                    kept = monitor.kept
-                    training.velocity = None  # it belongs to the parameters that are given up
-                    break
+                stop = monitor.stop()
                 monitor.keep(*kept)
+                if stop or (epoch + 1 == self.n_iter and monitor.keeps_best):
+                    kept = self._chosen(kept, monitor.kept, training)
+                if stop:
+                    break
         except BaseException:
             training.velocity = None  # it may belong to parameters that are given up
             raise
         finally:
             self._publish(*kept, training)
         context.call_on_fit_task_end(**data, reconstruction_attributes=dict)
+
+    def _chosen(self, last, kept, training):
+        """Return the parameters to publish after the last epoch."""
+        if kept is None or kept[0] is last[0]:
+            return last
+        training.velocity = None  # it belongs to the parameters that are given up
+        return kept
 
     def _fit_epoch(self, machine, training, X, rows, rate):
         """Learn from the rows once; the machine is consumed."""
@@ -217,10 +228,12 @@ class Monitor:
     """What is measured after each epoch, and when to stop: never, unless a subclass measures.
 
     ``value`` is what should grow, None where nothing is set aside to measure it on; it is bad
-    unless it is at least the best and ``margin``.
+    unless it is at least the best and ``margin``. ``keeps_best`` is whether what was remembered is
+    published too where the last epoch comes before a stop.
     """
 
     margin = 0.0
+    keeps_best = False
 
     def __init__(self, n_iter_no_change):
         self.n_iter_no_change = n_iter_no_change

@@ -79,13 +79,17 @@ class Propagation:
 
 @dataclass(frozen=True)
 class Solving:
-    """Any other fixed point, started at the visible means without hidden units."""
+    """Any other fixed point, started at the visible means without hidden units.
+
+    These are the solution where there are none, and not every method takes such a machine.
+    """
 
     method: FixedPoint
     targets: Any
 
     def __call__(self, given, moments=False):
-        method, start = self.method, given.units[0].mean(given.thetas[0])
+        method = self.method if given.n_units[1] else NaiveMeanField()
+        start = given.units[0].mean(given.thetas[0])
         method.check(given)
         solution = solve(method, given, method.start(given, start))
         visible, hidden = solution.state.means
@@ -108,6 +112,11 @@ class Likelihood:
     """log p(y | x), with the marginals of a fixed point."""
 
     def __init__(self, method, marginals, targets):
+        if getattr(method, "product", "sum") != "sum":
+            raise ValueError(
+                f"objective='likelihood' needs marginals, which {method} does not give; it takes "
+                "product='sum', and 'margin' and 'marginal_margin' choose their own"
+            )
         infer = Propagation if isinstance(method, BeliefPropagation) else Solving
         self.marginals = self.decide = infer(method, targets)
 
@@ -160,11 +169,12 @@ class Margin:
     product, hidden = "max", "mode"
 
     def __init__(self, method, marginals, targets):
+        self.targets = targets
         self.marginals = Propagation(replace(method, product="sum"), targets)
         self.decide = Propagation(replace(method, product=self.product), targets)
 
     def phases(self, given, V, observed, rng):
-        loss = 1 - 2 * V
+        loss = self.targets.loss_field(V)
         if observed is not None:
             loss = namespace(V).where(observed, loss, 0 * V)
             V = self._decided(clamped(given, V, observed))[0]

@@ -64,6 +64,17 @@ class Outputs:
     def _field(self, mean):
         return np.log(mean) - np.log1p(-mean)
 
+    def loss_field(self, V):
+        """Return fields that add the loss against V to a log-weight, up to a constant.
+
+        The Hamming loss: the number of outputs that differ from V.
+        """
+        return 1 - 2 * V
+
+    def wrong(self, V, values):
+        """Return where values differ from V, an array of bool of shape (n_rows, n_outputs)."""
+        return V != values
+
     def draw(self, given, n_steps, rng):
         """Return visible values drawn by Gibbs sampling, one for each row of fields."""
         return Gibbs(n_steps).search(given, rng)
@@ -146,6 +157,12 @@ class Label(_Label):
     def _values(self, index):
         return (index[:, None] == np.arange(self.n_outputs)).astype(np.uint8)
 
+    def loss_field(self, V):
+        return 1 - V  # 0 or 1, as where two classes are one unit
+
+    def wrong(self, V, values):
+        return namespace(V).any(V != values, axis=1, keepdims=True)
+
     def _field(self, mean):
         return np.log(mean)
 
@@ -166,14 +183,7 @@ def check_targets(Y, X, *, missing=True, empty=False):
     """
     if Y is None:
         raise ValueError("ConditionalRBM requires y to be passed, but the target y is None")
-    if sp.issparse(Y):
-        Y = _check_sparse(Y)
-    else:
-        Y = to_numpy(Y) if is_foreign(Y) else np.asarray(Y)
-        is_table = Y.ndim == 2 and Y.shape[1] != 1
-        finite = "allow-nan" if is_table else True
-        dtype = "numeric" if is_table else None
-        Y = check_array(Y, ensure_2d=False, dtype=dtype, ensure_all_finite=finite, input_name="y")
+    Y = _check_sparse(Y) if sp.issparse(Y) else _check_dense(Y)
     check_consistent_length(X, Y)
     if Y.ndim == 2 and Y.shape[1] > 1:
         _check_outputs(Y, missing, empty)
@@ -183,13 +193,43 @@ def check_targets(Y, X, *, missing=True, empty=False):
     return Y
 
 
+def _check_dense(Y):
+    if is_foreign(Y):
+        Y = to_numpy(Y)
+    elif not hasattr(Y, "iloc"):  # scikit-learn knows what is missing in a data frame
+        Y = np.asarray(Y)
+    is_table = Y.ndim == 2 and Y.shape[1] != 1
+    if is_table and not Y.shape[1]:
+        raise ValueError(f"Y has shape {tuple(Y.shape)}, without a column: nothing to predict")
+    Y = check_array(
+        Y,
+        ensure_2d=False,
+        dtype="numeric" if is_table else None,
+        ensure_all_finite="allow-nan" if is_table or _has_nan(Y) else True,
+        input_name="y",
+    )
+    if not is_table and _has_nan(Y):
+        raise ValueError(
+            "y contains NaN, and one label must be known: leave these rows out. What may be "
+            "missing are binary outputs, Y in two dimensions with at least two columns"
+        )
+    return Y
+
+
+def _has_nan(Y):
+    Y = np.asarray(Y)
+    return Y.dtype.kind == "f" and bool(np.isnan(Y).any())
+
+
 def _check_sparse(Y):
     Y = sp.csr_array(Y)
-    if Y.data.dtype.kind == "f" and np.isnan(Y.data).any():
+    if _has_nan(Y.data):
         raise ValueError(
             "a sparse Y must not contain NaN: what it leaves out is 0. For missing outputs make Y "
             "dense and mark them with NaN"
         )
+    if not Y.shape[1]:
+        raise ValueError(f"Y has shape {Y.shape}, without a column: nothing to predict")
     return Y
 
 
@@ -215,7 +255,9 @@ def _check_outputs(Y, missing, empty):
     if len(absent) and not empty:
         unknown = np.flatnonzero(np.isnan(Y).all(axis=0))
         if unknown.size:
-            raise ValueError(f"columns {unknown} of Y are NaN alone: nothing can be learnt of them")
+            raise ValueError(
+                f"columns {unknown} of Y are NaN alone: leave out what nothing can be learnt of"
+            )
 
 
 def targets_of(Y, classes=None):
@@ -228,6 +270,28 @@ def targets_of(Y, classes=None):
         raise ValueError(f"y has labels {found[~np.isin(found, classes)]} that are not in classes")
     if len(classes) < 2:
         raise ValueError(
-            f"y has one class only, {classes[0]!r}; a classifier needs samples of at least two"
+            f"y has one class only, {classes[0]}; a classifier needs samples of at least two"
         )
     return (BinaryLabel if len(classes) == 2 else Label)(classes)
+
+
+def targets_from(classes, n_outputs):
+    """Return the :class:`Outputs` of a machine with so many visible units.
+
+    ``classes`` are those of a label, one for each unit or two of one unit; None is for outputs. One
+    unit alone is a label, as a column of targets is one.
+    """
+    if classes is None and n_outputs > 1:
+        return Outputs(np.arange(n_outputs))
+    classes = column_or_1d((0, 1) if classes is None else classes)
+    if not np.array_equal(classes, np.unique(classes)):
+        raise ValueError(
+            f"classes must be sorted and distinct, as those of a fit are, got {classes}; "
+            "sort the rows or columns of the arrays that belong to outputs with them"
+        )
+    if len(classes) != max(n_outputs, 2):
+        raise ValueError(
+            f"classes must be as many as outputs, or two of one output, got {len(classes)} and "
+            f"{n_outputs} output(s)"
+        )
+    return (BinaryLabel if n_outputs == 1 else Label)(classes)

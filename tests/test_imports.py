@@ -32,6 +32,7 @@ ORDER = [
     "_solutions",
     "evaluation",
     "_epochs",
+    "_supervised",
     "_frank_wolfe",
     "_training",
     "estimators",

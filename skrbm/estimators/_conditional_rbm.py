@@ -1,57 +1,29 @@
 """Conditional machine: structured prediction of binary outputs, or of one label, from features."""
 
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.base import (
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    _fit_context,
-    clone,
-)
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._backend import (
-    cast,
-    dense_rows,
-    from_numpy,
-    is_foreign,
-    like,
-    namespace,
-    one_blas_thread,
-    to_numpy,
-    working_dtype,
-)
-from .._callbacks import with_callbacks
-from .._conditional import PARAMETERS, ConditionalMachine, random_machine, with_parameters
-from .._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
+from .._backend import cast, from_numpy, namespace, one_blas_thread
+from .._conditional import machine_of
+from .._epochs import Progress
 from .._machine import free_energy
-from .._objectives import INFERENCE, OBJECTIVES, clamped, log_partitions, make_objective
+from .._objectives import INFERENCE, OBJECTIVES, clamped, log_partitions
 from .._random import make_rng
-from .._targets import BinaryLabel, Label, Outputs, check_targets, targets_of
-from .._validation import check_count, check_data, parameter
-from ..exceptions import DivergenceError
+from .._supervised import TrainedOnTargets
+from .._targets import check_targets, targets_from
+from .._validation import check_count, check_data
 from ..inference import FixedPoint, Gibbs
-from ..units import Bernoulli, Theta
 
 _BLOCK_ROWS = 1024  # predicted at a time
-_FIRST_SWEEPS, _MOST_SWEEPS = 7, 100
-
-
-class _Rows(NamedTuple):
-    """Features and targets of the rows that are learnt from."""
-
-    X: Any
-    V: Any  # targets as values of the visible units, NumPy or CSR, NaN where missing
-    y: Any  # as they came
 
 
 class ConditionalRBM(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, TrainedInEpochs
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, TrainedOnTargets
 ):
     """Conditional restricted Boltzmann machine: joint prediction of many binary outputs.
 
@@ -71,7 +43,8 @@ class ConditionalRBM(
     objective : {"likelihood", "perceptron", "margin", "marginal_margin"}, default="likelihood"
         What is learnt from: the log-likelihood of the targets (MLE); CD-PercLoss [2]_; the latent
         structured SVM [3]_ (LSSVM), which decides outputs and hidden units, or the marginal one
-        [4]_ (MSSVM), which sums hidden units out, both with the Hamming loss.
+        [4]_ (MSSVM), which sums hidden units out, both with the Hamming loss, which for one label
+        is 1 if it is wrong.
     inference : {"bp", "mean_field", "gibbs", "tap", "tap3", "adaptive_tap", "relaxed_bp"} or \
             object, default="bp"
         What approximates the sums of the objective: belief propagation, mean field, Gibbs
@@ -179,7 +152,7 @@ class ConditionalRBM(
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        **TrainedInEpochs._parameter_constraints,
+        **TrainedOnTargets._parameter_constraints,
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "objective": [StrOptions(set(OBJECTIVES))],
         "inference": [StrOptions(set(INFERENCE)), FixedPoint, Gibbs],
@@ -240,170 +213,6 @@ class ConditionalRBM(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    @keeps_features
-    def fit(self, X, y):
-        """Fit the machine to features and targets.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
-            Binary outputs, of which NaN marks those that are not known: they are latent. Or one
-            label, in one dimension.
-
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        DivergenceError
-            If parameters stop being finite. As after an interruption by Ctrl-C, the estimator
-            then keeps the parameters of the last complete epoch.
-        """
-        goes_on = self.warm_start and self._is_trained()
-        X, machine, training, data = self._start(X, y, goes_on)
-        train, validation = self._split(X.shape[0], self._n_validation(X.shape[0]), training.rng)
-        with one_blas_thread():
-            self._fit_epochs(machine, training, data, train, validation)
-        return self
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    @keeps_features
-    def partial_fit(self, X, y, classes=None):
-        """Go once through some rows of data, in batches of ``batch_size``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
-        classes : array-like of shape (n_classes,), default=None
-            All classes that the label will ever have. For one label, the first call must give
-            them.
-
-        Returns
-        -------
-        self : object
-        """
-        goes_on = self._is_trained()
-        X, machine, training, data = self._start(X, y, goes_on, classes, needs_classes=True)
-        self._pass_once(machine, training, data, X.shape[0])
-        return self
-
-    def _start(self, X, y, goes_on, classes=None, needs_classes=False):
-        """Return checked X, the machine and what a fit needs to go on, and the rows."""
-        X = check_data(self, X, reset=not goes_on)
-        y = check_targets(y, X)
-        targets = self._next_targets(y, goes_on, classes, needs_classes)
-        data = _Rows(X, targets.encode(y), y)
-        if goes_on:
-            machine, training = self.machine_.copy(), self._training
-            if training.velocity is not None:  # written in place in training
-                training.velocity = tuple(_copied(part) for part in training.velocity)
-            self._check_size(machine)
-        else:
-            place = _place(X)
-            training = Progress(make_rng(self.random_state, place))
-            machine = self._first_machine(data, targets, training.rng, place)
-            training.state = self._sweeps_of(1)
-        self._targets = targets
-        self._objective(training.state).decide(machine.given(_head(X, machine)))  # or an error
-        if not goes_on:
-            self.history_ = {}
-        return X, machine, training, data
-
-    def _next_targets(self, y, goes_on, classes, needs_classes):
-        if goes_on:
-            self._targets.encode(y[:1])  # or an error
-            return self._targets
-        if needs_classes and classes is None and y.ndim == 1:
-            raise ValueError(
-                "the first call of partial_fit must name all classes of the label, in `classes`"
-            )
-        return targets_of(y, classes)
-
-    def _check_size(self, machine):
-        if machine.components.shape[0] != self.n_components:
-            raise ValueError(
-                f"n_components={self.n_components}, but the machine to go on from has "
-                f"{machine.components.shape[0]} hidden units; fit without warm_start"
-            )
-
-    def _first_machine(self, data, targets, rng, place):
-        """Return the machine where training starts."""
-        field, n_features = targets.initial_field(data.V), data.X.shape[1]
-        machine = random_machine(targets.unit, self.n_components, n_features, field, rng, place)
-        if self.init == "random":
-            return machine
-        first = self.init
-        if self.init == "logistic":
-            first = clone(self).set_params(n_components=0, init="random", warm_start=False)
-            first.fit(data.X, data.y)
-        if not hasattr(first, "coef_visible_"):
-            raise ValueError(
-                "init must be 'random', 'logistic' or a fitted ConditionalRBM, got "
-                f"{type(first).__name__}; meta-estimators such as GridSearchCV clone their "
-                "parameters: wrap a fitted one in sklearn.frozen.FrozenEstimator"
-            )
-        coupled = first.components_.shape[0] > 0
-        names = PARAMETERS if coupled else ("coef_visible", "intercept_visible")
-        return with_parameters(machine, {name: getattr(first, f"{name}_") for name in names})
-
-    def _sweeps_of(self, epoch):
-        """Return the most sweeps of inference in a pass, counted from 1."""
-        if self.n_sweeps is None:
-            return min(_FIRST_SWEEPS + epoch, _MOST_SWEEPS)
-        n_sweeps = self.n_sweeps(epoch) if callable(self.n_sweeps) else self.n_sweeps
-        check_count("n_sweeps", n_sweeps, 1)
-        return n_sweeps
-
-    def _objective(self, n_sweeps):
-        return make_objective(self.objective, self.inference, n_sweeps, self._targets)
-
-    def _learn(self, machine, training, data, rows, rate):
-        """Learn from one batch; the parameters are written in place."""
-        X = dense_rows(data.X, from_numpy(rows, data.X), machine.dtype)
-        V, observed = self._targets.rows(data.V, rows, X)
-        training.state = self._sweeps_of(training.n_epochs + 1)
-        given = machine.given(X)
-        try:
-            *moments, report = self._objective(training.state).phases(
-                given, V, observed, training.rng
-            )
-        except ValueError as error:
-            raise DivergenceError(
-                f"{type(self).__name__}: no inference in epoch {training.n_epochs + 1}: {error}. "
-                "Lower learning_rate or momentum, raise alpha, or scale X. The parameters of the "
-                "last complete epoch are kept."
-            ) from error
-        training.velocity = machine.ascend(
-            moments[0] - moments[1], given, X, training.velocity, self._optimiser(), rate
-        )
-        return machine, report
-
-    def _monitor(self, data, train, validation, rng):
-        return _ErrorMonitor(self, data, validation)
-
-    def _callback_data(self, data):
-        return {"X": data.X, "y": data.y}
-
-    def _attributes(self, machine, state):
-        named = zip(PARAMETERS, machine.values, strict=True)
-        return {f"{name}_": part for name, part in named} | {
-            "n_sweeps_": state,
-            "classes_": self._targets.classes,
-            "n_outputs_": self._targets.n_outputs,
-        }
-
-    @property
-    def machine_(self):
-        """The fitted parameters as a machine, which shares their memory."""
-        check_is_fitted(self, "components_")
-        units = self._targets.unit, Bernoulli()
-        return ConditionalMachine(units, *(getattr(self, f"{name}_") for name in PARAMETERS))
-
     @property
     def _n_features_out(self):
         return self.components_.shape[0]
@@ -413,10 +222,9 @@ class ConditionalRBM(
         machine, X = self.machine_, check_data(self, X)
         infer, parts = getattr(self._objective(self.n_sweeps_), rule), []
         with one_blas_thread():
-            for rows in _blocks(X.shape[0]):
-                given = machine.given(_some(X, rows, machine))
+            for rows, given in machine.blocks(X):
                 if observed is not None:
-                    given = clamped(given, V[rows], observed[rows])
+                    given = clamped(given, _taken(V, rows), _taken(observed, rows))
                 parts.append(infer(given))
         xp = namespace(parts[0].logits)
         return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
@@ -508,8 +316,7 @@ class ConditionalRBM(
         machine, X = self.machine_, check_data(self, X)
         V, parts = self._targets.encode(check_targets(y, X, missing=False)), []
         with one_blas_thread():
-            for rows in _blocks(X.shape[0]):
-                given = machine.given(_some(X, rows, machine))
+            for rows, given in machine.blocks(X):
                 values, _ = self._targets.rows(V, rows, given.thetas[0].field)
                 log_z = log_partitions(given, self._targets)
                 parts.append(-free_energy(given, values) - log_z)
@@ -536,10 +343,9 @@ class ConditionalRBM(
         machine, X = self.machine_, check_data(self, X)
         rng, parts = make_rng(random_state, machine.components), []
         with one_blas_thread():
-            for rows in _blocks(X.shape[0], max(1, _BLOCK_ROWS // n_samples)):
-                rows = np.repeat(rows, n_samples)
-                given = machine.given(_some(X, rows, machine))
-                parts.append(self._targets.draw(given, n_steps, rng))
+            for rows, given in machine.blocks(X, max(1, _BLOCK_ROWS // n_samples)):
+                index = from_numpy(np.repeat(np.arange(len(rows)), n_samples), machine.components)
+                parts.append(self._targets.draw(given.rows(index), n_steps, rng))
         drawn = self._targets.decode(namespace(parts[0]).concat(parts, axis=0) - 0.5)
         return drawn.reshape((X.shape[0], n_samples, *drawn.shape[1:]))
 
@@ -558,6 +364,11 @@ class ConditionalRBM(
             Integers: what was given, and predictions as of :meth:`predict` elsewhere.
         """
         machine, X = self.machine_, check_data(self, X)
+        if self._targets.ndim == 1:
+            raise ValueError(
+                "impute fills missing outputs, and this machine was fitted to one label, of which "
+                "nothing is known where it is missing: use predict"
+            )
         V = self._targets.encode(check_targets(y, X, empty=True))
         place = machine.components
         V, observed = self._targets.rows(V, np.arange(X.shape[0]), place)
@@ -593,7 +404,8 @@ class ConditionalRBM(
         intercept_visible : array-like of shape (n_outputs,), default=None
             Default: zeros.
         classes : array-like of shape (n_classes,), default=None
-            If the target is one label: its classes, one for each output, or two of one output.
+            If the target is one label: its classes, sorted, one for each output, or two of one
+            output. The default for one output is (0, 1).
         **params
             Parameters of the estimator other than ``n_components``.
 
@@ -602,88 +414,24 @@ class ConditionalRBM(
         estimator : ConditionalRBM
             Fitted, with copies of the arrays.
         """
-        parts = {
-            "components": components,
-            "coef_visible": coef_visible,
-            "coef_hidden": coef_hidden,
-            "intercept_visible": intercept_visible,
-            "intercept_hidden": intercept_hidden,
-        }
-        parts = {name: part for name, part in parts.items() if part is not None}
-        coef = next((part for name, part in parts.items() if name.startswith("coef")), None)
-        if coef is None:
-            raise ValueError("coef_visible or coef_hidden must be given")
-        W, n_features = parameter("components", components, 2, empty=True), np.shape(coef)[-1]
-        targets = _targets_of_parameters(classes, W.shape[1])
-        crbm = cls(n_components=W.shape[0], **params)
+        machine = machine_of(
+            components,
+            coef_visible=coef_visible,
+            coef_hidden=coef_hidden,
+            intercept_visible=intercept_visible,
+            intercept_hidden=intercept_hidden,
+        )
+        n_components, n_outputs = machine.components.shape
+        targets = targets_from(classes, n_outputs)
+        crbm = cls(n_components=n_components, **params)
         crbm._validate_params()
-        rng = make_rng(crbm.random_state, W)
-        zeros = np.zeros(W.shape[1])
-        machine = random_machine(targets.unit, W.shape[0], n_features, zeros, rng, W)
-        machine = with_parameters(machine, parts)
-        crbm._targets, crbm.n_features_in_, crbm.history_ = targets, n_features, {}
-        training = Progress(rng, crbm._sweeps_of(max(crbm.n_iter, 1)))
+        training = Progress(make_rng(crbm.random_state, machine.components))
+        training.state = crbm._sweeps_of(max(crbm.n_iter, 1))
+        crbm._targets, crbm.history_ = targets, {}
+        crbm.n_features_in_ = machine.coef_visible.shape[1]
         crbm._publish(machine, training.state, training)
         return crbm
 
 
-class _ErrorMonitor(Monitor):
-    """Measures the fraction of outputs, or of labels, that are predicted wrongly."""
-
-    def __init__(self, crbm, data, validation):
-        super().__init__(crbm.n_iter_no_change)
-        self.crbm, self.data, self.validation = crbm, data, validation
-        self.margin = crbm.tol
-
-    def measure(self, machine, state):
-        """Return the error of the rows set aside."""
-        if self.validation is None:
-            return {}
-        targets, n_wrong, n = self.crbm._targets, 0, 0
-        decide = self.crbm._objective(state).decide
-        for rows in np.array_split(self.validation, -(-len(self.validation) // _BLOCK_ROWS)):
-            given = machine.given(_some(self.data.X, rows, machine))
-            V, observed = targets.rows(self.data.V, rows, given.thetas[0].field)
-            wrong = to_numpy(V != given.units[0].mode(Theta(decide(given).logits)))
-            seen = np.ones_like(wrong) if observed is None else to_numpy(observed)
-            n_wrong, n = n_wrong + np.sum(wrong & seen), n + seen.sum()
-        error = float(n_wrong / max(n, 1))
-        self.value = -error
-        return {"validation_error": error}
-
-
-def _targets_of_parameters(classes, n_outputs):
-    if classes is None:
-        return Outputs(np.arange(n_outputs))
-    classes = np.unique(classes)
-    if len(classes) not in (n_outputs, n_outputs + 1) or len(classes) < 2:
-        raise ValueError(
-            f"classes must be as many as outputs, or two of one output, got {len(classes)} and "
-            f"{n_outputs} outputs"
-        )
-    return (BinaryLabel if n_outputs == 1 else Label)(classes)
-
-
-def _place(X):
-    """Return an array beside which the parameters learnt from X lie, in their dtype."""
-    beside = like(X) if is_foreign(X) else {}
-    return namespace(X).zeros((1, 1), **{**beside, "dtype": working_dtype(X)})
-
-
-def _blocks(n, size=_BLOCK_ROWS):
-    return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-
-
-def _some(X, rows, machine):
-    """Return rows of a dense or sparse X in the machine's dtype; sparse ones stay sparse."""
-    if sp.issparse(X):
-        return X[rows].astype(machine.dtype)
-    return dense_rows(X, from_numpy(rows, X), machine.dtype)
-
-
-def _head(X, machine):
-    return _some(X, np.arange(1), machine)
-
-
-def _copied(part):
-    return namespace(part).asarray(part, copy=True)
+def _taken(x, rows):
+    return namespace(x).take(x, from_numpy(rows, x), axis=0)
