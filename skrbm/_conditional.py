@@ -131,7 +131,9 @@ class ConditionalMachine:
 
 
 def random_machine(unit, n_hidden, n_features, field, rng, place):
-    """Return a machine with small W whose outputs do not depend on features yet.
+    """Return a machine with random W and B, whose outputs do not depend on features otherwise.
+
+    Standard deviations are 0.1 and 1 / sqrt(n_features): smaller ones were slower to learn.
 
     Parameters
     ----------
@@ -147,9 +149,9 @@ def random_machine(unit, n_hidden, n_features, field, rng, place):
     xp, options, n_visible = namespace(place), like(place), field.shape[0]
     return ConditionalMachine(
         (unit, Bernoulli()),
-        0.01 * rng.normal((n_hidden, n_visible)),
+        0.1 * rng.normal((n_hidden, n_visible)),
         xp.zeros((n_visible, n_features), **options),
-        xp.zeros((n_hidden, n_features), **options),
+        rng.normal((n_hidden, n_features)) / n_features**0.5,
         cast(from_numpy(field, place), place.dtype),
         xp.zeros(n_hidden, **options),
     )

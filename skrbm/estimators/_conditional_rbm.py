@@ -77,10 +77,10 @@ class ConditionalRBM(
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.
     init : {"random", "logistic"} or fitted ConditionalRBM, default="random"
-        Where training starts. "random" draws W from N(0, 0.01²), sets A and B to 0 and b to the
-        log-odds of the targets. "logistic" first fits the machine without hidden units, with the
-        same parameters otherwise, and starts at its A and b. Of a fitted machine all is taken, or
-        A and b if it has no hidden units.
+        Where training starts. "random" draws W from N(0, 0.1²) and B from N(0, 1 / n_features),
+        and sets A to 0 and b to the log-odds of the targets. "logistic" first fits the machine
+        without hidden units, with the same parameters otherwise, and starts at its A and b. Of a
+        fitted machine all is taken, or A and b if it has no hidden units.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
     early_stopping : bool, default=False
