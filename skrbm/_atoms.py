@@ -234,7 +234,9 @@ def best_step(slope, change, weights=None, *, low=0.0, high=1.0, least_ess=0.0):
 
     Returns
     -------
-    float
+    step : float
+    is_bound : bool
+        Whether ``least_ess`` alone keeps it from being longer.
     """
 
     def derivative(step):
@@ -247,42 +249,13 @@ def best_step(slope, change, weights=None, *, low=0.0, high=1.0, least_ess=0.0):
         log_ess = 2 * log_mean_exp(values, weights) - log_mean_exp(2 * values, weights)
         return np.exp(log_ess) - least_ess
 
-    ends = []
-    for end in (low, high):
-        if least_ess and end and ess(end) < 0:
-            end = brentq(ess, 0, end, xtol=1e-6 * abs(end))
-        ends.append(end)
-    low, high = ends
-    if derivative(high) >= 0:
-        return float(high)
-    if derivative(low) <= 0:
-        return float(low)
-    return float(brentq(derivative, low, high, xtol=1e-12, rtol=1e-10))
-
-
-def log_ratio_of_partitions(before, after):
-    """Estimate log Z' - log Z from samples of both laws, by the acceptance ratio (Bennett 1976).
-
-    Parameters
-    ----------
-    before, after : ndarray of shape (n_samples,)
-        log p*'(v) - log p*(v), not normalised, at samples of the old and of the new law.
-
-    Returns
-    -------
-    float
-    """
-    shift = np.log(len(before) / len(after))
-
-    def excess(value):
-        up = 1 / (1 + np.exp(np.clip(value + shift - before, -700, 700)))
-        down = 1 / (1 + np.exp(np.clip(after - value - shift, -700, 700)))
-        return down.sum() - up.sum()
-
-    low = min(before.min(), after.min()) - 1
-    high = max(before.max(), after.max()) + 1
-    while excess(low) > 0:
-        low -= 10
-    while excess(high) < 0:
-        high += 10
-    return float(brentq(excess, low, high, xtol=1e-10))
+    least, most = low, high
+    if least_ess and ess(low) < 0:
+        least = brentq(ess, 0, low, xtol=1e-6 * abs(low))
+    if least_ess and ess(high) < 0:
+        most = brentq(ess, 0, high, xtol=1e-6 * high)
+    if derivative(most) >= 0:
+        return float(most), most < high
+    if derivative(least) <= 0:
+        return float(least), least > low
+    return float(brentq(derivative, least, most, xtol=1e-12, rtol=1e-10)), False

@@ -17,16 +17,15 @@ from ._atoms import (
     Rows,
     Subproblem,
     best_step,
-    gain_of_step,
     log_mean_exp,
-    log_ratio_of_partitions,
 )
 from ._backend import cast, from_numpy, namespace, to_numpy
 from ._machine import Machine
 from .inference import sample
 from .units import Bernoulli, Fractional, Theta
 
-_LEAST_ESS = 0.2  # part of the samples that a step leaves effective
+_LEAST_ESS = 0.5  # part of the samples that a part of a step leaves effective
+_MOST_PARTS, _PART_STEPS = 50, 2
 _LEAST_VARIANCE = 0.01  # of a visible unit, in steps of the biases
 _RIDGE = 0.2  # in parts of the variances
 _SMALLEST = 1e-9  # multiplicity of a unit that is kept
@@ -108,6 +107,18 @@ class SampledModel:
         self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
         return Rows(self.visible)
 
+    def resample(self, log_weights, rng):
+        """Take the chains to another law by importance weights (systematic resampling).
+
+        Modes that a step has made heavier get their share at once, where sweeps alone would have
+        to cross from mode to mode.
+        """
+        p = np.exp(log_weights - log_weights.max())
+        places = (np.arange(p.size) + rng.random()) / p.size
+        index = np.searchsorted(np.cumsum(p / p.sum()), places).clip(max=p.size - 1)
+        take = namespace(self.visible).take
+        self.visible = take(self.visible, from_numpy(index, self.visible), axis=0)
+
     def draws(self, mixture, n, rng, n_sweeps=50):
         """Return the chains after some sweeps with a machine."""
         self.rows(mixture, n_sweeps)
@@ -133,6 +144,9 @@ class ExactModel:
         """Return log Z."""
         log_p = mixture.log_weight(self._rows)
         return log_mean_exp(log_p) + np.log(self._rows.n)
+
+    def resample(self, log_weights, rng):
+        pass
 
     def draws(self, mixture, n, rng):
         """Return ``n`` draws from a machine."""
@@ -162,10 +176,19 @@ class _Line(NamedTuple):
 
     direction: Direction
     change: Any  # of log p*(v) by a unit step, at samples
+    slope: float  # of the mean log-weight of the data by a step, penalty included
     value: Any  # mean softplus of a new atom over the data
     shift: Any  # of the biases against a unit step
-    step: float
-    gain: float  # by importance weights
+    promise: float  # rise of the likelihood, if that were a parabola
+
+
+def _promise(direction, slope, change, rows):
+    """Return the rise of the penalised log-likelihood by the best step on a parabola."""
+    mean = float(rows.mean(change))
+    variance = max(float(rows.mean((change - mean) ** 2)), 1e-300)
+    rise = slope - mean
+    step = np.clip(rise / variance, direction.low, direction.high)
+    return step * rise - 0.5 * step * step * variance
 
 
 @dataclass(frozen=True)
@@ -339,79 +362,106 @@ class Growth:
     def advance(self, directions):
         """Move along the best of some directions; returns numbers about the step, or None.
 
-        None if it is refused, as the penalised log-likelihood falls, as far as the samples tell.
+        The way is gone in parts, each no longer than importance weights of the samples reach, which
+        then follow to the new law. None if the step is refused: no way up is left on samples that
+        the subproblem has not seen, or with steps 1/t the penalised log-likelihood falls.
         """
-        rows = self.model.rows(self.mixture)  # that the subproblem has not seen
-        metric = _Metric(rows) if self.plan.n_bias_steps else None
-        lines = [self._line(direction, rows, metric) for direction in directions]
-        line = max(lines, key=lambda line: line.gain)
-        direction, step = line.direction, line.step
-        if step == 0 or not np.isfinite(step):
-            return None
         old = self.mixture, self.log_z, self.rows, self.model.visible
-        atoms, counts = self.mixture.atoms, self._counts(direction, step)
-        if direction.atom is not None:
-            atoms = np.vstack([atoms, direction.atom])
-        self.mixture = Mixture(atoms, counts, self.mixture.bias - step * line.shift)
-        self.rows = self._refit()
-        moved = self.mixture.bias - old[0].bias + step * line.shift
-        before = step * line.change + rows.product(moved)
-        after = self.mixture.log_weight(self.rows) - old[0].log_weight(self.rows)
-        rise, noise = self._new_log_z(old[1], before, after)
-        gain = self._gain(old[0], line.value, rise)
-        if not gain > -2 * noise:
+        rows = self.model.rows(self.mixture)
+        lines = self._lines(directions, rows, [None] * len(directions), old[0])
+        line = max(lines, key=lambda line: line.promise)
+        done, noise = 0.0, 0.0
+        for _ in range(_MOST_PARTS):
+            step, is_end = self._part(line, done, rows)
+            if step == 0 or not np.isfinite(step):
+                break
+            done += step
+            self._move(line, done, step, old[0])
+            noise += float(np.var(np.exp(step * line.change - (step * line.change).max()))) / rows.n
+            self._log_z_by(step * line.change, rows)
+            self.model.resample(step * line.change, self.rng)
+            if is_end:
+                break
+            self._refit(_PART_STEPS)
+            rows = self.model.rows(self.mixture, _PART_STEPS)
+            (line,) = self._lines([line.direction], rows, [line.value], old[0])
+        if done:
+            self._refit(self.plan.n_bias_steps)
+            self.rows = self.model.rows(self.mixture)
+            if self.model.is_exact:
+                self.log_z = self.model.log_partition(self.mixture)
+        gain = self._gain(old[0], line.value, self.log_z - old[1]) if done else 0.0
+        if not done or not gain > -2 * np.sqrt(noise):
             self.mixture, self.log_z, self.rows, self.model.visible = old
             return None
-        self.n_steps += direction.atom is not None
-        self._keep(direction, line.value)
-        weight = step * direction.weight if direction.index is None else counts[direction.index]
-        return {"step": float(step), "multiplicity": float(weight), "gain": float(gain)}
+        return self._keep(line, done, gain)
 
-    def _line(self, direction, rows, metric):
-        """Return what is to know about a line: changes at samples, slope over data, best step.
+    def _metric(self, rows):
+        return _Metric(rows, self.means * (1 - self.means))
+
+    def _lines(self, directions, rows, values, base):
+        """Return what there is to know about lines from a mixture, from rows near it."""
+        metric = self._metric(rows) if self.plan.n_bias_steps else None
+        pairs = zip(directions, values, strict=True)
+        return [self._line(direction, rows, metric, value, base) for direction, value in pairs]
+
+    def _line(self, direction, rows, metric, value, base):
+        """Return the changes by a step at rows, and its slope over the data.
 
         With a step goes a shift of the biases that keeps the means of the visible units as they
         are, to first order. Without it much of a step's effect is on the means, which the refit of
         the biases takes back, so that the best step would come out far too short.
         """
-        atoms, counts = self.mixture.atoms, self.mixture.counts
-        penalties, value = self.alpha * _half_squares(atoms), None
+        penalties = self.alpha * _half_squares(base.atoms)
         change, slope = np.zeros(rows.n), 0.0
-        if direction.scale and counts.size:
-            change = direction.scale * self.mixture.hidden(rows)
-            slope = direction.scale * float(counts @ (self.values - penalties))
+        if direction.scale and base.counts.size:
+            change = direction.scale * base.hidden(rows)
+            slope = direction.scale * float(base.counts @ (self.values - penalties))
         if direction.atom is not None:
             atom = direction.atom[None]
-            value = float(_softplus_means(self.data, atom)[0])
+            value = float(_softplus_means(self.data, atom)[0]) if value is None else value
             change = change + direction.weight * rows.softplus(atom)[:, 0]
             slope += direction.weight * (value - self.alpha * float(_half_squares(atom)[0]))
         elif direction.index is not None:
             k = direction.index
-            change = change + direction.weight * rows.softplus(atoms[k : k + 1])[:, 0]
+            change = change + direction.weight * rows.softplus(base.atoms[k : k + 1])[:, 0]
             slope += direction.weight * float(self.values[k] - penalties[k])
         shift = np.zeros_like(self.means)
         if metric is not None:
             shift = metric.solve(rows.regression(change)[1])
             change = change - rows.product(shift)
             slope -= float(shift @ self.means)
-        step = self._length(direction, slope, change, rows)
-        gain = gain_of_step(step, slope, change, rows.weights)
-        return _Line(direction, change, value, shift, step, gain)
-
-    def _length(self, direction, slope, change, rows):
-        if direction.kind == "inserted" and not self.plan.line_search:
-            return 1.0 if direction.scale == 0 else 1.0 / (self.n_steps + 1)
-        return best_step(
-            slope,
-            change,
-            rows.weights,
-            low=direction.low,
-            high=direction.high,
-            least_ess=self.model.least_ess,
+        return _Line(
+            direction, change, slope, value, shift, _promise(direction, slope, change, rows)
         )
 
-    def _counts(self, direction, step):
-        counts = self.mixture.counts * (1 + step * direction.scale)
+    def _part(self, line, done, rows):
+        """Return the length of the next part of a step, and whether that is the last one."""
+        direction, slope = line.direction, line.slope
+        low, high = direction.low - done, direction.high - done
+        if direction.kind == "inserted" and not self.plan.line_search:
+            high = (1.0 if direction.scale == 0 else 1.0 / (self.n_steps + 1)) - done
+            slope = np.inf  # as far as it goes
+        least = self.model.least_ess
+        step, is_bound = best_step(
+            slope, line.change, rows.weights, low=min(low, 0.0), high=high, least_ess=least
+        )
+        return step, not is_bound
+
+    def _move(self, line, done, step, base):
+        """Take the mixture to where ``done`` is gone of the way from the old one."""
+        direction, atoms = line.direction, base.atoms
+        if direction.atom is not None:
+            atoms = np.vstack([atoms, direction.atom])
+        bias = self.mixture.bias - step * line.shift
+        self.mixture = Mixture(atoms, self._counts(direction, done, base.counts), bias)
+
+    def _log_z_by(self, change, rows):
+        """Update log Z for log-weights that have changed, by importance weights."""
+        self.log_z += log_mean_exp(change, rows.weights)
+
+    def _counts(self, direction, step, counts):
+        counts = counts * (1 + step * direction.scale)
         if direction.atom is not None:
             return np.append(counts, step * direction.weight)
         if direction.index is not None:
@@ -420,26 +470,20 @@ class Growth:
                 counts[direction.index] = 0.0
         return counts
 
-    def _refit(self):
-        """Match the means of the visible units, from fresh samples; returns rows of the result."""
+    def _refit(self, n_steps):
+        """Match the means of the visible units, from fresh samples."""
+        if not self.plan.n_bias_steps:
+            return
         rows = self.model.rows(self.mixture, 1)
-        if self.plan.n_bias_steps:
-            metric = _Metric(rows)
-            for _ in range(self.plan.n_bias_steps):
-                step = metric.solve(self.means - _column_means(rows))
-                bias = self.mixture.bias + self.plan.learning_rate * step
-                self.mixture = self.mixture._replace(bias=bias)
-                rows = self.model.rows(self.mixture, 1)
-        return self.model.rows(self.mixture)
-
-    def _new_log_z(self, log_z, before, after):
-        """Update log Z; returns the rise and its standard error."""
-        if self.model.is_exact:
-            self.log_z = self.model.log_partition(self.mixture)
-            return self.log_z - log_z, 0.0
-        rise = log_ratio_of_partitions(before, after)
-        self.log_z = log_z + rise
-        return rise, float(np.sqrt(np.var(before - after) / before.size))
+        metric = self._metric(rows)
+        for _ in range(n_steps):
+            step = self.plan.learning_rate * metric.solve(self.means - _column_means(rows))
+            change, slope, least = rows.product(step), self.means @ step, self.model.least_ess
+            length, _ = best_step(slope, change, rows.weights, high=1.0, least_ess=least)
+            step *= length
+            self._log_z_by(length * change, rows)
+            self.mixture = self.mixture._replace(bias=self.mixture.bias + step)
+            rows = self.model.rows(self.mixture, 1)
 
     def _gain(self, old, value, rise):
         """Return by how much the penalised mean log-likelihood of the data has risen."""
@@ -448,22 +492,29 @@ class Growth:
         hidden = self.mixture.counts @ own - old.counts @ own[: len(old.counts)]
         return hidden + self.means @ (self.mixture.bias - old.bias) - rise
 
-    def _keep(self, direction, value):
-        """Take a new atom into the pool, and drop units that count no more."""
-        if value is not None:
+    def _keep(self, line, done, gain):
+        """Take a new atom into the pool, drop units that count no more; returns the record."""
+        direction = line.direction
+        if direction.atom is not None:
             self.index.append(len(self.pool))
             self.pool.append(direction.atom)
-            self.values = np.append(self.values, value)
+            self.values = np.append(self.values, line.value)
             held_out = _softplus_means(self.held_out, direction.atom[None])
             self.held_out_values = np.append(self.held_out_values, held_out)
-        kept = self.mixture.counts > _SMALLEST
+            self.n_steps += 1
+        atoms, counts, bias = self.mixture
+        found = {"step": float(done), "gain": float(gain)}
+        if direction.atom is not None or direction.index is not None:
+            k = -1 if direction.atom is not None else direction.index
+            found["multiplicity"] = float(counts[k])
+        kept = counts > _SMALLEST
         if not kept.all():
-            atoms, counts, bias = self.mixture
             self.mixture = Mixture(atoms[kept], counts[kept], bias)
             self.index = [i for i, keep in zip(self.index, kept, strict=True) if keep]
             self.values = self.values[kept]
             if self.held_out is not None:
                 self.held_out_values = self.held_out_values[kept]
+        return found
 
     def step(self):
         """Insert a unit, or shrink one; returns a row of the path.
@@ -522,12 +573,13 @@ class _Metric:
     """Covariances of the visible units, with a ridge: how means answer to biases.
 
     Both the refit of the biases and the shift that goes with a step are Newton steps in it. The
-    ridge keeps them short where samples are few.
+    ridge, in parts of the variances of the samples or of the data, keeps them short where samples
+    are few or units are stuck.
     """
 
-    def __init__(self, rows):
+    def __init__(self, rows, variance):
         covariance = rows.covariance()
-        variance = np.maximum(np.diagonal(covariance), _LEAST_VARIANCE)
+        variance = np.maximum(np.maximum(np.diagonal(covariance), variance), _LEAST_VARIANCE)
         covariance[np.diag_indices_from(covariance)] += _RIDGE * variance
         self._factor = cho_factor(covariance, overwrite_a=True)
 
