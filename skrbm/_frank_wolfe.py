@@ -170,6 +170,18 @@ class Direction(NamedTuple):
     low: float = 0.0
     high: float = 1.0
 
+    def change(self, base, rows):
+        """Return the change of log p*(v) by a unit step from a mixture, at rows."""
+        change = np.zeros(rows.n)
+        if self.scale and base.counts.size:
+            change = self.scale * base.hidden(rows)
+        if self.atom is not None:
+            change = change + self.weight * rows.softplus(self.atom[None])[:, 0]
+        elif self.index is not None:
+            atom = base.atoms[self.index : self.index + 1]
+            change = change + self.weight * rows.softplus(atom)[:, 0]
+        return change
+
 
 class _Line(NamedTuple):
     """A direction, and what a step along it does."""
@@ -368,7 +380,7 @@ class Growth:
         """
         old = self.mixture, self.log_z, self.rows, self.model.visible
         rows = self.model.rows(self.mixture)
-        lines = self._lines(directions, rows, [None] * len(directions), old[0])
+        lines = self._lines(directions, self.rows, rows, [None] * len(directions), old[0])
         line = max(lines, key=lambda line: line.promise)
         done, noise = 0.0, 0.0
         for _ in range(_MOST_PARTS):
@@ -383,8 +395,9 @@ class Growth:
             if is_end:
                 break
             self._refit(_PART_STEPS)
+            seen = self.model.rows(self.mixture, _PART_STEPS)
             rows = self.model.rows(self.mixture, _PART_STEPS)
-            (line,) = self._lines([line.direction], rows, [line.value], old[0])
+            (line,) = self._lines([line.direction], seen, rows, [line.value], old[0])
         if done:
             self._refit(self.plan.n_bias_steps)
             self.rows = self.model.rows(self.mixture)
@@ -399,41 +412,37 @@ class Growth:
     def _metric(self, rows):
         return _Metric(rows, self.means * (1 - self.means))
 
-    def _lines(self, directions, rows, values, base):
-        """Return what there is to know about lines from a mixture, from rows near it."""
-        metric = self._metric(rows) if self.plan.n_bias_steps else None
-        pairs = zip(directions, values, strict=True)
-        return [self._line(direction, rows, metric, value, base) for direction, value in pairs]
-
-    def _line(self, direction, rows, metric, value, base):
-        """Return the changes by a step at rows, and its slope over the data.
+    def _lines(self, directions, seen, rows, values, base):
+        """Return what there is to know about lines from a mixture.
 
         With a step goes a shift of the biases that keeps the means of the visible units as they
         are, to first order. Without it much of a step's effect is on the means, which the refit of
-        the biases takes back, so that the best step would come out far too short.
+        the biases takes back, so that the best step would come out far too short. The shift is
+        found from rows that were ``seen``, and judged from others: with as many visible units as
+        samples it would seem to do wonders on its own.
         """
-        penalties = self.alpha * _half_squares(base.atoms)
-        change, slope = np.zeros(rows.n), 0.0
+        metric = self._metric(seen) if self.plan.n_bias_steps else None
+        pairs = zip(directions, values, strict=True)
+        return [self._line(d, seen, rows, metric, value, base) for d, value in pairs]
+
+    def _line(self, direction, seen, rows, metric, value, base):
+        slope, penalties = 0.0, self.alpha * _half_squares(base.atoms)
         if direction.scale and base.counts.size:
-            change = direction.scale * base.hidden(rows)
             slope = direction.scale * float(base.counts @ (self.values - penalties))
         if direction.atom is not None:
             atom = direction.atom[None]
             value = float(_softplus_means(self.data, atom)[0]) if value is None else value
-            change = change + direction.weight * rows.softplus(atom)[:, 0]
             slope += direction.weight * (value - self.alpha * float(_half_squares(atom)[0]))
         elif direction.index is not None:
             k = direction.index
-            change = change + direction.weight * rows.softplus(base.atoms[k : k + 1])[:, 0]
             slope += direction.weight * float(self.values[k] - penalties[k])
-        shift = np.zeros_like(self.means)
+        change, shift = direction.change(base, rows), np.zeros_like(self.means)
         if metric is not None:
-            shift = metric.solve(rows.regression(change)[1])
+            shift = metric.solve(seen.regression(direction.change(base, seen))[1])
             change = change - rows.product(shift)
             slope -= float(shift @ self.means)
-        return _Line(
-            direction, change, slope, value, shift, _promise(direction, slope, change, rows)
-        )
+        promise = _promise(direction, slope, change, rows)
+        return _Line(direction, change, slope, value, shift, promise)
 
     def _part(self, line, done, rows):
         """Return the length of the next part of a step, and whether that is the last one."""
@@ -471,19 +480,22 @@ class Growth:
         return counts
 
     def _refit(self, n_steps):
-        """Match the means of the visible units, from fresh samples."""
+        """Match the means of the visible units, from fresh samples.
+
+        Each step is found from one set of samples, and its length and log Z from the next.
+        """
         if not self.plan.n_bias_steps:
             return
-        rows = self.model.rows(self.mixture, 1)
-        metric = self._metric(rows)
+        metric = None
         for _ in range(n_steps):
-            step = self.plan.learning_rate * metric.solve(self.means - _column_means(rows))
+            seen = self.model.rows(self.mixture, 1)
+            metric = metric or self._metric(seen)
+            step = self.plan.learning_rate * metric.solve(self.means - _column_means(seen))
+            rows = self.model.rows(self.mixture, 1)
             change, slope, least = rows.product(step), self.means @ step, self.model.least_ess
             length, _ = best_step(slope, change, rows.weights, high=1.0, least_ess=least)
-            step *= length
             self._log_z_by(length * change, rows)
-            self.mixture = self.mixture._replace(bias=self.mixture.bias + step)
-            rows = self.model.rows(self.mixture, 1)
+            self.mixture = self.mixture._replace(bias=self.mixture.bias + length * step)
 
     def _gain(self, old, value, rise):
         """Return by how much the penalised mean log-likelihood of the data has risen."""

@@ -1,0 +1,260 @@
+"""Frank-Wolfe on small machines, where all expectations are sums over configurations."""
+
+import numpy as np
+import pytest
+from _fractional import all_rows, unnormalised
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+
+from skrbm._atoms import Rows
+from skrbm._frank_wolfe import (
+    ExactModel,
+    Growth,
+    Mixture,
+    Plan,
+    SampledModel,
+    machine_of,
+    mixture_of,
+    rounded,
+)
+from skrbm._machine import free_energy
+from skrbm._random import make_rng
+from skrbm.inference import Gibbs
+
+PLACE = np.zeros((1, 1))
+
+
+def data(n=60, d=5, seed=0):
+    """Rows of three noisy patterns, far from independent."""
+    generator = np.random.default_rng(seed)
+    patterns = np.array([np.ones(d), np.zeros(d), np.arange(d) % 2])
+    X = patterns[generator.integers(3, size=n)]
+    return np.abs(X - (generator.random(X.shape) < 0.05)).astype(np.float64)
+
+
+def log_odds(X):
+    mean = (X.sum(axis=0) + 0.5) / (len(X) + 1)
+    return np.log(mean / (1 - mean))
+
+
+def growth(X, plan=None, alpha=0.01, mixture=None, seed=0, held_out=None):
+    d = X.shape[1]
+    if mixture is None:
+        mixture = Mixture(np.zeros((0, d + 1)), np.zeros(0), log_odds(X))
+    model = ExactModel(d, PLACE)
+    log_z = model.log_partition(mixture)
+    generator = np.random.default_rng(seed)
+    made = Growth(plan or Plan(), alpha, Rows(X), model, mixture, log_z, generator, X)
+    made.held_out_with(None if held_out is None else Rows(held_out))
+    return made
+
+
+def log_z_of(mixture):
+    atoms, counts, bias = mixture
+    V = all_rows(bias.size)
+    return logsumexp(unnormalised(V, atoms[:, :-1], atoms[:, -1], bias, counts))
+
+
+def penalised(mixture, X, alpha):
+    """The penalised mean log-likelihood, summed here."""
+    atoms, counts, bias = mixture
+    penalty = 0.5 * alpha * counts @ np.square(atoms).sum(axis=1)
+    log_p = unnormalised(X, atoms[:, :-1], atoms[:, -1], bias, counts)
+    return log_p.mean() - log_z_of(mixture) - penalty
+
+
+def assert_consistent(made, X):
+    """What growth says of its machine is what sums say."""
+    assert made.log_z == pytest.approx(log_z_of(made.mixture), abs=1e-10)
+    expected = penalised(made.mixture, X, 0.0)
+    assert made.score() == pytest.approx(expected, abs=1e-10)
+    assert_allclose(made.mixture.atoms, np.array(made.pool)[made.index].reshape(-1, X.shape[1] + 1))
+
+
+FIXED = Plan(temperature=6.0, n_bias_steps=0, n_restarts=40, tol=1e-9)
+
+
+@pytest.mark.parametrize("away_steps", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_likelihood_rises_and_the_gap_is_a_certificate(seed, away_steps):
+    """Temperature and biases fixed, and 40 starts for 5 visible units: a convex problem."""
+    X = data(seed=seed)
+    plan = Plan(**{**vars(FIXED), "away_steps": away_steps})
+    made = growth(X, plan, seed=seed)
+    values, gaps = [penalised(made.mixture, X, 0.01)], []
+    for _ in range(150):
+        row = made.step()
+        if row["reason"] == "no unit" or row["duality_gap"] < 1e-6:
+            break
+        assert row["reason"] != "refused"
+        values.append(penalised(made.mixture, X, 0.01))
+        gaps.append(row["duality_gap"])
+        assert values[-1] >= values[-2] - 1e-9
+        assert values[-1] - values[-2] == pytest.approx(row["gain"], abs=1e-9)
+        assert made.mixture.counts.sum() <= 6 + 1e-9
+    assert_consistent(made, X)
+    short = len(values) // 10  # the rest is ten times as long
+    best = values[-1]
+    for value, gap in zip(values[: short + 1], gaps, strict=False):
+        assert gap >= best - value - 1e-9
+    assert gaps[-1] < 0.3 * gaps[0]
+    assert best - values[0] > 0.5
+
+
+def test_away_steps_remove_a_bad_unit():
+    X, d = data(), 5
+    bad = np.append(np.zeros(d), 0.0)
+    bad[:d] = [3, -3, 3, -3, 3]
+    bad[d] = -1.0
+    good = growth(X)
+    for _ in range(3):
+        good.step()
+    atoms = np.vstack([good.mixture.atoms, bad])
+    mixture = Mixture(atoms, np.append(good.mixture.counts, 0.3), good.mixture.bias)
+    made = growth(X, Plan(away_steps=True), mixture=mixture)
+    before = penalised(mixture, X, 0.01)
+    reasons = [made.step()["reason"] for _ in range(6)]
+    assert "removed" in reasons
+    assert not any(np.allclose(atom, bad) for atom in made.mixture.atoms)
+    assert penalised(made.mixture, X, 0.01) > before
+    assert_consistent(made, X)
+
+
+@pytest.mark.parametrize("line_search", [True, False])
+@pytest.mark.parametrize("temperature", [None, 3.0, "learn"])
+def test_machines_stay_consistent(line_search, temperature):
+    X, learns = data(), temperature == "learn"
+    plan = Plan(
+        line_search=line_search,
+        temperature=None if learns else temperature,
+        learns_temperature=learns,
+        away_steps=True,
+    )
+    made = growth(X, plan, held_out=data(seed=5))
+    start = penalised(made.mixture, X, 0.01)
+    for _ in range(20):
+        if made.step()["reason"] == "refused":  # full steps, until the penalty is large enough
+            made.tighten()
+        assert_consistent(made, X)
+        assert (made.mixture.counts > 0).all()
+    assert penalised(made.mixture, X, 0.01) > start + 0.2
+    held_out = penalised(made.mixture, data(seed=5), 0.0)
+    assert made.score(held_out=True) == pytest.approx(held_out, abs=1e-10)
+    # Moments match: the biases were refitted.
+    p = made.rows.weights
+    assert_allclose(p @ all_rows(5), X.mean(axis=0), atol=0.02)
+
+
+def test_steps_of_one_over_t_append_columns():
+    """With temperature t an insertion is one more column of an ordinary machine, to rounding."""
+    made = growth(data(), Plan(line_search=False), alpha=0.05)
+    for _ in range(30):
+        before = made.mixture.atoms
+        (direction,), _, _ = made.propose()
+        if made.advance([direction]) is None:
+            made.tighten()
+            continue
+        assert_array_equal(made.mixture.atoms, np.vstack([before, direction.atom]))
+        assert_array_equal(made.mixture.counts, np.ones(len(made.index)))
+        machine = machine_of(made.mixture, PLACE)
+        V, W, bias = all_rows(5), made.mixture.atoms[:, :-1], made.mixture.bias
+        columns = V @ bias + np.logaddexp(0, V @ W.T + made.mixture.atoms[:, -1]).sum(axis=1)
+        assert_allclose(-free_energy(machine, V), columns, rtol=1e-13)
+        assert machine.units[1].samples_its_law
+        if len(made.index) == 3:
+            return
+    raise AssertionError("fewer than three insertions")
+
+
+def test_steps_of_one_over_t_within_a_temperature():
+    """q becomes (1 - 1/t) q + 1/t at the new atom: the multiplicities are all alpha / t."""
+    made = growth(data(), Plan(line_search=False, temperature=2.0), alpha=0.2)
+    for t in range(1, 5):
+        if made.step()["reason"] == "inserted":
+            assert_allclose(made.mixture.counts, 2.0 / t)
+
+
+def test_a_full_step_that_overshoots_is_refused():
+    """Huge atoms with a small penalty: the printed step lowers the likelihood, the search not."""
+    X = data(n=20)
+    start = penalised(growth(X).mixture, X, 1e-4)
+    printed = growth(X, Plan(line_search=False, n_bias_steps=0), alpha=1e-4)
+    row = printed.step()
+    assert row["reason"] == "refused" and not printed.index
+    assert penalised(printed.mixture, X, 1e-4) == pytest.approx(start)
+    assert_consistent(printed, X)
+    searched = growth(X, Plan(n_bias_steps=0), alpha=1e-4)
+    assert searched.step()["reason"] == "inserted"
+    assert penalised(searched.mixture, X, 1e-4) > start
+
+
+def test_nothing_to_learn():
+    """Independent bits in all combinations: w = 0 is the best atom."""
+    made = growth(all_rows(4), Plan())
+    row = made.step()
+    assert row["reason"] == "no unit" and row["slope"] <= 1e-3 and not made.index
+
+
+def test_tighten():
+    made = growth(data())
+    made.tighten()
+    assert made.alpha == pytest.approx(0.015)
+    made = growth(data(), Plan(radius=3.0), alpha=0.0)
+    made.tighten()
+    assert made.radius == pytest.approx(2.0)
+    for _ in range(3):
+        made.step()
+    assert (np.linalg.norm(made.mixture.atoms, axis=1) <= 2 + 1e-9).all()
+
+
+def test_samples_do_as_sums_do():
+    """Chains instead of sums: likelihoods within 0.1 nats of each other, log Z within 0.1.
+
+    Over 12 seeds these differences had standard deviations of 0.007 and 0.013.
+    """
+    X = data(n=400)
+    exact = growth(X)
+    mixture = Mixture(np.zeros((0, 6)), np.zeros(0), log_odds(X))
+    rng = make_rng(0, PLACE)
+    chains = Gibbs().init(machine_of(mixture, PLACE), rng, 4000, PLACE).layers[0]
+    model = SampledModel(Gibbs(10), chains, rng)
+    log_z = float(np.logaddexp(0, mixture.bias).sum())
+    generator = np.random.default_rng(0)
+    sampled = Growth(Plan(), 0.01, Rows(X), model, mixture, log_z, generator, X)
+    for _ in range(4):
+        exact.step()
+        sampled.step()
+    assert sampled.log_z == pytest.approx(log_z_of(sampled.mixture), abs=0.1)
+    likelihoods = [penalised(made.mixture, X, 0.01) for made in (exact, sampled)]
+    assert likelihoods[1] == pytest.approx(likelihoods[0], abs=0.1)
+    assert likelihoods[1] > penalised(mixture, X, 0.01) + 0.3
+
+
+def test_resampling_takes_chains_to_the_law():
+    """Systematic resampling: each row as often as its weight says, to one."""
+    V = all_rows(4)
+    model = SampledModel(Gibbs(), np.repeat(V, 100, axis=0), None)
+    log_weights = np.repeat(V @ np.array([1.0, -2, 0.5, 0]), 100)
+    model.resample(log_weights, np.random.default_rng(0))
+    counts = np.bincount((model.visible @ 2 ** np.arange(4)).astype(int), minlength=16)
+    p = np.exp(V @ np.array([1.0, -2, 0.5, 0]))
+    assert (np.abs(counts - 1600 * p / p.sum()) < 1.01).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_machines_and_mixtures(dtype):
+    generator = np.random.default_rng(0)
+    mixture = Mixture(generator.standard_normal((3, 5)), np.array([0.5, 1.0, 2.25]), np.arange(4.0))
+    machine = machine_of(mixture, np.zeros((1, 1), dtype))
+    assert machine.dtype == dtype
+    back = mixture_of(machine)
+    for one, other in zip(mixture, back, strict=True):
+        assert_allclose(one, other, rtol=1e-6)
+    absorbed = rounded(mixture, "absorb")
+    assert_allclose(
+        absorbed.atoms,
+        np.stack([0.5 * mixture.atoms[0], *mixture.atoms[[1, 2, 2]], 0.25 * mixture.atoms[2]]),
+    )
+    nearest = rounded(mixture, "nearest")
+    assert_allclose(nearest.atoms, mixture.atoms[[1, 2, 2]])  # 0.5 rounds to even: to 0
+    assert (absorbed.counts == 1).all() and (nearest.counts == 1).all()
