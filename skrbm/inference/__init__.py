@@ -15,11 +15,13 @@ from ._base import (
     solve,
 )
 from ._belief_propagation import BeliefPropagation, Propagated, propagate
+from ._chains import CHAINS, GRADIENTS, DataChains, NoiseChains, PersistentChains
 from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
 from ._clamped import Clamped
 from ._classes import propagate_classes
 from ._deep import DeepPhases, given_visible, with_visible
 from ._gibbs import ContrastiveDivergence, Gibbs
+from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._relaxed_bp import RelaxedBP
 from ._starts import STARTS
@@ -32,13 +34,21 @@ FIXED_POINTS = {
     "bp": BeliefPropagation(),
     "adaptive_tap": AdaptiveTAP(),
 }
-SAMPLERS = {"gibbs": Gibbs, "cd": ContrastiveDivergence}
+SAMPLERS = {
+    "gibbs": Gibbs,
+    "cd": ContrastiveDivergence,
+    "langevin": Langevin,
+    "gibbs_langevin": GibbsLangevin,
+}
 
 __all__ = [
     "AIS",
+    "CHAINS",
     "FIXED_POINTS",
+    "GRADIENTS",
     "SAMPLERS",
     "STARTS",
+    "STEP_SCALES",
     "TAP",
     "AdaptiveTAP",
     "BeliefPropagation",
@@ -46,14 +56,19 @@ __all__ = [
     "Chains",
     "Clamped",
     "ContrastiveDivergence",
+    "DataChains",
     "DeepPhases",
     "FixedPoint",
     "GaussianNoise",
     "Gibbs",
+    "GibbsLangevin",
+    "Langevin",
     "LogPartition",
     "Magnetizations",
     "Method",
     "NaiveMeanField",
+    "NoiseChains",
+    "PersistentChains",
     "Propagated",
     "RelaxedBP",
     "Sampler",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._backend import cast, from_numpy, namespace, to_numpy
-from .._machine import data_moments
+from .._machine import condition, data_moments
 
 _STAGES = ((0.0, 500), (0.5, 2000), (0.9, 500))  # dampings of evaluation, and sweeps at most
 
@@ -152,22 +152,46 @@ class Sampler(Method):
 
     n_steps = 1
 
+    def check(self, machine):
+        """Raise ValueError if the sampler does not apply to the machine."""
+
+    def at(self, step, n_steps):
+        """Return the sampler that makes a step of a run, counted from 0, of ``n_steps``."""
+        return self
+
     def start(self, machine, X, rng):
         """Return chains whose visible values are X."""
         raise NotImplementedError
 
+    def resumed(self, machine, state):
+        """Return a state whose chains go on in a machine that has changed since."""
+        return state
+
+    def hidden_theta(self, machine, state):
+        """Return the parameters of the first hidden layer given a state's visible values."""
+        return condition(machine, state.layers[0])
+
     def step(self, machine, state, rng):
-        """Return the state after one sweep over the layers, and numbers about it."""
+        """Return the state after one sweep over the layers, and numbers about it.
+
+        The numbers are arrays with an entry for each row, by name.
+        """
         raise NotImplementedError
 
     def advance(self, machine, state, X, rng):
         return sample(self, machine, state, rng, self.n_steps)
 
 
-def sample(method, machine, state, rng, n_steps):
-    """Run ``n_steps`` sweeps of a sampler."""
-    for _ in range(n_steps):
-        state, _ = method.step(machine, state, rng)
+def sample(method, machine, state, rng, n_steps, *, callback=None):
+    """Run ``n_steps`` sweeps of a sampler.
+
+    ``callback``, if given, is called as ``callback(step, state, info)`` after each, with steps
+    counted from 1.
+    """
+    for step in range(n_steps):
+        state, info = method.at(step, n_steps).step(machine, state, rng)
+        if callback is not None:
+            callback(step + 1, state, info)
     return state
 
 
