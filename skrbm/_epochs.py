@@ -57,7 +57,7 @@ class TrainedInEpochs(CallbackSupportMixin, BaseEstimator):
     after one batch and numbers for the history, ``_monitor(data, train, validation, rng)``, a
     :class:`Monitor`, ``_callback_data(data)`` and ``_attributes(machine, state)``. ``data`` is
     whatever these understand, and ``training`` what a fit needs to go on, with ``rng``,
-    ``state``, ``velocity``, ``n_epochs`` and ``report``.
+    ``state``, ``velocity``, ``n_epochs``, ``report`` and ``progress``.
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -126,7 +126,8 @@ class TrainedInEpochs(CallbackSupportMixin, BaseEstimator):
                 task = context.subcontext(task_name="epoch")
                 task.call_on_fit_task_begin(**data)
                 begin = time.perf_counter()
-                rate = self._rate(epoch / self.n_iter)
+                training.progress = epoch / self.n_iter
+                rate = self._rate(training.progress)
                 machine = self._fit_epoch(machine, training, X, train, rate)
                 seconds = time.perf_counter() - begin
                 row = {"learning_rate": rate, "time": seconds, **training.report}

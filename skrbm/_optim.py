@@ -117,6 +117,94 @@ class SGD:
         return velocity
 
 
+_MOST = 80.0  # largest log-variance, whose exponential float32 has
+
+
+@dataclass(frozen=True)
+class MeanVarianceSGD(SGD):
+    """Gradient ascent on the means and log-variances of Gaussian visible units.
+
+    A machine with one hidden layer has the fields mu / sigma**2 and the precisions 1 / sigma**2 of
+    visible units, and weights C / sigma**2. What is learnt are mu, log sigma**2 and C, whose
+    gradients (Eqs. 14-17 of Liao et al. 2022) follow from the same moments by the chain rule.
+    Penalties are on C.
+
+    Parameters
+    ----------
+    momentum, alpha, penalty
+        As in :class:`SGD`.
+    max_norm : float or None, default=None
+        Norm of the gradient by all parameters above which it is scaled down to that norm.
+    min_variance : float, default=1e-6
+        Floor under the variances.
+    """
+
+    max_norm: float | None = None
+    min_variance: float = 1e-6
+
+    def init(self, machine):
+        if not self.momentum:
+            return None
+        zero = namespace(machine.weights[0]).zeros_like
+        return tuple(map(zero, self._coordinates(machine)))
+
+    def update(self, machine, velocity, gradient, rate):
+        values = self._coordinates(machine)
+        slopes = self._clipped(self.slopes(machine, gradient))
+        if self.alpha:
+            slopes = (slopes[0] - self.alpha * PENALTIES[self.penalty](values[0]), *slopes[1:])
+        steps = tuple(rate * slope for slope in slopes)
+        if velocity is not None:
+            pairs = zip(velocity, steps, strict=True)
+            velocity = steps = tuple(self.momentum * old + step for old, step in pairs)
+        values = tuple(value + step for value, step in zip(values, steps, strict=True))
+        return self._machine(machine, *values), velocity
+
+    def _coordinates(self, machine):
+        """Return C, mu, log sigma**2 and the hidden units' own parameters."""
+        theta = machine.thetas[0]
+        mean, log = theta.field / theta.precision, namespace(theta.field).log
+        hidden = (part for part in machine.thetas[1] if part is not None)
+        return machine.weights[0] / theta.precision, mean, -log(theta.precision), *hidden
+
+    def slopes(self, machine, gradient):
+        """Return the gradient by C, mu, log sigma**2 and the hidden units' own parameters."""
+        (W,), precision = machine.weights, machine.thetas[0].precision
+        visible, hidden = (gradient.statistics(unit, l) for l, unit in enumerate(machine.units))
+        xp = namespace(W)
+        pair = gradient.add_pair(machine, 0, xp.zeros_like(W), 1.0)
+        spread = (machine.thetas[0].field * visible.field + precision * visible.precision) * -1.0
+        spread = spread - xp.sum(W * pair, axis=0)
+        hidden = (part for part in hidden if part is not None)
+        return pair * precision, visible.field * precision, spread, *hidden
+
+    def _clipped(self, slopes):
+        if self.max_norm is None:
+            return slopes
+        norm = _norm(slopes)
+        return (
+            slopes if norm <= self.max_norm else tuple((self.max_norm / norm) * s for s in slopes)
+        )
+
+    def _machine(self, machine, components, mean, log_variance, *hidden):
+        xp = namespace(components)
+        precision = xp.exp(-xp.clip(log_variance, math.log(self.min_variance), _MOST))
+        hidden = iter(hidden)
+        theta = machine.thetas[1].map(lambda part: next(hidden))
+        own = machine.thetas[0]._replace(field=mean * precision, precision=precision)
+        thetas = (own, machine.units[1].project(theta))
+        return replace(machine, thetas=thetas, weights=(components * precision,))
+
+
+def _norm(arrays):
+    """Return the Euclidean norm of all entries; sums of squares do not overflow."""
+    most = max(float(namespace(array).max(namespace(array).abs(array))) for array in arrays)
+    if not 0 < most < math.inf:
+        return most
+    squares = (((1 / most) * array) ** 2 for array in arrays)
+    return most * math.sqrt(sum(float(namespace(s).sum(s)) for s in squares))
+
+
 def train_step(machine, velocity, state, X, rng, method, optimiser, rate):
     """Learn from one batch of rows; returns the new machine, velocity and state.
 

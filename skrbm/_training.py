@@ -55,6 +55,7 @@ class Training(Progress):
     method: Any = None
     n_rows: int = 0
     visible_means: Any = None
+    progress: float = 0.0  # fraction of the epochs of this fit that has passed
 
     def count(self, X):
         """Take the rows of X, as the visible units take them, into the means of the data."""
@@ -172,7 +173,7 @@ class TrainedByMoments(TrainedInEpochs):
 
     def _resume(self, X, n_rows):
         """Return a copy of the machine to go on with, and its training state."""
-        machine, training = self.machine_.copy(), self._training
+        machine, training = self._trained_machine(), self._training
         self._check_layers(machine)
         self._in_support = not check_range(X, machine.units[0], self.binarize)
         if training.velocity is None:
@@ -186,6 +187,10 @@ class TrainedByMoments(TrainedInEpochs):
             training.state = method.init(machine, training.rng, least, self.starts_)
             training.method = method
         return machine, training
+
+    def _trained_machine(self):
+        """Return a copy of the fitted machine, as it is trained."""
+        return self.machine_.copy()
 
     def _check_layers(self, machine):
         """Refuse to go on with other sizes or units; bounds that are not given stay as they are."""
@@ -252,9 +257,13 @@ class TrainedByMoments(TrainedInEpochs):
         """Return rows of the data that were checked, with values that the unit can have."""
         return X if self._in_support else into_support(X, unit, self.binarize)
 
+    def _method_at(self, progress):
+        """Return the model phase at a fraction of the epochs of a fit."""
+        return self._method()
+
     def _learn(self, machine, training, X, rows, rate):
         """Learn from one batch; the machine is consumed."""
-        V, method = self._rows(X, rows, machine), self._method()
+        V, method = self._rows(X, rows, machine), self._method_at(training.progress)
         machine, training.velocity, training.state = train_step(
             machine,
             training.velocity,
