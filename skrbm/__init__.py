@@ -6,6 +6,7 @@ from .estimators import (
     ConditionalRBM,
     DeepTAPMachine,
     FrankWolfeRBM,
+    GaussianBernoulliRBM,
 )
 
 __version__ = "0.1.0.dev0"
@@ -16,5 +17,6 @@ __all__ = [
     "ConditionalRBM",
     "DeepTAPMachine",
     "FrankWolfeRBM",
+    "GaussianBernoulliRBM",
     "__version__",
 ]

@@ -131,7 +131,8 @@ def test_data_frames(RBM):
     frame = pd.DataFrame(X, columns=[f"bit {i}" for i in range(X.shape[1])])
     rbm = small(RBM).fit(frame)
     assert_array_equal(rbm.feature_names_in_, frame.columns)
-    assert_array_equal(rbm.components_, small(RBM).fit(X).components_)
+    # Columns of a frame lie together in memory, and are summed in another order.
+    assert_allclose(rbm.components_, small(RBM).fit(X).components_, rtol=1e-10, atol=1e-12)
     names = rbm.get_feature_names_out()
     assert list(names) == [f"{RBM.__name__.lower()}{j}" for j in range(5)]
     hidden = rbm.set_output(transform="pandas").transform(frame)
@@ -162,7 +163,9 @@ def test_sparse_is_dense(RBM, container, dtype):
         assert_allclose(one, other, rtol=tolerance, atol=tolerance)
     rtol = 1e-5 if dense.components_.dtype == np.float32 else 1e-12
     for method in ("transform", "score_samples", "free_energy"):
-        assert_allclose(getattr(dense, method)(S), getattr(dense, method)(X), rtol=rtol)
+        # An energy near 0 is a sum of terms that are not.
+        ours, theirs = getattr(dense, method)(S), getattr(dense, method)(X)
+        assert_allclose(ours, theirs, rtol=rtol, atol=rtol)
     assert_array_equal(dense.gibbs(S, random_state=0), dense.gibbs(X, random_state=0))
     assert isinstance(dense.transform(S), np.ndarray)
 
@@ -187,14 +190,15 @@ def methods_that_read(rbm, X):
 
 
 @every
-@pytest.mark.parametrize("binarize", [None, 0.5])
+@pytest.mark.parametrize("options", [{}, {"binarize": 0.5}])
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_nothing_writes_into_data(RBM, make, binarize):
+def test_nothing_writes_into_data(RBM, make, options):
+    options = {name: options[name] for name in options if name in RBM().get_params()}
     X = make(binary_data())
     for part in [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]:
         part.setflags(write=False)
     before = X.copy()
-    methods_that_read(small(RBM, binarize=binarize, momentum=0.5, alpha=0.1).fit(X), X)
+    methods_that_read(small(RBM, **options, momentum=0.5, alpha=0.1).fit(X), X)
     assert (X != before).sum() == 0
 
 
@@ -355,7 +359,7 @@ def test_log_partition_belongs_to_the_method(RBM):
     assert len(values) == 2
 
 
-@every
+@binary
 def test_log_partition_methods(RBM):
     """AIS within 6 standard errors: a probability of 2e-9, were it normal."""
     rbm = machine(RBM, 4, 5)
@@ -479,8 +483,15 @@ def test_sampling_draws_anew_and_by_seed(RBM):
 def test_sample_starts_where_it_is_told(RBM):
     X = binary_data(n=20)
     rbm = small(RBM).fit(X)
-    assert_array_equal(rbm.sample(20, init=X, n_steps=0), X)
-    assert_array_equal(rbm.sample(20, init=sp.csr_array(X), n_steps=0), X)
+    # Real units may be standardised, and come back.
+    assert_allclose(rbm.sample(20, init=X, n_steps=0), X, rtol=0, atol=1e-15)
+    assert_allclose(rbm.sample(20, init=sp.csr_array(X), n_steps=0), X, rtol=0, atol=1e-15)
+
+
+@binary
+def test_sample_goes_on_from_the_starts_by_gibbs_sampling(RBM):
+    X = binary_data(n=20)
+    rbm = small(RBM).fit(X)
     rows = {tuple(row) for row in rbm.starts_}
     assert {tuple(row) for row in rbm.sample(50, n_steps=0)} <= rows
     one = rbm.sample(20, init=X, n_steps=1, random_state=0)
@@ -523,7 +534,7 @@ def test_impute_keeps_what_is_observed(RBM):
     assert ((filled[missing] > 0) & (filled[missing] < 1)).all()
 
 
-@every
+@binary
 def test_impute_knows_missing_values_when_it_binarizes(RBM):
     X = binary_data()
     rbm, same = small(RBM, binarize=0.3).fit(0.6 * X), small(RBM).fit(X)
@@ -573,7 +584,7 @@ def test_impute_gives_conditional_means(RBM, observed):
 # ------------------------------------------------------- parameters from elsewhere
 
 
-@every
+@binary
 def test_from_parameters(RBM):
     W, c, b = np.arange(6.0).reshape(2, 3), np.array([1.0, 2]), np.array([3.0, 4, 5])
     rbm = RBM.from_parameters(W, c, b, random_state=0, batch_size=7)
@@ -649,7 +660,8 @@ def test_init(RBM):
     for init, source in [(first, first), (own, first), (list(own), first), (theirs, theirs)]:
         rbm = small(RBM, n_iter=0, init=init).fit(X)
         for one, other in zip(parameters(rbm), parameters(source), strict=True):
-            assert_array_equal(one, other)
+            # Real units may be standardised, and come back.
+            assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     before = parameters(first)
     small(RBM, init=first).fit(X)
     small(RBM, init=own).fit(X)

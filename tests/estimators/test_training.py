@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _estimators import RBMS, binary_data, log_likelihoods, parameters, small
+from _estimators import BINARY, RBMS, binary_data, log_likelihoods, parameters, small
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -17,6 +17,7 @@ from skrbm._optim import SCHEDULES
 from skrbm.exceptions import DivergenceError
 
 every = pytest.mark.parametrize("RBM", RBMS)
+binary = pytest.mark.parametrize("RBM", BINARY)
 with_callbacks = pytest.mark.skipif(
     not hasattr(BernoulliRBM, "set_callbacks"), reason="callbacks came with scikit-learn 1.9"
 )
@@ -33,6 +34,16 @@ def counted_steps(monkeypatch, before=lambda n: None):
 
     monkeypatch.setattr(_training, "train_step", train_step)
     return steps
+
+
+def known(RBM, options):
+    """Those options that an estimator has."""
+    return {name: value for name, value in options.items() if name in RBM().get_params()}
+
+
+def assert_same(one, other):
+    """Equal, but for rounding: real units may be learnt in other coordinates, and come back."""
+    assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
 def assert_same_parameters(one, other):
@@ -71,10 +82,11 @@ def test_partial_fit_goes_on_from_fit(RBM):
     one = small(RBM, n_iter=2, shuffle=False).fit(X)
     other = small(RBM, n_iter=1, shuffle=False).fit(X).partial_fit(X)
     assert one.n_iter_ == other.n_iter_ == 2
-    assert_same_parameters(one, other)
+    for left, right in zip(parameters(one), parameters(other), strict=True):
+        assert_same(left, right)
 
 
-@every
+@binary
 def test_rows_are_shuffled(RBM, monkeypatch):
     seen, original = [], _training.train_step
 
@@ -93,7 +105,7 @@ def test_rows_are_shuffled(RBM, monkeypatch):
     assert_array_equal(np.concatenate(seen), np.tile(X[:, 0], 2))
 
 
-@every
+@binary
 def test_history(RBM):
     rbm = small(RBM, n_iter=4).fit(binary_data())
     expected = {"epoch", "learning_rate", "time", "pseudo_log_likelihood"}
@@ -106,7 +118,7 @@ def test_history(RBM):
     assert len(rbm.history_["epoch"]) == 4  # a new fit, a new history
 
 
-@every
+@binary
 def test_history_has_the_pseudo_likelihood(RBM):
     """All of the 40 rows and 8 columns are in the estimate, so it is no estimate here."""
     X = binary_data(n=40)
@@ -119,7 +131,7 @@ def test_history_has_the_pseudo_likelihood(RBM):
     assert_allclose(rbm.history_["pseudo_log_likelihood"][-1], total.mean(), rtol=1e-10)
 
 
-@every
+@binary
 def test_verbose_prints_a_line_for_each_epoch(RBM, capsys):
     small(RBM).fit(binary_data())
     assert not capsys.readouterr().out
@@ -148,7 +160,7 @@ def test_schedules(RBM, schedule, monkeypatch):
     assert_allclose([rate for _, rate in steps], expected)
 
 
-@every
+@binary
 def test_no_epochs_gives_the_initial_machine(RBM):
     X = binary_data(n=500)
     rbm = small(RBM, n_iter=0).fit(X)
@@ -179,7 +191,7 @@ def test_fewer_rows_than_a_batch(RBM):
     small(RBM).fit(X[:1])
 
 
-@every
+@binary
 def test_states_when_rows_are_fewer_than_a_batch_at_times(RBM):
     """More rows in a later fit bring more states, fewer rows leave them as they are."""
     X = binary_data(n=60)
@@ -215,7 +227,7 @@ def test_warm_start_goes_on_from_the_parameters(RBM):
     before = parameters(rbm)
     rbm.set_params(n_iter=0).fit(binary_data())
     for one, other in zip(parameters(rbm), before, strict=True):
-        assert_array_equal(one, other)
+        assert_same(one, other)
 
 
 @every
@@ -251,7 +263,7 @@ def mean_free_energy(rbm, X):
     return float(np.mean(-X @ b - np.logaddexp(0, X @ W.T + c).sum(axis=1)))
 
 
-@every
+@binary
 @pytest.mark.parametrize("criterion", [True, "free_energy_gap", "score"])
 def test_early_stopping_records_what_it_watches(RBM, criterion):
     """One epoch, so that the parameters that were measured are those that are published."""
@@ -304,7 +316,7 @@ def script_of_values(monkeypatch, name, values):
     return machines
 
 
-@every
+@binary
 @pytest.mark.parametrize(
     "name, values, n_epochs, best",
     [
@@ -328,7 +340,7 @@ def test_early_stopping_restores_the_last_good_parameters(
     assert not np.array_equal(rbm.components_, machines[-1].weights[0])
 
 
-@every
+@binary
 @pytest.mark.parametrize("criterion", ["free_energy_gap", "score"])
 def test_early_stopping_stops_before_overfitting(RBM, criterion):
     """Twenty rows of 8 fair bits, learnt by heart by 200 epochs of a large machine."""
@@ -506,7 +518,7 @@ def test_interruption_of_partial_fit(RBM, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             rbm.partial_fit(X)
     for one, other in zip(parameters(rbm), before, strict=True):
-        assert_array_equal(one, other)
+        assert_same(one, other)
     assert rbm.n_iter_ == 3
 
 
@@ -557,7 +569,7 @@ def test_divergence_of_partial_fit(RBM, momentum):
     with pytest.raises(DivergenceError):
         rbm.set_params(learning_rate=1e38).partial_fit(np.tile(X, (20, 1)))
     for one, other in zip(parameters(rbm), before, strict=True):
-        assert_array_equal(one, other)
+        assert_same(one, other)
     rbm.set_params(learning_rate=rate).partial_fit(X)
     assert all(np.isfinite(part).all() for part in parameters(rbm))
 
@@ -588,13 +600,14 @@ def peak(function):
 
 
 @every
-@pytest.mark.parametrize("params", [{}, {"binarize": 0}, {"early_stopping": True}])
+@pytest.mark.parametrize("options", [{}, {"binarize": 0}, {"early_stopping": True}])
 @pytest.mark.parametrize("dtype, item", [(np.uint8, 4), (np.float32, 4), (np.float64, 8)])
-def test_memory_of_a_fit_on_dense_data(RBM, params, dtype, item):
+def test_memory_of_a_fit_on_dense_data(RBM, options, dtype, item):
     """Beside X itself: ten times parameters and batch, an index of the rows, and 2 MB.
 
     A copy of X has 16 MB as float32. Only ``binarize`` needs a mask of one byte for each entry.
     """
+    params = known(RBM, options)
     X = (np.random.default_rng(0).random((20_000, 200)) < 0.3).astype(dtype)
     rbm = RBM(n_components=50, batch_size=100, n_iter=1, random_state=0, **params)
     small(RBM, **params).fit(X[:100])  # what is imported and cached at first use
@@ -608,7 +621,8 @@ def test_memory_of_a_fit_on_dense_data(RBM, params, dtype, item):
 def test_memory_of_a_fit_on_sparse_data(RBM, binarize):
     """The dense matrix would have 160 MB as float32, the sparse one has 5."""
     X = sp.random_array((20_000, 2_000), density=0.01, format="csr", rng=0, dtype=np.float32)
-    rbm = RBM(n_components=20, batch_size=100, n_iter=1, random_state=0, binarize=binarize)
+    options = known(RBM, {"binarize": binarize})
+    rbm = RBM(n_components=20, batch_size=100, n_iter=1, random_state=0, **options)
     data = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
     batch_and_parameters = 4 * (20 * 2_000 + 2_020 + 100 * 2_020)
     assert peak(lambda: rbm.fit(X)) < 2 * data + 10 * batch_and_parameters + 4_000_000
@@ -664,7 +678,7 @@ def test_columns_of_the_history_stay_in_step(RBM):
 @every
 def test_unconverged_starts_are_averaged_over_the_epoch(RBM, monkeypatch):
     """Reports of 0, 1, 2, ... in turn: the history has the mean over the batches of an epoch."""
-    method = type(small(RBM)._method())
+    method = type(small(RBM).fit(binary_data(n=40))._method())
     reports = iter(range(1000))
     monkeypatch.setattr(method, "report", lambda self, state: {"counted": float(next(reports))})
     rbm = small(RBM, n_iter=2, batch_size=10).fit(binary_data(n=40))

@@ -1,0 +1,481 @@
+"""GaussianBernoulliRBM: what it has beyond the checks of all estimators.
+
+Random tests have fixed seeds; the level at which a right program would fail is given with each.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from _exact import Exact
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from scipy.special import expit, logsumexp
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+
+from skrbm import GaussianBernoulliRBM
+from skrbm._machine import Block, Moments, data_moments
+from skrbm._optim import MeanVarianceSGD
+from skrbm.inference import GibbsLangevin, Langevin
+
+LEVEL = 1e-6
+C = np.array([[1.0, -0.5], [0.3, 2.0], [-1.2, 0.4]])
+B, MU, VARIANCES = np.array([0.2, -0.7, 0.1]), np.array([0.5, -1.0]), np.array([0.6, 1.7])
+
+
+def known(**params):
+    return GaussianBernoulliRBM.from_parameters(C, B, MU, VARIANCES, random_state=0, **params)
+
+
+def hidden_rows():
+    return ((np.arange(8)[:, None] >> np.arange(3)) & 1).astype(float)
+
+
+def log_joint(V, C=C, b=B, mean=MU, variances=VARIANCES):
+    """-E(v, h) of Eq. 1 for each row and each configuration."""
+    H = hidden_rows()
+    own = -0.5 * ((V - mean) ** 2 / variances).sum(axis=1)
+    return own[:, None] + (V / variances) @ C.T @ H.T + H @ b
+
+
+def log_z(C=C, b=B, mean=MU, variances=VARIANCES):
+    """The closed form: a mixture of 8 normal laws."""
+    H = hidden_rows()
+    means = mean + H @ C
+    exponent = H @ b + ((means**2 - mean**2) / (2 * variances)).sum(axis=1)
+    return logsumexp(exponent) + 0.5 * np.log(2 * np.pi * variances).sum()
+
+
+def log_density(V, *parameters):
+    return logsumexp(log_joint(V, *parameters), axis=1) - log_z(*parameters)
+
+
+def clusters(n=400, seed=0, dtype=np.float64):
+    generator = np.random.default_rng(seed)
+    signs = np.where(generator.random(n) < 0.5, 1.0, -1.0)[:, None]
+    return (signs * [2.0, -1.0, 0.5] + 0.5 * generator.standard_normal((n, 3))).astype(dtype)
+
+
+def small(**params):
+    defaults = {"n_components": 4, "n_iter": 3, "n_steps": 5, "batch_size": 50, "random_state": 0}
+    return GaussianBernoulliRBM(**{**defaults, **params})
+
+
+def parameters(rbm):
+    names = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
+    return tuple(np.array(getattr(rbm, name)) for name in names)
+
+
+# ------------------------------------------------------------------------- the law
+
+
+def test_scores_are_those_of_the_mixture():
+    V = np.random.default_rng(0).normal(size=(50, 2)) * 2
+    assert_allclose(known().score_samples(V), log_density(V), rtol=1e-10)
+    # The constant sum mu**2 / (2 sigma**2) of Eq. 1 is part of neither F nor log Z here.
+    shift = (MU**2 / (2 * VARIANCES)).sum()
+    assert_allclose(known().log_partition(), log_z() + shift, rtol=1e-12)
+    assert_allclose(known().free_energy(V), -logsumexp(log_joint(V), axis=1) - shift, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_features", [1, 2])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_density_integrates_to_one(n_features, standardize):
+    """By the trapezoid rule on a grid that covers ten standard deviations."""
+    X = 40 + 5 * clusters()[:, :n_features]
+    rbm = small(standardize=standardize).fit(X)
+    reach = 10 * np.sqrt(rbm.variances_) + np.abs(rbm.components_).sum(axis=0)
+    axes = [
+        np.linspace(m - r, m + r, 801) for m, r in zip(rbm.intercept_visible_, reach, strict=True)
+    ]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, n_features)
+    density = np.exp(rbm.score_samples(grid)).reshape([801] * n_features)
+    for axis in axes:
+        density = np.trapezoid(density, axis, axis=0)
+    assert_allclose(density, 1, rtol=1e-6)
+
+
+def test_ais_agrees_with_the_exact_sum():
+    """Within 6 standard errors: a probability of 2e-9, were it normal."""
+    rbm = known()
+    value, std = rbm.log_partition("ais", return_std=True)
+    assert 0 < std < 0.1
+    assert abs(value - rbm.log_partition("exact")) < 6 * std
+
+
+def test_transform_and_back():
+    V = np.random.default_rng(1).normal(size=(20, 2))
+    H = known().transform(V)
+    assert_allclose(H, expit((V / VARIANCES) @ C.T + B), rtol=1e-12)
+    assert_allclose(known().inverse_transform(H), MU + H @ C, rtol=1e-12)
+    assert_allclose(known().predict(V), MU + H @ C, rtol=1e-12)
+
+
+# ------------------------------------------------------------------------ learning
+
+
+def exact_moments(machine):
+    """The machine's own moments by enumeration, as one row and what its product lacks."""
+    exact = Exact(machine)
+    means = exact.mean(0)[None], exact.mean(1)[None]
+    pair = exact.pair(0) - means[1].T @ means[0]
+    return Moments((Block(means, (exact.variance(0)[None], None), 1.0),), ((0, pair),))
+
+
+def test_gradient_is_that_of_the_log_likelihood():
+    """Eqs. 14 to 17 against central differences of the exact mean log-likelihood."""
+    V = np.random.default_rng(2).normal(size=(7, 2))
+    machine = known().machine_
+    slopes = MeanVarianceSGD().slopes(machine, data_moments(machine, V) - exact_moments(machine))
+
+    def likelihood(C, mean, log_variance, b):
+        return log_density(V, C, b, mean, np.exp(log_variance)).mean()
+
+    values = [C, MU, np.log(VARIANCES), B]
+    for k, slope in enumerate(slopes):
+        for index in np.ndindex(values[k].shape):
+            ends = []
+            for sign in (1, -1):
+                moved = [value.copy() for value in values]
+                moved[k][index] += sign * 1e-5
+                ends.append(likelihood(*moved))
+            assert_allclose(slope[index], (ends[0] - ends[1]) / 2e-5, rtol=1e-6, atol=1e-8)
+
+
+def test_a_step_goes_along_the_gradient_and_no_further_than_the_clip():
+    V = np.random.default_rng(3).normal(size=(7, 2))
+    machine = known().machine_
+    moments = data_moments(machine, V) - exact_moments(machine)
+    slopes = MeanVarianceSGD().slopes(machine, moments)
+    norm = np.sqrt(sum((slope**2).sum() for slope in slopes))
+    for most, factor in [(None, 1.0), (2 * norm, 1.0), (norm / 4, 0.25)]:
+        optimiser = MeanVarianceSGD(max_norm=most)
+        moved, _ = optimiser.update(machine.copy(), None, moments, 0.1)
+        precision = moved.thetas[0].precision
+        found = (
+            moved.weights[0] / precision,
+            moved.thetas[0].field / precision,
+            -np.log(precision),
+            moved.thetas[1].field,
+        )
+        first = (C, MU, np.log(VARIANCES), B)
+        for value, old, slope in zip(found, first, slopes, strict=True):
+            assert_allclose(value, old + 0.1 * factor * slope, rtol=1e-10, atol=1e-12)
+
+
+def test_momentum_and_penalty_act_on_the_components():
+    machine = known().machine_
+    V = np.random.default_rng(4).normal(size=(7, 2))
+    moments = data_moments(machine, V) - exact_moments(machine)
+    plain = MeanVarianceSGD().slopes(machine, moments)
+    optimiser = MeanVarianceSGD(momentum=0.5, alpha=0.3)
+    start = optimiser.init(machine)
+    assert all((part == 0).all() for part in start)
+    velocity = tuple(np.ones_like(part) for part in start)
+    _, velocity = optimiser.update(machine.copy(), velocity, moments, 0.1)
+    assert_allclose(velocity[0], 0.5 + 0.1 * (plain[0] - 0.3 * C), rtol=1e-10)
+    assert_allclose(velocity[1], 0.5 + 0.1 * plain[1], rtol=1e-10)
+
+
+def test_variances_stay_above_their_floor():
+    """A step that would go far below, where the gradient is negative."""
+    machine = known().machine_
+    moments = data_moments(machine, np.tile(MU, (5, 1))) - exact_moments(machine)
+    falls = MeanVarianceSGD().slopes(machine, moments)[2] < 0
+    assert falls.any()
+    moved, _ = MeanVarianceSGD(min_variance=1e-2).update(machine, None, moments, 100)
+    assert_allclose(1 / moved.thetas[0].precision[falls], 1e-2, rtol=1e-10)
+    assert moved.is_finite()
+
+
+@pytest.mark.parametrize("inference", ["gibbs_langevin", "langevin", "gibbs"])
+@pytest.mark.parametrize("starts", ["noise", "data", "persistent"])
+@pytest.mark.parametrize("gradient", ["marginal", "joint"])
+def test_training_raises_the_likelihood(inference, starts, gradient):
+    """Two clusters: from the normal law of the same moments by far more than the noise."""
+    X = clusters()
+    rbm = small(inference=inference, starts=starts, gradient=gradient, n_steps=10)
+    rbm.set_params(learning_rate=0.1, burn_in=5 if starts == "noise" else 0)
+    before = rbm.set_params(n_iter=0).fit(X).score(X)
+    assert rbm.set_params(n_iter=60).fit(X).score(X) > before + 0.3
+
+
+@pytest.mark.parametrize("inference", ["gibbs_langevin", "langevin", "gibbs"])
+def test_history(inference):
+    history = small(inference=inference).fit(clusters()).history_
+    expected = {"epoch", "learning_rate", "time"}
+    if inference != "gibbs":
+        expected |= {"acceptance", "step_size"}
+        assert all(0 < rate <= 1 for rate in history["acceptance"])
+    assert set(history) == expected
+    unadjusted = small(inference=inference, adjust_after=None).fit(clusters())
+    assert "acceptance" not in unadjusted.history_
+
+
+def test_step_size_falls_over_the_epochs():
+    sizes = small(anneal_step_size=True, n_iter=4).fit(clusters()).history_["step_size"]
+    assert_allclose(sizes, [0.25 * (1 + np.cos(np.pi * k / 4)) for k in range(4)])
+    small(anneal_step_size=True, inference="gibbs").fit(clusters())  # which has none
+
+
+def test_step_size_tunes_itself_and_is_kept():
+    sampler = GibbsLangevin(step_size=0.01, n_inner_steps=1, target_acceptance=0.9)
+    rbm = small(inference=sampler, n_iter=20).fit(clusters())
+    assert rbm.step_size_ > 0.05
+    assert abs(np.mean(rbm.history_["acceptance"][-5:]) - 0.9) < 0.05
+    before = rbm.step_size_
+    rbm.partial_fit(clusters())
+    assert abs(np.log(rbm.step_size_ / before)) < 0.3
+
+
+# --------------------------------------------------------------------- coordinates
+
+
+def test_standardising_changes_the_path_not_the_law():
+    """At no epochs: the same law in whatever units, and scores that differ by the units."""
+    X = clusters()
+    rbm = small(n_iter=0).fit(X)
+    scaled = small(n_iter=0).fit(100 + 7 * X)
+    assert_allclose(scaled.variances_, 49 * rbm.variances_, rtol=1e-10)
+    assert_allclose(scaled.components_, 7 * rbm.components_, rtol=1e-10)
+    assert_allclose(scaled.intercept_visible_, 100 + 7 * rbm.intercept_visible_, rtol=1e-10)
+    shift = 3 * np.log(7)
+    assert_allclose(scaled.score_samples(100 + 7 * X), rbm.score_samples(X) - shift, rtol=1e-8)
+    assert_allclose(scaled.transform(100 + 7 * X), rbm.transform(X), rtol=1e-8)
+
+
+def test_a_fit_does_not_depend_on_units():
+    X = clusters()
+    one, other = small().fit(X), small().fit(1000 * X - 3)
+    assert_allclose(1000 * one.components_, other.components_, rtol=1e-6, atol=1e-6)
+    assert_allclose(one.transform(X), other.transform(1000 * X - 3), rtol=1e-6)
+    assert_allclose(
+        1000 * one.sample(5, random_state=0) - 3, other.sample(5, random_state=0), rtol=1e-6
+    )
+
+
+def test_early_stopping_scores_are_those_of_the_data():
+    X = clusters()
+    rbm = small(early_stopping="score", n_iter=2, tol=0).fit(10 * X)
+    assert abs(rbm.history_["score"][-1] - rbm.score(10 * X)) < 0.5  # rows set aside: 40 of 400
+
+
+def test_init_gives_parameters_in_the_units_of_the_data():
+    X = np.random.default_rng(0).normal(size=(30, 2)) * 10 + 5
+    arrays = (C, B, MU, VARIANCES)
+    for init in (arrays, known()):
+        rbm = small(n_components=3, n_iter=0, init=init).fit(X)
+        for one, other in zip(parameters(rbm), arrays, strict=True):
+            assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    rbm = small(n_components=3, n_iter=0, init=arrays[:3]).fit(X)
+    assert_allclose(rbm.variances_, X.var(axis=0), rtol=1e-10)
+    with pytest.raises(ValueError, match="init must be"):
+        small(n_components=3, init=(C, B)).fit(X)
+
+
+# ------------------------------------------------------------------ what it is used for
+
+
+@pytest.mark.parametrize("inference", ["gibbs_langevin", "langevin", "gibbs"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_samples_have_the_law_of_the_machine(inference, dtype):
+    """150 adjusted steps leave no trace of the noise where modes are as near as here."""
+    arrays = (part.astype(dtype) for part in (C, B, MU, VARIANCES))
+    rbm = GaussianBernoulliRBM.from_parameters(*arrays, inference=inference, step_size=1.0)
+    V = rbm.sample(20_000, n_steps=150, random_state=0)
+    assert V.dtype == dtype
+    H = hidden_rows()
+    weights = np.exp(H @ B + (((MU + H @ C) ** 2 - MU**2) / (2 * VARIANCES)).sum(axis=1))
+    weights /= weights.sum()
+    for i in range(2):
+        z = (V[:, i, None] - (MU + H @ C)[:, i]) / np.sqrt(VARIANCES[i])
+        assert stats.kstest(stats.norm.cdf(z) @ weights, "uniform").pvalue > LEVEL / 2
+
+
+def test_sample_begins_at_noise_and_shows_its_steps():
+    X = 50 + 3 * clusters()
+    X[:, 2] = 7.0
+    rbm = small().fit(X)
+    noise = rbm.sample(20_000, n_steps=0, random_state=0)
+    for i in (0, 1):
+        z = (noise[:, i] - X[:, i].mean()) / X[:, i].std()
+        assert stats.kstest(z, "norm").pvalue > LEVEL / 2
+    assert_allclose(noise[:, 2], 7.0)
+    last, states = rbm.sample(6, n_steps=10, return_steps=[0, 3, 10], random_state=1)
+    assert states.shape == (3, 6, 3)
+    assert_array_equal(states[2], last)
+    assert_array_equal(states[0], rbm.sample(6, n_steps=0, random_state=1))
+    assert not np.array_equal(states[0], states[1])
+    assert rbm.sample(2, random_state=0).shape == (2, 3)  # as many steps as in training
+    with pytest.raises(ValueError, match=r"return_steps must lie in \[0, n_steps=10\], got \[11\]"):
+        rbm.sample(2, n_steps=10, return_steps=[11])
+    with pytest.raises(NotFittedError):
+        small().sample()
+
+
+def conditional_mean(observed):
+    """E[v_2 | v_1] by the mixture."""
+    H = hidden_rows()
+    means = MU + H @ C
+    weights = np.exp(H @ B + ((means**2 - MU**2) / (2 * VARIANCES)).sum(axis=1))
+    weights *= stats.norm.pdf(observed, means[:, 0], np.sqrt(VARIANCES[0]))
+    return weights @ means[:, 1] / weights.sum()
+
+
+def test_impute_gives_conditional_means():
+    """Averages over 400 chains of 300 sweeps; 0.05 is far above their standard error of 0.006."""
+    for observed in (-1.0, 1.5):
+        X = np.tile([observed, np.nan], (400, 1))
+        filled = known().impute(X, n_steps=300, random_state=0)
+        assert_array_equal(filled[:, 0], observed)
+        assert abs(filled[:, 1].mean() - conditional_mean(observed)) < 0.05
+
+
+def test_denoise_gives_posterior_means():
+    """Against a sum over a fine grid; chains as for impute."""
+    y, s = np.array([1.0, 0.5]), 0.8
+    axis = np.linspace(-12, 12, 601)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    log_w = log_density(grid) - ((grid - y) ** 2).sum(axis=1) / (2 * s)
+    weights = np.exp(log_w - logsumexp(log_w))
+    Y = np.tile(y, (400, 1))
+    found = known().denoise(Y, noise_variance=s, n_steps=300, random_state=0)
+    assert_allclose(found.mean(axis=0), weights @ grid, atol=0.05)
+    assert_array_equal(known().denoise(Y, noise_variance=0), Y)
+    with pytest.raises(ValueError, match="noise_variance must be a finite number >= 0"):
+        known().denoise(Y, noise_variance=-1)
+
+
+def test_from_parameters():
+    rbm = known()
+    for given, kept in zip((C, B, MU, VARIANCES), parameters(rbm), strict=True):
+        assert_array_equal(given, kept)
+    copied = GaussianBernoulliRBM.from_parameters(rbm)
+    for given, kept in zip((C, B, MU, VARIANCES), parameters(copied), strict=True):
+        assert_array_equal(given, kept)
+    assert (rbm.n_components, rbm.n_features_in_, rbm.n_iter_) == (3, 2, 0)
+    bare = GaussianBernoulliRBM.from_parameters(C)
+    assert_array_equal(bare.variances_, 1)
+    assert not bare.intercept_visible_.any()
+    fitted = small().fit(clusters())
+    again = GaussianBernoulliRBM.from_parameters(fitted, n_steps=5)
+    assert_array_equal(
+        again.sample(3, random_state=0), fitted.sample(3, random_state=0)
+    )  # from the same noise
+    rbm.partial_fit(np.random.default_rng(0).normal(size=(20, 2)))
+    assert rbm.n_iter_ == 1
+
+
+# ------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    "variances, message",
+    [
+        (np.array([1.0, 0.0]), "variances must be positive"),
+        (np.array([1.0, -1.0]), "variances must be positive"),
+        (np.array([1.0, np.nan]), "variances contains NaN"),
+        (np.ones(3), r"variances has shape \(3,\)"),
+        (np.array([1.0, 1e-320]), "variances are too small"),
+    ],
+)
+def test_wrong_variances(variances, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianBernoulliRBM.from_parameters(C, B, MU, variances)
+
+
+@pytest.mark.parametrize(
+    "name, values",
+    [
+        ("inference", ["mcmc", 3, None]),
+        ("n_steps", [0, -1, 1.5]),
+        ("step_size", [0, -1, 2]),
+        ("adjust_after", [-1, 0.5]),
+        ("starts", ["random", None]),
+        ("burn_in", [-1]),
+        ("gradient", ["sum"]),
+        ("min_variance", [0, -1]),
+        ("max_grad_norm", [0, -1]),
+        ("weight_scale", [-1]),
+    ],
+)
+def test_wrong_parameters(name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of GaussianBernoulliRBM"):
+            small(**{name: value}).fit(clusters())
+
+
+def test_wrong_combinations():
+    with pytest.raises(ValueError, match="burn_in=5 leaves none of n_steps=5"):
+        small(burn_in=5).fit(clusters())
+    with pytest.raises(ValueError, match=r"3 features"):
+        small().fit(clusters()).sample(2, init=np.zeros((2, 4)))
+
+
+def test_a_step_that_would_diverge_is_refused():
+    sampler = Langevin(step_size=0.5, step_scale="mean_variance")
+    X = clusters() * [1.0, 100.0, 10.0]
+    rbm = small(inference=sampler, standardize=False)
+    with pytest.raises(ValueError, match="diverges"):
+        rbm.fit(X)
+    small(inference=sampler).fit(X)  # standardised, variances are alike
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_whose_squares_overflow(dtype):
+    X = clusters(dtype=dtype)
+    X[0, 0] = np.sqrt(np.finfo(dtype).max) * 2
+    with pytest.raises(ValueError, match="whose squares overflow"):
+        small().fit(X)
+
+
+# ---------------------------------------------------------------------- robustness
+
+
+def digits(dtype=np.float32):
+    return load_digits().data[:300].astype(dtype) * 15.9
+
+
+def with_outlier(X):
+    X = X.copy()
+    X[17] = 1e6
+    return X
+
+
+DATA = {
+    "raw pixels": lambda: digits(),  # of which some are constant
+    "bytes": lambda: digits(np.uint8),
+    "standardised": lambda: (digits() - digits().mean(0)) / (digits().std(0) + 1e-6),
+    "constant column": lambda: np.column_stack([clusters(), np.full(400, 1e3)]),
+    "nearly constant": lambda: np.column_stack([clusters(), 1e3 + 1e-12 * np.arange(400)]),
+    "outlier": lambda: with_outlier(digits()),
+    "unequal variances": lambda: clusters() * [1e-8, 1.0, 1e8],
+    "one row": lambda: clusters(1),
+    "equal rows": lambda: np.ones((20, 3)),
+    "sparse": lambda: sp.csr_array(digits()),
+}
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("rate", [1e-3, 1e-2, 3e-2])
+def test_no_fit_ends_in_nan(data, standardize, rate):
+    """It trains, with finite parameters and scores, or stops with an error that says what to do."""
+    X = DATA[data]()
+    rbm = small(learning_rate=rate, standardize=standardize, n_components=16, n_iter=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rbm.fit(X)
+        scores = rbm.free_energy(X)
+        drawn = rbm.sample(10, random_state=0)
+    assert all(np.isfinite(part).all() for part in (*parameters(rbm), scores, drawn))
+    assert (rbm.variances_ > 0).all()
+
+
+def test_clone_and_text():
+    rbm = small(inference=GibbsLangevin(step_size=0.2))
+    assert clone(rbm).inference == rbm.inference
+    assert "GibbsLangevin(step_size=0.2" in repr(rbm)
