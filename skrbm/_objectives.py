@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._backend import cast, from_numpy, matmul, namespace, row_blocks, row_sums, sigmoid
+from ._backend import (
+    cast,
+    from_numpy,
+    matmul,
+    namespace,
+    row_blocks,
+    row_sums,
+    sigmoid,
+    to_numpy,
+)
 from ._machine import Block, Moments, condition, data_moments, free_energy
 from .inference import (
     FIXED_POINTS,
@@ -242,19 +251,17 @@ def log_partitions(given, targets):
         return _enumerated(given)
     fields = [theta.field for theta in given.thetas]
     stages = ({"max_iter": 200}, {"max_iter": 1000, "damping": 0.5})
-    log_z, xp, rows = None, namespace(fields[0]), np.arange(fields[0].shape[0])
+    xp, n = namespace(fields[0]), fields[0].shape[0]
+    log_z, rows = np.empty(n), np.arange(n)
     for stage in stages:
         index = from_numpy(rows, fields[0])
         some = [xp.take(field, index, axis=0) for field in fields]
         found = targets.propagate(given.weights[0], *some, tol=1e-12, log_partition=True, **stage)
-        if log_z is None:
-            log_z = found.log_partition
-        else:
-            log_z[index] = found.log_partition
+        log_z[rows] = to_numpy(found.log_partition)
         rows = rows[~found.converged]
         if not rows.size:
             break
-    return log_z
+    return from_numpy(log_z, fields[0])
 
 
 def _enumerated(given):

@@ -189,7 +189,10 @@ def check_targets(Y, X, *, missing=True, empty=False):
         _check_outputs(Y, missing, empty)
         return Y
     Y = column_or_1d(Y.toarray() if sp.issparse(Y) else Y, warn=True)
-    check_classification_targets(Y)
+    try:
+        check_classification_targets(Y)
+    except TypeError as error:
+        raise ValueError(f"labels must be all of one type, numbers or strings: {error}") from error
     return Y
 
 

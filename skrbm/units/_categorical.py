@@ -27,8 +27,9 @@ class Categorical(Unit):
 
     def mean(self, theta):
         """Return the probability of each value."""
-        xp = namespace(theta.field)
-        return xp.exp(theta.field - _log_sum(theta.field))
+        xp, field = namespace(theta.field), theta.field
+        weights = xp.exp(field - xp.max(field, axis=-1, keepdims=True))  # a log Z would be rounded
+        return weights / xp.sum(weights, axis=-1, keepdims=True)
 
     def moments(self, theta):
         return self.mean(theta), None

@@ -1,0 +1,102 @@
+"""Sums and maxima over the classes of one label, against all configurations."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit, logsumexp
+
+from skrbm._backend import to_numpy
+from skrbm.inference import _classes, propagate_classes
+
+PRODUCTS = ["sum", "max", "mixed"]
+products = pytest.mark.parametrize("product", PRODUCTS)
+
+
+def instances(n=6, n_classes=4, n_hidden=3, strength=2.0, seed=0, dtype=np.float64):
+    generator = np.random.default_rng(seed)
+    shapes = (n_hidden, n_classes), (n, n_classes), (n, n_hidden)
+    return tuple((strength * generator.standard_normal(shape)).astype(dtype) for shape in shapes)
+
+
+def table(W, b, c):
+    """Log-weights of all classes and hidden configurations of one instance."""
+    H = (np.arange(2 ** len(c))[:, None] >> np.arange(len(c))) & 1
+    return b[:, None] + (c @ H.T)[None, :] + W.T @ H.T, H
+
+
+def expected(W, b, c, product):
+    """Class scores, means of hidden units, the log-partition function, and E[h k]."""
+    weights, H = table(W, b, c)
+    log_z = logsumexp(weights)
+    if product == "sum":
+        p = np.exp(weights - log_z)
+        return logsumexp(weights, axis=1) - log_z, p.sum(axis=0) @ H, log_z, (p @ H).T
+    scores = weights.max(axis=1) if product == "max" else logsumexp(weights, axis=1)
+    best = np.argmax(scores)
+    if product == "max":
+        hidden = H[np.argmax(weights[best])].astype(float)
+    else:
+        hidden = np.exp(weights[best] - scores[best]) @ H
+    return scores, hidden, scores[best], np.outer(hidden, np.eye(len(b))[best])
+
+
+@products
+@pytest.mark.parametrize("elements", [1, 30, 2**20])
+@pytest.mark.parametrize("n_hidden", [0, 1, 5])
+def test_enumeration(product, elements, n_hidden, monkeypatch):
+    """Whatever the size of a block of instances."""
+    monkeypatch.setattr(_classes, "_ELEMENTS", elements)
+    W, b, c = instances(n_hidden=n_hidden)
+    found = propagate_classes(W, b, c, product=product, log_partition=True, pairs=True)
+    scores, hidden, log_z, pairs = zip(
+        *(expected(W, *fields, product) for fields in zip(b, c, strict=True)), strict=True
+    )
+    scores = np.array(scores)
+    if product != "sum":  # which leaves a constant free
+        shift = logsumexp(scores, axis=1, keepdims=True)
+        scores = scores - shift
+    assert_allclose(found.visible, scores, rtol=1e-10, atol=1e-12)
+    means = found.hidden > 0 if product == "max" else expit(found.hidden)
+    assert_allclose(means, np.array(hidden), rtol=1e-10)
+    assert_allclose(found.log_partition, log_z, rtol=1e-12)
+    assert_allclose(found.pairs, sum(pairs), rtol=1e-10, atol=1e-14)
+    assert found.converged.all() and len(found.converged) == len(found.n_iter) == 6
+
+
+@products
+def test_nothing_but_what_is_asked_for(product):
+    found = propagate_classes(*instances(), product=product, max_iter=1, tol=0.0, damping=0.5)
+    assert found.log_partition is None and found.pairs is None
+
+
+@products
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_weights_and_fields(product, dtype):
+    """Finite without a warning; the sums are known to rounding of the largest log-weight."""
+    W, b, c = instances(strength=300.0, dtype=dtype)
+    with np.errstate(all="raise", under="ignore"):
+        found = propagate_classes(W, b, c, product=product, log_partition=True, pairs=True)
+    assert found.visible.dtype == found.hidden.dtype == found.pairs.dtype == dtype
+    assert found.log_partition.dtype == np.float64
+    single = [x.astype(np.float64) for x in (W, b, c)]
+    log_z = [expected(single[0], *fields, product)[2] for fields in zip(*single[1:], strict=True)]
+    assert_allclose(found.log_partition, log_z, rtol=20 * np.finfo(dtype).eps)
+    assert all(np.isfinite(part).all() for part in (found.visible, found.hidden, found.pairs))
+
+
+@products
+@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_array_libraries(name, product, dtype):
+    pytest.importorskip("array_api_compat")
+    xp = pytest.importorskip(name)
+    arrays = instances(dtype=np.dtype(dtype))
+    kwargs = {"product": product, "log_partition": True, "pairs": True}
+    ours = propagate_classes(*arrays, **kwargs)
+    theirs = propagate_classes(*(xp.asarray(part) for part in arrays), **kwargs)
+    rtol = 1e-10 if dtype == "float64" else 1e-4
+    for part in ("visible", "hidden", "log_partition", "pairs"):
+        found = getattr(theirs, part)
+        assert type(found) is type(xp.asarray([0.0]))
+        assert_allclose(to_numpy(found), getattr(ours, part), rtol=rtol, atol=rtol)
+    assert_array_equal(theirs.converged, ours.converged)
