@@ -10,8 +10,9 @@ Inputs are 784 noisy or occluded pixels, outputs the 784 pixels of the image. A 
 for ``--epochs`` passes, but for at most ``--minutes`` of processor time, while the rate falls to a
 fiftieth. Of the rates and numbers of passes given, the best on the validation images counts, chosen
 at the first seed; of each fit the best pass. Seeds draw the training images, the corruption and the
-first weights. Weights have a penalty ``--alpha``. The differences are those from MLE-BP, paired by seed, with their standard error. The paper learns
-from 50 000 images of MNIST (4 100 of Caltech101 Silhouettes) for 50 passes, 200 with CD.
+first weights. Weights have a penalty ``--alpha``. The differences are those from MLE-BP, paired by
+seed, with their standard error. The paper learns from 50 000 images of MNIST (4 100 of Caltech101
+Silhouettes) for 50 passes, 200 with CD.
 """
 
 import argparse
