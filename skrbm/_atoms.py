@@ -109,7 +109,12 @@ class Rows:
                 weighted = weighted.multiply(part) if sp.issparse(block) else weighted * part
             product = matmul(weighted, block.toarray() if sp.issparse(block) else block)
             total = total + to_numpy(product).astype(np.float64)
-            mean = mean + np.asarray(to_numpy(weighted.sum(axis=1)), dtype=np.float64).ravel()
+            sums = (
+                weighted.sum(axis=1)
+                if sp.issparse(block)
+                else namespace(block).sum(weighted, axis=1)
+            )
+            mean = mean + np.asarray(to_numpy(sums), dtype=np.float64).ravel()
             start += block.shape[0]
         scale = 1 / self.n if self.weights is None else 1.0
         return scale * total - np.outer(scale * mean, scale * mean)

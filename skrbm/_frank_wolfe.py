@@ -250,7 +250,8 @@ class Growth:
         self.held_out_with(None)
         self.pool, self.index = list(mixture.atoms), list(range(len(mixture.atoms)))
         self.n_steps = len(self.pool)  # the t of the steps 1/t
-        self.rows = model.rows(mixture)
+        self._refit(plan.n_bias_steps)
+        self.rows = model.rows(self.mixture)
 
     def held_out_with(self, held_out):
         """Follow the log-likelihood of rows that are set aside, or of none."""
@@ -375,13 +376,15 @@ class Growth:
         """Move along the best of some directions; returns numbers about the step, or None.
 
         The way is gone in parts, each no longer than importance weights of the samples reach, which
-        then follow to the new law. None if the step is refused: no way up is left on samples that
-        the subproblem has not seen, or with steps 1/t the penalised log-likelihood falls.
+        then follow to the new law. None if the step is refused: it promises too little on samples
+        that the subproblem has not seen, or with steps 1/t the penalised log-likelihood falls.
         """
         old = self.mixture, self.log_z, self.rows, self.model.visible
         rows = self.model.rows(self.mixture)
         lines = self._lines(directions, self.rows, rows, [None] * len(directions), old[0])
         line = max(lines, key=lambda line: line.promise)
+        if not line.promise > self.plan.tol and line.direction.kind == "inserted":
+            return None
         done, noise = 0.0, 0.0
         for _ in range(_MOST_PARTS):
             step, is_end = self._part(line, done, rows)

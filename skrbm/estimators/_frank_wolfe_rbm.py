@@ -48,7 +48,7 @@ _BURN_IN = 100  # sweeps of the chains before the first unit is added to a machi
 _STOPS = {
     "max_components": "max_components units",
     "no unit": "no start of the subproblem found a unit worth more than tol",
-    "refused": "n_iter_no_change insertions in a row would have lowered the penalised likelihood",
+    "refused": "n_iter_no_change insertions in a row promised no rise of the penalised likelihood",
     "duality gap": "the duality gap fell below tol",
     "validation": "the rows set aside have gained nothing by n_iter_no_change steps",
     "max_steps": "away-steps went on without end",
@@ -128,9 +128,9 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, CallbackSupportMixin, BaseE
     n_iter_no_change : int, default=10
         Bad steps, or refused insertions, in a row after which the path stops.
     tol : float, default=1e-3
-        Least slope of the penalised log-likelihood, in nats for a unit of multiplicity 1, for which
-        a unit is inserted; the rise by which a step must beat the best score; and with a
-        temperature given the duality gap at which to stop.
+        Least slope of the penalised log-likelihood, in nats for a unit of multiplicity 1, and
+        least promise of a rise, for which a unit is inserted; the rise by which a step must beat
+        the best score; and with a temperature given the duality gap at which to stop.
     gap_tol : float, default=1.0
         Widening of the free-energy gap that is acceptable, in nats.
     warm_start : bool, default=False
@@ -451,7 +451,7 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, CallbackSupportMixin, BaseE
 
     def _run(self, growth, monitor, most, X):
         """Take steps until one of the criteria is met; whatever ends it, a machine is published."""
-        context = self._init_callback_context(max_subtasks=most)
+        context = self._init_callback_context(max_subtasks=None)
         data = {"estimator": self, "X": X, "y": X}
         kept = growth.snapshot()
 

@@ -1,0 +1,411 @@
+"""FrankWolfeRBM: what it learns, against sums over all configurations, and what it refuses."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from _estimators import all_rows, binary_data, log_likelihoods, noisy_patterns
+from _fractional import row_numbers, unnormalised
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from scipy.special import expit, logsumexp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+
+from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM
+from skrbm._backend import to_numpy
+from skrbm.exceptions import DataRangeWarning
+from skrbm.inference import AIS, Gibbs
+
+LEVEL = 1e-6
+
+
+def small(**params):
+    given = {"n_chains": 200, "random_state": 0, "max_components": 6, **params}
+    return FrankWolfeRBM(**given)
+
+
+def law(fw, V):
+    """log p(v) by Eq. (11) and a sum over all rows."""
+    parts = (fw.components_, fw.intercept_hidden_, fw.intercept_visible_)
+    parts = [np.asarray(part, dtype=np.float64) for part in parts]
+    log_z = logsumexp(unnormalised(all_rows(V.shape[1]), *parts, fw.multiplicities_))
+    return unnormalised(np.asarray(V, dtype=np.float64), *parts, fw.multiplicities_) - log_z
+
+
+@pytest.fixture(scope="module")
+def X():
+    return noisy_patterns(600).astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def fw(X):
+    """A machine with parts: one unit is made to count in part if none does."""
+    fitted = small(alpha=0.02).fit(X)
+    assert fitted.n_components_ >= 2
+    if (fitted.multiplicities_ == 1).all():
+        fitted = small(alpha=0.02, temperature=1.5).fit(X)
+    assert (fitted.multiplicities_ % 1 != 0).any()
+    return fitted
+
+
+# ------------------------------------------------------------------------- learning
+
+
+def test_it_learns(X):
+    """Four patterns of 12 bits, 3.9 nats above independent bits: at least half of that is found."""
+    held_out = noisy_patterns(2000, seed=1)
+    independent = X.mean(axis=0)
+    base = (held_out * np.log(independent) + (1 - held_out) * np.log(1 - independent)).sum(axis=1)
+    fw = FrankWolfeRBM(n_chains=500, random_state=0).fit(X)
+    assert fw.score(held_out) > base.mean() + 2
+    assert 2 <= fw.n_components_ <= 40
+    assert fw.path_["n_components"][-1] >= fw.n_components_
+
+
+def test_the_path_says_what_happened(X):
+    fw = small(max_components=4).fit(X)
+    path = fw.path_
+    assert {len(column) for column in path.values()} == {fw.n_iter_}
+    assert set(path["reason"]) <= {"inserted", "refused", "no unit", "removed", "shrunk"}
+    sizes = np.array(path["n_components"])
+    inserted = np.array(path["reason"]) == "inserted"
+    assert_array_equal(np.diff(sizes, prepend=0), inserted)
+    assert fw.stop_reason_ in ("max_components", "refused", "no unit", "validation")
+    assert_allclose(
+        path["free_energy_gap"], np.subtract(path["score"], path["validation_score"]), atol=1e-10
+    )
+
+
+def test_the_best_machine_of_the_path_is_kept(X):
+    fw = small(max_components=12, inference="exact", tol=1e-6, n_iter_no_change=3).fit(X[:60])
+    scores = np.array(fw.path_["validation_score"])
+    sizes = np.array(fw.path_["n_components"])
+    assert fw.path_["n_components"][int(np.argmax(scores))] == fw.n_components_
+    assert fw.n_components_ in sizes
+    # The score is the log-likelihood of the rows set aside, exactly with exact expectations.
+    step = np.flatnonzero(sizes == fw.n_components_)[-1]
+    score = fw.path_["score"][step], fw.path_["validation_score"][step]
+    assert fw.score(X[:60]) == pytest.approx(0.9 * score[0] + 0.1 * score[1], abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"step": "1/t", "alpha": 0.1},
+        {"temperature": "learn"},
+        {"temperature": 2.5},
+        {"temperature": 2.5, "step": "1/t", "alpha": 0.1},
+        {"away_steps": True},
+        {"radius": 4.0, "alpha": 0.0},
+        {"inference": "exact"},
+        {"inference": Gibbs(3)},
+        {"early_stopping": "free_energy_gap"},
+        {"early_stopping": False},
+        {"n_bias_steps": 0},
+        {"n_restarts": 1},
+    ],
+    ids=str,
+)
+def test_options(X, params):
+    fw = small(**params).fit(X)
+    assert fw.n_components_ >= 1
+    independent = small(max_components=1, alpha=1e3)
+    with pytest.warns(UserWarning, match="no hidden unit"):
+        independent.fit(X)
+    assert fw.score(X) > independent.score(X) + 0.1
+    if params.get("step") == "1/t" and "temperature" not in params:
+        assert (fw.multiplicities_ == 1).all()
+    if params.get("temperature") == 2.5:
+        assert fw.multiplicities_.sum() <= 2.5 + 1e-6
+    if "radius" in params:
+        norms = np.hypot(np.linalg.norm(fw.components_, axis=1), fw.intercept_hidden_)
+        assert (norms <= 4.0 + 1e-6).all()
+    assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-6)
+
+
+def test_random_state(X):
+    one, same, other = (small(random_state=seed).fit(X) for seed in (1, 1, 2))
+    assert_array_equal(one.components_, same.components_)
+    assert one.path_["gain"] == same.path_["gain"]
+    assert one.components_.shape != other.components_.shape or not np.allclose(
+        one.components_, other.components_
+    )
+    assert_array_equal(clone(one).fit(X).components_, one.components_)
+
+
+def test_going_on(X):
+    fw = small(max_components=3, warm_start=True).fit(X)
+    first = fw.components_.copy()
+    fw.set_params(max_components=5).fit(X)
+    assert 3 <= fw.n_components_ <= 5
+    assert_allclose(fw.components_[:3], first, rtol=1e-6)
+    sizes = fw.path_["n_components"]
+    assert sizes[0] == 1 and sizes[-1] >= 3
+
+
+def test_grow(X):
+    fw = small(max_components=2).fit(X)
+    first, n = fw.components_.copy(), fw.n_components_
+    same = fw.grow(X, 2)
+    assert same is fw and fw.n_components_ == n + 2
+    assert_allclose(fw.components_[:n], first)
+    assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-6)
+    with pytest.raises(ValueError, match="n_units must be an integer >= 1"):
+        fw.grow(X, 0)
+    with pytest.raises(NotFittedError):
+        FrankWolfeRBM().grow(X)
+    with pytest.raises(ValueError, match="features"):
+        fw.grow(X[:, :5])
+
+
+def test_truncate(X):
+    fw = small(max_components=5, early_stopping=False, inference="exact").fit(X)
+    assert fw.n_components_ == 5
+    one = fw.truncate(2)
+    assert (one.n_components_, fw.n_components_) == (2, 5)
+    assert_array_equal(one.components_, fw.components_[:2])
+    assert_allclose(one.score_samples(X), law(one, X), rtol=1e-6)
+    assert one.score(X) != fw.score(X)
+    step = fw.path_["n_components"].index(2)
+    assert one.score(X) == pytest.approx(fw.path_["score"][step], abs=1e-8)
+    one.grow(X, 1)
+    assert one.n_components_ == 3
+    assert_array_equal(fw.truncate(5).components_, fw.components_)
+    with pytest.raises(ValueError, match="no machine on the path has 9 units; its sizes are"):
+        fw.truncate(9)
+
+
+def test_interruption_keeps_the_last_machine(X, monkeypatch):
+    from skrbm._frank_wolfe import Growth
+
+    step, n_calls = Growth.step, []
+
+    def interrupted(self):
+        n_calls.append(1)
+        if len(n_calls) == 3:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(Growth, "step", interrupted)
+    fw = small(early_stopping=False)
+    with pytest.raises(KeyboardInterrupt):
+        fw.fit(X)
+    assert fw.n_components_ == 2
+    assert np.isfinite(fw.score(X))
+
+
+@pytest.mark.parametrize("kind", ["machine", "arrays", "fractional", "sklearn"])
+def test_init(X, fw, kind):
+    first = {
+        "machine": BernoulliRBM(3, n_iter=5, random_state=0).fit(X),
+        "fractional": fw,
+    }.get(kind)
+    if kind == "sklearn":
+        neural_network = pytest.importorskip("sklearn.neural_network")
+        first = neural_network.BernoulliRBM(3, n_iter=5, random_state=0).fit(X)
+    if kind == "arrays":
+        generator = np.random.default_rng(0)
+        init = generator.standard_normal((3, 12)), np.zeros(3), np.zeros(12)
+        W = init[0]
+    else:
+        init, W = first, first.components_
+    n = len(W)
+    grown = small(max_components=n + 2, init=init, early_stopping=False).fit(X)
+    assert grown.n_components_ == n + 2
+    assert_allclose(grown.components_[:n], W, rtol=1e-6)
+    if kind == "fractional":
+        assert_allclose(grown.multiplicities_[:n], fw.multiplicities_)
+    with pytest.raises(ValueError, match="init has 12 visible units, but X has 5 features"):
+        small(init=init).fit(X[:, :5])
+
+
+# ------------------------------------------------------------------------- the machine
+
+
+def test_likelihoods_of_a_fractional_machine(X, fw):
+    assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-10)
+    assert fw.score(X) == pytest.approx(law(fw, X).mean())
+    exact = fw.log_partition()
+    value, std = fw.log_partition(AIS(500), return_std=True)
+    assert abs(value - exact) < 6 * std < 1
+    fw = pickle.loads(pickle.dumps(fw))
+    fw.units_[1].multiplicities[:] *= 0.5  # log Z belongs to these too
+    fw.multiplicities_ *= 0.5
+    assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-10)
+
+
+def test_sample_has_the_law_of_the_machine(X, fw):
+    """Independent chains from rows of the data; rare rows are counted together."""
+    V = fw.sample(20_000, n_steps=200, init=np.resize(X, (20_000, 12)), random_state=0)
+    expected = 20_000 * np.exp(law(fw, all_rows(12)))
+    counts = np.bincount(row_numbers(V), minlength=4096)
+    rare = expected < 5
+    counts, expected = (np.append(a[~rare], a[rare].sum()) for a in (counts, expected))
+    assert stats.chisquare(counts, expected).pvalue > LEVEL
+    one = fw.gibbs(X, random_state=1)
+    assert_array_equal(one, fw.sample(len(X), init=X, n_steps=1, random_state=1))
+
+
+def test_features(X, fw):
+    H = fw.transform(X)
+    fields = X @ fw.components_.T + fw.intercept_hidden_
+    assert_allclose(H, fw.multiplicities_ * expit(fields), rtol=1e-10)
+    V = fw.inverse_transform(H)
+    assert_allclose(V, expit(H @ fw.components_ + fw.intercept_visible_), rtol=1e-10)
+    assert_array_equal(fw.predict(X), V > 0.5)
+    assert len(fw.get_feature_names_out()) == fw.n_components_
+
+
+def test_impute_gives_conditional_means(X, fw):
+    """Within 0.1: were the 100 states kept of each of 400 chains one draw, four standard errors."""
+    x = X[0].copy()
+    x[6:] = np.nan
+    V = all_rows(12)
+    agree = (V[:, :6] == x[:6]).all(axis=1)
+    log_p = law(fw, V[agree])
+    truth = np.exp(log_p - logsumexp(log_p)) @ V[agree]
+    filled = fw.impute(np.tile(x, (400, 1)), random_state=0)
+    assert_allclose(filled.mean(axis=0), truth, atol=0.1)
+
+
+def test_kinds_of_data(X):
+    dense = small().fit(X.astype(np.float32))
+    sparse = small().fit(sp.csr_array(X.astype(np.float32)))
+    assert dense.components_.dtype == sparse.components_.dtype == np.float32
+    assert small().fit(X.astype(bool)).components_.dtype == np.float32
+    assert sparse.n_components_ >= 1
+    assert_allclose(dense.score_samples(sp.csr_array(X)), dense.score_samples(X), rtol=1e-5)
+    bits = small(binarize=0.5).fit(0.8 * X)
+    assert_array_equal(bits.components_, small().fit(X.astype(bool)).components_)
+
+
+@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+def test_other_array_libraries(X, library):
+    pytest.importorskip("array_api_compat")
+    xp = pytest.importorskip(library)
+    Z = xp.asarray(X[:200])
+    fw = small(max_components=3).fit(Z)
+    for value in (fw.components_, fw.transform(Z), fw.sample(3), fw.starts_, fw.visible_means_):
+        assert type(value) is type(Z)
+    parts = [to_numpy(a) for a in (fw.components_, fw.intercept_hidden_, fw.intercept_visible_)]
+    log_z = logsumexp(unnormalised(all_rows(12), *parts, fw.multiplicities_))
+    scores = unnormalised(X[:200], *parts, fw.multiplicities_) - log_z
+    assert_allclose(to_numpy(fw.score_samples(Z)), scores, rtol=1e-8)
+
+
+# ------------------------------------------------------------------------- ordinary machines
+
+
+def test_rounding(X, fw):
+    n_parts = int((fw.multiplicities_ % 1 != 0).sum())
+    with pytest.raises(ValueError, match=f"{n_parts} of {fw.n_components_} units.*rounding='abs"):
+        fw.to_bernoulli_rbm()
+    rbm, loss = fw.to_bernoulli_rbm("absorb", return_loss=True, n_iter=7)
+    assert isinstance(rbm, BernoulliRBM) and rbm.n_iter == 7
+    V = all_rows(12)
+    change = law(fw, V) - log_likelihoods(rbm, V)
+    assert np.abs(change).max() <= loss.bound + 1e-9
+    assert loss.divergence == pytest.approx(np.exp(law(fw, V)) @ change, abs=1e-8)
+    with pytest.raises(ValueError, match="rounding must be"):
+        fw.to_bernoulli_rbm("up")
+
+
+def test_whole_machines_lose_nothing(X):
+    fw = small(step="1/t", alpha=0.1).fit(X)
+    rbm, loss = fw.to_bernoulli_rbm(return_loss=True)
+    assert loss == (0.0, pytest.approx(0.0, abs=1e-12))
+    assert_allclose(rbm.score_samples(X), fw.score_samples(X), rtol=1e-10)
+    assert_allclose(rbm.transform(X), fw.transform(X), rtol=1e-10)
+
+
+@pytest.mark.parametrize("RBM", [BernoulliRBM, TAPRBM])
+def test_training_goes_on_from_it(X, fw, RBM):
+    whole = fw.to_bernoulli_rbm("absorb")
+    rbm = RBM(whole.n_components, init=fw, n_iter=0).fit(X)
+    assert_allclose(rbm.components_, whole.components_)
+    assert_allclose(rbm.intercept_visible_, whole.intercept_visible_)
+    rbm = RBM(whole.n_components, init=fw, n_iter=20, learning_rate=0.02, random_state=0).fit(X)
+    assert log_likelihoods(rbm, X).mean() > log_likelihoods(whole, X).mean()
+
+
+def test_in_a_pipeline(X):
+    from sklearn.linear_model import LogisticRegression
+
+    y = X[:, :6].sum(axis=1) > X[:, 6:].sum(axis=1)
+    pipeline = make_pipeline(small(), LogisticRegression()).fit(X, y)
+    assert pipeline.score(X, y) > 0.8
+
+
+# ------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"max_components": 0}, "'max_components' parameter"),
+        ({"alpha": 0}, "alpha=0 leaves the weights of a new unit without bound; set alpha > 0"),
+        ({"alpha": -1}, "'alpha' parameter"),
+        ({"radius": 0}, "'radius' parameter"),
+        ({"step": "2/t"}, "'step' parameter"),
+        ({"temperature": "cold"}, "'temperature' parameter"),
+        ({"temperature": 0.0}, "'temperature' parameter"),
+        ({"inference": "tap"}, "'inference' parameter"),
+        ({"init": "random"}, "'init' parameter"),
+        ({"init": (np.zeros((2, 8)), np.zeros(2))}, "init must be 'independent'"),
+        ({"init": BernoulliRBM()}, "not fitted"),
+        ({"early_stopping": "always"}, "'early_stopping' parameter"),
+        ({"n_chains": 1}, "'n_chains' parameter"),
+    ],
+    ids=str,
+)
+def test_bad_parameters(params, message):
+    with pytest.raises(ValueError, match=message):
+        FrankWolfeRBM(**params).fit(binary_data())
+
+
+def test_exact_inference_has_a_limit():
+    with pytest.raises(ValueError, match="at most 20 visible units, and X has 25 features"):
+        small(inference="exact").fit(binary_data(n_features=25))
+
+
+def test_one_row_and_one_column():
+    with pytest.raises(ValueError, match="of 1 samples leaves no row"):
+        small().fit(binary_data(n=1))
+    for params in ({}, {"early_stopping": False}):
+        with pytest.warns(UserWarning, match="no hidden unit"):
+            fw = small(**params).fit(binary_data(n_features=1))
+        assert fw.transform(binary_data(n_features=1)).shape == (60, 0)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_constant_data(value):
+    with pytest.warns(UserWarning, match=r"no hidden unit.*constant"):
+        fw = small().fit(np.full((50, 4), value))
+    assert fw.n_components_ == 0 and fw.components_.shape == (0, 4)
+    assert fw.stop_reason_ in ("no unit", "refused")
+    X = np.full((3, 4), value)
+    assert fw.transform(X).shape == (3, 0)
+    assert fw.score(X) > -0.2
+    assert fw.sample(5, random_state=0).shape == (5, 4)
+    assert fw.predict(X).tolist() == X.tolist()
+    with pytest.raises(ValueError, match="no hidden unit"):
+        fw.to_bernoulli_rbm()
+
+
+def test_data_outside_of_the_range():
+    with pytest.warns(DataRangeWarning, match="binarize"):
+        small(max_components=1).fit(3 * binary_data())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataRangeWarning)
+        small(max_components=1, binarize=1.0).fit(3 * binary_data())
+    with pytest.raises(ValueError, match="NaN"):
+        small().fit(np.full((5, 3), np.nan))
+
+
+def test_there_is_no_partial_fit():
+    """Streams are taken by grow; nothing pretends otherwise."""
+    assert not hasattr(FrankWolfeRBM(), "partial_fit")
