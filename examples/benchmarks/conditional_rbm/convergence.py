@@ -1,0 +1,63 @@
+"""Fig. 4 of Ping and Ihler (2017): how often belief propagation converges while it is trained with.
+
+    python examples/benchmarks/conditional_rbm/convergence.py [--task occluded8] [--epochs 20]
+        [--train-size 2000] [--n-components 256] [--rate 0.05] [--batch-size 10] [--out PNG]
+
+Belief propagation has 7 + epoch sweeps in each pass; an instance has converged when the mean
+squared change of its beliefs in a sweep is at most 1e-6. The paper learns from 50 000 images for 50
+passes. Beside it the largest weight, which is what makes convergence harder.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from _common import heading, table
+from _images import load
+
+from skrbm import ConditionalRBM
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", default="occluded8")
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--train-size", type=int, default=2000)
+    parser.add_argument("--n-components", type=int, default=256)
+    parser.add_argument("--rate", type=float, default=0.05)
+    parser.add_argument("--batch-size", type=int, default=10)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    heading(__file__, args)
+    images = load("mnist", args.task, args.train_size)[0]
+    crbm = ConditionalRBM(
+        args.n_components, learning_rate=args.rate, batch_size=args.batch_size, random_state=0
+    )
+    largest = []
+    for _ in range(args.epochs):
+        crbm.partial_fit(*images)
+        largest.append(float(np.abs(crbm.components_).max()))
+    history = crbm.history_
+    sweeps = [7 + epoch for epoch in history["epoch"]]
+    converged = [100 * part for part in history["converged"]]
+    rows = zip(history["epoch"], sweeps, converged, largest, strict=True)
+    table(("pass", "sweeps", "converged %", "largest weight"), rows)
+    if args.out:
+        draw(history["epoch"], converged, args.out)
+
+
+def draw(epochs, converged, path):
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(5, 3), layout="constrained")
+    axes.plot(epochs, converged, marker=".")
+    axes.set(xlabel="pass", ylabel="converged instances (%)", ylim=(0, 101))
+    plt.savefig(path, dpi=150)
+
+
+if __name__ == "__main__":
+    main()
