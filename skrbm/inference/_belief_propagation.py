@@ -29,6 +29,7 @@ _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
 _HELD = 500.0  # log-odds of a unit that is held at 1
 _WORK = 8  # operations on a message in a sweep, about
 _N_PARTS = 16  # in which pair beliefs are summed, whatever the number of threads
+_LEAST = 2**15  # messages of a part: fewer, and time goes into calls
 _SHARED = 2**20  # messages of a few instances at a time, with which threads gain
 _MOST = 2**24  # of these, if instances are large
 _ELEMENTS = 2**27  # of the messages of a block of instances, where all are in one array
@@ -337,7 +338,8 @@ class _Instances:
         self.method, self.dtype = method, machine.dtype
         fields = self.fields = _fields(machine)
         self.odds = Odds(machine.weights[0], method.product)
-        n, n_parts = len(fields[0]), min(_N_PARTS, len(fields[0]))
+        n = len(fields[0])
+        n_parts = min(_N_PARTS, n, -(-n * machine.weights[0].size // _LEAST))
         self.parts = [range(i, n, n_parts) for i in range(n_parts)]
         self.beliefs = tuple(np.empty(field.shape, self.dtype) for field in fields)
         self.n_iter, self.residual = np.zeros(n, int), np.full(n, np.inf)
