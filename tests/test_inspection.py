@@ -259,8 +259,9 @@ def test_records_go_on_with_a_warm_start_and_begin_anew_without():
     "params, message",
     [
         ({"every": 0}, "every must be an integer >= 1, got 0"),
-        ({"epochs": [1, -1]}, r"epochs must be integers >= 0, got \[1, -1\]"),
-        ({"epochs": [0.5]}, r"epochs must be integers >= 0, got \[0.5\]"),
+        ({"epochs": [1, -1]}, r"epochs must be a list of integers >= 0, got \[1, -1\]"),
+        ({"epochs": [0.5]}, r"epochs must be a list of integers >= 0, got \[0.5\]"),
+        ({"epochs": 3}, "epochs must be a list of integers >= 0, got 3; for every k-th epoch"),
     ],
 )
 def test_wrong_parameters_of_the_recorder(params, message):

@@ -1,5 +1,6 @@
 """A callback that records the solutions of the mean-field equations during training."""
 
+from collections.abc import Iterable
 from numbers import Integral
 
 import sklearn
@@ -106,7 +107,11 @@ class SolutionsRecorder:
 def _epochs(epochs):
     if epochs is None:
         return None
-    epochs = list(epochs)
-    if not all(isinstance(epoch, Integral) and epoch >= 0 for epoch in epochs):
-        raise ValueError(f"epochs must be integers >= 0, got {epochs}")
-    return frozenset(epochs)
+    known = isinstance(epochs, Iterable) and not isinstance(epochs, (str, bytes))
+    numbers = list(epochs) if known else [None]
+    if not all(isinstance(epoch, Integral) and epoch >= 0 for epoch in numbers):
+        raise ValueError(
+            f"epochs must be a list of integers >= 0, got {numbers if known else epochs!r}; for "
+            "every k-th epoch use every=k"
+        )
+    return frozenset(numbers)

@@ -263,3 +263,19 @@ def test_gaussian_units_may_be_held_in_strong_couplings():
     assert_allclose(
         solution.state.means[1], [Exact(machine, observed=x).mean(1) for x in X], atol=1e-10
     )
+
+
+def test_careful_reactions_leave_a_positive_definite_matrix():
+    """Where J is too strong for the units' own precisions, the reactions of TAP suffice."""
+    machine = random_machine(("bernoulli", "bernoulli"), (60, 40), 0, 0.8)
+    state = METHOD.start(machine, np.full((1, 60), 0.5))
+    state = state._replace(
+        variances=tuple(np.full_like(c, 0.25) for c in state.variances),
+        precisions=tuple(np.zeros_like(A) for A in state.precisions),
+    )
+    J, own = couplings(machine), np.full(100, 4.0)
+    assert np.linalg.eigvalsh(np.diag(own) - J)[0] < 0
+    law = _gaussian(machine, state)
+    assert law.refused.all() and (law.taken == 1).all()
+    precisions = 1 / joined(law.spreads)
+    assert np.linalg.eigvalsh(np.diag(precisions) - J)[0] > 0
