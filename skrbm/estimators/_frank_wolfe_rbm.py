@@ -145,13 +145,13 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, CallbackSupportMixin, BaseE
 
     Attributes
     ----------
-    components_ : array of shape (n_components_, n_features)
+    components_ : array of shape (`n_components_`, n_features)
         Weights.
-    intercept_hidden_ : array of shape (n_components_,)
+    intercept_hidden_ : array of shape (`n_components_`,)
         Biases of the hidden units.
     intercept_visible_ : array of shape (n_features,)
         Biases of the visible units.
-    multiplicities_ : ndarray of shape (n_components_,)
+    multiplicities_ : ndarray of shape (`n_components_`,)
         How often each unit counts, float64.
     n_components_ : int
         Number of hidden units that was chosen.
@@ -558,9 +558,9 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, CallbackSupportMixin, BaseE
         ----------
         rounding : {None, "absorb", "nearest"}, default=None
             What becomes of a unit that counts c times, for c not whole: "absorb" multiplies the
-            weights and bias of one unit by the fraction, the standard machine that approximates
-            the fractional one in Eq. (12) of [1]_; "nearest" takes the nearest number of copies,
-            which may be 0. None refuses. Whole c become c copies.
+            weights and bias of one unit by the fraction, as Eq. (12) of Ping et al. (2016) does;
+            "nearest" takes the nearest number of copies, which may be 0. None refuses. Whole c
+            become c copies.
         return_loss : bool, default=False
             Whether to return what the rounding changed too.
         **params
