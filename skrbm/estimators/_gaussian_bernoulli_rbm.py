@@ -208,7 +208,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
 
     Examples
     --------
-    >>>     >>> from skrbm import GaussianBernoulliRBM
+    >>> from skrbm import GaussianBernoulliRBM
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
     >>> rbm = GaussianBernoulliRBM(n_components=2, random_state=0).fit(X)
     >>> rbm.transform(X).shape, rbm.variances_.shape

@@ -1,0 +1,115 @@
+"""Densities of mixtures of three normal laws in the plane (Fig. 1 of Liao et al. 2022).
+
+Held-out log-densities, with log Z by quadrature in two dimensions, and the share of each component
+among samples from noise, for the five samplers and for scikit-learn's GaussianMixture.
+
+    python examples/benchmarks/gaussian_bernoulli/mixtures.py --epochs 1000
+"""
+
+import argparse
+import time
+
+import numpy as np
+from _paper import SAMPLERS, heading, table
+from sklearn.mixture import GaussianMixture
+
+from skrbm import GaussianBernoulliRBM
+
+ANGLES = np.pi / 2 + 2 * np.pi / 3 * np.arange(3)
+MEANS = 3 * np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])
+DEVIATIONS = {
+    "isotropic": np.full((3, 2), 0.5),
+    "anisotropic": np.array([[0.3, 1.0], [1.0, 0.3], [0.6, 0.6]]),
+}
+
+
+def draw(deviations, n, rng):
+    """Return ``n`` rows of the mixture."""
+    which = rng.integers(3, size=n)
+    return MEANS[which] + deviations[which] * rng.standard_normal((n, 2))
+
+
+def log_components(deviations, X):
+    """Return the log-density of each component, weighted by 1/3."""
+    squares = (((X[:, None] - MEANS) / deviations) ** 2).sum(axis=2)
+    return -0.5 * squares - np.log(deviations).sum(axis=1) - np.log(2 * np.pi) - np.log(3)
+
+
+def log_densities(rbm, X, step=0.02, reach=9.0):
+    """Return log p of rows, with log Z by a sum over a grid."""
+    axis = np.arange(-reach, reach, step)
+    parts = []
+    for x in axis:
+        grid = np.column_stack([np.full(axis.size, x), axis])
+        parts.append(np.logaddexp.reduce(-rbm.free_energy(grid)))
+    return -rbm.free_energy(X) - np.logaddexp.reduce(parts) - 2 * np.log(step)
+
+
+def shares(deviations, V):
+    """Return the share of each component among rows, by the nearest in density."""
+    return np.bincount(log_components(deviations, V).argmax(axis=1), minlength=3) / len(V)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=1000)
+    parser.add_argument("--n-components", type=int, default=32)
+    parser.add_argument("--n-steps", type=int, default=20)
+    parser.add_argument("--burn-in", type=int, default=10)
+    parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--weight-scale", type=float, default=1.0)
+    parser.add_argument("--starts", default="noise")
+    parser.add_argument("--kinds", nargs="+", default=list(DEVIATIONS))
+    parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS))
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    heading(__file__, args)
+    rows = []
+    for kind in args.kinds:
+        rows += compare(kind, args)
+    table(("mixture", "model", "held out", "below truth", "shares", "acceptance", "seconds"), rows)
+
+
+def compare(kind, args):
+    """Return the rows of the table for one mixture."""
+    deviations, rng = DEVIATIONS[kind], np.random.default_rng(0)
+    X, X_test = draw(deviations, 1000, rng), draw(deviations, 10_000, rng)
+    truth = np.logaddexp.reduce(log_components(deviations, X_test), axis=1).mean()
+    rows = [(kind, "truth", truth, 0.0, "", "", "")]
+    gmm = GaussianMixture(3, random_state=0).fit(X)
+    V = gmm.sample(10_000)[0]
+    score = gmm.score(X_test)
+    rows.append(
+        (kind, "GaussianMixture", score, truth - score, text(shares(deviations, V)), "", "")
+    )
+    for name in args.samplers:
+        rbm = GaussianBernoulliRBM(
+            args.n_components,
+            n_steps=args.n_steps,
+            burn_in=args.burn_in,
+            starts=args.starts,
+            weight_scale=args.weight_scale,
+            learning_rate=args.learning_rate,
+            batch_size=100,
+            n_iter=args.epochs,
+            random_state=args.seed,
+            **SAMPLERS[name],
+        )
+        begin = time.perf_counter()
+        rbm.fit(X)
+        seconds = time.perf_counter() - begin
+        score = log_densities(rbm, X_test).mean()
+        V = rbm.sample(10_000, n_steps=max(100, args.n_steps), random_state=1)
+        rate = rbm.history_.get("acceptance", [float("nan")])[-1]
+        share = text(shares(deviations, V))
+        rows.append((kind, name, score, truth - score, share, rate, seconds))
+        print(*rows[-1], flush=True)
+    return rows
+
+
+def text(values):
+    return " ".join(f"{value:.3f}" for value in values)
+
+
+if __name__ == "__main__":
+    main()

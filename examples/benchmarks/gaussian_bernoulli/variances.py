@@ -1,0 +1,45 @@
+"""The course of the log-variances over the epochs, and filters (Fig. 3 of Liao et al. 2022).
+
+    python examples/benchmarks/gaussian_bernoulli/variances.py --epochs 10 --n-components 256
+
+Prints the least, the median and the largest log-variance of standardised pixels that vary, at
+epochs that double, and saves filters with ``--out``.
+"""
+
+import numpy as np
+from _paper import filters, heading, images, show, table
+from images import options, relative_variances
+
+from skrbm import GaussianBernoulliRBM
+
+
+def main():
+    args = options(__doc__).parse_args()
+    heading(__file__, args)
+    X, _ = images(args.data, "train", args.rows)
+    rbm = GaussianBernoulliRBM(
+        args.n_components,
+        n_steps=args.n_steps,
+        batch_size=args.batch_size,
+        step_size=args.step_size,
+        learning_rate=args.learning_rate,
+        schedule="constant",
+        random_state=args.seeds[0],
+    )
+    rows = []
+    for epoch in range(1, args.epochs + 1):
+        progress = (epoch - 1) / args.epochs
+        rate = args.learning_rate * 0.5 * (1 + np.cos(np.pi * progress))
+        rbm.set_params(learning_rate=rate).partial_fit(X)
+        if epoch & (epoch - 1) == 0 or epoch == args.epochs:
+            logs = np.log(relative_variances(rbm))
+            rows.append((epoch, float(logs.min()), float(np.median(logs)), float(logs.max())))
+            print(*rows[-1], flush=True)
+    table(("epoch", "least log variance", "median", "largest"), rows)
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        show(args.out / "filters.png", filters(rbm))
+
+
+if __name__ == "__main__":
+    main()

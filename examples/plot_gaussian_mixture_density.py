@@ -1,0 +1,93 @@
+"""
+======================================
+Densities of mixtures of normal laws
+======================================
+
+Three normal laws in the plane, and what a machine with Gaussian visible units makes of a thousand
+points drawn from them: Fig. 1 of Liao et al. (2022), for the five samplers that
+:class:`~skrbm.GaussianBernoulliRBM` can learn with. Every machine learns from chains that start at
+noise, and generates from noise.
+"""
+
+# %%
+# Data
+# ----
+# The means lie at radius 3, 120 degrees apart. The first mixture is isotropic, the second is not.
+
+import numpy as np
+
+angles = np.pi / 2 + 2 * np.pi / 3 * np.arange(3)
+means = 3 * np.column_stack([np.cos(angles), np.sin(angles)])
+deviations = {
+    "isotropic": np.full((3, 2), 0.5),
+    "anisotropic": np.array([[0.3, 1.0], [1.0, 0.3], [0.6, 0.6]]),
+}
+generator = np.random.default_rng(0)
+
+
+def draw(kind, n):
+    which = generator.integers(3, size=n)
+    return means[which] + deviations[kind][which] * generator.standard_normal((n, 2))
+
+
+# %%
+# Machines
+# --------
+# Small weights are a flat saddle here: the three means have no covariance that a normal law does
+# not have as well. Components of the size of the data lead away from it. Without Metropolis
+# adjustment Langevin steps have another law than the machine, and what is learned differs.
+
+from skrbm import GaussianBernoulliRBM
+
+samplers = {
+    "Gibbs": {"inference": "gibbs"},
+    "Langevin": {"inference": "langevin", "adjust_after": None},
+    "Langevin, adjusted": {"inference": "langevin"},
+    "Gibbs-Langevin": {"inference": "gibbs_langevin", "adjust_after": None},
+    "Gibbs-Langevin, adjusted": {"inference": "gibbs_langevin"},
+}
+
+
+def machine(X, sampler):
+    rbm = GaussianBernoulliRBM(
+        32,
+        learning_rate=0.1,
+        weight_scale=1.0,
+        n_steps=20,
+        burn_in=10,
+        n_iter=250,
+        random_state=0,
+        **sampler,
+    )
+    return rbm.fit(X)
+
+
+# %%
+# Pictures
+# --------
+# Densities, and samples after 100 steps from noise.
+
+import matplotlib.pyplot as plt
+
+axis = np.linspace(-6, 6, 161)
+grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+figure, axes = plt.subplots(4, 6, figsize=(12, 8), layout="constrained")
+for row, kind in enumerate(deviations):
+    X = draw(kind, 1000)
+    squares = (((grid[:, None] - means) / deviations[kind]) ** 2).sum(axis=2)
+    truth = (np.exp(-0.5 * squares) / deviations[kind].prod(axis=1)).sum(axis=1)
+    columns = {"truth": (truth, X)}
+    for name, sampler in samplers.items():
+        rbm = machine(X, sampler)
+        energy = rbm.free_energy(grid)
+        V = rbm.sample(1000, n_steps=100, random_state=0)
+        columns[name] = np.exp(energy.min() - energy), V
+    for column, (name, (density, V)) in enumerate(columns.items()):
+        above, below = axes[2 * row, column], axes[2 * row + 1, column]
+        above.imshow(density.reshape(161, 161), origin="lower", extent=(-6, 6, -6, 6))
+        below.plot(*V.T, ".", markersize=1)
+        for panel in (above, below):
+            panel.set(xticks=[], yticks=[], xlim=(-6, 6), ylim=(-6, 6), aspect="equal")
+        if row == 0:
+            above.set_title(name, fontsize=9)
+plt.show()
