@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from ._backend import cast, from_numpy, matmul, namespace, row_blocks, to_numpy, working_dtype
 from ._lbfgs import minimise
 
-_BLOCK_ELEMENTS = 2**19  # of a block of dense rows, which stays in the cache for both products
+_BLOCK_ELEMENTS = 2**21  # of a block of dense rows, which stays in a cache for both products
 _SPARSE_BELOW = 0.25  # density at which products with a sparse copy are faster
 _WORTH_A_COPY = 2**20  # elements
 

@@ -4,12 +4,15 @@
 
 Frank-Wolfe by line search and with the printed steps 1/t; CD-10 from random starts, the best of
 ``--starts`` by the validation rows; CD-10 from the Frank-Wolfe machine of the same size.
-Likelihoods are AIS over the paper's 14 500 temperatures with ``--chains`` runs; validation choices
-take 1 000 temperatures. The classifier is multinomial logistic regression on E[h | v].
+Likelihoods are AIS over the paper's 14 500 temperatures with ``--chains`` runs; the choice of a
+start takes 1 000 temperatures. The classifier is multinomial logistic regression on E[h | v].
 
 ``--scale`` multiplies the sizes (20 to 700), the epochs of CD (400 on Caltech101 Silhouettes, 200
-on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are for validation). The path goes on to
-the largest size; "chosen" is where the rows that the fit sets aside had their best score.
+on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are for validation). A path goes on for
+``--patience`` units after the size that it chooses, where the rows that the fit sets aside have
+their best score, and its test likelihood is shown every ``--every`` units. Without ``--sizes``
+those of the scaled ones are taken that the path has, and the chosen one. Seconds are processor
+time; that of a smaller machine of a path is in proportion to the time of its steps.
 """
 
 import argparse
@@ -72,10 +75,12 @@ def timed_fit(rbm, X):
 
 
 def grow(args, train, step, most):
+    """Return a path of machines, and the processor time at which each size was reached."""
     fw = FrankWolfeRBM(
-        most, alpha=args.alpha, step=step, n_iter_no_change=most, random_state=0, verbose=0
+        most, alpha=args.alpha, step=step, n_iter_no_change=args.patience, random_state=0
     )
     seconds = timed_fit(fw, train[0])
+    time_at, total = np.cumsum(fw.path_["time"]), np.sum(fw.path_["time"])
     sizes = np.array(fw.path_["n_components"])
     print(
         f"FW {step}: path to {sizes.max()} units in {seconds:.0f} s of processor time, chosen "
@@ -84,7 +89,19 @@ def grow(args, train, step, most):
         f"median multiplicity {np.median(fw.multiplicities_):.2f}",
         flush=True,
     )
-    return fw, np.cumsum(fw.path_["time"]), sizes
+    reached = {n: seconds * time_at[np.flatnonzero(sizes == n)[0]] / total for n in set(sizes)}
+    return fw, reached
+
+
+def curve(fw, args, reached, train, test):
+    """Print the test likelihood along a path, and where it is best."""
+    last = max(reached)
+    sizes = sorted({*range(args.every, last, args.every), fw.n_components_, last})
+    found = {n: likelihood(fw.truncate(n), train[0], test[0], args.chains) for n in sizes}
+    for n, (value, std) in found.items():
+        print(f"  {n:4d} units: {value:.2f} +- {3 * std:.2f} in {reached[n]:.0f} s", flush=True)
+    best = max(found, key=lambda n: found[n][0])
+    print(f"  best on the test rows: {best} units; chosen: {fw.n_components_}", flush=True)
 
 
 def best_start(n, args, epochs, train, validation):
@@ -118,27 +135,34 @@ def main():
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--chains", type=int, default=500)
+    parser.add_argument("--steps", nargs="*", default=["line_search", "1/t"])
+    parser.add_argument("--patience", type=int, default=40)
+    parser.add_argument("--every", type=int, default=20)
     parser.add_argument("--sizes", type=int, nargs="*", help="in place of the scaled ones")
+    parser.add_argument("--most", type=int, help="in place of the largest scaled size")
     parser.add_argument("--epochs", type=int, help="in place of the scaled number")
     args = parser.parse_args()
     heading(__file__, args)
     train, validation, test = dataset(args.data, args.scale)
-    scaled = sorted({max(5, round(n * args.scale)) for n in SIZES})
-    sizes = args.sizes or scaled
     epochs = args.epochs or max(1, round(EPOCHS[args.data] * args.scale))
-    print(f"{len(train[0])} rows, {epochs} epochs of CD-10, sizes {sizes}", flush=True)
-    grown = {step: grow(args, train, step, max(sizes)) for step in ("line_search", "1/t")}
+    scaled = sorted({max(5, round(n * args.scale)) for n in SIZES})
+    print(f"{len(train[0])} rows, {epochs} epochs of CD-10", flush=True)
+    paths = {}
+    for step in args.steps:
+        paths[step] = grow(args, train, step, args.most or max(scaled))
+        curve(paths[step][0], args, paths[step][1], train, test)
+    first, reached = next(iter(paths.values()))
+    sizes = args.sizes or sorted({n for n in scaled if n in reached} | {first.n_components_})
     rows = []
     for n in sizes:
-        machines = []
-        for step, (fw, seconds, path) in grown.items():
-            if n in path:
-                place = np.flatnonzero(path == n)[-1]
-                machines.append((f"FW {step}", fw.truncate(n), float(seconds[place])))
+        machines = [
+            (f"FW {step}", fw.truncate(n), reached[n])
+            for step, (fw, reached) in paths.items()
+            if n in reached
+        ]
         machines.append(("CD-10, best start", *best_start(n, args, epochs, train, validation)))
-        if machines[0][0] == "FW line_search":
-            refined = cd(n, args, epochs, init=machines[0][1], random_state=0)
-            machines.append(("CD-10 from FW", refined, timed_fit(refined, train[0])))
+        refined = cd(n, args, epochs, init=first.truncate(n), random_state=0)
+        machines.append(("CD-10 from FW", refined, timed_fit(refined, train[0])))
         for name, rbm, seconds in machines:
             value, std = likelihood(rbm, train[0], test[0], args.chains)
             rows.append((n, name, value, 3 * std, error(rbm, train, test), float(seconds)))
