@@ -26,6 +26,7 @@ ORDER = [
     "_lbfgs",
     "_atoms",
     "_conditional",
+    "_gaussian_bernoulli",
     "inference",
     "_targets",
     "_objectives",

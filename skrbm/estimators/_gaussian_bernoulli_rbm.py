@@ -3,18 +3,26 @@
 import math
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._backend import cast, column_moments, namespace, one_blas_thread, value_range
+from .._backend import cast, namespace, one_blas_thread
+from .._gaussian_bernoulli import (
+    PARAMETERS,
+    frame_of,
+    given_parameters,
+    machine_of,
+    mean_and_deviation,
+    parameters_of,
+)
 from .._machine import Machine, free_energy
 from .._optim import SCHEDULES, MeanVarianceSGD
 from .._random import make_rng
-from .._validation import check_count, machine_from
+from .._validation import check_count
 from ..inference import (
     AIS,
     CHAINS,
@@ -34,43 +42,6 @@ _SAMPLERS = {
     "langevin": lambda step: Langevin(**step),
     "gibbs_langevin": lambda step: GibbsLangevin(**step),
 }
-
-
-_PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
-
-
-class _Frame(NamedTuple):
-    """The coordinates z = (v - offset) / divisor in which a machine is trained."""
-
-    offset: Any
-    divisor: Any
-
-    def inward(self, X):
-        return (X - self.offset) / self.divisor
-
-    def outward(self, Z):
-        return self.offset + self.divisor * Z
-
-    def machine_inward(self, machine):
-        """Return the machine of z that belongs to one of v; converted in float64."""
-        dtype, machine = machine.dtype, machine.astype(namespace(self.offset).float64)
-        offset, divisor = (cast(part, machine.dtype) for part in self)
-        (W,), (own, hidden) = machine.weights, machine.thetas
-        field = (own.field - own.precision * offset) * divisor
-        thetas = Theta(field, own.precision * divisor**2), Theta(hidden.field + W @ offset)
-        return replace(machine, thetas=thetas, weights=(W * divisor,)).astype(dtype)
-
-    def machine_outward(self, machine):
-        """Return the machine of v that belongs to one of z."""
-        return _Frame(-self.offset / self.divisor, 1 / self.divisor).machine_inward(machine)
-
-
-def _frame_of(mean, deviation, standardize):
-    """Return the coordinates of standardised data, or those of the data themselves."""
-    xp = namespace(mean)
-    if not standardize:
-        return _Frame(xp.zeros_like(mean), xp.ones_like(mean))
-    return _Frame(mean, xp.where(deviation > 0, deviation, xp.ones_like(deviation)))
 
 
 class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
@@ -208,6 +179,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from skrbm import GaussianBernoulliRBM
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
     >>> rbm = GaussianBernoulliRBM(n_components=2, random_state=0).fit(X)
@@ -341,7 +313,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     def machine_(self):
         """The fitted parameters as a machine of the data's own units."""
         check_is_fitted(self, "components_")
-        return _machine_of(*(getattr(self, name) for name in _PARAMETERS))
+        return machine_of(*(getattr(self, name) for name in PARAMETERS))
 
     def _rows(self, X, rows, machine):
         return self._frame.inward(super()._rows(X, rows, machine))
@@ -354,12 +326,12 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
 
     def _learn_in(self, noise):
         """Set the coordinates of learning, and the noise in those of the data."""
-        self._noise, self._frame = noise, _frame_of(*noise, self.standardize)
+        self._noise, self._frame = noise, frame_of(*noise, self.standardize)
 
     def _random_machine(self, X, rng):
         beside = rng.normal((1, 1))
         self._in_support = True
-        self._learn_in(_mean_and_deviation(X, beside, self.min_variance))
+        self._learn_in(mean_and_deviation(X, beside, self.min_variance))
         n, scale = X.shape[1], self.weight_scale
         if scale is None:
             scale = 1 / math.sqrt(n + self.n_components)
@@ -390,7 +362,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
                 f"init has {sizes[1]} visible and {sizes[0]} hidden units, but "
                 f"X has {machine.n_units[0]} features and n_components={self.n_components}"
             )
-        first = _machine_of(*_given(parts, self._frame.machine_outward(machine)))
+        first = machine_of(*given_parameters(parts, self._frame.machine_outward(machine)))
         return self._frame.machine_inward(first)
 
     def _trained_machine(self):
@@ -409,13 +381,9 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
 
     def _attributes(self, machine, state):
         machine = self._frame.machine_outward(machine)
-        own, hidden = machine.thetas
         return {
             "units_": machine.units,
-            "components_": machine.weights[0] / own.precision,
-            "intercept_hidden_": hidden.field,
-            "intercept_visible_": own.field / own.precision,
-            "variances_": 1 / own.precision,
+            **dict(zip(PARAMETERS, parameters_of(machine), strict=True)),
             "noise_mean_": self._noise[0],
             "noise_scale_": self._noise[1],
             "starts_": self._frame.outward(self._method().visible(state)),
@@ -449,8 +417,8 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
             hidden ones, or as those of the fitted machine.
         """
         rbm = cls(**params)
-        parts = _given((components, intercept_hidden, intercept_visible, variances))
-        machine = _machine_of(*parts)
+        parts = given_parameters((components, intercept_hidden, intercept_visible, variances))
+        machine = machine_of(*parts)
         rbm.n_components = machine.n_units[1]
         rbm._validate_params()
         xp, source = namespace(parts[0]), components
@@ -460,7 +428,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         rbm._learn_in(tuple(xp.asarray(part, copy=True) for part in noise))
         rbm._adopted(rbm._frame.machine_inward(machine))
         rbm.starts_ = rbm._frame.outward(rbm.starts_)
-        for name, part in zip(_PARAMETERS, parts, strict=True):
+        for name, part in zip(PARAMETERS, parts, strict=True):
             setattr(rbm, name, part)  # as given, not through other coordinates and back
         return rbm
 
@@ -556,57 +524,3 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         with one_blas_thread():
             posterior = machine.tilted(0, *noise.evidence(Y))
             return Gibbs(n_steps).clamped_mean(posterior, Y, free, rng)
-
-
-def _machine_of(components, intercept_hidden, intercept_visible, variances):
-    """Return the machine with the parameters of Eq. 1."""
-    precision = 1 / variances
-    thetas = Theta(intercept_visible * precision, precision), Theta(intercept_hidden)
-    return Machine((Gaussian(), Bernoulli()), thetas, (components * precision,))
-
-
-def _given(parts, machine=None):
-    """Return the parameters of Eq. 1 that are given, checked; others as those of a machine.
-
-    ``parts`` are (components, intercept_hidden, intercept_visible[, variances]), or begin with a
-    fitted estimator, of which all are taken.
-    """
-    components, hidden, visible, variances = (*parts, None)[:4]
-    if machine is not None:  # its visible parameters as means and variances
-        own = machine.thetas[0]
-        theta = Theta(own.field / own.precision, 1 / own.precision)
-        machine = replace(machine, thetas=(theta, machine.thetas[1]))
-    given = {} if variances is None else {"precision_visible": variances}
-    if hasattr(components, "fit"):
-        machine_from(components, None, None, (Gaussian(), Bernoulli()))  # is it fitted?
-        arrays = (getattr(components, name, None) for name in _PARAMETERS)
-        return _given(tuple(arrays), machine)
-    try:
-        found = machine_from(
-            components, hidden, visible, (Gaussian(), Bernoulli()), machine, **given
-        )
-    except ValueError as error:
-        raise ValueError(str(error).replace("precision_visible", "variances")) from error
-    own = found.thetas[0]
-    xp, variances = namespace(own.field), own.precision
-    with np.errstate(over="ignore"):
-        inverse = 1 / variances
-    if not bool(xp.all(xp.isfinite(inverse))):
-        raise ValueError(f"variances are too small for {found.dtype}; scale the data")
-    return found.weights[0], found.thetas[1].field, own.field, variances
-
-
-def _mean_and_deviation(X, beside, min_variance):
-    """Return mean and standard deviation of each column, 0 where nothing but rounding varies."""
-    xp, dtype = namespace(beside), beside.dtype
-    limits = xp.finfo(dtype)
-    most = max(abs(value) for value in value_range(X))
-    if not most < math.sqrt(float(limits.max)):
-        raise ValueError(f"X has values up to {most:.3g}, whose squares overflow {dtype}; scale X")
-    mean, variance = column_moments(X)
-    deviation = xp.sqrt(variance)
-    # A variance as far below that of the data as learning may go must have an inverse.
-    least = math.sqrt(float(limits.smallest_normal) / min(min_variance, 1.0))
-    lost = least + 10 * float(limits.eps) * xp.abs(mean)
-    deviation = xp.where(deviation > lost, deviation, xp.zeros_like(deviation))
-    return cast(mean, dtype), cast(deviation, dtype)

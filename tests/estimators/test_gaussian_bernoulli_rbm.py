@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from skrbm import GaussianBernoulliRBM
+from skrbm import TAPRBM, GaussianBernoulliRBM
 from skrbm._machine import Block, Moments, data_moments
 from skrbm._optim import MeanVarianceSGD
 from skrbm.inference import GibbsLangevin, Langevin
@@ -367,6 +367,21 @@ def test_from_parameters():
     )  # from the same noise
     rbm.partial_fit(np.random.default_rng(0).normal(size=(20, 2)))
     assert rbm.n_iter_ == 1
+
+
+def test_a_machine_of_another_estimator_keeps_its_law():
+    """TAPRBM has fields and precisions where this one has means and variances."""
+    units = {"visible": "gaussian", "hidden": "bernoulli"}
+    other = TAPRBM.from_parameters(
+        C / VARIANCES, B, MU / VARIANCES, precision_visible=1 / VARIANCES, **units
+    )
+    X = np.random.default_rng(0).normal(size=(9, 2))
+    taken = GaussianBernoulliRBM.from_parameters(other)
+    for one, expected in zip(parameters(taken), (C, B, MU, VARIANCES), strict=True):
+        assert_allclose(one, expected, rtol=1e-12)
+    assert_allclose(taken.score_samples(X), other.score_samples(X), rtol=1e-10)
+    started = small(n_components=3, n_iter=0, init=other).fit(X)
+    assert_allclose(started.score_samples(X), other.score_samples(X), rtol=1e-8)
 
 
 # ------------------------------------------------------------------------ bad input

@@ -1,0 +1,114 @@
+"""Machines with Gaussian visible and binary hidden units: parameters and coordinates.
+
+The parameters are those of Eq. 1 of Liao et al. (2022): components C, intercepts b of the hidden
+units, means mu and variances of the visible ones, by which the machine has the weights
+C / variances, the fields mu / variances and the precisions 1 / variances.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._backend import cast, column_moments, namespace, value_range
+from ._machine import Machine
+from ._validation import machine_from
+from .units import Bernoulli, Gaussian, Theta
+
+PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
+
+
+def machine_of(components, intercept_hidden, intercept_visible, variances):
+    """Return the machine with the parameters of Eq. 1."""
+    precision = 1 / variances
+    thetas = Theta(intercept_visible * precision, precision), Theta(intercept_hidden)
+    return Machine((Gaussian(), Bernoulli()), thetas, (components * precision,))
+
+
+def parameters_of(machine):
+    """Return the parameters of Eq. 1 of a machine."""
+    own, hidden = machine.thetas
+    components = machine.weights[0] / own.precision
+    return components, hidden.field, own.field / own.precision, 1 / own.precision
+
+
+def given_parameters(parts, machine=None):
+    """Return the parameters of Eq. 1 that are given, checked; others as those of a machine.
+
+    ``parts`` are (components, intercept_hidden, intercept_visible[, variances]), or begin with a
+    fitted estimator, of which all are taken.
+    """
+    components, hidden, visible, variances = (*parts, None)[:4]
+    units = Gaussian(), Bernoulli()
+    if hasattr(components, "fit"):
+        found = machine_from(components, None, None, units)
+        if not hasattr(components, "variances_"):  # one with fields and precisions
+            return given_parameters(parameters_of(found), machine)
+        return given_parameters([getattr(components, name) for name in PARAMETERS], machine)
+    if machine is not None:  # its visible parameters as means and variances
+        own = machine.thetas[0]
+        theta = Theta(own.field / own.precision, 1 / own.precision)
+        machine = replace(machine, thetas=(theta, machine.thetas[1]))
+    given = {} if variances is None else {"precision_visible": variances}
+    try:
+        found = machine_from(components, hidden, visible, units, machine, **given)
+    except ValueError as error:
+        raise ValueError(str(error).replace("precision_visible", "variances")) from error
+    own = found.thetas[0]
+    xp, variances = namespace(own.field), own.precision
+    with np.errstate(over="ignore"):
+        inverse = 1 / variances
+    if not bool(xp.all(xp.isfinite(inverse))):
+        raise ValueError(f"variances are too small for {found.dtype}; scale the data")
+    return found.weights[0], found.thetas[1].field, own.field, variances
+
+
+def mean_and_deviation(X, beside, min_variance):
+    """Return mean and standard deviation of each column, 0 where nothing but rounding varies."""
+    xp, dtype = namespace(beside), beside.dtype
+    limits = xp.finfo(dtype)
+    most = max(abs(value) for value in value_range(X))
+    if not most < math.sqrt(float(limits.max)):
+        raise ValueError(f"X has values up to {most:.3g}, whose squares overflow {dtype}; scale X")
+    mean, variance = column_moments(X)
+    deviation = xp.sqrt(variance)
+    # A variance as far below that of the data as learning may go must have an inverse.
+    least = math.sqrt(float(limits.smallest_normal) / min(min_variance, 1.0))
+    lost = least + 10 * float(limits.eps) * xp.abs(mean)
+    deviation = xp.where(deviation > lost, deviation, xp.zeros_like(deviation))
+    return cast(mean, dtype), cast(deviation, dtype)
+
+
+class Frame(NamedTuple):
+    """The coordinates z = (v - offset) / divisor in which a machine is trained."""
+
+    offset: Any
+    divisor: Any
+
+    def inward(self, X):
+        return (X - self.offset) / self.divisor
+
+    def outward(self, Z):
+        return self.offset + self.divisor * Z
+
+    def machine_inward(self, machine):
+        """Return the machine of z that belongs to one of v; converted in float64."""
+        dtype, machine = machine.dtype, machine.astype(namespace(self.offset).float64)
+        offset, divisor = (cast(part, machine.dtype) for part in self)
+        (W,), (own, hidden) = machine.weights, machine.thetas
+        field = (own.field - own.precision * offset) * divisor
+        thetas = Theta(field, own.precision * divisor**2), Theta(hidden.field + W @ offset)
+        return replace(machine, thetas=thetas, weights=(W * divisor,)).astype(dtype)
+
+    def machine_outward(self, machine):
+        """Return the machine of v that belongs to one of z."""
+        return Frame(-self.offset / self.divisor, 1 / self.divisor).machine_inward(machine)
+
+
+def frame_of(mean, deviation, standardize):
+    """Return the coordinates of standardised data, or those of the data themselves."""
+    xp = namespace(mean)
+    if not standardize:
+        return Frame(xp.zeros_like(mean), xp.ones_like(mean))
+    return Frame(mean, xp.where(deviation > 0, deviation, xp.ones_like(deviation)))
