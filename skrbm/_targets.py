@@ -42,14 +42,16 @@ class Outputs:
         return Y
 
     def rows(self, V, index, beside):
-        """Return (rows of visible values, which are observed or None if all are), dense."""
+        """Return (rows of visible values, which are observed or None if all are).
+
+        Both are dense and lie where ``beside`` does, the values in its dtype.
+        """
         V = V[index]
-        V = np.asarray(V.toarray() if sp.issparse(V) else V)
-        V = V.astype(to_numpy(beside[:0]).dtype)
+        V = np.asarray(V.toarray() if sp.issparse(V) else V, np.float32)  # 0, 1 and NaN
         missing = np.isnan(V)
-        if not missing.any():
-            return from_numpy(V, beside), None
-        return from_numpy(np.where(missing, 0, V), beside), from_numpy(~missing, beside)
+        observed = from_numpy(~missing, beside) if missing.any() else None
+        V[missing] = 0
+        return cast(from_numpy(V, beside), beside.dtype), observed
 
     def initial_field(self, V):
         """Return the field of independent units fitted to the observed values."""

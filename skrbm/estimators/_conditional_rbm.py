@@ -347,7 +347,8 @@ class ConditionalRBM(
                 index = from_numpy(np.repeat(np.arange(len(rows)), n_samples), machine.components)
                 parts.append(self._targets.draw(given.rows(index), n_steps, rng))
         drawn = self._targets.decode(namespace(parts[0]).concat(parts, axis=0) - 0.5)
-        return drawn.reshape((X.shape[0], n_samples, *drawn.shape[1:]))
+        shape = X.shape[0], n_samples, *drawn.shape[1:]
+        return namespace(drawn).reshape(drawn, shape)
 
     def impute(self, X, y):
         """Fill missing outputs with their prediction given the features and the other outputs.

@@ -1,0 +1,68 @@
+"""What the tests of ConditionalRBM share: objectives, small machines and data for them."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm import ConditionalRBM
+from skrbm._backend import to_numpy
+from skrbm._conditional import PARAMETERS
+from skrbm.inference import BeliefPropagation
+
+EXACT = BeliefPropagation(max_iter=300, tol=1e-28)  # on trees
+OBJECTIVES = [
+    ("likelihood", "bp"),
+    ("likelihood", "mean_field"),
+    ("likelihood", "gibbs"),
+    ("likelihood", "tap"),
+    ("perceptron", "gibbs"),
+    ("margin", "bp"),
+    ("marginal_margin", "bp"),
+]
+every = pytest.mark.parametrize("objective, inference", OBJECTIVES)
+WORDS = np.array(["ant", "bee", "cat"])
+
+
+def data(n=60, n_features=3, n_outputs=4, seed=0, dtype=np.float64):
+    """Features, and outputs of which neighbours agree more often than features make them."""
+    generator = np.random.default_rng(seed)
+    X = generator.standard_normal((n, n_features))
+    Y = X @ generator.standard_normal((n_features, n_outputs)) > generator.standard_normal((n, 1))
+    return X.astype(dtype), Y.astype(int)
+
+
+def labels(Y, n_classes=3):
+    return WORDS[np.minimum(Y.sum(axis=1), n_classes - 1)]
+
+
+def holes_in(Y, seed=1):
+    """Outputs of which many are unknown: all in the first row, none in the second."""
+    holes = np.where(np.random.default_rng(seed).random(Y.shape) < 0.4, np.nan, Y)
+    holes[0], holes[1] = np.nan, Y[1]
+    return holes
+
+
+def small(**params):
+    return ConditionalRBM(**{"n_components": 5, "n_iter": 3, "random_state": 0, **params})
+
+
+def fitted(machine, classes=None, **params):
+    """The estimator with the parameters of a machine."""
+    parts = {name: getattr(machine, name) for name in PARAMETERS}
+    return ConditionalRBM.from_parameters(**parts, classes=classes, random_state=0, **params)
+
+
+def features(machine, n=6, seed=0):
+    shape = n, machine.coef_visible.shape[1]
+    return np.random.default_rng(seed).standard_normal(shape).astype(machine.dtype)
+
+
+def values(crbm):
+    return [np.array(to_numpy(getattr(crbm, f"{name}_"))) for name in PARAMETERS]
+
+
+def assert_same(one, other, **tolerance):
+    """The parameters of two estimators are equal, or nearly so."""
+    compare = assert_allclose if tolerance else assert_array_equal
+    for a, b in zip(values(one), values(other), strict=True):
+        compare(a, b, **tolerance)
