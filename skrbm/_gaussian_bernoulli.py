@@ -16,6 +16,7 @@ from ._machine import Machine
 from ._validation import machine_from
 from .units import Bernoulli, Gaussian, Theta
 
+_SOME = 1000  # rows are enough for the means of hidden units
 PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
 
 
@@ -62,6 +63,26 @@ def given_parameters(parts, machine=None):
     if not bool(xp.all(xp.isfinite(inverse))):
         raise ValueError(f"variances are too small for {found.dtype}; scale the data")
     return found.weights[0], found.thetas[1].field, own.field, variances
+
+
+def first_machine(W, rows, mean, deviation):
+    """Return a machine to begin with, whose hidden units have their thresholds among the data.
+
+    Components are ``W`` in units of the columns' deviations. Each hidden unit has its threshold,
+    the plane on which it is on with probability 1/2, halfway from the mean to one of the rows. If
+    all thresholds lay at the mean, the first law would be symmetric about it, a saddle that
+    learning takes long to leave. The means of the machine come near ``mean``.
+    """
+    xp = namespace(W)
+    varies = deviation > 0  # of a column that is constant, only the mean is known
+    variance = xp.where(varies, deviation**2, xp.ones_like(deviation))
+    components = W * deviation
+    weights = components / variance
+    hidden = Theta(-0.5 * xp.sum(weights * (rows + mean), axis=1))
+    some = rows[:_SOME, :]
+    active = xp.mean(Bernoulli().mean(Theta(some @ weights.T + hidden.field)), axis=0)
+    own = Theta((mean - active @ components) / variance, 1 / variance)
+    return Machine((Gaussian(), Bernoulli()), (own, hidden), (weights,))
 
 
 def mean_and_deviation(X, beside, min_variance):

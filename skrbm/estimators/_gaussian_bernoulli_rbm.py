@@ -10,16 +10,17 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._backend import cast, namespace, one_blas_thread
+from .._backend import cast, dense_rows, namespace, one_blas_thread
 from .._gaussian_bernoulli import (
     PARAMETERS,
+    first_machine,
     frame_of,
     given_parameters,
     machine_of,
     mean_and_deviation,
     parameters_of,
 )
-from .._machine import Machine, free_energy
+from .._machine import free_energy
 from .._optim import SCHEDULES, MeanVarianceSGD
 from .._random import make_rng
 from .._validation import check_count
@@ -34,7 +35,7 @@ from ..inference import (
     channel,
     sample,
 )
-from ..units import Bernoulli, Gaussian, Theta
+from ..units import Bernoulli, Gaussian
 from ._base import BaseRBM, GibbsImputation
 
 _SAMPLERS = {
@@ -111,9 +112,11 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
             default="random"
         Where training starts. "random" draws components with the standard deviation
-        ``weight_scale``, sets b = 0 and the others to the means and variances of the data.
+        ``weight_scale``, and hidden biases such that each hidden unit is on with probability 1/2
+        halfway between the mean and one row of the data, drawn at random; variances are those of
+        the data.
     weight_scale : float or None, default=None
-        Standard deviation of the first components, in the coordinates of learning; None is
+        Standard deviation of the first components, in units of each column's; None is
         1 / sqrt(n_features + n_components).
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
@@ -335,17 +338,11 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         n, scale = X.shape[1], self.weight_scale
         if scale is None:
             scale = 1 / math.sqrt(n + self.n_components)
+        (mean, deviation), frame = self._noise, self._frame
+        chosen = rng.integers(X.shape[0], self.n_components)
+        rows = frame.inward(dense_rows(X, chosen, beside.dtype))
         W = scale * rng.normal((self.n_components, n))
-        xp, (mean, deviation) = namespace(W), self._noise
-        # Of a constant column the deviation says nothing: 1, in whatever units.
-        varies = deviation > 0
-        variance = xp.where(varies, (deviation / self._frame.divisor) ** 2, xp.ones_like(mean))
-        # Half of the hidden units are on at the mean of the data, about which the law is symmetric:
-        # h -> 1 - h mirrors it.
-        centre = self._frame.inward(mean)
-        own = Theta((centre - 0.5 * xp.sum(W, axis=0)) / variance, 1 / variance)
-        hidden = Theta(-(W @ (centre / variance)))
-        return Machine(self._units(), (own, hidden), (W / variance,))
+        return first_machine(W, rows, frame.inward(mean), deviation / frame.divisor)
 
     def _machine_from_init(self, machine):
         parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
