@@ -15,7 +15,17 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _paper import SAMPLERS, FrechetDistance, filters, heading, images, show, table
+from _paper import (
+    SAMPLERS,
+    FrechetDistance,
+    back,
+    filters,
+    heading,
+    images,
+    placed,
+    show,
+    table,
+)
 
 from skrbm import GaussianBernoulliRBM
 
@@ -48,10 +58,7 @@ def learn(args, X, seed, **params):
         random_state=seed,
         **{"step_size": args.step_size, **params},
     )
-    if args.device != "cpu":
-        import torch
-
-        X = torch.as_tensor(X, device=args.device)
+    X = placed(X, args.device)
     begin = time.perf_counter()
     rbm.fit(X)
     return rbm, time.perf_counter() - begin
@@ -60,15 +67,12 @@ def learn(args, X, seed, **params):
 def samples(rbm, n, seed, **params):
     """Return samples from noise as NumPy arrays."""
     drawn = rbm.sample(n, random_state=seed, **params)
-    parts = drawn if isinstance(drawn, tuple) else (drawn,)
-    parts = tuple(np.asarray(p.cpu() if hasattr(p, "cpu") else p) for p in parts)
-    return parts if isinstance(drawn, tuple) else parts[0]
+    return tuple(map(back, drawn)) if isinstance(drawn, tuple) else back(drawn)
 
 
 def relative_variances(rbm):
     """Return learned variances of standardised pixels, of those that vary."""
-    variances, scale = rbm.variances_, rbm.noise_scale_
-    variances, scale = (np.asarray(a.cpu() if hasattr(a, "cpu") else a) for a in (variances, scale))
+    variances, scale = back(rbm.variances_), back(rbm.noise_scale_)
     return (variances / np.where(scale > 0, scale, 1) ** 2)[scale > 0]
 
 
