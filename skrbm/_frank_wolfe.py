@@ -11,149 +11,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
-from ._atoms import (
-    Rows,
-    Subproblem,
-    best_step,
-    log_mean_exp,
-)
-from ._backend import cast, from_numpy, namespace, to_numpy
-from ._machine import Machine
-from .inference import sample
-from .units import Bernoulli, Fractional, Theta
+from ._atoms import Subproblem, best_step, log_mean_exp
+from ._mixtures import Metric, Mixture
 
-_LEAST_ESS = 0.5  # part of the samples that a part of a step leaves effective
 _MOST_PARTS, _PART_STEPS = 50, 2
-_LEAST_VARIANCE = 0.01  # of a visible unit, in steps of the biases
-_RIDGE = 0.2  # in parts of the variances
+_LEAST_VARIANCE = 0.01  # of a visible unit, in random starts
 _SMALLEST = 1e-9  # multiplicity of a unit that is kept
 _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
 _RUNGS, _RUNG = 6, 2.5  # penalties that are tried, each times the last one
-
-
-class Mixture(NamedTuple):
-    """Atoms of shape (n, n_visible + 1), their multiplicities, and the visible biases; float64."""
-
-    atoms: Any
-    counts: Any
-    bias: Any
-
-    def log_weight(self, rows):
-        """Return log p(v) + log Z of each row."""
-        return self.hidden(rows) + rows.product(self.bias)
-
-    def hidden(self, rows):
-        """Return sum_i c_i softplus(w_i'v) of each row."""
-        return rows.softplus(self.atoms) @ self.counts
-
-
-def machine_of(mixture, place):
-    """Return a mixture as a machine beside the array ``place``, with binary units if all are whole.
-
-    A unit that counts c > 1 times stays one unit.
-    """
-    xp = namespace(place)
-
-    def put(array):
-        return cast(from_numpy(np.ascontiguousarray(array), place), place.dtype)
-
-    hidden = Bernoulli()
-    if (mixture.counts != 1).any():
-        hidden = Fractional(cast(from_numpy(mixture.counts, place), xp.float64))
-    thetas = Theta(put(mixture.bias)), Theta(put(mixture.atoms[:, -1]))
-    return Machine((Bernoulli(), hidden), thetas, (put(mixture.atoms[:, :-1]),))
-
-
-def rounded(mixture, rounding):
-    """Return a mixture of whole units: c > 1 as copies, and what is left of c by ``rounding``.
-
-    "absorb" multiplies an atom by it, which is Eq. (12) of Ping et al.; "nearest" rounds c.
-    """
-    atoms, counts, bias = mixture
-    whole = np.round(counts) if rounding == "nearest" else np.floor(counts)
-    parts = np.zeros_like(counts) if rounding == "nearest" else counts - whole
-    place = np.arange(counts.size)
-    place = np.concatenate([np.repeat(place, whole.astype(int)), place[parts > 0]])
-    factor = np.concatenate([np.ones(int(whole.sum())), parts[parts > 0]])
-    order = np.argsort(place, kind="stable")  # the parts of a unit come after its copies
-    atoms = factor[order, None] * atoms[place[order]]
-    return Mixture(atoms, np.ones(len(atoms)), bias)
-
-
-def mixture_of(machine):
-    """Return a machine with binary visible and binary or fractional hidden units as a mixture."""
-    W, bias = (to_numpy(part) for part in (machine.weights[0], machine.thetas[1].field))
-    counts = getattr(machine.units[1], "multiplicities", None)
-    counts = np.ones(len(W)) if counts is None else to_numpy(counts)
-    visible = to_numpy(machine.thetas[0].field).astype(np.float64)
-    return Mixture(np.column_stack([W, bias]).astype(np.float64), counts.astype(float), visible)
-
-
-class SampledModel:
-    """The model by persistent chains, which are carried from one machine to the next."""
-
-    is_exact, least_ess = False, _LEAST_ESS
-
-    def __init__(self, sampler, visible, rng):
-        self.sampler, self.visible, self.rng = sampler, visible, rng
-
-    def rows(self, mixture, n_sweeps=None):
-        """Return rows after more sweeps, by default as many as the sampler has."""
-        machine = machine_of(mixture, self.visible)
-        chains = self.sampler.start(machine, self.visible, self.rng)
-        n_sweeps = self.sampler.n_steps if n_sweeps is None else n_sweeps
-        self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
-        return Rows(self.visible)
-
-    def resample(self, log_weights, rng):
-        """Take the chains to another law by importance weights (systematic resampling).
-
-        Modes that a step has made heavier get their share at once, where sweeps alone would have
-        to cross from mode to mode.
-        """
-        p = np.exp(log_weights - log_weights.max())
-        places = (np.arange(p.size) + rng.random()) / p.size
-        index = np.searchsorted(np.cumsum(p / p.sum()), places).clip(max=p.size - 1)
-        take = namespace(self.visible).take
-        self.visible = take(self.visible, from_numpy(index, self.visible), axis=0)
-
-    def draws(self, mixture, n, rng, n_sweeps=50):
-        """Return the chains after some sweeps with a machine."""
-        self.rows(mixture, n_sweeps)
-        return self.visible
-
-
-class ExactModel:
-    """The model by all configurations of the visible units, with their probabilities."""
-
-    is_exact, least_ess = True, 0.0
-
-    def __init__(self, n_visible, place):
-        bits = ((np.arange(2**n_visible)[:, None] >> np.arange(n_visible)) & 1).astype(np.float64)
-        self.visible = cast(from_numpy(bits, place), place.dtype)
-        self._rows = Rows(self.visible)
-
-    def rows(self, mixture, n_sweeps=None):
-        log_p = mixture.log_weight(self._rows)
-        p = np.exp(log_p - log_p.max())
-        return Rows(self.visible, p / p.sum())
-
-    def log_partition(self, mixture):
-        """Return log Z."""
-        log_p = mixture.log_weight(self._rows)
-        return log_mean_exp(log_p) + np.log(self._rows.n)
-
-    def resample(self, log_weights, rng):
-        pass
-
-    def draws(self, mixture, n, rng):
-        """Return ``n`` draws from a machine."""
-        p = self.rows(mixture).weights
-        return namespace(self.visible).take(
-            self.visible, from_numpy(rng.choice(p.size, n, p=p), self.visible), axis=0
-        )
+_RUNG_SOLVER = {"max_iter": 30, "tol": 1e-3, "ftol": 1e-4}  # rough: samples judge what it finds
 
 
 class Direction(NamedTuple):
@@ -187,7 +54,7 @@ class _Line(NamedTuple):
     """A direction, and what a step along it does."""
 
     direction: Direction
-    change: Any  # of log p*(v) by a unit step, at samples
+    changes: Any  # of log p*(v) by a unit step, at both sets of samples
     slope: float  # of the mean log-weight of the data by a step, penalty included
     value: Any  # mean softplus of a new atom over the data
     shift: Any  # of the biases against a unit step
@@ -240,18 +107,21 @@ class Growth:
         Of the random starts.
     starts : ndarray of shape (n, n_visible)
         Rows of data from which half of the starts are made.
+    pool : sequence of ndarray
+        Atoms of machines before, which snapshots number too.
     """
 
-    def __init__(self, plan, alpha, data, model, mixture, log_z, rng, starts):
+    def __init__(self, plan, alpha, data, model, mixture, log_z, rng, starts, pool=()):
         self.plan, self.alpha, self.data, self.radius = plan, alpha, data, plan.radius
         self.model, self.mixture, self.log_z, self.rng = model, mixture, log_z, rng
         self.starts, self.means = starts, _column_means(data)
         self.values = _softplus_means(data, mixture.atoms)
         self.held_out_with(None)
-        self.pool, self.index = list(mixture.atoms), list(range(len(mixture.atoms)))
-        self.n_steps = len(self.pool)  # the t of the steps 1/t
+        self.pool = [*pool, *mixture.atoms]
+        self.index = list(range(len(pool), len(self.pool)))
+        self.n_steps = len(self.index)  # the t of the steps 1/t
         self._refit(plan.n_bias_steps)
-        self.rows = model.rows(self.mixture)
+        self.rows, self.judges = model.rows(self.mixture)  # to learn from, to judge by
 
     def held_out_with(self, held_out):
         """Follow the log-likelihood of rows that are set aside, or of none."""
@@ -323,7 +193,7 @@ class Growth:
             alpha *= _RUNG
             radius = None if radius is None else radius / np.sqrt(_RUNG)
             problem = Subproblem(self.data, self.rows, alpha, radius)
-            best, values = problem.solve(best, **_SOLVER)
+            best, values = problem.solve(best, **_RUNG_SOLVER)
             best = best[values < -0.5 * self.plan.tol]
             if not len(best):
                 break
@@ -379,56 +249,59 @@ class Growth:
         then follow to the new law. None if the step is refused: it promises too little on samples
         that the subproblem has not seen, or with steps 1/t the penalised log-likelihood falls.
         """
-        old = self.mixture, self.log_z, self.rows, self.model.visible
-        rows = self.model.rows(self.mixture)
-        lines = self._lines(directions, self.rows, rows, [None] * len(directions), old[0])
+        base, before = self.mixture, self._state()
+        lines = self._lines(directions, [None] * len(directions), base)
         line = max(lines, key=lambda line: line.promise)
+        # The judges that chose it would flatter it: the best of many on the same samples.
+        self.rows, self.judges = self.model.rows(self.mixture)
+        (line,) = self._lines([line.direction], [line.value], base)
         if not line.promise > self.plan.tol and line.direction.kind == "inserted":
             return None
         done, noise = 0.0, 0.0
         for _ in range(_MOST_PARTS):
-            step, is_end = self._part(line, done, rows)
+            step, is_end = self._part(line, done)
             if step == 0 or not np.isfinite(step):
                 break
             done += step
-            self._move(line, done, step, old[0])
-            noise += float(np.var(np.exp(step * line.change - (step * line.change).max()))) / rows.n
-            self._log_z_by(step * line.change, rows)
-            self.model.resample(step * line.change, self.rng)
+            self._move(line, done, step, base)
+            noise += self._follow(line, step)
             if is_end:
                 break
             self._refit(_PART_STEPS)
-            seen = self.model.rows(self.mixture, _PART_STEPS)
-            rows = self.model.rows(self.mixture, _PART_STEPS)
-            (line,) = self._lines([line.direction], seen, rows, [line.value], old[0])
+            self.rows, self.judges = self.model.rows(self.mixture, _PART_STEPS)
+            (line,) = self._lines([line.direction], [line.value], base)
         if done:
             self._refit(self.plan.n_bias_steps)
-            self.rows = self.model.rows(self.mixture)
+            self.rows, self.judges = self.model.rows(self.mixture, _PART_STEPS)
             if self.model.is_exact:
                 self.log_z = self.model.log_partition(self.mixture)
-        gain = self._gain(old[0], line.value, self.log_z - old[1]) if done else 0.0
+        gain = self._gain(base, line.value, self.log_z - before[1]) if done else 0.0
         if not done or not gain > -2 * np.sqrt(noise):
-            self.mixture, self.log_z, self.rows, self.model.visible = old
+            self._restore(before)
             return None
         return self._keep(line, done, gain)
 
-    def _metric(self, rows):
-        return _Metric(rows, self.means * (1 - self.means))
+    def _state(self):
+        return self.mixture, self.log_z, self.rows, self.judges, self.model.visible
 
-    def _lines(self, directions, seen, rows, values, base):
+    def _restore(self, state):
+        self.mixture, self.log_z, self.rows, self.judges, self.model.visible = state
+
+    def _metric(self, rows):
+        return Metric(rows, self.means * (1 - self.means))
+
+    def _lines(self, directions, values, base):
         """Return what there is to know about lines from a mixture.
 
         With a step goes a shift of the biases that keeps the means of the visible units as they
         are, to first order. Without it much of a step's effect is on the means, which the refit of
-        the biases takes back, so that the best step would come out far too short. The shift is
-        found from rows that were ``seen``, and judged from others: with as many visible units as
-        samples it would seem to do wonders on its own.
+        the biases takes back, so that the best step would come out far too short.
         """
-        metric = self._metric(seen) if self.plan.n_bias_steps else None
+        metric = self._metric(self.rows) if self.plan.n_bias_steps else None
         pairs = zip(directions, values, strict=True)
-        return [self._line(d, seen, rows, metric, value, base) for d, value in pairs]
+        return [self._line(direction, metric, value, base) for direction, value in pairs]
 
-    def _line(self, direction, seen, rows, metric, value, base):
+    def _line(self, direction, metric, value, base):
         slope, penalties = 0.0, self.alpha * _half_squares(base.atoms)
         if direction.scale and base.counts.size:
             slope = direction.scale * float(base.counts @ (self.values - penalties))
@@ -439,15 +312,16 @@ class Growth:
         elif direction.index is not None:
             k = direction.index
             slope += direction.weight * float(self.values[k] - penalties[k])
-        change, shift = direction.change(base, rows), np.zeros_like(self.means)
+        sets = self.rows, self.judges
+        changes, shift = [direction.change(base, rows) for rows in sets], np.zeros_like(self.means)
         if metric is not None:
-            shift = metric.solve(seen.regression(direction.change(base, seen))[1])
-            change = change - rows.product(shift)
+            shift = metric.solve(self.rows.regression(changes[0])[1])
+            changes = [c - rows.product(shift) for c, rows in zip(changes, sets, strict=True)]
             slope -= float(shift @ self.means)
-        promise = _promise(direction, slope, change, rows)
-        return _Line(direction, change, slope, value, shift, promise)
+        promise = _promise(direction, slope, changes[1], self.judges)
+        return _Line(direction, changes, slope, value, shift, promise)
 
-    def _part(self, line, done, rows):
+    def _part(self, line, done):
         """Return the length of the next part of a step, and whether that is the last one."""
         direction, slope = line.direction, line.slope
         low, high = direction.low - done, direction.high - done
@@ -455,8 +329,9 @@ class Growth:
             high = (1.0 if direction.scale == 0 else 1.0 / (self.n_steps + 1)) - done
             slope = np.inf  # as far as it goes
         least = self.model.least_ess
+        weights, change = self.judges.weights, line.changes[1]
         step, is_bound = best_step(
-            slope, line.change, rows.weights, low=min(low, 0.0), high=high, least_ess=least
+            slope, change, weights, low=min(low, 0.0), high=high, least_ess=least
         )
         return step, not is_bound
 
@@ -468,9 +343,12 @@ class Growth:
         bias = self.mixture.bias - step * line.shift
         self.mixture = Mixture(atoms, self._counts(direction, done, base.counts), bias)
 
-    def _log_z_by(self, change, rows):
-        """Update log Z for log-weights that have changed, by importance weights."""
-        self.log_z += log_mean_exp(change, rows.weights)
+    def _follow(self, line, step):
+        """Take log Z and the samples to where a step led; returns the variance of that log Z."""
+        changes = [step * change for change in line.changes]
+        self.log_z += log_mean_exp(changes[1], self.judges.weights)
+        self.model.resample(changes, self.rng)
+        return float(np.var(np.exp(changes[1] - changes[1].max()))) / self.judges.n
 
     def _counts(self, direction, step, counts):
         counts = counts * (1 + step * direction.scale)
@@ -483,21 +361,17 @@ class Growth:
         return counts
 
     def _refit(self, n_steps):
-        """Match the means of the visible units, from fresh samples.
-
-        Each step is found from one set of samples, and its length and log Z from the next.
-        """
+        """Match the means of the visible units, from fresh samples."""
         if not self.plan.n_bias_steps:
             return
         metric = None
         for _ in range(n_steps):
-            seen = self.model.rows(self.mixture, 1)
-            metric = metric or self._metric(seen)
-            step = self.plan.learning_rate * metric.solve(self.means - _column_means(seen))
-            rows = self.model.rows(self.mixture, 1)
-            change, slope, least = rows.product(step), self.means @ step, self.model.least_ess
-            length, _ = best_step(slope, change, rows.weights, high=1.0, least_ess=least)
-            self._log_z_by(length * change, rows)
+            rows, judges = self.model.rows(self.mixture, 1)
+            metric = metric or self._metric(rows)
+            step = self.plan.learning_rate * metric.solve(self.means - _column_means(rows))
+            change, slope, least = judges.product(step), self.means @ step, self.model.least_ess
+            length, _ = best_step(slope, change, judges.weights, high=1.0, least_ess=least)
+            self.log_z += log_mean_exp(length * change, judges.weights)
             self.mixture = self.mixture._replace(bias=self.mixture.bias + length * step)
 
     def _gain(self, old, value, rise):
@@ -548,7 +422,7 @@ class Growth:
         if self.plan.learns_temperature and found and self.index:
             self.advance([Direction("temperature", 1.0, low=-0.5, high=1.0)])
         if reason == "refused":
-            self.rows = self.model.rows(self.mixture)  # another subproblem next time
+            self.rows, self.judges = self.model.rows(self.mixture)  # another subproblem next time
         return {
             "n_components": len(self.index),
             "reason": reason,
@@ -582,21 +456,3 @@ def _parts(atoms, size=64):
 
 def _column_means(rows):
     return rows.regression(np.zeros(rows.n))[0]
-
-
-class _Metric:
-    """Covariances of the visible units, with a ridge: how means answer to biases.
-
-    Both the refit of the biases and the shift that goes with a step are Newton steps in it. The
-    ridge, in parts of the variances of the samples or of the data, keeps them short where samples
-    are few or units are stuck.
-    """
-
-    def __init__(self, rows, variance):
-        covariance = rows.covariance()
-        variance = np.maximum(np.maximum(np.diagonal(covariance), variance), _LEAST_VARIANCE)
-        covariance[np.diag_indices_from(covariance)] += _RIDGE * variance
-        self._factor = cho_factor(covariance, overwrite_a=True)
-
-    def solve(self, vector):
-        return cho_solve(self._factor, vector)

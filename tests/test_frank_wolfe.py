@@ -7,17 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
 from skrbm._atoms import Rows
-from skrbm._frank_wolfe import (
-    ExactModel,
-    Growth,
-    Mixture,
-    Plan,
-    SampledModel,
-    machine_of,
-    mixture_of,
-    rounded,
-)
+from skrbm._frank_wolfe import Growth, Plan
 from skrbm._machine import free_energy
+from skrbm._mixtures import ExactModel, Mixture, SampledModel, machine_of, mixture_of, rounded
 from skrbm._random import make_rng
 from skrbm.inference import Gibbs
 
@@ -75,14 +67,14 @@ FIXED = Plan(temperature=6.0, n_bias_steps=0, n_restarts=40, tol=1e-9)
 
 
 @pytest.mark.parametrize("away_steps", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_likelihood_rises_and_the_gap_is_a_certificate(seed, away_steps):
     """Temperature and biases fixed, and 40 starts for 5 visible units: a convex problem."""
     X = data(seed=seed)
     plan = Plan(**{**vars(FIXED), "away_steps": away_steps})
     made = growth(X, plan, seed=seed)
     values, gaps = [penalised(made.mixture, X, 0.01)], []
-    for _ in range(150):
+    for _ in range(60):
         row = made.step()
         if row["reason"] == "no unit" or row["duality_gap"] < 1e-6:
             break
@@ -231,14 +223,16 @@ def test_samples_do_as_sums_do():
 
 
 def test_resampling_takes_chains_to_the_law():
-    """Systematic resampling: each row as often as its weight says, to one."""
+    """Systematic resampling, of each set: each row as often as its weight says, to one."""
     V = all_rows(4)
-    model = SampledModel(Gibbs(), np.repeat(V, 100, axis=0), None)
-    log_weights = np.repeat(V @ np.array([1.0, -2, 0.5, 0]), 100)
+    model = SampledModel(Gibbs(), np.tile(np.repeat(V, 100, axis=0), (2, 1)), None)
+    directions = np.array([1.0, -2, 0.5, 0]), np.array([0.0, 0.3, -1, 1])
+    log_weights = [np.repeat(V @ direction, 100) for direction in directions]
     model.resample(log_weights, np.random.default_rng(0))
-    counts = np.bincount((model.visible @ 2 ** np.arange(4)).astype(int), minlength=16)
-    p = np.exp(V @ np.array([1.0, -2, 0.5, 0]))
-    assert (np.abs(counts - 1600 * p / p.sum()) < 1.01).all()
+    for visible, direction in zip(np.split(model.visible, 2), directions, strict=True):
+        counts = np.bincount((visible @ 2 ** np.arange(4)).astype(int), minlength=16)
+        p = np.exp(V @ direction)
+        assert (np.abs(counts - 1600 * p / p.sum()) < 1.01).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

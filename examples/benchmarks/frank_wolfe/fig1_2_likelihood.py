@@ -10,9 +10,10 @@ start takes 1 000 temperatures. The classifier is multinomial logistic regressio
 ``--scale`` multiplies the sizes (20 to 700), the epochs of CD (400 on Caltech101 Silhouettes, 200
 on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are for validation). A path goes on for
 ``--patience`` units after the size that it chooses, where the rows that the fit sets aside have
-their best score, and its test likelihood is shown every ``--every`` units. Without ``--sizes``
-those of the scaled ones are taken that the path has, and the chosen one. Seconds are processor
-time; that of a smaller machine of a path is in proportion to the time of its steps.
+their best score, and its test likelihood is shown every ``--every`` units. Of the scaled sizes, or
+``--sizes``, those are taken that the path has, and the chosen one. ``--half`` makes one pixel of
+2 x 2. Seconds are processor time; that of a smaller machine of a path is in proportion to the time
+of its steps.
 """
 
 import argparse
@@ -37,7 +38,7 @@ SIZES = 20, 50, 100, 200, 300, 400, 500, 600, 700
 EPOCHS = {"caltech": 400, "mnist": 200}
 
 
-def dataset(name, scale):
+def dataset(name, scale, half):
     """Return (X, y) for training, validation and test, float32."""
     if name == "caltech":
         path = data_folder() / "caltech101-silhouettes" / "caltech101_silhouettes_28_split1.mat"
@@ -51,6 +52,11 @@ def dataset(name, scale):
         train, validation = np.split(order, [50_000])
         train = train[: max(1000, round(50_000 * scale))]
         parts = [(X[train], y[train]), (X[validation], y[validation]), mnist("test")]
+    if half:  # of 2 x 2 pixels one that is on if two of them are
+        parts = [
+            (X.reshape(-1, 14, 2, 14, 2).sum(axis=(2, 4)).reshape(-1, 196) >= 2, y)
+            for X, y in parts
+        ]
     return [(X.astype(np.float32), y) for X, y in parts]
 
 
@@ -131,6 +137,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", choices=sorted(EPOCHS))
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--half", action="store_true", help="14 x 14 pixels")
     parser.add_argument("--alpha", type=float, default=0.1)
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--starts", type=int, default=5)
@@ -143,16 +150,17 @@ def main():
     parser.add_argument("--epochs", type=int, help="in place of the scaled number")
     args = parser.parse_args()
     heading(__file__, args)
-    train, validation, test = dataset(args.data, args.scale)
+    train, validation, test = dataset(args.data, args.scale, args.half)
     epochs = args.epochs or max(1, round(EPOCHS[args.data] * args.scale))
     scaled = sorted({max(5, round(n * args.scale)) for n in SIZES})
-    print(f"{len(train[0])} rows, {epochs} epochs of CD-10", flush=True)
+    print(f"{train[0].shape} training data, {epochs} epochs of CD-10", flush=True)
     paths = {}
     for step in args.steps:
         paths[step] = grow(args, train, step, args.most or max(scaled))
         curve(paths[step][0], args, paths[step][1], train, test)
     first, reached = next(iter(paths.values()))
-    sizes = args.sizes or sorted({n for n in scaled if n in reached} | {first.n_components_})
+    wanted = scaled if args.sizes is None else args.sizes
+    sizes = sorted({n for n in wanted if n in reached} | {first.n_components_})
     rows = []
     for n in sizes:
         machines = [

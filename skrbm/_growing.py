@@ -1,0 +1,397 @@
+"""How machines that grow are fitted: the path, when it ends, and which machine is kept."""
+
+import copy
+import warnings
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils.validation import check_is_fitted
+
+from . import evaluation
+from ._atoms import Rows
+from ._backend import (
+    cast,
+    dense_rows,
+    from_numpy,
+    is_foreign,
+    like,
+    namespace,
+    one_blas_thread,
+    to_numpy,
+    working_dtype,
+)
+from ._callbacks import CallbackSupportMixin, with_callbacks
+from ._epochs import keeps_features
+from ._frank_wolfe import Growth, Plan
+from ._mixtures import ExactModel, Mixture, SampledModel, machine_of, mixture_of
+from ._random import make_rng, seed_sequence
+from ._validation import check_count, check_data, check_range, into_support, machine_from
+from .inference import Gibbs, sample
+from .units import Bernoulli
+
+_START_ROWS = 1000  # of the data, from which random starts are made
+_BURN_IN = 100  # sweeps of the chains before the first unit is added to a machine that is given
+
+_STOPS = {
+    "max_components": "max_components units",
+    "no unit": "no start of the subproblem found a unit worth more than tol",
+    "refused": "n_iter_no_change insertions in a row promised no rise of the penalised likelihood",
+    "duality gap": "the duality gap fell below tol",
+    "validation": "the rows set aside have gained nothing by n_iter_no_change steps",
+    "max_steps": "away-steps went on without end",
+    "callback": "a callback stopped it",
+}
+
+
+class Path:
+    """The machines of a growth, and what is known of the steps to them.
+
+    Parameters
+    ----------
+    columns : dict of list
+        An entry for each step.
+    machines : list of (index, counts, bias)
+        After each step: indices into the pool of atoms, multiplicities, visible biases.
+    pool : list of ndarray of shape (n_visible + 1,)
+        All atoms that were ever inserted.
+    """
+
+    def __init__(self, columns=None, machines=(), pool=()):
+        self.columns = {name: list(values) for name, values in (columns or {}).items()}
+        self.machines, self.pool = list(machines), list(pool)
+        self.alpha = self.alpha_given = None  # the penalty that it has come to, and began with
+        self.chains = None  # visible units of both sets, where they are known
+
+    def until(self, n_steps):
+        """Return the path of the first steps."""
+        columns = {name: values[:n_steps] for name, values in self.columns.items()}
+        path = Path(columns, self.machines[:n_steps], self.pool)
+        path.alpha, path.alpha_given = self.alpha, self.alpha_given
+        return path
+
+    def record(self, row, machine):
+        for name, value in row.items():
+            self.columns.setdefault(name, []).append(value)
+        self.machines.append(machine)
+
+    def mixture(self, machine):
+        index, counts, bias = machine
+        atoms = np.array([self.pool[i] for i in index]).reshape(len(index), bias.size + 1)
+        return Mixture(atoms, counts, bias)
+
+
+class Monitor:
+    """When to stop, and which machine was the best."""
+
+    def __init__(self, rbm, criterion):
+        self.rbm, self.criterion = rbm, "score" if criterion is True else criterion
+        self.best, self.n_bad, self.n_refused, self.improved = None, 0, 0, False
+
+    def stop(self, row, growth):
+        """Look at a step; returns why to stop, or None."""
+        rbm = self.rbm
+        self.improved = not self.criterion and row["reason"] != "refused"
+        if row["reason"] == "no unit":
+            return row["reason"]
+        if row["reason"] == "refused":
+            self.n_refused += 1
+            growth.tighten()
+            return "refused" if self.n_refused >= rbm.n_iter_no_change else None
+        self.n_refused = 0
+        if growth.plan.temperature is not None and row["duality_gap"] <= rbm.tol:
+            return "duality gap"
+        return self._validate(row) if self.criterion else None
+
+    def _validate(self, row):
+        if self.criterion == "score":
+            value, margin = row["validation_score"], self.rbm.tol
+        else:
+            value, margin = -row["free_energy_gap"], -self.rbm.gap_tol
+        first = self.best is None
+        bad = not first and not value >= self.best + margin
+        self.n_bad = self.n_bad + 1 if bad else 0
+        self.improved = not bad
+        self.best = value if first else max(self.best, value)
+        return "validation" if self.n_bad >= self.rbm.n_iter_no_change else None
+
+
+class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
+    """Binary density models that learn unit by unit; a subclass has FrankWolfeRBM's parameters."""
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
+    def fit(self, X, y=None):
+        """Grow a machine on data, and choose its size.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Values of the visible units.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+
+        Warns
+        -----
+        UserWarning
+            If no hidden unit is worth inserting: the machine then has none.
+        """
+        path = self._training if self.warm_start and hasattr(self, "_training") else None
+        X = check_data(self, X, reset=path is None)
+        n_validation = self._n_validation(X.shape[0])
+        self._grow(X, path, n_validation, self.max_components, self.early_stopping)
+        if not self.n_components_:
+            warnings.warn(
+                f"the machine has no hidden unit: {_STOPS[self.stop_reason_]}. Its visible units "
+                "are independent. Lower alpha or tol, or give more data; constant or independent "
+                "columns need no hidden unit.",
+                stacklevel=2,
+            )
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def grow(self, X, n_units=1):
+        """Insert more units into the fitted machine, without stopping early.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data to learn them from; all rows are used.
+        n_units : int, default=1
+
+        Returns
+        -------
+        self : object
+        """
+        check_is_fitted(self, "path_")
+        check_count("n_units", n_units, 1)
+        X = check_data(self, X)
+        self._grow(X, self._training, 0, self.n_components_ + n_units, False)
+        return self
+
+    def _n_validation(self, n):
+        if not self.early_stopping:
+            return 0
+        n_validation = max(1, round(self.validation_fraction * n))
+        if n_validation >= n:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} of {n} samples leaves no row for "
+                "one of the two parts; give more samples or set early_stopping=False"
+            )
+        return n_validation
+
+    def _grow(self, X, path, n_validation, most, early_stopping):
+        """Insert units until there are ``most``, or a criterion says that it is enough.
+
+        It goes on from the end of a path, or where there is none begins with ``init``.
+        """
+        if self.alpha <= 0 and self.radius is None:
+            raise ValueError(
+                "alpha=0 leaves the weights of a new unit without bound; set alpha > 0, or radius "
+                "to the largest norm of a unit's weights"
+            )
+        unit = Bernoulli()
+        if check_range(X, unit, self.binarize):
+            X = into_support(X, unit, self.binarize)
+        place = _place(X, working_dtype(X)) if path is None else self.components_
+        seeds = seed_sequence(self.random_state).spawn(3)
+        rng, generator = make_rng(seeds[1], place), np.random.default_rng(seeds[2])
+        order = generator.permutation(X.shape[0])
+        train, held_out = np.sort(order[n_validation:]), order[:n_validation]
+        mixture = self._first_mixture(X, train, path)
+        path, chains = path or Path(), None if path is None else path.chains
+        path = path.until(len(path.machines))  # what is fitted stays as it is until the end
+        with one_blas_thread():
+            model, log_z = self._first_model(mixture, chains, place, rng, seeds[0])
+            growth = self._growth(X, train, path, mixture, model, log_z, generator)
+            growth.held_out_with(Rows(_take(X, held_out)) if n_validation else None)
+            self._evaluation_seed = seeds[0]
+            self.visible_means_ = cast(from_numpy(growth.means, place), place.dtype)
+            self._run(growth, path, Monitor(self, early_stopping), most, X)
+
+    def _growth(self, X, train, path, mixture, model, log_z, generator):
+        rows = from_numpy(np.sort(generator.permutation(train)[:_START_ROWS]), X)
+        starts = to_numpy(dense_rows(X, rows, model.visible.dtype))
+        if path.alpha is None or self.alpha != path.alpha_given:
+            path.alpha = path.alpha_given = float(self.alpha)
+        plan, data = self._plan(), Rows(_take(X, train))
+        growth = Growth(plan, path.alpha, data, model, mixture, log_z, generator, starts, path.pool)
+        path.pool = growth.pool
+        return growth
+
+    def _plan(self):
+        given = isinstance(self.temperature, Real)
+        return Plan(
+            radius=self.radius,
+            line_search=self.step == "line_search",
+            temperature=float(self.temperature) if given else None,
+            learns_temperature=self.temperature == "learn",
+            away_steps=self.away_steps,
+            n_restarts=self.n_restarts,
+            n_bias_steps=self.n_bias_steps,
+            learning_rate=float(self.learning_rate),
+            tol=float(self.tol),
+        )
+
+    def _first_mixture(self, X, train, path):
+        """Return the machine to begin with: the fitted one, independent units, or ``init``."""
+        if path is not None:
+            return mixture_of(self.machine_)
+        n_features = X.shape[1]
+        if isinstance(self.init, str):
+            bias = to_numpy(Bernoulli().initial_theta(_take(X, train)).field).astype(np.float64)
+            return Mixture(np.zeros((0, n_features + 1)), np.zeros(0), bias)
+        parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
+        if len(parts) != 3:
+            raise ValueError(
+                "init must be 'independent', a fitted estimator or the three arrays (components, "
+                f"intercept_hidden, intercept_visible), got {len(parts)} items"
+            )
+        if hasattr(parts[0], "multiplicities_"):
+            machine = parts[0].machine_
+        else:
+            machine = machine_from(*parts, (Bernoulli(), Bernoulli()))
+        if machine.n_units[0] != n_features:
+            raise ValueError(
+                f"init has {machine.n_units[0]} visible units, but X has {n_features} features"
+            )
+        return mixture_of(machine)
+
+    def _first_model(self, mixture, chains, place, rng, seed):
+        """Return what stands for the law of the first machine, and its log Z."""
+        if self.inference == "exact":
+            if mixture.bias.size > evaluation.MAX_EXACT_UNITS:
+                raise ValueError(
+                    f"inference='exact' sums over all configurations of at most "
+                    f"{evaluation.MAX_EXACT_UNITS} visible units, and X has {mixture.bias.size} "
+                    "features; use inference='gibbs'"
+                )
+            model = ExactModel(mixture.bias.size, place)
+            return model, model.log_partition(mixture)
+        sampler = Gibbs(self.n_gibbs_steps) if self.inference == "gibbs" else self.inference
+        machine, n = machine_of(mixture, place), 2 * self.n_chains
+        if chains is None or chains.shape[0] != n:
+            n_sweeps = _BURN_IN if len(mixture.atoms) else 0
+            first = Gibbs().init(machine, rng, n, place)
+            chains = sample(Gibbs(), machine, first, rng, n_sweeps).layers[0]
+        if not len(mixture.atoms):
+            log_z = float(np.logaddexp(0, mixture.bias).sum())
+        else:
+            seed = np.random.SeedSequence(seed.generate_state(4).tolist())
+            log_z = evaluation.log_partition(machine, random_state=seed).value
+        return SampledModel(sampler, chains, rng), log_z
+
+    def _run(self, growth, path, monitor, most, X):
+        """Take steps until one of the criteria is met; whatever ends it, a machine is published."""
+        context = self._init_callback_context(max_subtasks=None)
+        data = {"estimator": self, "X": X, "y": X}
+        kept, reason = growth.snapshot(), "interrupted"
+
+        def attributes():
+            return self._attributes(growth, path, kept)
+
+        context.call_on_fit_task_begin(**data, reconstruction_attributes=attributes)
+        try:
+            n_steps, stop = 0, None
+            while stop is None and len(growth.index) < most:
+                task = context.subcontext(task_name="unit")
+                task.call_on_fit_task_begin(**data)
+                row = growth.step()
+                n_steps += 1
+                path.record(row, growth.snapshot())
+                self._report(row)
+                stop = monitor.stop(row, growth)
+                if monitor.improved:
+                    kept = growth.snapshot()
+                if task.call_on_fit_task_end(**data, reconstruction_attributes=attributes):
+                    stop = "callback"
+                elif n_steps >= 4 * most + 100:
+                    stop = stop or "max_steps"
+            reason = stop or "max_components"
+        finally:
+            self._publish(growth, path, kept, reason)
+        context.call_on_fit_task_end(**data, reconstruction_attributes=dict)
+
+    def _report(self, row):
+        if self.verbose:
+            shown = {k: v for k, v in row.items() if isinstance(v, float) and v == v}
+            values = ", ".join(f"{name} = {value:.4g}" for name, value in shown.items())
+            print(f"[{type(self).__name__}] {row['reason']}: {row['n_components']} units, {values}")
+
+    def _attributes(self, growth, path, kept):
+        """Return the fitted attributes of a machine on the path."""
+        machine = machine_of(path.mixture(kept), growth.model.visible)
+        return _machine_attributes(machine, kept[1], len(path.machines))
+
+    def _publish(self, growth, path, kept, reason):
+        for name, value in self._attributes(growth, path, kept).items():
+            setattr(self, name, value)
+        mixture = path.mixture(kept)
+        self.starts_ = growth.model.draws(mixture, self.n_chains, growth.rng)
+        path.alpha = growth.alpha
+        path.chains = None if growth.model.is_exact else growth.model.visible
+        self._training, self.path_, self.stop_reason_ = path, path.columns, reason
+
+    def truncate(self, n_components):
+        """Return a smaller machine of the path.
+
+        Parameters
+        ----------
+        n_components : int
+            Number of units; the last machine of this size on ``path_`` is taken.
+
+        Returns
+        -------
+        estimator : FrankWolfeRBM
+            Fitted; this one is left as it is.
+        """
+        check_is_fitted(self, "path_")
+        check_count("n_components", n_components, 1)
+        sizes = [len(index) for index, _, _ in self._training.machines]
+        if n_components not in sizes:
+            raise ValueError(
+                f"no machine on the path has {n_components} units; its sizes are "
+                f"{sorted(set(sizes))}"
+            )
+        n_steps = len(sizes) - sizes[::-1].index(n_components)
+        other, path = copy.copy(self), self._training.until(n_steps)
+        other.__dict__.pop("_log_partitions", None)
+        machine = machine_of(path.mixture(path.machines[-1]), self.starts_)
+        attributes = _machine_attributes(machine, path.machines[-1][1], n_steps)
+        rng = make_rng(self._evaluation_seed, machine.weights[0])
+        with one_blas_thread():
+            chains = Gibbs().start(machine, self.starts_, rng)
+            other.starts_ = sample(Gibbs(), machine, chains, rng, _BURN_IN).layers[0]
+        for name, value in attributes.items():
+            setattr(other, name, value)
+        other._training, other.path_, other.stop_reason_ = path, path.columns, "truncated"
+        return other
+
+
+def _machine_attributes(machine, counts, n_steps):
+    return {
+        "units_": machine.units,
+        "components_": machine.weights[0],
+        "intercept_hidden_": machine.thetas[1].field,
+        "intercept_visible_": machine.thetas[0].field,
+        "multiplicities_": counts.copy(),
+        "n_components_": counts.size,
+        "n_iter_": n_steps,
+    }
+
+
+def _place(X, dtype):
+    """Return an array beside which parameters learnt from X lie."""
+    place = like(X) if is_foreign(X) else {}
+    return namespace(X).zeros((1, 1), **{**place, "dtype": dtype})
+
+
+def _take(X, rows):
+    """Return rows of X, in X's own dtype, dense or sparse."""
+    if is_foreign(X):
+        return namespace(X).take(X, from_numpy(rows, X), axis=0)
+    return X[rows]

@@ -1,0 +1,188 @@
+"""Mixtures of hidden units, and what stands for their law: chains, or all configurations."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from ._atoms import Rows, log_mean_exp
+from ._backend import cast, from_numpy, namespace, to_numpy
+from ._machine import Machine
+from .inference import sample
+from .units import Bernoulli, Fractional, Theta
+
+_LEAST_ESS = 0.5  # part of the samples that a part of a step leaves effective
+_LEAST_VARIANCE = 0.01  # of a visible unit, in steps of the biases
+_RIDGE = 0.2  # in parts of the variances
+
+
+class Mixture(NamedTuple):
+    """Atoms of shape (n, n_visible + 1), their multiplicities, and the visible biases; float64."""
+
+    atoms: Any
+    counts: Any
+    bias: Any
+
+    def log_weight(self, rows):
+        """Return log p(v) + log Z of each row."""
+        return self.hidden(rows) + rows.product(self.bias)
+
+    def hidden(self, rows):
+        """Return sum_i c_i softplus(w_i'v) of each row."""
+        return rows.softplus(self.atoms) @ self.counts
+
+
+def machine_of(mixture, place):
+    """Return a mixture as a machine beside the array ``place``, with binary units if all are whole.
+
+    A unit that counts c > 1 times stays one unit.
+    """
+    xp = namespace(place)
+
+    def put(array):
+        return cast(from_numpy(np.ascontiguousarray(array), place), place.dtype)
+
+    hidden = Bernoulli()
+    if (mixture.counts != 1).any():
+        hidden = Fractional(cast(from_numpy(mixture.counts, place), xp.float64))
+    thetas = Theta(put(mixture.bias)), Theta(put(mixture.atoms[:, -1]))
+    return Machine((Bernoulli(), hidden), thetas, (put(mixture.atoms[:, :-1]),))
+
+
+def rounded(mixture, rounding):
+    """Return a mixture of whole units: c > 1 as copies, and what is left of c by ``rounding``.
+
+    "absorb" multiplies an atom by it, which is Eq. (12) of Ping et al.; "nearest" rounds c.
+    """
+    atoms, counts, bias = mixture
+    whole = np.round(counts) if rounding == "nearest" else np.floor(counts)
+    parts = np.zeros_like(counts) if rounding == "nearest" else counts - whole
+    place = np.arange(counts.size)
+    place = np.concatenate([np.repeat(place, whole.astype(int)), place[parts > 0]])
+    factor = np.concatenate([np.ones(int(whole.sum())), parts[parts > 0]])
+    order = np.argsort(place, kind="stable")  # the parts of a unit come after its copies
+    atoms = factor[order, None] * atoms[place[order]]
+    return Mixture(atoms, np.ones(len(atoms)), bias)
+
+
+def rounding_loss(mixture, whole, rows):
+    """Return (bound, divergence) of a mixture that was rounded by "absorb", in nats.
+
+    No log-likelihood changes by more than the bound (Prop. 3.2); the KL divergence of the rounded
+    machine from the other is that over rows which stand for the other's law.
+    """
+    part = mixture.counts % 1
+    change = whole.hidden(rows) - mixture.hidden(rows)
+    divergence = log_mean_exp(change, rows.weights) - float(rows.mean(change))
+    return float((1 - part)[part > 0].sum() * np.log(2)), divergence
+
+
+def mixture_of(machine):
+    """Return a machine with binary visible and binary or fractional hidden units as a mixture."""
+    W, bias = (to_numpy(part) for part in (machine.weights[0], machine.thetas[1].field))
+    counts = getattr(machine.units[1], "multiplicities", None)
+    counts = np.ones(len(W)) if counts is None else to_numpy(counts)
+    visible = to_numpy(machine.thetas[0].field).astype(np.float64)
+    return Mixture(np.column_stack([W, bias]).astype(np.float64), counts.astype(float), visible)
+
+
+class SampledModel:
+    """The model by persistent chains, which are carried from one machine to the next.
+
+    There are two sets, independent of each other. All parameters are found from the first; what
+    they do to log Z is judged from the second, which has another noise. To the samples that d
+    biases were fitted to, n in number, they seem to be worth up to d / 2n nats, each time anew.
+
+    Parameters
+    ----------
+    sampler : Gibbs
+    visible : array of shape (2 n_chains, n_visible)
+    rng : Rng
+    """
+
+    is_exact, least_ess = False, _LEAST_ESS
+
+    def __init__(self, sampler, visible, rng):
+        self.sampler, self.visible, self.rng = sampler, visible, rng
+
+    def rows(self, mixture, n_sweeps=None):
+        """Return both sets after more sweeps, by default as many as the sampler has: Rows."""
+        machine = machine_of(mixture, self.visible)
+        chains = self.sampler.start(machine, self.visible, self.rng)
+        n_sweeps = self.sampler.n_steps if n_sweeps is None else n_sweeps
+        self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
+        n = self.visible.shape[0] // 2
+        return Rows(self.visible[:n]), Rows(self.visible[n:])
+
+    def resample(self, log_weights, rng):
+        """Take both sets to another law by importance weights (systematic resampling).
+
+        Modes that a step has made heavier get their share at once, where sweeps alone would have
+        to cross from mode to mode.
+        """
+        index = [_resampled(values, rng) for values in log_weights]
+        index[1] += index[0].size
+        index = from_numpy(np.concatenate(index), self.visible)
+        self.visible = namespace(self.visible).take(self.visible, index, axis=0)
+
+    def draws(self, mixture, n, rng, n_sweeps=50):
+        """Return the second set after some sweeps with a machine."""
+        self.rows(mixture, n_sweeps)
+        return self.visible[self.visible.shape[0] // 2 :]
+
+
+def _resampled(log_weights, rng):
+    p = np.exp(log_weights - log_weights.max())
+    places = (np.arange(p.size) + rng.random()) / p.size
+    return np.searchsorted(np.cumsum(p / p.sum()), places).clip(max=p.size - 1)
+
+
+class ExactModel:
+    """The model by all configurations of the visible units, with their probabilities."""
+
+    is_exact, least_ess = True, 0.0
+
+    def __init__(self, n_visible, place):
+        bits = ((np.arange(2**n_visible)[:, None] >> np.arange(n_visible)) & 1).astype(np.float64)
+        self.visible = cast(from_numpy(bits, place), place.dtype)
+        self._rows = Rows(self.visible)
+
+    def rows(self, mixture, n_sweeps=None):
+        """Return the configurations with their probabilities, in the place of both sets."""
+        log_p = mixture.log_weight(self._rows)
+        p = np.exp(log_p - log_p.max())
+        rows = Rows(self.visible, p / p.sum())
+        return rows, rows
+
+    def log_partition(self, mixture):
+        """Return log Z."""
+        log_p = mixture.log_weight(self._rows)
+        return log_mean_exp(log_p) + np.log(self._rows.n)
+
+    def resample(self, log_weights, rng):
+        pass
+
+    def draws(self, mixture, n, rng):
+        """Return ``n`` draws from a machine."""
+        p = self.rows(mixture)[0].weights
+        return namespace(self.visible).take(
+            self.visible, from_numpy(rng.choice(p.size, n, p=p), self.visible), axis=0
+        )
+
+
+class Metric:
+    """Covariances of the visible units, with a ridge: how means answer to biases.
+
+    Both the refit of the biases and the shift that goes with a step are Newton steps in it. The
+    ridge, in parts of the variances of the samples or of the data, keeps them short where samples
+    are few or units are stuck.
+    """
+
+    def __init__(self, rows, variance):
+        covariance = rows.covariance()
+        variance = np.maximum(np.maximum(np.diagonal(covariance), variance), _LEAST_VARIANCE)
+        covariance[np.diag_indices_from(covariance)] += _RIDGE * variance
+        self._factor = cho_factor(covariance, overwrite_a=True)
+
+    def solve(self, vector):
+        return cho_solve(self._factor, vector)
