@@ -112,7 +112,7 @@ class SampledModel:
         n_sweeps = self.sampler.n_steps if n_sweeps is None else n_sweeps
         self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
         n = self.visible.shape[0] // 2
-        return Rows(self.visible[:n]), Rows(self.visible[n:])
+        return Rows(self.visible[:n, :]), Rows(self.visible[n:, :])
 
     def resample(self, log_weights, rng):
         """Take both sets to another law by importance weights (systematic resampling).
@@ -128,7 +128,7 @@ class SampledModel:
     def draws(self, mixture, n, rng, n_sweeps=50):
         """Return the second set after some sweeps with a machine."""
         self.rows(mixture, n_sweeps)
-        return self.visible[self.visible.shape[0] // 2 :]
+        return self.visible[self.visible.shape[0] // 2 :, :]
 
 
 def _resampled(log_weights, rng):
