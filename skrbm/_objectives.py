@@ -32,7 +32,7 @@ from .inference import (
 from .units import Theta
 
 MOST_ENUMERATED = 12  # units of the smaller layer for which log Z is summed exactly
-_CLAMP = 1e4  # field of a unit that is held at 1
+_HELD = 1e3  # log-odds, at least, of a unit that is held at 1
 _TOL = 1e-6  # mean squared change of the means: 1e-3 (Sec. 6)
 _ELEMENTS = 2**22  # of the largest temporary array
 
@@ -112,8 +112,9 @@ class Solving:
 
 def clamped(given, V, observed):
     """Return the machine with outputs held at V where ``observed``."""
-    theta = given.thetas[0]
-    field = namespace(V).where(observed, _CLAMP * (2 * V - 1), theta.field)
+    xp, W = namespace(V), given.weights[0]
+    force = _HELD + xp.sum(xp.abs(W), axis=0)  # more than all hidden units can move them by
+    field = xp.where(observed, force * (2 * V - 1), given.thetas[0].field)
     return replace(given, thetas=(Theta(field), *given.thetas[1:]))
 
 

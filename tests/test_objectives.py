@@ -333,6 +333,27 @@ def test_missing_outputs_are_drawn_by_a_chain_in_which_the_others_are_fixed(name
 # -------------------------------------------------------------------- inference
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "name, method",
+    [
+        ("likelihood", "bp"),
+        ("likelihood", "mean_field"),
+        ("margin", "bp"),
+        ("marginal_margin", "bp"),
+    ],
+)
+def test_outputs_stay_where_they_are_held(name, method, dtype):
+    """Though 300 hidden units that are on pull them the other way, by 50 each."""
+    machine = random_machine(0, (2, 300, 2), dtype=dtype)
+    machine.components[:] = 50, -50
+    machine.intercept_hidden[:] = 1e4
+    V = np.array([[0, 1]], dtype)
+    given = clamped(machine.given(np.zeros((1, 2), dtype)), V, V >= 0)
+    found = make_objective(name, method, 20, targets(machine)).decide(given)
+    assert_array_equal(found.logits > 0, V)
+
+
 @pytest.mark.parametrize("holes", [False, True])
 def test_rules_of_prediction_on_trees(holes):
     """Marginals, joint maximum and marginal maximum, as each objective decides."""
