@@ -34,7 +34,7 @@ from .units import Theta
 MOST_ENUMERATED = 12  # units of the smaller layer for which log Z is summed exactly
 _HELD = 1e3  # log-odds, at least, of a unit that is held at 1
 _TOL = 1e-6  # mean squared change of the means: 1e-3 (Sec. 6)
-_ELEMENTS = 2**22  # of the largest temporary array
+_ELEMENTS = 2**17  # of temporary arrays, which stay in a cache
 
 INFERENCE = {
     **FIXED_POINTS,
@@ -272,11 +272,14 @@ def _enumerated(given):
     n, push = given.n_units[small], W if small == 1 else W.T
     bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
     bits = cast(from_numpy(bits, W), W.dtype)
-    sent, size = bits @ push, max(1, _ELEMENTS // (2**n * push.shape[1]))
     own, other = (given.thetas[l].field for l in (small, 1 - small))
-    unit, parts = given.units[1 - small], []
-    for a, b in zip(row_blocks(own, size), row_blocks(other, size), strict=True):
-        rest = row_sums(unit.log_partition(Theta(b[:, None, :] + sent[None, :, :])))
+    unit, sent, width = given.units[1 - small], bits @ push, push.shape[1]
+    n_values = max(1, min(2**n, _ELEMENTS // width))
+    n_rows = max(1, _ELEMENTS // (n_values * width))
+    parts = []
+    for a, b in zip(row_blocks(own, n_rows), row_blocks(other, n_rows), strict=True):
+        thetas = (Theta(b[:, None, :] + part[None, :, :]) for part in row_blocks(sent, n_values))
+        rest = xp.concat([row_sums(unit.log_partition(theta)) for theta in thetas], axis=1)
         weights = cast(a @ bits.T, xp.float64) + rest
         largest = xp.max(weights, axis=1, keepdims=True)
         parts.append(largest[:, 0] + xp.log(xp.sum(xp.exp(weights - largest), axis=1)))
