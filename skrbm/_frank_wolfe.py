@@ -361,17 +361,22 @@ class Growth:
         return counts
 
     def _refit(self, n_steps):
-        """Match the means of the visible units, from fresh samples."""
+        """Match the means of the visible units, from fresh samples, by steps that become shorter.
+
+        The judges have no say in a step: they would like what their own noise favours.
+        """
         if not self.plan.n_bias_steps:
             return
-        metric = None
-        for _ in range(n_steps):
+        metric, least = None, self.model.least_ess
+        for k in range(n_steps):
             rows, judges = self.model.rows(self.mixture, 1)
             metric = metric or self._metric(rows)
-            step = self.plan.learning_rate * metric.solve(self.means - _column_means(rows))
-            change, slope, least = judges.product(step), self.means @ step, self.model.least_ess
-            length, _ = best_step(slope, change, judges.weights, high=1.0, least_ess=least)
-            self.log_z += log_mean_exp(length * change, judges.weights)
+            rate = self.plan.learning_rate * (1 - k / n_steps)
+            step = rate * metric.solve(self.means - _column_means(rows))
+            length, _ = best_step(
+                self.means @ step, rows.product(step), rows.weights, least_ess=least
+            )
+            self.log_z += log_mean_exp(length * judges.product(step), judges.weights)
             self.mixture = self.mixture._replace(bias=self.mixture.bias + length * step)
 
     def _gain(self, old, value, rise):

@@ -70,7 +70,7 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
     n_bias_steps : int, default=10
         Updates of the visible biases after each insertion, each after a sweep; 0 keeps the biases.
     learning_rate : float, default=0.5
-        Part of a Newton step that each of these takes.
+        Part of a Newton step that the first of these takes; the next take less and less.
     away_steps : bool, default=False
         Whether a unit may be shrunk or removed where that is steeper than inserting one.
     init : "independent", fitted estimator or (components, intercept_hidden, \

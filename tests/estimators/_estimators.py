@@ -23,7 +23,10 @@ BINARY = [RBM for RBM in RBMS if all(isinstance(unit, Bernoulli) for unit in RBM
 
 def default(Estimator):
     """The estimator that scikit-learn's checks try: with its defaults, but for sizes that cost."""
-    sizes = {"DeepTAPMachine": {"n_components": (16, 8), "n_iter_pretrain": 5}}
+    sizes = {
+        "DeepTAPMachine": {"n_components": (16, 8), "n_iter_pretrain": 5},
+        "FrankWolfeRBM": {"max_components": 10, "n_chains": 200},
+    }
     return Estimator(**sizes.get(Estimator.__name__, {}))
 
 
