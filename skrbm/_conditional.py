@@ -76,11 +76,15 @@ class ConditionalMachine:
             return self.given(X[rows].astype(self.dtype))
         return self.given(dense_rows(X, from_numpy(rows, X), self.dtype))
 
-    def blocks(self, X, size=1024):
-        """Yield (index array, :meth:`given_rows`) for all rows of X, at most ``size`` at a time."""
-        for start in range(0, X.shape[0], size):
-            rows = np.arange(start, min(start + size, X.shape[0]))
-            yield rows, self.given_rows(X, rows)
+    def blocks(self, X, size=1024, rows=None):
+        """Yield (index array, :meth:`given_rows`) for at most ``size`` rows of X at a time.
+
+        All rows, or those at the index array ``rows``.
+        """
+        rows = np.arange(X.shape[0]) if rows is None else rows
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
+            yield part, self.given_rows(X, part)
 
     def copy(self):
         """Return a machine that shares no memory with this one."""

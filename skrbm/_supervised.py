@@ -28,7 +28,6 @@ from .exceptions import DivergenceError
 from .units import Bernoulli, Theta
 
 _FIRST_SWEEPS, _MOST_SWEEPS = 7, 100
-_BLOCK_ROWS = 1024  # predicted at a time
 
 
 class _Rows(NamedTuple):
@@ -252,24 +251,30 @@ class _ErrorMonitor(Monitor):
         self.margin = crbm.tol
 
     def measure(self, machine, state):
-        """Return the error of the rows set aside."""
-        rows = self.train[:1] if self.validation is None else self.validation
-        targets, n_wrong, n = self.crbm._targets, 0, 0
-        decide = self.crbm._objective(state).decide
-        for part in np.array_split(rows, -(-len(rows) // _BLOCK_ROWS)):
-            with np.errstate(over="ignore", invalid="ignore"):
-                given = machine.given_rows(self.data.X, part)
-                with self.crbm._inference("with the parameters of the last epoch"):
-                    found = decide(given)
-            V, observed = targets.rows(self.data.V, part, given.thetas[0].field)
-            wrong = to_numpy(targets.wrong(V, given.units[0].mode(Theta(found.logits))))
-            seen = np.ones_like(wrong) if observed is None else to_numpy(observed)
-            n_wrong, n = n_wrong + np.sum(wrong & seen), n + np.sum(seen)
-        if self.validation is None:  # but the machine is one to predict with
+        """Return the error of the rows set aside.
+
+        If there are none one row is predicted nevertheless, or it is an error that none can be.
+        """
+        if self.validation is None:
+            self._error(machine, state, self.train[:1])
             return {}
-        error = float(n_wrong / max(n, 1))
+        error = self._error(machine, state, self.validation)
         self.value = -error
         return {"validation_error": error}
+
+    def _error(self, machine, state, rows):
+        """Return which part of the known targets of some rows is predicted wrongly."""
+        targets, decide = self.crbm._targets, self.crbm._objective(state).decide
+        n_wrong, n = 0, 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part, given in machine.blocks(self.data.X, rows=rows):
+                with self.crbm._inference("with the parameters of the last epoch"):
+                    found = decide(given)
+                V, observed = targets.rows(self.data.V, part, given.thetas[0].field)
+                wrong = to_numpy(targets.wrong(V, given.units[0].mode(Theta(found.logits))))
+                seen = np.ones_like(wrong) if observed is None else to_numpy(observed)
+                n_wrong, n = n_wrong + np.sum(wrong & seen), n + np.sum(seen)
+        return float(n_wrong / max(n, 1))
 
     def keep(self, machine, state):
         """Remember the parameters with the least error, the last of several."""

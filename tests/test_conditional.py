@@ -50,6 +50,9 @@ def test_rows_of_dense_or_sparse_features(make, dtype):
         assert max(len(rows) for rows, _ in blocks) <= size
         parts = [given.thetas[1].field for _, given in blocks]
         assert_allclose(np.concatenate(parts), fields[1], rtol=1e-12)
+    ((rows, given),) = machine.blocks(make(whole), rows=np.array([4, 1]))
+    assert_array_equal(rows, [4, 1])
+    assert_allclose(given.thetas[1].field, fields[1][[4, 1]], rtol=1e-12)
 
 
 def gradient_of(given, V):

@@ -6,7 +6,6 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from .._backend import cast, from_numpy, namespace, one_blas_thread
 from .._conditional import machine_of
@@ -19,7 +18,7 @@ from .._targets import check_targets, targets_from
 from .._validation import check_count, check_data
 from ..inference import FixedPoint, Gibbs
 
-_BLOCK_ROWS = 1024  # predicted at a time
+_CHAINS = 1024  # drawn at a time
 
 
 class ConditionalRBM(
@@ -84,14 +83,15 @@ class ConditionalRBM(
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
     early_stopping : bool, default=False
-        Whether to set rows aside and stop after ``n_iter_no_change`` passes in a row in which
-        their error did not fall by ``tol``; the parameters before these are kept.
+        Whether to set rows aside, stop after ``n_iter_no_change`` passes in a row in which their
+        error (the fraction of outputs that are wrong) was above the least so far less ``tol``,
+        and keep the parameters with the least error.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5
         Patience of early stopping, in passes.
     tol : float, default=0.0
-        Tolerance of early stopping, a fraction of the outputs.
+        By how much the error must fall for early stopping to go on; at 0 it must not rise.
     warm_start : bool, default=False
         Whether ``fit`` goes on from the last solution.
 
@@ -110,9 +110,9 @@ class ConditionalRBM(
     classes_ : ndarray of shape (n_classes,)
         Classes of a label, or the numbers of the outputs.
     n_outputs_ : int
-        Number of visible units: outputs, or classes of a label if they are more than two, else 1.
+        Number of outputs; of a label the number of classes, and 1 if they are two.
     n_sweeps_ : int
-        Most sweeps of inference in the last pass.
+        Most sweeps of inference in the last pass, and in predictions.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
@@ -230,11 +230,12 @@ class ConditionalRBM(
         return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
 
     def predict(self, X):
-        """Predict the targets, by the inference that the machine was trained with.
+        """Predict the targets, in the way that the objective trains for.
 
         Each output by its marginal probability ("likelihood", "perceptron"), all outputs and
         hidden units at their joint maximum ("margin"), or all outputs at theirs, hidden units
-        summed out ("marginal_margin").
+        summed out ("marginal_margin"). Inference is that of the training; where this samples, the
+        marginals are those of mean field.
 
         Parameters
         ----------
@@ -244,11 +245,8 @@ class ConditionalRBM(
         -------
         y : array of shape (n_samples, n_outputs) or (n_samples,)
         """
-        return self._targets_of_fit().decode(self._inferred(X, "decide")[0])
-
-    def _targets_of_fit(self):
-        check_is_fitted(self, "components_")
-        return self._targets
+        logits, _ = self._inferred(X, "decide")
+        return self._targets.decode(logits)
 
     def decision_function(self, X):
         """Compute what :meth:`predict` decides by.
@@ -263,7 +261,8 @@ class ConditionalRBM(
             Log-odds of each output, or log-probabilities of each class. With a margin, the
             log-weight at the best with the output at 1, less that with it at 0.
         """
-        return self._targets_of_fit().decision(self._inferred(X, "decide")[0])
+        logits, _ = self._inferred(X, "decide")
+        return self._targets.decision(logits)
 
     def predict_proba(self, X):
         """Compute marginal probabilities of the outputs, or of the classes.
@@ -275,13 +274,14 @@ class ConditionalRBM(
         Returns
         -------
         P : array of shape (n_samples, n_outputs) or (n_samples, n_classes)
-            p(y_i = 1 | x) of each output. With a margin, which is not trained for them, they are
-            those of sum-product belief propagation.
+            p(y_i = 1 | x) of each output, approximate as the inference is. With a margin, which
+            is not trained for them, they are those of sum-product belief propagation.
         """
-        return self._targets_of_fit().probabilities(self._inferred(X, "marginals")[0])
+        logits, _ = self._inferred(X, "marginals")
+        return self._targets.probabilities(logits)
 
     def transform(self, X):
-        """Compute the expected hidden units E[h | x].
+        """Compute the expected hidden units E[h | x], as features for another estimator.
 
         Parameters
         ----------
@@ -290,8 +290,10 @@ class ConditionalRBM(
         Returns
         -------
         H : array of shape (n_samples, n_components)
+            Numbers between 0 and 1.
         """
-        return self._inferred(X, "marginals")[1]
+        _, hidden = self._inferred(X, "marginals")
+        return hidden
 
     def score_samples(self, X, y=None):
         """Compute the log-probability of targets given features.
@@ -343,7 +345,7 @@ class ConditionalRBM(
         machine, X = self.machine_, check_data(self, X)
         rng, parts = make_rng(random_state, machine.components), []
         with one_blas_thread():
-            for rows, given in machine.blocks(X, max(1, _BLOCK_ROWS // n_samples)):
+            for rows, given in machine.blocks(X, max(1, _CHAINS // n_samples)):
                 index = from_numpy(np.repeat(np.arange(len(rows)), n_samples), machine.components)
                 parts.append(self._targets.draw(given.rows(index), n_steps, rng))
         drawn = self._targets.decode(namespace(parts[0]).concat(parts, axis=0) - 0.5)
@@ -385,8 +387,8 @@ class ConditionalRBM(
         components,
         coef_visible=None,
         coef_hidden=None,
-        intercept_hidden=None,
         intercept_visible=None,
+        intercept_hidden=None,
         *,
         classes=None,
         **params,
@@ -400,9 +402,9 @@ class ConditionalRBM(
             Default: zeros.
         coef_hidden : array-like of shape (n_components, n_features), default=None
             Default: zeros. One of the two coefficients must be given.
-        intercept_hidden : array-like of shape (n_components,), default=None
-            Default: zeros.
         intercept_visible : array-like of shape (n_outputs,), default=None
+            Default: zeros.
+        intercept_hidden : array-like of shape (n_components,), default=None
             Default: zeros.
         classes : array-like of shape (n_classes,), default=None
             If the target is one label: its classes, sorted, one for each output, or two of one

@@ -110,7 +110,7 @@ def test_margins_are_differences_of_the_best():
 
 
 @every
-def test_predictions_of_several_blocks(objective, inference, monkeypatch):
+def test_predictions_of_several_blocks(objective, inference):
     """Rows are predicted alike, alone or together; deterministic though training was not."""
     X, Y = data(n=50)
     for y in (Y, labels(Y)) if inference != "tap" else (Y,):
