@@ -160,7 +160,12 @@ class TrainedOnTargets(TrainedInEpochs):
         params = self.get_params(deep=False) | {"n_components": 0, "init": "random"}
         first = type(self)(**params)  # no clone, which would take the callbacks along
         start = first._start(data, self._targets, goes_on=False)[0]
-        first._fit_rows(start, Progress(training.rng, training.state), data, rows)
+        try:
+            first._fit_rows(start, Progress(training.rng, training.state), data, rows)
+        except BaseException:
+            if first._is_trained():  # up to an epoch, of which the machine begins
+                self._publish(self._with_fitted(machine, first), training.state, training)
+            raise
         return self._with_fitted(machine, first)
 
     def _with_fitted(self, machine, fitted):

@@ -83,6 +83,19 @@ def test_interruption_keeps_the_last_complete_epoch(monkeypatch):
     assert_same(crbm, expected)
 
 
+def test_interruption_of_logistic_regression_keeps_what_it_learnt(monkeypatch):
+    """The machine then starts at its last complete epoch."""
+    X, Y = data()
+    expected = small(n_components=0, n_iter=2, shuffle=False).fit(X, Y)
+    interrupted(monkeypatch, n_batches=14)
+    crbm = small(init="logistic", n_iter=9, shuffle=False)
+    with pytest.raises(KeyboardInterrupt):
+        crbm.fit(X, Y)
+    assert crbm.n_iter_ == 0 and crbm.predict(X).shape == Y.shape
+    assert_array_equal(crbm.coef_visible_, expected.coef_visible_)
+    assert crbm.fit(X, Y).n_iter_ == 9
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
