@@ -17,6 +17,7 @@ from ._validation import machine_from
 from .units import Bernoulli, Gaussian, Theta
 
 _SOME = 1000  # rows are enough for the means of hidden units
+_NOISE = 0.3  # standard deviation of what is added to the first components
 PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
 
 
@@ -65,18 +66,19 @@ def given_parameters(parts, machine=None):
     return found.weights[0], found.thetas[1].field, own.field, variances
 
 
-def first_machine(W, rows, mean, deviation):
-    """Return a machine to begin with, whose hidden units have their thresholds among the data.
+def first_machine(rows, noise, scale, mean, deviation):
+    """Return a machine to begin with, whose hidden units tell rows of the data from the mean.
 
-    Components are ``W`` in units of the columns' deviations. Each hidden unit has its threshold,
-    the plane on which it is on with probability 1/2, halfway from the mean to one of the rows. If
-    all thresholds lay at the mean, the first law would be symmetric about it, a saddle that
+    Components are ``scale`` times the rows' distances from the mean and, lest units with the same
+    row stay the same, some noise in units of the columns' deviations. Each hidden unit has its
+    threshold, the plane on which it is on with probability 1/2, halfway from the mean to its row.
+    If all thresholds lay at the mean, the first law would be symmetric about it, a saddle that
     learning takes long to leave. The means of the machine come near ``mean``.
     """
-    xp = namespace(W)
-    varies = deviation > 0  # of a column that is constant, only the mean is known
-    variance = xp.where(varies, deviation**2, xp.ones_like(deviation))
-    components = W * deviation
+    xp = namespace(rows)
+    # Of a column that is constant, only the mean is known.
+    variance = xp.where(deviation > 0, deviation**2, xp.ones_like(deviation))
+    components = scale * (rows - mean + _NOISE * deviation * noise)
     weights = components / variance
     hidden = Theta(-0.5 * xp.sum(weights * (rows + mean), axis=1))
     some = rows[:_SOME, :]

@@ -74,9 +74,10 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         of the machine: 0 for all, None for none. Not looked at if ``inference`` is an object.
     anneal_step_size : bool, default=False
         Whether the step size falls over the epochs, as half a cosine.
-    starts : {"noise", "data", "persistent"}, default="noise"
+    starts : {"noise", "annealed", "data", "persistent"}, default="noise"
         Where the chains start for each batch: at normal noise with means and variances of the data
-        (modified CD), at the rows of the batch (CD), or where they ended (PCD).
+        (modified CD); at such noise that comes to the law of the machine by ``n_steps``
+        temperatures, with resampling; at the rows of the batch (CD), or where they ended (PCD).
     burn_in : int, default=0
         Steps of each run that do not count; the moments are means over the others.
     gradient : {"marginal", "joint"}, default="marginal"
@@ -111,10 +112,9 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         in a line or a cosine, down to 1e-3; or a function of the fraction.
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
             default="random"
-        Where training starts. "random" draws components with the standard deviation
-        ``weight_scale``, and hidden biases such that each hidden unit is on with probability 1/2
-        halfway between the mean and one row of the data, drawn at random; variances are those of
-        the data.
+        Where training starts. "random" draws a row of the data for each hidden unit, along which
+        its component points, with the hidden bias such that the unit is on with probability 1/2
+        halfway from the mean to the row; variances are those of the data.
     weight_scale : float or None, default=None
         Standard deviation of the first components, in units of each column's; None is
         1 / sqrt(n_features + n_components).
@@ -341,8 +341,8 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         (mean, deviation), frame = self._noise, self._frame
         chosen = rng.integers(X.shape[0], self.n_components)
         rows = frame.inward(dense_rows(X, chosen, beside.dtype))
-        W = scale * rng.normal((self.n_components, n))
-        return first_machine(W, rows, frame.inward(mean), deviation / frame.divisor)
+        noise = rng.normal((self.n_components, n))
+        return first_machine(rows, noise, scale, frame.inward(mean), deviation / frame.divisor)
 
     def _machine_from_init(self, machine):
         parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)

@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 from .._backend import add_products, cast, like, namespace
-from .._machine import Block, Moments, condition
+from .._machine import Block, Moments, condition, free_energy, interpolate, uncoupled
 from ._base import Method, Sampler, sample
 
 
@@ -81,10 +81,15 @@ class NoiseChains(Method):
     def noise(self, machine, rng, n):
         """Return ``n`` rows of noise to start at."""
         if self.mean is None:
-            column = namespace(machine.weights[0]).zeros((n, 1), **like(machine.weights[0]))
-            theta = machine.thetas[0].map(lambda part: part + column)
-            return machine.units[0].sample(theta, rng)
+            return self.drawn(machine, rng, n)
         return self.mean + self.scale * rng.normal((n, self.mean.shape[0]))
+
+    @staticmethod
+    def drawn(machine, rng, n):
+        """Return ``n`` draws of the visible units without couplings."""
+        column = namespace(machine.weights[0]).zeros((n, 1), **like(machine.weights[0]))
+        theta = machine.thetas[0].map(lambda part: part + column)
+        return machine.units[0].sample(theta, rng)
 
     def init(self, machine, rng, n, X):
         self.sampler.check(machine)
@@ -141,7 +146,56 @@ class PersistentChains(NoiseChains):
         return sampler.resumed(machine, state.chains)
 
 
-CHAINS = {"noise": NoiseChains, "data": DataChains, "persistent": PersistentChains}
+class AnnealedChains(NoiseChains):
+    """Chains start at noise for each batch, and come to the machine by ``n_steps`` temperatures.
+
+    At each, rows are drawn anew by how much more the law there gives them than the one before, and
+    take one step: annealed importance sampling, with resampling in place of weights (Neal 2001).
+    So modes between which no chain crosses have their shares of the machine's law, and not those of
+    the basins that noise falls into.
+    """
+
+    def started(self, machine, sampler, state, X, rng):
+        base = self.base(machine)
+        rows, last = self.drawn(base, rng, X.shape[0]), base
+        for k in range(self.n_steps):
+            now = interpolate(base, machine, (k + 1) / self.n_steps)
+            gain = free_energy(last, rows) - free_energy(now, rows)
+            rows, last = resampled(rows, gain, rng), now
+            chains, _ = sampler.step(now, sampler.start(now, rows, rng), rng)
+            rows = chains.layers[0]
+        return sampler.start(machine, rows, rng)
+
+    def base(self, machine):
+        """Return the machine of the noise; where it is none at all, of the visible units' own."""
+        own = machine.thetas[0]
+        if self.mean is None:
+            return uncoupled(machine)
+        xp, none = namespace(own.field), self.scale <= 0
+        precision = 1 / xp.where(none, xp.ones_like(self.scale), self.scale) ** 2
+        field = xp.where(none, own.field, self.mean * precision)
+        return uncoupled(
+            machine, own._replace(field=field, precision=xp.where(none, own.precision, precision))
+        )
+
+
+def resampled(rows, log_weights, rng):
+    """Return as many rows, drawn systematically with probabilities by their log-weights."""
+    xp, n = namespace(rows), rows.shape[0]
+    log_weights = xp.where(log_weights == log_weights, log_weights, -xp.inf)
+    weights = xp.exp(log_weights - xp.max(log_weights))
+    ends = xp.cumulative_sum(weights)
+    points = (xp.arange(n, **like(ends)) + cast(rng.uniform((1,)), ends.dtype)) * (ends[-1] / n)
+    chosen = xp.clip(xp.searchsorted(ends, points, side="right"), 0, n - 1)
+    return xp.take(rows, chosen, axis=0)
+
+
+CHAINS = {
+    "noise": NoiseChains,
+    "annealed": AnnealedChains,
+    "data": DataChains,
+    "persistent": PersistentChains,
+}
 
 
 def _block(below, above, n):

@@ -6,9 +6,11 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skrbm._machine import condition
+from skrbm._machine import Machine, condition
 from skrbm._random import make_rng
 from skrbm.inference import CHAINS, GRADIENTS, Gibbs, GibbsLangevin, Langevin, sample
+from skrbm.inference._chains import resampled
+from skrbm.units import Bernoulli, Gaussian, Theta
 
 LEVEL = 1e-6
 KINDS = ("gaussian", "bernoulli")
@@ -65,6 +67,40 @@ def test_data_moments_are_expected_or_drawn():
 
 
 @samplers
+def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler):
+    """Two normal laws ten deviations apart, one with four times the weight of the other.
+
+    By a t-test over 20 runs, at a level of 1e-6; chains at noise that is the same for both modes
+    have one half in each.
+    """
+    C, weight = np.array([[10.0, 0.0]]), 0.8
+    b = np.array([-(C**2).sum() / 2 + np.log(weight / (1 - weight))])
+    own = Theta(np.zeros(2), np.ones(2))
+    machine = Machine((Gaussian(), Bernoulli()), (own, Theta(b)), (C,))
+    noise, X = {"mean": np.array([5.0, 0.0]), "scale": np.array([5.0, 1.0])}, np.zeros((1000, 2))
+    shares = {"annealed": [], "noise": []}
+    for name, found in shares.items():
+        for seed in range(20):
+            method, rng = CHAINS[name](sampler, 30, **noise), make_rng(seed, X)
+            state, _, _ = method.phases(machine, method.init(machine, rng, 1000, X), X, rng)
+            found.append((method.visible(state)[:, 0] > 5).mean())
+    assert stats.ttest_1samp(shares["annealed"], weight).pvalue > LEVEL / 3
+    assert np.std(shares["annealed"]) < 0.05
+    assert abs(np.mean(shares["noise"]) - 0.5) < 0.05
+
+
+def test_rows_are_drawn_systematically():
+    """Each row as often as its weight says, rounded up or down; NaN counts for nothing."""
+    rows, log_weights = np.arange(6.0)[:, None], np.log([0.1, 2.0, 1e-320, 3.0, 0.9, np.nan])
+    weights = np.nan_to_num(np.exp(log_weights))
+    expected = 6 * weights / weights.sum()
+    for seed in range(20):
+        drawn = resampled(rows, log_weights + 700, make_rng(seed, rows))
+        counts = np.bincount(drawn[:, 0].astype(int), minlength=6)
+        assert (np.floor(expected) <= counts).all() and (counts <= np.ceil(expected)).all()
+
+
+@samplers
 def test_noise_has_the_law_asked_for(sampler):
     mean, scale = np.array([1.0, 0.0, -5.0]), np.array([2.0, 1.0, 0.0])
     noise = CHAINS["noise"](sampler, mean=mean, scale=scale).noise(
@@ -92,7 +128,7 @@ def test_starts(sampler):
         assert method.visible(first).shape == (6, 3)
         state, _, _ = method.phases(MACHINE, first, X, rng)
         ends[name] = first, method.visible(state)
-    assert ends["noise"][1].shape == ends["data"][1].shape == (4, 3)
+    assert {ends[name][1].shape for name in ("noise", "annealed", "data")} == {(4, 3)}
     assert ends["persistent"][1].shape == (6, 3)
 
 
