@@ -29,7 +29,7 @@ from skrbm import ConditionalRBM
 from skrbm._conditional import PARAMETERS
 from skrbm.units import Categorical
 
-LEVEL = 1e-6
+LEVEL = 1e-6  # of each of 8 comparisons, so that a right program fails with 8e-6
 
 # -------------------------------------------------------------- what is predicted
 
