@@ -17,12 +17,14 @@ def main():
     args = options(__doc__).parse_args()
     heading(__file__, args)
     X, _ = images(args.data, "train", args.rows)
+    X = X + args.noise * np.random.default_rng(0).standard_normal(X.shape, dtype=np.float32)
     rbm = GaussianBernoulliRBM(
         args.n_components,
         n_steps=args.n_steps,
         batch_size=args.batch_size,
         step_size=args.step_size,
         learning_rate=args.learning_rate,
+        burn_in=args.burn_in,
         schedule="constant",
         random_state=args.seeds[0],
     )
