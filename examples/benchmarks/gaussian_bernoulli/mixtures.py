@@ -3,14 +3,18 @@
 Held-out log-densities, with log Z by quadrature in two dimensions, and the share of each component
 among samples from noise, for the five samplers and for scikit-learn's GaussianMixture.
 
-    python examples/benchmarks/gaussian_bernoulli/mixtures.py --epochs 1000
+    python examples/benchmarks/gaussian_bernoulli/mixtures.py
+
+Each machine learns from chains at noise first, and then, at a lower rate, from annealed chains, in
+``--rounds`` fits that go on from each other, each at half the rate of the one before.
+``--device`` learns on torch tensors there.
 """
 
 import argparse
 import time
 
 import numpy as np
-from _paper import SAMPLERS, heading, table
+from _paper import SAMPLERS, back, heading, placed, table
 from sklearn.mixture import GaussianMixture
 
 from skrbm import GaussianBernoulliRBM
@@ -41,8 +45,8 @@ def log_densities(rbm, X, step=0.02, reach=9.0):
     parts = []
     for x in axis:
         grid = np.column_stack([np.full(axis.size, x), axis])
-        parts.append(np.logaddexp.reduce(-rbm.free_energy(grid)))
-    return -rbm.free_energy(X) - np.logaddexp.reduce(parts) - 2 * np.log(step)
+        parts.append(np.logaddexp.reduce(-back(rbm.free_energy(grid))))
+    return -back(rbm.free_energy(X)) - np.logaddexp.reduce(parts) - 2 * np.log(step)
 
 
 def shares(deviations, V):
@@ -52,16 +56,19 @@ def shares(deviations, V):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=1000)
     parser.add_argument("--n-components", type=int, default=32)
-    parser.add_argument("--n-steps", type=int, default=20)
-    parser.add_argument("--burn-in", type=int, default=10)
+    parser.add_argument("--weight-scale", type=float, default=0.3)
+    parser.add_argument("--n-steps", type=int, default=10)
+    parser.add_argument("--burn-in", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=400)
     parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--weight-scale", type=float, default=1.0)
-    parser.add_argument("--starts", default="noise")
+    parser.add_argument("--annealed-epochs", type=int, default=300)
+    parser.add_argument("--annealed-rate", type=float, default=0.02)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--kinds", nargs="+", default=list(DEVIATIONS))
     parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     heading(__file__, args)
     rows = []
@@ -83,28 +90,36 @@ def compare(kind, args):
         (kind, "GaussianMixture", score, truth - score, text(shares(deviations, V)), "", "")
     )
     for name in args.samplers:
-        rbm = GaussianBernoulliRBM(
-            args.n_components,
-            n_steps=args.n_steps,
-            burn_in=args.burn_in,
-            starts=args.starts,
-            weight_scale=args.weight_scale,
-            learning_rate=args.learning_rate,
-            batch_size=100,
-            n_iter=args.epochs,
-            random_state=args.seed,
-            **SAMPLERS[name],
-        )
         begin = time.perf_counter()
-        rbm.fit(X)
+        rbm = learned(placed(X, args.device), args, SAMPLERS[name])
         seconds = time.perf_counter() - begin
         score = log_densities(rbm, X_test).mean()
-        V = rbm.sample(10_000, n_steps=max(100, args.n_steps), random_state=1)
+        V = back(rbm.sample(10_000, n_steps=100, random_state=1))
         rate = rbm.history_.get("acceptance", [float("nan")])[-1]
         share = text(shares(deviations, V))
         rows.append((kind, name, score, truth - score, share, rate, seconds))
         print(*rows[-1], flush=True)
     return rows
+
+
+def learned(X, args, sampler):
+    """Return a machine that has learned from chains at noise, and then from annealed chains."""
+    rbm = GaussianBernoulliRBM(
+        args.n_components,
+        n_steps=args.n_steps,
+        burn_in=args.burn_in,
+        weight_scale=args.weight_scale,
+        learning_rate=args.learning_rate,
+        n_iter=args.epochs,
+        random_state=args.seed,
+        **sampler,
+    ).fit(X)
+    rbm.set_params(
+        starts="annealed", batch_size=len(X), n_iter=args.annealed_epochs, warm_start=True
+    )
+    for k in range(args.rounds):
+        rbm.set_params(learning_rate=args.annealed_rate / 2**k).fit(X)
+    return rbm
 
 
 def text(values):
