@@ -29,10 +29,6 @@ class Outputs:
     def n_outputs(self):
         return len(self.classes)
 
-    def asks_for(self, other):
-        """Whether targets of another fit can go on with these."""
-        return type(self) is type(other) and np.array_equal(self.classes, other.classes)
-
     def encode(self, Y):
         """Return checked targets as rows of visible values, NaN where an output is missing."""
         if Y.ndim != 2 or Y.shape[1] != self.n_outputs:

@@ -191,13 +191,7 @@ def test_what_is_wrong_is_counted_once():
     assert Outputs(np.arange(3)).wrong(V, values).sum() == 2
 
 
-# ------------------------------------------------------------- going on, and refused
-
-
-def test_targets_go_on_with_the_same_classes():
-    assert Outputs(np.arange(3)).asks_for(Outputs(np.arange(3)))
-    assert not Outputs(np.arange(3)).asks_for(Outputs(np.arange(2)))
-    assert not Outputs(np.arange(3)).asks_for(Label(np.arange(3)))
+# ------------------------------------------------------------------------ refused
 
 
 ONE = np.array([[0.0], [1], [np.nan], [1]])
