@@ -19,6 +19,7 @@ _MOST_PARTS, _PART_STEPS = 50, 2
 _LEAST_VARIANCE = 0.01  # of a visible unit, in random starts
 _SMALLEST = 1e-9  # multiplicity of a unit that is kept
 _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
+_TIGHTER = 1.2  # factor of the penalty after a refusal, which noise alone may have caused
 _RUNGS, _RUNG = 6, 2.5  # penalties that are tried, each times the last one
 _RUNG_SOLVER = {"max_iter": 30, "tol": 1e-3, "ftol": 1e-4}  # rough: samples judge what it finds
 
@@ -131,9 +132,9 @@ class Growth:
 
     def tighten(self):
         """Raise the penalty, or where there is none lower the radius, after a refusal."""
-        self.alpha *= 1.5
+        self.alpha *= _TIGHTER
         if not self.alpha:
-            self.radius /= 1.5
+            self.radius /= _TIGHTER
 
     # ------------------------------------------------------------ what there is
 

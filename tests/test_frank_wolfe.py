@@ -190,8 +190,8 @@ def test_nothing_to_learn():
 def test_tighten():
     made = growth(data())
     made.tighten()
-    assert made.alpha == pytest.approx(0.015)
-    made = growth(data(), Plan(radius=3.0), alpha=0.0)
+    assert made.alpha == pytest.approx(0.012)
+    made = growth(data(), Plan(radius=2.4), alpha=0.0)
     made.tighten()
     assert made.radius == pytest.approx(2.0)
     for _ in range(3):

@@ -49,7 +49,7 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         Most hidden units.
     alpha : float, default=0.01
         Strength λ of the penalty λ/2 Σ c_j (||w_j||² + d_j²). It must be positive unless ``radius``
-        is given. Raised by half where an insertion is refused.
+        is given. Raised by a fifth where an insertion is refused.
     radius : float or None, default=None
         Largest norm of the weights and bias of a unit.
     step : {"line_search", "1/t"}, default="line_search"
