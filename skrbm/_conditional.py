@@ -137,7 +137,9 @@ class ConditionalMachine:
 def random_machine(unit, n_hidden, n_features, field, rng, place):
     """Return a machine with random W and B, whose outputs do not depend on features otherwise.
 
-    Standard deviations are 0.1 and 1 / sqrt(n_features): smaller ones were slower to learn.
+    Both are such that hidden units get fields of variance 1 at most, from outputs with the means
+    that ``field`` gives them and from features of variance 1: smaller ones were slower to learn,
+    and on a few labels too small ones were not used at all.
 
     Parameters
     ----------
@@ -151,9 +153,10 @@ def random_machine(unit, n_hidden, n_features, field, rng, place):
         Where the parameters lie, and their dtype.
     """
     xp, options, n_visible = namespace(place), like(place), field.shape[0]
+    n_on = float(np.sum(unit.mean(Theta(np.asarray(field, np.float64)))))
     return ConditionalMachine(
         (unit, Bernoulli()),
-        0.1 * rng.normal((n_hidden, n_visible)),
+        rng.normal((n_hidden, n_visible)) / max(1.0, n_on) ** 0.5,
         xp.zeros((n_visible, n_features), **options),
         rng.normal((n_hidden, n_features)) / n_features**0.5,
         cast(from_numpy(field, place), place.dtype),

@@ -32,6 +32,7 @@ from .inference import (
 from .units import Theta
 
 MOST_ENUMERATED = 12  # units of the smaller layer for which log Z is summed exactly
+MOST_DECIDED = 14  # outputs of which all values are tried
 _HELD = 1e3  # log-odds, at least, of a unit that is held at 1
 _TOL = 1e-6  # mean squared change of the means: 1e-3 (Sec. 6)
 _ELEMENTS = 2**17  # of temporary arrays, which stay in a cache
@@ -108,6 +109,39 @@ class Solving:
             solution.converged,
             method.moments(given, solution.state) if moments else None,
         )
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The most probable values of all outputs, hidden units summed out.
+
+    Of all values where outputs are few, or else what ``method``, in mixed-product, finds. For one
+    label that is exact.
+    """
+
+    method: BeliefPropagation
+    targets: Any
+
+    def __call__(self, given):
+        if self.targets.ndim == 1 or given.n_units[0] > MOST_DECIDED:
+            return Propagation(self.method, self.targets)(given)
+        parts, W = [], given.weights[0]
+        for bits, weights in _enumerated(given, 0):
+            parts.append(_best_differences(bits, weights))
+        xp = namespace(W)
+        logits = cast(xp.concat(parts, axis=0), W.dtype)
+        hidden = given.units[1].mean(condition(given, given.units[0].mode(Theta(logits))))
+        return Found(logits, hidden, np.ones(logits.shape[0], bool))
+
+
+def _best_differences(bits, weights):
+    """Return the largest of weights with each bit at 1, less that with it at 0."""
+    xp, columns = namespace(weights), []
+    for bit in to_numpy(bits).T:
+        on, off = (from_numpy(np.flatnonzero(bit == value), weights) for value in (1, 0))
+        best = (xp.max(xp.take(weights, index, axis=1), axis=1) for index in (on, off))
+        columns.append(next(best) - next(best))
+    return xp.stack(columns, axis=1)
 
 
 def clamped(given, V, observed):
@@ -246,10 +280,23 @@ def make_objective(name, inference, n_sweeps, targets):
     )
 
 
+def make_decision(name, objective, inference, n_sweeps, targets):
+    """Return what predicts: as an objective does (None), by "marginals", or "joint"."""
+    if name != "joint":
+        return objective.decide if name is None else objective.marginals
+    method = inference
+    if not isinstance(method, BeliefPropagation):
+        method = BeliefPropagation(n_sweeps, _TOL)
+    return Joint(replace(method, product="mixed"), targets)
+
+
 def log_partitions(given, targets):
     """Return log Z of each row in float64: exact for one label or a small layer, or else Bethe."""
     if targets.ndim == 2 and min(given.n_units) <= MOST_ENUMERATED:
-        return _enumerated(given)
+        parts = []
+        for _, weights in _enumerated(given, int(np.argmin(given.n_units))):
+            parts.append(_log_sum(weights))
+        return namespace(given.weights[0]).concat(parts, axis=0)
     fields = [theta.field for theta in given.thetas]
     stages = ({"max_iter": 200}, {"max_iter": 1000, "damping": 0.5})
     xp, n = namespace(fields[0]), fields[0].shape[0]
@@ -265,22 +312,26 @@ def log_partitions(given, targets):
     return from_numpy(log_z, fields[0])
 
 
-def _enumerated(given):
-    """Return log Z of each row by the sum over all values of the smaller layer."""
+def _enumerated(given, layer):
+    """Yield (all values of a layer, their log-weights for some rows, the other layer summed out).
+
+    Values have shape (2**n_units, n_units), weights (n_rows, 2**n_units) in float64.
+    """
     xp, W = namespace(given.weights[0]), given.weights[0]
-    small = int(np.argmin(given.n_units))
-    n, push = given.n_units[small], W if small == 1 else W.T
+    n, push = given.n_units[layer], W if layer == 1 else W.T
     bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
     bits = cast(from_numpy(bits, W), W.dtype)
-    own, other = (given.thetas[l].field for l in (small, 1 - small))
-    unit, sent, width = given.units[1 - small], bits @ push, push.shape[1]
+    own, other = (given.thetas[l].field for l in (layer, 1 - layer))
+    unit, sent, wide = given.units[1 - layer], bits @ push, cast(bits.T, xp.float64)
+    width = max(1, push.shape[1])
     n_values = max(1, min(2**n, _ELEMENTS // width))
     n_rows = max(1, _ELEMENTS // (n_values * width))
-    parts = []
     for a, b in zip(row_blocks(own, n_rows), row_blocks(other, n_rows), strict=True):
         thetas = (Theta(b[:, None, :] + part[None, :, :]) for part in row_blocks(sent, n_values))
         rest = xp.concat([row_sums(unit.log_partition(theta)) for theta in thetas], axis=1)
-        weights = cast(a @ bits.T, xp.float64) + rest
-        largest = xp.max(weights, axis=1, keepdims=True)
-        parts.append(largest[:, 0] + xp.log(xp.sum(xp.exp(weights - largest), axis=1)))
-    return xp.concat(parts, axis=0)
+        yield bits, cast(a, xp.float64) @ wide + rest
+
+
+def _log_sum(weights):
+    xp, largest = namespace(weights), namespace(weights).max(weights, axis=1, keepdims=True)
+    return largest[:, 0] + xp.log(xp.sum(xp.exp(weights - largest), axis=1))

@@ -20,7 +20,7 @@ from ._backend import (
 from ._callbacks import with_callbacks
 from ._conditional import PARAMETERS, ConditionalMachine, random_machine, with_parameters
 from ._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
-from ._objectives import make_objective
+from ._objectives import make_decision, make_objective
 from ._random import make_rng
 from ._targets import check_targets, targets_of
 from ._validation import check_count, check_data
@@ -198,6 +198,12 @@ class TrainedOnTargets(TrainedInEpochs):
         targets = self._targets if targets is None else targets
         return make_objective(self.objective, self.inference, n_sweeps, targets)
 
+    def _decision(self, n_sweeps):
+        """Return what predicts the targets."""
+        objective = self._objective(n_sweeps)
+        parts = objective, self.inference, n_sweeps, self._targets
+        return make_decision(self.decision, *parts)
+
     def _learn(self, machine, training, data, rows, rate):
         """Learn from one batch; the parameters are written in place."""
         X = dense_rows(data.X, from_numpy(rows, data.X), machine.dtype)
@@ -269,7 +275,7 @@ class _ErrorMonitor(Monitor):
 
     def _error(self, machine, state, rows):
         """Return which part of the known targets of some rows is predicted wrongly."""
-        targets, decide = self.crbm._targets, self.crbm._objective(state).decide
+        targets, decide = self.crbm._targets, self.crbm._decision(state)
         n_wrong, n = 0, 0
         with np.errstate(over="ignore", invalid="ignore"):
             for part, given in machine.blocks(self.data.X, rows=rows):

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from _conditional import Sums, random_machine
 from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
 
 from skrbm._backend import to_numpy
 from skrbm._conditional import PARAMETERS, ConditionalMachine, machine_of, with_parameters
@@ -16,7 +17,7 @@ from skrbm._machine import Block, Machine, Moments, data_moments
 from skrbm._optim import SGD
 from skrbm._random import make_rng
 from skrbm.inference import TAP
-from skrbm.units import Bernoulli, Theta
+from skrbm.units import Bernoulli, Categorical, Theta
 
 X = np.random.default_rng(0).standard_normal((5, 2))
 
@@ -163,15 +164,29 @@ def test_what_is_not_finite_is_seen(name, wrong):
 
 
 def test_new_machines():
-    """Variances of 6000 and 8000 normal numbers are within 10 %, which is 5 of their errors."""
+    """Variances of 6000 and 8000 normal numbers are within 10 %, which is 5 of their errors.
+
+    W gives the hidden units a field of variance 1 at outputs as many as are 1 on the average.
+    """
     field, place = np.array([1.0, -2.0, 0.5]), np.zeros((1, 1), np.float32)
     machine = new_machine(Bernoulli(), 2000, 4, field, make_rng(0, place), place)
     assert all(part.dtype == np.float32 for part in machine.values)
     assert_allclose(machine.intercept_visible, field)
     assert not machine.coef_visible.any() and not machine.intercept_hidden.any()
     assert machine.coef_visible.shape == (3, 4) and machine.coef_hidden.shape == (2000, 4)
-    for part, deviation in ((machine.components, 0.1), (machine.coef_hidden, 0.5)):
+    n_on = expit(field).sum()
+    for part, deviation in ((machine.components, n_on**-0.5), (machine.coef_hidden, 0.5)):
         assert 0.9 < np.mean((part / deviation) ** 2) < 1.1
+
+
+@pytest.mark.parametrize(
+    "unit, field", [(Bernoulli(), [-3.0, -2.0]), (Categorical(), np.log([0.5, 0.3, 0.1, 0.1]))]
+)
+def test_new_machines_of_few_outputs_and_of_a_label(unit, field):
+    """No more than a standard normal law; 8000 variances at least, as above."""
+    place = np.zeros((1, 1))
+    machine = new_machine(unit, 4000, 4, np.array(field), make_rng(0, place), place)
+    assert 0.9 < np.mean(machine.components**2) < 1.1
 
 
 def test_parameters_are_copied_and_checked():

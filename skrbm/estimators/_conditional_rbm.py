@@ -51,6 +51,12 @@ class ConditionalRBM(
         ``BeliefPropagation(damping=0.5)``. "gibbs" is CD-1, with chains that start at the targets;
         ``ContrastiveDivergence(10)`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
         instead. "perceptron" wants "gibbs" (ten steps) and the margins want "bp".
+    decision : {"marginals", "joint"} or None, default=None
+        How ``predict`` decides: each output by its marginal probability, so that the fewest outputs
+        are to be expected wrong, or all at the maximum of their joint probability, hidden units
+        summed out, so that they are most likely right as a whole. The maximum is that of all
+        values for up to 14 outputs, and what mixed-product belief propagation finds beyond. None is
+        matched to the objective.
     learning_rate : float, default=0.05
         Step of the gradient ascent on the mean objective. Reasonable values lie between 5e-3 and
         0.5.
@@ -76,8 +82,9 @@ class ConditionalRBM(
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.
     init : {"random", "logistic"} or fitted ConditionalRBM, default="random"
-        Where training starts. "random" draws W from N(0, 0.1²) and B from N(0, 1 / n_features),
-        and sets A to 0 and b to the log-odds of the targets. "logistic" first fits the machine
+        Where training starts. "random" draws W from N(0, 1 / max(1, n)), where n is the mean
+        number of outputs that are 1 in a row, and B from N(0, 1 / n_features), and sets A to 0 and
+        b to the log-odds of the targets. "logistic" first fits the machine
         without hidden units, with the same parameters otherwise, and starts at its A and b. Of a
         fitted machine all is taken, or A and b if it has no hidden units.
     shuffle : bool, default=True
@@ -156,6 +163,7 @@ class ConditionalRBM(
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "objective": [StrOptions(set(OBJECTIVES))],
         "inference": [StrOptions(set(INFERENCE)), FixedPoint, Gibbs],
+        "decision": [StrOptions({"marginals", "joint"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left"), callable, None],
         "init": [StrOptions({"random", "logistic"}), HasMethods(["fit", "predict"])],
         "early_stopping": ["boolean"],
@@ -167,6 +175,7 @@ class ConditionalRBM(
         *,
         objective="likelihood",
         inference="bp",
+        decision=None,
         learning_rate=0.05,
         batch_size=10,
         n_iter=50,
@@ -188,6 +197,7 @@ class ConditionalRBM(
         self.n_components = n_components
         self.objective = objective
         self.inference = inference
+        self.decision = decision
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.n_iter = n_iter
@@ -218,9 +228,9 @@ class ConditionalRBM(
         return self.components_.shape[0]
 
     def _inferred(self, X, rule, V=None, observed=None):
-        """Return (logits of the outputs, means of hidden units) by a rule of the objective."""
+        """Return (logits of the outputs, means of hidden units) by a rule, for so many sweeps."""
         machine, X = self.machine_, check_data(self, X)
-        infer, parts = getattr(self._objective(self.n_sweeps_), rule), []
+        infer, parts = rule(self.n_sweeps_), []
         with one_blas_thread():
             for rows, given in machine.blocks(X):
                 if observed is not None:
@@ -229,13 +239,16 @@ class ConditionalRBM(
         xp = namespace(parts[0].logits)
         return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
 
-    def predict(self, X):
-        """Predict the targets, in the way that the objective trains for.
+    def _marginals(self, n_sweeps):
+        return self._objective(n_sweeps).marginals
 
-        Each output by its marginal probability ("likelihood", "perceptron"), all outputs and
-        hidden units at their joint maximum ("margin"), or all outputs at theirs, hidden units
-        summed out ("marginal_margin"). Inference is that of the training; where this samples, the
-        marginals are those of mean field.
+    def predict(self, X):
+        """Predict the targets as ``decision`` says, or in the way that the objective trains for.
+
+        The latter is each output by its marginal probability ("likelihood", "perceptron"), all
+        outputs and hidden units at their joint maximum ("margin"), or all outputs at theirs, hidden
+        units summed out ("marginal_margin"). Inference is that of the training; where this samples,
+        the marginals are those of mean field.
 
         Parameters
         ----------
@@ -245,7 +258,7 @@ class ConditionalRBM(
         -------
         y : array of shape (n_samples, n_outputs) or (n_samples,)
         """
-        logits, _ = self._inferred(X, "decide")
+        logits, _ = self._inferred(X, self._decision)
         return self._targets.decode(logits)
 
     def decision_function(self, X):
@@ -258,10 +271,10 @@ class ConditionalRBM(
         Returns
         -------
         logits : array of shape (n_samples, n_outputs), or (n_samples,) for a label of two classes
-            Log-odds of each output, or log-probabilities of each class. With a margin, the
-            log-weight at the best with the output at 1, less that with it at 0.
+            Log-odds of each output, or log-probabilities of each class. With a margin or a joint
+            decision, the log-weight at the best with the output at 1, less that with it at 0.
         """
-        logits, _ = self._inferred(X, "decide")
+        logits, _ = self._inferred(X, self._decision)
         return self._targets.decision(logits)
 
     def predict_proba(self, X):
@@ -277,7 +290,7 @@ class ConditionalRBM(
             p(y_i = 1 | x) of each output, approximate as the inference is. With a margin, which
             is not trained for them, they are those of sum-product belief propagation.
         """
-        logits, _ = self._inferred(X, "marginals")
+        logits, _ = self._inferred(X, self._marginals)
         return self._targets.probabilities(logits)
 
     def transform(self, X):
@@ -292,7 +305,7 @@ class ConditionalRBM(
         H : array of shape (n_samples, n_components)
             Numbers between 0 and 1.
         """
-        _, hidden = self._inferred(X, "marginals")
+        _, hidden = self._inferred(X, self._marginals)
         return hidden
 
     def score_samples(self, X, y=None):
@@ -377,7 +390,7 @@ class ConditionalRBM(
         V, observed = self._targets.rows(V, np.arange(X.shape[0]), place)
         if observed is None:
             return cast(V, namespace(V).int64)
-        logits, _ = self._inferred(X, "decide", V, observed)
+        logits, _ = self._inferred(X, self._decision, V, observed)
         filled = self._targets.decode(logits)
         return namespace(V).where(observed, cast(V, filled.dtype), filled)
 

@@ -25,8 +25,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, logsumexp
 
-from skrbm import ConditionalRBM
+from skrbm import ConditionalRBM, _objectives
 from skrbm._conditional import PARAMETERS
+from skrbm.inference import BeliefPropagation
 from skrbm.units import Categorical
 
 LEVEL = 1e-6  # of each of 8 comparisons, so that a right program fails with 8e-6
@@ -107,6 +108,71 @@ def test_margins_are_differences_of_the_best():
         for i in range(4):
             best = [weights[sums.V[:, i] == value].max() for value in (1, 0)]
             assert_allclose(row[i], best[0] - best[1], rtol=1e-10)
+
+
+@every
+@pytest.mark.parametrize("sizes", [(4, 3, 2), (3, 6, 2), (4, 0, 2)])
+def test_joint_decisions_are_the_best_of_all(objective, inference, sizes, monkeypatch):
+    """On loopy machines, whatever the objective; and for a few values at a time."""
+    for elements in (2**16, 20):
+        monkeypatch.setattr(_objectives, "_ELEMENTS", elements)
+        machine = random_machine(5, sizes)
+        X = features(machine, n=20)
+        crbm = fitted(machine, objective=objective, inference=inference, decision="joint")
+        found = crbm.decision_function(X)
+        for x, row in zip(X, found, strict=True):
+            sums = Sums(machine, x)
+            for i in range(sizes[0]):
+                best = [sums.log_p[sums.V[:, i] == value].max() for value in (1, 0)]
+                assert_allclose(row[i], best[0] - best[1], rtol=1e-9, atol=1e-12)
+        expected = [Sums(machine, x).best()[0] for x in X]
+        assert_array_equal(crbm.predict(X), expected)
+        assert_allclose(crbm.score_samples(X), [Sums(machine, x).log_p.max() for x in X])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_joint_decisions_given_some_outputs(dtype):
+    """Log-weights count in float64, so that the fields that hold outputs cover nothing up."""
+    machine = random_machine(6, (6, 4, 2), dtype=dtype)
+    crbm, X = fitted(machine, decision="joint"), features(machine, n=30)
+    holes = holes_in(np.random.default_rng(0).integers(0, 2, (30, 6)))
+    expected = [Sums(machine, x, y).best()[0] for x, y in zip(X, holes, strict=True)]
+    assert_array_equal(crbm.impute(X, holes), expected)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_joint_decisions_of_a_label(n_classes):
+    unit = Categorical() if n_classes > 2 else None
+    machine = random_machine(1, (n_classes if n_classes > 2 else 1, 4, 2), unit=unit)
+    crbm, X = fitted(machine, WORDS[:n_classes], decision="joint"), features(machine, n=20)
+    assert_array_equal(crbm.predict(X), WORDS[np.argmax(crbm.predict_proba(X), axis=1)])
+
+
+def test_joint_decisions_of_many_outputs(monkeypatch):
+    """Mixed-product, exact where each hidden unit has one neighbour; damped as its method is."""
+    monkeypatch.setattr(_objectives, "MOST_DECIDED", 3)
+    machine = random_machine(2, (4, 3, 2), leaves)
+    X = features(machine, n=20)
+    best = [Sums(machine, x).best()[0] for x in X]
+    for inference in ("bp", "gibbs", "mean_field", EXACT):
+        assert_array_equal(fitted(machine, inference=inference, decision="joint").predict(X), best)
+    loopy, damped = random_machine(2, (4, 3, 2)), BeliefPropagation(3, damping=0.9)
+    one = fitted(loopy, inference=damped, decision="joint").decision_function(X)
+    other = fitted(loopy, inference=damped, objective="marginal_margin").decision_function(X)
+    assert_array_equal(one, other)
+
+
+def test_decisions_by_marginals():
+    machine = random_machine(1, (4, 3, 2), path)
+    X = features(machine, n=20)
+    means = np.array([Sums(machine, x).mean() for x in X])
+    differ = 0
+    for objective in ("likelihood", "margin", "marginal_margin"):
+        params = {"objective": objective, "inference": EXACT}
+        Y = fitted(machine, decision="marginals", **params).predict(X)
+        assert_array_equal(Y, means > 0.5)
+        differ += np.sum(fitted(machine, **params).predict(X) != Y)
+    assert differ > 0
 
 
 @every

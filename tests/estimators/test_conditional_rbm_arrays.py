@@ -170,8 +170,10 @@ def test_arrays_stay_in_their_library(name, dtype, objective, inference):
     for method in ("predict_proba", "decision_function", "transform", "score_samples"):
         found, expected = getattr(crbm, method)(Z), getattr(same, method)(X)
         assert_allclose(to_numpy(found), expected, rtol=rtol, atol=rtol)
-    assert_array_equal(to_numpy(crbm.predict(Z)), same.predict(X))
-    assert_array_equal(to_numpy(crbm.impute(Z, holes)), same.impute(X, to_numpy(holes)))
+    for decision in (None, "joint"):
+        crbm.decision = same.decision = decision
+        assert_array_equal(to_numpy(crbm.predict(Z)), same.predict(X))
+        assert_array_equal(to_numpy(crbm.impute(Z, holes)), same.impute(X, to_numpy(holes)))
 
 
 @pytest.mark.parametrize("name", ["array_api_strict", "torch"])

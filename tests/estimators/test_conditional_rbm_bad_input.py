@@ -259,6 +259,7 @@ def test_unfitted(call):
         ("objective", "hinge"),
         ("inference", "cd"),
         ("inference", Gibbs),
+        ("decision", "mode"),
         ("n_sweeps", 0),
         ("n_sweeps", 1.5),
         ("early_stopping", "score"),

@@ -59,10 +59,11 @@ def copies(n, seed=0):
 def test_outputs_that_depend_on_each_other_are_learnt(inference):
     """Independent outputs have a quarter of the mass on the two right rows, at best.
 
-    Over eight seeds of each method the mass was 0.86 to 0.95, with a standard deviation below 0.02,
-    and all but one completion in a hundred right.
+    Over four seeds of each method, eight of "gibbs", the mass was 0.90 to 0.98, with a standard
+    deviation of at most 0.035, and 97 % of the completions right or more. They are decided exactly:
+    mean field, by which "gibbs" decides otherwise, had 77 to 100 % right of the same machines.
     """
-    params = {"n_components": 8, "n_iter": 40, "learning_rate": 0.1}
+    params = {"n_components": 8, "n_iter": 40, "learning_rate": 0.1, "decision": "joint"}
     crbm = small(inference=inference, **params).fit(*copies(200))
     X, Y = copies(200, seed=1)
     right = [np.exp(crbm.score_samples(X, np.full_like(Y, bit))) for bit in (0, 1)]
@@ -295,7 +296,8 @@ def test_wrong_init(make, words):
 
 
 @pytest.mark.parametrize("kind", ["outputs", "holes", "label"])
-def test_validation_error(kind, monkeypatch):
+@pytest.mark.parametrize("decision", [None, "joint"])
+def test_validation_error(kind, decision, monkeypatch):
     """The fraction of known outputs that are wrong, or of labels, in the rows set aside."""
     X, Y = data(n=100)
     y = {"outputs": Y, "holes": holes_in(Y.astype(float)), "label": labels(Y)}[kind]
@@ -306,7 +308,8 @@ def test_validation_error(kind, monkeypatch):
         return original(self, data, train, validation, rng)
 
     monkeypatch.setattr(ConditionalRBM, "_monitor", monitor)
-    crbm = small(n_iter=1, early_stopping=True, validation_fraction=0.3).fit(X, y)
+    params = {"n_iter": 1, "learning_rate": 0.5, "decision": decision}
+    crbm = small(early_stopping=True, validation_fraction=0.3, **params).fit(X, y)
     ((train, validation),) = aside
     assert len(validation) == 30
     assert_array_equal(np.sort(np.concatenate([train, validation])), np.arange(100))
