@@ -4,10 +4,12 @@ Each objective is a loss of Ping and Ihler (2017, Sec. 4) with the inference tha
 the features of some rows, the machine is an ordinary one with fields for each row, ``given``.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ._backend import (
     cast,
@@ -291,7 +293,10 @@ def make_decision(name, objective, inference, n_sweeps, targets):
 
 
 def log_partitions(given, targets):
-    """Return log Z of each row in float64: exact for one label or a small layer, or else Bethe."""
+    """Return log Z of each row in float64: exact for one label or a small layer, or else Bethe.
+
+    Warns of rows where belief propagation has not converged.
+    """
     if targets.ndim == 2 and min(given.n_units) <= MOST_ENUMERATED:
         parts = []
         for _, weights in _enumerated(given, int(np.argmin(given.n_units))):
@@ -308,7 +313,13 @@ def log_partitions(given, targets):
         log_z[rows] = to_numpy(found.log_partition)
         rows = rows[~found.converged]
         if not rows.size:
-            break
+            return from_numpy(log_z, fields[0])
+    warnings.warn(
+        f"belief propagation did not converge in {len(rows)} of {n} rows, whose log-probabilities "
+        "are not reliable; weights that are smaller, by a larger alpha, make it converge",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
     return from_numpy(log_z, fields[0])
 
 

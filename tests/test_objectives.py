@@ -23,6 +23,7 @@ from _conditional import (
 )
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
+from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import _objectives
 from skrbm._backend import to_numpy
@@ -458,7 +459,7 @@ def test_log_partition_is_exact_up_to_twelve_units():
 
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
 def test_log_partition_elsewhere_is_that_of_belief_propagation(library, monkeypatch):
-    """Rows that do not settle go on with damping, and only these."""
+    """Rows that do not settle go on with damping, and only these; some never do."""
     monkeypatch.setattr(_objectives, "MOST_ENUMERATED", 0)
     if library != "numpy":
         pytest.importorskip("array_api_compat")
@@ -474,7 +475,9 @@ def test_log_partition_elsewhere_is_that_of_belief_propagation(library, monkeypa
     settled = first.converged
     assert 0 < settled.sum() < len(X)
     arrays = type(machine)(machine.units, *(xp.asarray(part) for part in machine.values))
-    found = log_partitions(arrays.given(xp.asarray(X)), targets(machine))
+    n_lost = (~settled & ~damped.converged).sum()
+    with pytest.warns(ConvergenceWarning, match=f"did not converge in {n_lost} of 200 rows"):
+        found = log_partitions(arrays.given(xp.asarray(X)), targets(machine))
     assert type(found) is type(xp.asarray([0.0]))
     expected = np.where(settled, first.log_partition, damped.log_partition)
     where = settled | damped.converged

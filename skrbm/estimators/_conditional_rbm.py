@@ -312,7 +312,8 @@ class ConditionalRBM(
         """Compute the log-probability of targets given features.
 
         log Z is exact for one label, and where outputs or hidden units are at most 12; elsewhere
-        it is the Bethe approximation, which is no bound: the result may exceed 0.
+        it is the Bethe approximation, which is no bound: the result may exceed 0. A
+        ConvergenceWarning says where belief propagation did not find it.
 
         Parameters
         ----------
