@@ -218,6 +218,21 @@ def test_interruption_keeps_the_last_machine(X, monkeypatch):
     assert np.isfinite(fw.score(X))
 
 
+@pytest.mark.parametrize(
+    "params, n_features",
+    [({"init": BernoulliRBM.from_parameters(np.ones((2, 12)))}, 9), ({"inference": "exact"}, 25)],
+    ids=["init of another width", "too wide for sums"],
+)
+def test_a_fit_that_fails_leaves_the_last_machine(X, params, n_features):
+    fw = small(max_components=2).fit(X)
+    W, path, score = fw.components_.copy(), fw.path_, fw.score(X)
+    with pytest.raises(ValueError, match=r"visible units, (but|and) X has"):
+        fw.set_params(**params).fit(binary_data(n_features=n_features))
+    assert_array_equal(fw.components_, W)
+    assert fw.path_ is path and fw.n_features_in_ == 12 and fw.score(X) == score
+    assert fw.set_params(inference="gibbs").grow(X).n_components_ == len(W) + 1
+
+
 @pytest.mark.parametrize("kind", ["machine", "arrays", "fractional", "sklearn"])
 def test_init(X, fw, kind):
     first = {
