@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._atoms import Subproblem, best_step, log_mean_exp
-from ._mixtures import Metric, Mixture
+from ._mixtures import Direction, Metric, Mixture
 
 _MOST_PARTS, _PART_STEPS = 50, 2
 _LEAST_VARIANCE = 0.01  # of a visible unit, in random starts
@@ -22,33 +22,6 @@ _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
 _TIGHTER = 1.2  # factor of the penalty after a refusal, which noise alone may have caused
 _RUNGS, _RUNG = 6, 2.5  # penalties that are tried, each times the last one
 _RUNG_SOLVER = {"max_iter": 30, "tol": 1e-3, "ftol": 1e-4}  # rough: samples judge what it finds
-
-
-class Direction(NamedTuple):
-    """A line in the multiplicities, c + step * (scale * c + weight * e_k), for steps up to most.
-
-    ``atom`` is what is inserted; where it is None, ``index`` is k, or None for no such term.
-    """
-
-    kind: str
-    scale: float = 0.0
-    weight: float = 0.0
-    atom: Any = None
-    index: Any = None
-    low: float = 0.0
-    high: float = 1.0
-
-    def change(self, base, rows):
-        """Return the change of log p*(v) by a unit step from a mixture, at rows."""
-        change = np.zeros(rows.n)
-        if self.scale and base.counts.size:
-            change = self.scale * base.hidden(rows)
-        if self.atom is not None:
-            change = change + self.weight * rows.softplus(self.atom[None])[:, 0]
-        elif self.index is not None:
-            atom = base.atoms[self.index : self.index + 1]
-            change = change + self.weight * rows.softplus(atom)[:, 0]
-        return change
 
 
 class _Line(NamedTuple):
@@ -342,7 +315,7 @@ class Growth:
         if direction.atom is not None:
             atoms = np.vstack([atoms, direction.atom])
         bias = self.mixture.bias - step * line.shift
-        self.mixture = Mixture(atoms, self._counts(direction, done, base.counts), bias)
+        self.mixture = Mixture(atoms, direction.counts(base.counts, done), bias)
 
     def _follow(self, line, step):
         """Take log Z and the samples to where a step led; returns the variance of that log Z."""
@@ -350,16 +323,6 @@ class Growth:
         self.log_z += log_mean_exp(changes[1], self.judges.weights)
         self.model.resample(changes, self.rng)
         return float(np.var(np.exp(changes[1] - changes[1].max()))) / self.judges.n
-
-    def _counts(self, direction, step, counts):
-        counts = counts * (1 + step * direction.scale)
-        if direction.atom is not None:
-            return np.append(counts, step * direction.weight)
-        if direction.index is not None:
-            counts[direction.index] += step * direction.weight
-            if step == direction.high:  # to rounding
-                counts[direction.index] = 0.0
-        return counts
 
     def _refit(self, n_steps):
         """Match the means of the visible units, from fresh samples, by steps that become shorter.

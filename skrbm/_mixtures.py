@@ -32,6 +32,44 @@ class Mixture(NamedTuple):
         return rows.softplus(self.atoms) @ self.counts
 
 
+class Direction(NamedTuple):
+    """A line in the multiplicities, c + step * (scale * c + weight * e_k), for steps up to most.
+
+    ``atom`` is what is inserted; where it is None, ``index`` is k, or None for no such term.
+    """
+
+    kind: str
+    scale: float = 0.0
+    weight: float = 0.0
+    atom: Any = None
+    index: Any = None
+    low: float = 0.0
+    high: float = 1.0
+
+    def change(self, base, rows):
+        """Return the change of log p*(v) by a unit step from a mixture, at rows."""
+        change = np.zeros(rows.n)
+        if self.scale and base.counts.size:
+            change = self.scale * base.hidden(rows)
+        if self.atom is not None:
+            change = change + self.weight * rows.softplus(self.atom[None])[:, 0]
+        elif self.index is not None:
+            atom = base.atoms[self.index : self.index + 1]
+            change = change + self.weight * rows.softplus(atom)[:, 0]
+        return change
+
+    def counts(self, counts, step):
+        """Return the multiplicities after a step."""
+        counts = counts * (1 + step * self.scale)
+        if self.atom is not None:
+            return np.append(counts, step * self.weight)
+        if self.index is not None:
+            counts[self.index] += step * self.weight
+            if step == self.high:  # to rounding
+                counts[self.index] = 0.0
+        return counts
+
+
 def machine_of(mixture, place):
     """Return a mixture as a machine beside the array ``place``, with binary units if all are whole.
 
