@@ -42,10 +42,10 @@ from skrbm import GaussianBernoulliRBM
 
 samplers = {
     "Gibbs": {"inference": "gibbs"},
-    "Langevin": {"inference": "langevin", "adjust_after": None},
-    "Langevin, adjusted": {"inference": "langevin"},
-    "Gibbs-Langevin": {"inference": "gibbs_langevin", "adjust_after": None},
-    "Gibbs-Langevin, adjusted": {"inference": "gibbs_langevin"},
+    "Langevin": {"inference": "langevin"},
+    "Langevin, adjusted": {"inference": "langevin", "adjust_after": 0},
+    "Gibbs-Langevin": {"inference": "gibbs_langevin"},
+    "Gibbs-Langevin, adjusted": {"inference": "gibbs_langevin", "adjust_after": 0},
 }
 
 

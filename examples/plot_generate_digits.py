@@ -23,7 +23,6 @@ X = load_digits().data.astype("float32")
 rbm = GaussianBernoulliRBM(
     n_components=128,
     n_steps=20,
-    adjust_after=None,
     learning_rate=0.1,
     n_iter=60,
     random_state=0,

@@ -69,9 +69,10 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     step_size : float, default=0.5
         Langevin step, in units of each visible unit's variance; below 2, where the dynamics would
         diverge. Not looked at if ``inference`` is an object, which has its own.
-    adjust_after : int or None, default=0
+    adjust_after : int or None, default=None
         Step of a run from which on proposals are accepted or rejected, so that chains have the law
-        of the machine: 0 for all, None for none. Not looked at if ``inference`` is an object.
+        of the machine: 0 for all, None for none. With many features acceptance needs small steps:
+        see ``acceptance`` in ``history_``. Not looked at if ``inference`` is an object.
     anneal_step_size : bool, default=False
         Whether the step size falls over the epochs, as half a cosine.
     starts : {"noise", "annealed", "data", "persistent"}, default="noise"
@@ -215,7 +216,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         inference="gibbs_langevin",
         n_steps=20,
         step_size=0.5,
-        adjust_after=0,
+        adjust_after=None,
         anneal_step_size=False,
         starts="noise",
         burn_in=0,
