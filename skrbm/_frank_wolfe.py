@@ -17,7 +17,6 @@ from ._mixtures import Direction, Metric, Mixture
 
 _MOST_PARTS, _PART_STEPS = 50, 2
 _LEAST_VARIANCE = 0.01  # of a visible unit, in random starts
-_SMALLEST = 1e-9  # multiplicity of a unit that is kept
 _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
 _TIGHTER = 1.2  # factor of the penalty after a refusal, which noise alone may have caused
 _RUNGS, _RUNG = 6, 2.5  # penalties that are tried, each times the last one
@@ -365,7 +364,7 @@ class Growth:
         if direction.atom is not None or direction.index is not None:
             k = -1 if direction.atom is not None else direction.index
             found["multiplicity"] = float(counts[k])
-        kept = counts > _SMALLEST
+        kept = counts > 0
         if not kept.all():
             self.mixture = Mixture(atoms[kept], counts[kept], bias)
             self.index = [i for i, keep in zip(self.index, kept, strict=True) if keep]

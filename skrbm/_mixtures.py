@@ -13,6 +13,7 @@ from .units import Bernoulli, Fractional, Theta
 
 _LEAST_ESS = 0.5  # part of the samples that a part of a step leaves effective
 _LEAST_VARIANCE = 0.01  # of a visible unit, in steps of the biases
+_SMALLEST = 1e-9  # multiplicity of a unit that is there
 _RIDGE = 0.2  # in parts of the variances
 
 
@@ -59,32 +60,32 @@ class Direction(NamedTuple):
         return change
 
     def counts(self, counts, step):
-        """Return the multiplicities after a step."""
+        """Return the multiplicities after a step, 0 for a unit that is gone."""
         counts = counts * (1 + step * self.scale)
         if self.atom is not None:
-            return np.append(counts, step * self.weight)
-        if self.index is not None:
+            counts = np.append(counts, step * self.weight)
+        elif self.index is not None:
             counts[self.index] += step * self.weight
-            if step == self.high:  # to rounding
-                counts[self.index] = 0.0
-        return counts
+        return np.where(counts > _SMALLEST, counts, 0.0)
 
 
 def machine_of(mixture, place):
     """Return a mixture as a machine beside the array ``place``, with binary units if all are whole.
 
-    A unit that counts c > 1 times stays one unit.
+    A unit that counts c > 1 times stays one unit; one that counts 0 times is left out.
     """
-    xp = namespace(place)
+    xp, atoms, counts = namespace(place), mixture.atoms, mixture.counts
+    if (counts == 0).any():
+        atoms, counts = atoms[counts > 0], counts[counts > 0]
 
     def put(array):
         return cast(from_numpy(np.ascontiguousarray(array), place), place.dtype)
 
     hidden = Bernoulli()
-    if (mixture.counts != 1).any():
-        hidden = Fractional(cast(from_numpy(mixture.counts, place), xp.float64))
-    thetas = Theta(put(mixture.bias)), Theta(put(mixture.atoms[:, -1]))
-    return Machine((Bernoulli(), hidden), thetas, (put(mixture.atoms[:, :-1]),))
+    if (counts != 1).any():
+        hidden = Fractional(cast(from_numpy(counts, place), xp.float64))
+    thetas = Theta(put(mixture.bias)), Theta(put(atoms[:, -1]))
+    return Machine((Bernoulli(), hidden), thetas, (put(atoms[:, :-1]),))
 
 
 def rounded(mixture, rounding):

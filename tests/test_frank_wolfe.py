@@ -9,7 +9,15 @@ from scipy.special import logsumexp
 from skrbm._atoms import Rows
 from skrbm._frank_wolfe import Growth, Plan
 from skrbm._machine import free_energy
-from skrbm._mixtures import ExactModel, Mixture, SampledModel, machine_of, mixture_of, rounded
+from skrbm._mixtures import (
+    Direction,
+    ExactModel,
+    Mixture,
+    SampledModel,
+    machine_of,
+    mixture_of,
+    rounded,
+)
 from skrbm._random import make_rng
 from skrbm.inference import Gibbs, sample
 
@@ -110,6 +118,20 @@ def test_away_steps_remove_a_bad_unit():
     assert not any(np.allclose(atom, bad) for atom in made.mixture.atoms)
     assert penalised(made.mixture, X, 0.01) > before
     assert_consistent(made, X)
+
+
+def test_a_unit_that_counts_no_more_is_left_out():
+    generator = np.random.default_rng(0)
+    mixture = Mixture(generator.standard_normal((3, 5)), np.array([0.5, 0.0, 2.0]), np.arange(4.0))
+    machine, V = machine_of(mixture, PLACE), all_rows(4)
+    W, c = mixture.atoms[[0, 2], :-1], mixture.atoms[[0, 2], -1]
+    expected = unnormalised(V, W, c, mixture.bias, np.array([0.5, 2.0]))
+    assert_allclose(-free_energy(machine, V), expected, rtol=1e-13)
+    atom = mixture.atoms[0]
+    full = Direction("inserted", -1.0, 1.5, atom).counts(mixture.counts, 1.0)
+    assert_array_equal(full, [0, 0, 0, 1.5])
+    away = Direction("shrunk", 0.0, -1.0, None, 0, high=0.5).counts(mixture.counts, 0.5 - 1e-12)
+    assert_array_equal(away, [0, 0, 2])
 
 
 @pytest.mark.parametrize("line_search", [True, False])

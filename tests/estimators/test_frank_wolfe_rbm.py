@@ -147,6 +147,26 @@ def test_options(X, params):
     assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-6)
 
 
+@pytest.mark.parametrize("inference", ["gibbs", "exact"])
+def test_away_steps_remove_units(X, inference):
+    """Two units that no data ask for are removed on the way, by chains as by sums."""
+    W = 3 * np.resize([1.0, -1], 12) * np.array([[1], [-1]])
+    init = W, np.zeros(2), np.zeros(12)
+    params = {"inference": inference, "init": init, "early_stopping": False, "max_components": 8}
+    fw = small(away_steps=True, **params).fit(X)
+    assert "removed" in fw.path_["reason"]
+    assert not any(np.allclose(w, W, atol=0.1) for w in fw.components_[:, None])
+    assert fw.score(X) > small(max_components=1).fit(X).score(X)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_full_steps_within_a_temperature(X, seed):
+    """A first unit takes the whole temperature, so that a full step to another removes it."""
+    fw = small(temperature=0.5, n_chains=100, n_gibbs_steps=3, random_state=seed).fit(X[:300])
+    assert (fw.multiplicities_ > 0).all() and fw.multiplicities_.sum() <= 0.5 + 1e-9
+    assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-6)
+
+
 def test_random_state(X):
     one, same, other = (small(random_state=seed).fit(X) for seed in (1, 1, 2))
     assert_array_equal(one.components_, same.components_)
