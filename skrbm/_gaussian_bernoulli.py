@@ -81,7 +81,7 @@ def first_machine(rows, noise, scale, mean, deviation):
     components = scale * (rows - mean + _NOISE * deviation * noise)
     weights = components / variance
     hidden = Theta(-0.5 * xp.sum(weights * (rows + mean), axis=1))
-    some = rows[:_SOME, :]
+    some = rows[: min(_SOME, rows.shape[0]), :]
     active = xp.mean(Bernoulli().mean(Theta(some @ weights.T + hidden.field)), axis=0)
     own = Theta((mean - active @ components) / variance, 1 / variance)
     return Machine((Gaussian(), Bernoulli()), (own, hidden), (weights,))
