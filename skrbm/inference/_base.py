@@ -209,8 +209,8 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
         Where to start; every array leaf has rows first.
     max_iter, tol, damping : optional
         In place of the method's own. A row has converged when its residual, the mean squared
-        change of its means in one sweep, is at most ``tol``; the new state is ``damping`` times
-        the old plus (1 - damping) times what the map gives.
+        change of its means in one sweep and what the method adds, is at most ``tol``; the new
+        state is ``damping`` times the old plus (1 - damping) times what the map gives.
     callback : callable, optional
         Called as ``callback(iteration, state, rows)`` with the active rows after each sweep.
 

@@ -18,6 +18,7 @@ from .._backend import (
     row_blocks,
     row_sums,
     sigmoid,
+    to_numpy,
 )
 from .._machine import Block, Machine, Moments
 from .._threads import n_threads, share, split
@@ -27,6 +28,7 @@ from ._odds import BLOCK, LARGEST_WEIGHT, PRODUCTS, Odds
 
 _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
 _HELD = 500.0  # log-odds of a unit that is held at 1
+_LARGE = 100.0  # log-odds whose changes count by this, and those of larger ones by their size
 _WORK = 8  # operations on a message in a sweep, about
 _N_PARTS = 16  # in which pair beliefs are summed, whatever the number of threads
 _LEAST = 2**15  # messages of a part: fewer, and time goes into calls
@@ -60,7 +62,10 @@ class BeliefPropagation(FixedPoint):
     max_iter : int, default=10
         Largest number of sweeps: messages to the hidden units, and back.
     tol : float, default=1e-8
-        A solution has converged when the mean squared change of its means is at most this.
+        A solution has converged when the mean squared change of its means is at most this, and
+        so is the square of the largest change of a belief in log-odds, over 100 or the belief's
+        size: means that are 0 or 1 to rounding stand still while messages pass through their
+        units. With 0 all ``max_iter`` sweeps are done, but where a sweep changes nothing at all.
     damping : float in [0, 1), default=0.0
         Part of the old messages that is kept in each sweep.
     product : {"sum", "max", "mixed"}, default="sum"
@@ -122,6 +127,13 @@ class BeliefPropagation(FixedPoint):
         means = tuple(sigmoid(belief) for belief in beliefs)
         return Messages(means, (None, None), R, tuple(beliefs))
 
+    def residual(self, old, new):
+        """Return the mean squared change of the means, or what beliefs change by, if larger."""
+        changes = [super().residual(old, new)]
+        for a, b in zip(old.beliefs, new.beliefs, strict=True):
+            changes.append(to_numpy(_belief_change(a, b)).astype(np.float64))
+        return np.max(changes, axis=0)
+
     def read(self, machine, state, pairs=False):
         """Return log Z, beliefs of the hidden units and, if asked for, the sum of E[h v]."""
         odds = self._odds(machine)
@@ -148,6 +160,13 @@ class BeliefPropagation(FixedPoint):
         means = tuple(cast(mean, machine.dtype) for mean in means)
         rest = weight * (cast(pairs, machine.dtype) - matmul(means[1].T, means[0]))
         return Moments((Block(means, (None, None), weight),), ((0, rest),))
+
+
+def _belief_change(old, new):
+    """Return the square of the largest change of a belief in each row, by :data:`_LARGE`."""
+    xp = namespace(new)
+    size = xp.clip(xp.abs(new), _LARGE, None)
+    return xp.max(xp.abs(new - old) / size, axis=1) ** 2
 
 
 def _fields(machine):
@@ -184,7 +203,8 @@ class Propagated(NamedTuple):
     n_iter : ndarray of int of shape (n_instances,)
         Sweeps done.
     residual : ndarray of shape (n_instances,)
-        Mean squared change of the means in the last sweep, float64.
+        In the last sweep: the mean squared change of the means, or the square of the largest
+        change of a belief over 100 or the belief's size, if that is larger; float64.
     converged : ndarray of bool of shape (n_instances,)
     log_partition : array of shape (n_instances,), float64
         The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.
@@ -235,9 +255,9 @@ def propagate(
     max_iter : int, default=100
         Largest number of sweeps: messages to the hidden units, and back.
     tol : float, default=1e-8
-        An instance has converged when the mean squared change of its means is at most this.
-        Means that are 0 or 1 to rounding do not change; with large weights and few sweeps, 0 and
-        a fixed ``max_iter`` is the safer choice.
+        An instance has converged when its ``residual`` is at most this: when neither means nor
+        beliefs change much. With 0 all ``max_iter`` sweeps are done, but where a sweep changes
+        nothing at all.
     damping : float in [0, 1), default=0.0
         Part of the old messages that is kept in each sweep.
     n_jobs : int, default=None
@@ -375,9 +395,10 @@ class _Instances:
             new = self.odds.sweep_in_place(R, beliefs[:, :n], b, c, damping, scratch)
             new = np.concatenate(new, axis=1)
             change = (1 - damping) * (sigmoid(new) - means)
-            beliefs = damping * beliefs + (1 - damping) * new
+            old, beliefs = beliefs, damping * beliefs + (1 - damping) * new
             means += change
-            self.n_iter[rows], self.residual[rows] = iteration, (change * change).mean(axis=1)
+            residual = np.maximum((change * change).mean(axis=1), _belief_change(old, beliefs))
+            self.n_iter[rows], self.residual[rows] = iteration, residual
             done = self.residual[rows] <= self.method.tol
             if iteration == self.method.max_iter:
                 done[:] = True

@@ -149,6 +149,33 @@ def test_exact_on_trees(seed):
     assert_allclose(found.pairs[edges], exact.pair(0)[edges], rtol=1e-12)
 
 
+# Ways, weights, and fields of near and far visible units, of hidden units between, of the centre.
+LONG_WAYS = [
+    (9, 50, 1000, -51, -90, -62),
+    (30, 15, 30, -17, -25, -22),
+    (4, 150, 300, -151, -290, 9),
+]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("numbers", LONG_WAYS)
+@pytest.mark.parametrize("tol", [0.0, 1e-8])
+def test_messages_arrive_through_units_whose_means_stand_still(library, numbers, tol):
+    if library != "numpy":
+        pytest.importorskip("array_api_compat")
+    xp, (k, w, *fields) = pytest.importorskip(library), numbers
+    near, far, between, centre = map(float, fields)
+    W = np.zeros((k + 1, 2 * k))
+    W[range(k), range(k)] = W[range(k), range(k, 2 * k)] = W[k, k:] = w
+    b, c = np.repeat([near, far], k), np.append(np.full(k, between), centre)
+    found = propagate(*map(xp.asarray, (W, b, c)), tol=tol)
+    states = np.indices((2, 2, 2)).reshape(3, -1)  # of one of the ways from the centre
+    weights = np.array([near, between, far]) @ states + w * states[1] * (states[0] + states[2])
+    way = logsumexp(weights + w * states[2]) - logsumexp(weights)
+    assert found.converged.all() or tol == 0  # where rounding may go on
+    assert_allclose(to_numpy(found.hidden)[0, -1], centre + k * way, rtol=1e-10)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_max_product_finds_the_maximum_on_trees(seed):
     instance = tree(seed)
