@@ -224,6 +224,9 @@ def _has_nan(Y):
 
 def _check_sparse(Y):
     Y = sp.csr_array(Y)
+    if not Y.has_canonical_format:  # entries of one place count together
+        Y = Y.copy()
+        Y.sum_duplicates()
     if _has_nan(Y.data):
         raise ValueError(
             "a sparse Y must not contain NaN: what it leaves out is 0. For missing outputs make Y "

@@ -143,6 +143,13 @@ def test_degenerate_data(objective, inference, n_components):
     assert np.isfinite(zero.score_samples(X, Y)).all()
 
 
+def repeated(Y):
+    """All ones of Y in CSR format, and that of the first row once more."""
+    Y = sp.csr_array(np.where(np.arange(Y.size).reshape(Y.shape) == 0, 1.0, Y))
+    indices, data = np.insert(Y.indices, 0, 0), np.insert(Y.data, 0, 1)
+    return sp.csr_array((data, indices, Y.indptr + (np.arange(len(Y.indptr)) > 0)), Y.shape)
+
+
 BAD = [
     (lambda X, Y: (X, 2 * Y - 1), r"-1 and 1: give \(Y \+ 1\) / 2"),
     (lambda X, Y: (X, 2 * Y), r"must contain only 0 and 1"),
@@ -154,6 +161,7 @@ BAD = [
     (lambda X, Y: (X[:0], Y[:0]), r"0 sample\(s\)"),
     (lambda X, Y: (X[:, 0], Y), "Expected 2D array, got 1D"),
     (lambda X, Y: (X, sp.csr_array(np.where(Y == 1, np.nan, 0))), "sparse Y must not contain NaN"),
+    (lambda X, Y: (X, repeated(Y)), r"must contain only 0 and 1.*\[1\. 2\.\]"),
     (lambda X, Y: (X, np.where(Y[:, :1], np.nan, 1)), "one label must be known"),
     (lambda X, Y: (X, None), "requires y to be passed"),
     (lambda X, Y: (X, X[:, 0]), "Unknown label type"),
