@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import _check_sample_weight, check_array
 
 from ._backend import cast, from_numpy, is_foreign, namespace, to_numpy
 from .inference import Gibbs, propagate, propagate_classes
@@ -192,6 +192,17 @@ def check_targets(Y, X, *, missing=True, empty=False):
     except TypeError as error:
         raise ValueError(f"labels must be all of one type, numbers or strings: {error}") from error
     return Y
+
+
+def known_accuracy(Y, predicted, sample_weight=None):
+    """Return the part of the rows all of whose known outputs are predicted, of rows with any."""
+    known = ~np.isnan(Y)
+    rows = known.any(axis=1)
+    if not rows.any():
+        raise ValueError("y is NaN alone: there is nothing to score predictions by")
+    right = ((Y == predicted) | ~known).all(axis=1)
+    weights = _check_sample_weight(sample_weight, Y)
+    return float(np.average(right[rows], weights=weights[rows]))
 
 
 def _check_dense(Y):

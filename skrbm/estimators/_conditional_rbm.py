@@ -4,17 +4,18 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from .._backend import cast, from_numpy, namespace, one_blas_thread
+from .._backend import cast, from_numpy, namespace, one_blas_thread, to_numpy
 from .._conditional import machine_of
 from .._epochs import Progress
 from .._machine import free_energy
 from .._objectives import INFERENCE, OBJECTIVES, clamped, log_partitions
 from .._random import make_rng
 from .._supervised import TrainedOnTargets
-from .._targets import check_targets, targets_from
+from .._targets import check_targets, known_accuracy, targets_from
 from .._validation import check_count, check_data
 from ..inference import FixedPoint, Gibbs
 
@@ -337,6 +338,26 @@ class ConditionalRBM(
                 log_z = log_partitions(given, self._targets)
                 parts.append(-free_energy(given, values) - log_z)
         return namespace(parts[0]).concat(parts, axis=0)
+
+    def score(self, X, y, sample_weight=None):
+        """Compute the accuracy of :meth:`predict`: all outputs of a row must be right.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
+            Of outputs that are NaN nothing is asked, and rows without another do not count.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            Part of the rows that are right.
+        """
+        Y = check_targets(y, X, empty=True)
+        if Y.ndim == 1 or sp.issparse(Y) or not np.isnan(Y).any():
+            return super().score(X, y, sample_weight)
+        return known_accuracy(self._targets.encode(Y), to_numpy(self.predict(X)), sample_weight)
 
     def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):
         """Draw targets given features: by Gibbs sampling, or for one label from its probabilities.

@@ -24,6 +24,7 @@ from _conditional_rbm import (
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, logsumexp
+from sklearn.model_selection import KFold, cross_val_score
 
 from skrbm import ConditionalRBM, _objectives
 from skrbm._conditional import PARAMETERS
@@ -200,6 +201,25 @@ def test_score_is_subset_accuracy():
     assert crbm.score(X, Y) == np.mean((crbm.predict(X) == Y).all(axis=1))
     crbm.fit(X, labels(Y))
     assert crbm.score(X, labels(Y)) == np.mean(crbm.predict(X) == labels(Y))
+
+
+def test_score_asks_for_known_outputs_alone():
+    X, Y = data()
+    crbm, holes = small().fit(X, Y), holes_in(Y.astype(float))
+    holes[:5], weights = np.nan, np.arange(60.0)
+    right = [
+        all(one == other for one, other in zip(*rows, strict=True) if other == other)
+        for rows in zip(crbm.predict(X), holes, strict=True)
+    ]
+    known = ~np.isnan(holes).all(axis=1)
+    assert 0 < np.sum(~known) and 0 < np.mean(right) < 1
+    assert_allclose(crbm.score(X, holes), np.mean(np.array(right)[known]), rtol=1e-12)
+    expected = np.average(np.array(right)[known], weights=weights[known])
+    assert_allclose(crbm.score(X, holes, weights), expected, rtol=1e-12)
+    scores = cross_val_score(small(), X, holes, cv=KFold(3), error_score="raise")
+    assert scores.shape == (3,) and np.isfinite(scores).all()
+    with pytest.raises(ValueError, match="NaN alone: there is nothing to score"):
+        crbm.score(X, np.full(Y.shape, np.nan))
 
 
 # ------------------------------------------------------------------------ sampling
