@@ -60,15 +60,12 @@ class Path:
     def __init__(self, columns=None, machines=(), pool=()):
         self.columns = {name: list(values) for name, values in (columns or {}).items()}
         self.machines, self.pool = list(machines), list(pool)
-        self.alpha = self.alpha_given = None  # the penalty that it has come to, and began with
         self.chains = None  # visible units of both sets, where they are known
 
     def until(self, n_steps):
         """Return the path of the first steps."""
         columns = {name: values[:n_steps] for name, values in self.columns.items()}
-        path = Path(columns, self.machines[:n_steps], self.pool)
-        path.alpha, path.alpha_given = self.alpha, self.alpha_given
-        return path
+        return Path(columns, self.machines[:n_steps], self.pool)
 
     def record(self, row, machine):
         for name, value in row.items():
@@ -157,6 +154,8 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
     def grow(self, X, n_units=1):
         """Insert more units into the fitted machine, without stopping early.
 
+        The penalty begins again at ``alpha``, as in each ``fit``.
+
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
@@ -166,11 +165,23 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         Returns
         -------
         self : object
+
+        Warns
+        -----
+        UserWarning
+            If the path ends before there are ``n_units`` more.
         """
         check_is_fitted(self, "path_")
         check_count("n_units", n_units, 1)
-        X = check_data(self, X)
-        self._grow(X, self._training, 0, self.n_components_ + n_units, False)
+        X, most = check_data(self, X), self.n_components_ + n_units
+        self._grow(X, self._training, 0, most, False)
+        if self.n_components_ < most:
+            warnings.warn(
+                f"the machine has {self.n_components_} units, {most - self.n_components_} less "
+                f"than were asked for: {_STOPS[self.stop_reason_]}. Lower alpha or tol, or raise "
+                "n_chains or n_iter_no_change.",
+                stacklevel=3,  # beyond scikit-learn's wrapper
+            )
         return self
 
     def _n_validation(self, n):
@@ -216,10 +227,8 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
     def _growth(self, X, train, path, mixture, model, log_z, generator):
         rows = from_numpy(np.sort(generator.permutation(train)[:_START_ROWS]), X)
         starts = to_numpy(dense_rows(X, rows, model.visible.dtype))
-        if path.alpha is None or self.alpha != path.alpha_given:
-            path.alpha = path.alpha_given = float(self.alpha)
-        plan, data = self._plan(), Rows(_take(X, train))
-        growth = Growth(plan, path.alpha, data, model, mixture, log_z, generator, starts, path.pool)
+        plan, alpha, data = self._plan(), float(self.alpha), Rows(_take(X, train))
+        growth = Growth(plan, alpha, data, model, mixture, log_z, generator, starts, path.pool)
         path.pool = growth.pool
         return growth
 
@@ -332,7 +341,6 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
             setattr(self, name, value)
         mixture = path.mixture(kept)
         self.starts_ = growth.model.draws(mixture, self.n_chains, growth.rng)
-        path.alpha = growth.alpha
         path.chains = None if growth.model.is_exact else growth.model.visible
         self._training, self.path_, self.stop_reason_ = path, path.columns, reason
 

@@ -202,6 +202,25 @@ def test_grow(X):
         fw.grow(X[:, :5])
 
 
+def test_each_growth_begins_with_the_given_penalty(X):
+    """What refusals have raised it to is not what the next data pay."""
+    fw = small(max_components=30, n_iter_no_change=3, inference="exact", warm_start=True).fit(X)
+    n_steps, n_units = fw.n_iter_, fw.n_components_
+    fw.grow(noisy_patterns(400, seed=7), 2)
+    assert fw.path_["alpha"][n_steps] == fw.alpha and fw.n_components_ == n_units + 2
+    n_steps = fw.n_iter_
+    assert fw.fit(X).path_["alpha"][n_steps] == fw.alpha
+
+
+def test_grow_says_that_it_ended_early():
+    X = all_rows(4)  # independent
+    with pytest.warns(UserWarning, match="no hidden unit"):
+        fw = small(inference="exact", early_stopping=False).fit(X)
+    with pytest.warns(UserWarning, match="0 units, 2 less than were asked for: no start") as found:
+        fw.grow(X, 2)
+    assert found[0].filename == __file__
+
+
 def test_truncate(X):
     fw = small(max_components=5, early_stopping=False, inference="exact").fit(X)
     assert fw.n_components_ == 5
