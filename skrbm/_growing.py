@@ -21,7 +21,7 @@ from ._backend import (
     to_numpy,
     working_dtype,
 )
-from ._callbacks import CallbackSupportMixin, with_callbacks
+from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, with_callbacks
 from ._epochs import keeps_features
 from ._frank_wolfe import Growth, Plan
 from ._mixtures import ExactModel, Mixture, SampledModel, machine_of, mixture_of
@@ -79,11 +79,15 @@ class Path:
 
 
 class Monitor:
-    """When to stop, and which machine was the best."""
+    """When to stop, and which machine was the best, that of the beginning included."""
 
-    def __init__(self, rbm, criterion):
+    def __init__(self, rbm, criterion, growth):
         self.rbm, self.criterion = rbm, "score" if criterion is True else criterion
-        self.best, self.n_bad, self.n_refused, self.improved = None, 0, 0, False
+        self.n_bad, self.n_refused, self.improved = 0, 0, False
+        self.best = self._value(growth.score(), growth.score(held_out=True))
+
+    def _value(self, score, validation_score):
+        return validation_score if self.criterion == "score" else validation_score - score
 
     def stop(self, row, growth):
         """Look at a step; returns why to stop, or None."""
@@ -101,15 +105,11 @@ class Monitor:
         return self._validate(row) if self.criterion else None
 
     def _validate(self, row):
-        if self.criterion == "score":
-            value, margin = row["validation_score"], self.rbm.tol
-        else:
-            value, margin = -row["free_energy_gap"], -self.rbm.gap_tol
-        first = self.best is None
-        bad = not first and not value >= self.best + margin
-        self.n_bad = self.n_bad + 1 if bad else 0
-        self.improved = not bad
-        self.best = value if first else max(self.best, value)
+        margin = self.rbm.tol if self.criterion == "score" else -self.rbm.gap_tol
+        value = self._value(row["score"], row["validation_score"])
+        self.improved = value >= self.best + margin
+        self.n_bad = 0 if self.improved else self.n_bad + 1
+        self.best = max(self.best, value)
         return "validation" if self.n_bad >= self.rbm.n_iter_no_change else None
 
 
@@ -146,7 +146,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
                 f"the machine has no hidden unit: {_STOPS[self.stop_reason_]}. Its visible units "
                 "are independent. Lower alpha or tol, or give more data; constant or independent "
                 "columns need no hidden unit.",
-                stacklevel=2,
+                stacklevel=4 + HAS_CALLBACKS,  # beyond the wrappers of this method
             )
         return self
 
@@ -222,7 +222,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
             growth.held_out_with(Rows(_take(X, held_out)) if n_validation else None)
             self._evaluation_seed = seeds[0]
             self.visible_means_ = cast(from_numpy(growth.means, place), place.dtype)
-            self._run(growth, path, Monitor(self, early_stopping), most, X)
+            self._run(growth, path, Monitor(self, early_stopping, growth), most, X)
 
     def _growth(self, X, train, path, mixture, model, log_z, generator):
         rows = from_numpy(np.sort(generator.permutation(train)[:_START_ROWS]), X)

@@ -112,6 +112,28 @@ def test_the_best_machine_of_the_path_is_kept(X):
     assert fw.score(X[:60]) == pytest.approx(0.9 * score[0] + 0.1 * score[1], abs=1e-8)
 
 
+def test_no_machine_is_worse_than_the_first():
+    """On independent bits all units are overfitted: none of them is kept."""
+    X = (np.random.default_rng(5).random((40, 8)) < 0.4).astype(float)
+    params = {"inference": "exact", "alpha": 1e-3, "n_iter_no_change": 3, "random_state": 5}
+    with pytest.warns(UserWarning, match="no hidden unit.*rows set aside") as found:
+        fw = small(**params).fit(X)
+    assert found[0].filename == __file__
+    assert fw.n_components_ == 0 and "inserted" in fw.path_["reason"]
+    mean = X.mean(axis=0)
+    log_p = (X * np.log(mean) + (1 - X) * np.log(1 - mean)).sum(axis=1).mean()
+    assert fw.score(X) == pytest.approx(log_p, abs=0.1)  # the rows set aside move the means
+    # A second fit keeps the first machine unless its own are better on the same rows set aside.
+    X = noisy_patterns(60).astype(float)
+    params = {"inference": "exact", "warm_start": True, "max_components": 30, "alpha": 1e-3}
+    fw, kept = small(n_iter_no_change=3, **params).fit(X), []
+    for _ in range(3):
+        last = np.flatnonzero(np.array(fw.path_["n_components"]) == fw.n_components_)[-1]
+        kept.append(fw.path_["validation_score"][last])
+        fw.fit(X)
+    assert np.diff(kept).min() > -1e-3  # the biases are refitted
+
+
 @pytest.mark.parametrize(
     "params",
     [
