@@ -242,9 +242,12 @@ class TrainedByMoments(TrainedInEpochs):
             )
         first = machine_from(*parts, machine.units, machine)
         if first.n_units != machine.n_units:
+            n_visible, n_hidden = first.n_units
+            fits = n_visible == machine.n_units[0]
+            advice = f"; set n_components={n_hidden}" if fits else ""
             raise ValueError(
-                f"init has {first.n_units[0]} visible and {first.n_units[1]} hidden units, but "
-                f"X has {machine.n_units[0]} features and n_components={self.n_components}"
+                f"init has {n_visible} visible and {n_hidden} hidden units, but X has "
+                f"{machine.n_units[0]} features and n_components={self.n_components}{advice}"
             )
         return first
 

@@ -191,12 +191,7 @@ def machine_from(
     given = {"intercept_hidden": intercept_hidden, "intercept_visible": intercept_visible}
     given |= statistics
     if hasattr(components, "fit"):
-        if not hasattr(components, "intercept_hidden_"):
-            raise ValueError(
-                f"{type(components).__name__} is not fitted, or no machine. Meta-estimators "
-                "such as GridSearchCV clone their parameters; wrap a fitted one in "
-                "sklearn.frozen.FrozenEstimator"
-            )
+        _check_source(components, units)
         source = getattr(components, "_whole", components)  # whole units of a machine with parts
         components = source.components_
         given = {name.rstrip("_"): getattr(source, name, None) for name in THETA_ATTRIBUTES}
@@ -214,6 +209,31 @@ def machine_from(
         for l, (side, unit, n) in enumerate(zip(SIDES, units, W.shape[::-1], strict=True))
     )
     return Machine(units, thetas, (W,))
+
+
+def _check_source(estimator, units):
+    """Refuse an estimator that is no fitted machine, or whose units have other values."""
+    name = type(estimator).__name__
+    if not hasattr(estimator, "intercept_hidden_"):
+        if hasattr(estimator, "n_features_in_"):
+            raise ValueError(
+                f"{name} is fitted, but no machine with components_, intercept_hidden_ and "
+                "intercept_visible_; give such a machine, or these arrays"
+            )
+        raise ValueError(
+            f"{name} is not fitted, or no machine. Meta-estimators such as GridSearchCV clone "
+            "their parameters; wrap a fitted one in sklearn.frozen.FrozenEstimator"
+        )
+    if estimator.components_.shape[0] == 0:
+        raise ValueError(f"{name} has no hidden unit to start from; start at random")
+    # Copies of one unit have its values, whatever their sum.
+    found = () if hasattr(estimator, "_whole") else getattr(estimator, "units_", ())
+    for unit, other in zip(units, found, strict=False):
+        if unit.values is not None and unit.values != other.values:
+            raise ValueError(
+                f"{name} has units {other}, whose parameters mean nothing to {unit} units; give "
+                "a machine with the same kinds of units, or arrays"
+            )
 
 
 def _theta(where, unit, n, values, default, W):

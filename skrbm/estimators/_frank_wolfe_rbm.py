@@ -39,7 +39,8 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
     distribution of hidden units (Alg. 1 of [1]_):
     log p(v) = Σ_j c_j softplus(w_j' v + d_j) + b' v - log Z, with w = ``components_``,
     d = ``intercept_hidden_``, b = ``intercept_visible_`` and multiplicities c =
-    ``multiplicities_`` in (0, 1]. Where all of these are 1 it is an ordinary machine.
+    ``multiplicities_`` > 0, at most 1 with the default ``temperature``. Where all of these are 1
+    it is an ordinary machine.
 
     Read more in the :ref:`User Guide <frank_wolfe_rbm>`.
 

@@ -12,13 +12,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, logsumexp
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM
+from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM
 from skrbm._backend import to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import AIS, Gibbs
+from skrbm.units import Fractional
 
 LEVEL = 1e-6
 
@@ -428,6 +430,30 @@ def test_training_goes_on_from_it(X, fw, RBM):
     assert log_likelihoods(rbm, X).mean() > log_likelihoods(whole, X).mean()
 
 
+@pytest.mark.parametrize("RBM", [BernoulliRBM, TAPRBM])
+def test_units_that_count_twice_become_copies(X, RBM):
+    W = np.random.default_rng(0).standard_normal((2, 12))
+    first = BernoulliRBM.from_parameters(W)
+    fw = small(init=first, max_components=2, early_stopping=False).fit(X)
+    fw.units_ = (fw.units_[0], Fractional(np.array([2.0, 0.5])))
+    fw.multiplicities_ = fw.units_[1].multiplicities
+    n = fw.to_bernoulli_rbm("absorb").n_components
+    assert n == 3
+    with pytest.raises(ValueError, match=r"3 hidden units, but .* n_components=2; set n_comp.*=3"):
+        RBM(2, init=fw).fit(X)
+    rbm = RBM(n, init=fw, n_iter=0).fit(X)
+    assert_allclose(rbm.components_, [W[0], W[0], 0.5 * W[1]])
+
+
+@pytest.mark.parametrize("RBM", [FrankWolfeRBM, BernoulliRBM, TAPRBM])
+def test_init_with_other_units_is_refused(X, RBM):
+    gaussian = GaussianBernoulliRBM(5, n_iter=1).fit(X)
+    with pytest.raises(ValueError, match=r"GaussianBernoulliRBM has units Gaussian.*same kinds"):
+        RBM(5, init=gaussian).fit(X)
+    with pytest.raises(ValueError, match="PCA is fitted, but no machine with components_, interc"):
+        RBM(5, init=PCA(5).fit(X)).fit(X)
+
+
 def test_in_a_pipeline(X):
     from sklearn.linear_model import LogisticRegression
 
@@ -490,6 +516,8 @@ def test_constant_data(value):
     assert fw.predict(X).tolist() == X.tolist()
     with pytest.raises(ValueError, match="no hidden unit"):
         fw.to_bernoulli_rbm()
+    with pytest.raises(ValueError, match="FrankWolfeRBM has no hidden unit to start from"):
+        BernoulliRBM(2, init=fw).fit(X)
 
 
 def test_data_outside_of_the_range():
