@@ -35,6 +35,18 @@ class Rows:
                 X = sp.csr_array(X)
         self._X = X.astype(self.dtype, copy=False) if sp.issparse(X) else X
 
+    def needs_no_atom(self):
+        """Whether no atom can raise the likelihood: all rows are the same, or have one column.
+
+        A law that has the means of such rows gives each softplus(w'v), which is convex, at least
+        the mean that they give it.
+        """
+        if self._X.shape[1] == 1:
+            return True
+        if sp.issparse(self._X):
+            return (self._X.max(axis=0) != self._X.min(axis=0)).nnz == 0
+        return bool(namespace(self._X).all(self._X == self._X[:1, :]))
+
     def softplus_moments(self, atoms):
         """Return means of softplus(w'v) and of its derivative by w, for each atom.
 

@@ -89,6 +89,7 @@ class Growth:
         self.model, self.mixture, self.log_z, self.rng = model, mixture, log_z, rng
         self.starts, self.means = starts, _column_means(data)
         self.values = _softplus_means(data, mixture.atoms)
+        self.needs_no_atom = data.needs_no_atom()
         self.held_out_with(None)
         self.pool = [*pool, *mixture.atoms]
         self.index = list(range(len(pool), len(self.pool)))
@@ -137,6 +138,8 @@ class Growth:
         (phi(w) - E_q phi), with the rest of the mass of q at the atom 0, which changes nothing.
         No direction is left where no unit is worth inserting.
         """
+        if self.needs_no_atom:
+            return [], 0.0, 0.0
         problem = Subproblem(self.data, self.rows, self.alpha, self.radius)
         atoms, values = problem.solve(self._random_starts(), **_SOLVER)
         slope, slopes = -float(values[0]), self._slopes(self.rows)

@@ -135,7 +135,8 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         Warns
         -----
         UserWarning
-            If no hidden unit is worth inserting: the machine then has none.
+            If no hidden unit is worth inserting: the machine then has none. So it is wherever all
+            rows are the same, or have one column, since biases alone say all that there is to say.
         """
         path = self._training if self.warm_start and hasattr(self, "_training") else None
         X = check_data(self, X, reset=path is None)

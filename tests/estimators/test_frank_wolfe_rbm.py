@@ -520,6 +520,35 @@ def test_constant_data(value):
         BernoulliRBM(2, init=fw).fit(X)
 
 
+@pytest.mark.parametrize(
+    "params, n",
+    [
+        ({"alpha": 0.0, "radius": 3.0}, 50),
+        ({"temperature": 2.0}, 50),
+        ({"tol": 0.0}, 50),
+        ({"n_bias_steps": 0}, 50),
+        ({"away_steps": True}, 2),
+        ({"early_stopping": False}, 1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, np.float32, bool])
+def test_rows_that_are_the_same_need_no_unit(params, n, kind):
+    C = np.tile(np.array([[0.0, 1.0]]), (n, 6))
+    C = C.astype(kind) if isinstance(kind, type) and kind is not sp.csr_array else kind(C)
+    with pytest.warns(UserWarning, match=r"no hidden unit.*constant"):
+        fw = small(**params).fit(C)
+    assert fw.n_components_ == 0 and fw.path_["reason"] == ["no unit"]
+
+
+@pytest.mark.parametrize("params", [{}, {"early_stopping": False, "tol": 0.0, "alpha": 1e-4}])
+def test_one_column_needs_no_unit(X, params):
+    with pytest.warns(UserWarning, match="no hidden unit"):
+        fw = small(**params).fit(X[:, :1])
+    assert fw.n_components_ == 0
+    assert fw.predict([[0.0], [1.0]]).shape == (2, 1)
+
+
 def test_data_outside_of_the_range():
     with pytest.warns(DataRangeWarning, match="binarize"):
         small(max_components=1).fit(3 * binary_data())
