@@ -163,6 +163,7 @@ class Likelihood:
                 f"objective='likelihood' needs marginals, which {method} does not give; it takes "
                 "product='sum', and 'margin' and 'marginal_margin' choose their own"
             )
+        method.check_marginals()
         infer = Propagation if isinstance(method, BeliefPropagation) else Solving
         self.marginals = self.decide = infer(method, targets)
 

@@ -123,6 +123,7 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     solution, the one with the smallest change in its last sweep stands for it.
     """
     check_tolerance("unique_tol", unique_tol)
+    method.check_marginals()
     method.check(machine)
     with one_blas_thread():
         moments, residual, converged, free_energies = _settled(machine, method, starts)

@@ -36,6 +36,7 @@ from skrbm.inference import (
     TAP,
     AdaptiveTAP,
     BeliefPropagation,
+    Clamped,
     ContrastiveDivergence,
     Gibbs,
     NaiveMeanField,
@@ -497,6 +498,7 @@ def test_log_partition_elsewhere_is_that_of_belief_propagation(library, monkeypa
         ("marginal_margin", TAP(), "it takes 'bp'"),
         ("likelihood", BeliefPropagation(product="max"), "needs marginals.*product='sum'"),
         ("likelihood", BeliefPropagation(product="mixed"), "needs marginals.*product='sum'"),
+        ("likelihood", Clamped(BeliefPropagation()), "which units are observed in each row"),
     ],
 )
 def test_objectives_that_do_not_fit_the_inference(name, inference, words):

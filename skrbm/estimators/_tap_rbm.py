@@ -33,7 +33,10 @@ class DeterministicMixin(Denoising):
         return tuple(UNITS[unit]() if isinstance(unit, str) else unit for unit in named)
 
     def _fixed_point(self):
-        return FIXED_POINTS[self.inference] if isinstance(self.inference, str) else self.inference
+        if isinstance(self.inference, str):
+            return FIXED_POINTS[self.inference]
+        self.inference.check_marginals()
+        return self.inference
 
     def _n_states(self, n_rows):
         return min(self.batch_size, n_rows) if self.n_starts is None else self.n_starts

@@ -96,6 +96,9 @@ class FixedPoint:
     def check(self, machine):
         """Raise ValueError if the method does not apply to the machine."""
 
+    def check_marginals(self):
+        """Raise ValueError if what it finds, from any visible values, is not marginals."""
+
     def start(self, machine, X):
         """Return the state that starts at visible values X."""
         raise NotImplementedError

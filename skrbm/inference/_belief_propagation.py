@@ -98,6 +98,12 @@ class BeliefPropagation(FixedPoint):
                 f"the largest is {largest:.4g} in size"
             )
 
+    def check_marginals(self):
+        if self.product != "sum":
+            raise ValueError(
+                f"{self} finds the most probable values; marginals and log Z need product='sum'"
+            )
+
     def start(self, machine, X):
         """Return the state with visible means X and without messages."""
         xp, W = namespace(X), machine.weights[0]

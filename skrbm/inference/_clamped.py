@@ -46,6 +46,12 @@ class Clamped(FixedPoint):
     def damping(self):
         return self.method.damping
 
+    def check_marginals(self):
+        raise ValueError(
+            f"{self} needs to know which units are observed in each row; give the method inside, "
+            "and impute holds what is known"
+        )
+
     def start(self, machine, X, observed):
         """Return the state at visible values X, of which those ``observed`` stay."""
         return ClampedState(self.method.start(machine, X), X, cast(observed, X.dtype))

@@ -25,8 +25,16 @@ from scipy.special import expit, xlogy
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from skrbm import TAPRBM, BernoulliRBM
-from skrbm.inference import FIXED_POINTS, STARTS, TAP, Gibbs, NaiveMeanField
+from skrbm import TAPRBM, BernoulliRBM, evaluation
+from skrbm.inference import (
+    FIXED_POINTS,
+    STARTS,
+    TAP,
+    BeliefPropagation,
+    Clamped,
+    Gibbs,
+    NaiveMeanField,
+)
 from skrbm.units import TruncatedGaussian
 
 starts_by_name = pytest.mark.parametrize("starts", sorted(STARTS))
@@ -140,6 +148,26 @@ def test_wrong_names_and_objects(name, value):
 def test_wrong_parameters_of_objects(params, message):
     with pytest.raises(ValueError, match=message):
         TAP(**params)
+
+
+@pytest.mark.parametrize(
+    "method, message",
+    [
+        (BeliefPropagation(product="max"), "marginals and log Z need product='sum'"),
+        (BeliefPropagation(product="mixed"), "marginals and log Z need product='sum'"),
+        (Clamped(TAP()), "which units are observed"),
+    ],
+)
+def test_methods_without_marginals(method, message):
+    """Nothing is learnt by them, and no log Z given, of the most probable values."""
+    rbm = small(TAPRBM).fit(binary_data())
+    history = rbm.history_
+    with pytest.raises(ValueError, match=message):
+        rbm.set_params(inference=method).fit(binary_data())
+    assert rbm.history_ is history
+    for call in (evaluation.log_partition, evaluation.solutions):
+        with pytest.raises(ValueError, match=message):
+            call(rbm, method)
 
 
 # ----------------------------------------------------------------- starts and solutions
