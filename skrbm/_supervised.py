@@ -25,6 +25,7 @@ from ._random import make_rng
 from ._targets import check_targets, targets_of
 from ._validation import check_count, check_data
 from .exceptions import DivergenceError
+from .inference import FixedPoint
 from .units import Bernoulli, Theta
 
 _FIRST_SWEEPS, _MOST_SWEEPS = 7, 100
@@ -188,6 +189,13 @@ class TrainedOnTargets(TrainedInEpochs):
 
     def _sweeps_of(self, epoch):
         """Return the most sweeps of inference in a pass, counted from 1."""
+        if isinstance(self.inference, FixedPoint):
+            if self.n_sweeps is not None:
+                raise ValueError(
+                    f"n_sweeps={self.n_sweeps!r} is of an inference that is given by name, and "
+                    f"{self.inference} has its own: set its max_iter, and leave n_sweeps out"
+                )
+            return self.inference.max_iter
         if self.n_sweeps is None:
             return min(_FIRST_SWEEPS + epoch, _MOST_SWEEPS)
         n_sweeps = self.n_sweeps(epoch) if callable(self.n_sweeps) else self.n_sweeps

@@ -68,7 +68,8 @@ class ConditionalRBM(
     n_sweeps : int, callable or None, default=None
         Most sweeps of an ``inference`` that is given by name, in each pass: a function of the
         number of the pass, from 1. None is 7 more than that number (Sec. 6 of [1]_), and at most
-        100. Predictions use as many as the last pass.
+        100. Predictions use as many as the last pass. A fixed point that is given as an object has
+        its own ``max_iter``, and this must be None; after a sampler it is of predictions alone.
     verbose : int, default=0
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
@@ -120,7 +121,8 @@ class ConditionalRBM(
     n_outputs_ : int
         Number of outputs; of a label the number of classes, and 1 if they are two.
     n_sweeps_ : int
-        Most sweeps of inference in the last pass, and in predictions.
+        Most sweeps of inference in the last pass, and in predictions. After sampling it is of
+        predictions alone.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list

@@ -177,10 +177,19 @@ def test_inference_objects_keep_their_own_numbers(method):
     objective = crbm._objective(crbm.n_sweeps_)
     assert (objective.chain if isinstance(method, Gibbs) else objective.marginals.method) == method
     assert crbm.get_params()["inference"] is method
+    assert crbm.n_sweeps_ == (10 if isinstance(method, Gibbs) else method.max_iter)
     if isinstance(method, BeliefPropagation):
         margin = small(objective="margin", inference=method).fit(X, Y)._objective(7)
         assert margin.decide.method == BeliefPropagation(3, 1e-5, 0.25, "max")
         assert margin.marginals.method == method
+
+
+def test_sweeps_beside_an_inference_that_has_its_own():
+    X, Y = data()
+    crbm = small(inference=BeliefPropagation(max_iter=3), n_sweeps=50)
+    with pytest.raises(ValueError, match=r"n_sweeps=50 is of .* by name.*max_iter=3.*set its max"):
+        crbm.fit(X, Y)
+    assert small(inference=Gibbs(2), n_sweeps=50).fit(X, Y).n_sweeps_ == 50  # in predictions
 
 
 def test_history():
