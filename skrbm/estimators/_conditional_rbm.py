@@ -230,9 +230,12 @@ class ConditionalRBM(
     def _n_features_out(self):
         return self.components_.shape[0]
 
-    def _inferred(self, X, rule, V=None, observed=None):
-        """Return (logits of the outputs, means of hidden units) by a rule, for so many sweeps."""
-        machine, X = self.machine_, check_data(self, X)
+    def _inferred(self, X, rule):
+        """Return (logits of the outputs, means of hidden units) by a rule."""
+        return self._inferred_given(self.machine_, check_data(self, X), rule)
+
+    def _inferred_given(self, machine, X, rule, V=None, observed=None):
+        """Return the same of checked X, with outputs held at V where ``observed``."""
         infer, parts = rule(self.n_sweeps_), []
         with one_blas_thread():
             for rows, given in machine.blocks(X):
@@ -414,7 +417,7 @@ class ConditionalRBM(
         V, observed = self._targets.rows(V, np.arange(X.shape[0]), place)
         if observed is None:
             return cast(V, namespace(V).int64)
-        logits, _ = self._inferred(X, self._decision, V, observed)
+        logits, _ = self._inferred_given(machine, X, self._decision, V, observed)
         filled = self._targets.decode(logits)
         return namespace(V).where(observed, cast(V, filled.dtype), filled)
 

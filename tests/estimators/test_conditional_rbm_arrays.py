@@ -1,6 +1,7 @@
 """ConditionalRBM: arrays of all kinds, and scikit-learn's tools around it."""
 
 import pickle
+import warnings
 from contextlib import nullcontext
 
 import joblib
@@ -129,6 +130,11 @@ def test_data_frames(library):
     assert list(crbm.feature_names_in_) == list("abc")
     assert_array_equal(crbm.predict(X_frame), expected.predict(X))
     assert_array_equal(crbm.impute(X_frame, Y_frame), Y)
+    holes = holes_in(Y.astype(float))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as of feature names
+        filled = crbm.impute(X_frame, frames.DataFrame(dict(zip("wxyz", holes.T, strict=True))))
+    assert_array_equal(filled, expected.impute(X, holes))
     assert_allclose(crbm.score_samples(X_frame, Y_frame), expected.score_samples(X, Y))
     hidden = crbm.set_output(transform=library).transform(X_frame)
     names = [f"conditionalrbm{j}" for j in range(5)]
