@@ -1,6 +1,8 @@
 """How good a machine is: log-partition functions, likelihoods, and methods held against each other.
 
-Every function takes a fitted estimator or a :class:`~skrbm._machine.Machine`.
+Every function takes a fitted estimator or a :class:`~skrbm._machine.Machine`. A
+:class:`~skrbm.ConditionalRBM` is none of these, as it has another machine, and another log Z, for
+each row of features.
 """
 
 import numpy as np
@@ -17,6 +19,7 @@ from ._backend import (
     softplus,
     to_numpy,
 )
+from ._conditional import ConditionalMachine
 from ._machine import Machine, condition, conditional
 from ._random import make_rng
 from ._solutions import Solutions, find_solutions, unique_solutions
@@ -46,8 +49,14 @@ _BLOCK_ELEMENTS = 2**22  # of the largest temporary array in blockwise evaluatio
 def _machine_of(model):
     if isinstance(model, Machine):
         return model
+    if isinstance(model, ConditionalMachine):
+        raise TypeError(
+            "a conditional machine has another law, and another log Z, for each row of features: "
+            "use its score_samples(X, y) for log p(y | x), predict_proba(X) for marginals, or "
+            "sample(X)"
+        )
     try:
-        return model.machine_
+        return _machine_of(model.machine_)
     except NotFittedError:
         raise
     except AttributeError as error:

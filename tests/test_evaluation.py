@@ -17,16 +17,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import loadmat
 from scipy.special import logsumexp
 
-from skrbm import BernoulliRBM, _machine, _solutions, evaluation
+from skrbm import BernoulliRBM, ConditionalRBM, _machine, _solutions, evaluation
 from skrbm._machine import Machine
 from skrbm.evaluation import (
     AIS,
+    can_enumerate,
     compare,
     exact_log_partition,
     exact_marginals,
     log_partition,
     pseudo_log_likelihood,
     reverse_log_partition,
+    solutions,
     unique_solutions,
 )
 from skrbm.exceptions import DivergenceError
@@ -434,6 +436,28 @@ def test_input_is_checked(call, message):
 def test_models_are_machines_or_estimators():
     with pytest.raises(TypeError, match="from_parameters"):
         exact_log_partition(object())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        can_enumerate,
+        compare,
+        exact_log_partition,
+        exact_marginals,
+        log_partition,
+        lambda model: log_partition(model, "bethe"),
+        lambda model: pseudo_log_likelihood(model, np.eye(2)),
+        reverse_log_partition,
+        solutions,
+    ],
+)
+def test_a_conditional_machine_has_no_single_law(function):
+    crbm = ConditionalRBM.from_parameters(np.ones((3, 2)), np.ones((2, 4)))
+    with pytest.raises(TypeError, match=r"another log Z, for each row.*use its score_samples"):
+        function(crbm)
+    with pytest.raises(TypeError, match="fitted estimator of skrbm"):
+        function(object())
 
 
 def test_data_go_through_the_threshold_of_the_estimator():
