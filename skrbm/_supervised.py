@@ -22,7 +22,7 @@ from ._conditional import PARAMETERS, ConditionalMachine, random_machine, with_p
 from ._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
 from ._objectives import make_decision, make_objective
 from ._random import make_rng
-from ._targets import check_targets, targets_of
+from ._targets import check_targets, is_unknown, targets_of
 from ._validation import check_count, check_data
 from .exceptions import DivergenceError
 from .inference import FixedPoint
@@ -136,6 +136,12 @@ class TrainedOnTargets(TrainedInEpochs):
         train, validation = self._split(len(rows), self._n_validation(len(rows)), training.rng)
         train = rows[train]
         validation = None if validation is None else rows[validation]
+        if validation is not None and is_unknown(data.V[validation]):
+            raise ValueError(
+                f"no target of the {len(validation)} rows set aside is known, so that no error can "
+                "be measured: raise validation_fraction, leave out rows of which nothing is known, "
+                "or set early_stopping=False"
+            )
         with one_blas_thread():
             if not goes_on:
                 machine = self._prepared(machine, training, data, train)

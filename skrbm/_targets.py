@@ -228,6 +228,11 @@ def _check_dense(Y):
     return Y
 
 
+def is_unknown(V):
+    """Whether all of these encoded targets are missing."""
+    return not sp.issparse(V) and V.dtype.kind == "f" and bool(np.isnan(V).all())
+
+
 def _has_nan(Y):
     Y = np.asarray(Y)
     return Y.dtype.kind == "f" and bool(np.isnan(Y).any())

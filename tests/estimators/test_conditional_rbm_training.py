@@ -373,6 +373,18 @@ def test_early_stopping_keeps_the_best_parameters(
     assert (crbm._training.velocity is None) == (momentum == 0 or best < n_epochs)
 
 
+def test_early_stopping_needs_something_known_of_the_rows_set_aside(monkeypatch):
+    X, Y = data()
+    unknown, crbm = np.where(np.arange(60)[:, None] < 6, np.nan, Y), small(early_stopping=True)
+    rows = np.arange(60)
+    monkeypatch.setattr(ConditionalRBM, "_split", lambda *args: (rows[6:], rows[:6]))
+    with pytest.raises(ValueError, match="no target of the 6 rows set aside is known"):
+        crbm.fit(X, unknown)
+    assert not hasattr(crbm, "components_")
+    unknown[5, 2] = 1
+    assert set(crbm.fit(X, unknown).history_["validation_error"]) <= {0.0, 1.0}
+
+
 def test_early_stopping_needs_rows():
     X, Y = data(n=3)
     with pytest.raises(ValueError, match=r"validation_fraction=0\.1 of 3 samples"):
