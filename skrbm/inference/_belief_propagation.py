@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from joblib import effective_n_jobs
 
 from .._backend import (
@@ -281,10 +283,12 @@ def propagate(
     Raises
     ------
     ValueError
-        If shapes do not fit, a weight or field is not finite, or a weight exceeds 200 in size, 80
-        in float32.
+        If shapes do not fit, there are no instances, a weight or field is not a finite real
+        number, or a weight exceeds 200 in size, 80 in float32.
     """
     method = BeliefPropagation(max_iter, tol, damping, product)
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or an integer that is not 0, got {n_jobs!r}")
     machine = _instances(W, visible_fields, hidden_fields)
     if machine.weights[0].shape[0] == 0:
         return _uncoupled(machine, PRODUCTS[product].visible)
@@ -300,12 +304,13 @@ def propagate(
 def _instances(W, *fields):
     """Return the machine of the weights whose fields have a row for each instance."""
     xp = namespace(W)
-    W = xp.asarray(W)
+    W = _real("W", W, xp)
     if W.ndim != 2 or W.shape[1] == 0:
         raise ValueError(f"W must have 2 dimensions and visible units, got shape {tuple(W.shape)}")
     if W.dtype not in (xp.float32, xp.float64):
         W = cast(W, xp.float64)
     names, sizes = ("visible_fields", "hidden_fields"), (W.shape[1], W.shape[0])
+    fields = [_real(name, field, xp) for name, field in zip(names, fields, strict=True)]
     fields = [xp.asarray(field, **{**like(W), "dtype": xp.float64}) for field in fields]
     for name, field, n in zip(names, fields, sizes, strict=True):
         if field.ndim not in (1, 2) or field.shape[-1] != n:
@@ -318,12 +323,24 @@ def _instances(W, *fields):
             f"visible_fields and hidden_fields are of {fields[0].shape[0]} and "
             f"{fields[1].shape[0]} instances; they must be of as many"
         )
+    if 0 in n_rows:
+        raise ValueError("visible_fields or hidden_fields has no rows: there are no instances")
     for name, part in (("W", W), *zip(names, fields, strict=True)):
         if not bool(xp.all(xp.isfinite(part))):
             raise ValueError(f"{name} contains NaN or infinity")
     n = n_rows.pop()
     thetas = (Theta(xp.broadcast_to(field, (n, field.shape[-1]))) for field in fields)
     return Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
+
+
+def _real(name, part, xp):
+    """Return an argument as an array, or raise ValueError if it is none of real numbers."""
+    if sp.issparse(part):
+        raise ValueError(f"{name} is sparse, and belief propagation is not: give {name}.toarray()")
+    part = xp.asarray(part)
+    if not xp.isdtype(part.dtype, ("bool", "integral", "real floating")):
+        raise ValueError(f"{name} must be an array of real numbers, got dtype {part.dtype}")
+    return part
 
 
 def _uncoupled(machine, values):

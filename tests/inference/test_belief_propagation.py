@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp, xlogy
@@ -371,6 +372,17 @@ def test_array_libraries(library, product, dtype):
         ({"W": np.full((5, 9), np.inf)}, "W contains NaN"),
         ({"W": np.full((5, 9), 201.0)}, "weights between -200 and 200, and the largest is 201"),
         ({"W": np.full((5, 9), -81, "f4")}, "float32 needs weights between -80 and 80"),
+        ({"b": np.ones((0, 9)), "c": np.ones(5)}, "no rows: there are no instances"),
+        ({"b": np.ones((0, 9)), "c": np.ones((0, 5))}, "no rows: there are no instances"),
+        ({"W": np.ones((0, 9)), "b": np.ones((0, 9)), "c": np.ones(0)}, "there are no instances"),
+        ({"W": np.ones((5, 9), complex)}, "W must be an array of real numbers, got dtype complex"),
+        ({"b": np.ones(9, complex)}, "visible_fields must be an array of real numbers"),
+        ({"W": np.ones((5, 9)).astype(str)}, "W must be an array of real numbers, got dtype <U"),
+        ({"c": np.full(5, None)}, "hidden_fields must be an array of real numbers"),
+        ({"W": sp.csr_array(np.ones((5, 9)))}, r"W is sparse.*give W\.toarray\(\)"),
+        ({"c": sp.csr_array(np.ones((7, 5)))}, r"give hidden_fields\.toarray\(\)"),
+        ({"n_jobs": 2.5}, r"n_jobs must be None or an integer that is not 0, got 2\.5"),
+        ({"n_jobs": 0}, "n_jobs must be None or an integer"),
         ({"product": "min"}, "product must be one of .*'max', 'mixed', 'sum'.* got 'min'"),
         ({"tol": -1.0}, "tol must be a number >= 0"),
     ],
