@@ -210,7 +210,7 @@ class TrainedInEpochs(CallbackSupportMixin, BaseEstimator):
     def _record(self, row):
         """Add a row to the history; NaN stands where a quantity was not measured."""
         n_rows = len(self.history_.get("epoch", ()))
-        for name in self.history_.keys() | row.keys():
+        for name in [*(self.history_ | row)]:  # in the order in which they were first recorded
             column = self.history_.setdefault(name, [float("nan")] * n_rows)
             column.append(row.get(name, float("nan")))
         if self.verbose:

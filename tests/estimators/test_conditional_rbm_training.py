@@ -202,6 +202,7 @@ def test_history():
         crbm = small(objective=objective, inference=inference, early_stopping=True).fit(X, Y)
         expected = {"epoch", "learning_rate", "time", "validation_error", name}
         assert set(crbm.history_) == expected
+        assert list(crbm.history_) == ["epoch", "learning_rate", "time", name, "validation_error"]
         assert {len(column) for column in crbm.history_.values()} == {3}
         assert all(0 <= share <= 1 for share in crbm.history_[name])
     assert "converged" not in small(inference="gibbs").fit(X, Y).history_
