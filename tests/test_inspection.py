@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import BernoulliRBM as ScikitLearnRBM
 
-from skrbm import TAPRBM, BernoulliRBM
+from skrbm import TAPRBM, BernoulliRBM, ConditionalRBM
 from skrbm._callbacks import HAS_CALLBACKS
 from skrbm.inspection import (
     ComponentsDisplay,
@@ -175,6 +175,31 @@ def test_history_of_real_units():
     rbm = TAPRBM(2, visible="truncated_gaussian", n_iter=2, random_state=0).fit(X)
     display = HistoryDisplay.from_estimator(rbm)
     assert_array_equal(display.lines_[0].get_ydata(), rbm.history_["tap_log_likelihood"])
+
+
+@pytest.mark.parametrize(
+    "params, name",
+    [
+        ({}, "converged"),
+        ({"early_stopping": True}, "validation_error"),
+        ({"objective": "perceptron", "inference": "gibbs"}, "updated"),
+        ({"inference": "gibbs"}, "time"),
+    ],
+)
+def test_history_of_a_conditional_machine(params, name):
+    generator = np.random.default_rng(0)
+    X, Y = generator.normal(size=(30, 2)), generator.integers(0, 2, (30, 3))
+    crbm = ConditionalRBM(2, n_iter=3, random_state=0, **params).fit(X, Y)
+    display = HistoryDisplay.from_estimator(crbm)
+    assert_array_equal(display.lines_[0].get_ydata(), crbm.history_[name])
+    assert display.ax_.get_ylabel() == name.replace("_", " ")
+
+
+@pytest.mark.parametrize("Display", [FreeEnergyDisplay, LandscapeDisplay])
+def test_displays_of_solutions_need_an_estimator_that_has_them(Display):
+    crbm = ConditionalRBM.from_parameters(np.ones((2, 3)), np.ones((3, 2)))
+    with pytest.raises(TypeError, match=r"has solutions\(X\), such as TAPRBM, got ConditionalRBM"):
+        Display.from_estimator(crbm)
 
 
 # ---------------------------------------------------------------- recorder of solutions

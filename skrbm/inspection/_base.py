@@ -23,6 +23,11 @@ def record_of(estimator, X, unique_tol, epoch):
 
 def final_record(estimator, X, unique_tol):
     """Return the record of a fitted estimator."""
+    if not hasattr(estimator, "solutions"):
+        raise TypeError(
+            "this display needs an estimator that has solutions(X), such as TAPRBM, got "
+            f"{type(estimator).__name__}"
+        )
     return record_of(estimator, X, unique_tol, getattr(estimator, "n_iter_", 0))
 
 

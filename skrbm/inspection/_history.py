@@ -2,7 +2,15 @@
 
 from sklearn.utils.validation import check_is_fitted
 
-_USUAL = ("pseudo_log_likelihood", "tap_log_likelihood")
+_USUAL = (
+    "pseudo_log_likelihood",
+    "tap_log_likelihood",
+    "validation_error",
+    "converged",
+    "updated",
+    "time",
+    "learning_rate",
+)
 
 
 class HistoryDisplay:
@@ -46,8 +54,9 @@ class HistoryDisplay:
         Parameters
         ----------
         quantity : str, default=None
-            A key of ``history_``; default: the pseudo-log-likelihood, or else the TAP
-            log-likelihood.
+            A key of ``history_``; default: the first that was recorded of the
+            pseudo-log-likelihood, the TAP log-likelihood and, of :class:`~skrbm.ConditionalRBM`,
+            ``validation_error``, ``converged`` and ``updated``; or else the time of each pass.
         ax : matplotlib Axes, default=None
             Where to draw; default: a new figure.
         **line_params
