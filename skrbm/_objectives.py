@@ -101,9 +101,9 @@ class Solving:
 
     def __call__(self, given, moments=False):
         method = self.method if given.n_units[1] else NaiveMeanField()
-        start = given.units[0].mean(given.thetas[0])
+        first = method.start(given, given.units[0].mean(given.thetas[0]))  # says what a label takes
         method.check(given)
-        solution = solve(method, given, method.start(given, start))
+        solution = solve(method, given, first)
         visible, hidden = solution.state.means
         return Found(
             self.targets.logits(visible),
@@ -267,8 +267,10 @@ def make_objective(name, inference, n_sweeps, targets):
     ``n_sweeps`` are those of methods that are given by name, and of the mean field by which
     objectives that sample predict.
     """
+    _check_name("objective", name, OBJECTIVES)
     method = inference
     if isinstance(inference, str):
+        _check_name("inference", inference, INFERENCE)
         method = INFERENCE[inference]
         if isinstance(method, FixedPoint):
             method = replace(method, max_iter=n_sweeps, tol=_TOL)
@@ -283,8 +285,16 @@ def make_objective(name, inference, n_sweeps, targets):
     )
 
 
+def _check_name(parameter, name, names):
+    """Raise ValueError of a name that was set after fit, which nothing else checks."""
+    if name not in names:
+        raise ValueError(f"{parameter} must be one of {sorted(names)}, got {name!r}")
+
+
 def make_decision(name, objective, inference, n_sweeps, targets):
     """Return what predicts: as an objective does (None), by "marginals", or "joint"."""
+    if name is not None:
+        _check_name("decision", name, ("marginals", "joint"))
     if name != "joint":
         return objective.decide if name is None else objective.marginals
     method = inference

@@ -31,7 +31,12 @@ class Outputs:
 
     def encode(self, Y):
         """Return checked targets as rows of visible values, NaN where an output is missing."""
-        if Y.ndim != 2 or Y.shape[1] != self.n_outputs:
+        if Y.ndim == 1:
+            raise ValueError(
+                f"y has one column only, in one dimension or two, but this machine has "
+                f"{self.n_outputs} outputs"
+            )
+        if Y.shape[1] != self.n_outputs:
             raise ValueError(
                 f"Y has shape {tuple(Y.shape)}, but this machine has {self.n_outputs} outputs"
             )

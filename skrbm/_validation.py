@@ -175,7 +175,7 @@ def check_rows(name, X, n_columns, place):
 
 
 def check_count(name, value, least):
-    if not isinstance(value, Integral) or value < least:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
 
 

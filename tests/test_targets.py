@@ -254,7 +254,7 @@ def test_classes_that_are_named():
 def test_shapes_that_do_not_fit():
     with pytest.raises(ValueError, match=r"shape \(4, 3\), but this machine has 2 outputs"):
         Outputs(np.arange(2)).encode(Y)
-    with pytest.raises(ValueError, match=r"shape \(4,\), but this machine has 3 outputs"):
+    with pytest.raises(ValueError, match=r"one column only, .* has 3 outputs"):
         Outputs(np.arange(3)).encode(Y[:, 0])
     with pytest.raises(ValueError, match="was fitted to one label, in one dimension"):
         Label(np.arange(3)).encode(Y)

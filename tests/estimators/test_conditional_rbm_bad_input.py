@@ -191,6 +191,14 @@ def test_targets_of_which_nothing_can_be_learnt():
         small().partial_fit(X, labels(Y), classes=["ant", "bee"])
 
 
+@pytest.mark.parametrize("name", ["objective", "inference", "decision"])
+def test_names_that_are_set_after_fit(name):
+    X, Y = data()
+    crbm = small().fit(X, Y).set_params(**{name: "nonsense"})
+    with pytest.raises(ValueError, match=f"{name} must be one of .*'.*got 'nonsense'"):
+        crbm.predict(X)
+
+
 def test_a_column_of_outputs_is_a_label():
     X, Y = data()
     with pytest.warns(DataConversionWarning):
@@ -233,7 +241,9 @@ def test_misuse_of_a_fitted_machine():
     for y in (labels(Y), np.full(60, np.nan), np.eye(3)[np.minimum(Y.sum(axis=1), 2)]):
         with pytest.raises(ValueError, match=r"fitted to one label.*use predict"):
             label.impute(X, y)
-    for n in (0, 1.5, "2", None):
+    with pytest.raises(ValueError, match=r"one column only.* 4 outputs"):
+        crbm.impute(X, Y[:, 0])
+    for n in (0, 1.5, "2", None, True):
         with pytest.raises(ValueError, match="n_samples must be an integer >= 1"):
             crbm.sample(X, n)
         with pytest.raises(ValueError, match="n_steps must be an integer >= 1"):
