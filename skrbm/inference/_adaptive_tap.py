@@ -14,7 +14,7 @@ import numpy as np
 from .._backend import cast, complement_factors, from_numpy, like, namespace, row_sums, to_numpy
 from .._machine import Block, Moments, coupled, input_field
 from ..exceptions import DivergenceError
-from ._base import FixedPoint, check_iteration, map_rows
+from ._base import FixedPoint, check_iteration, check_precision, map_rows
 
 _MOST_REFUSALS = 60
 
@@ -259,6 +259,9 @@ class AdaptiveTAP(FixedPoint):
 
     def __post_init__(self):
         check_iteration(self)
+
+    def check(self, machine):
+        check_precision(machine)
 
     def start(self, machine, X):
         """Return the state with visible means X and the hidden units that these alone would give.

@@ -147,6 +147,15 @@ def check_iteration(method):
         raise ValueError(f"damping must be a number in [0, 1), got {method.damping!r}")
 
 
+def check_precision(machine):
+    """Raise ValueError if a unit takes no precision, for methods that tilt units by one."""
+    if not all(unit.takes_precision for unit in machine.units):
+        raise ValueError(
+            "this method needs units that take a precision, and units that count in part do not; "
+            "use AIS ('ais') or the exact sums, or to_bernoulli_rbm(rounding='absorb') first"
+        )
+
+
 class Sampler(Method):
     """Inference by a Markov chain for each row.
 

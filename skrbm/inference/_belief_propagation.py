@@ -25,7 +25,7 @@ from .._backend import (
 from .._machine import Block, Machine, Moments
 from .._threads import n_threads, share, split
 from ..units import Bernoulli, Theta
-from ._base import FixedPoint, check_iteration, solve
+from ._base import FixedPoint, check_iteration, check_precision, solve
 from ._odds import BLOCK, LARGEST_WEIGHT, PRODUCTS, Odds
 
 _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
@@ -87,6 +87,7 @@ class BeliefPropagation(FixedPoint):
 
     def check(self, machine):
         if len(machine.units) != 2 or any(u.values != (0.0, 1.0) for u in machine.units):
+            check_precision(machine)  # which says what to use instead
             raise ValueError(
                 "belief propagation is for binary visible units and one layer of binary hidden "
                 f"units, and this machine has {', '.join(map(str, machine.units))}; use 'tap'"

@@ -11,14 +11,14 @@ from numbers import Integral
 
 from .._backend import matmul, namespace, row_sums
 from .._machine import Block, Moments, coupled, coupling, input_field
-from ._base import FixedPoint, Magnetizations, check_iteration
+from ._base import FixedPoint, Magnetizations, check_iteration, check_precision
 
 
 class _SecondOrder:
     """The Onsager reaction: A = -(W * W) c, B = A a."""
 
     def check(self, machine):
-        pass
+        check_precision(machine)
 
     def reaction(self, machine, l, state):
         precision = coupled(machine, machine.squares, l, state.variances, power=2)

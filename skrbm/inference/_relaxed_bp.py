@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from .._backend import namespace, row_sums
 from .._machine import Block, Moments
-from ._base import FixedPoint, check_iteration, map_rows
+from ._base import FixedPoint, check_iteration, check_precision, map_rows
 
 _BLOCK_ELEMENTS = 2**17  # edges times rows at once: what fits a cache
 _LARGEST = 1e9  # bound of what grows without end where messages do not settle
@@ -245,6 +245,9 @@ class RelaxedBP(FixedPoint):
 
     def __post_init__(self):
         check_iteration(self)
+
+    def check(self, machine):
+        check_precision(machine)
 
     def start(self, machine, X):
         """Return the state with visible means X and everything else at zero."""

@@ -80,12 +80,15 @@ class Unit:
     samples_its_law : bool
         Whether ``sample`` draws from the law itself; where not, ``log_correction`` says by how much
         a draw is off.
+    takes_precision : bool
+        Whether ``tilt`` takes a precision.
     """
 
     values = None
     bounds = (float("-inf"), float("inf"))
     clips = False
     samples_its_law = True
+    takes_precision = True
 
     def fitted(self, X=None):
         """Return the unit with bounds that were not given taken from data X, if there are any."""

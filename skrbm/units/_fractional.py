@@ -32,6 +32,7 @@ class Fractional(Unit):
 
     bounds = (0.0, float("inf"))
     samples_its_law = False
+    takes_precision = False
 
     def __post_init__(self):
         xp = namespace(self.multiplicities)

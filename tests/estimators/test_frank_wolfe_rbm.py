@@ -16,7 +16,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM
+from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM, evaluation
 from skrbm._backend import to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import AIS, Gibbs
@@ -334,6 +334,17 @@ def test_likelihoods_of_a_fractional_machine(X, fw):
     fw.units_[1].multiplicities[:] *= 0.5  # log Z belongs to these too
     fw.multiplicities_ *= 0.5
     assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-10)
+
+
+def test_methods_that_do_not_apply(fw):
+    """They say what to use instead, and a comparison leaves them out."""
+    for method in ("tap", "tap3", "adaptive_tap", "relaxed_bp", "bethe"):
+        with pytest.raises(ValueError, match=r"count in part.*'ais'.*rounding='absorb'"):
+            fw.log_partition(method)
+    rows = {row["method"]: row for row in evaluation.compare(fw, n_steps=100, random_state=0)}
+    assert rows.keys() == {"exact", "ais", "reverse_ais", "gibbs", "naive_mean_field"}
+    assert abs(rows["ais"]["error"]) < 6 * rows["ais"]["std"] < 1
+    assert abs(rows["gibbs"]["visible_error"]) < 0.2
 
 
 def test_sample_has_the_law_of_the_machine(X, fw):
