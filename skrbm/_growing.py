@@ -215,6 +215,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         order = generator.permutation(X.shape[0])
         train, held_out = np.sort(order[n_validation:]), order[:n_validation]
         mixture = self._first_mixture(X, train, path)
+        self._check_temperature(mixture)
         path, chains = path or Path(), None if path is None else path.chains
         path = path.until(len(path.machines))  # what is fitted stays as it is until the end
         with one_blas_thread():
@@ -270,6 +271,15 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
                 f"init has {machine.n_units[0]} visible units, but X has {n_features} features"
             )
         return mixture_of(machine)
+
+    def _check_temperature(self, mixture):
+        total = mixture.counts.sum()
+        if isinstance(self.temperature, Real) and total > self.temperature * (1 + 1e-6):
+            raise ValueError(
+                f"temperature={self.temperature} bounds the sum of the multiplicities, and that of "
+                f"the machine to begin with is {total:.4g} already; set temperature to more, or to "
+                "'n_components' or 'learn'"
+            )
 
     def _first_model(self, mixture, chains, place, rng, seed):
         """Return what stands for the law of the first machine, and its log Z."""

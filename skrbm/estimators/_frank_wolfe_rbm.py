@@ -58,7 +58,8 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         overshoots on small data).
     temperature : {"n_components", "learn"} or float, default="n_components"
         Σ c_j: as the units make it; or changed by a line search after each insertion; or a bound,
-        where a new unit takes from the others what it gets.
+        where a new unit takes from the others what it gets. A machine to begin with whose Σ c_j is
+        above the bound is refused.
     inference : {"gibbs", "exact"} or Gibbs, default="gibbs"
         Where the machine's expectations come from: persistent chains, carried from one insertion to
         the next, or a sum over all configurations of at most 20 visible units.

@@ -191,6 +191,16 @@ def test_full_steps_within_a_temperature(X, seed):
     assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-6)
 
 
+def test_a_temperature_bounds_what_growth_begins_with(X):
+    init = BernoulliRBM.from_parameters(np.zeros((6, 12)))
+    with pytest.raises(ValueError, match=r"temperature=2.5 bounds .* is 6 already; set"):
+        small(init=init, temperature=2.5, max_components=8).fit(X)
+    fw = small(init=init, temperature=6, max_components=7, early_stopping=False).fit(X)
+    assert "inserted" in fw.path_["reason"] and fw.multiplicities_.sum() <= 6 + 1e-6
+    with pytest.raises(ValueError, match="temperature=2 bounds"):
+        fw.set_params(temperature=2).grow(X)
+
+
 def test_random_state(X):
     one, same, other = (small(random_state=seed).fit(X) for seed in (1, 1, 2))
     assert_array_equal(one.components_, same.components_)
