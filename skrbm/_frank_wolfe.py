@@ -104,9 +104,14 @@ class Growth:
         self.held_out_values = _softplus_means(held_out, self.mixture.atoms)
 
     def tighten(self):
-        """Raise the penalty, or where there is none lower the radius, after a refusal."""
+        """Raise the penalty, or where there is none lower the radius, after a refusal.
+
+        The radius stays where a new unit takes its multiplicity from others: outside of a smaller
+        ball, these would count as better than any that is left, and nothing would be inserted.
+        """
         self.alpha *= _TIGHTER
-        if not self.alpha:
+        is_full = self.mixture.counts.sum() >= self.temperature() * (1 - 1e-6)
+        if not self.alpha and not is_full:
             self.radius /= _TIGHTER
 
     # ------------------------------------------------------------ what there is
@@ -135,7 +140,9 @@ class Growth:
         """Return (directions, slope, gap) of the next step; :meth:`advance` takes the best.
 
         ``slope`` is phi of the best atom found, ``gap`` the duality gap: the temperature times
-        (phi(w) - E_q phi), with the rest of the mass of q at the atom 0, which changes nothing.
+        (phi(w) - E_q phi), with the rest of the mass of q at the atom 0, which changes nothing. It
+        is that of the problem with the penalty as it is now, and NaN where the ball has shrunk,
+        which leaves units outside.
         No direction is left where no unit is worth inserting.
         """
         if self.needs_no_atom:
@@ -145,6 +152,8 @@ class Growth:
         slope, slopes = -float(values[0]), self._slopes(self.rows)
         inside, total = float(self.mixture.counts @ slopes), self.temperature()
         gap = total * max(slope, 0.0) - inside
+        if self.radius != self.plan.radius:
+            gap = float("nan")
         away = self._away(slopes, slope, gap, inside) if self.plan.away_steps else None
         if away is not None:
             return [away], slope, gap
@@ -398,6 +407,7 @@ class Growth:
             "n_components": len(self.index),
             "reason": reason,
             "alpha": self.alpha,
+            "radius": float("nan") if self.radius is None else self.radius,
             "temperature": float(self.mixture.counts.sum()),
             "slope": slope,
             "duality_gap": float(gap),

@@ -221,6 +221,22 @@ def test_tighten():
     assert (np.linalg.norm(made.mixture.atoms, axis=1) <= 2 + 1e-9).all()
 
 
+def test_gaps_where_refusals_tighten():
+    """In a ball all units stay inside where they share a temperature; a smaller ball has no gap."""
+    plan = Plan(radius=2.0, temperature=1.0)
+    made = growth(data(), plan, alpha=0.0)
+    while made.mixture.counts.sum() < 1:
+        assert made.step()["reason"] == "inserted"
+    made.tighten()
+    row = made.step()
+    assert made.radius == row["radius"] == 2 and row["duality_gap"] >= 0
+    made = growth(data(), Plan(radius=2.0), alpha=0.0)
+    assert made.step()["duality_gap"] > 0
+    made.tighten()
+    row = made.step()
+    assert row["radius"] == pytest.approx(2 / 1.2) and np.isnan(row["duality_gap"])
+
+
 def test_samples_do_as_sums_do():
     """Chains instead of sums: likelihoods within 0.1 nats of each other, log Z within 0.1.
 

@@ -52,7 +52,8 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         Strength λ of the penalty λ/2 Σ c_j (||w_j||² + d_j²). It must be positive unless ``radius``
         is given. Raised by a fifth where an insertion is refused.
     radius : float or None, default=None
-        Largest norm of the weights and bias of a unit.
+        Largest norm of the weights and bias of a unit. With ``alpha=0`` lowered by a sixth where an
+        insertion is refused, unless the temperature is a number that the units have reached.
     step : {"line_search", "1/t"}, default="line_search"
         Multiplicity of a new unit: the best one in [0, 1], or 1 (as printed in [1]_, which
         overshoots on small data).
@@ -119,10 +120,11 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         Number of hidden units that was chosen.
     path_ : dict of list
         For each step: ``n_components`` after it, ``reason`` ("inserted", "shrunk", "removed",
-        "refused", or "no unit"), ``alpha``, ``temperature`` (Σ c), ``slope`` (of the best unit
-        found, in nats), ``duality_gap``, ``multiplicity`` (of the unit in question), ``gain`` (of
-        the penalised log-likelihood), ``score`` and ``validation_score`` (estimated mean
-        log-likelihoods), ``free_energy_gap``, and ``time`` (s).
+        "refused", or "no unit"), ``alpha`` and ``radius`` (in this step), ``temperature`` (Σ c),
+        ``slope`` (of the best unit found, in nats), ``duality_gap`` (with this ``alpha``; NaN where
+        the ball has shrunk), ``multiplicity`` (of the unit in question), ``gain`` (of the penalised
+        log-likelihood), ``score`` and ``validation_score`` (estimated mean log-likelihoods),
+        ``free_energy_gap``, and ``time`` (s).
     stop_reason_ : str
         Why the path ended.
     n_iter_ : int
