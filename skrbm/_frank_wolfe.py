@@ -19,6 +19,10 @@ _MOST_PARTS, _PART_STEPS = 50, 2
 _LEAST_VARIANCE = 0.01  # of a visible unit, in random starts
 _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
 _TIGHTER = 1.2  # factor of the penalty after a refusal, which noise alone may have caused
+COLUMNS = (  # of a path: what a step tells
+    *("n_components", "reason", "alpha", "radius", "temperature", "slope", "duality_gap"),
+    *("multiplicity", "gain", "score", "validation_score", "free_energy_gap", "time"),
+)
 _RUNGS, _RUNG = 6, 2.5  # penalties that are tried, each times the last one
 _RUNG_SOLVER = {"max_iter": 30, "tol": 1e-3, "ftol": 1e-4}  # rough: samples judge what it finds
 

@@ -23,7 +23,7 @@ from ._backend import (
 )
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, with_callbacks
 from ._epochs import keeps_features
-from ._frank_wolfe import Growth, Plan
+from ._frank_wolfe import COLUMNS, Growth, Plan
 from ._mixtures import ExactModel, Mixture, SampledModel, machine_of, mixture_of
 from ._random import make_rng, seed_sequence
 from ._validation import check_count, check_data, check_range, into_support, machine_from
@@ -55,21 +55,23 @@ class Path:
         After each step: indices into the pool of atoms, multiplicities, visible biases.
     pool : list of ndarray of shape (n_visible + 1,)
         All atoms that were ever inserted.
+    first : (index, counts, bias)
+        The machine that it begins with.
     """
 
-    def __init__(self, columns=None, machines=(), pool=()):
-        self.columns = {name: list(values) for name, values in (columns or {}).items()}
-        self.machines, self.pool = list(machines), list(pool)
+    def __init__(self, columns=None, machines=(), pool=(), first=None):
+        self.columns = {name: list((columns or {}).get(name, ())) for name in COLUMNS}
+        self.machines, self.pool, self.first = list(machines), list(pool), first
         self.chains = None  # visible units of both sets, where they are known
 
     def until(self, n_steps):
         """Return the path of the first steps."""
         columns = {name: values[:n_steps] for name, values in self.columns.items()}
-        return Path(columns, self.machines[:n_steps], self.pool)
+        return Path(columns, self.machines[:n_steps], self.pool, self.first)
 
     def record(self, row, machine):
         for name, value in row.items():
-            self.columns.setdefault(name, []).append(value)
+            self.columns[name].append(value)
         self.machines.append(machine)
 
     def mixture(self, machine):
@@ -215,6 +217,11 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         order = generator.permutation(X.shape[0])
         train, held_out = np.sort(order[n_validation:]), order[:n_validation]
         mixture = self._first_mixture(X, train, path)
+        if path is None and mixture.counts.size > most:
+            raise ValueError(
+                f"init has {mixture.counts.size} hidden units, more than max_components={most}; "
+                "raise max_components"
+            )
         self._check_temperature(mixture)
         path, chains = path or Path(), None if path is None else path.chains
         path = path.until(len(path.machines))  # what is fitted stays as it is until the end
@@ -232,6 +239,8 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         plan, alpha, data = self._plan(), float(self.alpha), Rows(_take(X, train))
         growth = Growth(plan, alpha, data, model, mixture, log_z, generator, starts, path.pool)
         path.pool = growth.pool
+        if path.first is None:
+            path.first = growth.snapshot()
         return growth
 
     def _plan(self):
@@ -361,7 +370,8 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         Parameters
         ----------
         n_components : int
-            Number of units; the last machine of this size on ``path_`` is taken.
+            Number of units; the last machine of this size on ``path_`` is taken. The machine that
+            the path begins with is on it.
 
         Returns
         -------
@@ -369,18 +379,19 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
             Fitted; this one is left as it is.
         """
         check_is_fitted(self, "path_")
-        check_count("n_components", n_components, 1)
-        sizes = [len(index) for index, _, _ in self._training.machines]
+        check_count("n_components", n_components, 0)
+        machines = [self._training.first, *self._training.machines]  # after 0, 1, ... steps
+        sizes = [len(index) for index, _, _ in machines]
         if n_components not in sizes:
             raise ValueError(
                 f"no machine on the path has {n_components} units; its sizes are "
                 f"{sorted(set(sizes))}"
             )
-        n_steps = len(sizes) - sizes[::-1].index(n_components)
+        n_steps = len(sizes) - 1 - sizes[::-1].index(n_components)
         other, path = copy.copy(self), self._training.until(n_steps)
         other.__dict__.pop("_log_partitions", None)
-        machine = machine_of(path.mixture(path.machines[-1]), self.starts_)
-        attributes = _machine_attributes(machine, path.machines[-1][1], n_steps)
+        machine = machine_of(path.mixture(machines[n_steps]), self.starts_)
+        attributes = _machine_attributes(machine, machines[n_steps][1], n_steps)
         rng = make_rng(self._evaluation_seed, machine.weights[0])
         with one_blas_thread():
             chains = Gibbs().start(machine, self.starts_, rng)

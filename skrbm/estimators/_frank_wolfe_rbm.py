@@ -47,7 +47,7 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
     Parameters
     ----------
     max_components : int, default=700
-        Most hidden units.
+        Most hidden units, those of ``init`` included.
     alpha : float, default=0.01
         Strength λ of the penalty λ/2 Σ c_j (||w_j||² + d_j²). It must be positive unless ``radius``
         is given. Raised by a fifth where an insertion is refused.

@@ -272,6 +272,25 @@ def test_truncate(X):
         fw.truncate(9)
 
 
+def test_truncate_reaches_the_beginning(X):
+    fw = small(max_components=2, early_stopping=False, inference="exact").fit(X)
+    none = fw.truncate(0)
+    assert none.n_components_ == none.n_iter_ == 0 and none.path_["reason"] == []
+    assert_allclose(none.score_samples(X), law(none, X), rtol=1e-6)
+    assert none.grow(X, 1).n_components_ == 1
+    init = BernoulliRBM.from_parameters(np.random.default_rng(0).standard_normal((3, 12)))
+    fw = small(init=init, max_components=5, early_stopping=False).fit(X)
+    three = fw.truncate(3)
+    assert_allclose(three.components_, init.components_)
+    with pytest.raises(ValueError, match=r"no machine .* has 0 units; its sizes are \[3, 4, 5\]"):
+        fw.truncate(0)
+    with pytest.raises(ValueError, match="init has 3 hidden units, more than max_components=2"):
+        small(init=init, max_components=2).fit(X)
+    as_it_is = small(init=init, max_components=3).fit(X)
+    assert as_it_is.path_.keys() == fw.path_.keys() and as_it_is.path_["n_components"] == []
+    assert as_it_is.truncate(3).n_components_ == 3
+
+
 def test_interruption_keeps_the_last_machine(X, monkeypatch):
     from skrbm._frank_wolfe import Growth
 
