@@ -195,11 +195,9 @@ class Growth:
         return self.values - expected - self.alpha * _half_squares(self.mixture.atoms)
 
     def _insertion(self, atom):
-        plan = self.plan
-        if plan.temperature is None and not (plan.learns_temperature and not plan.line_search):
+        if self.plan.temperature is None:
             return Direction("inserted", 0.0, 1.0, atom)
-        total = plan.temperature or max(1.0, float(self.mixture.counts.sum()))
-        return Direction("inserted", -1.0, total, atom)
+        return Direction("inserted", -1.0, self.plan.temperature, atom)
 
     def _away(self, slopes, slope, gap, inside):
         """Return the direction away from the worst unit, if that is steeper than inserting."""

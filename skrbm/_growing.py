@@ -208,6 +208,11 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
                 "alpha=0 leaves the weights of a new unit without bound; set alpha > 0, or radius "
                 "to the largest norm of a unit's weights"
             )
+        if self.temperature == "learn" and self.step == "1/t":
+            raise ValueError(
+                "temperature='learn' scales units that a line search has found; whole units of "
+                "step='1/t' have the temperature 'n_components', or share a number"
+            )
         unit = Bernoulli()
         if check_range(X, unit, self.binarize):
             X = into_support(X, unit, self.binarize)

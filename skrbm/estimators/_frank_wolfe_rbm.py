@@ -58,9 +58,9 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         Multiplicity of a new unit: the best one in [0, 1], or 1 (as printed in [1]_, which
         overshoots on small data).
     temperature : {"n_components", "learn"} or float, default="n_components"
-        Σ c_j: as the units make it; or changed by a line search after each insertion; or a bound,
-        where a new unit takes from the others what it gets. A machine to begin with whose Σ c_j is
-        above the bound is refused.
+        Σ c_j: as the units make it; or changed by a line search after each insertion, which needs
+        ``step="line_search"``; or a bound, where a new unit takes from the others what it gets. A
+        machine to begin with whose Σ c_j is above the bound is refused.
     inference : {"gibbs", "exact"} or Gibbs, default="gibbs"
         Where the machine's expectations come from: persistent chains, carried from one insertion to
         the next, or a sum over all configurations of at most 20 visible units.

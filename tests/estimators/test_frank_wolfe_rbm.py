@@ -515,6 +515,7 @@ def test_in_a_pipeline(X):
         ({"step": "2/t"}, "'step' parameter"),
         ({"temperature": "cold"}, "'temperature' parameter"),
         ({"temperature": 0.0}, "'temperature' parameter"),
+        ({"temperature": "learn", "step": "1/t"}, "temperature='learn' scales units that a line"),
         ({"inference": "tap"}, "'inference' parameter"),
         ({"init": "random"}, "'init' parameter"),
         ({"init": (np.zeros((2, 8)), np.zeros(2))}, "init must be 'independent'"),
