@@ -161,8 +161,11 @@ def check_rows(name, X, n_columns, place):
     if sp.issparse(X):
         X = X.toarray()
     if not is_foreign(X):
-        X = check_array(X, dtype=(np.float64, np.float32), input_name=name)
-    elif X.ndim != 2 or 0 in X.shape:
+        least = min(n_columns, 1)  # a layer may have no unit
+        X = check_array(
+            X, dtype=(np.float64, np.float32), input_name=name, ensure_min_features=least
+        )
+    elif X.ndim != 2 or X.shape[0] == 0 or (X.shape[1] == 0 and n_columns):
         raise ValueError(f"{name} must have 2 dimensions, with rows, got shape {tuple(X.shape)}")
     if X.shape[1] != n_columns:
         raise ValueError(

@@ -250,7 +250,8 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         return_loss : bool, default=False
             Whether to return what the rounding changed too.
         **params
-            Parameters of the :class:`BernoulliRBM`.
+            Parameters of the :class:`BernoulliRBM` other than ``n_components``; ``random_state``
+            and ``binarize`` are by default those of this machine.
 
         Returns
         -------
@@ -272,10 +273,17 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         whole = rounded(mixture, rounding or "absorb")
         if not len(whole.atoms):
             raise ValueError("the machine has no hidden unit left, and a BernoulliRBM needs one")
+        if "n_components" in params:
+            raise ValueError(
+                f"n_components is no choice: the machine has {len(whole.atoms)} whole units; use "
+                "truncate for a smaller one"
+            )
         machine = machine_of(whole, self.components_)
-        params = {"random_state": self.random_state, **params}
+        params = {"random_state": self.random_state, "binarize": self.binarize, **params}
         parts = (machine.weights[0], machine.thetas[1].field, machine.thetas[0].field)
         rbm = BernoulliRBM.from_parameters(*parts, **params)
+        if hasattr(self, "feature_names_in_"):
+            rbm.feature_names_in_ = self.feature_names_in_
         return (rbm, self._rounding_loss(mixture, whole, rounding)) if return_loss else rbm
 
     def _rounding_loss(self, mixture, whole, rounding):

@@ -452,6 +452,19 @@ def test_rounding(X, fw):
         fw.to_bernoulli_rbm("up")
 
 
+def test_rounding_keeps_what_the_data_are(X):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(0.8 * X, columns=[f"bit {k}" for k in range(12)])
+    fw = small(binarize=0.5, max_components=2).fit(frame)
+    rbm = fw.to_bernoulli_rbm("absorb")
+    assert rbm.binarize == 0.5 and list(rbm.feature_names_in_) == list(frame.columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rbm.set_params(n_iter=1, warm_start=True).fit(frame)
+    with pytest.raises(ValueError, match=r"n_components is no choice: the machine has . whole"):
+        fw.to_bernoulli_rbm("absorb", n_components=1)
+
+
 def test_whole_machines_lose_nothing(X):
     fw = small(step="1/t", alpha=0.1).fit(X)
     rbm, loss = fw.to_bernoulli_rbm(return_loss=True)
@@ -555,6 +568,10 @@ def test_constant_data(value):
     assert fw.score(X) > -0.2
     assert fw.sample(5, random_state=0).shape == (5, 4)
     assert fw.predict(X).tolist() == X.tolist()
+    means = fw.inverse_transform(fw.transform(X))
+    assert_allclose(means, np.tile(expit(fw.intercept_visible_), (3, 1)))
+    with pytest.raises(ValueError, match="H has 1 columns, but the machine has 0"):
+        fw.inverse_transform(np.zeros((3, 1)))
     with pytest.raises(ValueError, match="no hidden unit"):
         fw.to_bernoulli_rbm()
     with pytest.raises(ValueError, match="FrankWolfeRBM has no hidden unit to start from"):
