@@ -147,8 +147,8 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         if not self.n_components_:
             warnings.warn(
                 f"the machine has no hidden unit: {_STOPS[self.stop_reason_]}. Its visible units "
-                "are independent. Lower alpha or tol, or give more data; constant or independent "
-                "columns need no hidden unit.",
+                "are independent. Set another alpha, a lower tol, or give more data; constant or "
+                "independent columns need no hidden unit.",
                 stacklevel=4 + HAS_CALLBACKS,  # beyond the wrappers of this method
             )
         return self

@@ -7,6 +7,7 @@ _ARMIJO, _CURVATURE = 1e-4, 0.9
 _MOST_TRIALS = 25
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # infinite slopes end a search
 def minimise(function, x, *, max_iter=100, tol=1e-5, ftol=1e-9):
     """Minimise a function from several starts, each by L-BFGS of its own.
 

@@ -45,7 +45,10 @@ class HistoryDisplay:
         -------
         HistoryDisplay
         """
-        check_is_fitted(estimator, "history_")
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "history_"):
+            advice = "; plot the columns of path_" if hasattr(estimator, "path_") else ""
+            raise ValueError(f"{type(estimator).__name__} has no history_ of epochs{advice}")
         return cls(estimator.history_).plot(**plot_params)
 
     def plot(self, *, quantity=None, ax=None, **line_params):

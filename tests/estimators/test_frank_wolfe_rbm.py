@@ -20,6 +20,7 @@ from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM, eva
 from skrbm._backend import to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import AIS, Gibbs
+from skrbm.inspection import HistoryDisplay
 from skrbm.units import Fractional
 
 LEVEL = 1e-6
@@ -230,6 +231,8 @@ def test_grow(X):
     assert_allclose(fw.score_samples(X), law(fw, X), rtol=1e-6)
     with pytest.raises(ValueError, match="n_units must be an integer >= 1"):
         fw.grow(X, 0)
+    with pytest.raises(ValueError, match="n_units must be an integer >= 1, got True"):
+        fw.grow(X, True)
     with pytest.raises(NotFittedError):
         FrankWolfeRBM().grow(X)
     with pytest.raises(ValueError, match="features"):
@@ -541,6 +544,20 @@ def test_in_a_pipeline(X):
 def test_bad_parameters(params, message):
     with pytest.raises(ValueError, match=message):
         FrankWolfeRBM(**params).fit(binary_data())
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 1e300])
+def test_absurd_penalties(X, alpha):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.filterwarnings("ignore", message="the machine has no hidden unit")
+        fw = small(alpha=alpha, max_components=2, n_iter_no_change=2).fit(X)
+    assert np.isfinite(fw.score(X))
+
+
+def test_there_is_no_history_of_epochs(fw):
+    with pytest.raises(ValueError, match="FrankWolfeRBM has no history_ of epochs; plot the col"):
+        HistoryDisplay.from_estimator(fw)
 
 
 def test_exact_inference_has_a_limit():
