@@ -81,11 +81,11 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         Where the growth starts: independent visible units, or any binary machine.
     early_stopping : bool or {"free_energy_gap", "score"}, default=True
         Whether to set rows aside, stop when they have gained nothing for ``n_iter_no_change``
-        steps, and keep the best machine before. With "score", or True, what counts is their
-        log-likelihood, with log Z followed from machine to machine. With "free_energy_gap" it is
-        how far their mean log-likelihood lies below that of the training rows, in which log Z
-        cancels, the criterion of [1]_: a step is bad if the gap exceeds the smallest one by
-        ``gap_tol``.
+        steps, and keep the best machine before, that of the beginning included. With "score", or
+        True, what counts is their log-likelihood, with log Z followed from machine to machine. With
+        "free_energy_gap" it is how far their mean log-likelihood lies below that of the training
+        rows, in which log Z cancels, the criterion of [1]_: a step is bad if the gap exceeds the
+        smallest one by ``gap_tol``.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=10

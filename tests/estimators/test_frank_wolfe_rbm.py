@@ -455,6 +455,16 @@ def test_rounding(X, fw):
         fw.to_bernoulli_rbm("up")
 
 
+def test_rounding_to_the_nearest(X, fw):
+    rbm, loss = fw.to_bernoulli_rbm("nearest", return_loss=True)
+    copies = np.round(fw.multiplicities_).astype(int)
+    assert_allclose(rbm.components_, np.repeat(fw.components_, copies, axis=0))
+    V = all_rows(12)
+    change = law(fw, V) - log_likelihoods(rbm, V)
+    assert np.isnan(loss.bound)
+    assert loss.divergence == pytest.approx(np.exp(law(fw, V)) @ change, abs=1e-8)
+
+
 def test_rounding_keeps_what_the_data_are(X):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(0.8 * X, columns=[f"bit {k}" for k in range(12)])
