@@ -175,7 +175,8 @@ def test_no_epochs_gives_the_initial_machine(RBM):
 def test_constant_columns(RBM):
     X = binary_data(dtype=np.float32)
     X[:, 2], X[:, 5] = 0, 1
-    rbm = small(RBM, n_iter=30, learning_rate=0.2).fit(X)
+    # At a constant rate the mean of a real unit would swing, as its learned variance shrinks.
+    rbm = small(RBM, n_iter=100, learning_rate=0.2, schedule="cosine").fit(X)
     assert all(np.isfinite(part).all() for part in parameters(rbm))
     V = rbm.sample(200, random_state=0)
     assert V[:, 2].mean() < 0.1 and V[:, 5].mean() > 0.9  # by far: they are below 0.02
