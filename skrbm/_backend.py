@@ -173,6 +173,24 @@ def dense_rows(X, index, dtype):
     return cast(rows, dtype)
 
 
+def take_rows(X, index):
+    """Return rows of X at a NumPy index array, in X's own dtype, dense or sparse."""
+    if is_foreign(X):
+        return namespace(X).take(X, from_numpy(index, X), axis=0)
+    return X[index]
+
+
+def copied(x):
+    """Return a copy of an array."""
+    return namespace(x).asarray(x, copy=True)
+
+
+def parameter_place(X):
+    """Return an array beside which parameters learnt from X lie, in the dtype that they have."""
+    beside = like(X) if is_foreign(X) else {}
+    return namespace(X).zeros((1, 1), **{**beside, "dtype": working_dtype(X)})
+
+
 def row_blocks(X, size):
     """Yield the rows of an array in blocks of at most ``size`` rows.
 

@@ -14,12 +14,10 @@ from ._backend import (
     cast,
     dense_rows,
     from_numpy,
-    is_foreign,
-    like,
-    namespace,
     one_blas_thread,
+    parameter_place,
+    take_rows,
     to_numpy,
-    working_dtype,
 )
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, with_callbacks
 from ._epochs import keeps_features
@@ -216,7 +214,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         unit = Bernoulli()
         if check_range(X, unit, self.binarize):
             X = into_support(X, unit, self.binarize)
-        place = _place(X, working_dtype(X)) if path is None else self.components_
+        place = parameter_place(X) if path is None else self.components_
         seeds = seed_sequence(self.random_state).spawn(3)
         rng, generator = make_rng(seeds[1], place), np.random.default_rng(seeds[2])
         order = generator.permutation(X.shape[0])
@@ -233,7 +231,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         with one_blas_thread():
             model, log_z = self._first_model(mixture, chains, place, rng, seeds[0])
             growth = self._growth(X, train, path, mixture, model, log_z, generator)
-            growth.held_out_with(Rows(_take(X, held_out)) if n_validation else None)
+            growth.held_out_with(Rows(take_rows(X, held_out)) if n_validation else None)
             self._evaluation_seed = seeds[0]
             self.visible_means_ = cast(from_numpy(growth.means, place), place.dtype)
             self._run(growth, path, Monitor(self, early_stopping, growth), most, X)
@@ -241,7 +239,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
     def _growth(self, X, train, path, mixture, model, log_z, generator):
         rows = from_numpy(np.sort(generator.permutation(train)[:_START_ROWS]), X)
         starts = to_numpy(dense_rows(X, rows, model.visible.dtype))
-        plan, alpha, data = self._plan(), float(self.alpha), Rows(_take(X, train))
+        plan, alpha, data = self._plan(), float(self.alpha), Rows(take_rows(X, train))
         growth = Growth(plan, alpha, data, model, mixture, log_z, generator, starts, path.pool)
         path.pool = growth.pool
         if path.first is None:
@@ -268,7 +266,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
             return mixture_of(self.machine_)
         n_features = X.shape[1]
         if isinstance(self.init, str):
-            bias = to_numpy(Bernoulli().initial_theta(_take(X, train)).field).astype(np.float64)
+            bias = to_numpy(Bernoulli().initial_theta(take_rows(X, train)).field).astype(np.float64)
             return Mixture(np.zeros((0, n_features + 1)), np.zeros(0), bias)
         parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
         if len(parts) != 3:
@@ -417,16 +415,3 @@ def _machine_attributes(machine, counts, n_steps):
         "n_components_": counts.size,
         "n_iter_": n_steps,
     }
-
-
-def _place(X, dtype):
-    """Return an array beside which parameters learnt from X lie."""
-    place = like(X) if is_foreign(X) else {}
-    return namespace(X).zeros((1, 1), **{**place, "dtype": dtype})
-
-
-def _take(X, rows):
-    """Return rows of X, in X's own dtype, dense or sparse."""
-    if is_foreign(X):
-        return namespace(X).take(X, from_numpy(rows, X), axis=0)
-    return X[rows]

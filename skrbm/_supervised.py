@@ -8,14 +8,12 @@ from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from ._backend import (
+    copied,
     dense_rows,
     from_numpy,
-    is_foreign,
-    like,
-    namespace,
     one_blas_thread,
+    parameter_place,
     to_numpy,
-    working_dtype,
 )
 from ._callbacks import with_callbacks
 from ._conditional import PARAMETERS, ConditionalMachine, random_machine, with_parameters
@@ -118,10 +116,10 @@ class TrainedOnTargets(TrainedInEpochs):
         if goes_on:
             machine, training = self.machine_.copy(), self._training
             if training.velocity is not None:  # written in place in training
-                training.velocity = tuple(_copied(part) for part in training.velocity)
+                training.velocity = tuple(copied(part) for part in training.velocity)
             self._check_size(machine)
         else:
-            place = _place(data.X)
+            place = parameter_place(data.X)
             training = Progress(make_rng(self.random_state, place), self._sweeps_of(1))
             machine = self._first_machine(data, targets, training.rng, place)
         objective = self._objective(training.state, targets)
@@ -305,13 +303,3 @@ class _ErrorMonitor(Monitor):
         """Remember the parameters with the least error, the last of several."""
         if self.value is not None and self.value >= self.best:
             self.kept = machine, state
-
-
-def _place(X):
-    """Return an array beside which the parameters learnt from X lie, in their dtype."""
-    beside = like(X) if is_foreign(X) else {}
-    return namespace(X).zeros((1, 1), **{**beside, "dtype": working_dtype(X)})
-
-
-def _copied(part):
-    return namespace(part).asarray(part, copy=True)

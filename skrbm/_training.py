@@ -13,14 +13,12 @@ from . import evaluation
 from ._backend import (
     cast,
     column_means,
+    copied,
     dense_rows,
     from_numpy,
-    is_foreign,
-    like,
-    namespace,
     one_blas_thread,
+    parameter_place,
     to_numpy,
-    working_dtype,
 )
 from ._callbacks import with_callbacks
 from ._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
@@ -156,13 +154,9 @@ class TrainedByMoments(TrainedInEpochs):
 
     def _begin(self, X, n_rows):
         """Return the first machine and training state for data X."""
-        dtype = working_dtype(X)
-        beside = namespace(X).zeros(
-            (1, 1), **{**(like(X) if is_foreign(X) else {}), "dtype": dtype}
-        )
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
-        rng = make_rng(seed, beside)
+        rng = make_rng(seed, parameter_place(X))
         machine = self._initial_machine(X, rng)
         n, method = self._n_states(n_rows), self._method()
         rows = rng.permutation(X.shape[0])[:n]
@@ -179,7 +173,7 @@ class TrainedByMoments(TrainedInEpochs):
         if training.velocity is None:
             training.velocity = self._optimiser().init(machine)
         else:  # written in place in training, and perhaps a memory map
-            training.velocity = map_rows(_copied, training.velocity)
+            training.velocity = map_rows(copied, training.velocity)
         method = self._method()
         least, most = self._n_states(n_rows), self._n_states(np.inf)
         kept = least <= self.starts_.shape[0] <= most and method.kind == training.method.kind
@@ -367,7 +361,3 @@ class LikelihoodMonitor(Monitor):
         starts = self.rbm._method().visible(state)
         seed = np.random.SeedSequence(self.rbm._evaluation_seed.generate_state(4).tolist())
         return evaluation.log_partition(machine, method, starts=starts, random_state=seed).value
-
-
-def _copied(array):
-    return namespace(array).asarray(array, copy=True)

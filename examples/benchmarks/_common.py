@@ -31,12 +31,19 @@ def heading(script, args):
     )
 
 
+def cells_of(row):
+    """Return the values of a row as text."""
+    return [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row]
+
+
+def progress(row):
+    """Print a row that has been found, ahead of the table, since others take long."""
+    print(*cells_of(row), flush=True)
+
+
 def table(names, rows):
     """Print rows under their names."""
-    cells = [list(names)] + [
-        [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row]
-        for row in rows
-    ]
+    cells = [list(names), *map(cells_of, rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
     for row in cells:
         print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from .._backend import cast, from_numpy, namespace, one_blas_thread, to_numpy
+from .._backend import cast, from_numpy, namespace, one_blas_thread, take_rows, to_numpy
 from .._conditional import machine_of
 from .._epochs import Progress
 from .._machine import free_energy
@@ -240,7 +240,7 @@ class ConditionalRBM(
         with one_blas_thread():
             for rows, given in machine.blocks(X):
                 if observed is not None:
-                    given = clamped(given, _taken(V, rows), _taken(observed, rows))
+                    given = clamped(given, take_rows(V, rows), take_rows(observed, rows))
                 parts.append(infer(given))
         xp = namespace(parts[0].logits)
         return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
@@ -474,7 +474,3 @@ class ConditionalRBM(
         crbm.n_features_in_ = machine.coef_visible.shape[1]
         crbm._publish(machine, training.state, training)
         return crbm
-
-
-def _taken(x, rows):
-    return namespace(x).take(x, from_numpy(rows, x), axis=0)

@@ -295,9 +295,10 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
 
     def _method_at(self, progress):
         method = self._method()
-        if not self.anneal_step_size or not hasattr(method.sampler, "sized"):
+        size = method.sampler.step_size
+        if not self.anneal_step_size or size is None:
             return method
-        size = method.sampler.step_size * SCHEDULES["cosine"](progress)
+        size *= SCHEDULES["cosine"](progress)
         return replace(method, sampler=method.sampler.sized(size))
 
     def _n_states(self, n_rows):

@@ -159,16 +159,27 @@ def check_precision(machine):
 class Sampler(Method):
     """Inference by a Markov chain for each row.
 
-    Subclasses give ``step(machine, state, rng) -> (state, info)``.
+    Subclasses give ``step(machine, state, rng) -> (state, info)``. Those that have a step size give
+    it as ``step_size``, and ``sized`` and ``tuned`` change it.
     """
 
     n_steps = 1
+    step_size = None
+    target_acceptance = None
 
     def check(self, machine):
         """Raise ValueError if the sampler does not apply to the machine."""
 
     def at(self, step, n_steps):
         """Return the sampler that makes a step of a run, counted from 0, of ``n_steps``."""
+        return self
+
+    def sized(self, step_size):
+        """Return the sampler with another step size."""
+        return self
+
+    def tuned(self, acceptance, gain):
+        """Return the sampler with a step size nearer to the target of its rate of acceptance."""
         return self
 
     def start(self, machine, X, rng):

@@ -96,7 +96,7 @@ class NoiseChains(Method):
         if any(theta.spike is not None for theta in machine.thetas):
             raise ValueError(f"{type(self).__name__} takes units without an atom at 0")
         chains = self.sampler.start(machine, self.noise(machine, rng, n), rng)
-        return Run(chains, getattr(self.sampler, "step_size", None))
+        return Run(chains, self.sampler.step_size)
 
     def started(self, machine, sampler, state, X, rng):
         """Return the chains that a run begins with."""
@@ -114,14 +114,13 @@ class NoiseChains(Method):
 
     def current(self, step_size):
         """Return the sampler, with the step size that it has come to if it tunes itself."""
-        tunes = getattr(self.sampler, "target_acceptance", None) is not None
+        tunes = self.sampler.target_acceptance is not None
         return self.sampler.sized(step_size) if tunes else self.sampler
 
     def _next(self, sampler, chains, acceptance, state):
         if acceptance is not None:
             sampler = sampler.tuned(acceptance, gain=max(0.2, 3 * (1 + state.n_runs) ** -0.5))
-        size = getattr(sampler, "step_size", None)
-        return Run(chains, size, acceptance, state.n_runs + 1)
+        return Run(chains, sampler.step_size, acceptance, state.n_runs + 1)
 
     def visible(self, state):
         return state.chains.layers[0]

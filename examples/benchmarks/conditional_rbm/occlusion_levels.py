@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import heading, table
+from _common import heading, progress, table
 from _images import METHODS, Images, errors, load, train
 
 
@@ -54,7 +54,7 @@ def main():
             found = [one_fit(method, size, seed, args) for seed in range(args.seeds)]
             means[method].append(np.mean(found, axis=0))
             rows.append((size, method, *map(float, means[method][-1])))
-            print(*rows[-1], flush=True)
+            progress(rows[-1])
     print()
     table(("side", "method", "all %", "changed %"), rows)
     if args.out:

@@ -29,7 +29,7 @@ from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import data_folder, heading, mnist, table
+from _common import data_folder, heading, mnist, progress, table
 
 from skrbm import BernoulliRBM, FrankWolfeRBM
 from skrbm.evaluation import AIS, log_partition
@@ -174,7 +174,7 @@ def main():
         for name, rbm, seconds in machines:
             value, std = likelihood(rbm, train[0], test[0], args.chains)
             rows.append((n, name, value, 3 * std, error(rbm, train, test), float(seconds)))
-            print(*rows[-1], flush=True)
+            progress(rows[-1])
     print()
     table(("units", "machine", "test log-lik.", "3 se", "error %", "fit s"), rows)
 

@@ -8,7 +8,7 @@ from scipy.linalg import eigh
 from sklearn.neural_network import MLPClassifier
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from _common import _idx, data_folder, heading, mnist, table, timed
+from _common import _idx, data_folder, heading, mnist, progress, table, timed
 
 __all__ = [
     "SAMPLERS",
@@ -19,6 +19,7 @@ __all__ = [
     "heading",
     "images",
     "placed",
+    "progress",
     "show",
     "table",
     "timed",

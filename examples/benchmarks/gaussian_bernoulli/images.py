@@ -25,6 +25,7 @@ from _paper import (
     heading,
     images,
     placed,
+    progress,
     show,
     table,
 )
@@ -98,7 +99,7 @@ def main():
             V, states = samples(rbm, args.samples, seed, return_steps=steps)
             least = float(relative_variances(rbm).min())
             rows.append((name, seed, distance(V), least, seconds))
-            print(*rows[-1], flush=True)
+            progress(rows[-1])
         sheet[name] = V[:12]
         if args.out is not None:
             args.out.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import argparse
 import time
 
 import numpy as np
-from _paper import SAMPLERS, back, heading, placed, table
+from _paper import SAMPLERS, back, heading, placed, progress, table
 from sklearn.mixture import GaussianMixture
 
 from skrbm import GaussianBernoulliRBM
@@ -98,7 +98,7 @@ def compare(kind, args):
         rate = rbm.history_.get("acceptance", [float("nan")])[-1]
         share = text(shares(deviations, V))
         rows.append((kind, name, score, truth - score, share, rate, seconds))
-        print(*rows[-1], flush=True)
+        progress(rows[-1])
     return rows
 
 

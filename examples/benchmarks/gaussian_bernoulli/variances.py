@@ -36,7 +36,7 @@ def main():
         if epoch & (epoch - 1) == 0 or epoch == args.epochs:
             logs = np.log(relative_variances(rbm))
             rows.append((epoch, float(logs.min()), float(np.median(logs)), float(logs.max())))
-            print(*rows[-1], flush=True)
+            progress(rows[-1])
     table(("epoch", "least log variance", "median", "largest"), rows)
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
