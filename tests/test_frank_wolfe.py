@@ -211,6 +211,17 @@ def test_nothing_to_learn():
     assert row["reason"] == "no unit" and row["slope"] <= 1e-3 and not made.index
 
 
+def test_judges_that_chose_a_unit_do_not_accept_it(monkeypatch):
+    """Samples of one configuration alone praise a unit that is off there; fresh ones do not."""
+    made = growth(all_rows(4), Plan(n_bias_steps=0))
+    made.judges = Rows(np.zeros((1, 4)))
+    atom = Direction("inserted", 0.0, 1.0, np.array([1.0, 1, 1, 1, -1]))
+    (praised,) = made._lines([atom], [None], made.mixture)
+    assert praised.promise > 0.1
+    monkeypatch.setattr(made, "_move", lambda *args: pytest.fail("the machine was changed"))
+    assert made.advance([atom]) is None
+
+
 def test_tighten():
     made = growth(data())
     made.tighten()
