@@ -78,6 +78,7 @@ class Propagation:
             max_iter=method.max_iter,
             tol=method.tol,
             damping=method.damping,
+            start="tap" if method.product == "sum" else "fields",
             pairs=moments,
         )
         hidden, pair_moments = sigmoid(found.hidden), None

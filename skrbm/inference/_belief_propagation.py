@@ -11,6 +11,7 @@ from joblib import effective_n_jobs
 
 from .._backend import (
     cast,
+    from_numpy,
     is_foreign,
     like,
     log_odds,
@@ -26,6 +27,7 @@ from .._machine import Block, Machine, Moments
 from .._threads import n_threads, share, split
 from ..units import Bernoulli, Theta
 from ._base import FixedPoint, check_iteration, check_precision, solve
+from ._mean_field import TAP
 from ._odds import BLOCK, LARGEST_WEIGHT, PRODUCTS, Odds
 
 _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
@@ -37,6 +39,7 @@ _LEAST = 2**15  # messages of a part: fewer, and time goes into calls
 _SHARED = 2**20  # messages of a few instances at a time, with which threads gain
 _MOST = 2**24  # of these, if instances are large
 _ELEMENTS = 2**27  # of the messages of a block of instances, where all are in one array
+_FIRST = TAP(max_iter=30, tol=1e-6)  # what propagation starts from; a sweep of it takes little
 
 
 class Messages(NamedTuple):
@@ -128,10 +131,9 @@ class BeliefPropagation(FixedPoint):
 
     def step(self, machine, state):
         """Send messages to the hidden units and back."""
-        odds = self._odds(machine)
-        sweep = odds.sweep if is_foreign(state.odds) else partial(_sweep_rows, odds)
-        visible = cast(state.beliefs[0], namespace(state.odds).float64)
-        parts = sweep(cast(state.odds, odds.dtype), visible, *_fields(machine))
+        odds, R, visible = self.messages(machine, state)
+        sweep = odds.sweep if is_foreign(R) else partial(_sweep_rows, odds)
+        parts = sweep(R, visible, *_fields(machine))
         R, *beliefs = (cast(part, machine.dtype) for part in parts)
         means = tuple(sigmoid(belief) for belief in beliefs)
         return Messages(means, (None, None), R, tuple(beliefs))
@@ -143,11 +145,10 @@ class BeliefPropagation(FixedPoint):
             changes.append(to_numpy(_belief_change(a, b)).astype(np.float64))
         return np.max(changes, axis=0)
 
-    def read(self, machine, state, pairs=False):
-        """Return log Z, beliefs of the hidden units and, if asked for, the sum of E[h v]."""
-        odds = self._odds(machine)
-        visible = cast(state.beliefs[0], namespace(state.odds).float64)
-        return odds.read(cast(state.odds, odds.dtype), visible, *_fields(machine), pairs)
+    def messages(self, machine, state):
+        """Return the arithmetic of messages, those of a state, and the beliefs they go with."""
+        odds, visible = self._odds(machine), cast(state.beliefs[0], namespace(state.odds).float64)
+        return odds, cast(state.odds, odds.dtype), visible
 
     def log_partition(self, machine, state):
         """Return the Bethe approximation of log Z at each row of a state, in float64.
@@ -155,7 +156,8 @@ class BeliefPropagation(FixedPoint):
         In max-product it is the largest log-weight instead, and in mixed-product the logarithm of
         the weight of the decided visible values.
         """
-        return self.read(machine, state)[0]
+        odds, R, visible = self.messages(machine, state)
+        return odds.read(R, visible, *_fields(machine))[0]
 
     def moments(self, machine, state):
         """Return the expected statistics, averaged over the rows.
@@ -163,7 +165,9 @@ class BeliefPropagation(FixedPoint):
         Those of two units are the pair beliefs. As the Bethe log Z is stationary at a fixed point,
         the moments are its derivatives there.
         """
-        _, hidden, pairs = self.read(machine, state, pairs=True)
+        odds, R, visible = self.messages(machine, state)
+        hidden = odds.read(R, visible, *_fields(machine))[1]
+        pairs = odds.pairs(R, visible, hidden)
         product, weight = PRODUCTS[self.product], 1.0 / hidden.shape[0]
         means = product.visible.mean(state.beliefs[0]), product.hidden.mean(hidden)
         means = tuple(cast(mean, machine.dtype) for mean in means)
@@ -239,6 +243,7 @@ def propagate(
     max_iter=100,
     tol=1e-8,
     damping=0.0,
+    start="fields",
     n_jobs=None,
     log_partition=False,
     pairs=False,
@@ -246,9 +251,9 @@ def propagate(
     """Propagate beliefs in many machines that share their weights.
 
     Each instance is p(v, h) ∝ exp(h' W v + b' v + c' h) with binary units and its own fields b
-    and c. It starts without messages, at the beliefs b of the visible units. The solution of each
-    is what :func:`solve` finds with :class:`BeliefPropagation`; NumPy's instances are done a few
-    at a time in one array of messages for each thread, whatever their number.
+    and c. The solution of each is what :func:`solve` finds with :class:`BeliefPropagation`;
+    NumPy's instances are done a few at a time in one array of messages for each thread, whatever
+    their number.
 
     Parameters
     ----------
@@ -269,6 +274,11 @@ def propagate(
         nothing at all.
     damping : float in [0, 1), default=0.0
         Part of the old messages that is kept in each sweep.
+    start : {"fields", "tap"}, default="fields"
+        "fields": without messages, at the beliefs b of the visible units. "tap": at the messages
+        that a solution of TAP says, for sum-product. Where weights are not large it lies near, so
+        that one or two sweeps do what takes ten from the fields, and a sweep of TAP costs a small
+        part of one of messages. Instances in which TAP does not converge start at their fields.
     n_jobs : int, default=None
         Threads over instances, -1 for all processors; default: as many as BLAS may use. The
         result does not depend on it.
@@ -285,9 +295,11 @@ def propagate(
     ------
     ValueError
         If shapes do not fit, there are no instances, a weight or field is not a finite real
-        number, or a weight exceeds 200 in size, 80 in float32.
+        number, a weight exceeds 200 in size, 80 in float32, or the start does not fit the product.
     """
     method = BeliefPropagation(max_iter, tol, damping, product)
+    if start not in _STARTS or (start == "tap" and product != "sum"):
+        raise ValueError(f"start must be 'fields', or 'tap' with product='sum', got {start!r}")
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
         raise ValueError(f"n_jobs must be None or an integer that is not 0, got {n_jobs!r}")
     machine = _instances(W, visible_fields, hidden_fields)
@@ -295,9 +307,9 @@ def propagate(
         return _uncoupled(machine, PRODUCTS[product].visible)
     method.check(machine)
     if is_foreign(machine.weights[0]):
-        return _propagate_arrays(method, machine, log_partition, pairs)
-    instances = _Instances(method, machine, log_partition, pairs)
+        return _propagate_arrays(method, machine, start, log_partition, pairs)
     with one_blas_thread():
+        instances = _Instances(method, machine, start, log_partition, pairs)
         instances.run(n_threads() if n_jobs is None else effective_n_jobs(n_jobs))
     return instances.result()
 
@@ -354,17 +366,55 @@ def _uncoupled(machine, values):
     )
 
 
-def _propagate_arrays(method, machine, log_partition, pairs):
+class _Start(NamedTuple):
+    """Where messages start: beliefs in log-odds, and means of which hidden units tell the visible.
+
+    Units whose mean is 0 tell nothing yet. All in float64.
+    """
+
+    visible: Any
+    hidden: Any
+    means: Any
+
+
+def _at_fields(machine):
+    visible, hidden = _fields(machine)
+    nothing = namespace(hidden).zeros_like(hidden)
+    return _Start(visible, nothing, nothing)
+
+
+def _at_tap(machine):
+    """Start at TAP where it converges, and at the fields elsewhere."""
+    xp, W, fields = namespace(machine.weights[0]), machine.weights[0], _at_fields(machine)
+    thetas = tuple(Theta(cast(theta.field, W.dtype)) for theta in machine.thetas)
+    machine = replace(machine, thetas=thetas)
+    found = solve(_FIRST, machine, _FIRST.start(machine, sigmoid(thetas[0].field)))
+    tap = (*(_FIRST.theta(machine, l, found.state).field for l in (0, 1)), found.state.means[1])
+    converged = from_numpy(found.converged[:, None], W)
+    return _Start(
+        *(xp.where(converged, cast(a, b.dtype), b) for a, b in zip(tap, fields, strict=True))
+    )
+
+
+_STARTS = {"fields": _at_fields, "tap": _at_tap}
+
+
+def _propagate_arrays(method, machine, start, log_partition, pairs):
     """Propagate in blocks of instances, all of a block in one array of messages."""
     W, found = machine.weights[0], []
     xp, size = namespace(W), max(1, _ELEMENTS // (W.shape[0] * W.shape[1]))
     for fields in zip(*(row_blocks(theta.field, size) for theta in machine.thetas), strict=True):
         block = replace(machine, thetas=tuple(Theta(field) for field in fields))
-        start = method.start(block, sigmoid(fields[0]))
-        start = start._replace(beliefs=(fields[0], start.beliefs[1]))
-        state, *rest = solve(method, block, start)
-        read = method.read(block, state, pairs) if log_partition or pairs else (None,) * 3
-        found.append((*state.beliefs, *rest, read[0], read[2]))
+        first = _STARTS[start](block)
+        means, odds = (sigmoid(first.visible), first.means), Odds(W, method.product)
+        messages = Messages(means, (None, None), odds.of_means(first.means), first[:2])
+        state, *rest = solve(method, block, messages)
+        odds, R, visible = method.messages(block, state)
+        log_z, hidden = None, state.beliefs[1]
+        if log_partition or method.product != "sum":
+            log_z, hidden = odds.read(R, visible, *_fields(block))
+        joint = odds.pairs(R, visible, hidden) if pairs else None
+        found.append((*state.beliefs, *rest, log_z, joint))
     visible, hidden, n_iter, residual, converged, log_z, joint = zip(*found, strict=True)
     return Propagated(
         xp.concat(visible, axis=0),
@@ -378,9 +428,10 @@ def _propagate_arrays(method, machine, log_partition, pairs):
 class _Instances:
     """Instances in NumPy, a few at a time run to their ends in one array for each thread."""
 
-    def __init__(self, method, machine, log_partition, pairs):
+    def __init__(self, method, machine, start, log_partition, pairs):
         self.method, self.dtype = method, machine.dtype
         fields = self.fields = _fields(machine)
+        self.start = _STARTS[start](machine)
         self.odds = Odds(machine.weights[0], method.product)
         n = len(fields[0])
         n_parts = min(_N_PARTS, n, -(-n * machine.weights[0].size // _LEAST))
@@ -389,7 +440,7 @@ class _Instances:
         self.n_iter, self.residual = np.zeros(n, int), np.full(n, np.inf)
         self.log_partition = np.empty(n) if log_partition else None
         # A sum for each part, so that rounding does not depend on the number of threads.
-        self.pairs = [np.zeros(machine.weights[0].shape) for _ in self.parts] if pairs else None
+        self.pairs = [None] * n_parts if pairs else None
 
     def run(self, n_jobs):
         """Do all parts in so many threads."""
@@ -411,10 +462,11 @@ class _Instances:
     def _solve(self, rows, number, R, scratch):
         """Solve the instances ``rows``; those that have converged leave."""
         (b, c), damping = (field[rows] for field in self.fields), self.method.damping
+        first = _Start(*(part[rows] for part in self.start))
         n, R = b.shape[1], R[: len(rows)]
-        R.fill(1)
-        beliefs = np.concatenate([b, np.zeros_like(c)], axis=1)
-        means = np.concatenate([sigmoid(b), np.zeros_like(c)], axis=1)
+        self.odds.of_means(first.means, out=R)
+        beliefs = np.concatenate(first[:2], axis=1)
+        means = np.concatenate([sigmoid(first.visible), first.means], axis=1)
         for iteration in range(1, self.method.max_iter + 1):
             new = self.odds.sweep_in_place(R, beliefs[:, :n], b, c, damping, scratch)
             new = np.concatenate(new, axis=1)
@@ -437,17 +489,17 @@ class _Instances:
                 R = R[: len(rows)]
 
     def _finish(self, rows, number, R, beliefs, b, c):
-        self.beliefs[0][rows], self.beliefs[1][rows] = np.split(beliefs, [b.shape[1]], axis=1)
-        if self.log_partition is None and self.pairs is None:
-            return
-        visible = beliefs[:, : b.shape[1]]
-        log_z, _, pairs = self.odds.read(
-            R, visible, b, c, self.pairs is not None, self.log_partition is not None
-        )
+        visible, hidden = np.split(beliefs, [b.shape[1]], axis=1)
+        self.beliefs[0][rows], self.beliefs[1][rows] = visible, hidden
         if self.log_partition is not None:
-            self.log_partition[rows] = log_z
+            self.log_partition[rows], hidden = self.odds.read(R, visible, b, c)
+        elif self.method.product != "sum":  # where beliefs of a cycle are not those of its decision
+            hidden = self.odds.read(R, visible, b, c)[1]
         if self.pairs is not None:
-            self.pairs[number] += pairs
+            more = self.odds.pairs(R, visible, hidden)
+            # Many are summed in float64; what is one alone, in a small batch, stays as it is.
+            before = self.pairs[number]
+            self.pairs[number] = more if before is None else np.add(before, more, dtype=np.float64)
 
     def result(self):
         converged = self.residual <= self.method.tol

@@ -119,12 +119,14 @@ class NaiveMeanField(FixedPoint):
             precision = curvature if precision is None else precision
         return field, precision
 
+    def theta(self, machine, l, state):
+        """Return the parameters of layer ``l`` by itself that say what its neighbours do."""
+        return machine.units[l].tilt(machine.thetas[l], *self._cavity(machine, l, state))
+
     def _occupied(self, machine, state):
         """Return P[x != 0] of the layers whose units have an atom at 0."""
         return tuple(
-            None
-            if theta.spike is None
-            else unit.occupancy(unit.tilt(theta, *self._cavity(machine, l, state)))
+            None if theta.spike is None else unit.occupancy(self.theta(machine, l, state))
             for l, (unit, theta) in enumerate(zip(machine.units, machine.thetas, strict=True))
         )
 
@@ -134,7 +136,7 @@ class NaiveMeanField(FixedPoint):
         for parity in (1, 0):
             for l in range(parity, len(means), 2):
                 now = Magnetizations(tuple(means), tuple(variances))
-                theta = machine.units[l].tilt(machine.thetas[l], *self._cavity(machine, l, now))
+                theta = self.theta(machine, l, now)
                 means[l], variances[l] = self._unit_moments(machine.units[l], theta)
         return Magnetizations(tuple(means), tuple(variances))
 

@@ -127,6 +127,19 @@ class Odds:
         xp = namespace(belief)
         return cast(xp.exp(-xp.clip(belief, -self.limit, self.limit)), self.dtype)
 
+    def of_means(self, hidden, out=None):
+        """Return the messages of hidden units of these means, the same to all visible units.
+
+        They are 1, which says nothing, where a mean is 0. ``out`` is for NumPy.
+        """
+        m = cast(hidden, self.dtype)[..., None]
+        if out is None:
+            return (1 - m) + m * self.E
+        for rows in self.blocks():
+            np.multiply(m[:, rows], self.E[rows], out=out[:, rows])
+            out[:, rows] += 1 - m[:, rows]
+        return out
+
     def blocks(self):
         """Return slices of hidden units whose messages are worked on together."""
         m, n = self.E.shape
@@ -197,7 +210,7 @@ class Odds:
         n_rows = max(rows.stop - rows.start for rows in self.blocks())
         return np.empty((2, n, n_rows, self.E.shape[1]), self.dtype)
 
-    def read(self, R, visible, b, c, pairs=False, log_partition=True):
+    def read(self, R, visible, b, c):
         """Return what messages to the visible units and these units' beliefs say.
 
         Parameters
@@ -205,52 +218,43 @@ class Odds:
         R : array of shape (n, n_hidden, n_visible)
         visible : array of shape (n, n_visible)
         b, c : arrays of shape (n_units,) or (n, n_units)
-        pairs : bool, default=False
-            Whether to return the sum over the instances of E[h v] as well.
-        log_partition : bool, default=True
-            Whether to return what stands for log Z.
 
         Returns
         -------
-        log_partition : array of shape (n,), float64, or None
+        log_partition : array of shape (n,), float64
             The Bethe approximation, at a fixed point of sum-product: sum of the units' log Z
             minus log(1 + (e^W - 1) p q) of each pair, where p and q are the means of either
             without the other. In max-product it is the largest log-weight instead, and in
             mixed-product the log-weight of the decided visible values.
         hidden : array of shape (n, n_hidden)
             Beliefs of the hidden units.
-        pairs : array of shape (n_hidden, n_visible) or None
-            In max- and mixed-product, the products of what stands for the means.
         """
         xp, (to_hidden, to_visible) = namespace(R), self.product
         s, hidden, columns, total = self.against(visible)[:, None, :], [], 0.0, 0.0
-        joint = []
         for rows in self.blocks():
             Q, E = R[:, rows, :], self.E[rows, :]
-            P = to_hidden(Q, E, s)
-            hidden.append(c[..., rows] + self.sum_logs_of_rows(P))
-            if log_partition:
-                total = total - xp.sum(self.sum_logs_of_rows(to_hidden(Q, Q, s)), axis=-1)
-                columns = columns + self.sum_logs_of_columns(Q)
-            if pairs:
-                joint.append(self._pairs(P, Q, E, visible, hidden[-1]))
+            hidden.append(c[..., rows] + self.sum_logs_of_rows(to_hidden(Q, E, s)))
+            total = total - xp.sum(self.sum_logs_of_rows(to_hidden(Q, Q, s)), axis=-1)
+            columns = columns + self.sum_logs_of_columns(Q)
         hidden = xp.concat(hidden, axis=-1)
-        if log_partition:
-            total = total + xp.sum(to_hidden.total(b + columns), axis=-1)
-            total = total + xp.sum(to_visible.total(hidden), axis=-1)
-        joint = xp.concat(joint, axis=0) if pairs else None
-        return total if log_partition else None, hidden, joint
+        total = total + xp.sum(to_hidden.total(b + columns), axis=-1)
+        return total + xp.sum(to_visible.total(hidden), axis=-1), hidden
 
-    def _pairs(self, P, Q, E, visible, hidden):
-        """Return the sum over instances of E[h v] from messages both ways and beliefs."""
-        to_hidden, to_visible = self.product
+    def pairs(self, R, visible, hidden):
+        """Return the sum over instances of E[h v] from messages to the visible units and beliefs.
+
+        Of shape (n_hidden, n_visible). It is E[h] times E[v | h = 1] = E / (s R + E), as what the
+        visible unit says to the hidden one cancels. In max- and mixed-product it is that of what
+        stands for the means.
+        """
+        xp, (to_hidden, to_visible) = namespace(R), self.product
+        means = cast(to_visible.mean(hidden), R.dtype)
         if to_hidden.combine != "add":
-            means = to_visible.mean(hidden), to_hidden.mean(visible)
-            return cast(means[0].T @ means[1], P.dtype)
-        # The four joint states have the weights E, off, on and on * off of these.
-        on, off = P * self.against(hidden)[..., None], Q * self.against(visible)[:, None, :]
-        with np.errstate(over="ignore"):  # E / inf is 0
-            off *= on + 1
-        off += on
-        off += E
-        return namespace(P).sum(E / off, axis=0)
+            return means.T @ cast(to_hidden.mean(visible), R.dtype)
+        s, joint = self.against(visible)[:, None, :], []
+        for rows in self.blocks():
+            t, E = R[:, rows, :] * s, self.E[rows, :]
+            t += E
+            t = means[:, rows, None] / t
+            joint.append(E * (t[0, ...] if t.shape[0] == 1 else xp.sum(t, axis=0)))
+        return xp.concat(joint, axis=0)

@@ -14,7 +14,7 @@ from scipy.special import expit, logsumexp, xlogy
 
 from skrbm._backend import to_numpy
 from skrbm._machine import Machine
-from skrbm.inference import BeliefPropagation, Propagated, propagate, solve
+from skrbm.inference import TAP, BeliefPropagation, Propagated, propagate, solve
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 LIBRARIES = ["numpy", "array_api_strict", "torch"]
@@ -340,15 +340,42 @@ def test_fields_may_be_shared():
     assert_array_equal(shared.visible, repeated.visible)
 
 
-@products
+def test_from_a_tap_solution_propagation_ends_where_it_does_from_the_fields():
+    W, b, c = many(n=40)
+    options = {"max_iter": 500, "tol": 1e-24, "log_partition": True, "pairs": True}
+    fields, tap = (propagate(W, b, c, start=start, **options) for start in ("fields", "tap"))
+    assert fields.converged.all() and tap.converged.all()
+    for name in ("visible", "hidden", "log_partition", "pairs"):
+        assert_allclose(getattr(tap, name), getattr(fields, name), rtol=1e-9, atol=1e-9)
+    weak = [propagate(0.3 * W, b, c, start=start, tol=1e-6) for start in ("fields", "tap")]
+    assert (weak[1].n_iter <= 2).all() and (weak[1].n_iter < weak[0].n_iter).all()
+
+
+def test_where_tap_does_not_converge_propagation_starts_at_the_fields():
+    W, b, c = 25 * loopy(3, 9, 5).W, *many(n=40)[1:]
+    machine = Instance(W, b, c).machine()
+    tap = TAP(max_iter=30, tol=1e-6)  # as in propagate
+    lost = ~solve(tap, machine, tap.start(machine, expit(b))).converged
+    assert 0 < lost.sum() < len(lost)
+    fields, tap = (propagate(W, b, c, start=start, max_iter=1) for start in ("fields", "tap"))
+    assert_array_equal(tap.visible[lost], fields.visible[lost])
+    assert_array_equal(tap.residual[lost], fields.residual[lost])
+    assert (tap.visible[~lost] != fields.visible[~lost]).any(axis=1).all()
+
+
+@pytest.mark.parametrize(
+    ("product", "start"),
+    [("sum", "fields"), ("sum", "tap"), ("max", "fields"), ("mixed", "fields")],
+)
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_array_libraries(library, product, dtype):
+def test_array_libraries(library, product, start, dtype):
     if library != "numpy":
         pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(library)
     arrays = many(dtype=np.dtype(dtype))
-    kwargs = {"product": product, "damping": 0.2, "log_partition": True, "pairs": True}
+    kwargs = {"product": product, "start": start, "damping": 0.2}
+    kwargs |= {"log_partition": True, "pairs": True}
     expected = propagate(*arrays, **kwargs)
     found = propagate(*(xp.asarray(part) for part in arrays), **kwargs)
     tolerance = 1e-10 if dtype == "float64" else 2e-4
@@ -385,6 +412,8 @@ def test_array_libraries(library, product, dtype):
         ({"n_jobs": 0}, "n_jobs must be None or an integer"),
         ({"product": "min"}, "product must be one of .*'max', 'mixed', 'sum'.* got 'min'"),
         ({"tol": -1.0}, "tol must be a number >= 0"),
+        ({"start": "mean_field"}, "start must be 'fields', or 'tap' with product='sum'"),
+        ({"start": "tap", "product": "max"}, "start must be 'fields', or 'tap' with product='sum'"),
     ],
 )
 def test_bad_input_is_named(change, words):
