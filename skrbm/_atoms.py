@@ -90,13 +90,16 @@ class Rows:
             return values.mean(axis=0, dtype=np.float64)
         return self.weights @ values
 
+    def fields(self, atoms):
+        """Return w'v of each row and atom, of shape (n_rows, n_atoms), in float64."""
+        if not len(atoms):
+            return np.zeros((self.n, 0))
+        parts = [to_numpy(self._fields(block, atoms)) for block in self._blocks()]
+        return np.concatenate(parts).astype(np.float64)
+
     def product(self, vector):
         """Return the inner product of each row with a vector, in float64."""
-        parts = [
-            to_numpy(self._fields(block, np.append(vector, 0.0)[None]))[:, 0]
-            for block in self._blocks()
-        ]
-        return np.concatenate(parts).astype(np.float64)
+        return self.fields(np.append(vector, 0.0)[None])[:, 0]
 
     def regression(self, values):
         """Return the means of the columns and cov(values, v_i), each of shape (n_visible,)."""
@@ -224,6 +227,12 @@ def log_mean_exp(values, weights=None):
     return float(top + np.log(e.mean() if weights is None else weights @ e))
 
 
+def effective_part(log_weights, weights=None):
+    """Return the part of the rows that importance weights leave effective, in (0, 1]."""
+    double = log_mean_exp(2 * log_weights, weights)
+    return float(np.exp(2 * log_mean_exp(log_weights, weights) - double))
+
+
 def gain_of_step(step, slope, change, weights=None):
     """Return by how much a step raises the penalised mean log-likelihood.
 
@@ -262,9 +271,7 @@ def best_step(slope, change, weights=None, *, low=0.0, high=1.0, least_ess=0.0):
         return slope - (p @ change) / p.sum()
 
     def ess(step):
-        values = step * change
-        log_ess = 2 * log_mean_exp(values, weights) - log_mean_exp(2 * values, weights)
-        return np.exp(log_ess) - least_ess
+        return effective_part(step * change, weights) - least_ess
 
     least, most = low, high
     if least_ess and ess(low) < 0:

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._atoms import Subproblem, best_step, log_mean_exp
+from ._backend import log_odds
 from ._mixtures import Direction, Metric, Mixture
 
 _MOST_PARTS, _PART_STEPS = 50, 2
 _LEAST_VARIANCE = 0.01  # of a visible unit, in random starts
+_FARTHEST = 8.0  # log-odds of a unit that is always 0 or 1, where annealing begins
 _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
 _TIGHTER = 1.2  # factor of the penalty after a refusal, which noise alone may have caused
 COLUMNS = (  # of a path: what a step tells
@@ -78,8 +80,6 @@ class Growth:
     model : SampledModel or ExactModel
     mixture : Mixture
         Where to begin.
-    log_z : float
-        Its log-partition function.
     rng : numpy.random.Generator
         Of the random starts.
     starts : ndarray of shape (n, n_visible)
@@ -88,16 +88,18 @@ class Growth:
         Atoms of machines before, which snapshots number too.
     """
 
-    def __init__(self, plan, alpha, data, model, mixture, log_z, rng, starts, pool=()):
+    def __init__(self, plan, alpha, data, model, mixture, rng, starts, pool=()):
         self.plan, self.alpha, self.data, self.radius = plan, alpha, data, plan.radius
-        self.model, self.mixture, self.log_z, self.rng = model, mixture, log_z, rng
+        self.model, self.mixture, self.rng = model, mixture, rng
         self.starts, self.means = starts, _column_means(data)
+        self.base = log_odds(self.means, _FARTHEST)  # of independent units
         self.values = _softplus_means(data, mixture.atoms)
         self.needs_no_atom = data.needs_no_atom()
         self.held_out_with(None)
         self.pool = [*pool, *mixture.atoms]
         self.index = list(range(len(pool), len(self.pool)))
         self.n_steps = len(self.index)  # the t of the steps 1/t
+        self._anneal()
         self._refit(plan.n_bias_steps)
         self.rows, self.judges = model.rows(self.mixture)  # to learn from, to judge by
 
@@ -106,6 +108,14 @@ class Growth:
         self.held_out = held_out
         self.held_out_means = None if held_out is None else _column_means(held_out)
         self.held_out_values = _softplus_means(held_out, self.mixture.atoms)
+
+    def draws(self, mixture, n):
+        """Return ``n`` draws from a machine of the path."""
+        return self.model.draws(mixture, self.base, n, self.rng)
+
+    def _anneal(self):
+        """Draw the samples anew, and with them log Z."""
+        self.log_z = self.model.anneal(self.mixture, self.base, self.rng)
 
     def tighten(self):
         """Raise the penalty, or where there is none lower the radius, after a refusal.
@@ -334,7 +344,7 @@ class Growth:
         """Take log Z and the samples to where a step led; returns the variance of that log Z."""
         changes = [step * change for change in line.changes]
         self.log_z += log_mean_exp(changes[1], self.judges.weights)
-        self.model.resample(changes, self.rng)
+        self.model.resample(changes[1], self.rng)
         return float(np.var(np.exp(changes[1] - changes[1].max()))) / self.judges.n
 
     def _refit(self, n_steps):
@@ -353,7 +363,9 @@ class Growth:
             length, _ = best_step(
                 self.means @ step, rows.product(step), rows.weights, least_ess=least
             )
-            self.log_z += log_mean_exp(length * judges.product(step), judges.weights)
+            change = length * judges.product(step)
+            self.log_z += log_mean_exp(change, judges.weights)
+            self.model.resample(change, self.rng)
             self.mixture = self.mixture._replace(bias=self.mixture.bias + length * step)
 
     def _gain(self, old, value, rise):
@@ -393,6 +405,8 @@ class Growth:
         ``reason`` is what happened: "inserted", "shrunk", "removed", "refused", or "no unit".
         """
         begin = time.perf_counter()
+        self._anneal()
+        self.rows, self.judges = self.model.rows(self.mixture)
         directions, slope, gap = self.propose()
         found, reason, n_units = {}, "no unit", len(self.index)
         if directions:
@@ -403,8 +417,6 @@ class Growth:
                 reason = "removed"
         if self.plan.learns_temperature and found and self.index:
             self.advance([Direction("temperature", 1.0, low=-0.5, high=1.0)])
-        if reason == "refused":
-            self.rows, self.judges = self.model.rows(self.mixture)  # another subproblem next time
         return {
             "n_components": len(self.index),
             "reason": reason,

@@ -29,7 +29,7 @@ from .inference import Gibbs, sample
 from .units import Bernoulli
 
 _START_ROWS = 1000  # of the data, from which random starts are made
-_BURN_IN = 100  # sweeps of the chains before the first unit is added to a machine that is given
+_BURN_IN = 100  # sweeps of the chains of a machine that a path is cut to
 
 _STOPS = {
     "max_components": "max_components units",
@@ -60,7 +60,6 @@ class Path:
     def __init__(self, columns=None, machines=(), pool=(), first=None):
         self.columns = {name: list((columns or {}).get(name, ())) for name in COLUMNS}
         self.machines, self.pool, self.first = list(machines), list(pool), first
-        self.chains = None  # visible units of both sets, where they are known
 
     def until(self, n_steps):
         """Return the path of the first steps."""
@@ -226,21 +225,21 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
                 "raise max_components"
             )
         self._check_temperature(mixture)
-        path, chains = path or Path(), None if path is None else path.chains
-        path = path.until(len(path.machines))  # what is fitted stays as it is until the end
+        # What is fitted stays as it is until the end.
+        path = Path() if path is None else path.until(len(path.machines))
         with one_blas_thread():
-            model, log_z = self._first_model(mixture, chains, place, rng, seeds[0])
-            growth = self._growth(X, train, path, mixture, model, log_z, generator)
+            model = self._model(mixture.bias.size, place, rng)
+            growth = self._growth(X, train, path, mixture, model, generator)
             growth.held_out_with(Rows(take_rows(X, held_out)) if n_validation else None)
             self._evaluation_seed = seeds[0]
             self.visible_means_ = cast(from_numpy(growth.means, place), place.dtype)
             self._run(growth, path, Monitor(self, early_stopping, growth), most, X)
 
-    def _growth(self, X, train, path, mixture, model, log_z, generator):
+    def _growth(self, X, train, path, mixture, model, generator):
         rows = from_numpy(np.sort(generator.permutation(train)[:_START_ROWS]), X)
         starts = to_numpy(dense_rows(X, rows, model.visible.dtype))
         plan, alpha, data = self._plan(), float(self.alpha), Rows(take_rows(X, train))
-        growth = Growth(plan, alpha, data, model, mixture, log_z, generator, starts, path.pool)
+        growth = Growth(plan, alpha, data, model, mixture, generator, starts, path.pool)
         path.pool = growth.pool
         if path.first is None:
             path.first = growth.snapshot()
@@ -293,29 +292,18 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
                 "'n_components' or 'learn'"
             )
 
-    def _first_model(self, mixture, chains, place, rng, seed):
-        """Return what stands for the law of the first machine, and its log Z."""
-        if self.inference == "exact":
-            if mixture.bias.size > evaluation.MAX_EXACT_UNITS:
-                raise ValueError(
-                    f"inference='exact' sums over all configurations of at most "
-                    f"{evaluation.MAX_EXACT_UNITS} visible units, and X has {mixture.bias.size} "
-                    "features; use inference='gibbs'"
-                )
-            model = ExactModel(mixture.bias.size, place)
-            return model, model.log_partition(mixture)
-        sampler = Gibbs(self.n_gibbs_steps) if self.inference == "gibbs" else self.inference
-        machine, n = machine_of(mixture, place), 2 * self.n_chains
-        if chains is None or chains.shape[0] != n:
-            n_sweeps = _BURN_IN if len(mixture.atoms) else 0
-            first = Gibbs().init(machine, rng, n, place)
-            chains = sample(Gibbs(), machine, first, rng, n_sweeps).layers[0]
-        if not len(mixture.atoms):
-            log_z = float(np.logaddexp(0, mixture.bias).sum())
-        else:
-            seed = np.random.SeedSequence(seed.generate_state(4).tolist())
-            log_z = evaluation.log_partition(machine, random_state=seed).value
-        return SampledModel(sampler, chains, rng), log_z
+    def _model(self, n_visible, place, rng):
+        """Return what stands for the law of the machines."""
+        if self.inference != "exact":
+            sampler = Gibbs(self.n_gibbs_steps) if self.inference == "gibbs" else self.inference
+            return SampledModel(sampler, self.n_chains, place, rng)
+        if n_visible > evaluation.MAX_EXACT_UNITS:
+            raise ValueError(
+                f"inference='exact' sums over all configurations of at most "
+                f"{evaluation.MAX_EXACT_UNITS} visible units, and X has {n_visible} features; use "
+                "inference='gibbs'"
+            )
+        return ExactModel(n_visible, place)
 
     def _run(self, growth, path, monitor, most, X):
         """Take steps until one of the criteria is met; whatever ends it, a machine is published."""
@@ -363,8 +351,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         for name, value in self._attributes(growth, path, kept).items():
             setattr(self, name, value)
         mixture = path.mixture(kept)
-        self.starts_ = growth.model.draws(mixture, self.n_chains, growth.rng)
-        path.chains = None if growth.model.is_exact else growth.model.visible
+        self.starts_ = growth.draws(mixture, self.n_chains)
         self._training, self.path_, self.stop_reason_ = path, path.columns, reason
 
     def truncate(self, n_components):

@@ -4,17 +4,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import brentq
 
-from ._atoms import Rows, log_mean_exp
-from ._backend import cast, from_numpy, namespace, to_numpy
+from ._atoms import Rows, effective_part, log_mean_exp
+from ._backend import cast, from_numpy, namespace, softplus, to_numpy
 from ._machine import Machine
-from .inference import sample
+from .inference import Gibbs, sample
 from .units import Bernoulli, Fractional, Theta
 
 _LEAST_ESS = 0.5  # part of the samples that a part of a step leaves effective
 _LEAST_VARIANCE = 0.01  # of a visible unit, in steps of the biases
 _SMALLEST = 1e-9  # multiplicity of a unit that is there
 _RIDGE = 0.2  # in parts of the variances
+_SWEEPS = 4  # at each temperature of an annealing
+_LEAST_RISE = 1e-3  # of the inverse temperature
 
 
 class Mixture(NamedTuple):
@@ -126,23 +129,54 @@ def mixture_of(machine):
 
 
 class SampledModel:
-    """The model by persistent chains, which are carried from one machine to the next.
+    """The model by chains that are drawn anew from time to time, and carried along in between.
 
-    There are two sets, independent of each other. All parameters are found from the first; what
-    they do to log Z is judged from the second, which has another noise. To the samples that d
-    biases were fitted to, n in number, they seem to be worth up to d / 2n nats, each time anew.
+    There are two sets. All parameters are found from the first; what they do to log Z is judged
+    from the second, which has another noise. To the samples that d biases were fitted to, n in
+    number, they seem to be worth up to d / 2n nats, each time anew.
 
     Parameters
     ----------
     sampler : Gibbs
-    visible : array of shape (2 n_chains, n_visible)
+    n_chains : int
+        Of each set.
+    place : array
+        Beside which chains lie, in its dtype.
     rng : Rng
     """
 
     is_exact, least_ess = False, _LEAST_ESS
 
-    def __init__(self, sampler, visible, rng):
-        self.sampler, self.visible, self.rng = sampler, visible, rng
+    def __init__(self, sampler, n_chains, place, rng):
+        self.sampler, self.n_chains, self.visible, self.rng = sampler, n_chains, place, rng
+
+    def anneal(self, mixture, base, rng):
+        """Draw both sets anew; returns log Z.
+
+        By sequential Monte Carlo from independent units with the fields ``base``: weights rise to
+        those of the mixture, each time as far as importance weights reach. Chains that are only
+        carried along never see a mode that new units make elsewhere, and it may hold nearly all
+        of the law.
+        """
+        start = machine_of(Mixture(mixture.atoms[:0], mixture.counts[:0], base), self.visible)
+        self.visible = Gibbs().init(start, self.rng, 2 * self.n_chains, self.visible).layers[0]
+        log_z = np.logaddexp(0, base).sum() + np.log(2) * mixture.counts.sum()
+        beta, shift = 0.0, mixture.bias - base
+        while beta < 1:
+            rows = Rows(self.visible)
+            fields, push = rows.fields(mixture.atoms), rows.product(shift)
+
+            def change(to, since=beta, fields=fields, push=push):
+                hidden = softplus(to * fields) - softplus(since * fields)
+                return hidden @ mixture.counts + (to - since) * push
+
+            beta = _farthest(change, beta)
+            log_weights = change(beta)
+            log_z += log_mean_exp(log_weights)
+            self._take(rng.permutation(_resampled(log_weights, rng)))
+            bias = base + beta * shift
+            self.rows(Mixture(beta * mixture.atoms, mixture.counts, bias), _SWEEPS)
+        return float(log_z)
 
     def rows(self, mixture, n_sweeps=None):
         """Return both sets after more sweeps, by default as many as the sampler has: Rows."""
@@ -150,24 +184,38 @@ class SampledModel:
         chains = self.sampler.start(machine, self.visible, self.rng)
         n_sweeps = self.sampler.n_steps if n_sweeps is None else n_sweeps
         self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
-        n = self.visible.shape[0] // 2
-        return Rows(self.visible[:n, :]), Rows(self.visible[n:, :])
+        return Rows(self.visible[: self.n_chains, :]), Rows(self.visible[self.n_chains :, :])
 
     def resample(self, log_weights, rng):
-        """Take both sets to another law by importance weights (systematic resampling).
+        """Take both sets to another law by importance weights of the judges.
 
         Modes that a step has made heavier get their share at once, where sweeps alone would have
-        to cross from mode to mode.
+        to cross from mode to mode. The samples that a step was found from would make too much of
+        it, and biases fitted to these would be those of a law that has other shares: they are left
+        behind, and what takes their place becomes other than the judges in the next sweep.
         """
-        index = [_resampled(values, rng) for values in log_weights]
-        index[1] += index[0].size
-        index = from_numpy(np.concatenate(index), self.visible)
+        both = [self.n_chains + _resampled(log_weights, rng) for _ in range(2)]
+        self._take(np.concatenate(both))
+
+    def _take(self, index):
+        index = from_numpy(index, self.visible)
         self.visible = namespace(self.visible).take(self.visible, index, axis=0)
 
-    def draws(self, mixture, n, rng, n_sweeps=50):
-        """Return the second set after some sweeps with a machine."""
-        self.rows(mixture, n_sweeps)
-        return self.visible[self.visible.shape[0] // 2 :, :]
+    def draws(self, mixture, base, n, rng):
+        """Return ``n`` draws from a machine, at most one for each chain."""
+        self.anneal(mixture, base, rng)
+        return self.visible[:n, :]
+
+
+def _farthest(change, beta):
+    """Return the inverse temperature up to which importance weights reach, 1 at most."""
+
+    def beyond(to):
+        return effective_part(change(to)) - _LEAST_ESS
+
+    if beyond(1.0) >= 0:
+        return 1.0
+    return min(1.0, max(brentq(beyond, beta, 1.0, xtol=1e-4), beta + _LEAST_RISE))
 
 
 def _resampled(log_weights, rng):
@@ -193,6 +241,10 @@ class ExactModel:
         rows = Rows(self.visible, p / p.sum())
         return rows, rows
 
+    def anneal(self, mixture, base, rng):
+        """Return log Z."""
+        return self.log_partition(mixture)
+
     def log_partition(self, mixture):
         """Return log Z."""
         log_p = mixture.log_weight(self._rows)
@@ -201,12 +253,11 @@ class ExactModel:
     def resample(self, log_weights, rng):
         pass
 
-    def draws(self, mixture, n, rng):
+    def draws(self, mixture, base, n, rng):
         """Return ``n`` draws from a machine."""
         p = self.rows(mixture)[0].weights
-        return namespace(self.visible).take(
-            self.visible, from_numpy(rng.choice(p.size, n, p=p), self.visible), axis=0
-        )
+        index = from_numpy(rng.choice(p.size, n, p=p), self.visible)
+        return namespace(self.visible).take(self.visible, index, axis=0)
 
 
 class Metric:
