@@ -18,6 +18,7 @@ from ._mixtures import Direction, Metric, Mixture
 
 _MOST_PARTS, _PART_STEPS = 50, 2
 _LEAST_VARIANCE = 0.01  # of a visible unit, in random starts
+_ANNEAL_EVERY = 5  # steps: each new set of samples has another noise, which biases follow
 _FARTHEST = 8.0  # log-odds of a unit that is always 0 or 1, where annealing begins
 _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
 _TIGHTER = 1.2  # factor of the penalty after a refusal, which noise alone may have caused
@@ -94,7 +95,7 @@ class Growth:
         self.starts, self.means = starts, _column_means(data)
         self.base = log_odds(self.means, _FARTHEST)  # of independent units
         self.values = _softplus_means(data, mixture.atoms)
-        self.needs_no_atom = data.needs_no_atom()
+        self.needs_no_atom, self.n_calls = data.needs_no_atom(), 0
         self.held_out_with(None)
         self.pool = [*pool, *mixture.atoms]
         self.index = list(range(len(pool), len(self.pool)))
@@ -405,8 +406,10 @@ class Growth:
         ``reason`` is what happened: "inserted", "shrunk", "removed", "refused", or "no unit".
         """
         begin = time.perf_counter()
-        self._anneal()
-        self.rows, self.judges = self.model.rows(self.mixture)
+        if self.n_calls and self.n_calls % _ANNEAL_EVERY == 0:
+            self._anneal()
+            self.rows, self.judges = self.model.rows(self.mixture)
+        self.n_calls += 1
         directions, slope, gap = self.propose()
         found, reason, n_units = {}, "no unit", len(self.index)
         if directions:
@@ -417,6 +420,8 @@ class Growth:
                 reason = "removed"
         if self.plan.learns_temperature and found and self.index:
             self.advance([Direction("temperature", 1.0, low=-0.5, high=1.0)])
+        if reason == "refused":
+            self.rows, self.judges = self.model.rows(self.mixture)  # another subproblem next time
         return {
             "n_components": len(self.index),
             "reason": reason,

@@ -62,9 +62,9 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         ``step="line_search"``; or a bound, where a new unit takes from the others what it gets. A
         machine to begin with whose Σ c_j is above the bound is refused.
     inference : {"gibbs", "exact"} or Gibbs, default="gibbs"
-        Where the machine's expectations come from: chains, drawn anew before each insertion by
-        annealing from independent units and carried along in it, or a sum over all configurations
-        of at most 20 visible units.
+        Where the machine's expectations come from: chains, carried from one insertion to the next
+        and after every fifth drawn anew by annealing from independent units, or a sum over all
+        configurations of at most 20 visible units.
     n_chains : int, default=1000
         Number of chains from which units are learned; as many others judge them. The more visible
         units, the more chains it takes.
