@@ -94,13 +94,13 @@ class Monitor:
         self.improved = not self.criterion and row["reason"] != "refused"
         if row["reason"] == "no unit":
             return row["reason"]
+        if growth.plan.temperature is not None and row["duality_gap"] <= rbm.tol:
+            return "duality gap"
         if row["reason"] == "refused":
             self.n_refused += 1
             growth.tighten()
             return "refused" if self.n_refused >= rbm.n_iter_no_change else None
         self.n_refused = 0
-        if growth.plan.temperature is not None and row["duality_gap"] <= rbm.tol:
-            return "duality gap"
         return self._validate(row) if self.criterion else None
 
     def _validate(self, row):

@@ -89,6 +89,42 @@ def test_known_machines_are_found(n_hidden, strength, seed):
     assert p @ (log_p - log_likelihoods(rbm, V)) < 0.05 * distance
 
 
+@pytest.mark.parametrize(("radius", "temperature"), [(0.5, 2.0), (1.0, 1.0)])
+def test_growth_ends_where_the_duality_gap_says_that_nothing_is_better(radius, temperature):
+    """With all else held, what a ten times longer run adds is below the gap, which is below tol."""
+    generator = np.random.default_rng(0)
+    first = generator.random((400, 1)) < 0.5
+    X = (generator.random((400, 6)) < np.where(first, 0.9, 0.1)).astype(np.float32)
+    settings = {"alpha": 0, "radius": radius, "temperature": temperature, "n_bias_steps": 0}
+    settings |= {"inference": "exact", "early_stopping": False, "max_components": 60}
+    fw = small(**settings, tol=0.01).fit(X)
+    assert fw.stop_reason_ == "duality gap" and fw.path_["duality_gap"][-1] <= 0.01
+    assert min(fw.path_["duality_gap"][:-1]) > 0.01
+    longer = small(**settings, tol=1e-5, n_iter_no_change=100).fit(X)
+    assert fw.n_components_ >= 1 and longer.score(X) - fw.score(X) <= 0.01
+
+
+class AfterTwoUnits:
+    """A callback that stops a growth."""
+
+    n_units = 0
+
+    def setup(self, estimator, context):
+        pass
+
+    teardown = on_fit_task_begin = setup
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        self.n_units += context.task_name == "unit"
+        return self.n_units == 2
+
+
+@pytest.mark.skipif(not hasattr(FrankWolfeRBM, "set_callbacks"), reason="scikit-learn < 1.9")
+def test_a_callback_ends_the_growth(X):
+    fw = small(early_stopping=False).set_callbacks(AfterTwoUnits()).fit(X)
+    assert fw.stop_reason_ == "callback" and fw.n_iter_ == fw.n_components_ == 2
+
+
 def test_the_path_says_what_happened(X):
     fw = small(max_components=4).fit(X)
     path = fw.path_
