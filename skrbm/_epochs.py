@@ -195,7 +195,7 @@ class TrainedInEpochs(CallbackSupportMixin, BaseEstimator):
         kept = machine.copy(), training.state
         try:
             with one_blas_thread():
-                rate = self._rate(0.0)
+                rate, training.progress = self._rate(0.0), 0.0
                 machine = self._fit_epoch(machine, training, data, np.arange(n_rows), rate)
             kept = machine, training.state
             training.n_epochs += 1

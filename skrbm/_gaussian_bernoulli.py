@@ -61,8 +61,12 @@ def given_parameters(parts, machine=None):
     xp, variances = namespace(own.field), own.precision
     with np.errstate(over="ignore"):
         inverse = 1 / variances
-    if not bool(xp.all(xp.isfinite(inverse))):
-        raise ValueError(f"variances are too small for {found.dtype}; scale the data")
+        divided = inverse, own.field * inverse, found.weights[0] * inverse
+    if not all(bool(xp.all(xp.isfinite(part))) for part in divided):
+        raise ValueError(
+            f"variances are too small for {found.dtype}, or components and intercepts too large "
+            "beside them; scale the data"
+        )
     return found.weights[0], found.thetas[1].field, own.field, variances
 
 

@@ -141,12 +141,16 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
                 del known[stale]
             seed = self._evaluation_seed
             known[key] = evaluation.log_partition(
-                self,
+                self._evaluated(),
                 method,
                 random_state=np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key),
             )
         result = known[key]
         return (result.value, result.std) if return_std else result.value
+
+    def _evaluated(self):
+        """Return the estimator whose log Z is computed: this one, or one that is more precise."""
+        return self
 
     def sample(self, n_samples=1, *, n_steps=100, init=None, random_state=None):
         """Draw visible configurations by block Gibbs sampling, a chain for each.

@@ -1,5 +1,6 @@
 """Machine with Gaussian visible and binary hidden units, trained by sampling from noise."""
 
+import copy
 import math
 from dataclasses import replace
 from numbers import Integral, Real
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._backend import cast, dense_rows, namespace, one_blas_thread
+from .._backend import cast, dense_rows, like, namespace, one_blas_thread
 from .._gaussian_bernoulli import (
     PARAMETERS,
     first_machine,
@@ -298,6 +299,11 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         size = method.sampler.step_size
         if not self.anneal_step_size or size is None:
             return method
+        if method.sampler.target_acceptance is not None:
+            raise ValueError(
+                "anneal_step_size=True and a sampler with target_acceptance both set the step "
+                "size; leave one of them out"
+            )
         size *= SCHEDULES["cosine"](progress)
         return replace(method, sampler=method.sampler.sized(size))
 
@@ -433,6 +439,32 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
 
     # -------------------------------------------------------------- what it is used for
 
+    def free_energy(self, X):
+        """Compute the free energy F(v) = -log sum_h exp(-E(v, h)).
+
+        In float64: where means are large beside deviations, its terms are huge and cancel.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        F : array of shape (n_samples,)
+            In nats, float64; log p(v) = -F(v) - log Z.
+        """
+        X = self._visible(X)[1]
+        double = namespace(self.components_).float64
+        X = X.astype(np.float64) if sp.issparse(X) else cast(X, double)
+        return free_energy(self._evaluated().machine_, X)
+
+    def _evaluated(self):
+        double = copy.copy(self)
+        for name in (*PARAMETERS, "starts_"):
+            part = getattr(self, name)
+            setattr(double, name, cast(part, namespace(part).float64))
+        return double
+
     def sample(self, n_samples=1, *, n_steps=None, init=None, return_steps=None, random_state=None):
         """Draw visible configurations by the sampler of ``inference``, a chain for each.
 
@@ -458,7 +490,10 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         check_count("n_samples", n_samples, 1)
         n_steps = self.n_steps if n_steps is None else n_steps
         check_count("n_steps", n_steps, 0)
-        wanted = [] if return_steps is None else [int(step) for step in return_steps]
+        wanted = np.asarray(() if return_steps is None else return_steps)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise ValueError(f"return_steps must be a list of integers, got {return_steps!r}")
+        wanted = [int(step) for step in wanted]
         if any(not 0 <= step <= n_steps for step in wanted):
             raise ValueError(f"return_steps must lie in [0, n_steps={n_steps}], got {wanted}")
         machine, method = self._trained_machine(), self._method()
@@ -482,6 +517,8 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         if return_steps is None:
             return last
         xp = namespace(last)
+        if not wanted:
+            return last, xp.zeros((0, *last.shape), **like(last))
         return last, xp.stack([self._frame.outward(kept[step]) for step in wanted])
 
     def _first_rows(self, init, n_samples):

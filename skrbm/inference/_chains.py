@@ -114,7 +114,7 @@ class NoiseChains(Method):
 
     def current(self, step_size):
         """Return the sampler, with the step size that it has come to if it tunes itself."""
-        tunes = self.sampler.target_acceptance is not None
+        tunes = self.sampler.target_acceptance is not None and step_size is not None
         return self.sampler.sized(step_size) if tunes else self.sampler
 
     def _next(self, sampler, chains, acceptance, state):

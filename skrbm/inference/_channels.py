@@ -104,7 +104,15 @@ class GaussianNoise:
 
     def evidence(self, Y):
         """Return (field, precision): y / s and 1 / s."""
-        return Y / self.noise_variance, 1 / self.noise_variance
+        xp, precision = namespace(Y), 1 / self.noise_variance
+        with np.errstate(over="ignore"):
+            field = Y * precision
+        if precision > float(xp.finfo(Y.dtype).max) or not bool(xp.all(xp.isfinite(field))):
+            raise ValueError(
+                f"noise_variance={self.noise_variance} is too small for these values in "
+                f"{Y.dtype}; give 0, for values without noise, or larger units"
+            )
+        return field, precision
 
     def prior(self, machine, mean):
         """Return the parameters of the visible units without couplings; the mean is not used."""

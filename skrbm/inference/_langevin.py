@@ -97,6 +97,11 @@ class Langevin(Sampler):
             raise ValueError(
                 f"target_acceptance must be None or a number in (0, 1), got {target!r}"
             )
+        if target is not None and after is None:
+            raise ValueError(
+                "target_acceptance tunes the step size to a rate that only adjusted steps have; "
+                "set adjust_after to a number of steps, such as 0"
+            )
 
     def check(self, machine):
         visible = machine.units[0]

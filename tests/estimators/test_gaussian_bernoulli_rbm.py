@@ -107,6 +107,19 @@ def test_ais_agrees_with_the_exact_sum():
     assert abs(value - rbm.log_partition("exact")) < 6 * std
 
 
+@pytest.mark.parametrize("offset", [1e3, 1e5])
+def test_densities_of_float32_far_from_zero(offset):
+    """Terms of the free energy are 1e6 and 1e10 here, and cancel."""
+    X = (clusters() + offset).astype(np.float32)
+    rbm = small(n_iter=2).fit(X)
+    double = GaussianBernoulliRBM.from_parameters(*(p.astype(float) for p in parameters(rbm)))
+    assert rbm.components_.dtype == np.float32
+    expected = double.score_samples(X.astype(float))
+    assert_allclose(rbm.score_samples(X), expected, rtol=0, atol=1e-4 * offset / 1e5 + 1e-8)
+    value, std = rbm.log_partition("ais", return_std=True)
+    assert abs(value - rbm.log_partition("exact")) < 6 * std + 1e-4
+
+
 def test_transform_and_back():
     V = np.random.default_rng(1).normal(size=(20, 2))
     H = known().transform(V)
@@ -335,6 +348,10 @@ def test_sample_begins_at_noise_and_shows_its_steps():
     assert rbm.sample(2, random_state=0).shape == (2, 3)  # as many steps as in training
     with pytest.raises(ValueError, match=r"return_steps must lie in \[0, n_steps=10\], got \[11\]"):
         rbm.sample(2, n_steps=10, return_steps=[11])
+    for steps in (5, True, [1.7]):
+        with pytest.raises(ValueError, match="return_steps must be a list of integers"):
+            rbm.sample(2, return_steps=steps)
+    assert rbm.sample(2, return_steps=[])[1].shape == (0, 2, 3)
     with pytest.raises(NotFittedError):
         small().sample()
 
@@ -370,6 +387,8 @@ def test_denoise_gives_posterior_means():
     assert_array_equal(known().denoise(Y, noise_variance=0), Y)
     with pytest.raises(ValueError, match="noise_variance must be a finite number >= 0"):
         known().denoise(Y, noise_variance=-1)
+    with pytest.raises(ValueError, match=r"noise_variance=1e-310 is too small .* in float64"):
+        known().denoise(Y, noise_variance=1e-310)
 
 
 def test_from_parameters():
@@ -423,6 +442,29 @@ def test_a_machine_of_another_estimator_keeps_its_law():
 def test_wrong_variances(variances, message):
     with pytest.raises(ValueError, match=message):
         GaussianBernoulliRBM.from_parameters(C, B, MU, variances)
+
+
+def test_parameters_whose_quotients_overflow():
+    components, variances = np.full((3, 5), 10, "f4"), np.full(5, 1e-38)
+    with pytest.raises(ValueError, match="components and intercepts too large beside them"):
+        GaussianBernoulliRBM.from_parameters(components, variances=variances)
+
+
+def test_two_ways_to_set_the_step_size():
+    X, tuned = clusters(), GibbsLangevin(target_acceptance=0.6)
+    with pytest.raises(ValueError, match="both set the step size"):
+        small(anneal_step_size=True, inference=tuned).fit(X)
+    with pytest.raises(ValueError, match="set adjust_after to a number"):
+        GibbsLangevin(target_acceptance=0.6, adjust_after=None)
+    rbm = small(inference="gibbs").fit(X).set_params(inference=tuned)
+    assert np.isfinite(rbm.sample(2)).all()
+
+
+def test_a_pass_after_an_annealed_fit_has_the_first_step_size():
+    rbm = small(n_iter=20, anneal_step_size=True).fit(clusters())
+    first, last = rbm.history_["step_size"][0], rbm.history_["step_size"][-1]
+    rbm.partial_fit(clusters())
+    assert last < 0.1 * first and rbm.history_["step_size"][-1] == first
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ epochs that double, and saves filters with ``--out``.
 """
 
 import numpy as np
-from _paper import filters, heading, images, placed, show, table
+from _paper import filters, heading, images, placed, progress, show, table
 from images import options, relative_variances
 
 from skrbm import GaussianBernoulliRBM
@@ -30,8 +30,7 @@ def main():
     )
     rows = []
     for epoch in range(1, args.epochs + 1):
-        progress = (epoch - 1) / args.epochs
-        rate = args.learning_rate * 0.5 * (1 + np.cos(np.pi * progress))
+        rate = args.learning_rate * 0.5 * (1 + np.cos(np.pi * (epoch - 1) / args.epochs))
         rbm.set_params(learning_rate=rate).partial_fit(placed(X, args.device))
         if epoch & (epoch - 1) == 0 or epoch == args.epochs:
             logs = np.log(relative_variances(rbm))
