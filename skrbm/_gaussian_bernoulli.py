@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._backend import cast, column_moments, namespace, value_range
+from ._backend import cast, column_moments, namespace, to_numpy, value_range
 from ._machine import Machine
 from ._validation import machine_from
 from .units import Bernoulli, Gaussian, Theta
@@ -80,8 +80,7 @@ def first_machine(rows, noise, scale, mean, deviation):
     learning takes long to leave. The means of the machine come near ``mean``.
     """
     xp = namespace(rows)
-    # Of a column that is constant, only the mean is known.
-    variance = xp.where(deviation > 0, deviation**2, xp.ones_like(deviation))
+    variance = filled(deviation) ** 2
     components = scale * (rows - mean + _NOISE * deviation * noise)
     weights = components / variance
     hidden = Theta(-0.5 * xp.sum(weights * (rows + mean), axis=1))
@@ -138,4 +137,14 @@ def frame_of(mean, deviation, standardize):
     xp = namespace(mean)
     if not standardize:
         return Frame(xp.zeros_like(mean), xp.ones_like(mean))
-    return Frame(mean, xp.where(deviation > 0, deviation, xp.ones_like(deviation)))
+    return Frame(mean, filled(deviation))
+
+
+def filled(deviation):
+    """Return the deviations with the median of the others for columns that are constant.
+
+    Of these only the mean is known. Where all are, it is 1.
+    """
+    xp, known = namespace(deviation), to_numpy(deviation)
+    median = float(np.median(known[known > 0])) if (known > 0).any() else 1.0
+    return xp.where(deviation > 0, deviation, median * xp.ones_like(deviation))

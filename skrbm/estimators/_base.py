@@ -73,10 +73,11 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
         """Compute the log-likelihood of each sample.
 
         It depends on the parameters and the sample alone: log Z is computed on first use,
-        exactly if one layer has at most 20 units, otherwise by the estimator's own method (AIS for
-        BernoulliRBM, TAP for the others), with a seed and starts that were drawn in ``fit``. TAP
-        tends to give machines with large weights too small a log Z, and so too good a likelihood:
-        to compare machines of several sizes or methods, use ``log_partition("ais")`` for all.
+        exactly if one layer has at most 20 units, otherwise by the estimator's own method (TAP for
+        machines trained by it, AIS for others), with a seed and starts that were drawn in ``fit``.
+        TAP tends to give machines with large weights too small a log Z, and so too good a
+        likelihood: to compare machines of several sizes or methods, use ``log_partition("ais")``
+        for all.
 
         Parameters
         ----------

@@ -87,7 +87,8 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     standardize : bool, default=True
         Whether to learn in coordinates in which each column of the data has mean 0 and standard
         deviation 1. Parameters and results are in the data's own units in either case. A
-        column that is constant is only centred.
+        column that is constant is centred and counted in the median deviation of the others. With
+        ``partial_fit`` these are coordinates of its first rows, which should be many.
     min_variance : float, default=1e-6
         Floor under the variances, in the coordinates of learning.
     max_grad_norm : float or None, default=10.0
@@ -156,6 +157,8 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_chains, n_features)
         Visible units of the chains of the last batch.
+    step_size_ : float or None
+        What the step size has come to; None for a sampler without one.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list

@@ -120,6 +120,14 @@ def test_densities_of_float32_far_from_zero(offset):
     assert abs(value - rbm.log_partition("exact")) < 6 * std + 1e-4
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+def test_constant_columns_have_the_scale_of_the_others(standardize):
+    X = 1e-3 * clusters()
+    X = np.column_stack([X, np.full(len(X), 0.5)])
+    rbm = small(n_iter=0, standardize=standardize).fit(X)
+    assert rbm.variances_[-1] == pytest.approx(np.median(X[:, :-1].std(axis=0)) ** 2, rel=1e-6)
+
+
 def test_transform_and_back():
     V = np.random.default_rng(1).normal(size=(20, 2))
     H = known().transform(V)
