@@ -150,7 +150,7 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
         return (result.value, result.std) if return_std else result.value
 
     def _evaluated(self):
-        """Return the estimator whose log Z is computed: this one, or one that is more precise."""
+        """Return the estimator that energies and log Z are of: this one, or a more precise copy."""
         return self
 
     def sample(self, n_samples=1, *, n_steps=100, init=None, random_state=None):
@@ -280,7 +280,7 @@ class OneHiddenLayer(DensityMachine):
         F : array of shape (n_samples,)
             In nats, float64; log p(v) = -F(v) - log Z.
         """
-        return free_energy(*self._visible(X))
+        return free_energy(*self._evaluated()._visible(X))
 
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.

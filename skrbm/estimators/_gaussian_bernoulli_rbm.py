@@ -442,26 +442,9 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
 
     # -------------------------------------------------------------- what it is used for
 
-    def free_energy(self, X):
-        """Compute the free energy F(v) = -log sum_h exp(-E(v, h)).
-
-        In float64: where means are large beside deviations, its terms are huge and cancel.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        F : array of shape (n_samples,)
-            In nats, float64; log p(v) = -F(v) - log Z.
-        """
-        X = self._visible(X)[1]
-        double = namespace(self.components_).float64
-        X = X.astype(np.float64) if sp.issparse(X) else cast(X, double)
-        return free_energy(self._evaluated().machine_, X)
-
     def _evaluated(self):
+        # Where means are large beside deviations, terms of free energies are huge and cancel.
+        check_is_fitted(self, "components_")
         double = copy.copy(self)
         for name in (*PARAMETERS, "starts_"):
             part = getattr(self, name)
