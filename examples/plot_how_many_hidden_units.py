@@ -35,8 +35,8 @@ print(f"{grown.stop_reason_}, with {path['reason'].count('refused')} insertions 
 # Machines of the path
 # --------------------
 # ``truncate`` gives any machine of the path. Its log-likelihood is computed anew here, with log Z
-# by annealed importance sampling: the path's own estimates, which follow log Z from machine to
-# machine by the chains, cost nothing and flatter larger machines.
+# by annealed importance sampling: the path's own estimates, by the chains that units are learned
+# from, cost nothing and are noisy.
 
 n, last = grown.n_components_, path["n_components"][-1]
 sizes = sorted({size for size in (1, 2, 5, 10, 15, 20, 30, 40, 50, 70) if size < last} | {n, last})
