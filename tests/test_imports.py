@@ -48,6 +48,7 @@ SIBLINGS = {
     ("inference._belief_propagation", "inference._odds"),  # numerics that need a file of their own
     ("inference._classes", "inference._belief_propagation"),  # the same, for one label of classes
     ("inference._classes", "inference._odds"),
+    ("inference._belief_propagation", "inference._mean_field"),  # TAP, where messages start
     ("units._truncated", "units._truncnorm"),  # numerics that need a file of their own
     ("inference._ais", "inference._gibbs"),  # annealing starts at draws without couplings
     (

@@ -241,7 +241,7 @@ def test_a_temperature_bounds_what_growth_begins_with(X):
 def test_random_state(X):
     one, same, other = (small(random_state=seed).fit(X) for seed in (1, 1, 2))
     assert_array_equal(one.components_, same.components_)
-    assert one.path_["gain"] == same.path_["gain"]
+    assert_array_equal(one.path_["gain"], same.path_["gain"])  # NaN where one was refused
     assert one.components_.shape != other.components_.shape or not np.allclose(
         one.components_, other.components_
     )
@@ -522,13 +522,18 @@ def test_whole_machines_lose_nothing(X):
     assert_allclose(rbm.transform(X), fw.transform(X), rtol=1e-10)
 
 
-@pytest.mark.parametrize("RBM", [BernoulliRBM, TAPRBM])
-def test_training_goes_on_from_it(X, fw, RBM):
+@pytest.mark.parametrize(
+    ("RBM", "params"),
+    # With one Gibbs step the last parameters have a noise of 0.3 nats, as large as the rise.
+    [(BernoulliRBM, {"n_gibbs_steps": 10}), (TAPRBM, {})],
+)
+def test_training_goes_on_from_it(X, fw, RBM, params):
     whole = fw.to_bernoulli_rbm("absorb")
     rbm = RBM(whole.n_components, init=fw, n_iter=0).fit(X)
     assert_allclose(rbm.components_, whole.components_)
     assert_allclose(rbm.intercept_visible_, whole.intercept_visible_)
-    rbm = RBM(whole.n_components, init=fw, n_iter=20, learning_rate=0.02, random_state=0).fit(X)
+    params = params | {"n_iter": 20, "learning_rate": 0.02, "random_state": 0}
+    rbm = RBM(whole.n_components, init=fw, **params).fit(X)
     assert log_likelihoods(rbm, X).mean() > log_likelihoods(whole, X).mean()
 
 
