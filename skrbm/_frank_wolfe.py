@@ -116,7 +116,7 @@ class Growth:
 
     def _anneal(self):
         """Draw the samples anew, and with them log Z."""
-        self.log_z = self.model.anneal(self.mixture, self.base, self.rng)
+        self.log_z = self.model.anneal(self.mixture, self.base)
 
     def tighten(self):
         """Raise the penalty, or where there is none lower the radius, after a refusal.
@@ -345,7 +345,7 @@ class Growth:
         """Take log Z and the samples to where a step led; returns the variance of that log Z."""
         changes = [step * change for change in line.changes]
         self.log_z += log_mean_exp(changes[1], self.judges.weights)
-        self.model.resample(changes[1], self.rng)
+        self.model.resample(changes[1])
         return float(np.var(np.exp(changes[1] - changes[1].max()))) / self.judges.n
 
     def _refit(self, n_steps):
@@ -366,7 +366,7 @@ class Growth:
             )
             change = length * judges.product(step)
             self.log_z += log_mean_exp(change, judges.weights)
-            self.model.resample(change, self.rng)
+            self.model.resample(change)
             self.mixture = self.mixture._replace(bias=self.mixture.bias + length * step)
 
     def _gain(self, old, value, rise):

@@ -10,6 +10,7 @@ from ._atoms import Rows, effective_part, log_mean_exp
 from ._backend import cast, from_numpy, namespace, softplus, to_numpy
 from ._machine import Machine
 from .inference import Gibbs, sample
+from .inference._chains import resampled
 from .units import Bernoulli, Fractional, Theta
 
 _LEAST_ESS = 0.5  # part of the samples that a part of a step leaves effective
@@ -150,7 +151,7 @@ class SampledModel:
     def __init__(self, sampler, n_chains, place, rng):
         self.sampler, self.n_chains, self.visible, self.rng = sampler, n_chains, place, rng
 
-    def anneal(self, mixture, base, rng):
+    def anneal(self, mixture, base):
         """Draw both sets anew; returns log Z.
 
         By sequential Monte Carlo from independent units with the fields ``base``: weights rise to
@@ -163,17 +164,11 @@ class SampledModel:
         log_z = np.logaddexp(0, base).sum() + np.log(2) * mixture.counts.sum()
         beta, shift = 0.0, mixture.bias - base
         while beta < 1:
-            rows = Rows(self.visible)
-            fields, push = rows.fields(mixture.atoms), rows.product(shift)
-
-            def change(to, since=beta, fields=fields, push=push):
-                hidden = softplus(to * fields) - softplus(since * fields)
-                return hidden @ mixture.counts + (to - since) * push
-
-            beta = _farthest(change, beta)
-            log_weights = change(beta)
+            beta, log_weights = _raised(beta, mixture, shift, Rows(self.visible))
             log_z += log_mean_exp(log_weights)
-            self._take(rng.permutation(_resampled(log_weights, rng)))
+            drawn = resampled(self.visible, self._beside(log_weights), self.rng)
+            order = self.rng.permutation(len(log_weights))  # both sets are of all that was drawn
+            self.visible = namespace(drawn).take(drawn, order, axis=0)
             bias = base + beta * shift
             self.rows(Mixture(beta * mixture.atoms, mixture.counts, bias), _SWEEPS)
         return float(log_z)
@@ -186,7 +181,7 @@ class SampledModel:
         self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
         return Rows(self.visible[: self.n_chains, :]), Rows(self.visible[self.n_chains :, :])
 
-    def resample(self, log_weights, rng):
+    def resample(self, log_weights):
         """Take both sets to another law by importance weights of the judges.
 
         Modes that a step has made heavier get their share at once, where sweeps alone would have
@@ -194,34 +189,33 @@ class SampledModel:
         it, and biases fitted to these would be those of a law that has other shares: they are left
         behind, and what takes their place becomes other than the judges in the next sweep.
         """
-        both = [self.n_chains + _resampled(log_weights, rng) for _ in range(2)]
-        self._take(np.concatenate(both))
+        judges, log_weights = self.visible[self.n_chains :, :], self._beside(log_weights)
+        both = [resampled(judges, log_weights, self.rng) for _ in range(2)]
+        self.visible = namespace(judges).concat(both, axis=0)
 
-    def _take(self, index):
-        index = from_numpy(index, self.visible)
-        self.visible = namespace(self.visible).take(self.visible, index, axis=0)
+    def _beside(self, log_weights):
+        return cast(from_numpy(log_weights, self.visible), namespace(self.visible).float64)
 
     def draws(self, mixture, base, n, rng):
         """Return ``n`` draws from a machine, at most one for each chain."""
-        self.anneal(mixture, base, rng)
+        self.anneal(mixture, base)
         return self.visible[:n, :]
 
 
-def _farthest(change, beta):
-    """Return the inverse temperature up to which importance weights reach, 1 at most."""
+def _raised(beta, mixture, shift, rows):
+    """Return an inverse temperature up to which importance weights of rows reach, and these."""
+    fields, push = rows.fields(mixture.atoms), rows.product(shift)
+
+    def log_weight(beta):
+        return softplus(beta * fields) @ mixture.counts + beta * push
 
     def beyond(to):
-        return effective_part(change(to)) - _LEAST_ESS
+        return effective_part(log_weight(to) - now) - _LEAST_ESS
 
-    if beyond(1.0) >= 0:
-        return 1.0
-    return min(1.0, max(brentq(beyond, beta, 1.0, xtol=1e-4), beta + _LEAST_RISE))
-
-
-def _resampled(log_weights, rng):
-    p = np.exp(log_weights - log_weights.max())
-    places = (np.arange(p.size) + rng.random()) / p.size
-    return np.searchsorted(np.cumsum(p / p.sum()), places).clip(max=p.size - 1)
+    now, to = log_weight(beta), 1.0
+    if beyond(to) < 0:
+        to = min(to, max(brentq(beyond, beta, to, xtol=1e-4), beta + _LEAST_RISE))
+    return to, log_weight(to) - now
 
 
 class ExactModel:
@@ -241,7 +235,7 @@ class ExactModel:
         rows = Rows(self.visible, p / p.sum())
         return rows, rows
 
-    def anneal(self, mixture, base, rng):
+    def anneal(self, mixture, base):
         """Return log Z."""
         return self.log_partition(mixture)
 
@@ -250,7 +244,7 @@ class ExactModel:
         log_p = mixture.log_weight(self._rows)
         return log_mean_exp(log_p) + np.log(self._rows.n)
 
-    def resample(self, log_weights, rng):
+    def resample(self, log_weights):
         pass
 
     def draws(self, mixture, base, n, rng):

@@ -157,7 +157,7 @@ class BeliefPropagation(FixedPoint):
         the weight of the decided visible values.
         """
         odds, R, visible = self.messages(machine, state)
-        return odds.read(R, visible, *_fields(machine))[0]
+        return odds.log_partition(R, visible, *_fields(machine))
 
     def moments(self, machine, state):
         """Return the expected statistics, averaged over the rows.
@@ -166,8 +166,8 @@ class BeliefPropagation(FixedPoint):
         the moments are its derivatives there.
         """
         odds, R, visible = self.messages(machine, state)
-        hidden = odds.read(R, visible, *_fields(machine))[1]
-        pairs = odds.pairs(R, visible, hidden)
+        hidden = state.beliefs[1]
+        pairs = odds.pairs(R, visible, hidden, _fields(machine)[1])
         product, weight = PRODUCTS[self.product], 1.0 / hidden.shape[0]
         means = product.visible.mean(state.beliefs[0]), product.hidden.mean(hidden)
         means = tuple(cast(mean, machine.dtype) for mean in means)
@@ -410,10 +410,9 @@ def _propagate_arrays(method, machine, start, log_partition, pairs):
         messages = Messages(means, (None, None), odds.of_means(first.means), first[:2])
         state, *rest = solve(method, block, messages)
         odds, R, visible = method.messages(block, state)
-        log_z, hidden = None, state.beliefs[1]
-        if log_partition or method.product != "sum":
-            log_z, hidden = odds.read(R, visible, *_fields(block))
-        joint = odds.pairs(R, visible, hidden) if pairs else None
+        b, c = _fields(block)
+        log_z = odds.log_partition(R, visible, b, c) if log_partition else None
+        joint = odds.pairs(R, visible, state.beliefs[1], c) if pairs else None
         found.append((*state.beliefs, *rest, log_z, joint))
     visible, hidden, n_iter, residual, converged, log_z, joint = zip(*found, strict=True)
     return Propagated(
@@ -492,11 +491,9 @@ class _Instances:
         visible, hidden = np.split(beliefs, [b.shape[1]], axis=1)
         self.beliefs[0][rows], self.beliefs[1][rows] = visible, hidden
         if self.log_partition is not None:
-            self.log_partition[rows], hidden = self.odds.read(R, visible, b, c)
-        elif self.method.product != "sum":  # where beliefs of a cycle are not those of its decision
-            hidden = self.odds.read(R, visible, b, c)[1]
+            self.log_partition[rows] = self.odds.log_partition(R, visible, b, c)
         if self.pairs is not None:
-            more = self.odds.pairs(R, visible, hidden)
+            more = self.odds.pairs(R, visible, hidden, c)
             # Many are summed in float64; what is one alone, in a small batch, stays as it is.
             before = self.pairs[number]
             self.pairs[number] = more if before is None else np.add(before, more, dtype=np.float64)

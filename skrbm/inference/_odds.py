@@ -210,47 +210,52 @@ class Odds:
         n_rows = max(rows.stop - rows.start for rows in self.blocks())
         return np.empty((2, n, n_rows, self.E.shape[1]), self.dtype)
 
-    def read(self, R, visible, b, c):
-        """Return what messages to the visible units and these units' beliefs say.
+    def log_partition(self, R, visible, b, c):
+        """Return what stands for log Z, of shape (n,), in float64.
+
+        The Bethe approximation, at a fixed point of sum-product: sum of the units' log Z minus
+        log(1 + (e^W - 1) p q) of each pair, where p and q are the means of either without the
+        other. In max-product it is the largest log-weight instead, and in mixed-product the
+        log-weight of the decided visible values.
 
         Parameters
         ----------
         R : array of shape (n, n_hidden, n_visible)
         visible : array of shape (n, n_visible)
         b, c : arrays of shape (n_units,) or (n, n_units)
-
-        Returns
-        -------
-        log_partition : array of shape (n,), float64
-            The Bethe approximation, at a fixed point of sum-product: sum of the units' log Z
-            minus log(1 + (e^W - 1) p q) of each pair, where p and q are the means of either
-            without the other. In max-product it is the largest log-weight instead, and in
-            mixed-product the log-weight of the decided visible values.
-        hidden : array of shape (n, n_hidden)
-            Beliefs of the hidden units.
         """
         xp, (to_hidden, to_visible) = namespace(R), self.product
-        s, hidden, columns, total = self.against(visible)[:, None, :], [], 0.0, 0.0
+        s, hidden = self.against(visible)[:, None, :], self._hidden(R, visible, c)
+        columns, total = 0.0, 0.0
         for rows in self.blocks():
-            Q, E = R[:, rows, :], self.E[rows, :]
-            hidden.append(c[..., rows] + self.sum_logs_of_rows(to_hidden(Q, E, s)))
+            Q = R[:, rows, :]
             total = total - xp.sum(self.sum_logs_of_rows(to_hidden(Q, Q, s)), axis=-1)
             columns = columns + self.sum_logs_of_columns(Q)
-        hidden = xp.concat(hidden, axis=-1)
         total = total + xp.sum(to_hidden.total(b + columns), axis=-1)
-        return total + xp.sum(to_visible.total(hidden), axis=-1), hidden
+        return total + xp.sum(to_visible.total(hidden), axis=-1)
 
-    def pairs(self, R, visible, hidden):
+    def _hidden(self, R, visible, c):
+        """Return the beliefs of the hidden units that messages to the visible ones go with."""
+        to_hidden, s = self.product.visible, self.against(visible)[:, None, :]
+        parts = [
+            c[..., rows] + self.sum_logs_of_rows(to_hidden(R[:, rows, :], self.E[rows, :], s))
+            for rows in self.blocks()
+        ]
+        return namespace(R).concat(parts, axis=-1)
+
+    def pairs(self, R, visible, hidden, c):
         """Return the sum over instances of E[h v] from messages to the visible units and beliefs.
 
         Of shape (n_hidden, n_visible). It is E[h] times E[v | h = 1] = E / (s R + E), as what the
         visible unit says to the hidden one cancels. In max- and mixed-product it is that of what
-        stands for the means.
+        stands for the means, where hidden units answer the visible values that are decided now:
+        in a cycle their beliefs are those of the decision before.
         """
         xp, (to_hidden, to_visible) = namespace(R), self.product
-        means = cast(to_visible.mean(hidden), R.dtype)
         if to_hidden.combine != "add":
-            return means.T @ cast(to_hidden.mean(visible), R.dtype)
+            means = to_visible.mean(self._hidden(R, visible, c))
+            return cast(means.T @ to_hidden.mean(visible), R.dtype)
+        means = cast(to_visible.mean(hidden), R.dtype)
         s, joint = self.against(visible)[:, None, :], []
         for rows in self.blocks():
             t, E = R[:, rows, :] * s, self.E[rows, :]

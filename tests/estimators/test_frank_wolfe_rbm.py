@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM, evaluation
 from skrbm._backend import to_numpy
+from skrbm._callbacks import HAS_CALLBACKS
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import AIS, Gibbs
 from skrbm.inspection import HistoryDisplay
@@ -119,7 +120,7 @@ class AfterTwoUnits:
         return self.n_units == 2
 
 
-@pytest.mark.skipif(not hasattr(FrankWolfeRBM, "set_callbacks"), reason="scikit-learn < 1.9")
+@pytest.mark.skipif(not HAS_CALLBACKS, reason="callbacks came with scikit-learn 1.9")
 def test_a_callback_ends_the_growth(X):
     fw = small(early_stopping=False).set_callbacks(AfterTwoUnits()).fit(X)
     assert fw.stop_reason_ == "callback" and fw.n_iter_ == fw.n_components_ == 2
