@@ -135,6 +135,9 @@ class Odds:
         m = cast(hidden, self.dtype)[..., None]
         if out is None:
             return (1 - m) + m * self.E
+        if not m.any():
+            out.fill(1)
+            return out
         for rows in self.blocks():
             np.multiply(m[:, rows], self.E[rows], out=out[:, rows])
             out[:, rows] += 1 - m[:, rows]
