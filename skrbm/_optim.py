@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ._backend import namespace
 
@@ -120,6 +121,29 @@ class SGD:
 _MOST = 80.0  # largest log-variance, whose exponential float32 has
 
 
+class AdamState(NamedTuple):
+    """Running means of gradients and of their squares, and the number of steps."""
+
+    n_steps: Any  # an array of no dimensions
+    means: tuple
+    squares: tuple
+
+
+def adam(state, slopes, decay=0.9, decay_squares=0.999, epsilon=1e-8):
+    """Return the state after one more gradient, and the steps of Adam (Kingma and Ba 2015)."""
+    n = state.n_steps + 1
+    pairs = zip(state.means, slopes, strict=True)
+    means = tuple(decay * old + (1 - decay) * slope for old, slope in pairs)
+    pairs = zip(state.squares, slopes, strict=True)
+    squares = tuple(decay_squares * old + (1 - decay_squares) * slope**2 for old, slope in pairs)
+    first, second = 1 - decay**n, 1 - decay_squares**n
+    steps = tuple(
+        (mean / first) / (namespace(mean).sqrt(square / second) + epsilon)
+        for mean, square in zip(means, squares, strict=True)
+    )
+    return AdamState(n, means, squares), steps
+
+
 @dataclass(frozen=True)
 class MeanVarianceSGD(SGD):
     """Gradient ascent on the means and log-variances of Gaussian visible units.
@@ -137,24 +161,34 @@ class MeanVarianceSGD(SGD):
         Norm of the gradient by all parameters above which it is scaled down to that norm.
     min_variance : float, default=1e-6
         Floor under the variances.
+    adaptive : bool, default=False
+        Whether each entry has a step of its own, by :func:`adam`, in place of momentum.
     """
 
     max_norm: float | None = None
     min_variance: float = 1e-6
+    adaptive: bool = False
 
     def init(self, machine):
-        if not self.momentum:
+        if not (self.adaptive or self.momentum):
             return None
         zero = namespace(machine.weights[0]).zeros_like
-        return tuple(map(zero, self._coordinates(machine)))
+        rest = tuple(map(zero, self._coordinates(machine)))
+        if self.adaptive:  # no array is written in place: both may begin as the same
+            return AdamState(zero(machine.weights[0][0, 0]), rest, rest)
+        return rest
 
     def update(self, machine, velocity, gradient, rate):
+        if self.adaptive != isinstance(velocity, AdamState):  # of another rule, or given up
+            velocity = self.init(machine)
         values = self._coordinates(machine)
         slopes = self._clipped(self.slopes(machine, gradient))
         if self.alpha:
             slopes = (slopes[0] - self.alpha * PENALTIES[self.penalty](values[0]), *slopes[1:])
+        if self.adaptive:
+            velocity, slopes = adam(velocity, slopes)
         steps = tuple(rate * slope for slope in slopes)
-        if velocity is not None:
+        if velocity is not None and not self.adaptive:
             pairs = zip(velocity, steps, strict=True)
             velocity = steps = tuple(self.momentum * old + step for old, step in pairs)
         values = tuple(value + step for value, step in zip(values, steps, strict=True))

@@ -7,7 +7,7 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm._machine import Block, Moments, data_moments
-from skrbm._optim import PENALTIES, SCHEDULES, SGD, train_step
+from skrbm._optim import PENALTIES, SCHEDULES, SGD, AdamState, adam, train_step
 from skrbm._random import make_rng
 from skrbm.inference import STARTS, TAP, Gibbs, NaiveMeanField, solve
 
@@ -220,3 +220,21 @@ def test_unconverged_solutions_are_reported():
     starts = STARTS["data"](NaiveMeanField(max_iter=1, tol=0.0))
     state, _, _ = starts.phases(machine, starts.init(machine, None, 3, X), X, None)
     assert starts.report(state) == {"n_unconverged": 3.0, "n_sweeps": 1.0}
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_steps_of_adam_are_those_of_torch(scale):
+    """Gradients of any size, with zeros; torch.optim.Adam descends where this one ascends."""
+    torch = pytest.importorskip("torch")
+    generator = np.random.default_rng(7)
+    values = generator.normal(size=(3, 2))
+    parameter = torch.nn.Parameter(torch.tensor(values))
+    theirs = torch.optim.Adam([parameter], lr=RATE)
+    state = AdamState(np.zeros(()), *(2 * ((np.zeros((3, 2)),),)))
+    for _ in range(6):
+        slope = scale * generator.normal(size=(3, 2)) * generator.integers(2, size=(3, 2))
+        parameter.grad = torch.tensor(-slope)
+        theirs.step()
+        state, (step,) = adam(state, (slope,))
+        values = values + RATE * step
+        assert_allclose(values, parameter.detach().numpy(), rtol=1e-10, atol=1e-14)

@@ -93,6 +93,10 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         Floor under the variances, in the coordinates of learning.
     max_grad_norm : float or None, default=10.0
         Norm of the gradient above which it is scaled down.
+    optimizer : {"sgd", "adam"}, default="sgd"
+        Gradient ascent with ``momentum``, or Adam [2]_, by which each parameter has a step of its
+        own, about ``learning_rate`` whatever the gradient. It keeps hidden units that do little
+        from dying out, and learns densities better; see the user guide.
     learning_rate : float, default=0.01
         Step of the gradient ascent on the mean log-likelihood.
     batch_size : int, default=100
@@ -105,7 +109,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         Determines initial weights, the order of rows, the chains, and the seed with which
         ``score_samples`` estimates log Z.
     momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next.
+        Part of the last step that is added to the next. Not looked at by Adam.
     alpha : float, default=0.0
         Strength of the penalty on the components.
     penalty : {"l2", "l1"}, default="l2"
@@ -184,6 +188,8 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     ----------
     .. [1] Liao, R., Kornblith, S., Ren, M., Fleet, D. J., & Hinton, G. (2022). Gaussian-Bernoulli
        RBMs without tears. arXiv:2210.10318.
+    .. [2] Kingma, D. P., & Ba, J. (2015). Adam: a method for stochastic optimization. International
+       Conference on Learning Representations. arXiv:1412.6980.
 
     Examples
     --------
@@ -210,6 +216,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         "standardize": ["boolean"],
         "min_variance": [Interval(Real, 0, None, closed="neither")],
         "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
+        "optimizer": [StrOptions({"sgd", "adam"})],
         "weight_scale": [None, Interval(Real, 0, None, closed="left")],
     }
 
@@ -228,6 +235,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         standardize=True,
         min_variance=1e-6,
         max_grad_norm=10.0,
+        optimizer="sgd",
         learning_rate=0.01,
         batch_size=100,
         n_iter=50,
@@ -258,6 +266,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         self.standardize = standardize
         self.min_variance = min_variance
         self.max_grad_norm = max_grad_norm
+        self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.n_iter = n_iter
@@ -318,7 +327,12 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
 
     def _optimiser(self):
         return MeanVarianceSGD(
-            self.momentum, self.alpha, self.penalty, self.max_grad_norm, self.min_variance
+            self.momentum,
+            self.alpha,
+            self.penalty,
+            self.max_grad_norm,
+            self.min_variance,
+            adaptive=self.optimizer == "adam",
         )
 
     # ---------------------------------------------------------------- coordinates

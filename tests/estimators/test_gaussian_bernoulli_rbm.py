@@ -202,6 +202,38 @@ def test_momentum_and_penalty_act_on_the_components():
     assert_allclose(velocity[1], 0.5 + 0.1 * plain[1], rtol=1e-10)
 
 
+def test_adam_moves_each_parameter_by_the_rate_at_first():
+    """Whatever the size of its slope: in the first step the two running means cancel."""
+    machine = known().machine_
+    V = np.random.default_rng(4).normal(size=(7, 2))
+    moments = data_moments(machine, V) - exact_moments(machine)
+    slopes = MeanVarianceSGD().slopes(machine, moments)
+    optimiser = MeanVarianceSGD(adaptive=True)
+    moved, velocity = optimiser.update(machine.copy(), optimiser.init(machine), moments, 1e-3)
+    precision = moved.thetas[0].precision
+    steps = (
+        moved.weights[0] / precision - C,
+        moved.thetas[0].field / precision - MU,
+        -np.log(precision) - np.log(VARIANCES),
+        moved.thetas[1].field - B,
+    )
+    for step, slope in zip(steps, slopes, strict=True):
+        assert_allclose(step, 1e-3 * slope / (np.abs(slope) + 1e-8), rtol=1e-6, atol=1e-12)
+    assert velocity.n_steps == 1
+
+
+def test_fits_go_on_when_the_optimizer_changes():
+    """Running means of one rule are nothing to the other, which begins anew."""
+    X = np.random.default_rng(5).normal(size=(60, 2))
+    rbm = GaussianBernoulliRBM(3, n_iter=2, optimizer="adam", warm_start=True, random_state=0)
+    assert rbm.fit(X)._training.velocity.n_steps == 2
+    rbm.set_params(optimizer="sgd", momentum=0.5).fit(X)
+    assert len(rbm._training.velocity) == 4
+    rbm.set_params(optimizer="adam").fit(X)
+    assert rbm._training.velocity.n_steps == 2
+    assert np.isfinite(rbm.components_).all()
+
+
 def test_variances_stay_above_their_floor():
     """A step that would go far below, where the gradient is negative."""
     machine = known().machine_
