@@ -56,7 +56,8 @@ def _machine_of(model):
             "sample(X)"
         )
     try:
-        return _machine_of(model.machine_)
+        precise = getattr(model, "_evaluated", None)
+        return _machine_of((model if precise is None else precise()).machine_)
     except NotFittedError:
         raise
     except AttributeError as error:

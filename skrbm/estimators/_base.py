@@ -142,7 +142,7 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
                 del known[stale]
             seed = self._evaluation_seed
             known[key] = evaluation.log_partition(
-                self._evaluated(),
+                self,
                 method,
                 random_state=np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key),
             )
@@ -319,8 +319,8 @@ class GibbsImputation:
         Returns
         -------
         X : array of shape (n_samples, n_features)
-            Observed entries as the units take them (clipped to [0, 1], or thresholded by
-            ``binarize``), missing ones E[v_i | observed].
+            Observed entries as the units take them (those of binary units clipped to [0, 1], or
+            thresholded by ``binarize``), missing ones E[v_i | observed].
         """
         check_count("n_steps", n_steps, 1)
         machine, X, observed = self._split_missing(X)

@@ -149,9 +149,9 @@ class AnnealedChains(NoiseChains):
     """Chains start at noise for each batch, and come to the machine by ``n_steps`` temperatures.
 
     At each, rows are drawn anew by how much more the law there gives them than the one before, and
-    take one step: annealed importance sampling, with resampling in place of weights (Neal 2001).
-    So modes between which no chain crosses have their shares of the machine's law, and not those of
-    the basins that noise falls into.
+    take one step, sized and adjusted as in a run of ``n_steps``: annealed importance sampling, with
+    resampling in place of weights (Neal 2001). So modes between which no chain crosses have their
+    shares of the machine's law, and not those of the basins that noise falls into.
     """
 
     def started(self, machine, sampler, state, X, rng):
@@ -161,7 +161,8 @@ class AnnealedChains(NoiseChains):
             now = interpolate(base, machine, (k + 1) / self.n_steps)
             gain = free_energy(last, rows) - free_energy(now, rows)
             rows, last = resampled(rows, gain, rng), now
-            chains, _ = sampler.step(now, sampler.start(now, rows, rng), rng)
+            step = sampler.at(k, self.n_steps).step
+            chains, _ = step(now, sampler.start(now, rows, rng), rng)
             rows = chains.layers[0]
         return sampler.start(machine, rows, rng)
 

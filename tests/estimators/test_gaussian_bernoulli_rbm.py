@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from skrbm import TAPRBM, GaussianBernoulliRBM
 from skrbm._machine import Block, Moments, data_moments
 from skrbm._optim import MeanVarianceSGD
+from skrbm.evaluation import log_partition
 from skrbm.inference import CHAINS, GibbsLangevin, Langevin
 
 LEVEL = 1e-6
@@ -118,6 +119,8 @@ def test_densities_of_float32_far_from_zero(offset):
     assert_allclose(rbm.score_samples(X), expected, rtol=0, atol=1e-4 * offset / 1e5 + 1e-8)
     value, std = rbm.log_partition("ais", return_std=True)
     assert abs(value - rbm.log_partition("exact")) < 6 * std + 1e-4
+    exact = log_partition(double, "exact").value
+    assert abs(log_partition(rbm, "exact").value - exact) < 1e-4 * offset / 1e5 + 1e-8
 
 
 @pytest.mark.parametrize("standardize", [False, True])

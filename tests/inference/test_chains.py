@@ -89,6 +89,21 @@ def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler
     assert abs(np.mean(shares["noise"]) - 0.5) < 0.05
 
 
+@pytest.mark.parametrize("Sampler", [Langevin, GibbsLangevin])
+def test_annealing_adjusts_from_the_step_that_a_run_does(Sampler):
+    adjusted = []
+
+    class Watched(Sampler):
+        def step(self, machine, state, rng):
+            adjusted.append(self.adjust_after == 0)
+            return super().step(machine, state, rng)
+
+    X = np.zeros((5, 3))
+    method, rng = CHAINS["annealed"](Watched(adjust_after=2), 4), make_rng(0, X)
+    method.phases(MACHINE, method.init(MACHINE, rng, 5, X), X, rng)
+    assert adjusted == 2 * [False, False, True, True]  # of the annealing, and of the run
+
+
 def test_rows_are_drawn_systematically():
     """Each row as often as its weight says, rounded up or down; NaN counts for nothing."""
     rows, log_weights = np.arange(6.0)[:, None], np.log([0.1, 2.0, 1e-320, 3.0, 0.9, np.nan])
