@@ -108,20 +108,26 @@ def errors(crbm, images):
     return 100 * wrong.mean(), 100 * wrong[images.X != images.Y].mean()
 
 
-def train(method, rate, epochs, images, seed=0, minutes=np.inf, last_rate=0.02, **params):
+def train(
+    method, rate, epochs, images, seed=0, minutes=np.inf, last_rate=0.02, corrupt=None, **params
+):
     """Learn for some passes, or minutes of processor time; keep the best pass of the validation.
 
-    The learning rate falls to ``last_rate`` times itself in a geometric progression. Returns
+    The learning rate falls to ``last_rate`` times itself in a geometric progression. With
+    ``corrupt`` each pass sees ``corrupt(Y, rng)`` in place of the training images' X. Returns
     (the machine of the best pass, its validation error in %, passes done, seconds of processor
     time spent on learning).
     """
     (X, Y), validation = images
+    rng = np.random.default_rng([seed, 1])  # not the one of the first corruption
     crbm = ConditionalRBM(random_state=seed, **{**METHODS[method], **params})
     best, spent, seconds = None, 0.0, 60 * minutes
     for epoch in range(epochs):
         progress = max(epoch / max(epochs - 1, 1), spent / seconds)
         crbm.set_params(learning_rate=rate * last_rate**progress)
         begin = time.process_time()
+        if corrupt is not None:
+            X = corrupt(Y, rng)
         crbm.partial_fit(X, Y)
         spent += time.process_time() - begin
         error, _ = errors(crbm, validation)

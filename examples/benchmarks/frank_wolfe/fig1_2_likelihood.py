@@ -4,8 +4,9 @@
 
 Frank-Wolfe by line search and with the printed steps 1/t; CD-10 from random starts, the best of
 ``--starts`` by the validation rows; CD-10 from the Frank-Wolfe machine of the same size.
-Likelihoods are AIS over the paper's 14 500 temperatures with ``--chains`` runs; the choice of a
-start takes 1 000 temperatures. The classifier is multinomial logistic regression on E[h | v].
+The rate of CD falls to zero in a line. Likelihoods are AIS over the paper's 14 500 temperatures
+with ``--chains`` runs; the choice of a start takes 1 000 temperatures. The classifier is
+multinomial logistic regression on E[h | v].
 
 ``--scale`` multiplies the sizes (20 to 700), the epochs of CD (400 on Caltech101 Silhouettes, 200
 on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are for validation). A path goes on for
@@ -129,6 +130,7 @@ def cd(n, args, epochs, **params):
         learning_rate=args.rate,
         batch_size=100,
         n_iter=epochs,
+        schedule="linear",
         **params,
     )
 
