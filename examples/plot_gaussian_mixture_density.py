@@ -68,8 +68,8 @@ def machine(X, sampler):
 # --------
 # Densities, and samples after 100 steps from noise. The isotropic mixture is found. Of the other
 # one the weights and the places are right, and not yet the shapes: given the hidden units all laws
-# have the same variances, so that the wide ones have to be made up of many narrow ones, which takes
-# far more passes than there are here.
+# have the same variances, so that the wide ones have to be made up of many narrow ones. That takes
+# steps of Adam, ``optimizer="adam"``, and far more passes than there are here.
 
 import matplotlib.pyplot as plt
 
