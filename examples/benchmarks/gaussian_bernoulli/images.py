@@ -44,6 +44,7 @@ def options(doc):
     parser.add_argument("--noise", type=float, default=10.0)
     parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--optimizer", choices=("sgd", "adam"), default="sgd")
     parser.add_argument("--step-size", type=float, default=0.2)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -60,6 +61,7 @@ def learn(args, X, seed, **params):
         burn_in=args.burn_in,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
+        optimizer=args.optimizer,
         n_iter=args.epochs,
         random_state=seed,
         **{"step_size": args.step_size, **params},

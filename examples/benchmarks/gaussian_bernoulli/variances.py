@@ -24,6 +24,7 @@ def main():
         batch_size=args.batch_size,
         step_size=args.step_size,
         learning_rate=args.learning_rate,
+        optimizer=args.optimizer,
         burn_in=args.burn_in,
         schedule="constant",
         random_state=args.seeds[0],
