@@ -475,9 +475,11 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
             Steps of each chain; default: as in training, the estimator's ``n_steps``.
         init : array-like of shape (n_samples, n_features), default=None
             Where the chains start; default: normal noise with the means ``noise_mean_`` and the
-            standard deviations ``noise_scale_``.
+            standard deviations ``noise_scale_``, which with ``starts="annealed"`` comes to the law
+            of the machine by ``n_steps`` temperatures first.
         return_steps : array-like of int, default=None
-            Numbers of steps after which the visible values are returned too; 0 is the start.
+            Numbers of steps after which the visible values are returned too; 0 is the start, and
+            the noise where it is annealed.
         random_state : int, RandomState instance or None, default=None
 
         Returns
@@ -511,7 +513,11 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
             sampler = method.current(self.step_size_)
             sampler.check(machine)
             with one_blas_thread():
-                chains = sampler.start(machine, first, rng)
+                if init is None:
+                    method = replace(method, n_steps=n_steps, burn_in=0)
+                    chains = method.begun(machine, sampler, first, rng)
+                else:
+                    chains = sampler.start(machine, first, rng)
                 sample(sampler, machine, chains, rng, n_steps, callback=keep)
         last = self._frame.outward(kept[n_steps])
         if return_steps is None:

@@ -100,7 +100,11 @@ class NoiseChains(Method):
 
     def started(self, machine, sampler, state, X, rng):
         """Return the chains that a run begins with."""
-        return sampler.start(machine, self.noise(machine, rng, X.shape[0]), rng)
+        return self.begun(machine, sampler, self.noise(machine, rng, X.shape[0]), rng)
+
+    def begun(self, machine, sampler, noise, rng):
+        """Return chains that begin at rows of noise."""
+        return sampler.start(machine, noise, rng)
 
     def phases(self, machine, state, X, rng):
         sampler, hidden = self.current(state.step_size), machine.units[1]
@@ -154,9 +158,12 @@ class AnnealedChains(NoiseChains):
     shares of the machine's law, and not those of the basins that noise falls into.
     """
 
-    def started(self, machine, sampler, state, X, rng):
+    def noise(self, machine, rng, n):
+        return self.drawn(self.base(machine), rng, n)
+
+    def begun(self, machine, sampler, noise, rng):
         base = self.base(machine)
-        rows, last = self.drawn(base, rng, X.shape[0]), base
+        rows, last = noise, base
         for k in range(self.n_steps):
             now = interpolate(base, machine, (k + 1) / self.n_steps)
             gain = free_energy(last, rows) - free_energy(now, rows)
