@@ -5,8 +5,8 @@ Densities of mixtures of normal laws
 
 Three normal laws in the plane, and what a machine with Gaussian visible units makes of a thousand
 points drawn from them: Fig. 1 of Liao et al. (2022), for the five samplers that
-:class:`~skrbm.GaussianBernoulliRBM` can learn with. Every machine learns from chains that start at
-noise, and generates from noise.
+:class:`~skrbm.GaussianBernoulliRBM` can learn with. Every machine learns from chains that are
+annealed from noise, and generates in the same way.
 """
 
 # %%
@@ -33,10 +33,12 @@ def draw(kind, n):
 # %%
 # Machines
 # --------
-# Learning from noise finds the three laws, but gives them weights that are only right in so far as
-# noise falls into each of them as often as data do: no chain crosses from one to another. Annealed
-# chains then put the weights right, at a lower rate. Without Metropolis adjustment Langevin steps
-# have another law than the machine, and what is learned differs.
+# No chain crosses from one of the laws to another. Chains that are annealed from noise, with
+# resampling, have the right share of each all the same. Learning begins with small variances and
+# hidden units whose planes, where they are on with probability 1/2, go through rows of the data.
+# From small weights, or by plain gradient steps in place of Adam, most hidden units would die out.
+# Without Metropolis adjustment Langevin steps have another law than the machine, and what is
+# learned differs a little.
 
 from skrbm import GaussianBernoulliRBM
 
@@ -49,27 +51,34 @@ samplers = {
 }
 
 
-def machine(X, sampler):
+def machine(X, sampler, n_components=16):
+    generator = np.random.default_rng(0)
+    variances = 0.1 * X.var(axis=0)
+    components = np.sqrt(variances) * generator.standard_normal((n_components, 2))
+    rows = X[generator.integers(len(X), size=n_components)]
+    intercept_hidden = -(components / variances * rows).sum(axis=1)
+    intercept_visible = X.mean(axis=0) - components.sum(axis=0) / 2
     rbm = GaussianBernoulliRBM(
-        16,
-        learning_rate=0.1,
-        weight_scale=0.3,
+        n_components,
+        starts="annealed",
         n_steps=5,
-        n_iter=100,
+        optimizer="adam",
+        learning_rate=0.05,
+        batch_size=1000,
+        n_iter=300,
+        init=(components, intercept_hidden, intercept_visible, variances),
         random_state=0,
         **sampler,
     )
-    rbm.fit(X).set_params(starts="annealed", batch_size=1000, learning_rate=0.02, warm_start=True)
     return rbm.fit(X)
 
 
 # %%
 # Pictures
 # --------
-# Densities, and samples after 100 steps from noise. The isotropic mixture is found. Of the other
-# one the weights and the places are right, and not yet the shapes: given the hidden units all laws
-# have the same variances, so that the wide ones have to be made up of many narrow ones. That takes
-# steps of Adam, ``optimizer="adam"``, and far more passes than there are here.
+# Densities, and samples. Given the hidden units all laws have the same variances, so that the wide
+# ones of the anisotropic mixture are made up of several narrow ones: they come out after far more
+# passes than there are here.
 
 import matplotlib.pyplot as plt
 
