@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ._backend import namespace
+from ._backend import like, namespace
 
 SCHEDULES = {
     "constant": lambda progress: 1.0,
@@ -36,6 +36,11 @@ class SGD:
     momentum: float = 0.0
     alpha: float = 0.0
     penalty: str = "l2"
+
+    @property
+    def kind(self):
+        """What velocities are good for: those of another kind are given up."""
+        return type(self)
 
     def init(self, machine):
         """Return the velocity at rest: a machine's worth of zeros, or None without momentum."""
@@ -121,6 +126,27 @@ class SGD:
 _MOST = 80.0  # largest log-variance, whose exponential float32 has
 
 
+@dataclass(frozen=True)
+class Momentum:
+    """Steps along the gradient, to each of which a part of the last one is added."""
+
+    decay: float = 0.0
+
+    def init(self, values):
+        """Return the velocity at rest, None without momentum."""
+        if not self.decay:
+            return None
+        return tuple(namespace(value).zeros_like(value) for value in values)
+
+    def steps(self, velocity, slopes, rate):
+        """Return the new velocity, and the steps."""
+        steps = tuple(rate * slope for slope in slopes)
+        if velocity is not None:
+            pairs = zip(velocity, steps, strict=True)
+            velocity = steps = tuple(self.decay * old + step for old, step in pairs)
+        return velocity, steps
+
+
 class AdamState(NamedTuple):
     """Running means of gradients and of their squares, and the number of steps."""
 
@@ -129,68 +155,80 @@ class AdamState(NamedTuple):
     squares: tuple
 
 
-def adam(state, slopes, decay=0.9, decay_squares=0.999, epsilon=1e-8):
-    """Return the state after one more gradient, and the steps of Adam (Kingma and Ba 2015)."""
-    n = state.n_steps + 1
-    pairs = zip(state.means, slopes, strict=True)
-    means = tuple(decay * old + (1 - decay) * slope for old, slope in pairs)
-    pairs = zip(state.squares, slopes, strict=True)
-    squares = tuple(decay_squares * old + (1 - decay_squares) * slope**2 for old, slope in pairs)
-    first, second = 1 - decay**n, 1 - decay_squares**n
-    steps = tuple(
-        (mean / first) / (namespace(mean).sqrt(square / second) + epsilon)
-        for mean, square in zip(means, squares, strict=True)
-    )
-    return AdamState(n, means, squares), steps
+@dataclass(frozen=True)
+class Adam:
+    """Steps of a length of their own for each entry (Kingma and Ba 2015)."""
+
+    decay: float = 0.9
+    decay_squares: float = 0.999
+    epsilon: float = 1e-8
+
+    def init(self, values):
+        rest = tuple(namespace(value).zeros_like(value) for value in values)
+        xp = namespace(values[0])
+        # No array is written in place: means and squares may begin as the same.
+        return AdamState(xp.zeros((), **like(values[0])), rest, rest)
+
+    def steps(self, state, slopes, rate):
+        """Return the new state, and the steps."""
+        n, p, q = state.n_steps + 1, self.decay, self.decay_squares
+        pairs = zip(state.means, slopes, strict=True)
+        means = tuple(p * old + (1 - p) * slope for old, slope in pairs)
+        pairs = zip(state.squares, slopes, strict=True)
+        squares = tuple(q * old + (1 - q) * slope**2 for old, slope in pairs)
+        first, second = 1 - p**n, 1 - q**n
+        steps = tuple(
+            rate * (mean / first) / (namespace(mean).sqrt(square / second) + self.epsilon)
+            for mean, square in zip(means, squares, strict=True)
+        )
+        return AdamState(n, means, squares), steps
+
+
+RULES = {"sgd": Momentum, "adam": lambda momentum: Adam()}
+"""How gradients become steps, by name; given the momentum."""
 
 
 @dataclass(frozen=True)
-class MeanVarianceSGD(SGD):
+class MeanVarianceAscent:
     """Gradient ascent on the means and log-variances of Gaussian visible units.
 
     A machine with one hidden layer has the fields mu / sigma**2 and the precisions 1 / sigma**2 of
     visible units, and weights C / sigma**2. What is learnt are mu, log sigma**2 and C, whose
     gradients (Eqs. 14-17 of Liao et al. 2022) follow from the same moments by the chain rule.
-    Penalties are on C.
 
     Parameters
     ----------
-    momentum, alpha, penalty
-        As in :class:`SGD`.
+    rule : Momentum or Adam
+        How gradients become steps.
+    alpha, penalty
+        As in :class:`SGD`; on C.
     max_norm : float or None, default=None
         Norm of the gradient by all parameters above which it is scaled down to that norm.
     min_variance : float, default=1e-6
         Floor under the variances.
-    adaptive : bool, default=False
-        Whether each entry has a step of its own, by :func:`adam`, in place of momentum.
     """
 
+    rule: Any = Momentum()
+    alpha: float = 0.0
+    penalty: str = "l2"
     max_norm: float | None = None
     min_variance: float = 1e-6
-    adaptive: bool = False
+
+    @property
+    def kind(self):
+        return type(self.rule)
 
     def init(self, machine):
-        if not (self.adaptive or self.momentum):
-            return None
-        zero = namespace(machine.weights[0]).zeros_like
-        rest = tuple(map(zero, self._coordinates(machine)))
-        if self.adaptive:  # no array is written in place: both may begin as the same
-            return AdamState(zero(machine.weights[0][0, 0]), rest, rest)
-        return rest
+        """Return the state of the rule at rest."""
+        return self.rule.init(self._coordinates(machine))
 
     def update(self, machine, velocity, gradient, rate):
-        if self.adaptive != isinstance(velocity, AdamState):  # of another rule, or given up
-            velocity = self.init(machine)
+        """Take one step; returns the new machine and state."""
         values = self._coordinates(machine)
         slopes = self._clipped(self.slopes(machine, gradient))
         if self.alpha:
             slopes = (slopes[0] - self.alpha * PENALTIES[self.penalty](values[0]), *slopes[1:])
-        if self.adaptive:
-            velocity, slopes = adam(velocity, slopes)
-        steps = tuple(rate * slope for slope in slopes)
-        if velocity is not None and not self.adaptive:
-            pairs = zip(velocity, steps, strict=True)
-            velocity = steps = tuple(self.momentum * old + step for old, step in pairs)
+        velocity, steps = self.rule.steps(velocity, slopes, rate)
         values = tuple(value + step for value, step in zip(values, steps, strict=True))
         return self._machine(machine, *values), velocity
 

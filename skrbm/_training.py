@@ -51,6 +51,7 @@ class Training(Progress):
     """What goes on in a fit to data, with the model phase and the means of the data."""
 
     method: Any = None
+    optimiser: Any = None
     n_rows: int = 0
     visible_means: Any = None
     progress: float = 0.0  # fraction of the epochs of this fit that has passed
@@ -162,18 +163,21 @@ class TrainedByMoments(TrainedInEpochs):
         rows = rng.permutation(X.shape[0])[:n]
         state = method.init(machine, rng, n, self._rows(X, rows, machine))
         self.history_ = {}
-        velocity = self._optimiser().init(machine)
-        return machine, Training(rng, state, velocity, method=method)
+        optimiser = self._optimiser()
+        velocity = optimiser.init(machine)
+        return machine, Training(rng, state, velocity, method=method, optimiser=optimiser)
 
     def _resume(self, X, n_rows):
         """Return a copy of the machine to go on with, and its training state."""
         machine, training = self._trained_machine(), self._training
         self._check_layers(machine)
         self._in_support = not check_range(X, machine.units[0], self.binarize)
-        if training.velocity is None:
-            training.velocity = self._optimiser().init(machine)
+        optimiser, before = self._optimiser(), training.optimiser
+        if training.velocity is None or optimiser.kind != before.kind:
+            training.velocity = optimiser.init(machine)
         else:  # written in place in training, and perhaps a memory map
             training.velocity = map_rows(copied, training.velocity)
+        training.optimiser = optimiser
         method = self._method()
         least, most = self._n_states(n_rows), self._n_states(np.inf)
         kept = least <= self.starts_.shape[0] <= most and method.kind == training.method.kind

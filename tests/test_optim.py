@@ -7,7 +7,7 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm._machine import Block, Moments, data_moments
-from skrbm._optim import PENALTIES, SCHEDULES, SGD, AdamState, adam, train_step
+from skrbm._optim import PENALTIES, SCHEDULES, SGD, Adam, train_step
 from skrbm._random import make_rng
 from skrbm.inference import STARTS, TAP, Gibbs, NaiveMeanField, solve
 
@@ -230,11 +230,12 @@ def test_steps_of_adam_are_those_of_torch(scale):
     values = generator.normal(size=(3, 2))
     parameter = torch.nn.Parameter(torch.tensor(values))
     theirs = torch.optim.Adam([parameter], lr=RATE)
-    state = AdamState(np.zeros(()), *(2 * ((np.zeros((3, 2)),),)))
+    ours = Adam()
+    state = ours.init((values,))
     for _ in range(6):
         slope = scale * generator.normal(size=(3, 2)) * generator.integers(2, size=(3, 2))
         parameter.grad = torch.tensor(-slope)
         theirs.step()
-        state, (step,) = adam(state, (slope,))
-        values = values + RATE * step
+        state, (step,) = ours.steps(state, (slope,), RATE)
+        values = values + step
         assert_allclose(values, parameter.detach().numpy(), rtol=1e-10, atol=1e-14)

@@ -22,7 +22,7 @@ from .._gaussian_bernoulli import (
     parameters_of,
 )
 from .._machine import free_energy
-from .._optim import SCHEDULES, MeanVarianceSGD
+from .._optim import RULES, SCHEDULES, MeanVarianceAscent
 from .._random import make_rng
 from .._validation import check_count
 from ..inference import (
@@ -216,7 +216,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         "standardize": ["boolean"],
         "min_variance": [Interval(Real, 0, None, closed="neither")],
         "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
-        "optimizer": [StrOptions({"sgd", "adam"})],
+        "optimizer": [StrOptions(set(RULES))],
         "weight_scale": [None, Interval(Real, 0, None, closed="left")],
     }
 
@@ -326,13 +326,9 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         return AIS()
 
     def _optimiser(self):
-        return MeanVarianceSGD(
-            self.momentum,
-            self.alpha,
-            self.penalty,
-            self.max_grad_norm,
-            self.min_variance,
-            adaptive=self.optimizer == "adam",
+        rule = RULES[self.optimizer](self.momentum)
+        return MeanVarianceAscent(
+            rule, self.alpha, self.penalty, self.max_grad_norm, self.min_variance
         )
 
     # ---------------------------------------------------------------- coordinates

@@ -61,6 +61,17 @@ class Sum:
         """Return what stands for the unit's mean."""
         return sigmoid(belief)
 
+    def pairs(self, odds, R, visible, hidden, c):
+        """Return what :meth:`Odds.pairs` does, where this is what the visible units do."""
+        means = cast(odds.product.hidden.mean(hidden), R.dtype)
+        s, joint = odds.against(visible)[:, None, :], []
+        for rows in odds.blocks():
+            t, E = R[:, rows, :] * s, odds.E[rows, :]
+            t += E
+            t = means[:, rows, None] / t
+            joint.append(E * (t[0, ...] if t.shape[0] == 1 else namespace(R).sum(t, axis=0)))
+        return namespace(R).concat(joint, axis=0)
+
 
 class Max(Sum):
     """The best of the sender's values is taken."""
@@ -72,6 +83,10 @@ class Max(Sum):
 
     def mean(self, belief):
         return cast(belief > 0, belief.dtype)
+
+    def pairs(self, odds, R, visible, hidden, c):
+        means = odds.product.hidden.mean(odds.hidden(R, visible, c))
+        return cast(means.T @ self.mean(visible), R.dtype)
 
 
 class Decided(Max):
@@ -228,7 +243,7 @@ class Odds:
         b, c : arrays of shape (n_units,) or (n, n_units)
         """
         xp, (to_hidden, to_visible) = namespace(R), self.product
-        s, hidden = self.against(visible)[:, None, :], self._hidden(R, visible, c)
+        s, hidden = self.against(visible)[:, None, :], self.hidden(R, visible, c)
         columns, total = 0.0, 0.0
         for rows in self.blocks():
             Q = R[:, rows, :]
@@ -237,7 +252,7 @@ class Odds:
         total = total + xp.sum(to_hidden.total(b + columns), axis=-1)
         return total + xp.sum(to_visible.total(hidden), axis=-1)
 
-    def _hidden(self, R, visible, c):
+    def hidden(self, R, visible, c):
         """Return the beliefs of the hidden units that messages to the visible ones go with."""
         to_hidden, s = self.product.visible, self.against(visible)[:, None, :]
         parts = [
@@ -254,15 +269,4 @@ class Odds:
         stands for the means, where hidden units answer the visible values that are decided now:
         in a cycle their beliefs are those of the decision before.
         """
-        xp, (to_hidden, to_visible) = namespace(R), self.product
-        if to_hidden.combine != "add":
-            means = to_visible.mean(self._hidden(R, visible, c))
-            return cast(means.T @ to_hidden.mean(visible), R.dtype)
-        means = cast(to_visible.mean(hidden), R.dtype)
-        s, joint = self.against(visible)[:, None, :], []
-        for rows in self.blocks():
-            t, E = R[:, rows, :] * s, self.E[rows, :]
-            t += E
-            t = means[:, rows, None] / t
-            joint.append(E * (t[0, ...] if t.shape[0] == 1 else xp.sum(t, axis=0)))
-        return xp.concat(joint, axis=0)
+        return self.product.visible.pairs(self, R, visible, hidden, c)

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 from skrbm import TAPRBM, GaussianBernoulliRBM
 from skrbm._machine import Block, Moments, data_moments
-from skrbm._optim import MeanVarianceSGD
+from skrbm._optim import Adam, MeanVarianceAscent, Momentum
 from skrbm.evaluation import log_partition
 from skrbm.inference import CHAINS, GibbsLangevin, Langevin
 
@@ -154,7 +154,7 @@ def test_gradient_is_that_of_the_log_likelihood():
     """Eqs. 14 to 17 against central differences of the exact mean log-likelihood."""
     V = np.random.default_rng(2).normal(size=(7, 2))
     machine = known().machine_
-    slopes = MeanVarianceSGD().slopes(machine, data_moments(machine, V) - exact_moments(machine))
+    slopes = MeanVarianceAscent().slopes(machine, data_moments(machine, V) - exact_moments(machine))
 
     def likelihood(C, mean, log_variance, b):
         return log_density(V, C, b, mean, np.exp(log_variance)).mean()
@@ -174,10 +174,10 @@ def test_a_step_goes_along_the_gradient_and_no_further_than_the_clip():
     V = np.random.default_rng(3).normal(size=(7, 2))
     machine = known().machine_
     moments = data_moments(machine, V) - exact_moments(machine)
-    slopes = MeanVarianceSGD().slopes(machine, moments)
+    slopes = MeanVarianceAscent().slopes(machine, moments)
     norm = np.sqrt(sum((slope**2).sum() for slope in slopes))
     for most, factor in [(None, 1.0), (2 * norm, 1.0), (norm / 4, 0.25)]:
-        optimiser = MeanVarianceSGD(max_norm=most)
+        optimiser = MeanVarianceAscent(max_norm=most)
         moved, _ = optimiser.update(machine.copy(), None, moments, 0.1)
         precision = moved.thetas[0].precision
         found = (
@@ -195,8 +195,8 @@ def test_momentum_and_penalty_act_on_the_components():
     machine = known().machine_
     V = np.random.default_rng(4).normal(size=(7, 2))
     moments = data_moments(machine, V) - exact_moments(machine)
-    plain = MeanVarianceSGD().slopes(machine, moments)
-    optimiser = MeanVarianceSGD(momentum=0.5, alpha=0.3)
+    plain = MeanVarianceAscent().slopes(machine, moments)
+    optimiser = MeanVarianceAscent(Momentum(0.5), alpha=0.3)
     start = optimiser.init(machine)
     assert all((part == 0).all() for part in start)
     velocity = tuple(np.ones_like(part) for part in start)
@@ -210,8 +210,8 @@ def test_adam_moves_each_parameter_by_the_rate_at_first():
     machine = known().machine_
     V = np.random.default_rng(4).normal(size=(7, 2))
     moments = data_moments(machine, V) - exact_moments(machine)
-    slopes = MeanVarianceSGD().slopes(machine, moments)
-    optimiser = MeanVarianceSGD(adaptive=True)
+    slopes = MeanVarianceAscent().slopes(machine, moments)
+    optimiser = MeanVarianceAscent(Adam())
     moved, velocity = optimiser.update(machine.copy(), optimiser.init(machine), moments, 1e-3)
     precision = moved.thetas[0].precision
     steps = (
@@ -241,9 +241,9 @@ def test_variances_stay_above_their_floor():
     """A step that would go far below, where the gradient is negative."""
     machine = known().machine_
     moments = data_moments(machine, np.tile(MU, (5, 1))) - exact_moments(machine)
-    falls = MeanVarianceSGD().slopes(machine, moments)[2] < 0
+    falls = MeanVarianceAscent().slopes(machine, moments)[2] < 0
     assert falls.any()
-    moved, _ = MeanVarianceSGD(min_variance=1e-2).update(machine, None, moments, 100)
+    moved, _ = MeanVarianceAscent(min_variance=1e-2).update(machine, None, moments, 100)
     assert_allclose(1 / moved.thetas[0].precision[falls], 1e-2, rtol=1e-10)
     assert moved.is_finite()
 
@@ -420,6 +420,21 @@ def test_samples_of_annealed_chains_have_the_shares_of_the_machine(inference):
     rbm.set_params(starts="annealed")
     stays = rbm.sample(500, n_steps=30, init=np.zeros((500, 2)), random_state=0)
     assert (stays[:, 0] < 5).all()
+
+
+def test_sample_anneals_by_as_many_temperatures_as_it_then_takes_steps():
+    taken = []
+
+    class Counted(GibbsLangevin):
+        def step(self, machine, state, rng):
+            taken.append(machine.scale)
+            return super().step(machine, state, rng)
+
+    rbm = GaussianBernoulliRBM.from_parameters(
+        C, B, MU, VARIANCES, inference=Counted(), starts="annealed"
+    )
+    rbm.sample(3, n_steps=4, random_state=0)
+    assert_allclose(taken, [0.25, 0.5, 0.75, 1, 1, 1, 1, 1])
 
 
 def conditional_mean(observed):
