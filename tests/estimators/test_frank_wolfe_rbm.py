@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM, evaluation
 from skrbm._backend import to_numpy
 from skrbm._callbacks import HAS_CALLBACKS
+from skrbm._frank_wolfe import Growth
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import AIS, Gibbs
 from skrbm.inspection import HistoryDisplay
@@ -124,6 +125,20 @@ class AfterTwoUnits:
 def test_a_callback_ends_the_growth(X):
     fw = small(early_stopping=False).set_callbacks(AfterTwoUnits()).fit(X)
     assert fw.stop_reason_ == "callback" and fw.n_iter_ == fw.n_components_ == 2
+
+
+def test_away_steps_without_end_are_ended(X, monkeypatch):
+    """Of 100 steps and four for each unit that may be."""
+    rows, step = [], Growth.step
+
+    def shrink(self):
+        rows.append({**rows[0], "reason": "shrunk"} if rows else step(self))
+        return rows[-1]
+
+    monkeypatch.setattr(Growth, "step", shrink)
+    fw = small(max_components=2, early_stopping=False).fit(X)
+    assert fw.stop_reason_ == "max_steps" and fw.n_iter_ == 108
+    assert fw.n_components_ == len(fw.components_) == 1
 
 
 def test_the_path_says_what_happened(X):
