@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dgemm, dsyrk, dtrmm, sgemm, ssyrk, strmm
 from scipy.linalg.lapack import dpotrf, dtrtri, spotrf, strtri
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ._threads import n_threads, share, split
 from ._threads import one_blas_thread as one_blas_thread
@@ -228,9 +229,7 @@ def column_means(X):
 def column_moments(X):
     """Return mean and variance of each column, in float64, of a dense or sparse X."""
     if sp.issparse(X):
-        mean = column_means(X)
-        square = np.asarray(squared(X.astype(np.float64)).mean(axis=0)).ravel()
-        return mean, np.maximum(square - mean**2, 0)
+        return mean_variance_axis(X.astype(np.float64).tocsr(), axis=0)
     xp, n = namespace(X), X.shape[0]
 
     def blocks():  # float64 copies of blocks, never of the whole

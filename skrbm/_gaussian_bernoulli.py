@@ -17,6 +17,7 @@ from ._validation import machine_from
 from .units import Bernoulli, Gaussian, Theta
 
 _SOME = 1000  # rows are enough for the means of hidden units
+_ROUNDING = 2.0  # roundings of the mean that a deviation has to exceed
 _NOISE = 0.3  # standard deviation of what is added to the first components
 PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
 
@@ -91,7 +92,10 @@ def first_machine(rows, noise, scale, mean, deviation):
 
 
 def mean_and_deviation(X, beside, min_variance):
-    """Return mean and standard deviation of each column, 0 where nothing but rounding varies."""
+    """Return mean and standard deviation of each column, 0 where nothing but rounding varies.
+
+    Raises ValueError of values or deviations whose squares the dtype does not hold.
+    """
     xp, dtype = namespace(beside), beside.dtype
     limits = xp.finfo(dtype)
     most = max(abs(value) for value in value_range(X))
@@ -99,10 +103,15 @@ def mean_and_deviation(X, beside, min_variance):
         raise ValueError(f"X has values up to {most:.3g}, whose squares overflow {dtype}; scale X")
     mean, variance = column_moments(X)
     deviation = xp.sqrt(variance)
+    varies = deviation > _ROUNDING * float(limits.eps) * xp.abs(mean)
     # A variance as far below that of the data as learning may go must have an inverse.
     least = math.sqrt(float(limits.smallest_normal) / min(min_variance, 1.0))
-    lost = least + 10 * float(limits.eps) * xp.abs(mean)
-    deviation = xp.where(deviation > lost, deviation, xp.zeros_like(deviation))
+    if bool(xp.any(varies & (deviation <= least))):
+        raise ValueError(
+            f"X has columns with standard deviations below {least:.3g}, whose squares {dtype} does "
+            "not hold with min_variance of them; scale X"
+        )
+    deviation = xp.where(varies, deviation, xp.zeros_like(deviation))
     return cast(mean, dtype), cast(deviation, dtype)
 
 
@@ -111,6 +120,10 @@ class Frame(NamedTuple):
 
     offset: Any
     divisor: Any
+
+    def equals(self, other):
+        pairs = zip(self, other, strict=True)
+        return all(bool(namespace(a).all(a == b)) for a, b in pairs)
 
     def inward(self, X):
         return (X - self.offset) / self.divisor

@@ -89,6 +89,7 @@ class TrainedOnTargets(TrainedInEpochs):
         -------
         self : object
         """
+        self._validate_params()  # which scikit-learn does in the first call alone
         goes_on = self._is_trained()
         data, targets = self._checked(X, y, goes_on, classes, partial=True)
         machine, training = self._start(data, targets, goes_on)

@@ -133,6 +133,7 @@ class TrainedByMoments(TrainedInEpochs):
         -------
         self : object
         """
+        self._validate_params()  # which scikit-learn does in the first call alone
         goes_on = self._is_trained()
         X = check_data(self, X, reset=not goes_on)
         machine, training = self._start(X, goes_on, n_rows=np.inf)  # more may come
@@ -183,7 +184,7 @@ class TrainedByMoments(TrainedInEpochs):
         kept = least <= self.starts_.shape[0] <= most and method.kind == training.method.kind
         if not kept:  # the state is of no more use
             training.state = method.init(machine, training.rng, least, self.starts_)
-            training.method = method
+        training.method = method
         return machine, training
 
     def _trained_machine(self):

@@ -67,10 +67,24 @@ def _machine_of(model):
         ) from error
 
 
+def _centred(model):
+    """Return the model in the coordinates in which its energy is defined, for log Z."""
+    centred = getattr(model, "_centred", None)
+    return model if centred is None else centred()
+
+
 def _visible_rows(model, machine, name, X):
     """Return X as dense visible values, thresholded or clipped as the estimator does."""
     X = check_rows(name, X, machine.n_units[0], machine.weights[0])
-    return into_support(X, machine.units[0], getattr(model, "binarize", None))
+    X = into_support(X, machine.units[0], getattr(model, "binarize", None))
+    return X - model._offset if hasattr(model, "_offset") else X
+
+
+def _given_base(model, base):
+    """Return parameters of independent visible units that are given, in the model's coordinates."""
+    if base is None or not hasattr(model, "_offset"):
+        return base
+    return base._replace(field=base.field - base.precision * model._offset)
 
 
 def _enumerable_layers(machine):
@@ -162,7 +176,7 @@ def exact_log_partition(model, max_units=MAX_EXACT_UNITS):
         If no layer is binary and has at most ``max_units`` units (in a deep machine: neither the
         even nor the odd layers).
     """
-    machine = _double(_machine_of(model))
+    machine = _double(_machine_of(_centred(model)))
     blocks = _configurations(machine, max_units)
     return float(np.logaddexp.reduce([np.logaddexp.reduce(lw) for _, lw in blocks]))
 
@@ -275,7 +289,8 @@ def log_partition(
     LogPartition
         ``value``, ``std`` and ``ess``.
     """
-    machine = _machine_of(model)
+    model = _centred(model)
+    machine, base = _machine_of(model), _given_base(model, base)
     if isinstance(method, str) and method == "auto":
         method = "exact" if can_enumerate(machine, max_units) else "ais"
     if isinstance(method, str) and method == "exact":
@@ -326,7 +341,8 @@ def reverse_log_partition(
     LogPartition
         ``value``, ``std`` and ``ess``.
     """
-    machine = _machine_of(model)
+    model = _centred(model)
+    machine, base = _machine_of(model), _given_base(model, base)
     rng = make_rng(random_state, machine.weights[0])
     starts = _starts(model, machine, starts, rng)
     check_count("burn_in", burn_in, 0)
@@ -425,6 +441,7 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
         ``std``, ``ess`` (effective sample size, of AIS and reverse AIS), ``error`` (of log Z),
         ``visible_error`` and ``hidden_error`` (largest error of a marginal), ``n_solutions``.
     """
+    model = _centred(model)
     machine = _machine_of(model)
     check_count("n_steps", n_steps, 1)
     truth, marginals = exact_log_partition(machine, max_units), exact_marginals(machine, max_units)

@@ -64,16 +64,18 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     inference : {"gibbs_langevin", "langevin", "gibbs"} or Sampler, default="gibbs_langevin"
         Sampler of the model phase: Langevin dynamics of v given h, alternating with draws of h
         (Alg. 2); Langevin dynamics on the marginal energy (Alg. 1); block Gibbs sampling (Alg. 5);
-        or an object such as ``GibbsLangevin(step_size=0.2, n_inner_steps=5)``.
+        or an object such as ``GibbsLangevin(step_size=0.2, adjust_after=None, n_inner_steps=5)``,
+        whose steps are all adjusted by default. Of a Gibbs object, one sweep is a step.
     n_steps : int, default=20
         Steps of the chains for each batch.
     step_size : float, default=0.5
         Langevin step, in units of each visible unit's variance; below 2, where the dynamics would
-        diverge. Not looked at if ``inference`` is an object, which has its own.
+        diverge. Not looked at by Gibbs sampling, or if ``inference`` is an object, which has its
+        own; nor are ``adjust_after`` and, by Gibbs sampling, ``anneal_step_size``.
     adjust_after : int or None, default=None
         Step of a run from which on proposals are accepted or rejected, so that chains have the law
         of the machine: 0 for all, None for none. With many features acceptance needs small steps:
-        see ``acceptance`` in ``history_``. Not looked at if ``inference`` is an object.
+        see ``acceptance`` in ``history_``.
     anneal_step_size : bool, default=False
         Whether the step size falls over the epochs, as half a cosine.
     starts : {"noise", "annealed", "data", "persistent"}, default="noise"
@@ -87,8 +89,10 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     standardize : bool, default=True
         Whether to learn in coordinates in which each column of the data has mean 0 and standard
         deviation 1. Parameters and results are in the data's own units in either case. A
-        column that is constant is centred and counted in the median deviation of the others. With
-        ``partial_fit`` these are coordinates of its first rows, which should be many.
+        column that is constant is centred and counted in the median deviation of the others, or in
+        units of 1 where all are, as those of a single row. Coordinates and noise are those of the
+        first data, also where ``partial_fit`` or ``warm_start`` go on with others: the first call
+        of ``partial_fit`` should have many rows.
     min_variance : float, default=1e-6
         Floor under the variances, in the coordinates of learning.
     max_grad_norm : float or None, default=10.0
@@ -117,8 +121,8 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="cosine"
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.
-    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
-            default="random"
+    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible[, \
+            variances]), default="random"
         Where training starts. "random" draws a row of the data for each hidden unit, along which
         its component points, with the hidden bias such that the unit is on with probability 1/2
         halfway from the mean to the row; variances are those of the data.
@@ -162,7 +166,8 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     starts_ : array of shape (n_chains, n_features)
         Visible units of the chains of the last batch.
     step_size_ : float or None
-        What the step size has come to; None for a sampler without one.
+        Step size of the last batch, None for a sampler without one. Where it tunes itself,
+        :meth:`sample` takes it too.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
@@ -293,6 +298,9 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     def _sampler(self):
         if not isinstance(self.inference, str):
             return self.inference
+        if self.inference not in _SAMPLERS:
+            names = sorted(_SAMPLERS)
+            raise ValueError(f"inference must be one of {names}, got {self.inference!r}")
         step = {"step_size": self.step_size, "adjust_after": self.adjust_after}
         return _SAMPLERS[self.inference](step)
 
@@ -388,13 +396,19 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         return self._frame.machine_inward(self.machine_).copy()
 
     def _resume(self, X, n_rows):
-        before = self._training.state
+        frame, before, sampler = self._frame, self._training.state, self._training.method.sampler
         machine, training = super()._resume(X, n_rows)
-        if training.state.step_size is not None and before.step_size is not None:
-            # Chains may begin anew at each batch, but not what the step size has come to.
-            training.state = training.state._replace(
-                step_size=before.step_size, n_runs=before.n_runs
-            )
+        method = training.method
+        if not frame.equals(self._frame):  # in which chains and velocity were
+            n = self._n_states(n_rows)
+            training.state = method.init(machine, training.rng, n, self.starts_)
+            training.velocity = training.optimiser.init(machine)
+        # Chains may begin anew at each batch, but not what the step size of a sampler has come to.
+        tuned = method.sampler == sampler and sampler.target_acceptance is not None
+        size, n_runs = before.step_size, before.n_runs
+        if not tuned:
+            size, n_runs = method.sampler.step_size, 0
+        training.state = training.state._replace(step_size=size, n_runs=n_runs)
         return machine, training
 
     def _attributes(self, machine, state):
@@ -453,13 +467,42 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     # -------------------------------------------------------------- what it is used for
 
     def _evaluated(self):
-        # Where means are large beside deviations, terms of free energies are huge and cancel.
         check_is_fitted(self, "components_")
         double = copy.copy(self)
         for name in (*PARAMETERS, "starts_"):
             part = getattr(self, name)
             setattr(double, name, cast(part, namespace(part).float64))
         return double
+
+    def _centred(self):
+        """Return a copy in float64 and in coordinates u = v - ``_offset`` with visible means 0.
+
+        There the energy of its machine is that of Eq. 1. In others it has a constant, sum of
+        mean**2 / (2 variance), and terms that are huge and cancel where means are large beside
+        deviations.
+        """
+        centred = self._evaluated()
+        C, hidden, mean, variances = (getattr(centred, name) for name in PARAMETERS)
+        centred.intercept_hidden_ = hidden + (C / variances) @ mean
+        centred.intercept_visible_ = namespace(mean).zeros_like(mean)
+        centred.starts_, centred._offset = centred.starts_ - mean, mean
+        return centred
+
+    def free_energy(self, X):
+        """Compute the free energy F(v) = -log sum_h exp(-E(v, h)), with the energy of Eq. 1.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        F : array of shape (n_samples,)
+            In nats, float64; log p(v) = -F(v) - log Z.
+        """
+        centred, (_, X) = self._centred(), self._evaluated()._visible(X)
+        rows = X.toarray() if sp.issparse(X) else X
+        return free_energy(centred.machine_, rows - centred._offset)
 
     def sample(self, n_samples=1, *, n_steps=None, init=None, return_steps=None, random_state=None):
         """Draw visible configurations by the sampler of ``inference``, a chain for each.
@@ -506,7 +549,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
                 kept[step] = state.layers[0]
 
         if n_steps:
-            sampler = method.current(self.step_size_)
+            sampler = method.current(machine, self.step_size_)
             sampler.check(machine)
             with one_blas_thread():
                 if init is None:

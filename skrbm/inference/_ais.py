@@ -9,6 +9,7 @@ from joblib import Parallel, delayed
 
 from .._backend import like, namespace, one_blas_thread, row_blocks, row_sums, to_numpy
 from .._machine import conditional, input_field, interpolate, uncoupled
+from .._validation import check_count
 from ..units import log_weight
 from ._gibbs import Gibbs, accept, choose
 
@@ -151,8 +152,7 @@ class AIS:
     n_jobs: int | None = None
 
     def __post_init__(self):
-        if not isinstance(self.n_chains, Integral) or self.n_chains < 1:
-            raise ValueError(f"n_chains must be an integer >= 1, got {self.n_chains!r}")
+        check_count("n_chains", self.n_chains, 1)
         inverse_temperatures(self.schedule)
 
     def log_partition(self, machine, rng, visible=None):

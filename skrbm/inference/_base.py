@@ -1,12 +1,13 @@
 """The contracts of inference: fixed points, samplers, and the drivers that run them."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._backend import cast, from_numpy, namespace, to_numpy
 from .._machine import condition, data_moments
+from .._validation import check_count
 
 _STAGES = ((0.0, 500), (0.5, 2000), (0.9, 500))  # dampings of evaluation, and sweeps at most
 
@@ -139,8 +140,7 @@ class FixedPoint:
 
 def check_iteration(method):
     """Raise ValueError unless a fixed point's ``max_iter``, ``tol`` and ``damping`` make sense."""
-    if not isinstance(method.max_iter, Integral) or method.max_iter < 1:
-        raise ValueError(f"max_iter must be an integer >= 1, got {method.max_iter!r}")
+    check_count("max_iter", method.max_iter, 1)
     if not isinstance(method.tol, Real) or not method.tol >= 0:
         raise ValueError(f"tol must be a number >= 0, got {method.tol!r}")
     if not isinstance(method.damping, Real) or not 0 <= method.damping < 1:

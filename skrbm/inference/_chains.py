@@ -4,12 +4,14 @@ Each class here is one choice of the start, and runs any sampler from it.
 """
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, NamedTuple
 
 from .._backend import add_products, cast, like, namespace
 from .._machine import Block, Moments, condition, free_energy, interpolate, uncoupled
+from .._validation import check_count
 from ._base import Method, Sampler, sample
+
+_LEAST = 100  # chains that are annealed together, as resampling among few is biased
 
 
 class Run(NamedTuple):
@@ -65,10 +67,8 @@ class NoiseChains(Method):
     scale: Any = None
 
     def __post_init__(self):
-        for name, least in (("n_steps", 1), ("burn_in", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        check_count("n_steps", self.n_steps, 1)
+        check_count("burn_in", self.burn_in, 0)
         if self.burn_in >= self.n_steps:
             raise ValueError(
                 f"burn_in={self.burn_in} leaves none of n_steps={self.n_steps}; it must be smaller"
@@ -107,7 +107,7 @@ class NoiseChains(Method):
         return sampler.start(machine, noise, rng)
 
     def phases(self, machine, state, X, rng):
-        sampler, hidden = self.current(state.step_size), machine.units[1]
+        sampler, hidden = self.current(machine, state.step_size), machine.units[1]
         theta = condition(machine, X)
         above = GRADIENTS[self.gradient](hidden, lambda: theta, lambda: hidden.sample(theta, rng))
         data = Moments((_block((X, None), above, X.shape[0]),))
@@ -116,10 +116,11 @@ class NoiseChains(Method):
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
         return self._next(sampler, chains, total.acceptance(), state), data, total.moments()
 
-    def current(self, step_size):
-        """Return the sampler, with the step size that it has come to if it tunes itself."""
-        tunes = self.sampler.target_acceptance is not None and step_size is not None
-        return self.sampler.sized(step_size) if tunes else self.sampler
+    def current(self, machine, step_size):
+        """Return the sampler; if it tunes itself, with the step size that it has come to."""
+        if step_size is None or self.sampler.target_acceptance is None:
+            return self.sampler
+        return self.sampler.sized(step_size).stable(machine)
 
     def _next(self, sampler, chains, acceptance, state):
         if acceptance is not None:
@@ -155,15 +156,17 @@ class AnnealedChains(NoiseChains):
     At each, rows are drawn anew by how much more the law there gives them than the one before, and
     take one step, sized and adjusted as in a run of ``n_steps``: annealed importance sampling, with
     resampling in place of weights (Neal 2001). So modes between which no chain crosses have their
-    shares of the machine's law, and not those of the basins that noise falls into.
+    shares of the machine's law, and not those of the basins that noise falls into. As resampling
+    among few is biased, there are 100 chains at least, of which those asked for are drawn.
     """
 
     def noise(self, machine, rng, n):
         return self.drawn(self.base(machine), rng, n)
 
     def begun(self, machine, sampler, noise, rng):
-        base = self.base(machine)
-        rows, last = noise, base
+        xp, base, n = namespace(noise), self.base(machine), noise.shape[0]
+        more = self.noise(machine, rng, max(0, _LEAST - n))
+        rows, last = xp.concat([noise, more], axis=0), base
         for k in range(self.n_steps):
             now = interpolate(base, machine, (k + 1) / self.n_steps)
             gain = free_energy(last, rows) - free_energy(now, rows)
@@ -171,6 +174,8 @@ class AnnealedChains(NoiseChains):
             step = sampler.at(k, self.n_steps).step
             chains, _ = step(now, sampler.start(now, rows, rng), rng)
             rows = chains.layers[0]
+        if n < _LEAST:
+            rows = xp.take(rows, rng.permutation(_LEAST)[:n], axis=0)
         return sampler.start(machine, rows, rng)
 
     def base(self, machine):

@@ -5,7 +5,6 @@ refused (Metropolis-Hastings; Sec. 3.3 of Ping, Liu and Ihler 2016).
 """
 
 from dataclasses import dataclass
-from numbers import Integral
 
 from .._backend import cast, like, namespace
 from .._machine import (
@@ -16,6 +15,7 @@ from .._machine import (
     data_moments,
     log_correction,
 )
+from .._validation import check_count
 from ._base import Chains, Sampler, map_rows, sample
 
 
@@ -32,8 +32,7 @@ class Gibbs(Sampler):
     n_steps: int = 1
 
     def __post_init__(self):
-        if not isinstance(self.n_steps, Integral) or self.n_steps < 1:
-            raise ValueError(f"n_steps must be an integer >= 1, got {self.n_steps!r}")
+        check_count("n_steps", self.n_steps, 1)
 
     def init(self, machine, rng, n, X):
         """Return ``n`` chains at draws from the visible units without couplings."""

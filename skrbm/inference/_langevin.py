@@ -11,12 +11,13 @@ their expectation, so that the energy's slope is that of the marginal energy (La
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 from .._backend import cast, like, namespace, row_sums
 from .._machine import condition, conditional, data_moments
 from .._optim import SCHEDULES
+from .._validation import check_count
 from ._base import Sampler, map_rows
 
 STEP_SCALES = {
@@ -80,7 +81,7 @@ class Langevin(Sampler):
 
     def __post_init__(self):
         size, after, target = self.step_size, self.adjust_after, self.target_acceptance
-        if not isinstance(size, Real) or not 0 < size < math.inf:
+        if isinstance(size, bool) or not isinstance(size, Real) or not 0 < size < math.inf:
             raise ValueError(f"step_size must be a finite number > 0, got {size!r}")
         if self.step_scale not in STEP_SCALES:
             raise ValueError(
@@ -91,8 +92,8 @@ class Langevin(Sampler):
                 f"step_size must be below {_LARGEST:g}, from where on the dynamics diverge, "
                 f"got {size!r}"
             )
-        if after is not None and (not isinstance(after, Integral) or after < 0):
-            raise ValueError(f"adjust_after must be None or an integer >= 0, got {after!r}")
+        if after is not None:
+            check_count("adjust_after, unless None,", after, 0)
         if target is not None and (not isinstance(target, Real) or not 0 < target < 1):
             raise ValueError(
                 f"target_acceptance must be None or a number in (0, 1), got {target!r}"
@@ -133,6 +134,13 @@ class Langevin(Sampler):
             size = min(size, _ROOM * _LARGEST)
         return replace(self, step_size=size)
 
+    def stable(self, machine):
+        """Return the sampler, if it tunes itself, with a step size that does not diverge there."""
+        if self.target_acceptance is None:
+            return self
+        most = self._largest(self._relative(machine))
+        return self if most < _LARGEST else self.sized(self.step_size * _ROOM * _LARGEST / most)
+
     def sized(self, step_size):
         """Return the sampler with another step size."""
         return replace(self, step_size=step_size)
@@ -145,9 +153,8 @@ class Langevin(Sampler):
         ValueError
             If it is 2 or more for some unit, where the dynamics diverge.
         """
-        precision = machine.thetas[0].precision
-        step = self.step_size * STEP_SCALES[self.step_scale](precision)
-        most = step if isinstance(step, Real) else float(namespace(step).max(step))
+        step = self._relative(machine)
+        most = self._largest(step)
         if not most < _LARGEST:
             raise ValueError(
                 f"a step of {most:.3g} times a unit's variance diverges (it must be below "
@@ -156,6 +163,13 @@ class Langevin(Sampler):
                 "step_scale='variance' or a smaller step_size"
             )
         return step
+
+    def _relative(self, machine):
+        return self.step_size * STEP_SCALES[self.step_scale](machine.thetas[0].precision)
+
+    @staticmethod
+    def _largest(step):
+        return step if isinstance(step, Real) else float(namespace(step).max(step))
 
     def _factors(self):
         """Return the factors on the step of the inner steps that are taken at once."""
@@ -289,8 +303,7 @@ class GibbsLangevin(Langevin):
 
     def __post_init__(self):
         super().__post_init__()
-        if not isinstance(self.n_inner_steps, Integral) or self.n_inner_steps < 1:
-            raise ValueError(f"n_inner_steps must be an integer >= 1, got {self.n_inner_steps!r}")
+        check_count("n_inner_steps", self.n_inner_steps, 1)
 
     def at(self, step, n_steps):
         return self._after(step, self.step_size)

@@ -16,11 +16,12 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from skrbm import TAPRBM, GaussianBernoulliRBM
+from skrbm import TAPRBM, GaussianBernoulliRBM, evaluation
 from skrbm._machine import Block, Moments, data_moments
 from skrbm._optim import Adam, MeanVarianceAscent, Momentum
 from skrbm.evaluation import log_partition
-from skrbm.inference import CHAINS, GibbsLangevin, Langevin
+from skrbm.inference import AIS, CHAINS, GibbsLangevin, Langevin
+from skrbm.units import Theta
 
 LEVEL = 1e-6
 C = np.array([[1.0, -0.5], [0.3, 2.0], [-1.2, 0.4]])
@@ -77,10 +78,39 @@ def parameters(rbm):
 def test_scores_are_those_of_the_mixture():
     V = np.random.default_rng(0).normal(size=(50, 2)) * 2
     assert_allclose(known().score_samples(V), log_density(V), rtol=1e-10)
-    # The constant sum mu**2 / (2 sigma**2) of Eq. 1 is part of neither F nor log Z here.
-    shift = (MU**2 / (2 * VARIANCES)).sum()
-    assert_allclose(known().log_partition(), log_z() + shift, rtol=1e-12)
-    assert_allclose(known().free_energy(V), -logsumexp(log_joint(V), axis=1) - shift, rtol=1e-10)
+    assert_allclose(known().log_partition(), log_z(), rtol=1e-12)
+    assert_allclose(known().free_energy(V), -logsumexp(log_joint(V), axis=1), rtol=1e-10)
+
+
+def test_functions_of_evaluation_have_the_same_energy_and_rows_of_the_data():
+    """Means far from 0, where rows in other coordinates would show.
+
+    Estimates lie within 6 standard errors: a probability of 2e-9 each, were they normal.
+    """
+    rbm = GaussianBernoulliRBM.from_parameters(C, B, [7.0, -9.0], VARIANCES, random_state=0)
+    truth = log_z(mean=np.array([7.0, -9.0]))
+    assert_allclose(evaluation.exact_log_partition(rbm), truth, rtol=1e-12)
+    base = Theta(np.array([7.0, -9.0]) / 2, np.full(2, 0.5))  # of variance 2
+    for more in ({"base": base}, {"starts": rbm.starts_}, {}):
+        found = log_partition(rbm, AIS(400), random_state=0, **more)
+        assert abs(found.value - truth) < 6 * found.std < 0.5
+        found = evaluation.reverse_log_partition(rbm, random_state=0, **more)
+        assert abs(found.value - truth) < 6 * found.std < 1
+    visible, _ = evaluation.exact_marginals(rbm)
+    assert_allclose(visible, rbm.sample(20_000, n_steps=50, random_state=0).mean(axis=0), atol=0.1)
+
+
+@pytest.mark.parametrize("offset", [1e6, 2e9])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_densities_far_from_zero(offset, standardize):
+    """The same machine moved: in float64, where squares of 2e9 are told apart by 512."""
+    X = clusters()
+    rbm = small(standardize=standardize).fit(X)
+    C, b, mean, variances = parameters(rbm)
+    there = GaussianBernoulliRBM.from_parameters(
+        C, b - C @ (offset / variances), mean + offset, variances
+    )
+    assert_allclose(there.score_samples(X + offset), rbm.score_samples(X), atol=1e-14 * offset)
 
 
 @pytest.mark.parametrize("n_features", [1, 2])
@@ -334,6 +364,32 @@ def test_a_fit_does_not_depend_on_units():
     )
 
 
+def test_columns_of_float32_with_large_means_vary():
+    """At a mean of 1e6, where float32 has steps of 1/16."""
+    X = np.column_stack([1e6 + clusters()[:, 0], clusters()[:, 1]])
+    narrow, wide = (small().fit(X.astype(dtype)) for dtype in (np.float32, np.float64))
+    assert_allclose(narrow.noise_scale_, X.std(axis=0), rtol=1e-2)
+    assert abs(narrow.score(X.astype(np.float32)) - wide.score(X)) < 0.1
+
+
+@pytest.mark.parametrize("dtype, factor", [(np.float32, 1e-18), (np.float64, 1e-160)])
+def test_columns_whose_variances_underflow_are_refused(dtype, factor):
+    with pytest.raises(ValueError, match=r"standard deviations below .* scale X"):
+        small().fit((factor * clusters()).astype(dtype))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_change_of_coordinates_leaves_no_state_in_the_old_ones(optimizer):
+    X = 1000 + 50 * clusters()
+    rbm = small(starts="persistent", optimizer=optimizer, momentum=0.9, n_iter=10).fit(X)
+    before = parameters(rbm)
+    rbm.set_params(standardize=False, learning_rate=1e-9, n_steps=1, max_grad_norm=None)
+    rbm.partial_fit(X)
+    for old, new in zip(before, parameters(rbm), strict=True):  # what velocity there was has gone
+        assert_allclose(new, old, rtol=1e-3, atol=1e-3)
+    assert (np.abs(rbm.starts_ - X.mean(axis=0)) < 8 * X.std(axis=0)).all()
+
+
 def test_early_stopping_scores_are_those_of_the_data():
     X = clusters()
     rbm = small(early_stopping="score", n_iter=2, tol=0).fit(10 * X)
@@ -420,6 +476,16 @@ def test_samples_of_annealed_chains_have_the_shares_of_the_machine(inference):
     rbm.set_params(starts="annealed")
     stays = rbm.sample(500, n_steps=30, init=np.zeros((500, 2)), random_state=0)
     assert (stays[:, 0] < 5).all()
+
+
+def test_annealed_samples_drawn_in_pairs_have_the_shares_of_the_machine():
+    """Of 600 rows; 0.09 is five of their standard deviations of 0.018: a probability of 6e-7."""
+    rbm = GaussianBernoulliRBM.from_parameters(
+        [[12.0, 0.0]], [np.log(3)], [-6.0, 0.0], starts="annealed", adjust_after=0, n_steps=5
+    )
+    rbm.noise_mean_, rbm.noise_scale_ = np.zeros(2), np.array([6.0, 1.0])
+    right = [rbm.sample(2, random_state=seed)[:, 0] > 0 for seed in range(300)]
+    assert abs(np.mean(right) - 0.75) < 0.09
 
 
 def test_sample_anneals_by_as_many_temperatures_as_it_then_takes_steps():
@@ -635,6 +701,49 @@ def test_no_fit_ends_in_nan(data, standardize, rate):
         drawn = rbm.sample(10, random_state=0)
     assert all(np.isfinite(part).all() for part in (*parameters(rbm), scores, drawn))
     assert (rbm.variances_ > 0).all()
+
+
+@pytest.mark.parametrize("starts", ["noise", "annealed", "persistent", "data"])
+@pytest.mark.parametrize("inference", ["gibbs", "langevin", "gibbs_langevin"])
+def test_no_fit_by_adam_ends_in_nan(starts, inference):
+    rbm = small(optimizer="adam", starts=starts, inference=inference, learning_rate=3e-2, n_iter=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rbm.fit(with_outlier(digits()))
+        drawn = rbm.sample(10, random_state=0)
+    assert all(np.isfinite(part).all() for part in (*parameters(rbm), drawn))
+    assert (rbm.variances_ > 0).all()
+
+
+@pytest.mark.parametrize("target", [0.05, 0.5])
+def test_a_step_of_the_mean_variance_that_tunes_itself_stays_stable(target):
+    """Variances move between runs, by which the same step comes to be another one."""
+    sampler = GibbsLangevin(0.5, step_scale="mean_variance", target_acceptance=target)
+    rbm = small(inference=sampler, n_iter=40).fit(clusters())
+    sampler = sampler.sized(rbm.step_size_).stable(rbm._trained_machine())
+    assert np.max(sampler.relative_step(rbm._trained_machine())) < 2
+
+
+def test_another_sampler_begins_at_its_own_step_size():
+    X = clusters()
+    rbm = small(inference=GibbsLangevin(0.3, target_acceptance=0.9)).fit(X)
+    tuned = rbm.step_size_
+    rbm.partial_fit(X)
+    assert 0.5 < rbm.step_size_ / tuned < 2
+    for sampler in (GibbsLangevin(1e-6, target_acceptance=0.9), Langevin(1e-6)):
+        rbm.set_params(inference=sampler).partial_fit(X)
+        assert rbm.step_size_ < 1e-4
+
+
+@pytest.mark.parametrize(
+    "params", [{"learning_rate": -0.5}, {"optimizer": "foo"}, {"batch_size": 0}, {"starts": "foo"}]
+)
+def test_partial_fit_checks_parameters_that_were_set_after_the_first_call(params):
+    rbm = small().fit(clusters())
+    with pytest.raises(ValueError, match=next(iter(params))):
+        rbm.set_params(**params).partial_fit(clusters())
+    with pytest.raises(ValueError, match="inference must be one of"):
+        small().fit(clusters()).set_params(inference="foo").sample()
 
 
 def test_clone_and_text():

@@ -344,8 +344,10 @@ def test_float32(Sampler):
         ({"step_size": 2.0}, "step_size must be below 2"),
         ({"step_size": "auto"}, "step_size must be a finite number > 0"),
         ({"step_scale": "median"}, r"step_scale must be one of \['mean_variance', 'variance'\]"),
-        ({"adjust_after": -1}, "adjust_after must be None or an integer >= 0, got -1"),
-        ({"adjust_after": 1.5}, "adjust_after must be None or an integer >= 0"),
+        ({"adjust_after": -1}, "adjust_after, unless None, must be an integer >= 0, got -1"),
+        ({"adjust_after": 1.5}, "adjust_after, unless None, must be an integer >= 0"),
+        ({"adjust_after": False}, "adjust_after, unless None, must be an integer >= 0"),
+        ({"step_size": True}, "step_size must be a finite number > 0"),
         ({"target_acceptance": 1.0}, r"target_acceptance must be None or a number in \(0, 1\)"),
     ],
 )
