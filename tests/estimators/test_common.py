@@ -321,6 +321,14 @@ def test_scores_depend_on_their_row_alone(RBM, n_features):
     assert_allclose(fresh.score_samples(1 - X[:3]), rbm.score_samples(1 - X[:3]), rtol=1e-10)
 
 
+def exact_log_z(rbm):
+    """By enumeration, of the energy that the estimator documents."""
+    value = Exact(rbm.machine_).log_z
+    if hasattr(rbm, "variances_"):  # (v - mean)**2, where the machine has no mean**2
+        value -= (rbm.intercept_visible_**2 / (2 * rbm.variances_)).sum()
+    return value
+
+
 @every
 def test_log_partition_belongs_to_the_parameters(RBM, monkeypatch):
     from skrbm import evaluation
@@ -340,11 +348,11 @@ def test_log_partition_belongs_to_the_parameters(RBM, monkeypatch):
     rbm.score_samples(binary_data())
     assert len(calls) == 2
     rbm.components_ = rbm.components_ + 0.5
-    assert rbm.log_partition() == pytest.approx(Exact(rbm.machine_).log_z, rel=1e-10)
+    assert rbm.log_partition() == pytest.approx(exact_log_z(rbm), rel=1e-10)
     rbm.intercept_hidden_[:] += 1  # in place
-    assert rbm.log_partition() == pytest.approx(Exact(rbm.machine_).log_z, rel=1e-10)
+    assert rbm.log_partition() == pytest.approx(exact_log_z(rbm), rel=1e-10)
     rbm.partial_fit(binary_data())
-    assert rbm.log_partition() == pytest.approx(Exact(rbm.machine_).log_z, rel=1e-10)
+    assert rbm.log_partition() == pytest.approx(exact_log_z(rbm), rel=1e-10)
     assert len(calls) == 5
 
 

@@ -9,7 +9,8 @@ smallest learned variance (of standardised pixels) and the seconds. With ``--out
 samples of each sampler, intermediate states and filters are saved there.
 Normal noise of ``--noise`` grey levels is added to the training images: pixels that are nearly
 always black have otherwise standardised values of a hundred and more, and rule the gradient.
-``--device`` puts the training on a GPU, through torch tensors.
+Those called adjusted accept or reject from step ``--adjust-after`` on. ``--device`` puts the
+training on a GPU, through torch tensors.
 """
 
 import argparse
@@ -46,6 +47,7 @@ def options(doc):
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--optimizer", choices=("sgd", "adam"), default="sgd")
     parser.add_argument("--step-size", type=float, default=0.2)
+    parser.add_argument("--adjust-after", type=int, default=0)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--device", default="cpu")
@@ -95,8 +97,11 @@ def main():
     distance = FrechetDistance(X, y, X_test)
     rows, sheet = [("training images", "", distance(X[: args.samples]), "", "")], {}
     for name in args.samplers:
+        sampler = dict(SAMPLERS[name])
+        if sampler.get("adjust_after") is not None:
+            sampler["adjust_after"] = args.adjust_after
         for seed in args.seeds:
-            rbm, seconds = learn(args, X, seed, **SAMPLERS[name])
+            rbm, seconds = learn(args, X, seed, **sampler)
             steps = [0, args.n_steps // 4, args.n_steps // 2, args.n_steps]
             V, states = samples(rbm, args.samples, seed, return_steps=steps)
             least = float(relative_variances(rbm).min())
