@@ -280,7 +280,11 @@ class OneHiddenLayer(DensityMachine):
         F : array of shape (n_samples,)
             In nats, float64; log p(v) = -F(v) - log Z.
         """
-        return free_energy(*self._evaluated()._visible(X))
+        return free_energy(*self._evaluated_rows(X))
+
+    def _evaluated_rows(self, X):
+        """Return the machine and rows of X that free energies are of."""
+        return self._evaluated()._visible(X)
 
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.

@@ -488,21 +488,9 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         centred.starts_, centred._offset = centred.starts_ - mean, mean
         return centred
 
-    def free_energy(self, X):
-        """Compute the free energy F(v) = -log sum_h exp(-E(v, h)), with the energy of Eq. 1.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        F : array of shape (n_samples,)
-            In nats, float64; log p(v) = -F(v) - log Z.
-        """
-        centred, (_, X) = self._centred(), self._evaluated()._visible(X)
-        rows = X.toarray() if sp.issparse(X) else X
-        return free_energy(centred.machine_, rows - centred._offset)
+    def _evaluated_rows(self, X):
+        centred, (_, X) = self._centred(), super()._evaluated_rows(X)
+        return centred.machine_, (X.toarray() if sp.issparse(X) else X) - centred._offset
 
     def sample(self, n_samples=1, *, n_steps=None, init=None, return_steps=None, random_state=None):
         """Draw visible configurations by the sampler of ``inference``, a chain for each.
