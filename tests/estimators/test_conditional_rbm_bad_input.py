@@ -290,3 +290,11 @@ def test_unfitted(call):
 def test_hyper_parameters(name, value, method):
     with pytest.raises(ValueError, match=f"The '{name}' parameter of ConditionalRBM must be"):
         getattr(small(**{name: value}), method)(*data())
+
+
+@pytest.mark.parametrize("params", [{"learning_rate": -1.0}, {"batch_size": 0}, {"alpha": -1}])
+def test_partial_fit_checks_parameters_that_were_set_after_the_first_call(params):
+    crbm, (X, Y) = small(), data()
+    crbm.fit(X, Y).set_params(**params)
+    with pytest.raises(ValueError, match=next(iter(params))):
+        crbm.partial_fit(X, Y)
