@@ -121,10 +121,6 @@ class Frame(NamedTuple):
     offset: Any
     divisor: Any
 
-    def equals(self, other):
-        pairs = zip(self, other, strict=True)
-        return all(bool(namespace(a).all(a == b)) for a, b in pairs)
-
     def inward(self, X):
         return (X - self.offset) / self.divisor
 

@@ -396,15 +396,15 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         return self._frame.machine_inward(self.machine_).copy()
 
     def _resume(self, X, n_rows):
-        frame, before, sampler = self._frame, self._training.state, self._training.method.sampler
+        before, old = self._training.state, self._training.method
         machine, training = super()._resume(X, n_rows)
         method = training.method
-        if not frame.equals(self._frame):  # in which chains and velocity were
+        if not method.has_noise_of(old):  # chains and velocity are in other coordinates
             n = self._n_states(n_rows)
             training.state = method.init(machine, training.rng, n, self.starts_)
             training.velocity = training.optimiser.init(machine)
         # Chains may begin anew at each batch, but not what the step size of a sampler has come to.
-        tuned = method.sampler == sampler and sampler.target_acceptance is not None
+        tuned = method.sampler == old.sampler and old.sampler.target_acceptance is not None
         size, n_runs = before.step_size, before.n_runs
         if not tuned:
             size, n_runs = method.sampler.step_size, 0

@@ -78,6 +78,11 @@ class NoiseChains(Method):
     def kind(self):
         return (type(self), type(self.sampler))
 
+    def has_noise_of(self, other):
+        """Whether both have the same noise in their coordinates."""
+        pairs = (self.mean, other.mean), (self.scale, other.scale)
+        return all(bool(namespace(a).all(a == b)) for a, b in pairs)
+
     def noise(self, machine, rng, n):
         """Return ``n`` rows of noise to start at."""
         if self.mean is None:
