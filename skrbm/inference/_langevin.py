@@ -135,9 +135,7 @@ class Langevin(Sampler):
         return replace(self, step_size=size)
 
     def stable(self, machine):
-        """Return the sampler, if it tunes itself, with a step size that does not diverge there."""
-        if self.target_acceptance is None:
-            return self
+        """Return the sampler with its step size, or a smaller one that does not diverge there."""
         most = self._largest(self._relative(machine))
         return self if most < _LARGEST else self.sized(self.step_size * _ROOM * _LARGEST / most)
 
