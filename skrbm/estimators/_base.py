@@ -280,11 +280,11 @@ class OneHiddenLayer(DensityMachine):
         F : array of shape (n_samples,)
             In nats, float64; log p(v) = -F(v) - log Z.
         """
-        return free_energy(*self._evaluated_rows(X))
+        return self._free_energies(*self._evaluated()._visible(X))
 
-    def _evaluated_rows(self, X):
-        """Return the machine and rows of X that free energies are of."""
-        return self._evaluated()._visible(X)
+    def _free_energies(self, machine, X):
+        """Return those of rows that were checked, by the machine that is evaluated."""
+        return free_energy(machine, X)
 
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.

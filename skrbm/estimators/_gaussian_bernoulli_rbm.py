@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._backend import cast, dense_rows, like, namespace, one_blas_thread
+from .._backend import cast, dense_rows, like, namespace, one_blas_thread, row_blocks
 from .._gaussian_bernoulli import (
     PARAMETERS,
     first_machine,
@@ -39,6 +39,7 @@ from ..inference import (
 from ..units import Bernoulli, Gaussian
 from ._base import BaseRBM, GibbsImputation
 
+_BLOCK_ROWS = 1024  # whose free energies are computed together
 _SAMPLERS = {
     "gibbs": lambda step: Gibbs(),
     "langevin": lambda step: Langevin(**step),
@@ -488,9 +489,12 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         centred.starts_, centred._offset = centred.starts_ - mean, mean
         return centred
 
-    def _evaluated_rows(self, X):
-        centred, (_, X) = self._centred(), super()._evaluated_rows(X)
-        return centred.machine_, (X.toarray() if sp.issparse(X) else X) - centred._offset
+    def _free_energies(self, machine, X):
+        centred, parts = self._centred(), []
+        for rows in row_blocks(X, _BLOCK_ROWS):  # of which sparse ones become dense
+            rows = rows.toarray() if sp.issparse(rows) else rows
+            parts.append(free_energy(centred.machine_, rows - centred._offset))
+        return namespace(parts[0]).concat(parts, axis=0)
 
     def sample(self, n_samples=1, *, n_steps=None, init=None, return_steps=None, random_state=None):
         """Draw visible configurations by the sampler of ``inference``, a chain for each.

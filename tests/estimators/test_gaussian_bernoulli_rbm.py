@@ -82,6 +82,13 @@ def test_scores_are_those_of_the_mixture():
     assert_allclose(known().free_energy(V), -logsumexp(log_joint(V), axis=1), rtol=1e-10)
 
 
+@pytest.mark.parametrize("make", [sp.csr_array, sp.csc_array])
+def test_scores_of_sparse_rows_are_those_of_dense_ones(make):
+    """More rows than are made dense at a time."""
+    V = np.random.default_rng(0).normal(size=(2500, 2)).round()
+    assert_allclose(known().score_samples(make(V)), log_density(V), rtol=1e-10)
+
+
 def test_functions_of_evaluation_have_the_same_energy_and_rows_of_the_data():
     """Means far from 0, where rows in other coordinates would show.
 
