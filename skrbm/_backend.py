@@ -13,8 +13,12 @@ from scipy.linalg.blas import dgemm, dsyrk, dtrmm, sgemm, ssyrk, strmm
 from scipy.linalg.lapack import dpotrf, dtrtri, spotrf, strtri
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from ._threads import n_threads, share, split
 from ._threads import one_blas_thread as one_blas_thread
+from ._threads import share, split
+
+# OpenBLAS does a product of at most 10**6 multiplications without copying the factors into panels.
+# For a few rows that copy takes most of the time, so their products are done in parts.
+_NOT_PACKED, _FEW_ROWS, _LEAST_WIDTH = 8 * 10**5, 16, 16
 
 _NUMPY = np.ndarray, np.generic  # a tuple: a union would be built anew in each of many calls
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
@@ -139,15 +143,21 @@ def matmul(X, A):
     """
     if sp.issparse(X):
         return np.asarray(X @ A)
-    if n_threads() == 1 or is_foreign(X) or X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
+    if is_foreign(X) or X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
         return X @ A
-    n_rows, n_columns = X.shape[0], A.shape[1]
-    parts = split(max(n_rows, n_columns), n_rows * A.size)
-    if len(parts) == 1:
-        return X @ A
-    out = np.empty((n_rows, n_columns), X.dtype)
-    share(_fill_rows if n_rows > n_columns else _fill_columns, parts, out, X, A)
-    return out
+    n_rows, n_columns, work = X.shape[0], A.shape[1], X.shape[0] * A.size
+    parts = split(max(n_rows, n_columns), work)
+    if len(parts) > 1:
+        out = np.empty((n_rows, n_columns), X.dtype)
+        share(_fill_rows if n_rows > n_columns else _fill_columns, parts, out, X, A)
+        return out
+    n_parts = -(-work // _NOT_PACKED)
+    if 1 < n_rows <= _FEW_ROWS and 1 < n_parts <= n_columns // _LEAST_WIDTH:
+        out, width = np.empty((n_rows, n_columns), X.dtype), -(-n_columns // n_parts)
+        for start in range(0, n_columns, width):
+            _fill_columns(slice(start, start + width), out, X, A)
+        return out
+    return X @ A
 
 
 def _fill_rows(rows, out, X, A):
@@ -239,20 +249,22 @@ def column_moments(X):
     return mean, sum(xp.sum((rows - mean) ** 2, axis=0) for rows in blocks()) / n
 
 
-def add_products(out, terms):
-    """out += sum of alpha * left.T @ right, in place where the library can; returns ``out``.
+def add_products(out, terms, keep=1.0):
+    """out = keep * out + sum of alpha * left.T @ right, in place where the library can.
 
-    ``terms`` are tuples (left, right, alpha). For NumPy each is one BLAS call that accumulates into
-    ``out``, if one thread is to do it. SciPy's wrapper writes into read-only arrays and works on a
-    silent copy of an unsuitable ``out``, hence the checks.
+    Returns ``out``. ``terms`` are tuples (left, right, alpha), one at least. For NumPy each is one
+    BLAS call that accumulates into ``out``, if one thread is to do it. SciPy's wrapper writes into
+    read-only arrays and works on a silent copy of an unsuitable ``out``, hence the checks.
     """
     if is_foreign(out):
+        if keep != 1:
+            out *= keep
         for left, right, alpha in terms:
             out += alpha * (left.T @ right)
         return out
     _check_accumulator(out, terms)
     parts = split(out.shape[0], sum(left.shape[0] for left, _, _ in terms) * out.size)
-    share(_add_products if len(parts) > 1 else _accumulate, parts, out, terms)
+    share(_add_products if len(parts) > 1 else _accumulate, parts, out, terms, keep)
     return out
 
 
@@ -268,14 +280,17 @@ def _check_accumulator(out, terms):
             raise ValueError("the accumulator shares memory with a factor")
 
 
-def _accumulate(rows, out, terms):
+def _accumulate(rows, out, terms, keep):
     gemm = _GEMM[out.dtype]
     for left, right, alpha in terms:
-        gemm(alpha, right.T, left.T, beta=1.0, c=out.T, trans_b=True, overwrite_c=True)
+        gemm(alpha, right.T, left.T, beta=keep, c=out.T, trans_b=True, overwrite_c=True)
+        keep = 1.0
 
 
-def _add_products(rows, out, terms):
+def _add_products(rows, out, terms, keep):
     """Add to some rows of ``out``, by calls that let other threads run, as SciPy's do not."""
+    if keep != 1:
+        out[rows] *= keep
     for left, right, alpha in terms:
         out[rows] += (float(alpha) * left[:, rows]).T @ right
 

@@ -62,13 +62,22 @@ class ConditionalMachine:
         return tuple(getattr(self, name) for name in PARAMETERS)
 
     def given(self, X):
-        """Return the machine p(v, h | x) with fields for each row x of a dense or sparse X."""
+        """Return the machine p(v, h | x) with fields for each row x of a dense or sparse X.
+
+        Raises ValueError if a field is not finite.
+        """
         layers = (
             (self.coef_visible, self.intercept_visible),
             (self.coef_hidden, self.intercept_hidden),
         )
-        thetas = (Theta(matmul(X, coef.T) + intercept) for coef, intercept in layers)
-        return Machine(self.units, tuple(thetas), self.weights)
+        thetas = tuple(Theta(matmul(X, coef.T) + intercept) for coef, intercept in layers)
+        xp = namespace(self.components)
+        if not all(bool(xp.all(xp.isfinite(theta.field))) for theta in thetas):
+            raise ValueError(
+                f"what X makes of the fields is not finite in {self.dtype}: scale X, or check that "
+                "no parameter is infinite"
+            )
+        return Machine(self.units, thetas, self.weights)
 
     def given_rows(self, X, rows):
         """Return :meth:`given` for the rows of X at an index array; sparse ones stay sparse."""
@@ -119,16 +128,16 @@ class ConditionalMachine:
         rate : float
         """
 
-        def add(targets):
+        def add(targets, keep):
             W, *coefs, b, c = targets
             if W.shape[0]:  # where there are hidden units
-                gradient.add_pair(given, 0, W, rate)
+                gradient.add_pair(given, 0, W, rate, keep)
             for l, coef, intercept in zip((0, 1), coefs, (b, c), strict=True):
                 if not coef.shape[0]:
                     continue
                 rows = sum(block.weight * block.means[l] for block in gradient.blocks)
                 rows = cast(rows, coef.dtype)
-                add_products(coef, [(rows, X, rate)])
+                add_products(coef, [(rows, X, rate)], keep)
                 intercept += rate * namespace(rows).sum(rows, axis=0)
 
         return optimiser.ascend(self.values, 3, velocity, add, rate)

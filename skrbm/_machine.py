@@ -268,10 +268,11 @@ class Moments:
             self.blocks + negative, self.matrices + tuple((l, -M) for l, M in other.matrices)
         )
 
-    def add_pair(self, machine, l, out, step):
-        """out += step * E[x_{l+1} x_l'], in place where the library can; returns ``out``.
+    def add_pair(self, machine, l, out, step, keep=1.0):
+        """out = keep * out + step * E[x_{l+1} x_l'], in place where the library can.
 
-        ``out`` may be the weights themselves, so what reads them comes before the first write.
+        Returns ``out``. It may be the weights themselves, so what reads them comes before the first
+        write.
         """
         products = []
         for block in self.blocks:
@@ -281,7 +282,7 @@ class Moments:
                 product *= step * block.weight * machine.scale
                 products.append(product)
         out = add_products(
-            out, [(b.means[l + 1], b.means[l], step * b.weight) for b in self.blocks]
+            out, [(b.means[l + 1], b.means[l], step * b.weight) for b in self.blocks], keep
         )
         for product in products:
             out += product

@@ -71,14 +71,11 @@ class SGD:
             ]
             for target in targets:
                 target *= self.momentum
+        keep, shrink = self._penalty(machine.weights, velocity, rate)
         for l, target in enumerate(targets):
-            # The target may be W itself: everything that reads W comes before the first write.
-            shrink = None
-            if self.alpha:
-                shrink = (rate * self.alpha) * PENALTIES[self.penalty](machine.weights[l])
-            gradient.add_pair(machine, l, target, rate)
-            if shrink is not None:
-                target -= shrink
+            gradient.add_pair(machine, l, target, rate, keep)
+        for target, part in zip(targets, shrink, strict=False):
+            target -= part
         weights = machine.weights
         if velocity is not None:
             velocity = (tuple(steps), targets)
@@ -101,26 +98,38 @@ class SGD:
         velocity : tuple of arrays or None
             None is rest.
         add : callable
-            ``add(targets)`` adds rate * gradient to arrays of the shapes of ``values``.
+            ``add(targets, keep)`` adds rate * gradient to arrays of the shapes of ``values``, of
+            which those with a penalty are multiplied by ``keep`` before.
         rate : float
         """
         if self.momentum and velocity is None:
             velocity = tuple(namespace(part).zeros_like(part) for part in values)
-        targets, shrink = values, []
+        targets = values
         if velocity is not None:
             targets = velocity
             for target in targets:
                 target *= self.momentum
-        if self.alpha:  # read before the first write, as the targets may be the values
-            penalty = PENALTIES[self.penalty]
-            shrink = [(rate * self.alpha) * penalty(part) for part in values[:n_penalised]]
-        add(targets)
+        keep, shrink = self._penalty(values[:n_penalised], velocity, rate)
+        add(targets, keep)
         for target, part in zip(targets, shrink, strict=False):
             target -= part
         if velocity is not None:
             for part, step in zip(values, velocity, strict=True):
                 part += step
         return velocity
+
+    def _penalty(self, weights, velocity, rate):
+        """Return what a step multiplies its targets by, and what it takes from them besides.
+
+        Without momentum these are the weights themselves. So the second is worked out before the
+        first is written, and an l2 penalty is a factor, which costs nothing.
+        """
+        if not self.alpha:
+            return 1.0, ()
+        if velocity is None and self.penalty == "l2":
+            return 1.0 - rate * self.alpha, ()
+        penalty = PENALTIES[self.penalty]
+        return 1.0, [(rate * self.alpha) * penalty(W) for W in weights]
 
 
 _MOST = 80.0  # largest log-variance, whose exponential float32 has

@@ -85,8 +85,10 @@ def split(n, work):
     The first is longer, for the thread that need not wake. ``work`` is the number of
     multiplications over all of them.
     """
-    n_parts = max(1, min(n_threads(), int(work / _LEAST_WORK), n))
-    each = n * (1 - _WAKING / work) / n_parts if n_parts > 1 else 0
+    n_parts = min(n_threads(), int(work / _LEAST_WORK), n)
+    if n_parts < 2:
+        return [slice(0, n)]
+    each = n * (1 - _WAKING / work) / n_parts
     cuts = [0, *(n - round(each * i) for i in range(n_parts - 1, -1, -1))]
     return [slice(*ends) for ends in pairwise(cuts)]
 

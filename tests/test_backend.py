@@ -34,6 +34,15 @@ def test_add_products_accumulates_in_place(dtype, alpha):
 
 
 @dtypes
+def test_add_products_keeps_a_part_of_what_was_there(dtype):
+    out, left, right = factors(dtype)
+    expected = 0.75 * out + left.T @ right - 2 * left.T @ right
+    terms = [(left, right, 1.0), (left, right, -2.0)]
+    assert _backend.add_products(out, terms, keep=0.75) is out
+    assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-6)
+
+
+@dtypes
 def test_add_products_takes_factors_of_any_layout(dtype):
     out, left, right = factors(dtype)
     expected = out + left.T @ right
@@ -303,11 +312,31 @@ def test_shared_sums_of_products_equal_those_of_one_thread(parts, dtype):
     case = Factors(dtype)
     out = np.ones(case.exact.shape, dtype)
     half = case.left.T[:250], case.right[:250], 2.0
-    assert _backend.add_products(out, [(case.left.T, case.right, -0.5), half]) is out
+    assert _backend.add_products(out, [(case.left.T, case.right, -0.5), half], keep=0.5) is out
     left, right, _ = (np.asarray(part, np.float64) for part in half)
-    expected = 1 - 0.5 * case.exact + 2 * left.T @ right
+    expected = 0.5 - 0.5 * case.exact + 2 * left.T @ right
     assert_allclose(out, expected, rtol=0, atol=2 * case.rounding)
     assert len(parts) == 3
+
+
+@dtypes
+@pytest.mark.parametrize("layout", ["C", "F"])
+@pytest.mark.parametrize("n_rows", [2, 5, 16, 17])
+def test_products_of_few_rows_are_done_in_parts(dtype, layout, n_rows, monkeypatch):
+    """Each of at most 10**6 multiplications, so that BLAS does not copy the large factor."""
+    parts, fill = [], _backend._fill_columns
+
+    def watched(columns, out, X, A):
+        parts.append(columns)
+        fill(columns, out, X, A)
+
+    monkeypatch.setattr(_backend, "_fill_columns", watched)
+    case = Factors(dtype, (n_rows, 800, 701))
+    product = _backend.matmul(case.left, np.asarray(case.right, order=layout))
+    assert_allclose(product, case.exact, rtol=0, atol=case.rounding)
+    assert product.dtype == dtype
+    assert all((part.stop - part.start) * n_rows * 800 <= 10**6 for part in parts)
+    assert len(parts) == (0 if n_rows == 17 else -(-n_rows * 800 * 701 // 800_000))
 
 
 def test_small_products_are_not_shared(parts):
