@@ -85,7 +85,8 @@ class Propagation:
         if moments:
             visible, weight = given.units[0].mean(Theta(found.visible)), 1.0 / hidden.shape[0]
             block = Block((visible, hidden), (None, None), weight)
-            rest = weight * (found.pairs - matmul(hidden.T, visible))
+            rest = found.pairs - matmul(hidden.T, visible)
+            rest *= weight
             pair_moments = Moments((block,), ((0, rest),))
         return Found(found.visible, hidden, found.converged, pair_moments)
 
@@ -254,7 +255,7 @@ OBJECTIVES = {
 """Which classes of inference each objective takes, and what it then is."""
 
 _NAMES = {
-    "likelihood": "any name or object",
+    "likelihood": f"a name, of {sorted(INFERENCE)}, or an object of skrbm.inference",
     "perceptron": "'gibbs', or Gibbs(n_steps)",
     "margin": "'bp', or a BeliefPropagation object",
     "marginal_margin": "'bp', or a BeliefPropagation object",
@@ -309,7 +310,7 @@ def log_partitions(given, targets):
 
     Warns of rows where belief propagation has not converged.
     """
-    if targets.ndim == 2 and min(given.n_units) <= MOST_ENUMERATED:
+    if given.units[0].values and min(given.n_units) <= MOST_ENUMERATED:
         parts = []
         for _, weights in _enumerated(given, int(np.argmin(given.n_units))):
             parts.append(_log_sum(weights))

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs
 
 from .._backend import (
+    add_products,
     cast,
     from_numpy,
     is_foreign,
@@ -26,7 +27,14 @@ from .._backend import (
 from .._machine import Block, Machine, Moments
 from .._threads import n_threads, share, split
 from ..units import Bernoulli, Theta
-from ._base import FixedPoint, check_iteration, check_precision, solve
+from ._base import (
+    FixedPoint,
+    Magnetizations,
+    check_iteration,
+    check_precision,
+    solve,
+    take_rows,
+)
 from ._mean_field import TAP
 from ._odds import BLOCK, LARGEST_WEIGHT, PRODUCTS, Odds
 
@@ -39,7 +47,8 @@ _LEAST = 2**15  # messages of a part: fewer, and time goes into calls
 _SHARED = 2**20  # messages of a few instances at a time, with which threads gain
 _MOST = 2**24  # of these, if instances are large
 _ELEMENTS = 2**27  # of the messages of a block of instances, where all are in one array
-_FIRST = TAP(max_iter=30, tol=1e-6)  # what propagation starts from; a sweep of it takes little
+_TAP, _NEXT_ORDER = TAP(max_iter=30, tol=1e-6), TAP(order=3)
+_PAIR_ERROR = 576  # E[h v] is off by at most abs(W)**3 over this, expanded to W**2 at given means
 
 
 class Messages(NamedTuple):
@@ -298,7 +307,7 @@ def propagate(
         number, a weight exceeds 200 in size, 80 in float32, or the start does not fit the product.
     """
     method = BeliefPropagation(max_iter, tol, damping, product)
-    if start not in _STARTS or (start == "tap" and product != "sum"):
+    if start not in ("fields", "tap") or (start == "tap" and product != "sum"):
         raise ValueError(f"start must be 'fields', or 'tap' with product='sum', got {start!r}")
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
         raise ValueError(f"n_jobs must be None or an integer that is not 0, got {n_jobs!r}")
@@ -306,12 +315,20 @@ def propagate(
     if machine.weights[0].shape[0] == 0:
         return _uncoupled(machine, PRODUCTS[product].visible)
     method.check(machine)
-    if is_foreign(machine.weights[0]):
-        return _propagate_arrays(method, machine, start, log_partition, pairs)
+    options = log_partition, pairs, n_jobs
     with one_blas_thread():
-        instances = _Instances(method, machine, start, log_partition, pairs)
-        instances.run(n_threads() if n_jobs is None else effective_n_jobs(n_jobs))
-    return instances.result()
+        if start == "fields":
+            return _propagate(method, machine, _at_fields(machine), *options)
+        expansion = _Expansion(machine)
+        solved = (expansion.residual <= tol) & (not log_partition)
+        rows = np.flatnonzero(solved), np.flatnonzero(~solved)
+        if not rows[0].size:
+            return _propagate(method, machine, expansion.start, *options)
+        parts = [expansion.found(rows[0], pairs)]
+        if rows[1].size:
+            some = machine.rows(from_numpy(rows[1], machine.weights[0]))
+            parts.append(_propagate(method, some, expansion.start.rows(rows[1]), *options))
+    return _joined(parts, rows) if len(parts) > 1 else parts[0]
 
 
 def _instances(W, *fields):
@@ -376,6 +393,10 @@ class _Start(NamedTuple):
     hidden: Any
     means: Any
 
+    def rows(self, index):
+        xp, index = namespace(self.means), from_numpy(index, self.means)
+        return _Start(*(xp.take(part, index, axis=0) for part in self))
+
 
 def _at_fields(machine):
     visible, hidden = _fields(machine)
@@ -383,29 +404,88 @@ def _at_fields(machine):
     return _Start(visible, nothing, nothing)
 
 
-def _at_tap(machine):
-    """Start at TAP where it converges, and at the fields elsewhere."""
-    xp, W, fields = namespace(machine.weights[0]), machine.weights[0], _at_fields(machine)
-    thetas = tuple(Theta(cast(theta.field, W.dtype)) for theta in machine.thetas)
-    machine = replace(machine, thetas=thetas)
-    found = solve(_FIRST, machine, _FIRST.start(machine, sigmoid(thetas[0].field)))
-    tap = (*(_FIRST.theta(machine, l, found.state).field for l in (0, 1)), found.state.means[1])
-    converged = from_numpy(found.converged[:, None], W)
-    return _Start(
-        *(xp.where(converged, cast(a, b.dtype), b) for a, b in zip(tap, fields, strict=True))
+class _Expansion:
+    """Belief propagation by an expansion in powers of the weights: TAP, and one order more.
+
+    What two units make of each other is, in terms of their means, a series in powers of their
+    weight, which TAP ends after the second. Where the third order changes little, all that follow
+    change less.
+
+    ``state`` is that after the third order, ``residual`` what it changes: mean squares of the
+    means, or the bound of an error of the pairs, if that is larger. It is infinite where TAP has
+    not converged, and ``start`` is at the fields there.
+    """
+
+    def __init__(self, machine):
+        xp, units = namespace(machine.weights[0]), machine.units
+        first = solve(_TAP, machine, _TAP.start(machine, sigmoid(machine.thetas[0].field)))
+        self.machine, state, fields = machine, first.state, [None, None]
+        for l in (1, 0):
+            fields[l] = _NEXT_ORDER.theta(machine, l, state)
+            mean, variance = units[l].mean_variance(fields[l])
+            means, variances = list(state.means), list(state.variances)
+            means[l], variances[l] = mean, variance
+            state = Magnetizations(tuple(means), tuple(variances))
+        self.state, self.fields = state, tuple(theta.field for theta in fields)
+        cube = machine.cubes[0]
+        pair_error = float(xp.mean(cube * cube)) / _PAIR_ERROR**2
+        residual = np.maximum(_TAP.residual(first.state, state), pair_error)
+        self.residual = np.where(first.converged, residual, np.inf)
+        converged = from_numpy(first.converged[:, None], cube)
+        parts = zip((*self.fields, state.means[1]), _at_fields(machine), strict=True)
+        self.start = _Start(*(xp.where(converged, cast(a, b.dtype), b) for a, b in parts))
+
+    def found(self, rows, pairs):
+        """Return what :func:`propagate` does for some rows, of which this is the solution."""
+        index = from_numpy(rows, self.state.means[0])
+        beliefs = (namespace(field).take(field, index, axis=0) for field in self.fields)
+        n_iter, converged = np.zeros(len(rows), int), np.ones(len(rows), bool)
+        joint = self._pairs(take_rows(self.state, rows).means) if pairs else None
+        return Propagated(*beliefs, n_iter, self.residual[rows], converged, None, joint)
+
+    def _pairs(self, means):
+        """Return the sum over rows of E[h v] = E[h] E[v] + W c c' + 2 W**2 s s'.
+
+        Of the cumulants c and 2 s of h and of v.
+        """
+        cumulants = (u.cumulants(a) for u, a in zip(self.machine.units, means, strict=True))
+        (c_v, s_v, _), (c_h, s_h, _) = cumulants
+        W, total = self.machine.weights[0], matmul(2 * s_h.T, s_v)
+        total *= W
+        total += matmul(c_h.T, c_v)
+        total *= W
+        return add_products(total, [(means[1], means[0], 1.0)])
+
+
+def _joined(parts, rows):
+    """Return the results of some rows and of others as one."""
+    order = np.argsort(np.concatenate(rows))
+    xp, index = namespace(parts[0].visible), from_numpy(order, parts[0].visible)
+    visible, hidden, *rest, _, pairs = zip(*parts, strict=True)
+    return Propagated(
+        *(xp.take(xp.concat(part, axis=0), index, axis=0) for part in (visible, hidden)),
+        *(np.concatenate(part)[order] for part in rest),
+        None,
+        None if pairs[0] is None else sum(pairs[1:], start=pairs[0]),
     )
 
 
-_STARTS = {"fields": _at_fields, "tap": _at_tap}
+def _propagate(method, machine, start, log_partition, pairs, n_jobs):
+    if is_foreign(machine.weights[0]):
+        return _propagate_arrays(method, machine, start, log_partition, pairs)
+    instances = _Instances(method, machine, start, log_partition, pairs)
+    instances.run(n_threads() if n_jobs is None else effective_n_jobs(n_jobs))
+    return instances.result()
 
 
 def _propagate_arrays(method, machine, start, log_partition, pairs):
     """Propagate in blocks of instances, all of a block in one array of messages."""
     W, found = machine.weights[0], []
     xp, size = namespace(W), max(1, _ELEMENTS // (W.shape[0] * W.shape[1]))
-    for fields in zip(*(row_blocks(theta.field, size) for theta in machine.thetas), strict=True):
+    rows = (row_blocks(part, size) for part in (*(theta.field for theta in machine.thetas), *start))
+    for *fields, visible, hidden, told in zip(*rows, strict=True):
         block = replace(machine, thetas=tuple(Theta(field) for field in fields))
-        first = _STARTS[start](block)
+        first = _Start(visible, hidden, told)
         means, odds = (sigmoid(first.visible), first.means), Odds(W, method.product)
         messages = Messages(means, (None, None), odds.of_means(first.means), first[:2])
         state, *rest = solve(method, block, messages)
@@ -430,7 +510,7 @@ class _Instances:
     def __init__(self, method, machine, start, log_partition, pairs):
         self.method, self.dtype = method, machine.dtype
         fields = self.fields = _fields(machine)
-        self.start = _STARTS[start](machine)
+        self.start = start
         self.odds = Odds(machine.weights[0], method.product)
         n = len(fields[0])
         n_parts = min(_N_PARTS, n, -(-n * machine.weights[0].size // _LEAST))

@@ -347,8 +347,89 @@ def test_from_a_tap_solution_propagation_ends_where_it_does_from_the_fields():
     assert fields.converged.all() and tap.converged.all()
     for name in ("visible", "hidden", "log_partition", "pairs"):
         assert_allclose(getattr(tap, name), getattr(fields, name), rtol=1e-9, atol=1e-9)
-    weak = [propagate(0.3 * W, b, c, start=start, tol=1e-6) for start in ("fields", "tap")]
+    options["tol"] = 1e-6
+    weak = [propagate(0.3 * W, b, c, start=start, **options) for start in ("fields", "tap")]
     assert (weak[1].n_iter <= 2).all() and (weak[1].n_iter < weak[0].n_iter).all()
+
+
+def pair_of_means(p, q, w):
+    """What x and y with these means and coupling make of each other, and E[x y], by their law.
+
+    The coupling changes the odds of x, beyond what holds its mean, by P(00) p / (P(10) (1 - p)).
+    """
+    e = np.expm1(w)
+    total, product = 1 + (p + q) * e, np.exp(w) * p * q
+    joint = 2 * product / (total + np.sqrt(total**2 - 4 * e * product))
+    return np.log((1 - p - q + joint) / (p - joint)) + np.log(p / (1 - p)), joint
+
+
+def test_error_of_pairs_expanded_to_the_second_power():
+    """It is at most abs(w)**3 / 576, the bound by which an expansion is judged, and comes near."""
+    p, q, w = np.meshgrid(*[np.linspace(0.01, 0.99, 99)] * 2, np.linspace(-6, 6, 60), copy=False)
+    joint, (c, d) = pair_of_means(p, q, w)[1], (x * (1 - x) for x in (p, q))
+    skews = c * (1 - 2 * p) * d * (1 - 2 * q)
+    error = (joint - (p * q + w * c * d + w**2 / 2 * skews)) / np.abs(w) ** 3
+    assert 0.98 / 576 < np.abs(error).max() <= 1 / 576
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_small_weights_need_no_messages(library):
+    """Up to the tolerance, which the third order of TAP's expansion measures."""
+    if library != "numpy":
+        pytest.importorskip("array_api_compat")
+    xp = pytest.importorskip(library)
+    W, b, c = many(n=40)
+    W = 0.5 * W
+    exact = propagate(W, b, c, tol=1e-24, pairs=True)
+    arrays = [xp.asarray(part) for part in (W, b, c)]
+    found = propagate(*arrays, start="tap", tol=1e-6, pairs=True)
+    alone = found.n_iter == 0
+    assert 0 < alone.sum() < len(alone)
+    assert found.converged.all() and (found.residual <= 1e-6).all()
+    assert (far(found, exact)[alone] < 0.5 * found.residual[alone]).all()
+    assert (far(found, exact) < 2e-6).all()
+    assert np.abs(to_numpy(found.pairs) - exact.pairs).max() < 40 * 1e-3
+
+
+def far(found, exact):
+    """The mean squared distance of the means of each instance."""
+    distances = [
+        expit(to_numpy(getattr(found, name))) - expit(getattr(exact, name))
+        for name in ("visible", "hidden")
+    ]
+    return (np.concatenate(distances, axis=1) ** 2).mean(axis=1)
+
+
+def test_pairs_of_an_expansion_count_its_third_order():
+    W, b, c = many(n=40)
+    W = 0.15 * W
+    exact = propagate(W, b, c, tol=1e-24, pairs=True)
+    found = propagate(W, b, c, start="tap", tol=1e-6, pairs=True)
+    assert (found.n_iter == 0).all()
+    error = np.abs(found.pairs - exact.pairs)
+    bound = 40 * np.abs(W) ** 3 / 576 + 40 * 2e-4  # the means are within 1e-3, by their tolerance
+    assert (error <= bound).all()
+    means = expit(found.hidden), expit(found.visible)
+    c_h, c_v = (a * (1 - a) for a in means)
+    second = means[0].T @ means[1] + W * (c_h.T @ c_v)
+    assert error.mean() < 0.5 * np.abs(second - exact.pairs).mean()
+
+
+@pytest.mark.parametrize(
+    "options", [{"tol": 0.0}, {"log_partition": True, "tol": 1e-3}], ids=["no tolerance", "log Z"]
+)
+def test_what_an_expansion_is_not_good_for(options):
+    W, b, c = many(n=4)
+    assert (propagate(0.1 * W, b, c, start="tap", **options).n_iter > 0).all()
+
+
+def test_an_expansion_is_not_trusted_where_symmetry_hides_its_error():
+    """At means of a half all odd orders vanish, and with them what the third order measures."""
+    W = np.array([[3.0]])
+    b, c = np.array([-1.5]), np.array([-1.5])
+    found = propagate(W, b, c, start="tap", tol=1e-6, pairs=True)
+    assert found.n_iter[0] > 0
+    assert_allclose(found.pairs, np.exp(0) / (2 + 2 * np.exp(-1.5)), rtol=1e-6)
 
 
 def test_where_tap_does_not_converge_propagation_starts_at_the_fields():
