@@ -150,7 +150,8 @@ class TrainedOnTargets(TrainedInEpochs):
         if machine.components.shape[0] != self.n_components:
             raise ValueError(
                 f"n_components={self.n_components}, but the machine to go on from has "
-                f"{machine.components.shape[0]} hidden units; fit without warm_start"
+                f"{machine.components.shape[0]} hidden units; set that, or call fit without "
+                "warm_start"
             )
 
     def _first_machine(self, data, targets, rng, place):
@@ -222,13 +223,21 @@ class TrainedOnTargets(TrainedInEpochs):
         X = dense_rows(data.X, from_numpy(rows, data.X), machine.dtype)
         V, observed = self._targets.rows(data.V, rows, X)
         training.state = self._sweeps_of(training.n_epochs + 1)
-        given, objective = machine.given(X), self._objective(training.state)
+        objective = self._objective(training.state)
         with self._inference(f"in epoch {training.n_epochs + 1}"):
+            given = machine.given(X)
             data, model, report = objective.phases(given, V, observed, training.rng)
         training.velocity = machine.ascend(
             data - model, given, X, training.velocity, self._optimiser(), rate
         )
         return machine, report
+
+    def _fit_epoch(self, machine, training, data, rows, rate):
+        machine = super()._fit_epoch(machine, training, data, rows, rate)
+        with self._inference(f"after epoch {training.n_epochs + 1}"):
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._decision(training.state)(machine.given_rows(data.X, rows[:1]))
+        return machine
 
     @contextmanager
     def _inference(self, where):
@@ -275,12 +284,8 @@ class _ErrorMonitor(Monitor):
         self.margin = crbm.tol
 
     def measure(self, machine, state):
-        """Return the error of the rows set aside.
-
-        If there are none one row is predicted nevertheless, or it is an error that none can be.
-        """
+        """Return the error of the rows set aside, if there are any."""
         if self.validation is None:
-            self._error(machine, state, self.train[:1])
             return {}
         error = self._error(machine, state, self.validation)
         self.value = -error

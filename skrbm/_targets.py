@@ -7,6 +7,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array
 
 from ._backend import cast, from_numpy, is_foreign, namespace, to_numpy
+from ._machine import free_energy
 from .inference import Gibbs, propagate, propagate_classes
 from .units import Bernoulli, Categorical, Theta
 
@@ -122,11 +123,6 @@ class _Label(Outputs):
             )
         return self._values(index)
 
-    def draw(self, given, n_steps, rng):
-        """Return visible values drawn from their law, which is a sum over the values."""
-        fields = (theta.field for theta in given.thetas)
-        return self.unit.sample(Theta(self.propagate(given.weights[0], *fields).visible), rng)
-
     def _labels(self, index):
         labels = self.classes[to_numpy(index)]
         return from_numpy(labels, index) if labels.dtype.kind in "biuf" else labels
@@ -139,6 +135,12 @@ class BinaryLabel(_Label):
 
     def _values(self, index):
         return index[:, None].astype(np.uint8)
+
+    def draw(self, given, n_steps, rng):
+        """Return visible values drawn from their law, which two weights tell."""
+        off = namespace(given.weights[0]).zeros_like(given.thetas[0].field)
+        logits = free_energy(given, off) - free_energy(given, off + 1)
+        return self.unit.sample(Theta(cast(logits, off.dtype)[:, None]), rng)
 
     def decode(self, logits):
         return self._labels(cast(logits[:, 0] > 0, namespace(logits).int64))
@@ -159,6 +161,11 @@ class Label(_Label):
 
     def _values(self, index):
         return (index[:, None] == np.arange(self.n_outputs)).astype(np.uint8)
+
+    def draw(self, given, n_steps, rng):
+        """Return visible values drawn from their law, which is a sum over the values."""
+        fields = (theta.field for theta in given.thetas)
+        return self.unit.sample(Theta(self.propagate(given.weights[0], *fields).visible), rng)
 
     def loss_field(self, V):
         return 1 - V  # 0 or 1, as where two classes are one unit

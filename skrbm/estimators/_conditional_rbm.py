@@ -8,7 +8,15 @@ import scipy.sparse as sp
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from .._backend import cast, from_numpy, namespace, one_blas_thread, take_rows, to_numpy
+from .._backend import (
+    cast,
+    from_numpy,
+    is_foreign,
+    namespace,
+    one_blas_thread,
+    take_rows,
+    to_numpy,
+)
 from .._conditional import machine_of
 from .._epochs import Progress
 from .._machine import free_energy
@@ -278,7 +286,9 @@ class ConditionalRBM(
         -------
         logits : array of shape (n_samples, n_outputs), or (n_samples,) for a label of two classes
             Log-odds of each output, or log-probabilities of each class. With a margin or a joint
-            decision, the log-weight at the best with the output at 1, less that with it at 0.
+            decision, the log-weight at the best with the output at 1, less that with it at 0; with
+            a margin and several classes, the largest log-weight with each, less the logarithm of
+            the sum of these weights.
         """
         logits, _ = self._inferred(X, self._decision)
         return self._targets.decision(logits)
@@ -361,7 +371,7 @@ class ConditionalRBM(
         """
         Y = check_targets(y, X, empty=True)
         if Y.ndim == 1 or sp.issparse(Y) or not np.isnan(Y).any():
-            return super().score(X, y, sample_weight)
+            return super().score(X, y if is_foreign(y) else Y, sample_weight)
         return known_accuracy(self._targets.encode(Y), to_numpy(self.predict(X)), sample_weight)
 
     def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):

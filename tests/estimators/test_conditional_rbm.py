@@ -24,6 +24,7 @@ from _conditional_rbm import (
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, logsumexp
+from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import KFold, cross_val_score
 
 from skrbm import ConditionalRBM, _objectives
@@ -31,7 +32,7 @@ from skrbm._conditional import PARAMETERS
 from skrbm.inference import BeliefPropagation
 from skrbm.units import Categorical
 
-LEVEL = 1e-6  # of each of 8 comparisons, so that a right program fails with 8e-6
+LEVEL = 1e-6  # of each of 9 comparisons, so that a right program fails with 9e-6
 
 # -------------------------------------------------------------- what is predicted
 
@@ -203,6 +204,17 @@ def test_score_is_subset_accuracy():
     assert crbm.score(X, labels(Y)) == np.mean(crbm.predict(X) == labels(Y))
 
 
+def test_score_takes_what_fit_takes():
+    pandas = pytest.importorskip("pandas")
+    X, Y = data()
+    crbm = small().fit(X, Y)
+    assert crbm.score(X, pandas.DataFrame(Y).astype("Int64")) == crbm.score(X, Y)
+    column = sp.csr_array(Y[:, :1])
+    with pytest.warns(DataConversionWarning):
+        score = small().fit(X, column).score(X, column)
+    assert score == small().fit(X, Y[:, 0]).score(X, Y[:, 0])
+
+
 def test_score_asks_for_known_outputs_alone():
     X, Y = data()
     crbm, holes = small().fit(X, Y), holes_in(Y.astype(float))
@@ -247,6 +259,16 @@ def test_sample_has_the_law_of_the_label(n_classes):
     for row, p in zip(y, crbm.predict_proba(X), strict=True):
         counts = [(row == word).sum() for word in WORDS[:n_classes]]
         assert stats.chisquare(counts, n * p).pvalue > LEVEL
+
+
+def test_a_label_with_weights_beyond_belief_propagation():
+    """Of two classes nothing needs to be propagated; logit p = 1 - 300 + log(1 + e^300) - log 2."""
+    parts = [[300.0]], [[1.0]], [[0.0]], [-300.0], [0.0]
+    crbm = ConditionalRBM.from_parameters(*parts, inference="mean_field")
+    X, p = np.ones((1, 1)), expit(1 - np.log(2))
+    assert_allclose(crbm.score_samples(X, [1]), np.log(p), rtol=1e-12)
+    drawn = crbm.sample(X, 10_000, random_state=0)
+    assert stats.binomtest(int(drawn.sum()), 10_000, p).pvalue > LEVEL
 
 
 def test_sample_by_seed_and_in_blocks():

@@ -34,14 +34,27 @@ def test_huge_learning_rates(objective, inference, dtype, rate):
     assert all(np.isfinite(part).all() for part in values(crbm))
 
 
-def test_parameters_too_large_to_predict_with_are_a_divergence():
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_parameters_too_large_to_predict_with_are_a_divergence(method):
     """Though they are finite, and the last batch met no error."""
     X, Y = data()
     crbm = small(learning_rate=1e6, n_iter=1, batch_size=60)
-    with pytest.raises(DivergenceError, match=r"with the parameters of the last epoch.*weights"):
-        crbm.fit(X, Y)
+    with pytest.raises(DivergenceError, match=r"after epoch 1.*weights"):
+        getattr(crbm, method)(X, Y)
     assert np.abs(crbm.components_).max() < _odds.LARGEST_WEIGHT["float64"]
     assert crbm.n_iter_ == 0 and crbm.predict(X).shape == Y.shape
+
+
+@pytest.mark.parametrize("target", ["outputs", "classes"])
+@pytest.mark.parametrize("inference", ["bp", "mean_field", "gibbs"])
+def test_features_whose_fields_overflow(inference, target):
+    """They are finite, and not in the machine's float32 or after a product."""
+    X, Y = data(dtype=np.float32)
+    crbm = small(inference=inference).fit(X, Y if target == "outputs" else np.arange(len(X)) % 3)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for method in ("predict", "predict_proba", "decision_function", "transform", "sample"):
+            with pytest.raises(ValueError, match="fields is not finite in float32: scale X"):
+                getattr(crbm, method)(1e39 * X.astype(np.float64))
 
 
 def interrupted(monkeypatch, n_batches):
