@@ -223,10 +223,12 @@ class Propagated(NamedTuple):
         Beliefs as log-odds: of the marginal, or of the maximum with the unit at 1 against 0.
     hidden : array of shape (n_instances, n_hidden)
     n_iter : ndarray of int of shape (n_instances,)
-        Sweeps done.
+        Sweeps done; 0 where TAP and the third order of its expansion were enough.
     residual : ndarray of shape (n_instances,)
         In the last sweep: the mean squared change of the means, or the square of the largest
-        change of a belief over 100 or the belief's size, if that is larger; float64.
+        change of a belief over 100 or the belief's size, if that is larger; float64. Without
+        sweeps: the mean squared change of the means by the third order, or the mean square of a
+        bound of what the expansion leaves out of E[h v], ``abs(W)**3 / 576``, if that is larger.
     converged : ndarray of bool of shape (n_instances,)
     log_partition : array of shape (n_instances,), float64
         The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.
@@ -284,10 +286,14 @@ def propagate(
     damping : float in [0, 1), default=0.0
         Part of the old messages that is kept in each sweep.
     start : {"fields", "tap"}, default="fields"
-        "fields": without messages, at the beliefs b of the visible units. "tap": at the messages
-        that a solution of TAP says, for sum-product. Where weights are not large it lies near, so
-        that one or two sweeps do what takes ten from the fields, and a sweep of TAP costs a small
-        part of one of messages. Instances in which TAP does not converge start at their fields.
+        "fields": without messages, at the beliefs b of the visible units. "tap": at a solution of
+        TAP, for sum-product. In terms of means, belief propagation is a series in powers of each
+        weight, of which TAP is what there is up to the second. Where the third order changes the
+        means of an instance by no more than ``tol`` in mean square, and ``log_partition`` is not
+        asked for, what it gives is the result, without a message: matrix products alone, which
+        cost a small part of a sweep. Other instances start at the messages that it says, so that
+        one or two sweeps do what takes ten from the fields; those in which TAP does not converge
+        start at their fields.
     n_jobs : int, default=None
         Threads over instances, -1 for all processors; default: as many as BLAS may use. The
         result does not depend on it.

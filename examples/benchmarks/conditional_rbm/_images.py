@@ -72,6 +72,15 @@ def corrupted(Y, task, dataset, rng):
     return X.reshape(len(X), -1)
 
 
+def anew(Y, task, dataset, rng):
+    """Return :func:`corrupted` images in the library and on the device of Y."""
+    if isinstance(Y, np.ndarray):
+        return corrupted(Y, task, dataset, rng)
+    import torch
+
+    return torch.from_numpy(corrupted(Y.cpu().numpy(), task, dataset, rng)).to(Y.device)
+
+
 def load(dataset, task, train_size=None, seed=0):
     """Return training, validation and test images; corruption depends on the seed.
 

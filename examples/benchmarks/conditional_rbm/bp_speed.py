@@ -3,10 +3,12 @@
     python examples/benchmarks/conditional_rbm/bp_speed.py [PART ...] [--repeats 5]
 
 Parts: "one" machine of 1000 x 500 units and 10 sweeps; "many", 100 instances of 784 x 256 that
-share their weights, 10 sweeps; "large", 10 000 x 2 000 to a mean squared change of 1e-8, with the
-peak memory of the process; "rate", how often mixed-product finds the marginal maximum on random
-trees, by enumeration. Weights are normal, of standard deviation 1 / sqrt(n_visible + n_hidden)
-times 3, fields standard normal. One thread and contenders in turn; ratios are medians over repeats.
+share their weights, 10 sweeps; "learning", both with the tolerance of learning, 1e-6 in the mean
+square of what means change by, and with its sums of E[h v]; "large", 10 000 x 2 000 to a mean
+squared change of 1e-8, with the peak memory of the process; "rate", how often mixed-product finds
+the marginal maximum on random trees, by enumeration. Weights are normal, of standard deviation
+1 / sqrt(n_visible + n_hidden) times 3, fields standard normal. One thread and contenders in turn;
+ratios are medians over repeats.
 The memory limit is that of reading and writing the messages and reading exp(W) once in each sweep,
 at the speed of a copy of arrays of that size.
 """
@@ -124,6 +126,37 @@ def compare(n, n_visible, n_hidden, n_paper, args):
         print(f"2 threads over 1: {np.median(gain):.2f}x ({gain.min():.2f} to {gain.max():.2f})")
 
 
+def learning(n, n_visible, n_hidden, n_paper, args, tol=1e-6):
+    """Time n instances to the tolerance of learning; the paper's form on ``n_paper``, scaled up."""
+    W, b, c = instances(n, n_visible, n_hidden, np.float32)
+    turned, means, n_iter = W.T.copy(), [paper(W.T.copy(), b[0], c[0], 1)], 1
+    while len(means) < 2 or np.mean((means[-1] - means[-2]) ** 2) > tol:
+        n_iter += 1
+        means.append(paper(turned, b[0], c[0], n_iter))
+    options = {"tol": tol, "pairs": True, "n_jobs": 1}
+    runs = {
+        f"paper, {n_iter} sweeps, no pairs": lambda: [
+            paper(turned, *fields, n_iter) for fields in zip(b[:n_paper], c[:n_paper], strict=True)
+        ],
+        "skrbm from the fields": lambda: propagate(W, b, c, **options),
+        "skrbm from TAP": lambda: propagate(W, b, c, start="tap", **options),
+    }
+    theirs = next(iter(runs))
+    with threadpool_limits(1):
+        seconds = timed(runs, args.repeats)
+    seconds[theirs] *= n / n_paper
+    exact = propagate(*(part.astype(float) for part in (W, b, c)), tol=1e-24, max_iter=500)
+    lines = []
+    for name, run in runs.items():
+        found, ratio = run(), np.median(seconds[theirs] / seconds[name])
+        visible = np.array(found) if name == theirs else expit(found.visible)
+        error = float(np.abs(visible - expit(exact.visible)[: len(visible)]).max())
+        n_sweeps = n_iter if name == theirs else float(found.n_iter.mean())
+        lines.append((name, float(np.median(seconds[name])), float(ratio), n_sweeps, error))
+    print(f"\n{n} x ({n_visible} x {n_hidden}), float32, to a mean squared change of {tol:g}")
+    table(("contender", "seconds", f"x {theirs}", "sweeps", "error"), lines)
+
+
 def large():
     W, b, c = instances(1, 10000, 2000, np.float32)
     begin = time.perf_counter()
@@ -176,13 +209,14 @@ def rate(n_trees=1000, n_visible=8, n_hidden=8):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["one", "many", "large", "rate"])
+    parser.add_argument("parts", nargs="*", default=["one", "many", "learning", "large", "rate"])
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
     heading(__file__, args)
     parts = {
         "one": lambda: compare(1, 1000, 500, 1, args),
         "many": lambda: compare(100, 784, 256, 5, args),
+        "learning": lambda: (learning(1, 1000, 500, 1, args), learning(100, 784, 256, 5, args)),
         "large": large,
         "rate": rate,
     }
