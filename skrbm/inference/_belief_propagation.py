@@ -418,8 +418,8 @@ class _Expansion:
     change less.
 
     ``state`` is that after the third order, ``residual`` what it changes: mean squares of the
-    means, or the bound of an error of the pairs, if that is larger. It is infinite where TAP has
-    not converged, and ``start`` is at the fields there.
+    means, or the bound of an error of the pairs, if that is larger. ``start`` is there, or at the
+    fields where TAP has not converged.
     """
 
     def __init__(self, machine):
@@ -435,8 +435,7 @@ class _Expansion:
         self.state, self.fields = state, tuple(theta.field for theta in fields)
         cube = machine.cubes[0]
         pair_error = float(xp.mean(cube * cube)) / _PAIR_ERROR**2
-        residual = np.maximum(_TAP.residual(first.state, state), pair_error)
-        self.residual = np.where(first.converged, residual, np.inf)
+        self.residual = np.maximum(_TAP.residual(first.state, state), pair_error)
         converged = from_numpy(first.converged[:, None], cube)
         parts = zip((*self.fields, state.means[1]), _at_fields(machine), strict=True)
         self.start = _Start(*(xp.where(converged, cast(a, b.dtype), b) for a, b in parts))

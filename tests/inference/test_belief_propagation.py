@@ -388,6 +388,9 @@ def test_small_weights_need_no_messages(library):
     assert found.converged.all() and (found.residual <= 1e-6).all()
     assert (far(found, exact)[alone] < 0.5 * found.residual[alone]).all()
     assert (far(found, exact) < 2e-6).all()
+    left = [xp.asarray(part) for part in (W, b[~alone], c[~alone])]
+    same = propagate(*left, start="tap", tol=1e-6)
+    assert_allclose(to_numpy(same.visible), to_numpy(found.visible)[~alone], rtol=1e-9)
     assert np.abs(to_numpy(found.pairs) - exact.pairs).max() < 40 * 1e-3
 
 
