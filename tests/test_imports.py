@@ -46,9 +46,11 @@ ORDER = [
 # Inside a room a file imports its _base only, save for these.
 SIBLINGS = {
     ("inference._belief_propagation", "inference._odds"),  # numerics that need a file of their own
-    ("inference._classes", "inference._belief_propagation"),  # the same, for one label of classes
+    ("inference._propagation", "inference._belief_propagation"),  # the same, in many machines
+    ("inference._propagation", "inference._odds"),
+    ("inference._propagation", "inference._mean_field"),  # TAP, where messages start
+    ("inference._classes", "inference._propagation"),  # the same, for one label of classes
     ("inference._classes", "inference._odds"),
-    ("inference._belief_propagation", "inference._mean_field"),  # TAP, where messages start
     ("units._truncated", "units._truncnorm"),  # numerics that need a file of their own
     ("inference._ais", "inference._gibbs"),  # annealing starts at draws without couplings
     (

@@ -14,7 +14,7 @@ from ._base import (
     settle,
     solve,
 )
-from ._belief_propagation import BeliefPropagation, Propagated, propagate
+from ._belief_propagation import BeliefPropagation
 from ._chains import CHAINS, GRADIENTS, DataChains, NoiseChains, PersistentChains
 from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
 from ._clamped import Clamped
@@ -23,6 +23,7 @@ from ._deep import DeepPhases, given_visible, with_visible
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
+from ._propagation import Propagated, propagate
 from ._relaxed_bp import RelaxedBP
 from ._starts import STARTS
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from .._backend import cast, log_odds, namespace, row_blocks, row_sums
 from ..units import Categorical, Theta
-from ._belief_propagation import Propagated
 from ._odds import PRODUCTS
+from ._propagation import Propagated
 
 _ELEMENTS = 2**20  # of the largest temporary array
 _FARTHEST = 500.0  # log-odds of a unit that is always 1

@@ -31,8 +31,7 @@ from sklearn.preprocessing import StandardScaler
 from skrbm import ConditionalRBM
 from skrbm._backend import to_numpy
 from skrbm._conditional import PARAMETERS
-from skrbm.inference import BeliefPropagation
-from skrbm.inference import _belief_propagation as bp
+from skrbm.inference import BeliefPropagation, _propagation
 
 deterministic = pytest.mark.parametrize(
     "objective, inference", [o for o in OBJECTIVES if o[1] != "gibbs"]
@@ -233,7 +232,7 @@ def test_results_do_not_depend_on_threads(objective, inference, monkeypatch):
     X, Y = data(n=40)
     found = []
     for n in (1, 3):
-        monkeypatch.setattr(bp, "n_threads", lambda n=n: n)
+        monkeypatch.setattr(_propagation, "n_threads", lambda n=n: n)
         crbm = small(objective=objective, inference=inference).fit(X, Y)
         found.append([*values(crbm), crbm.predict_proba(X), crbm.score_samples(X, Y)])
     for one, other in zip(*found, strict=True):
