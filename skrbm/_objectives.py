@@ -310,7 +310,8 @@ def log_partitions(given, targets):
 
     Warns of rows where belief propagation has not converged.
     """
-    if given.units[0].values and min(given.n_units) <= MOST_ENUMERATED:
+    are_bits = given.units[0].values is not None  # the classes of a label exclude each other
+    if are_bits and min(given.n_units) <= MOST_ENUMERATED:
         parts = []
         for _, weights in _enumerated(given, int(np.argmin(given.n_units))):
             parts.append(_log_sum(weights))

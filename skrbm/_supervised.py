@@ -233,6 +233,7 @@ class TrainedOnTargets(TrainedInEpochs):
         return machine, report
 
     def _fit_epoch(self, machine, training, data, rows, rate):
+        """Learn from the rows once, and predict one: what cannot predict is not published."""
         machine = super()._fit_epoch(machine, training, data, rows, rate)
         with self._inference(f"after epoch {training.n_epochs + 1}"):
             with np.errstate(over="ignore", invalid="ignore"):
@@ -252,7 +253,7 @@ class TrainedOnTargets(TrainedInEpochs):
             ) from error
 
     def _monitor(self, data, train, validation, rng):
-        return _ErrorMonitor(self, data, train, validation)
+        return _ErrorMonitor(self, data, validation)
 
     def _callback_data(self, data):
         return {"X": data.X, "y": data.y}
@@ -278,9 +279,9 @@ class _ErrorMonitor(Monitor):
 
     keeps_best = True
 
-    def __init__(self, crbm, data, train, validation):
+    def __init__(self, crbm, data, validation):
         super().__init__(crbm.n_iter_no_change)
-        self.crbm, self.data, self.train, self.validation = crbm, data, train, validation
+        self.crbm, self.data, self.validation = crbm, data, validation
         self.margin = crbm.tol
 
     def measure(self, machine, state):

@@ -148,7 +148,7 @@ def propagate(
     options = log_partition, pairs, n_jobs
     with one_blas_thread():
         if start == "fields":
-            return _propagate(method, machine, _atfields_of(machine), *options)
+            return _propagate(method, machine, _at_fields(machine), *options)
         expansion = _Expansion(machine)
         solved = (expansion.residual <= tol) & (not log_partition)
         rows = np.flatnonzero(solved), np.flatnonzero(~solved)
@@ -228,7 +228,7 @@ class _Start(NamedTuple):
         return _Start(*(xp.take(part, index, axis=0) for part in self))
 
 
-def _atfields_of(machine):
+def _at_fields(machine):
     visible, hidden = fields_of(machine)
     nothing = namespace(hidden).zeros_like(hidden)
     return _Start(visible, nothing, nothing)
@@ -261,7 +261,7 @@ class _Expansion:
         pair_error = float(xp.mean(cube * cube)) / _PAIR_ERROR**2
         self.residual = np.maximum(_TAP.residual(first.state, state), pair_error)
         converged = from_numpy(first.converged[:, None], cube)
-        parts = zip((*self.fields, state.means[1]), _atfields_of(machine), strict=True)
+        parts = zip((*self.fields, state.means[1]), _at_fields(machine), strict=True)
         self.start = _Start(*(xp.where(converged, cast(a, b.dtype), b) for a, b in parts))
 
     def found(self, rows, pairs):
