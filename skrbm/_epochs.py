@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ._backend import one_blas_thread, to_numpy
+from ._backend import to_numpy
 from ._callbacks import CallbackSupportMixin
 from ._optim import PENALTIES, SCHEDULES, SGD
 from .exceptions import DivergenceError
@@ -194,9 +194,8 @@ class TrainedInEpochs(CallbackSupportMixin, BaseEstimator):
         """
         kept = machine.copy(), training.state
         try:
-            with one_blas_thread():
-                rate, training.progress = self._rate(0.0), 0.0
-                machine = self._fit_epoch(machine, training, data, np.arange(n_rows), rate)
+            rate, training.progress = self._rate(0.0), 0.0
+            machine = self._fit_epoch(machine, training, data, np.arange(n_rows), rate)
             kept = machine, training.state
             training.n_epochs += 1
             learnt()

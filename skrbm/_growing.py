@@ -195,6 +195,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
             )
         return n_validation
 
+    @one_blas_thread
     def _grow(self, X, path, n_validation, most, early_stopping):
         """Insert units until there are ``most``, or a criterion says that it is enough.
 
@@ -227,13 +228,12 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         self._check_temperature(mixture)
         # What is fitted stays as it is until the end.
         path = Path() if path is None else path.until(len(path.machines))
-        with one_blas_thread():
-            model = self._model(mixture.bias.size, place, rng)
-            growth = self._growth(X, train, path, mixture, model, generator)
-            growth.held_out_with(Rows(take_rows(X, held_out)) if n_validation else None)
-            self._evaluation_seed = seeds[0]
-            self.visible_means_ = cast(from_numpy(growth.means, place), place.dtype)
-            self._run(growth, path, Monitor(self, early_stopping, growth), most, X)
+        model = self._model(mixture.bias.size, place, rng)
+        growth = self._growth(X, train, path, mixture, model, generator)
+        growth.held_out_with(Rows(take_rows(X, held_out)) if n_validation else None)
+        self._evaluation_seed = seeds[0]
+        self.visible_means_ = cast(from_numpy(growth.means, place), place.dtype)
+        self._run(growth, path, Monitor(self, early_stopping, growth), most, X)
 
     def _growth(self, X, train, path, mixture, model, generator):
         rows = from_numpy(np.sort(generator.permutation(train)[:_START_ROWS]), X)
@@ -354,6 +354,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         self.starts_ = growth.draws(mixture, self.n_chains)
         self._training, self.path_, self.stop_reason_ = path, path.columns, reason
 
+    @one_blas_thread
     def truncate(self, n_components):
         """Return a smaller machine of the path.
 
@@ -383,9 +384,8 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         machine = machine_of(path.mixture(machines[n_steps]), self.starts_)
         attributes = _machine_attributes(machine, machines[n_steps][1], n_steps)
         rng = make_rng(self._evaluation_seed, machine.weights[0])
-        with one_blas_thread():
-            chains = Gibbs().start(machine, self.starts_, rng)
-            other.starts_ = sample(Gibbs(), machine, chains, rng, _BURN_IN).layers[0]
+        chains = Gibbs().start(machine, self.starts_, rng)
+        other.starts_ = sample(Gibbs(), machine, chains, rng, _BURN_IN).layers[0]
         for name, value in attributes.items():
             setattr(other, name, value)
         other._training, other.path_, other.stop_reason_ = path, path.columns, "truncated"

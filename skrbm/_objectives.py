@@ -332,7 +332,7 @@ def log_partitions(given, targets):
         f"belief propagation did not converge in {len(rows)} of {n} rows, whose log-probabilities "
         "are not reliable; weights that are smaller, by a larger alpha, make it converge",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=4,  # beyond this, score_samples and its wrapper
     )
     return from_numpy(log_z, fields[0])
 

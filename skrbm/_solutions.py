@@ -116,6 +116,7 @@ class Solutions:
         raise ValueError(f"weights must be 'uniform' or 'boltzmann', got {weights!r}")
 
 
+@one_blas_thread
 def find_solutions(machine, method, starts, unique_tol=1e-2):
     """Return the distinct solutions to which visible values lead, as :class:`Solutions`.
 
@@ -125,8 +126,7 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     check_tolerance("unique_tol", unique_tol)
     method.check_marginals()
     method.check(machine)
-    with one_blas_thread():
-        moments, residual, converged, free_energies = _settled(machine, method, starts)
+    moments, residual, converged, free_energies = _settled(machine, method, starts)
     rows, tol = _usable(converged), float(unique_tol)
     visible = to_numpy(moments[0][0])[rows]
     groups = {t: solution_groups(visible, t) for t in sorted({*TOLERANCES, tol}, reverse=True)}
@@ -186,7 +186,7 @@ def _usable(converged):
         "for solutions. The weights are outside of the range of the equations; more damping in "
         "the method or a stronger penalty in fit may help",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=5,  # beyond the functions here and their wrapper
     )
     return np.arange(converged.size)
 

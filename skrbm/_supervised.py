@@ -46,6 +46,7 @@ class TrainedOnTargets(TrainedInEpochs):
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
+    @one_blas_thread
     def fit(self, X, y):
         """Fit the machine to features and targets.
 
@@ -74,6 +75,7 @@ class TrainedOnTargets(TrainedInEpochs):
 
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
+    @one_blas_thread
     def partial_fit(self, X, y, classes=None):
         """Go once through some rows of data, in batches of ``batch_size``.
 
@@ -141,10 +143,9 @@ class TrainedOnTargets(TrainedInEpochs):
                 "be measured: raise validation_fraction, leave out rows of which nothing is known, "
                 "or set early_stopping=False"
             )
-        with one_blas_thread():
-            if not goes_on:
-                machine = self._prepared(machine, training, data, train)
-            self._fit_epochs(machine, training, data, train, validation)
+        if not goes_on:
+            machine = self._prepared(machine, training, data, train)
+        self._fit_epochs(machine, training, data, train, validation)
 
     def _check_size(self, machine):
         if machine.components.shape[0] != self.n_components:

@@ -7,58 +7,88 @@ products are cut into parts, for as many threads as BLAS was allowed before.
 
 import os
 import threading
-from collections import deque
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import cache
+from functools import cache, wraps
 from itertools import pairwise
-from queue import SimpleQueue
 
 from threadpoolctl import ThreadpoolController
 
-_LOCK, _LIMIT, _N_HOLDERS = threading.Lock(), None, 0
-_N_THREADS = 1  # what BLAS was allowed before the first holder came
-_HERE = threading.local()  # how many of the holders are this thread
-_JOBS, _N_HELPERS = SimpleQueue(), 0
+_LOCK = threading.Lock()
+_HOLDERS = set()  # the threads that hold BLAS to one thread
+_ALLOWED = []  # pairs of a library and its number of threads before the first holder came
+_N_THREADS = 1  # the smallest of these numbers
+_HERE = threading.local()  # how often the holders nest in this thread
 
-# Both in multiplications, as measured: what a thread does while another one wakes, and the least
-# that is worth that.
+# Both in multiplications, as measured: what a thread does while another one wakes, and the
+# smallest product that is worth that.
 _WAKING, _LEAST_WORK = 2**21, 2**23
 
 
-@contextmanager
-def one_blas_thread():
-    """Hold BLAS to one thread; products of the calling thread may use threads of our own.
+def one_blas_thread(function):
+    """Decorate a function that holds BLAS to one thread; products may use threads of our own.
 
     The limit holds for the whole process, so of the threads that ask for it the first sets it and
-    the last lifts it.
+    the last lifts it. It is a decorator and no context manager, because Ctrl-C may come before the
+    first instruction of ``__exit__``, where nothing lifts the limit. Here the instructions around
+    the call are in one frame, and releasing is done again if it was interrupted.
     """
-    global _LIMIT, _N_HOLDERS, _N_THREADS
+
+    @wraps(function)
+    def wrapper(*args, **kwargs):
+        outer = _depth()
+        try:
+            _hold(outer + 1)
+            return function(*args, **kwargs)
+        finally:
+            try:
+                _release(outer)
+            except BaseException:
+                _release(outer)
+                raise
+
+    return wrapper
+
+
+def _hold(depth):
+    global _N_THREADS
+    _HERE.depth = depth
+    if depth > 1:
+        return
     with _LOCK:
-        if _N_HOLDERS == 0:
-            blas = _controller().select(user_api="blas")
-            _N_THREADS = min((library["num_threads"] for library in blas.info()), default=1)
-            _take_over(blas)
-            _LIMIT = blas.limit(limits=1)
-        _N_HOLDERS += 1
-    _HERE.depth = _depth() + 1
-    try:
-        yield
-    finally:
-        _HERE.depth -= 1
-        with _LOCK:
-            _N_HOLDERS -= 1
-            if _N_HOLDERS == 0:
-                _take_over(_controller())
-                _LIMIT.restore_original_limits()
-                _take_over(_controller())
+        _HOLDERS.add(threading.get_ident())
+        if not _ALLOWED:
+            libraries = _controller().select(user_api="blas").lib_controllers
+            _ALLOWED.extend([(library, library.num_threads) for library in libraries])
+            _N_THREADS = min((n for _, n in _ALLOWED), default=1)
+            for library in libraries:
+                _set_threads(library, 1)
 
 
-def _take_over(controller):
-    """Let any thread set limits: threadpoolctl (3.8) keeps that to the one which did so first."""
-    for library in controller.lib_controllers:
-        if hasattr(library, "clear_controlling_thread"):
-            library.clear_controlling_thread(force=True)
+def _release(depth):
+    """Go back to a depth; doing it twice is doing it once."""
+    _HERE.depth = depth
+    if depth:
+        return
+    with _LOCK:
+        _HOLDERS.discard(threading.get_ident())
+        if not _HOLDERS:
+            _lift()
+
+
+def _lift():
+    """Give BLAS the threads back that it was allowed."""
+    for library, n_threads in _ALLOWED:
+        _set_threads(library, n_threads)
+    _ALLOWED.clear()
+
+
+def _set_threads(library, n_threads):
+    """Set a limit from any thread: threadpoolctl (3.8) keeps that to the one which did so first."""
+    take_over = getattr(library, "clear_controlling_thread", lambda force: None)
+    take_over(force=True)
+    library.set_num_threads(n_threads)
+    take_over(force=True)
 
 
 def _depth():
@@ -93,74 +123,46 @@ def split(n, work):
     return [slice(*ends) for ends in pairwise(cuts)]
 
 
-class _Job:
-    """Parts that wait to be done, by whichever thread comes first."""
-
-    def __init__(self, function, parts, args):
-        self.function, self.args = function, args
-        self.waiting, self.ended = deque(parts), SimpleQueue()
-
-    def take(self):
-        try:
-            return self.waiting.popleft()
-        except IndexError:
-            return None
-
-    def help(self):
-        while (part := self.take()) is not None:
-            error = None
-            try:
-                self.function(part, *self.args)
-            except BaseException as caught:
-                error = caught
-            self.ended.put(error)
-
-
 def share(function, parts, *args):
-    """Call ``function(part, *args)`` for each part, here and in helpers.
+    """Call ``function(part, *args)`` for each part, here and in other threads.
 
     The calls must not depend on each other, and gain only where they release the interpreter lock,
-    as NumPy's operations do. Nobody is waited for who has not begun: if the helpers are busy, or
-    their cores are, all parts are done here.
+    as NumPy's operations do. Parts that no other thread has begun are done here: if the helpers
+    are busy, or their cores are, nobody waits for them.
     """
-    if len(parts) == 1:
-        function(parts[0], *args)
-        return
-    job, n_left = _Job(function, parts, args), len(parts)
-    _call_helpers(job, len(parts) - 1)
+    waiting = [(part, _submit(function, part, *args)) for part in parts[1:]]
     try:
-        while (part := job.take()) is not None:
-            function(part, *args)
-            n_left -= 1
-        for _ in range(n_left):
-            if (error := job.ended.get()) is not None:
-                raise error
+        function(parts[0], *args)
+        while waiting:
+            part, future = waiting.pop()  # the last is the least likely to have begun
+            if future.cancel():
+                function(part, *args)
+            else:
+                future.result()
     finally:
-        job.waiting.clear()
+        for _, future in waiting:
+            future.cancel()
 
 
-def _call_helpers(job, n):
-    global _N_HELPERS
-    with _LOCK:
-        while n > _N_HELPERS:
-            threading.Thread(target=_help, args=(_JOBS,), name="skrbm", daemon=True).start()
-            _N_HELPERS += 1
-    for _ in range(n):
-        _JOBS.put((copy_context(), job))  # NumPy's handling of overflow is part of the context
+def _submit(function, *args):
+    # NumPy's handling of overflow is part of the context.
+    return _executor().submit(copy_context().run, function, *args)
 
 
-def _help(jobs):
-    while True:
-        context, job = jobs.get()
-        context.run(job.help)
-        del context, job  # they would keep arrays alive until the next one comes
+@cache
+def _executor():
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="skrbm")
 
 
-def _forget_helpers():
-    """Start anew in a forked process, to which threads and the state of locks do not carry over."""
-    global _LOCK, _JOBS, _N_HELPERS
-    _LOCK, _JOBS, _N_HELPERS = threading.Lock(), SimpleQueue(), 0
+def _start_anew():
+    """Give up, in a forked process, threads that did not come along, and limits that they hold."""
+    global _LOCK
+    _LOCK = threading.Lock()  # another thread may have had it
+    _executor.cache_clear()
+    _HOLDERS.intersection_update({threading.get_ident()})
+    if not _HOLDERS:
+        _lift()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_helpers)
+    os.register_at_fork(after_in_child=_start_anew)

@@ -85,6 +85,7 @@ class TrainedByMoments(TrainedInEpochs):
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
+    @one_blas_thread
     def fit(self, X, y=None):
         """Fit the machine to data.
 
@@ -112,14 +113,14 @@ class TrainedByMoments(TrainedInEpochs):
         training.n_rows = 0  # the means are those of the data of this fit
         training.count(self._supported(X, machine.units[0]))
         train, validation = self._split(X.shape[0], n_validation, training.rng)
-        with one_blas_thread():
-            if not goes_on:
-                machine = self._prepared(machine, training.rng, X, train)
-            self._fit_epochs(machine, training, X, train, validation)
+        if not goes_on:
+            machine = self._prepared(machine, training.rng, X, train)
+        self._fit_epochs(machine, training, X, train, validation)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
+    @one_blas_thread
     def partial_fit(self, X, y=None):
         """Go once through some rows of data, in batches of ``batch_size``.
 
@@ -139,8 +140,7 @@ class TrainedByMoments(TrainedInEpochs):
         machine, training = self._start(X, goes_on, n_rows=np.inf)  # more may come
         rows = np.arange(X.shape[0])
         if not goes_on:
-            with one_blas_thread():
-                machine = self._prepared(machine, training.rng, X, rows)
+            machine = self._prepared(machine, training.rng, X, rows)
         self._pass_once(
             machine,
             training,

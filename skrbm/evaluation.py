@@ -313,6 +313,7 @@ def log_partition(
     return LogPartition(value, float("nan"))
 
 
+@one_blas_thread
 def reverse_log_partition(
     model, starts=None, *, method=None, burn_in=1000, base=None, random_state=None
 ):
@@ -347,8 +348,7 @@ def reverse_log_partition(
     starts = _starts(model, machine, starts, rng)
     check_count("burn_in", burn_in, 0)
     base = machine.units[0].initial_theta(starts) if base is None else base
-    with one_blas_thread():
-        chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
+    chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
     return (method or AIS()).reverse_log_partition(machine, rng, chains.layers, base)
 
 

@@ -153,6 +153,7 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
         """Return the estimator that energies and log Z are of: this one, or a more precise copy."""
         return self
 
+    @one_blas_thread
     def sample(self, n_samples=1, *, n_steps=100, init=None, random_state=None):
         """Draw visible configurations by block Gibbs sampling, a chain for each.
 
@@ -183,9 +184,8 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
             init = init.toarray() if sp.issparse(init) else init
         if n_steps == 0:
             return namespace(init).asarray(init, copy=True)
-        with one_blas_thread():
-            chains = Gibbs().start(machine, init, rng)
-            return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
+        chains = Gibbs().start(machine, init, rng)
+        return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
 
     def _split_missing(self, X):
         """Return (machine, X filled with the visible means, which entries are observed)."""
@@ -200,15 +200,15 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
 class BaseMachine(DensityMachine, TrainedByMoments):
     """Base of the machines that learn by moment matching, which says what a subclass gives."""
 
+    @one_blas_thread
     def _adopted(self, machine):
         """Return self, fitted as far as the parameters of a machine go."""
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, machine.weights[0])
-        with one_blas_thread():
-            n, method = self._n_states(np.inf), self._method()
-            chains = Gibbs().init(machine, rng, n, machine.weights[0])
-            rows = sample(Gibbs(), machine, chains, rng, 100).layers[0]
+        n, method = self._n_states(np.inf), self._method()
+        chains = Gibbs().init(machine, rng, n, machine.weights[0])
+        rows = sample(Gibbs(), machine, chains, rng, 100).layers[0]
         state = method.init(machine, rng, n, rows)
         self.n_features_in_ = machine.n_units[0]
         self.history_ = {}
@@ -309,6 +309,7 @@ class OneHiddenLayer(DensityMachine):
 class GibbsImputation:
     """Imputation by Gibbs sampling."""
 
+    @one_blas_thread
     def impute(self, X, *, n_steps=200, random_state=None):
         """Fill missing values with their means given the observed ones, by Gibbs sampling.
 
@@ -329,8 +330,7 @@ class GibbsImputation:
         check_count("n_steps", n_steps, 1)
         machine, X, observed = self._split_missing(X)
         rng = make_rng(random_state, machine.weights[0])
-        with one_blas_thread():
-            return Gibbs(n_steps).clamped_mean(machine, X, observed, rng)
+        return Gibbs(n_steps).clamped_mean(machine, X, observed, rng)
 
 
 class BaseRBM(OneHiddenLayer, BaseMachine):

@@ -242,14 +242,14 @@ class ConditionalRBM(
         """Return (logits of the outputs, means of hidden units) by a rule."""
         return self._inferred_given(self.machine_, check_data(self, X), rule)
 
+    @one_blas_thread
     def _inferred_given(self, machine, X, rule, V=None, observed=None):
         """Return the same of checked X, with outputs held at V where ``observed``."""
         infer, parts = rule(self.n_sweeps_), []
-        with one_blas_thread():
-            for rows, given in machine.blocks(X):
-                if observed is not None:
-                    given = clamped(given, take_rows(V, rows), take_rows(observed, rows))
-                parts.append(infer(given))
+        for rows, given in machine.blocks(X):
+            if observed is not None:
+                given = clamped(given, take_rows(V, rows), take_rows(observed, rows))
+            parts.append(infer(given))
         xp = namespace(parts[0].logits)
         return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
 
@@ -324,6 +324,7 @@ class ConditionalRBM(
         _, hidden = self._inferred(X, self._marginals)
         return hidden
 
+    @one_blas_thread
     def score_samples(self, X, y=None):
         """Compute the log-probability of targets given features.
 
@@ -347,11 +348,10 @@ class ConditionalRBM(
             y = self.predict(X)
         machine, X = self.machine_, check_data(self, X)
         V, parts = self._targets.encode(check_targets(y, X, missing=False)), []
-        with one_blas_thread():
-            for rows, given in machine.blocks(X):
-                values, _ = self._targets.rows(V, rows, given.thetas[0].field)
-                log_z = log_partitions(given, self._targets)
-                parts.append(-free_energy(given, values) - log_z)
+        for rows, given in machine.blocks(X):
+            values, _ = self._targets.rows(V, rows, given.thetas[0].field)
+            log_z = log_partitions(given, self._targets)
+            parts.append(-free_energy(given, values) - log_z)
         return namespace(parts[0]).concat(parts, axis=0)
 
     def score(self, X, y, sample_weight=None):
@@ -374,6 +374,7 @@ class ConditionalRBM(
             return super().score(X, y if is_foreign(y) else Y, sample_weight)
         return known_accuracy(self._targets.encode(Y), to_numpy(self.predict(X)), sample_weight)
 
+    @one_blas_thread
     def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):
         """Draw targets given features: by Gibbs sampling, or for one label from its probabilities.
 
@@ -394,10 +395,9 @@ class ConditionalRBM(
         check_count("n_steps", n_steps, 1)
         machine, X = self.machine_, check_data(self, X)
         rng, parts = make_rng(random_state, machine.components), []
-        with one_blas_thread():
-            for rows, given in machine.blocks(X, max(1, _CHAINS // n_samples)):
-                index = from_numpy(np.repeat(np.arange(len(rows)), n_samples), machine.components)
-                parts.append(self._targets.draw(given.rows(index), n_steps, rng))
+        for rows, given in machine.blocks(X, max(1, _CHAINS // n_samples)):
+            index = from_numpy(np.repeat(np.arange(len(rows)), n_samples), machine.components)
+            parts.append(self._targets.draw(given.rows(index), n_steps, rng))
         drawn = self._targets.decode(namespace(parts[0]).concat(parts, axis=0) - 0.5)
         shape = X.shape[0], n_samples, *drawn.shape[1:]
         return namespace(drawn).reshape(drawn, shape)

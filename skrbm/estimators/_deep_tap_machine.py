@@ -312,15 +312,15 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         above, method, state = self._solve(machine, X)
         return -log_weight(machine.thetas[0], X) - method.log_partition(above, state)
 
+    @one_blas_thread
     def _by_blocks(self, function, machine, X, dtype):
         """Return function(machine, rows) of blocks of rows, computed in float64, as ``dtype``."""
         double = namespace(machine.weights[0]).float64
         machine = machine.astype(double)
-        with one_blas_thread():
-            parts = [
-                function(machine, rows.astype(double) if sp.issparse(rows) else cast(rows, double))
-                for rows in row_blocks(X, _BLOCK_ROWS)
-            ]
+        parts = [
+            function(machine, rows.astype(double) if sp.issparse(rows) else cast(rows, double))
+            for rows in row_blocks(X, _BLOCK_ROWS)
+        ]
         return cast(namespace(parts[0]).concat(parts, axis=0), dtype)
 
     def _hidden_mean(self, l):

@@ -17,6 +17,7 @@ _BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
 class Denoising:
     """The method ``denoise``, for estimators with ``_fixed_point()`` and ``machine_``."""
 
+    @one_blas_thread
     def denoise(
         self,
         Y,
@@ -78,8 +79,7 @@ class Denoising:
         if noise.is_clean:
             mean, variance = Y, namespace(Y).zeros_like(Y)
         else:
-            with one_blas_thread():
-                mean, variance = self._posterior(machine, Y, noise, prior, n_starts, random_state)
+            mean, variance = self._posterior(machine, Y, noise, prior, n_starts, random_state)
         return (mean, namespace(variance).sqrt(variance)) if return_std else mean
 
     def _noisy(self, Y, noise):

@@ -496,6 +496,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
             parts.append(free_energy(centred.machine_, rows - centred._offset))
         return namespace(parts[0]).concat(parts, axis=0)
 
+    @one_blas_thread
     def sample(self, n_samples=1, *, n_steps=None, init=None, return_steps=None, random_state=None):
         """Draw visible configurations by the sampler of ``inference``, a chain for each.
 
@@ -543,13 +544,12 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         if n_steps:
             sampler = method.current(machine, self.step_size_)
             sampler.check(machine)
-            with one_blas_thread():
-                if init is None:
-                    method = replace(method, n_steps=n_steps, burn_in=0)
-                    chains = method.begun(machine, sampler, first, rng)
-                else:
-                    chains = sampler.start(machine, first, rng)
-                sample(sampler, machine, chains, rng, n_steps, callback=keep)
+            if init is None:
+                method = replace(method, n_steps=n_steps, burn_in=0)
+                chains = method.begun(machine, sampler, first, rng)
+            else:
+                chains = sampler.start(machine, first, rng)
+            sample(sampler, machine, chains, rng, n_steps, callback=keep)
         last = self._frame.outward(kept[n_steps])
         if return_steps is None:
             return last
@@ -564,6 +564,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
             raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
         return init.toarray() if sp.issparse(init) else init
 
+    @one_blas_thread
     def denoise(self, Y, *, noise_variance, n_steps=200, random_state=None):
         """Compute the posterior means of values that were observed with normal noise.
 
@@ -594,6 +595,5 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
             return Y
         rng = make_rng(random_state, machine.weights[0])
         free = xp.zeros_like(Y) > 0
-        with one_blas_thread():
-            posterior = machine.tilted(0, *noise.evidence(Y))
-            return Gibbs(n_steps).clamped_mean(posterior, Y, free, rng)
+        posterior = machine.tilted(0, *noise.evidence(Y))
+        return Gibbs(n_steps).clamped_mean(posterior, Y, free, rng)

@@ -98,6 +98,7 @@ class DeterministicMixin(Denoising):
         X = None if X is None else check_data(self, X)
         return evaluation.solutions(self, self._fixed_point(), X, unique_tol=unique_tol)
 
+    @one_blas_thread
     def impute(self, X, *, n_steps=1000, random_state=None):
         """Fill missing values with their means given the observed ones, by ``inference``.
 
@@ -121,10 +122,9 @@ class DeterministicMixin(Denoising):
         fixed_point, double = self._fixed_point(), namespace(X).float64
         tol = min(fixed_point.tol, 1e-12)
         method = Clamped(replace(fixed_point, damping=max(fixed_point.damping, 0.2)))
-        with one_blas_thread():
-            machine = machine.astype(double)
-            start = method.start(machine, cast(X, double), observed)
-            solution = solve(method, machine, start, max_iter=n_steps, tol=tol)
+        machine = machine.astype(double)
+        start = method.start(machine, cast(X, double), observed)
+        solution = solve(method, machine, start, max_iter=n_steps, tol=tol)
         return cast(solution.state.means[0], X.dtype)
 
 

@@ -217,12 +217,12 @@ class AIS:
         full, rest = divmod(self.n_chains, _BLOCK)
         return [_BLOCK] * full + [rest] * bool(rest)
 
+    @one_blas_thread
     def _run(self, run, arguments, rng):
         jobs = zip(arguments, rng.spawn(len(arguments)), strict=True)
-        with one_blas_thread():
-            parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(run)(*args, stream) for args, stream in jobs
-            )
+        parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            delayed(run)(*args, stream) for args, stream in jobs
+        )
         return np.concatenate([to_numpy(part) for part in parts])
 
 

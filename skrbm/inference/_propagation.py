@@ -69,6 +69,7 @@ class Propagated(NamedTuple):
     pairs: Any = None
 
 
+@one_blas_thread
 def propagate(
     W,
     visible_fields,
@@ -146,18 +147,17 @@ def propagate(
         return _uncoupled(machine, PRODUCTS[product].visible)
     method.check(machine)
     options = log_partition, pairs, n_jobs
-    with one_blas_thread():
-        if start == "fields":
-            return _propagate(method, machine, _at_fields(machine), *options)
-        expansion = _Expansion(machine)
-        solved = (expansion.residual <= tol) & (not log_partition)
-        rows = np.flatnonzero(solved), np.flatnonzero(~solved)
-        if not rows[0].size:
-            return _propagate(method, machine, expansion.start, *options)
-        parts = [expansion.found(rows[0], pairs)]
-        if rows[1].size:
-            some = machine.rows(from_numpy(rows[1], machine.weights[0]))
-            parts.append(_propagate(method, some, expansion.start.rows(rows[1]), *options))
+    if start == "fields":
+        return _propagate(method, machine, _at_fields(machine), *options)
+    expansion = _Expansion(machine)
+    solved = (expansion.residual <= tol) & (not log_partition)
+    rows = np.flatnonzero(solved), np.flatnonzero(~solved)
+    if not rows[0].size:
+        return _propagate(method, machine, expansion.start, *options)
+    parts = [expansion.found(rows[0], pairs)]
+    if rows[1].size:
+        some = machine.rows(from_numpy(rows[1], machine.weights[0]))
+        parts.append(_propagate(method, some, expansion.start.rows(rows[1]), *options))
     return _joined(parts, rows) if len(parts) > 1 else parts[0]
 
 
