@@ -27,7 +27,7 @@ class Limits(NamedTuple):
     product: float  # of messages, before a logarithm is taken
 
 
-LIMITS = {"float32": Limits(20, 60, 80), "float64": Limits(200, 500, 600)}
+LIMITS = {"float32": Limits(20.0, 60.0, 80.0), "float64": Limits(200.0, 500.0, 600.0)}
 
 LARGEST_WEIGHT = {"float32": 80, "float64": 200}  # whose messages the dtype holds
 _MOST_FACTORS, _LEAST_COLUMNS = 8, 64  # in products along rows, and left by them
