@@ -41,8 +41,7 @@ print(
 # -----------------------------
 # ``score`` is the mean log-likelihood in nats. The partition function in it is summed exactly where
 # a layer has at most 20 units, and elsewhere estimated by annealed importance sampling, whose error
-# here is some hundredths of a nat. (The score of a ``TAPRBM`` rests on TAP, which flatters large
-# weights: compare its candidates by ``log_partition("ais")``.)
+# here is some hundredths of a nat.
 
 X_binary = (X_train > 0.5).astype("float32")
 grid = {"n_components": [8, 16, 32, 64], "learning_rate": [0.02, 0.05, 0.1]}

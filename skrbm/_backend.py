@@ -129,6 +129,25 @@ def log_odds(x, limit):
     return cast(odds, dtype)
 
 
+def is_finite(x):
+    """Whether no entry is infinite or NaN, by a sum, which needs no temporary array."""
+    total = float(namespace(x).sum(x))
+    return total - total == 0  # neither infinite nor NaN
+
+
+def log_sum_exp(x):
+    """Return log of the sum of exp(x) over the last axis."""
+    xp = namespace(x)
+    largest = xp.max(x, axis=-1, keepdims=True)
+    return largest[..., 0] + xp.log(xp.sum(xp.exp(x - largest), axis=-1))
+
+
+def cumulative_sum(x):
+    """Sum up along the last axis; NumPy 2.0 has the function by its old name alone."""
+    xp = namespace(x)
+    return np.cumsum(x, axis=-1) if xp is np else xp.cumulative_sum(x, axis=-1)
+
+
 def row_sums(x):
     """Sum each row in float64."""
     xp = namespace(x)
@@ -315,6 +334,9 @@ def complement_factors(K):
 
     None if I - K K' is not positive definite.
     """
+    if K.shape[0] == 0:
+        none = namespace(K).zeros(0, **like(K))
+        return none, none[:, None] @ none[None, :], K, none
     factors = _foreign_factors(K) if is_foreign(K) else _blas_factors(K)
     if factors is None:
         return None

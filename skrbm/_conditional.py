@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._backend import add_products, cast, dense_rows, from_numpy, like, matmul, namespace
+from ._backend import (
+    add_products,
+    cast,
+    dense_rows,
+    from_numpy,
+    is_finite,
+    like,
+    matmul,
+    namespace,
+)
 from ._machine import Machine
 from ._validation import parameter
 from .units import Bernoulli, Theta
@@ -103,11 +112,11 @@ class ConditionalMachine:
 
     def is_finite(self):
         """Whether no parameter is infinite or NaN."""
-        return _are_finite(self.values)
+        return all(is_finite(part) for part in self.values)
 
     def has_finite_thetas(self):
         """Whether no intercept is infinite or NaN: a check that costs nothing."""
-        return _are_finite(self.values[-2:])
+        return all(is_finite(part) for part in self.values[-2:])
 
     def ascend(self, gradient, given, X, velocity, optimiser, rate):
         """Take a step up the log-likelihood of rows X; returns the velocity.
@@ -221,8 +230,3 @@ def machine_of(components, **parts):
     zeros = (namespace(W).zeros(shape, **like(W)) for shape in shapes.values())
     machine = ConditionalMachine((Bernoulli(), Bernoulli()), W, *zeros)
     return with_parameters(machine, parts)
-
-
-def _are_finite(parts):
-    total = sum(float(namespace(part).sum(part)) for part in parts)
-    return total - total == 0

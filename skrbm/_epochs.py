@@ -30,12 +30,16 @@ class Progress:
 def keeps_features(method):
     """Put back what a fit sets at its start if it ends before anything is published.
 
-    These are the number and names of features, the history, and what the targets are.
+    These are the number and names of features, the history, what the targets are, and the seed of
+    log Z.
     """
 
     @wraps(method)
     def wrapper(self, *args, **kwargs):
-        names = ("n_features_in_", "feature_names_in_", "history_", "_targets")
+        names = (
+            *("n_features_in_", "feature_names_in_", "history_"),
+            *("_targets", "_evaluation_seed"),
+        )
         before = {name: vars(self)[name] for name in names if name in vars(self)}
         training = vars(self).get("_training")
         try:
@@ -150,6 +154,7 @@ class TrainedInEpochs(CallbackSupportMixin, BaseEstimator):
             raise
         finally:
             self._publish(*kept, training)
+        monitor.conclude()
         context.call_on_fit_task_end(**data, reconstruction_attributes=dict)
 
     def _chosen(self, last, kept, training):
@@ -173,11 +178,15 @@ class TrainedInEpochs(CallbackSupportMixin, BaseEstimator):
                 self._diverged("intercepts", training, batch, rate)
             reports.append(report)
         with np.errstate(over="ignore", invalid="ignore"):
-            finite = machine.is_finite()
+            finite = self._is_finite(machine)
         if not finite:
             self._diverged("components", training, batch, rate)
         training.report = {name: float(np.mean([r[name] for r in reports])) for name in reports[0]}
         return machine
+
+    def _is_finite(self, machine):
+        """Whether the parameters are finite in learning, and as they are published."""
+        return machine.is_finite()
 
     def _diverged(self, quantity, training, batch, rate):
         raise DivergenceError(
@@ -256,3 +265,6 @@ class Monitor:
         """Remember the parameters of the last epoch that was not bad."""
         if self.value is not None and self.n_bad == 0:
             self.kept = machine, state
+
+    def conclude(self):
+        """Say what the course of a fit, which has come to its end, tells of it."""

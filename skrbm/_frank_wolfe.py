@@ -123,7 +123,11 @@ class Growth:
 
         The radius stays where a new unit takes its multiplicity from others: outside of a smaller
         ball, these would count as better than any that is left, and nothing would be inserted.
+        Where the model is exact no noise refuses the best step on a line, and the penalty stays as
+        it was given.
         """
+        if self.model.is_exact and self.plan.line_search:
+            return
         self.alpha *= _TIGHTER
         is_full = self.mixture.counts.sum() >= self.temperature() * (1 - 1e-6)
         if not self.alpha and not is_full:

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from . import evaluation
 from ._atoms import Rows
 from ._backend import (
     cast,
@@ -20,6 +19,7 @@ from ._backend import (
     to_numpy,
 )
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, with_callbacks
+from ._enumeration import MAX_UNITS
 from ._epochs import keeps_features
 from ._frank_wolfe import COLUMNS, Growth, Plan
 from ._mixtures import ExactModel, Mixture, SampledModel, machine_of, mixture_of
@@ -226,6 +226,9 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
                 "raise max_components"
             )
         self._check_temperature(mixture)
+        with np.errstate(over="ignore"):
+            if not machine_of(mixture, place).is_finite():
+                raise ValueError(f"parameters of init overflow {place.dtype}, the dtype of X's")
         # What is fitted stays as it is until the end.
         path = Path() if path is None else path.until(len(path.machines))
         model = self._model(mixture.bias.size, place, rng)
@@ -297,10 +300,10 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         if self.inference != "exact":
             sampler = Gibbs(self.n_gibbs_steps) if self.inference == "gibbs" else self.inference
             return SampledModel(sampler, self.n_chains, place, rng)
-        if n_visible > evaluation.MAX_EXACT_UNITS:
+        if n_visible > MAX_UNITS:
             raise ValueError(
                 f"inference='exact' sums over all configurations of at most "
-                f"{evaluation.MAX_EXACT_UNITS} visible units, and X has {n_visible} features; use "
+                f"{MAX_UNITS} visible units, and X has {n_visible} features; use "
                 "inference='gibbs'"
             )
         return ExactModel(n_visible, place)

@@ -4,8 +4,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ._backend import add_products, cast, matmul, namespace, row_sums
+import scipy.sparse as sp
+
+from ._backend import add_products, cast, is_finite, matmul, namespace, row_blocks, row_sums
 from .units import log_weight
+
+_BLOCK_ROWS = 1024  # whose free energies are computed together
 
 
 @dataclass(frozen=True)
@@ -94,17 +98,12 @@ class Machine:
 
     def is_finite(self):
         """Whether no parameter is infinite or NaN."""
-        xp = namespace(self.thetas[0].field)
-        # A sum is finite only if all terms are; looking at it costs no temporary array.
-        total = sum(float(xp.sum(W)) for W in self.weights)
-        return total - total == 0 and self.has_finite_thetas()
+        return all(is_finite(W) for W in self.weights) and self.has_finite_thetas()
 
     def has_finite_thetas(self):
         """Whether no unit's own parameter is infinite or NaN: a check that costs nothing."""
-        xp = namespace(self.thetas[0].field)
-        parts = [part for theta in self.thetas for part in theta if part is not None]
-        total = sum(float(xp.sum(part)) for part in parts)
-        return total - total == 0
+        parts = (part for theta in self.thetas for part in theta if part is not None)
+        return all(is_finite(part) for part in parts)
 
 
 def coupled(machine, matrices, l, layers, power=1):
@@ -139,19 +138,22 @@ def condition(machine, X):
     return conditional(machine, 1, (X, None))
 
 
+def above_visible(machine):
+    """Return the hidden layers as a machine, in no field of the visible one."""
+    return replace(
+        machine, units=machine.units[1:], thetas=machine.thetas[1:], weights=machine.weights[1:]
+    )
+
+
 def hidden_layers(machine, field):
     """Return the hidden layers as a machine, the first in a field for each row.
 
     Where the field is :func:`input_field` of visible values, its law is that of the hidden layers
     given these.
     """
+    hidden = above_visible(machine)
     first = machine.units[1].tilt(machine.thetas[1], field)
-    return replace(
-        machine,
-        units=machine.units[1:],
-        thetas=(first, *machine.thetas[2:]),
-        weights=machine.weights[1:],
-    )
+    return replace(hidden, thetas=(first, *hidden.thetas[1:]))
 
 
 def turned_over(machine, top):
@@ -209,6 +211,26 @@ def free_energy(machine, X):
     """Return -log sum_h exp(-energy(x, h)) for each row, of a machine with one hidden layer."""
     hidden = machine.units[1].log_partition(condition(machine, X))
     return -log_weight(machine.thetas[0], X) - row_sums(hidden)
+
+
+def in_double(machine):
+    """Return a machine with real visible units in float64, others as they are.
+
+    Where data lie far from zero, terms of the size mean**2 / variance cancel in their energy.
+    """
+    if machine.units[0].values is not None:
+        return machine
+    return machine.astype(namespace(machine.thetas[0].field).float64)
+
+
+def precise_free_energy(machine, X):
+    """Return :func:`free_energy` with real visible units in float64, in blocks of rows."""
+    machine = in_double(machine)
+    parts = []
+    for rows in row_blocks(X, _BLOCK_ROWS):
+        rows = rows.astype(machine.dtype) if sp.issparse(rows) else cast(rows, machine.dtype)
+        parts.append(free_energy(machine, rows))
+    return namespace(parts[0]).concat(parts, axis=0)
 
 
 def interpolate(machine0, machine1, beta):

@@ -8,6 +8,7 @@ from scipy.optimize import brentq
 
 from ._atoms import Rows, effective_part, log_mean_exp
 from ._backend import cast, from_numpy, namespace, softplus, to_numpy
+from ._enumeration import all_values
 from ._machine import Machine
 from .inference import Gibbs, sample
 from .inference._chains import resampled
@@ -224,8 +225,7 @@ class ExactModel:
     is_exact, least_ess = True, 0.0
 
     def __init__(self, n_visible, place):
-        bits = ((np.arange(2**n_visible)[:, None] >> np.arange(n_visible)) & 1).astype(np.float64)
-        self.visible = cast(from_numpy(bits, place), place.dtype)
+        self.visible = cast(from_numpy(all_values(n_visible), place), place.dtype)
         self._rows = Rows(self.visible)
 
     def rows(self, mixture, n_sweeps=None):

@@ -16,11 +16,10 @@ from ._backend import (
     from_numpy,
     matmul,
     namespace,
-    row_blocks,
-    row_sums,
     sigmoid,
     to_numpy,
 )
+from ._enumeration import blocks_of_rows, configurations, log_partition
 from ._machine import Block, Moments, condition, data_moments, free_energy
 from .inference import (
     FIXED_POINTS,
@@ -37,7 +36,6 @@ MOST_ENUMERATED = 12  # units of the smaller layer for which log Z is summed exa
 MOST_DECIDED = 14  # outputs of which all values are tried
 _HELD = 1e3  # log-odds, at least, of a unit that is held at 1
 _TOL = 1e-6  # mean squared change of the means: 1e-3 (Sec. 6)
-_ELEMENTS = 2**17  # of temporary arrays, which stay in a cache
 
 INFERENCE = {
     **FIXED_POINTS,
@@ -129,23 +127,25 @@ class Joint:
     def __call__(self, given):
         if self.targets.ndim == 1 or given.n_units[0] > MOST_DECIDED:
             return Propagation(self.method, self.targets)(given)
-        parts, W = [], given.weights[0]
-        for bits, weights in _enumerated(given, 0):
-            parts.append(_best_differences(bits, weights))
-        xp = namespace(W)
+        xp, W = namespace(given.weights[0]), given.weights[0]
+        parts = [_best_differences(rows) for rows in blocks_of_rows(given, (0,))]
         logits = cast(xp.concat(parts, axis=0), W.dtype)
         hidden = given.units[1].mean(condition(given, given.units[0].mode(Theta(logits))))
         return Found(logits, hidden, np.ones(logits.shape[0], bool))
 
 
-def _best_differences(bits, weights):
-    """Return the largest of weights with each bit at 1, less that with it at 0."""
-    xp, columns = namespace(weights), []
-    for bit in to_numpy(bits).T:
-        on, off = (from_numpy(np.flatnonzero(bit == value), weights) for value in (1, 0))
-        best = (xp.max(xp.take(weights, index, axis=1), axis=1) for index in (on, off))
-        columns.append(next(best) - next(best))
-    return xp.stack(columns, axis=1)
+def _best_differences(given):
+    """Return the largest log-weight with each output at 1, less that with it at 0."""
+    xp, best = namespace(given.weights[0]), {}
+    for (bits, _), weights in configurations(given, (0,)):
+        for i, column in enumerate(to_numpy(bits).T):
+            for value in (0, 1):
+                index = from_numpy(np.flatnonzero(column == value), weights)
+                if index.shape[0]:
+                    found = xp.max(xp.take(weights, index, axis=1), axis=1)
+                    known = best.get((i, value))
+                    best[i, value] = found if known is None else xp.maximum(known, found)
+    return xp.stack([best[i, 1] - best[i, 0] for i in range(given.n_units[0])], axis=1)
 
 
 def clamped(given, V, observed):
@@ -260,6 +260,14 @@ _NAMES = {
     "margin": "'bp', or a BeliefPropagation object",
     "marginal_margin": "'bp', or a BeliefPropagation object",
 }
+USUAL = {
+    "likelihood": "bp",
+    "perceptron": "gibbs",
+    "margin": "bp",
+    "marginal_margin": "bp",
+}
+"""The inference that each objective takes where it is left to it."""
+
 _SEARCH = Gibbs(10)  # of CD-PercLoss (Sec. 6)
 
 
@@ -270,6 +278,8 @@ def make_objective(name, inference, n_sweeps, targets):
     objectives that sample predict.
     """
     _check_name("objective", name, OBJECTIVES)
+    if isinstance(inference, str) and inference == "auto":
+        inference = USUAL[name]
     method = inference
     if isinstance(inference, str):
         _check_name("inference", inference, INFERENCE)
@@ -312,10 +322,7 @@ def log_partitions(given, targets):
     """
     are_bits = given.units[0].values is not None  # the classes of a label exclude each other
     if are_bits and min(given.n_units) <= MOST_ENUMERATED:
-        parts = []
-        for _, weights in _enumerated(given, int(np.argmin(given.n_units))):
-            parts.append(_log_sum(weights))
-        return namespace(given.weights[0]).concat(parts, axis=0)
+        return log_partition(given, (int(np.argmin(given.n_units)),))
     fields = [theta.field for theta in given.thetas]
     stages = ({"max_iter": 200}, {"max_iter": 1000, "damping": 0.5})
     xp, n = namespace(fields[0]), fields[0].shape[0]
@@ -335,28 +342,3 @@ def log_partitions(given, targets):
         stacklevel=4,  # beyond this, score_samples and its wrapper
     )
     return from_numpy(log_z, fields[0])
-
-
-def _enumerated(given, layer):
-    """Yield (all values of a layer, their log-weights for some rows, the other layer summed out).
-
-    Values have shape (2**n_units, n_units), weights (n_rows, 2**n_units) in float64.
-    """
-    xp, W = namespace(given.weights[0]), given.weights[0]
-    n, push = given.n_units[layer], W if layer == 1 else W.T
-    bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
-    bits = cast(from_numpy(bits, W), W.dtype)
-    own, other = (given.thetas[l].field for l in (layer, 1 - layer))
-    unit, sent, wide = given.units[1 - layer], bits @ push, cast(bits.T, xp.float64)
-    width = max(1, push.shape[1])
-    n_values = max(1, min(2**n, _ELEMENTS // width))
-    n_rows = max(1, _ELEMENTS // (n_values * width))
-    for a, b in zip(row_blocks(own, n_rows), row_blocks(other, n_rows), strict=True):
-        thetas = (Theta(b[:, None, :] + part[None, :, :]) for part in row_blocks(sent, n_values))
-        rest = xp.concat([row_sums(unit.log_partition(theta)) for theta in thetas], axis=1)
-        yield bits, cast(a, xp.float64) @ wide + rest
-
-
-def _log_sum(weights):
-    xp, largest = namespace(weights), namespace(weights).max(weights, axis=1, keepdims=True)
-    return largest[:, 0] + xp.log(xp.sum(xp.exp(weights - largest), axis=1))

@@ -6,7 +6,7 @@ The law is the same on every library, the numbers are not.
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ._backend import from_numpy, is_foreign, like, namespace, to_numpy
+from ._backend import cast, from_numpy, is_foreign, like, namespace, to_numpy
 
 
 def seed_sequence(random_state):
@@ -59,6 +59,12 @@ class Rng:
     def integers(self, high, size):
         """Draw ``size`` integers from ``range(high)``, an index array of the same library."""
         return from_numpy(self._generator.integers(high, size=size), self._beside)
+
+    def binomial(self, n, p):
+        """Draw numbers of successes; whole numbers n and probabilities p broadcast."""
+        whole = to_numpy(n).astype(np.int64)
+        drawn = self._generator.binomial(whole, to_numpy(p))
+        return cast(from_numpy(drawn, self._beside), self._beside.dtype)
 
     def spawn(self, n):
         """Return ``n`` independent streams."""

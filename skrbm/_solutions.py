@@ -255,4 +255,6 @@ def unique_solutions(means, tol=1e-2):
     ndarray of int
     """
     check_tolerance("tol", tol)
+    if np.ndim(means) != 2:
+        raise ValueError(f"means must have 2 dimensions, got {np.ndim(means)}")
     return np.unique(solution_groups(means, tol), return_index=True)[1]

@@ -8,6 +8,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array
 
 from ._backend import cast, from_numpy, is_foreign, namespace, to_numpy
 from ._machine import free_energy
+from ._validation import canonical
 from .inference import Gibbs, propagate, propagate_classes
 from .units import Bernoulli, Categorical, Theta
 
@@ -251,10 +252,7 @@ def _has_nan(Y):
 
 
 def _check_sparse(Y):
-    Y = sp.csr_array(Y)
-    if not Y.has_canonical_format:  # entries of one place count together
-        Y = Y.copy()
-        Y.sum_duplicates()
+    Y = canonical(sp.csr_array(Y))  # entries of one place count together
     if _has_nan(Y.data):
         raise ValueError(
             "a sparse Y must not contain NaN: what it leaves out is 0. For missing outputs make Y "

@@ -1,5 +1,6 @@
 """Training of density models: one gradient for every method, and what is monitored."""
 
+import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
@@ -7,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from . import evaluation
@@ -16,27 +18,33 @@ from ._backend import (
     copied,
     dense_rows,
     from_numpy,
+    namespace,
     one_blas_thread,
     parameter_place,
+    row_sums,
     to_numpy,
 )
 from ._callbacks import with_callbacks
 from ._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
-from ._machine import Machine, free_energy
+from ._machine import Machine, precise_free_energy, uncoupled
 from ._optim import train_step
 from ._random import make_rng, seed_sequence
 from ._validation import (
     THETA_ATTRIBUTES,
     check_data,
+    check_held,
     check_range,
     into_support,
     machine_from,
 )
 from .inference import map_rows
+from .units import log_weight
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
 _GAP_ROWS = 1000  # training rows whose free energy is held against the validation rows'
 _BLOCK_ROWS = 64
+_WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
+_CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
 
 
 def theta_attributes(machine):
@@ -69,7 +77,7 @@ class TrainedByMoments(TrainedInEpochs):
     """Density models that learn by moment matching; subclasses name the parts.
 
     A subclass gives ``_units()`` (the kinds of units, as they were asked for), ``_method()`` (the
-    model phase), ``_n_states(n_rows)`` (rows of its state), ``_default_log_partition()`` and
+    model phase), ``_n_states(n_rows)`` (rows of its state) and
     ``machine_``; one with several hidden layers also ``_layer_sizes()``, ``_initial_machine``,
     ``_attributes``, ``_monitored`` and ``_free_energy``.
     """
@@ -137,7 +145,8 @@ class TrainedByMoments(TrainedInEpochs):
         self._validate_params()  # which scikit-learn does in the first call alone
         goes_on = self._is_trained()
         X = check_data(self, X, reset=not goes_on)
-        machine, training = self._start(X, goes_on, n_rows=np.inf)  # more may come
+        # More rows may come, but no more chains than that are kept for a large batch_size.
+        machine, training = self._start(X, goes_on, n_rows=max(X.shape[0], _CHAINS))
         rows = np.arange(X.shape[0])
         if not goes_on:
             machine = self._prepared(machine, training.rng, X, rows)
@@ -160,6 +169,10 @@ class TrainedByMoments(TrainedInEpochs):
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, parameter_place(X))
         machine = self._initial_machine(X, rng)
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = self._is_finite(machine)
+        if not finite:
+            raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
         n, method = self._n_states(n_rows), self._method()
         rows = rng.permutation(X.shape[0])[:n]
         state = method.init(machine, rng, n, self._rows(X, rows, machine))
@@ -173,6 +186,8 @@ class TrainedByMoments(TrainedInEpochs):
         machine, training = self._trained_machine(), self._training
         self._check_layers(machine)
         self._in_support = not check_range(X, machine.units[0], self.binarize)
+        if self._in_support:
+            check_held(X, machine.dtype)
         optimiser, before = self._optimiser(), training.optimiser
         if training.velocity is None or optimiser.kind != before.kind:
             training.velocity = optimiser.init(machine)
@@ -252,7 +267,8 @@ class TrainedByMoments(TrainedInEpochs):
 
     def _rows(self, X, rows, machine):
         """Return some rows of X as a dense array, as the machine's visible units take them."""
-        rows = dense_rows(X, from_numpy(rows, X), machine.dtype)
+        dtype = machine.dtype if self._in_support else X.dtype  # which may hold larger values
+        rows = dense_rows(X, from_numpy(rows, X), dtype)
         return cast(self._supported(rows, machine.units[0]), machine.dtype)
 
     def _supported(self, X, unit):
@@ -295,7 +311,11 @@ class TrainedByMoments(TrainedInEpochs):
 
     def _free_energy(self, machine, X):
         """Return the free energy of each row: -log p(x) - log Z."""
-        return free_energy(machine, X)
+        return precise_free_energy(machine, X)
+
+    def _log_weight(self, machine, X):
+        """Return log p(x) + log Z of each row, or a lower bound of it."""
+        return -self._free_energy(machine, X)
 
     def _attributes(self, machine, state):
         """Return the fitted attributes of a machine and the state of its model phase."""
@@ -312,6 +332,7 @@ class TrainedByMoments(TrainedInEpochs):
         if training.n_rows:
             self.visible_means_ = cast(training.visible_means, machine.dtype)
         super()._publish(machine, state, training)
+        training.state = training.method.kept(state)  # messages may be larger than the weights
 
 
 class LikelihoodMonitor(Monitor):
@@ -330,6 +351,7 @@ class LikelihoodMonitor(Monitor):
         if self.criterion is True:
             self.criterion = "score"
         self.noise = 0.0  # standard error of the gap
+        self.independent = self.reached = None  # log-likelihoods of training rows
 
     @property
     def margin(self):
@@ -342,6 +364,10 @@ class LikelihoodMonitor(Monitor):
             name: float(self._values(function, machine, shown).mean())
             for name, function in self.rbm._monitored(machine, state, self.bits).items()
         }
+        if measured:
+            self.reached = next(iter(measured.items()))
+            if self.independent is None:
+                self.independent = self._independent(machine)
         if self.validation is not None:
             held_out = self._values(self.rbm._free_energy, machine, self.validation)
             trained = self._values(self.rbm._free_energy, machine, self.train)
@@ -349,9 +375,37 @@ class LikelihoodMonitor(Monitor):
             self.noise = np.hypot(*(F.std() / np.sqrt(F.size) for F in (held_out, trained)))
             self.value, measured["free_energy_gap"] = -gap, gap
             if self.criterion == "score":
-                measured["score"] = -held_out.mean() - self._log_partition(machine, state)
-                self.value = measured["score"]
+                log_weights = self._values(self.rbm._log_weight, machine, self.validation)
+                log_z = self._log_partition(machine, state)
+                self.value = measured["score"] = float(log_weights.mean() - log_z)
         return measured
+
+    def _independent(self, machine):
+        """Return the log-likelihood of the rows shown by the best machine without couplings."""
+        rows = self.rbm._rows(self.X, self.train[:_MONITORED_ROWS], machine)
+        alone = uncoupled(machine, machine.units[0].initial_theta(rows))
+        if machine.units[0].values:
+            values = evaluation.pseudo_log_likelihood(alone, rows, self.bits)
+        else:
+            theta = alone.thetas[0]
+            values = log_weight(theta, rows) - row_sums(alone.units[0].log_partition(theta))
+        return float(namespace(values).mean(values))
+
+    def conclude(self):
+        """Warn where learning has ended far below what needs no learning at all."""
+        if self.reached is None or self.validation is not None:
+            return
+        (name, value), alone = self.reached, self.independent
+        if value >= alone - max(_WORSE, _WORSE_PART * abs(alone)):  # never if it is NaN
+            return
+        warnings.warn(
+            f"{type(self.rbm).__name__}: the {name.replace('_', '-')} of training rows is "
+            f"{value:.4g} after the last pass, and that of independent units {alone:.4g}: learning "
+            f"has diverged. Lower learning_rate={self.rbm.learning_rate}, and scale X if its "
+            "columns differ in scale.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
 
     def _values(self, function, machine, rows):
         """Values of a function of (machine, rows of X), which are made dense block by block."""
@@ -361,8 +415,6 @@ class LikelihoodMonitor(Monitor):
         return np.concatenate([to_numpy(part) for part in parts])
 
     def _log_partition(self, machine, state):
-        exact = evaluation.can_enumerate(machine)
-        method = "exact" if exact else self.rbm._default_log_partition()
         starts = self.rbm._method().visible(state)
         seed = np.random.SeedSequence(self.rbm._evaluation_seed.generate_state(4).tolist())
-        return evaluation.log_partition(machine, method, starts=starts, random_state=seed).value
+        return evaluation.log_partition(machine, starts=starts, random_state=seed).value

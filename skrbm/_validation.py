@@ -1,6 +1,7 @@
 """Checks of what users give: data, numbers and parameters, with errors that say what to do."""
 
 import warnings
+from collections.abc import Iterable
 from numbers import Integral
 
 import numpy as np
@@ -43,16 +44,50 @@ def check_data(estimator, X, *, reset=False, missing=False):
 def _check_data(estimator, X, reset, missing):
     if is_foreign(X):
         return _check_foreign_data(estimator, X, reset, missing)
-    X = validate_data(
-        estimator,
-        X,
-        accept_sparse=False if missing else "csr",
-        dtype="numeric",
-        reset=reset,
-        ensure_all_finite="allow-nan" if missing else True,
-    )
+    frame = X
+    try:
+        X = validate_data(
+            estimator,
+            X,
+            accept_sparse=False if missing else "csr",
+            dtype="numeric",
+            reset=reset,
+            ensure_all_finite="allow-nan" if missing else True,
+        )
+    except (TypeError, ValueError) as error:
+        _check_columns(frame, error)
+        raise
+    if X.dtype.kind not in "biuf":
+        _check_columns(frame)
+        raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
     if missing and np.isinf(X).any():
         raise ValueError("X contains infinity; only NaN marks a missing value")
+    return canonical(X) if sp.issparse(X) else X
+
+
+def _check_columns(X, cause=None):
+    """Raise ValueError of columns of a data frame that hold text or categories, if there are."""
+    names = [name for name in getattr(X, "columns", ()) if _has_text(X[name])]
+    if names:
+        raise ValueError(
+            f"columns {names} of X hold text or categories, not numbers. Encode them, such as by "
+            "OneHotEncoder in a ColumnTransformer, or leave them out"
+        ) from cause
+
+
+def _has_text(column):
+    return any(isinstance(value, str) for value in column)
+
+
+def canonical(X):
+    """Return a sparse matrix with sorted indices and without duplicates, itself if it is so.
+
+    SciPy would sum duplicates in place, in the caller's matrix, when it compares it with a number.
+    """
+    if X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
     return X
 
 
@@ -156,6 +191,18 @@ def into_support(X, unit, binarize):
     return clipped
 
 
+def check_held(X, dtype):
+    """Raise ValueError if a dense or sparse X has values that are infinite in ``dtype``."""
+    if X.dtype == dtype or not namespace(X).isdtype(X.dtype, "real floating"):
+        return
+    largest = max(abs(value) for value in value_range(X))
+    if largest > float(namespace(X).finfo(dtype).max):
+        raise ValueError(
+            f"X has values of up to {largest:.3g}, beyond the range of {dtype}, the dtype of the "
+            "machine. Scale X, or fit to float64 data."
+        )
+
+
 def check_rows(name, X, n_columns, place):
     """Return X as finite dense rows of the width given, beside and in the dtype of ``place``."""
     if sp.issparse(X):
@@ -171,7 +218,8 @@ def check_rows(name, X, n_columns, place):
         raise ValueError(
             f"{name} has {X.shape[1]} columns, but the machine has {n_columns} such units"
         )
-    X = cast(beside(X, place), place.dtype)
+    with np.errstate(over="ignore"):  # the next lines say so
+        X = cast(beside(X, place), place.dtype)
     if not bool(namespace(X).all(namespace(X).isfinite(X))):
         raise ValueError(f"{name} contains NaN or infinity")
     return X
@@ -269,6 +317,12 @@ def layers_from(components, parts, visible, hidden):
 
     ``parts`` are lists as long as there are layers, of arrays or None, or None.
     """
+    if hasattr(components, "fit") or not isinstance(components, Iterable):
+        raise ValueError(
+            "components must be a list of arrays, the weights of each hidden layer upwards, got "
+            f"{type(components).__name__}; of a machine with one hidden layer give "
+            "[components_] and [intercept_visible_, intercept_hidden_]"
+        )
     components = list(components)
     if not components:
         raise ValueError("components must be the weights of at least one hidden layer, got none")

@@ -5,28 +5,37 @@ Every function takes a fitted estimator or a :class:`~skrbm._machine.Machine`. A
 each row of features.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from . import _enumeration
 from ._backend import (
     cast,
-    from_numpy,
     like,
     namespace,
     one_blas_thread,
     row_blocks,
-    row_sums,
     softplus,
     to_numpy,
 )
 from ._conditional import ConditionalMachine
-from ._machine import Machine, condition, conditional
+from ._enumeration import MAX_UNITS
+from ._machine import (
+    Machine,
+    above_visible,
+    conditional,
+    hidden_layers,
+    in_double,
+    input_field,
+)
 from ._random import make_rng
 from ._solutions import Solutions, find_solutions, unique_solutions
 from ._validation import check_count, check_rows, into_support
 from .exceptions import DivergenceError
 from .inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample
-from .units import log_weight
+from .units import Theta
 
 __all__ = [
     "AIS",
@@ -42,8 +51,8 @@ __all__ = [
     "unique_solutions",
 ]
 
-MAX_EXACT_UNITS = 20
 _BLOCK_ELEMENTS = 2**22  # of the largest temporary array in blockwise evaluation
+_MAX_HIDDEN = 12  # units that are enumerated for each row and bit of a pseudo-likelihood
 
 
 def _machine_of(model):
@@ -73,87 +82,42 @@ def _centred(model):
     return model if centred is None else centred()
 
 
+def _offset(model):
+    """Return what the model's visible values lie off the coordinates of its machine."""
+    return getattr(model, "_offset", None)
+
+
 def _visible_rows(model, machine, name, X):
     """Return X as dense visible values, thresholded or clipped as the estimator does."""
     X = check_rows(name, X, machine.n_units[0], machine.weights[0])
     X = into_support(X, machine.units[0], getattr(model, "binarize", None))
-    return X - model._offset if hasattr(model, "_offset") else X
+    return X if _offset(model) is None else X - _offset(model)
 
 
-def _given_base(model, base):
+def _given_base(model, machine, base):
     """Return parameters of independent visible units that are given, in the model's coordinates."""
-    if base is None or not hasattr(model, "_offset"):
-        return base
-    return base._replace(field=base.field - base.precision * model._offset)
-
-
-def _enumerable_layers(machine):
-    """Return every other layer, even or odd, where their support is finite: the fewer units.
-
-    The layers between them are independent given these, so they are summed out. None, if there
-    are none of finite support.
-    """
-    halves = [range(parity, len(machine.units), 2) for parity in (0, 1)]
-    finite = [half for half in halves if all(machine.units[l].values is not None for l in half)]
-    return min(finite, key=lambda half: _total_units(machine, half), default=None)
-
-
-def _total_units(machine, layers):
-    return sum(machine.n_units[l] for l in layers)
-
-
-def can_enumerate(model, max_units=MAX_EXACT_UNITS):
-    """Whether every other layer is small enough for log Z to be summed exactly."""
-    machine = _machine_of(model)
-    layers = _enumerable_layers(machine)
-    return layers is not None and _total_units(machine, layers) <= max_units
-
-
-def _configurations(machine, max_units):
-    """Yield blocks of all configurations of every other layer with their log-weights, in float64.
-
-    A configuration is a tuple of the layers' values, None for the layers between, which are
-    summed out.
-    """
-    if not can_enumerate(machine, max_units):
+    if base is None:
+        return None
+    if not isinstance(base, Theta) or getattr(base.field, "shape", None) != (machine.n_units[0],):
         raise ValueError(
-            f"exact sums need a layer (in a deep machine, every other layer) with at most "
-            f"max_units={max_units} binary units, and this machine has {machine.n_units} units; "
-            "raise max_units or use method='ais'"
+            "base must be a Theta of the visible units, with arrays of shape "
+            f"({machine.n_units[0]},), got {base!r}"
         )
-    layers = _enumerable_layers(machine)
-    n = _total_units(machine, layers)
-    block = max(1, min(2**n, _BLOCK_ELEMENTS // max(machine.n_units)))
-    for start in range(0, 2**n, block):
-        values = _configuration_values(machine, layers, start, min(start + block, 2**n))
-        log_weights = 0.0
-        for l in range(len(values)):
-            if values[l] is not None:
-                log_weights = log_weights + log_weight(machine.thetas[l], values[l])
-            else:
-                theta = conditional(machine, l, values)
-                log_weights = log_weights + row_sums(machine.units[l].log_partition(theta))
-        yield values, to_numpy(log_weights)
+    if _offset(model) is None:
+        return base
+    return base._replace(field=base.field - base.precision * _offset(model))
 
 
-def _configuration_values(machine, layers, start, stop):
-    """Return the configurations of the layers with the numbers from ``start`` to ``stop``."""
-    W, values = machine.weights[0], [None] * len(machine.units)
-    index = np.arange(start, stop)
-    for l in layers:
-        low, high = machine.units[l].values
-        n = machine.n_units[l]
-        bits = (index[:, None] >> np.arange(n)) & 1
-        values[l] = cast(from_numpy(np.where(bits, high, low), W), W.dtype)
-        index = index >> n
-    return tuple(values)
+def can_enumerate(model, max_units=MAX_UNITS):
+    """Whether every other layer is small enough for log Z to be summed exactly."""
+    return _enumeration.can_enumerate(_machine_of(model), max_units)
 
 
 def _double(machine):
     return machine.astype(namespace(machine.weights[0]).float64)
 
 
-def exact_log_partition(model, max_units=MAX_EXACT_UNITS):
+def exact_log_partition(model, max_units=MAX_UNITS):
     """Sum log Z over all configurations of the smaller binary layer.
 
     In a deep machine these are every other layer, even or odd; the layers between are independent
@@ -177,11 +141,11 @@ def exact_log_partition(model, max_units=MAX_EXACT_UNITS):
         even nor the odd layers).
     """
     machine = _double(_machine_of(_centred(model)))
-    blocks = _configurations(machine, max_units)
-    return float(np.logaddexp.reduce([np.logaddexp.reduce(lw) for _, lw in blocks]))
+    _enumeration.check_enumerable(machine, max_units)
+    return float(_enumeration.log_partition(machine))
 
 
-def exact_marginals(model, max_units=MAX_EXACT_UNITS):
+def exact_marginals(model, max_units=MAX_UNITS):
     """Sum the mean of every unit over all configurations of the smaller binary layer.
 
     Parameters
@@ -195,15 +159,18 @@ def exact_marginals(model, max_units=MAX_EXACT_UNITS):
     tuple of ndarray
         E[x_l] of each layer, of shape (n_units[l],).
     """
+    model = _centred(model)
     machine = _double(_machine_of(model))
     log_z = exact_log_partition(machine, max_units)
     means = [np.zeros(n) for n in machine.n_units]
-    for layers, log_weights in _configurations(machine, max_units):
-        weights = np.exp(log_weights - log_z)
+    for layers, log_weights in _enumeration.configurations(machine):
+        weights = np.exp(to_numpy(log_weights) - log_z)
         for l, values in enumerate(layers):
             if values is None:
                 values = machine.units[l].mean(conditional(machine, l, layers))
             means[l] += weights @ to_numpy(values)
+    if _offset(model) is not None:
+        means[0] += to_numpy(_offset(model))
     return tuple(means)
 
 
@@ -238,11 +205,16 @@ def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state
     ConvergenceWarning
         If no start converges. The states where they ended are then returned.
     """
-    machine, method = _machine_of(model), _resolve(method)
+    model, method = _centred(model), _resolve(method)
     if not isinstance(method, FixedPoint):
         raise ValueError(f"method must be a fixed point, one of {sorted(FIXED_POINTS)}, not AIS")
+    machine, offset = _machine_of(model), _offset(model)
     rng = make_rng(random_state, machine.weights[0])
-    return find_solutions(machine, method, _starts(model, machine, starts, rng), unique_tol)
+    found = find_solutions(machine, method, _starts(model, machine, starts, rng), unique_tol)
+    if offset is None:
+        return found
+    means = (found.means[0] + offset, *found.means[1:])
+    return replace(found, means=means, starts=found.starts + offset)
 
 
 def _starts(model, machine, starts, rng, n=100):
@@ -250,16 +222,21 @@ def _starts(model, machine, starts, rng, n=100):
     if starts is not None:
         return _visible_rows(model, machine, "starts", starts)
     if hasattr(model, "starts_"):
-        return model.starts_
+        return cast(model.starts_, machine.dtype)
     chains = Gibbs().init(machine, rng, n, machine.weights[0])
     return sample(Gibbs(), machine, chains, rng, 100).layers[0]
+
+
+def _base(machine, starts):
+    """Return visible parameters of the independent units where annealing starts."""
+    return machine.units[0].base_theta(machine.thetas[0], starts)
 
 
 def log_partition(
     model,
     method="auto",
     *,
-    max_units=MAX_EXACT_UNITS,
+    max_units=MAX_UNITS,
     starts=None,
     base=None,
     random_state=None,
@@ -280,8 +257,10 @@ def log_partition(
         Where fixed points start; default: the estimator's ``starts_``, else the ends of 100 short
         Gibbs chains.
     base : Theta, default=None
-        Visible parameters of the independent units where AIS starts; default: those fitted to
-        ``starts`` where given, else to the estimator's, else the machine's own.
+        Visible parameters of the independent units where AIS starts; default: those of binary
+        units fitted to ``starts`` where given, else to the estimator's; of Gaussian units the same,
+        but with variances no smaller than the machine's own, as marginal variances cannot be; of
+        others the machine's own.
     random_state : int, RandomState or SeedSequence, default=None
 
     Returns
@@ -290,7 +269,8 @@ def log_partition(
         ``value``, ``std`` and ``ess``.
     """
     model = _centred(model)
-    machine, base = _machine_of(model), _given_base(model, base)
+    machine = in_double(_machine_of(model))
+    base = _given_base(model, machine, base)
     if isinstance(method, str) and method == "auto":
         method = "exact" if can_enumerate(machine, max_units) else "ais"
     if isinstance(method, str) and method == "exact":
@@ -299,7 +279,7 @@ def log_partition(
     method = _resolve(method)
     if isinstance(method, AIS):
         if base is None and (starts is not None or hasattr(model, "starts_")):
-            base = machine.units[0].initial_theta(_starts(model, machine, starts, rng))
+            base = _base(machine, _starts(model, machine, starts, rng))
         return method.log_partition(machine, rng, base)
     starts = _starts(model, machine, starts, rng)
     with np.errstate(over="ignore", invalid="ignore"):  # the result says so below
@@ -333,8 +313,8 @@ def reverse_log_partition(
     burn_in : int, default=1000
         Gibbs sweeps before the annealing.
     base : Theta, default=None
-        Visible parameters of the independent units where the path ends; default: those fitted to
-        the starts.
+        Visible parameters of the independent units where the path ends; default as in
+        :func:`log_partition`.
     random_state : int, RandomState or SeedSequence, default=None
 
     Returns
@@ -343,13 +323,17 @@ def reverse_log_partition(
         ``value``, ``std`` and ``ess``.
     """
     model = _centred(model)
-    machine, base = _machine_of(model), _given_base(model, base)
+    machine = in_double(_machine_of(model))
+    base = _given_base(model, machine, base)
+    method = AIS() if method is None else method
+    if not isinstance(method, AIS):
+        raise ValueError(f"method must be an AIS object, whose schedule is taken, got {method!r}")
     rng = make_rng(random_state, machine.weights[0])
     starts = _starts(model, machine, starts, rng)
     check_count("burn_in", burn_in, 0)
-    base = machine.units[0].initial_theta(starts) if base is None else base
+    base = _base(machine, starts) if base is None else base
     chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
-    return (method or AIS()).reverse_log_partition(machine, rng, chains.layers, base)
+    return method.reverse_log_partition(machine, rng, chains.layers, base)
 
 
 def _resolve(method):
@@ -387,6 +371,13 @@ def pseudo_log_likelihood(model, X, bits=None):
         raise ValueError(
             f"the pseudo-likelihood needs binary visible units, not {machine.units[0]}"
         )
+    hidden = _enumeration.n_enumerated(above_visible(machine))
+    if hidden > _MAX_HIDDEN:
+        raise ValueError(
+            "the pseudo-likelihood sums over every other hidden layer, at most "
+            f"{_MAX_HIDDEN} units, and this machine has hidden layers of {machine.n_units[1:]}; "
+            "estimate the likelihood by log_partition('ais')"
+        )
     X = _visible_rows(model, machine, "X", X)
     bits = _checked_bits(bits, X.shape[1])
     block = max(1, _BLOCK_ELEMENTS // max(machine.n_units))
@@ -397,29 +388,32 @@ def pseudo_log_likelihood(model, X, bits=None):
 def _checked_bits(bits, n_visible):
     if bits is None:
         return range(n_visible)
-    bits = [int(bit) for bit in bits]
-    if not bits or min(bits) < 0 or max(bits) >= n_visible:
-        raise ValueError(f"bits must be indices of the {n_visible} visible units, got {bits}")
-    return bits
+    numbers = to_numpy(bits)
+    known = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu"
+    if not known or numbers.min() < 0 or numbers.max() >= n_visible:
+        raise ValueError(f"bits must be indices of the {n_visible} visible units, got {bits!r}")
+    return numbers.tolist()
 
 
 def _pseudo_log_likelihood(machine, X, bits):
-    W, unit = machine.weights[0], machine.units[1]
-    field, bias = condition(machine, X), machine.thetas[0].field
-    n_visible = X.shape[1]
-    xp = namespace(X)
+    W, bias, n_visible = machine.weights[0], machine.thetas[0].field, X.shape[1]
+    field, xp = input_field(machine, 1, (X, None)), namespace(X)
     total = xp.zeros(X.shape[0], **{**like(X), "dtype": xp.float64})
-    here = row_sums(unit.log_partition(field))
+    here = _hidden_log_partition(machine, field)
     for bit in bits:
         flip = 1 - 2 * X[:, bit]
-        flipped = unit.tilt(field, machine.scale * flip[:, None] * W[None, :, bit])
-        there = row_sums(unit.log_partition(flipped))
-        gain = there - here + cast(flip * bias[bit], xp.float64)
-        total -= softplus(gain)
+        flipped = field + machine.scale * flip[:, None] * W[None, :, bit]
+        gain = _hidden_log_partition(machine, flipped) - here
+        total -= softplus(gain + cast(flip * bias[bit], xp.float64))
     return total * (n_visible / len(bits))
 
 
-def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, random_state=None):
+def _hidden_log_partition(machine, field):
+    """Sum log Z of the hidden layers in fields on the first, one for each row."""
+    return _enumeration.log_partition(hidden_layers(machine, field))
+
+
+def compare(model, *, starts=None, n_steps=1000, max_units=MAX_UNITS, random_state=None):
     """Hold every method that applies to a machine against the exact sums.
 
     Parameters
@@ -450,7 +444,7 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
 
     def row(name, value=None, std=None, means=None, n_solutions=None, ess=None):
         visible, *hidden = [
-            float(np.abs(mean - exact).max())
+            float(np.abs(mean - exact).max(initial=0.0))
             for mean, exact in zip(means or marginals, marginals, strict=True)
         ]
         return {
@@ -465,7 +459,7 @@ def compare(model, *, starts=None, n_steps=1000, max_units=MAX_EXACT_UNITS, rand
         }
 
     rows = [row("exact", truth, 0.0, marginals)]
-    base = machine.units[0].initial_theta(starts)
+    base = _base(machine, starts)
     sampled, chains = _gibbs_marginals(machine, starts, rng, n_steps)
     forward = AIS().log_partition(machine, rng, base)
     backward = AIS().reverse_log_partition(machine, rng, chains.layers, base)

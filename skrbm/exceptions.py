@@ -5,5 +5,9 @@ class DataRangeWarning(UserWarning):
     """The data lie outside what the visible units can represent."""
 
 
+class LikelihoodWarning(UserWarning):
+    """A log-likelihood rests on an estimate of log Z that is uncertain."""
+
+
 class DivergenceError(ArithmeticError):
     """Values are not finite, or a law has no integral; training keeps the last good parameters."""

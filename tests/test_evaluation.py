@@ -5,6 +5,7 @@ Seeds are fixed. Estimates are held to 5 standard errors (6e-7 for one normal er
 
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import loadmat
 from scipy.special import logsumexp
 
-from skrbm import BernoulliRBM, ConditionalRBM, _machine, _solutions, evaluation
+from skrbm import BernoulliRBM, ConditionalRBM, _enumeration, _machine, _solutions, evaluation
 from skrbm._machine import Machine
 from skrbm.evaluation import (
     AIS,
@@ -76,14 +77,14 @@ def test_exact_sums_do_not_depend_on_the_blocks(kinds, elements, monkeypatch):
     machine = make(kinds)
     whole = exact_log_partition(machine), *exact_marginals(machine)
     sizes = []
-    original = evaluation.log_weight
+    original = _enumeration.log_weight
 
     def counted(theta, rows):
         sizes.append(rows.shape[0])
         return original(theta, rows)
 
-    monkeypatch.setattr(evaluation, "log_weight", counted)
-    monkeypatch.setattr(evaluation, "_BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(_enumeration, "log_weight", counted)
+    monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", elements)
     blocks = exact_log_partition(machine), *exact_marginals(machine)
     for a, b in zip(whole, blocks, strict=True):
         assert_allclose(a, b, rtol=1e-12)
@@ -312,6 +313,25 @@ def test_pseudo_log_likelihood_does_not_depend_on_the_blocks(monkeypatch):
     whole = pseudo_log_likelihood(machine, X)
     monkeypatch.setattr(evaluation, "_BLOCK_ELEMENTS", 9)
     assert_allclose(pseudo_log_likelihood(machine, X), whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kinds", [BINARY + BINARY[:1], BINARY + BINARY, ("bernoulli",) * 5])
+def test_pseudo_log_likelihood_of_deep_machines(kinds):
+    """All hidden layers are summed out: strong weights, so that each layer counts."""
+    machine = make(kinds, sizes=(4, 3, 2, 2, 1)[: len(kinds)], strength=2.0)
+    X = Exact(machine).sample(np.random.default_rng(0), 5)[0]
+    expected = plain_pseudo_log_likelihood(machine, X, range(4))
+    assert_allclose(pseudo_log_likelihood(machine, X), expected, rtol=1e-10)
+    without = replace(
+        machine, units=machine.units[:2], thetas=machine.thetas[:2], weights=machine.weights[:1]
+    )
+    assert np.abs(pseudo_log_likelihood(without, X) - expected).max() > 0.05
+
+
+def test_pseudo_log_likelihood_of_deep_machines_that_are_too_large():
+    machine = make(("bernoulli",) * 3, sizes=(3, 13, 14))
+    with pytest.raises(ValueError, match=r"at most 12 units.*layers of \(13, 14\)"):
+        pseudo_log_likelihood(machine, np.eye(3))
 
 
 def test_pseudo_log_likelihood_needs_binary_units():

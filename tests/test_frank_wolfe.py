@@ -221,10 +221,10 @@ def test_judges_that_chose_a_unit_do_not_accept_it(monkeypatch):
 
 
 def test_tighten():
-    made = growth(data())
+    made = growth(data(), Plan(line_search=False))
     made.tighten()
     assert made.alpha == pytest.approx(0.012)
-    made = growth(data(), Plan(radius=2.4), alpha=0.0)
+    made = growth(data(), Plan(radius=2.4, line_search=False), alpha=0.0)
     made.tighten()
     assert made.radius == pytest.approx(2.0)
     for _ in range(3):
@@ -241,11 +241,27 @@ def test_gaps_where_refusals_tighten():
     made.tighten()
     row = made.step()
     assert made.radius == row["radius"] == 2 and row["duality_gap"] >= 0
-    made = growth(data(), Plan(radius=2.0), alpha=0.0)
+    made = growth(data(), Plan(radius=2.0, line_search=False), alpha=0.0)
     assert made.step()["duality_gap"] > 0
     made.tighten()
     row = made.step()
     assert row["radius"] == pytest.approx(2 / 1.2) and np.isnan(row["duality_gap"])
+
+
+@pytest.mark.parametrize("temperature", [None, 3.0])
+def test_exact_growth_that_is_refused_stays_at_its_optimum(temperature):
+    """The objective at the penalty given never falls, however often the optimum refuses a step."""
+    X = data()
+    plan = Plan(temperature=temperature, away_steps=True, n_bias_steps=0)
+    made, n_refused = growth(X, plan), 0
+    reached = penalised(made.mixture, X, 0.01)
+    for _ in range(40):
+        n_refused += made.step()["reason"] == "refused"
+        made.tighten()
+        now = penalised(made.mixture, X, 0.01)
+        assert now >= reached - 1e-9
+        reached = now
+    assert made.alpha == 0.01
 
 
 def test_samples_do_as_sums_do():

@@ -22,6 +22,7 @@ ORDER = [
     "units",
     "_machine",
     "_validation",
+    "_enumeration",
     "_optim",
     "_lbfgs",
     "_atoms",

@@ -25,7 +25,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm import _objectives
+from skrbm import _enumeration, _objectives
 from skrbm._backend import to_numpy
 from skrbm._conditional import PARAMETERS
 from skrbm._objectives import clamped, log_partitions, make_objective
@@ -425,7 +425,7 @@ def test_mean_field_of_one_label_lies_between():
 @pytest.mark.parametrize("elements", [1, 100, 2**22])
 def test_log_partition_by_enumeration(sizes, elements, monkeypatch):
     """Of the smaller layer, whatever the size of a block."""
-    monkeypatch.setattr(_objectives, "_ELEMENTS", elements)
+    monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", elements)
     machine = random_machine(0, sizes)
     X, _ = some_rows(machine)
     expected = [Sums(machine, x).log_z for x in X]

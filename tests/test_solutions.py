@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import BernoulliRBM
 from skrbm._machine import Machine
-from skrbm._solutions import solution_groups
+from skrbm._solutions import find_solutions, solution_groups
 from skrbm.evaluation import AIS, log_partition, solutions
 from skrbm.inference import FIXED_POINTS, TAP, Magnetizations, NaiveMeanField, settle, solve
 from skrbm.units import Bernoulli, Theta
@@ -234,8 +234,20 @@ def test_sweeps_come_to_an_end():
     settled = settle(Drift(), machine, TAP().start(machine, np.eye(4)))
     assert not settled.converged.any()
     assert_array_equal(settled.n_iter, [3000] * 4)
-    assert_allclose(settled.residual, (1 - 0.9) ** 2)
+    assert_allclose(settled.residual, 1)  # of a sweep without damping
     assert_allclose(settled.state.means[0], np.eye(4) + 500 + 2000 * 0.5 + 1 + 500 * 0.1 + 1)
+
+
+def test_what_has_not_settled_is_not_called_converged():
+    """At a critical point sweeps come nearer ever more slowly, with more damping still more so."""
+    unit, theta = Bernoulli(), Theta(np.array([-2.0]))
+    machine, method = Machine((unit, unit), (theta, theta), (np.array([[4.0]]),)), NaiveMeanField()
+    settled = settle(method, machine, method.start(machine, np.array([[0.9], [0.1], [0.5]])))
+    left = method.residual(settled.state, method.step(machine, settled.state))
+    assert_array_equal(settled.converged, [False, False, True])
+    assert_allclose(settled.residual, left, rtol=0.01)
+    found = find_solutions(machine, method, np.array([[0.9], [0.1], [0.5]]))
+    assert len(found) == 1 and found.n_unconverged == 2
 
 
 def test_settling_respects_the_method():

@@ -271,7 +271,7 @@ def test_parts_run_at_once_and_in_the_context_of_the_caller(parts):
 
 
 def test_helpers_that_are_busy_are_not_waited_for(parts):
-    """Parts inside of a part: all helpers, one for each core, have work, so they are done where they come up."""
+    """Parts inside of a part, when all helpers, one for each core, have work of the outer one."""
     release, inner = threading.Event(), []
 
     def outer(part):

@@ -1,5 +1,6 @@
 """The public methods that all machines share, and those of machines with one hidden layer."""
 
+import warnings
 from dataclasses import asdict, is_dataclass
 
 import joblib
@@ -10,28 +11,33 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
 from .._backend import cast, namespace, one_blas_thread, to_numpy
-from .._machine import Machine, condition, conditional, free_energy
+from .._machine import Machine, condition, conditional, precise_free_energy
 from .._random import make_rng, seed_sequence
 from .._training import TrainedByMoments, Training
 from .._validation import (
     THETA_ATTRIBUTES,
     check_count,
     check_data,
+    check_held,
     check_rows,
     into_support,
     machine_from,
     warn_clipped,
 )
-from ..inference import Gibbs, sample
+from ..exceptions import LikelihoodWarning
+from ..inference import AIS, Gibbs, sample
 from ..units import Theta
+
+_MOST_ADOPTED = 1000  # chains of a machine of given parameters
+_LEAST_ESS = 0.1  # part of the annealed chains, below which a score warns
 
 
 class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin):
     """What fitted machines do that are density models of X, however they learn.
 
     A subclass gives ``machine_``, ``starts_``, ``binarize``, ``transform``, ``free_energy``,
-    ``impute``, ``_evaluation_seed``, ``_default_log_partition()`` and ``_first_hidden``, the means
-    of the first hidden layer given X.
+    ``impute``, ``_evaluation_seed`` and ``_first_hidden``, the means of the first hidden layer
+    given X.
     """
 
     def __sklearn_tags__(self):
@@ -45,6 +51,7 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
         machine, X = self.machine_, check_data(self, X)
         warn_clipped(X, machine.units[0])
         X = into_support(X, machine.units[0], self.binarize)
+        check_held(X, machine.dtype)
         return machine, X.astype(machine.dtype) if sp.issparse(X) else cast(X, machine.dtype)
 
     def predict(self, X):
@@ -73,11 +80,8 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
         """Compute the log-likelihood of each sample.
 
         It depends on the parameters and the sample alone: log Z is computed on first use,
-        exactly if one layer has at most 20 units, otherwise by the estimator's own method (TAP for
-        machines trained by it, AIS for others), with a seed and starts that were drawn in ``fit``.
-        TAP tends to give machines with large weights too small a log Z, and so too good a
-        likelihood: to compare machines of several sizes or methods, use ``log_partition("ais")``
-        for all.
+        exactly if one layer has at most 20 units, and otherwise by annealed importance sampling
+        with a seed and starts that were drawn in ``fit``.
 
         Parameters
         ----------
@@ -87,8 +91,39 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
         -------
         log_likelihood : array of shape (n_samples,)
             In nats, float64.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If fewer than a tenth of the annealed chains are effective, so that log Z is uncertain
+            and most likely too small. Not every wrong log Z can be noticed so: where weights are
+            strong, all chains may miss the same mode.
         """
-        return -self.free_energy(X) - self.log_partition()
+        estimate = self._log_partition("auto")
+        doubts = self._doubts(estimate)
+        if doubts:
+            warnings.warn(
+                f"the score rests on log Z = {estimate.value:.2f} by annealed importance sampling, "
+                f"which is uncertain: {'; and '.join(doubts)}. Anneal longer, -free_energy(X) - "
+                "log_partition(AIS(schedule=10_000)), or bracket log Z by "
+                "skrbm.evaluation.reverse_log_partition",
+                LikelihoodWarning,
+                stacklevel=2,
+            )
+        return self._log_weights(X) - estimate.value
+
+    def _log_weights(self, X):
+        """Return log p(v) + log Z of each row, or a lower bound of it."""
+        return -self.free_energy(X)
+
+    def _doubts(self, estimate):
+        """Return what speaks against an estimate of log Z, a list of half sentences."""
+        if not estimate.ess < _LEAST_ESS * AIS().n_chains:  # NaN where it is exact
+            return []
+        return [
+            f"only {estimate.ess:.1f} of {AIS().n_chains} chains are effective, and the standard "
+            f"error of {estimate.std:.2f} may be far too small"
+        ]
 
     def score(self, X, y=None):
         """Compute the mean log-likelihood of the samples.
@@ -117,7 +152,7 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
             "exact" (one layer of at most 20 units), "ais", "tap", "tap3", "adaptive_tap",
             "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation), or an object such as
             ``AIS(n_chains=500)`` or ``TAP(order=3)``; see :func:`skrbm.evaluation.log_partition`.
-            "auto" is "exact" where that is possible, and the estimator's own method elsewhere.
+            "auto" is "exact" where that is possible, and "ais" elsewhere.
         return_std : bool, default=False
             Whether to return the standard error too.
 
@@ -128,10 +163,12 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
         std : float
             Only if ``return_std``: 0 where exact, NaN where it is not known.
         """
+        result = self._log_partition(method)
+        return (result.value, result.std) if return_std else result.value
+
+    def _log_partition(self, method):
+        """Return a :class:`~skrbm.evaluation.LogPartition`, which is kept."""
         machine = self.machine_
-        if isinstance(method, str) and method == "auto":
-            exact = evaluation.can_enumerate(machine)
-            method = "exact" if exact else self._default_log_partition()
         thetas = (part for theta in machine.thetas for part in theta if part is not None)
         parts = (*machine.weights, self.starts_, *thetas)
         values = [*(to_numpy(part) for part in parts), machine.units]
@@ -146,8 +183,7 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
                 method,
                 random_state=np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key),
             )
-        result = known[key]
-        return (result.value, result.std) if return_std else result.value
+        return known[key]
 
     def _evaluated(self):
         """Return the estimator that energies and log Z are of: this one, or a more precise copy."""
@@ -192,7 +228,9 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
         machine, X = self.machine_, check_data(self, X, missing=True)
         xp = namespace(X)
         observed = X == X  # all but NaN, which a threshold would hide
-        X = cast(into_support(X, machine.units[0], self.binarize), machine.dtype)
+        X = into_support(X, machine.units[0], self.binarize)
+        check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
+        X = cast(X, machine.dtype)
         means = machine.units[0].mean(machine.thetas[0])
         return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
 
@@ -206,7 +244,7 @@ class BaseMachine(DensityMachine, TrainedByMoments):
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, machine.weights[0])
-        n, method = self._n_states(np.inf), self._method()
+        n, method = self._n_states(_MOST_ADOPTED), self._method()
         chains = Gibbs().init(machine, rng, n, machine.weights[0])
         rows = sample(Gibbs(), machine, chains, rng, 100).layers[0]
         state = method.init(machine, rng, n, rows)
@@ -284,7 +322,7 @@ class OneHiddenLayer(DensityMachine):
 
     def _free_energies(self, machine, X):
         """Return those of rows that were checked, by the machine that is evaluated."""
-        return free_energy(machine, X)
+        return precise_free_energy(machine, X)
 
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval
 
-from ..inference import AIS, ContrastiveDivergence, Gibbs
+from ..inference import ContrastiveDivergence, Gibbs
 from ..units import Bernoulli
 from ._base import BaseRBM, GibbsImputation
 
@@ -182,9 +182,6 @@ class BernoulliRBM(GibbsImputation, BaseRBM):
 
     def _n_states(self, n_rows):
         return min(self.batch_size, n_rows)
-
-    def _default_log_partition(self):
-        return AIS()
 
     def _attributes(self, machine, state):
         return {**super()._attributes(machine, state), "h_samples_": state.layers[1]}

@@ -53,13 +53,14 @@ class ConditionalRBM(
         structured SVM [3]_ (LSSVM), which decides outputs and hidden units, or the marginal one
         [4]_ (MSSVM), which sums hidden units out, both with the Hamming loss, which for one label
         is 1 if it is wrong.
-    inference : {"bp", "mean_field", "gibbs", "tap", "tap3", "adaptive_tap", "relaxed_bp"} or \
-            object, default="bp"
+    inference : {"auto", "bp", "mean_field", "gibbs", "tap", "tap3", "adaptive_tap", \
+            "relaxed_bp"} or object, default="auto"
         What approximates the sums of the objective: belief propagation, mean field, Gibbs
         sampling, or another fixed point, by name, or an object of :mod:`skrbm.inference` such as
         ``BeliefPropagation(damping=0.5)``. "gibbs" is CD-1, with chains that start at the targets;
         ``ContrastiveDivergence(10)`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
-        instead. "perceptron" wants "gibbs" (ten steps) and the margins want "bp".
+        instead. "perceptron" takes "gibbs" alone (ten steps) and the margins "bp"; "auto" is what
+        the objective takes, and "bp" for the likelihood.
     decision : {"marginals", "joint"} or None, default=None
         How ``predict`` decides: each output by its marginal probability, so that the fewest outputs
         are to be expected wrong, or all at the maximum of their joint probability, hidden units
@@ -173,7 +174,7 @@ class ConditionalRBM(
         **TrainedOnTargets._parameter_constraints,
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "objective": [StrOptions(set(OBJECTIVES))],
-        "inference": [StrOptions(set(INFERENCE)), FixedPoint, Gibbs],
+        "inference": [StrOptions({"auto", *INFERENCE}), FixedPoint, Gibbs],
         "decision": [StrOptions({"marginals", "joint"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left"), callable, None],
         "init": [StrOptions({"random", "logistic"}), HasMethods(["fit", "predict"])],
@@ -185,7 +186,7 @@ class ConditionalRBM(
         n_components=256,
         *,
         objective="likelihood",
-        inference="bp",
+        inference="auto",
         decision=None,
         learning_rate=0.05,
         batch_size=10,

@@ -10,15 +10,17 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .._backend import cast, from_numpy, namespace, one_blas_thread, row_blocks
-from .._machine import Machine, condition, turned_over
+from .._enumeration import log_partition, n_enumerated
+from .._machine import Machine, condition, hidden_layers, input_field, turned_over
 from .._validation import check_rows, layers_from
 from ..exceptions import DataRangeWarning, DivergenceError
-from ..inference import STARTS, DeepPhases, given_visible, settle
+from ..inference import STARTS, DeepPhases, NaiveMeanField, given_visible, settle
 from ..units import Theta, log_weight
 from ._base import BaseMachine
 from ._tap_rbm import TAPRBM, DeterministicMixin
 
 _BLOCK_ROWS = 1000  # rows that are solved together
+_MOST_PER_ROW = 2**18  # configurations times units that are summed for a row
 
 
 class DeepTAPMachine(DeterministicMixin, BaseMachine):
@@ -313,6 +315,18 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         return -log_weight(machine.thetas[0], X) - method.log_partition(above, state)
 
     @one_blas_thread
+    def _log_weight(self, machine, X):
+        """Return log p(v) + log Z: summed where the layers are small, else bounded from below."""
+        own = log_weight(machine.thetas[0], X)
+        hidden = hidden_layers(machine, input_field(machine, 1, (X, None)))
+        others = sum(hidden.n_units)
+        if not hidden.weights or 2.0 ** n_enumerated(hidden) * others <= _MOST_PER_ROW:
+            return own + log_partition(hidden)
+        above, _, state = self._solve(machine, X)
+        mean_field = NaiveMeanField()  # whose free energy is a bound
+        start = mean_field.start(above, state.means[0])
+        return own + mean_field.log_partition(above, settle(mean_field, above, start).state)
+
     def _by_blocks(self, function, machine, X, dtype):
         """Return function(machine, rows) of blocks of rows, computed in float64, as ``dtype``."""
         double = namespace(machine.weights[0]).float64
@@ -408,6 +422,35 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         machine, X = self._visible(X)
         double = namespace(machine.weights[0]).float64
         return self._by_blocks(self._free_energy, machine, X, double)
+
+    def score_samples(self, X):
+        """Compute the log-likelihood of each sample, or a lower bound of it.
+
+        log Z is summed exactly if every other layer has at most 20 units in all, and else it is
+        estimated by annealed importance sampling. The hidden layers given a sample are summed
+        exactly if they are small (about 10 units in every other one of them), or there is one;
+        elsewhere their part is the bound of naive mean field, so that the score does not flatter.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+            In nats, float64.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If fewer than a tenth of the annealed chains are effective, or log Z by ``inference``
+            differs from that by annealing by more than a nat.
+        """
+        return super().score_samples(X)
+
+    def _log_weights(self, X):
+        machine, X = self._visible(X)
+        return self._by_blocks(self._log_weight, machine, X, namespace(machine.weights[0]).float64)
 
     @classmethod
     def from_parameters(cls, components, intercepts=None, precisions=None, spikes=None, **params):

@@ -6,11 +6,11 @@ from typing import ClassVar, NamedTuple
 
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from .. import evaluation
 from .._atoms import Rows
+from .._enumeration import MAX_UNITS
 from .._growing import TrainedByGrowth
 from .._mixtures import ExactModel, machine_of, mixture_of, rounded, rounding_loss
-from ..inference import AIS, Gibbs
+from ..inference import Gibbs
 from ._base import GibbsImputation, OneHiddenLayer
 from ._bernoulli_rbm import BernoulliRBM
 
@@ -50,7 +50,8 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         Most hidden units, those of ``init`` included.
     alpha : float, default=0.01
         Strength λ of the penalty λ/2 Σ c_j (||w_j||² + d_j²). It must be positive unless ``radius``
-        is given. Raised by a fifth where an insertion is refused.
+        is given. Raised by a fifth where an insertion is refused, unless ``inference`` is "exact"
+        and ``step`` "line_search": nothing but the optimum is refused then.
     radius : float or None, default=None
         Largest norm of the weights and bias of a unit. With ``alpha=0`` lowered by a sixth where an
         insertion is refused, unless the temperature is a number that the units have reached.
@@ -289,7 +290,7 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
         return (rbm, self._rounding_loss(mixture, whole, rounding)) if return_loss else rbm
 
     def _rounding_loss(self, mixture, whole, rounding):
-        if mixture.bias.size <= evaluation.MAX_EXACT_UNITS:
+        if mixture.bias.size <= MAX_UNITS:
             rows = ExactModel(mixture.bias.size, self.components_).rows(mixture)[0]
         else:
             rows = Rows(self.starts_)
@@ -305,6 +306,3 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
             intercept_hidden_=machine.thetas[1].field,
             intercept_visible_=machine.thetas[0].field,
         )
-
-    def _default_log_partition(self):
-        return AIS()

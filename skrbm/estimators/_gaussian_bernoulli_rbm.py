@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._backend import cast, dense_rows, like, namespace, one_blas_thread, row_blocks
+from .._backend import cast, dense_rows, is_finite, like, namespace, one_blas_thread, row_blocks
 from .._gaussian_bernoulli import (
     PARAMETERS,
     first_machine,
@@ -26,7 +26,6 @@ from .._optim import RULES, SCHEDULES, MeanVarianceAscent
 from .._random import make_rng
 from .._validation import check_count
 from ..inference import (
-    AIS,
     CHAINS,
     GRADIENTS,
     Gibbs,
@@ -331,9 +330,6 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     def _n_states(self, n_rows):
         return min(self.batch_size, n_rows)
 
-    def _default_log_partition(self):
-        return AIS()
-
     def _optimiser(self):
         rule = RULES[self.optimizer](self.momentum)
         return MeanVarianceAscent(
@@ -411,6 +407,10 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
             size, n_runs = method.sampler.step_size, 0
         training.state = training.state._replace(step_size=size, n_runs=n_runs)
         return machine, training
+
+    def _is_finite(self, machine):
+        outward = parameters_of(self._frame.machine_outward(machine))
+        return machine.is_finite() and all(is_finite(part) for part in outward)
 
     def _attributes(self, machine, state):
         machine = self._frame.machine_outward(machine)

@@ -1,20 +1,25 @@
 """Machine trained deterministically, by the fixed points of mean-field equations."""
 
+import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
 
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
 from .._backend import cast, namespace, one_blas_thread
-from .._machine import free_energy
+from .._machine import in_double, precise_free_energy
 from .._validation import check_count, check_data
-from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, solve
+from ..exceptions import DivergenceError
+from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, map_rows, solve
 from ..units import UNITS, Unit
 from ._base import BaseRBM
 from ._denoising import Denoising
+
+_MOST_APART = 1.0  # nats between log Z by sampling and by TAP, above which a score warns
 
 
 class DeterministicMixin(Denoising):
@@ -29,8 +34,20 @@ class DeterministicMixin(Denoising):
     }
 
     def _units(self):
-        named = (self.visible, self.hidden)
-        return tuple(UNITS[unit]() if isinstance(unit, str) else unit for unit in named)
+        return self._unit("visible"), self._unit("hidden")
+
+    def _unit(self, side):
+        given = getattr(self, side)
+        if isinstance(given, str) and given not in UNITS:  # set after the check, or not checked
+            raise ValueError(f"{side} must be a unit or one of {sorted(UNITS)}, got {given!r}")
+        unit = UNITS[given]() if isinstance(given, str) else given
+        if not isinstance(unit, Unit) or not unit.is_learnt:
+            raise ValueError(
+                f"{side}={given!r}: {type(self).__name__} cannot learn such units. It learns "
+                f"{sorted(UNITS)}; ConditionalRBM predicts one label of several classes, and "
+                "FrankWolfeRBM learns multiplicities"
+            )
+        return unit
 
     def _fixed_point(self):
         if isinstance(self.inference, str):
@@ -41,14 +58,31 @@ class DeterministicMixin(Denoising):
     def _n_states(self, n_rows):
         return min(self.batch_size, n_rows) if self.n_starts is None else self.n_starts
 
-    def _default_log_partition(self):
-        return self._fixed_point()
+    def _doubts(self, estimate):
+        doubts = super()._doubts(estimate)
+        if estimate.std == 0:  # exact
+            return doubts
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                value = self._log_partition(self._fixed_point()).value
+        except DivergenceError:
+            return doubts
+        if abs(value - estimate.value) > _MOST_APART:
+            doubts.append(
+                f"{self._fixed_point()}, from the starts of fit, has {value:.2f} (which "
+                "tap_log_likelihood takes), so that one of the two misses modes of the machine"
+            )
+        return doubts
 
     def tap_log_likelihood(self, X, starts=None):
         """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).
 
         log p(v) ≈ -F(v) + mean of the free energies of the unique solutions found from ``starts``,
-        by the estimator's own ``inference``, whatever the size of the layers.
+        by the estimator's own ``inference``, whatever the size of the layers. Solutions that no
+        start leads to do not count: where the machine has grown modes away from the data the result
+        is too large, at times by tens of nats. :meth:`score_samples` is the estimate to compare
+        machines by.
 
         Parameters
         ----------
@@ -324,6 +358,10 @@ class TAPRBM(DeterministicMixin, BaseRBM):
         if found:
             return found
         # A pseudo-likelihood of real values needs an integral for each; log Z is there already.
-        values = self._fixed_point().log_partition(machine, state.solution.state)
+        precise = in_double(machine)
+        solutions = map_rows(lambda leaf: cast(leaf, precise.dtype), state.solution.state)
+        values = self._fixed_point().log_partition(precise, solutions)
         log_z = float(namespace(values).mean(values))
-        return {"tap_log_likelihood": lambda machine, rows: -free_energy(machine, rows) - log_z}
+        return {
+            "tap_log_likelihood": lambda machine, rows: -precise_free_energy(machine, rows) - log_z
+        }

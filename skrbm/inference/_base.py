@@ -82,6 +82,10 @@ class Method:
         """Return the visible values of a state, of shape (n_rows, n_visible)."""
         raise NotImplementedError
 
+    def kept(self, state):
+        """Return what a fit goes on from later: the state without what can be made anew."""
+        return state
+
     def report(self, state):
         """Return numbers about the state for the history of a fit, a dict of floats."""
         return {}
@@ -286,6 +290,7 @@ def settle(method, machine, state, *, tol=1e-12):
     Returns
     -------
     Solution
+        ``residual`` is that of a sweep without damping, at the state before the last sweep.
     """
     tol, rows, n_iter, finished = min(tol, method.tol), np.arange(state.means[0].shape[0]), 0, []
     for damping, max_iter in _STAGES:
@@ -295,7 +300,9 @@ def settle(method, machine, state, *, tol=1e-12):
             method, machine, state, max_iter=most, tol=change, damping=damping
         )
         if damping:  # variances lag behind the means, whose change alone is looked at
-            state = method.step(machine, state)
+            new = method.step(machine, state)
+            state, residual = new, method.residual(state, new)
+            converged = residual <= tol
         n_iter = n_iter + n_more
         done, left = np.flatnonzero(converged), np.flatnonzero(~converged)
         finished.append((take_rows(state, done), rows[done], n_iter[done], residual[done]))

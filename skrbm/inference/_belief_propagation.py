@@ -72,6 +72,11 @@ class BeliefPropagation(FixedPoint):
                 f"units, and this machine has {', '.join(map(str, machine.units))}; use 'tap'"
             )
         W = machine.weights[0]
+        if 0 in W.shape:
+            raise ValueError(
+                "belief propagation sends messages between visible and hidden units, and this "
+                "machine has none of one kind; log_partition('exact') sums over the others"
+            )
         xp, dtype = namespace(W), "float64" if W.dtype == namespace(W).float64 else "float32"
         largest, limit = abs(machine.scale) * float(xp.max(xp.abs(W))), LARGEST_WEIGHT[dtype]
         if largest > limit:

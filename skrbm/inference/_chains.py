@@ -6,7 +6,7 @@ Each class here is one choice of the start, and runs any sampler from it.
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .._backend import add_products, cast, like, namespace
+from .._backend import add_products, cast, cumulative_sum, like, namespace
 from .._machine import Block, Moments, condition, free_energy, interpolate, uncoupled
 from .._validation import check_count
 from ._base import Method, Sampler, sample
@@ -190,6 +190,7 @@ class AnnealedChains(NoiseChains):
             return uncoupled(machine)
         xp, none = namespace(own.field), self.scale <= 0
         precision = 1 / xp.where(none, xp.ones_like(self.scale), self.scale) ** 2
+        precision = xp.minimum(precision, own.precision)  # as wide as the machine, at least
         field = xp.where(none, own.field, self.mean * precision)
         return uncoupled(
             machine, own._replace(field=field, precision=xp.where(none, own.precision, precision))
@@ -201,7 +202,7 @@ def resampled(rows, log_weights, rng):
     xp, n = namespace(rows), rows.shape[0]
     log_weights = xp.where(log_weights == log_weights, log_weights, -xp.inf)
     weights = xp.exp(log_weights - xp.max(log_weights))
-    ends = xp.cumulative_sum(weights)
+    ends = cumulative_sum(weights)
     points = (xp.arange(n, **like(ends)) + cast(rng.uniform((1,)), ends.dtype)) * (ends[-1] / n)
     chosen = xp.clip(xp.searchsorted(ends, points, side="right"), 0, n - 1)
     return xp.take(rows, chosen, axis=0)

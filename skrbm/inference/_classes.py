@@ -5,7 +5,7 @@ import numpy as np
 from .._backend import cast, log_odds, namespace, row_blocks, row_sums
 from ..units import Categorical, Theta
 from ._odds import PRODUCTS
-from ._propagation import Propagated
+from ._propagation import Propagated, checked_instances, checked_method
 
 _ELEMENTS = 2**20  # of the largest temporary array
 _FARTHEST = 500.0  # log-odds of a unit that is always 1
@@ -17,9 +17,13 @@ def propagate_classes(
     hidden_fields,
     *,
     product="sum",
+    max_iter=100,
+    tol=1e-8,
+    damping=0.0,
+    start="fields",
+    n_jobs=None,
     log_partition=False,
     pairs=False,
-    **iteration,
 ):
     """Sum, or maximise, over the classes of one label and the hidden units, exactly.
 
@@ -33,16 +37,13 @@ def propagate_classes(
         ``visible`` holds the logarithm of the probability of each class ("sum" and "mixed"), or
         of the largest weight with that class ("max").
     """
-    found = [
-        _solve(W, b, c, product)
-        for b, c in zip(
-            row_blocks(visible_fields, _block_size(W)),
-            row_blocks(hidden_fields, _block_size(W)),
-            strict=True,
-        )
-    ]
+    checked_method(product, max_iter, tol, damping, start, n_jobs)
+    machine = checked_instances(W, visible_fields, hidden_fields)
+    W, size = machine.weights[0], _block_size(machine.weights[0])
+    fields = (row_blocks(theta.field, size) for theta in machine.thetas)
+    found = [_solve(W, b, c, product) for b, c in zip(*fields, strict=True)]
     visible, hidden, log_z, joint = zip(*found, strict=True)
-    xp, n = namespace(W), visible_fields.shape[0]
+    xp, n = namespace(W), machine.thetas[0].field.shape[0]
     return Propagated(
         xp.concat(visible, axis=0),
         xp.concat(hidden, axis=0),

@@ -109,6 +109,9 @@ class DeepPhases(Method):
     def visible(self, state):
         return self.model.visible(state.model)
 
+    def kept(self, state):
+        return DeepState(self.model.kept(state.model), None)
+
     def report(self, state):
         if state.data is None:
             return {}

@@ -20,6 +20,7 @@ from .._backend import (
     row_blocks,
     row_sums,
     sigmoid,
+    to_numpy,
 )
 from .._machine import Machine
 from .._threads import n_threads, share
@@ -35,6 +36,7 @@ _SHARED = 2**20  # messages of a few instances at a time, with which threads gai
 _MOST = 2**24  # of these, if instances are large
 _ELEMENTS = 2**27  # of the messages of a block of instances, where all are in one array
 _TAP, _NEXT_ORDER = TAP(max_iter=30, tol=1e-6), TAP(order=3)
+_ONE_UNIT = 100  # part of the squared change of one unit that counts as that of all
 _PAIR_ERROR = 576  # E[h v] is off by at most abs(W)**3 over this, expanded to W**2 at given means
 
 
@@ -51,8 +53,9 @@ class Propagated(NamedTuple):
     residual : ndarray of shape (n_instances,)
         In the last sweep: the mean squared change of the means, or the square of the largest
         change of a belief over 100 or the belief's size, if that is larger; float64. Without
-        sweeps: the mean squared change of the means by the third order, or the mean square of a
-        bound of what the expansion leaves out of E[h v], ``abs(W)**3 / 576``, if that is larger.
+        sweeps: the largest of three numbers, the mean squared change of the means by the third
+        order, a hundredth of the squared change of any one mean, and the mean square over the pairs
+        of any one unit of ``abs(W)**3 / 576``, a bound of what the expansion leaves out of E[h v].
     converged : ndarray of bool of shape (n_instances,)
     log_partition : array of shape (n_instances,), float64
         The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.
@@ -106,7 +109,8 @@ def propagate(
         Largest number of sweeps: messages to the hidden units, and back.
     tol : float, default=1e-8
         An instance has converged when its ``residual`` is at most this: when neither means nor
-        beliefs change much. With 0 all ``max_iter`` sweeps are done, but where a sweep changes
+        beliefs change much in a sweep. The fixed point itself may be farther off where sweeps
+        converge slowly. With 0 all ``max_iter`` sweeps are done, but where a sweep changes
         nothing at all.
     damping : float in [0, 1), default=0.0
         Part of the old messages that is kept in each sweep.
@@ -114,11 +118,11 @@ def propagate(
         "fields": without messages, at the beliefs b of the visible units. "tap": at a solution of
         TAP, for sum-product. In terms of means, belief propagation is a series in powers of each
         weight, of which TAP is what there is up to the second. Where the third order changes the
-        means of an instance by no more than ``tol`` in mean square, and ``log_partition`` is not
-        asked for, what it gives is the result, without a message: matrix products alone, which
-        cost a small part of a sweep. Other instances start at the messages that it says, so that
-        one or two sweeps do what takes ten from the fields; those in which TAP does not converge
-        start at their fields.
+        means of an instance by no more than ``tol`` in mean square, weights are not large (see
+        ``residual``), and ``log_partition`` is not asked for, what it gives is the result, without
+        a message: matrix products alone, which cost a small part of a sweep. Other instances start
+        at the messages that it says, so that one or two sweeps do what takes ten from the fields;
+        those in which TAP does not converge start at their fields.
     n_jobs : int, default=None
         Threads over instances, -1 for all processors; default: as many as BLAS may use. The
         result does not depend on it.
@@ -137,12 +141,8 @@ def propagate(
         If shapes do not fit, there are no instances, a weight or field is not a finite real
         number, a weight exceeds 200 in size, 80 in float32, or the start does not fit the product.
     """
-    method = BeliefPropagation(max_iter, tol, damping, product)
-    if start not in ("fields", "tap") or (start == "tap" and product != "sum"):
-        raise ValueError(f"start must be 'fields', or 'tap' with product='sum', got {start!r}")
-    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
-        raise ValueError(f"n_jobs must be None or an integer that is not 0, got {n_jobs!r}")
-    machine = _instances(W, visible_fields, hidden_fields)
+    method = checked_method(product, max_iter, tol, damping, start, n_jobs)
+    machine = checked_instances(W, visible_fields, hidden_fields)
     if machine.weights[0].shape[0] == 0:
         return _uncoupled(machine, PRODUCTS[product].visible)
     method.check(machine)
@@ -161,7 +161,17 @@ def propagate(
     return _joined(parts, rows) if len(parts) > 1 else parts[0]
 
 
-def _instances(W, *fields):
+def checked_method(product, max_iter, tol, damping, start, n_jobs):
+    """Return the method that options ask for, or raise ValueError of one that makes no sense."""
+    method = BeliefPropagation(max_iter, tol, damping, product)
+    if start not in ("fields", "tap") or (start == "tap" and product != "sum"):
+        raise ValueError(f"start must be 'fields', or 'tap' with product='sum', got {start!r}")
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or an integer that is not 0, got {n_jobs!r}")
+    return method
+
+
+def checked_instances(W, *fields):
     """Return the machine of the weights whose fields have a row for each instance."""
     xp = namespace(W)
     W = _real("W", W, xp)
@@ -185,12 +195,15 @@ def _instances(W, *fields):
         )
     if 0 in n_rows:
         raise ValueError("visible_fields or hidden_fields has no rows: there are no instances")
-    for name, part in (("W", W), *zip(names, fields, strict=True)):
-        if not bool(xp.all(xp.isfinite(part))):
-            raise ValueError(f"{name} contains NaN or infinity")
     n = n_rows.pop()
     thetas = (Theta(xp.broadcast_to(field, (n, field.shape[-1]))) for field in fields)
-    return Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
+    with np.errstate(over="ignore"):  # the next lines say so
+        machine = Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
+    parts = W, *(theta.field for theta in machine.thetas)
+    for name, part in zip(("W", *names), parts, strict=True):
+        if not bool(xp.all(xp.isfinite(part))):
+            raise ValueError(f"{name} contains NaN or infinity, or overflows {W.dtype}")
+    return machine
 
 
 def _real(name, part, xp):
@@ -234,6 +247,25 @@ def _at_fields(machine):
     return _Start(visible, nothing, nothing)
 
 
+def _changes(old, new):
+    """Return the mean squared change of the means of each row, or that of a unit over 100.
+
+    The latter, if it is larger: an average over all units hides what a few strong couplings do.
+    """
+    total = _TAP.residual(old, new)
+    for a, b in zip(old.means, new.means, strict=True):
+        largest = namespace(a).max((b - a) ** 2, axis=1)
+        total = np.maximum(total, to_numpy(largest) / _ONE_UNIT)
+    return total
+
+
+def _pair_error(cubes):
+    """Return the mean square of the bound of E[h v]'s error at the unit where it is largest."""
+    xp, squares = namespace(cubes), cubes * cubes
+    largest = max(float(xp.max(xp.mean(squares, axis=axis))) for axis in (0, 1))
+    return largest / _PAIR_ERROR**2
+
+
 class _Expansion:
     """Belief propagation by an expansion in powers of the weights: TAP, and one order more.
 
@@ -241,9 +273,9 @@ class _Expansion:
     weight, which TAP ends after the second. Where the third order changes little, all that follow
     change less.
 
-    ``state`` is that after the third order, ``residual`` what it changes: mean squares of the
-    means, or the bound of an error of the pairs, if that is larger. ``start`` is there, or at the
-    fields where TAP has not converged.
+    ``state`` is that after the third order, ``residual`` the larger of what it changes and of a
+    bound of the error of the pairs. ``start`` is there, or at the fields where TAP has not
+    converged.
     """
 
     def __init__(self, machine):
@@ -257,10 +289,8 @@ class _Expansion:
             means[l], variances[l] = mean, variance
             state = Magnetizations(tuple(means), tuple(variances))
         self.state, self.fields = state, tuple(theta.field for theta in fields)
-        cube = machine.cubes[0]
-        pair_error = float(xp.mean(cube * cube)) / _PAIR_ERROR**2
-        self.residual = np.maximum(_TAP.residual(first.state, state), pair_error)
-        converged = from_numpy(first.converged[:, None], cube)
+        self.residual = np.maximum(_changes(first.state, state), _pair_error(machine.cubes[0]))
+        converged = from_numpy(first.converged[:, None], machine.weights[0])
         parts = zip((*self.fields, state.means[1]), _at_fields(machine), strict=True)
         self.start = _Start(*(xp.where(converged, cast(a, b.dtype), b) for a, b in parts))
 

@@ -188,7 +188,7 @@ def _update(machine, l, state):
 
 def _blocks(machine, state):
     """Yield machine and state in blocks of rows; a machine may have a field for each row."""
-    n_edges = max((W.shape[0] * W.shape[1] for W in machine.weights), default=1)
+    n_edges = max(1, *(W.shape[0] * W.shape[1] for W in machine.weights))
     n, size = state.means[0].shape[0], max(1, _BLOCK_ELEMENTS // n_edges)
     for start in range(0, n, size):
         stop = min(start + size, n)

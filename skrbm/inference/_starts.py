@@ -54,6 +54,9 @@ class DataStarts(Method):
     def visible(self, state):
         return self._rows(state.carry)
 
+    def kept(self, state):
+        return Started(state.carry, None)
+
     def report(self, state):
         solution = state.solution
         if solution is None:
@@ -68,7 +71,11 @@ class PersistentStarts(DataStarts):
     """Start at the last solutions; at data the first time."""
 
     def _next(self, machine, state, X, rng):
-        return state.carry if state.solution is None else state.solution.state.means[0]
+        return self.kept(state).carry
+
+    def kept(self, state):
+        solved = state.solution is not None
+        return Started(state.solution.state.means[0] if solved else state.carry, None)
 
 
 class RandomStarts(DataStarts):

@@ -82,6 +82,8 @@ class Unit:
         a draw is off.
     takes_precision : bool
         Whether ``tilt`` takes a precision.
+    is_learnt : bool
+        Whether estimators can learn a layer of such units from data.
     """
 
     values = None
@@ -89,6 +91,7 @@ class Unit:
     clips = False
     samples_its_law = True
     takes_precision = True
+    is_learnt = True
 
     def fitted(self, X=None):
         """Return the unit with bounds that were not given taken from data X, if there are any."""
@@ -135,6 +138,18 @@ class Unit:
     def initial_theta(self, X):
         """Return the parameters of independent units fitted to the columns of X."""
         raise NotImplementedError
+
+    def base_theta(self, theta, X):
+        """Return the parameters of independent units from which annealing to a machine starts.
+
+        Parameters
+        ----------
+        theta : Theta
+            The visible units' own in the machine.
+        X : array of shape (n_rows, n_units)
+            Visible values that the machine is thought to have, perhaps few.
+        """
+        return theta
 
     def default_theta(self, n, beside):
         """Return the parameters of ``n`` units that know no data, as arrays beside ``beside``."""

@@ -70,6 +70,9 @@ class Bernoulli(Unit):
         mean = xp.clip((n * mean + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
         return Theta(xp.log(mean) - xp.log1p(-mean))
 
+    def base_theta(self, theta, X):
+        return self.initial_theta(X)
+
     def default_theta(self, n, beside):
         return Theta(namespace(beside).zeros(n, **like(beside)))
 

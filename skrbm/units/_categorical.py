@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .._backend import cast, like, namespace
+from .._backend import cast, cumulative_sum, like, log_sum_exp, namespace
 from ._base import Theta, Unit
 
 
@@ -15,6 +15,7 @@ class Categorical(Unit):
     """
 
     bounds = (0.0, 1.0)
+    is_learnt = False
 
     def tilt(self, theta, field, precision=None):
         if precision is not None:
@@ -23,7 +24,7 @@ class Categorical(Unit):
 
     def log_partition(self, theta):
         """Return log of the sum over the values, of shape (..., 1)."""
-        return _log_sum(theta.field)
+        return log_sum_exp(theta.field)[..., None]
 
     def mean(self, theta):
         """Return the probability of each value."""
@@ -46,7 +47,7 @@ class Categorical(Unit):
 
     def sample(self, theta, rng):
         xp, mean = namespace(theta.field), self.mean(theta)
-        edges = xp.cumulative_sum(mean, axis=-1)
+        edges = cumulative_sum(mean)
         noise = rng.uniform((*mean.shape[:-1], 1)) * edges[..., -1:]
         below = cast(edges[..., :-1] <= noise, mean.dtype)  # a value without probability is none
         return self._one_hot(xp.sum(cast(below, xp.int64), axis=-1), mean)
@@ -59,10 +60,3 @@ class Categorical(Unit):
 
     def statistics(self, mean, variance=None):
         return Theta(mean)
-
-
-def _log_sum(field):
-    """Log of the sum of exp(field) over the last axis, which stays with length 1."""
-    xp = namespace(field)
-    largest = xp.max(field, axis=-1, keepdims=True)
-    return largest + xp.log(xp.sum(xp.exp(field - largest), axis=-1, keepdims=True))

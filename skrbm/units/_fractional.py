@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from .._backend import cast, like, namespace, sigmoid, softplus, to_numpy
+from .._backend import cast, is_foreign, like, namespace, sigmoid, softplus, to_numpy
 from ._base import Theta, Unit
+
+_FEW = 8  # copies that are drawn one by one: c is seldom above 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +35,19 @@ class Fractional(Unit):
     bounds = (0.0, float("inf"))
     samples_its_law = False
     takes_precision = False
+    is_learnt = False
 
     def __post_init__(self):
-        xp = namespace(self.multiplicities)
-        if self.multiplicities.ndim != 1 or not bool(xp.all(self.multiplicities > 0)):
-            raise ValueError("multiplicities must be an array of positive numbers, one for a unit")
+        c = self.multiplicities
+        c = c if is_foreign(c) else np.asarray(c)
+        xp = namespace(c)
+        is_real = xp.isdtype(c.dtype, ("integral", "real floating"))
+        if c.ndim != 1 or not is_real or not bool(xp.all((c > 0) & (c < np.inf))):
+            raise ValueError(
+                "multiplicities must be an array of positive numbers, one for each unit, got "
+                f"{self.multiplicities!r}"
+            )
+        object.__setattr__(self, "multiplicities", c)
 
     def __repr__(self):
         return f"Fractional({to_numpy(self.multiplicities).tolist()})"
@@ -83,7 +93,9 @@ class Fractional(Unit):
         total = part * cast(rng.uniform(x.shape) < sigmoid(part * x), x.dtype)
         p = sigmoid(x)
         most = int(xp.max(whole)) if whole.shape[0] else 0
-        for copy in range(most):  # few: c is seldom above 1
+        if most > _FEW:
+            return total + rng.binomial(whole, p)
+        for copy in range(most):
             drawn = cast(rng.uniform(x.shape) < p, x.dtype)
             total += cast(whole > copy, x.dtype) * drawn
         return total

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from numbers import Real
 
-from .._backend import column_moments, like, namespace
+from .._backend import cast, column_moments, like, namespace
 from ..exceptions import DivergenceError
 from ._base import Theta, Unit
 
@@ -80,6 +80,13 @@ class Gaussian(Unit):
         mean, variance = column_moments(X)
         xp = namespace(mean)
         precision = 1 / xp.clip(variance, 1e-6, None)
+        return Theta(mean * precision, precision)
+
+    def base_theta(self, theta, X):
+        # A marginal variance is no smaller than that given the hidden units; that of few rows is.
+        mean, variance = column_moments(X)
+        own = 1 / cast(theta.precision, variance.dtype)
+        precision = 1 / namespace(mean).maximum(variance, own)
         return Theta(mean * precision, precision)
 
     def default_theta(self, n, beside):

@@ -19,6 +19,8 @@ from .._backend import (
 from . import _truncnorm
 from ._base import Theta, Unit
 
+_LARGEST = 1e15  # bound
+
 
 @dataclass(frozen=True)
 class TruncatedGaussian(Unit):
@@ -50,6 +52,19 @@ class TruncatedGaussian(Unit):
             raise ValueError(
                 f"lower must be less than upper, got lower={self.lower!r} and upper={self.upper!r}"
             )
+        self._check_range()
+
+    def _check_range(self):
+        """Refuse bounds whose squares, or the inverse of these, float32 does not hold."""
+        lower, upper = self.bounds
+        if None in (self.lower, self.upper) or (
+            upper - lower >= 1 / _LARGEST and max(-lower, upper) <= _LARGEST
+        ):
+            return
+        raise ValueError(
+            f"lower and upper must lie within {_LARGEST:g} of 0 and be {1 / _LARGEST:g} apart or "
+            f"more, got lower={self.lower!r} and upper={self.upper!r}; scale the data"
+        )
 
     @property
     def bounds(self):

@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 from scipy.special import expit, logsumexp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 
 import skrbm
 from skrbm.estimators._base import BaseRBM
@@ -126,3 +126,22 @@ def independent_bits(V):
     rows, p = law_of_noisy_patterns()
     mean = p @ rows
     return (V * np.log(mean) + (1 - V) * np.log(1 - mean)).sum(axis=1)
+
+
+def tiny(Estimator, **params):
+    """Any estimator of the package, one that fits in milliseconds."""
+    sizes = {
+        "DeepTAPMachine": {"n_components": (4, 3), "n_iter_pretrain": 1},
+        "FrankWolfeRBM": {"max_components": 3, "n_chains": 20, "n_restarts": 2},
+    }
+    usual = {"n_components": 4, "n_iter": 2, "random_state": 0}
+    known = Estimator().get_params()
+    usual = {name: value for name, value in usual.items() if name in known}
+    return Estimator(**{**usual, **sizes.get(Estimator.__name__, {}), **params})
+
+
+def learn(estimator, X):
+    """Fit to X; a classifier to two outputs."""
+    n = X.shape[0]
+    Y = np.stack([np.arange(n) % 2, np.arange(n) % 3 == 0], axis=1).astype(int)
+    return estimator.fit(X, Y) if is_classifier(estimator) else estimator.fit(X)

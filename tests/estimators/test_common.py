@@ -35,6 +35,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from skrbm import TAPRBM
+from skrbm.exceptions import LikelihoodWarning
 from skrbm.inference import AIS, TAP
 
 every = pytest.mark.parametrize("RBM", RBMS)
@@ -249,6 +251,18 @@ def test_pickle_goes_on_as_the_original(RBM):
     assert_array_equal(copied.partial_fit(X).components_, rbm.partial_fit(X).components_)
 
 
+@pytest.mark.parametrize("inference", ["tap", "adaptive_tap", "bp", "relaxed_bp"])
+@pytest.mark.parametrize("starts", ["data", "persistent"])
+def test_pickles_carry_no_messages(inference, starts):
+    """Weights, biases, two states of 20 rows and 256 columns: in proportion to their sizes."""
+    X = binary_data(n=40, n_features=256)
+    rbm = TAPRBM(40, inference=inference, starts=starts, n_iter=1, random_state=0).fit(X)
+    parts = rbm.components_, rbm.components_, rbm.starts_, rbm.starts_, rbm.starts_
+    assert len(pickle.dumps(rbm)) < 20_000 + sum(part.nbytes for part in parts)
+    copied = pickle.loads(pickle.dumps(rbm))
+    assert_array_equal(copied.partial_fit(X).components_, rbm.partial_fit(X).components_)
+
+
 @every
 def test_clone_is_unfitted_and_fits_alike(RBM):
     X = binary_data()
@@ -384,6 +398,28 @@ def test_log_partition_methods(RBM):
         assert np.isnan(std)
         assert abs(value - exact) < 0.5
     assert rbm.log_partition("tap") == pytest.approx(rbm.log_partition(TAP(damping=0.5)), abs=1e-4)
+
+
+@binary
+def test_scores_warn_of_few_effective_chains(RBM):
+    """Many modes that compete, for which 1000 temperatures are too few."""
+    W, X = 2 * np.random.default_rng(0).standard_normal((100, 100)), np.eye(100)
+    rbm = RBM.from_parameters(W, -W.sum(axis=1) / 2, -W.sum(axis=0) / 2, random_state=0)
+    with pytest.warns(LikelihoodWarning, match=r"only \d\.\d of 100 chains are effective"):
+        scores = rbm.score_samples(X)
+    log_z, std = rbm.log_partition("ais", return_std=True)
+    assert_allclose(scores, -rbm.free_energy(X) - log_z, rtol=1e-12)
+    with pytest.warns(LikelihoodWarning, match=f"standard error of {std:.2f} may be far too small"):
+        rbm.score(X)
+
+
+@binary
+def test_scores_that_can_be_believed_do_not_warn(RBM):
+    rbm = machine(RBM, 30, 30, strength=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rbm.score(np.eye(30))
+        machine(RBM, 10, 30, strength=6.0).score(np.eye(30))  # summed
 
 
 @every

@@ -27,7 +27,7 @@ from scipy.special import expit, logsumexp
 from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import KFold, cross_val_score
 
-from skrbm import ConditionalRBM, _objectives
+from skrbm import ConditionalRBM, _enumeration, _objectives
 from skrbm._conditional import PARAMETERS
 from skrbm.inference import BeliefPropagation
 from skrbm.units import Categorical
@@ -117,7 +117,7 @@ def test_margins_are_differences_of_the_best():
 def test_joint_decisions_are_the_best_of_all(objective, inference, sizes, monkeypatch):
     """On loopy machines, whatever the objective; and for a few values at a time."""
     for elements in (2**16, 20):
-        monkeypatch.setattr(_objectives, "_ELEMENTS", elements)
+        monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", elements)
         machine = random_machine(5, sizes)
         X = features(machine, n=20)
         crbm = fitted(machine, objective=objective, inference=inference, decision="joint")

@@ -125,13 +125,29 @@ def test_log_partition(sizes):
     assert machine.log_partition() == pytest.approx(Exact(machine.machine_).log_z, rel=1e-10)
 
 
-def test_score_of_a_large_machine_is_tap():
+def test_log_partition_of_a_large_machine_is_by_annealing():
     """21 units in the odd layers and more in the even ones are not summed."""
-    machine, X = known((21, 5), 20, strength=0.1), binary_data(n_features=20)
-    assert_allclose(machine.score_samples(X), machine.tap_log_likelihood(X), rtol=1e-12)
-    assert machine.log_partition() == machine.log_partition("tap")
+    machine = known((21, 5), 20, strength=0.1)
+    assert machine.log_partition() == machine.log_partition("ais")
     with pytest.raises(ValueError, match="at most max_units=20"):
         machine.log_partition("exact")
+
+
+@pytest.mark.parametrize("sizes", [(4,), (4, 3), (3, 4), (3, 2, 3)])
+@pytest.mark.parametrize("strength", [1.0, 4.0])
+def test_scores_of_small_machines_are_exact(sizes, strength):
+    machine, V = known(sizes, 5, strength=strength), all_rows(5)
+    assert_allclose(machine.score_samples(V), log_likelihood(machine.machine_, V), rtol=1e-9)
+
+
+@pytest.mark.parametrize("strength", [0.5, 2.0, 6.0])
+def test_scores_that_are_not_summed_do_not_flatter(strength, monkeypatch):
+    """The bound of naive mean field lies below, and near where couplings are weak."""
+    monkeypatch.setattr(_deep_tap_machine, "_MOST_PER_ROW", 0)
+    machine, V = known((4, 3), 5, strength=strength), all_rows(5)
+    gap = log_likelihood(machine.machine_, V) - machine.score_samples(V)
+    assert (gap > -1e-8).all()
+    assert strength > 0.5 or gap.max() < 0.05
 
 
 @pytest.mark.parametrize("n_features", [8, 24])

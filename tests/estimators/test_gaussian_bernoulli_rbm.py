@@ -17,10 +17,11 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
 from skrbm import TAPRBM, GaussianBernoulliRBM, evaluation
+from skrbm._gaussian_bernoulli import machine_of
 from skrbm._machine import Block, Moments, data_moments
 from skrbm._optim import Adam, MeanVarianceAscent, Momentum
 from skrbm.evaluation import log_partition
-from skrbm.inference import AIS, CHAINS, GibbsLangevin, Langevin
+from skrbm.inference import AIS, CHAINS, Gibbs, GibbsLangevin, Langevin
 from skrbm.units import Theta
 
 LEVEL = 1e-6
@@ -105,6 +106,53 @@ def test_functions_of_evaluation_have_the_same_energy_and_rows_of_the_data():
         assert abs(found.value - truth) < 6 * found.std < 1
     visible, _ = evaluation.exact_marginals(rbm)
     assert_allclose(visible, rbm.sample(20_000, n_steps=50, random_state=0).mean(axis=0), atol=0.1)
+
+
+def test_solutions_stand_for_the_log_partition_of_the_same_energy():
+    """Minus a free energy is what log Z by the method is, and means are those of the data."""
+    weak, mean = 0.1 * C, np.array([700.0, -900.0])
+    hidden = B - (weak / VARIANCES) @ mean
+    rbm = GaussianBernoulliRBM.from_parameters(weak, hidden, mean, VARIANCES, random_state=0)
+    found = evaluation.solutions(rbm, "tap", starts=mean + np.eye(2))
+    assert len(found) == 1
+    assert found.log_partition() == pytest.approx(log_partition(rbm, "tap").value, rel=1e-9)
+    assert found.log_partition() == pytest.approx(rbm.log_partition("exact"), abs=0.01)
+    assert_allclose(found.visible_means[0], evaluation.exact_marginals(rbm)[0], atol=0.01)
+    assert_allclose(found.starts, mean + np.eye(2))
+
+
+@pytest.mark.parametrize("variance", [1.0, 1e-4])
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+def test_marginals_far_from_zero(offset, variance):
+    """The machine of the same law at zero, moved: hidden means are the same, visible ones moved."""
+    scaled, variances = np.sqrt(variance) * C, variance * VARIANCES
+    here = GaussianBernoulliRBM.from_parameters(scaled, B, None, variances)
+    hidden = B - (scaled / variances) @ np.full(2, offset)
+    there = GaussianBernoulliRBM.from_parameters(scaled, hidden, np.full(2, offset), variances)
+    (visible, active), (moved, same) = map(evaluation.exact_marginals, (here, there))
+    assert_allclose(same, active, rtol=1e-15 * offset / variance)
+    assert_allclose(moved, visible + offset, rtol=1e-12)
+
+
+def test_a_base_of_one_row_leaves_log_z_right():
+    """One chain has no variance; within 6 standard errors: 2e-9, were it normal."""
+    X = np.random.default_rng(0).normal(size=(200, 6))
+    for rbm in (
+        GaussianBernoulliRBM(8, batch_size=1, n_iter=2, random_state=0).fit(X),
+        TAPRBM(8, visible="gaussian", n_starts=1, n_iter=2, random_state=0).fit(X),
+    ):
+        assert rbm.starts_.shape[0] == 1
+        value, std = rbm.log_partition("ais", return_std=True)
+        assert abs(value - rbm.log_partition("exact")) < 6 * std < 0.3
+
+
+def test_annealed_chains_begin_as_wide_as_the_machine():
+    """Noise of little width in a machine of variance 1: the base is no narrower than that."""
+    machine = machine_of(np.zeros((2, 3)), np.zeros(2), np.zeros(3), np.ones(3))
+    method = CHAINS["annealed"](Gibbs(), 2, mean=np.full(3, 5.0), scale=np.array([1e-3, 1.0, 2.0]))
+    theta = method.base(machine).thetas[0]
+    assert_allclose(1 / theta.precision, [1, 1, 4])
+    assert_allclose(theta.field / theta.precision, 5)
 
 
 @pytest.mark.parametrize("offset", [1e6, 2e9])

@@ -621,7 +621,7 @@ def test_memory_of_a_fit_on_dense_data(RBM, options, dtype, item):
 @pytest.mark.parametrize("binarize", [None, 0])
 def test_memory_of_a_fit_on_sparse_data(RBM, binarize):
     """The dense matrix would have 160 MB as float32, the sparse one has 5."""
-    X = sp.random_array((20_000, 2_000), density=0.01, format="csr", rng=0, dtype=np.float32)
+    X = sp.random(20_000, 2_000, density=0.01, format="csr", random_state=0, dtype=np.float32)
     options = known(RBM, {"binarize": binarize})
     rbm = RBM(n_components=20, batch_size=100, n_iter=1, random_state=0, **options)
     data = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes

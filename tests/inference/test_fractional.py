@@ -11,6 +11,7 @@ from _fractional import all_rows, fractional_machine, row_numbers
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
+from scipy.special import expit
 
 from skrbm._machine import Machine, free_energy
 from skrbm._random import make_rng
@@ -198,6 +199,21 @@ def test_a_unit_that_never_counts_in_part_is_never_refused():
     p = 1 / (1 + np.exp(-(state.layers[1] @ machine.weights[0] + machine.thetas[0].field)))
     error = np.sqrt(p.mean(axis=0) * (1 - p.mean(axis=0)) / 1000)
     assert (np.abs(moved.layers[0].mean(axis=0) - p.mean(axis=0)) < 5 * error).all()
+
+
+def test_many_copies_are_drawn_at_once():
+    """Twelve and a half copies: a binomial number and a part, whose mean is c sigmoid(field).
+
+    The proposal draws the part with sigmoid(f x), not sigmoid(x). Within 5 standard errors.
+    """
+    c, x = 12.5, np.array([-1.0, 0.5])
+    unit = Fractional(np.array([c, c]))
+    drawn = unit.sample(Theta(x + np.zeros((20_000, 1))), make_rng(0, x))
+    whole, part = expit(x), expit(0.5 * x)
+    error = drawn.std(axis=0) / np.sqrt(len(drawn))
+    assert (np.abs(drawn.mean(axis=0) - (12 * whole + 0.5 * part)) < 5 * error).all()
+    variance = 12 * whole * (1 - whole) + 0.25 * part * (1 - part)
+    assert_allclose(drawn.var(axis=0), variance, rtol=5 * np.sqrt(2 / len(drawn)))
 
 
 def test_bad_multiplicities():

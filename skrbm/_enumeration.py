@@ -1,0 +1,154 @@
+"""Sums over all configurations of a machine.
+
+Every other layer is enumerated, and the layers between are summed out one unit at a time, as they
+are independent given their neighbours.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ._backend import cast, from_numpy, log_sum_exp, namespace, row_sums
+from ._machine import conditional
+from ._validation import check_count
+from .units import log_weight
+
+MAX_UNITS = 20  # that are enumerated where no other number is asked for
+_BLOCK_ELEMENTS = 2**20  # of the largest temporary array
+_MANY = 2**10  # configurations that a block of rows should have room for
+
+
+def enumerable_layers(machine):
+    """Return every other layer, even or odd, where their support is finite: the fewer units.
+
+    None if neither half has a finite support.
+    """
+    halves = [range(parity, len(machine.units), 2) for parity in (0, 1)]
+    finite = [half for half in halves if all(machine.units[l].values is not None for l in half)]
+    return min(finite, key=lambda half: _total_units(machine, half), default=None)
+
+
+def _total_units(machine, layers):
+    return sum(machine.n_units[l] for l in layers)
+
+
+def n_enumerated(machine):
+    """Return how many units exact sums enumerate, infinitely many if that is impossible."""
+    layers = enumerable_layers(machine)
+    return float("inf") if layers is None else _total_units(machine, layers)
+
+
+def can_enumerate(machine, max_units=MAX_UNITS):
+    """Whether every other layer is small enough for log Z to be summed exactly."""
+    check_count("max_units", max_units, 0)
+    return n_enumerated(machine) <= max_units
+
+
+def check_enumerable(machine, max_units=MAX_UNITS):
+    """Raise ValueError if exact sums would need more than ``max_units`` units."""
+    if not can_enumerate(machine, max_units):
+        raise ValueError(
+            "exact sums need a layer (in a deep machine, every other layer) with at most "
+            f"max_units={max_units} binary units, and this machine has {machine.n_units} units; "
+            "raise max_units or use method='ais'"
+        )
+
+
+def all_values(n, values=(0.0, 1.0), numbers=None):
+    """Return configurations of ``n`` units with two values each.
+
+    They are those with the given binary numbers, of which the first unit is the lowest digit; by
+    default all.
+
+    Returns
+    -------
+    ndarray of shape (n_configurations, n), float64
+    """
+    numbers = np.arange(2**n) if numbers is None else numbers
+    bits = (numbers[:, None] >> np.arange(n)) & 1
+    return np.where(bits, values[1], values[0])
+
+
+def configurations(machine, layers=None):
+    """Yield blocks of all values of some layers, with their log-weights.
+
+    Parameters
+    ----------
+    machine : Machine
+    layers : sequence of int, default=None
+        Every other layer, whose units have two values each; default: the fewer units.
+
+    Yields
+    ------
+    values : tuple
+        An array of shape (n_configurations, n_units[l]) of each enumerated layer; None for the
+        layers between.
+    log_weights : array of shape (n_configurations,), float64
+        Of shape (n_rows, n_configurations), if the machine has parameters for each row.
+    """
+    layers = enumerable_layers(machine) if layers is None else layers
+    n, n_rows = _total_units(machine, layers), _n_rows(machine) or 1
+    size = max(1, _BLOCK_ELEMENTS // (n_rows * max(machine.n_units)))
+    thetas = tuple(  # of rows against configurations
+        theta.map(lambda part: part[:, None, :] if part.ndim > 1 else part)
+        for theta in machine.thetas
+    )
+    machine = replace(machine, thetas=thetas)
+    for start in range(0, 2**n, size):
+        values = _block(machine, layers, start, min(start + size, 2**n))
+        total = 0.0
+        for l, known in enumerate(values):
+            if known is not None:
+                total = total + log_weight(machine.thetas[l], known)
+            else:
+                theta = conditional(machine, l, values)
+                total = total + row_sums(machine.units[l].log_partition(theta))
+        yield values, total
+
+
+def _n_rows(machine):
+    """Return how many rows the parameters have, None if all rows have the same."""
+    parts = (part for theta in machine.thetas for part in theta if part is not None)
+    return next((part.shape[0] for part in parts if part.ndim > 1), None)
+
+
+def _block(machine, layers, start, stop):
+    """Return the values of all layers, None of those between, with these numbers."""
+    place, values, numbers = machine.thetas[0].field, {}, np.arange(start, stop)
+    for l in layers:
+        n = machine.n_units[l]
+        rows = from_numpy(all_values(n, machine.units[l].values, numbers), place)
+        values[l], numbers = cast(rows, machine.dtype), numbers >> n
+    return tuple(values.get(l) for l in range(len(machine.units)))
+
+
+def blocks_of_rows(machine, layers=None):
+    """Yield machines of a few of the rows of one that has parameters for each row."""
+    layers = enumerable_layers(machine) if layers is None else layers
+    n_rows, n_values = _n_rows(machine), min(2 ** _total_units(machine, layers), _MANY)
+    size = max(1, _BLOCK_ELEMENTS // (n_values * max(machine.n_units)))
+    for start in range(0, n_rows, size):
+        yield machine.rows(slice(start, min(start + size, n_rows)))
+
+
+def log_partition(machine, layers=None):
+    """Sum log Z, of each row if the machine has parameters for each row.
+
+    Returns
+    -------
+    array of shape () or (n_rows,), float64
+    """
+    if not machine.weights:
+        return row_sums(machine.units[0].log_partition(machine.thetas[0]))
+    if _n_rows(machine) is None:
+        return _log_partition(machine, layers)
+    parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]
+    return namespace(parts[0]).concat(parts, axis=0)
+
+
+def _log_partition(machine, layers):
+    total = None
+    for _, log_weights in configurations(machine, layers):
+        part = log_sum_exp(log_weights)
+        total = part if total is None else namespace(part).logaddexp(total, part)
+    return total
