@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skrbm import TAPRBM
 from skrbm.exceptions import DataRangeWarning, DivergenceError
+from skrbm.inference import TAP
 from skrbm.units import (
     UNITS,
     Gaussian,
@@ -275,6 +276,21 @@ def test_history_has_a_likelihood(kind):
     values = rbm.history_["tap_log_likelihood"]
     assert len(values) == 4 and np.isfinite(values).all()
     assert "pseudo_log_likelihood" not in rbm.history_
+
+
+@kinds
+def test_history_has_the_tap_log_likelihood_of_the_machine(kind):
+    """Steps of next to no length leave the machine where it is, with one solution of weak weights.
+
+    All rows are monitored. Where a free energy counted with the wrong sign, or not at all, the mean
+    would be off by nats.
+    """
+    X = real_data(kind)
+    params = {"learning_rate": 1e-12, "inference": TAP(max_iter=500, tol=1e-20)}
+    rbm = small(visible=kind, n_iter=2, **params).fit(X)
+    assert len(rbm.solutions()) == 1 and abs(rbm.log_partition("tap")) > 1
+    expected = rbm.tap_log_likelihood(X).mean()
+    assert_allclose(rbm.history_["tap_log_likelihood"], [expected] * 2, rtol=1e-6)
 
 
 @kinds
