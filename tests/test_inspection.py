@@ -315,7 +315,8 @@ def test_free_energies_over_the_epochs(recorded):
     display = FreeEnergyDisplay.from_recorder(recorder, n_slices=2)
     course, *histograms = display.axes_
     dots, mean = course.lines
-    assert len(dots.get_xdata()) == sum(r["n_solutions"] for r in recorder.records_)
+    pairs = [(r["epoch"], energy) for r in recorder.records_ for energy in r["free_energies"]]
+    assert_array_equal(dots.get_xydata(), pairs)
     assert_array_equal(mean.get_xdata(), [0, 16, 32, 48])
     assert_allclose(mean.get_ydata(), [-r["log_partition"] for r in recorder.records_])
     (counts,) = [ax for ax in display.figure_.axes if ax not in display.axes_]
