@@ -317,6 +317,31 @@ def test_clamped_mean_averages_over_few_steps(name, n_steps):
 
 
 @gibbs
+@pytest.mark.parametrize("n_steps, averaged", [(1, [1]), (2, [2]), (3, [2, 3]), (4, [3, 4])])
+def test_clamped_mean_is_of_the_later_half_of_the_sweeps(name, n_steps, averaged):
+    """Nothing is observed: the mean after k sweeps is that of a chain of this length.
+
+    The numbers of sweeps are told apart: a sweep more or less moves a mean by more than twice the
+    tolerance of 0.01, which is at least 5 standard errors.
+    """
+    machine = make(("bernoulli", "bernoulli"), seed=11, strength=2.5)
+    exact, row, n = Exact(machine), np.array([1.0, 0.0, 1.0]), 50_000
+    laws = [chain_law(exact, row, k) for k in range(n_steps + 2)]
+    expected = [law @ visible for visible, _, law, _ in laws]
+    X = np.repeat(row[None], n, axis=0)
+    means = SAMPLERS[name](n_steps=n_steps).clamped_mean(
+        machine, X, np.zeros(X.shape, bool), make_rng(14, X)
+    )
+    truth = np.mean([expected[k] for k in averaged], axis=0)
+    assert 5 * means.std(axis=0).max() / np.sqrt(n) < 0.01
+    assert_allclose(means.mean(axis=0), truth, atol=0.01)
+    for others in ([k - 1 for k in averaged], averaged[1:], [averaged[0] - 1, *averaged]):
+        if others:
+            other = np.mean([expected[k] for k in others], axis=0)
+            assert np.abs(other - truth).max() > 0.02
+
+
+@gibbs
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", None])
 def test_bad_number_of_steps_is_named(name, value):
     with pytest.raises(ValueError, match=f"n_steps must be an integer >= 1, got {value!r}"):
