@@ -1,5 +1,7 @@
 """Relaxed belief propagation: its equations edge by edge, trees, and weights out of its range."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _exact import Exact
@@ -7,16 +9,17 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose
 
 from skrbm.inference import RelaxedBP, _relaxed_bp, map_rows, solve
-from skrbm.units import UNITS
+from skrbm.units import UNITS, Theta
 
 METHOD = RelaxedBP()
 PAIRS = [(visible, hidden) for visible in UNITS for hidden in UNITS]
 pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
 
 
-def solution(machine, n=1):
-    X = np.random.default_rng(0).uniform(size=(n, machine.n_units[0]))
-    solved = solve(METHOD, machine, METHOD.start(machine, X), tol=1e-30, max_iter=5000)
+def solution(machine, n=1, dtype=np.float64):
+    X = np.random.default_rng(0).uniform(size=(n, machine.n_units[0])).astype(dtype)
+    tol = 1e-30 if dtype == np.float64 else 1e-12
+    solved = solve(METHOD, machine, METHOD.start(machine, X), tol=tol, max_iter=5000)
     assert solved.converged.all()
     return solved.state
 
@@ -130,6 +133,37 @@ def test_moments_are_possible_for_a_law(strength):
         for mean in (visible, hidden):
             assert (mean >= 0).all() and (mean <= 1).all()
         assert np.isfinite(pair).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_unit_without_variance_is_a_bias(dtype):
+    """Of a hidden unit that is always 1, whose variance is 0 to rounding, the weights are biases.
+
+    The moments are those of the machine without it. (So it is with visible units of which two
+    moments say everything.) The means of the units, which stand for the moments where messages
+    have not settled, differ from these by more than the tolerance.
+    """
+    machine = random_machine(("gaussian", "bernoulli"), (4, 3), 0, 0.4, dtype=dtype)
+    (visible, hidden), (W,) = machine.thetas, machine.weights
+    certain = hidden.field + np.where(np.arange(3) == 0, 100, 0).astype(dtype)
+    held = replace(machine, thetas=(visible, Theta(certain)))
+    without = replace(
+        machine,
+        thetas=(visible._replace(field=visible.field + W[0]), Theta(hidden.field[1:])),
+        weights=(W[1:],),
+    )
+    states = [solution(one, dtype=dtype) for one in (held, without)]
+    found, expected = (
+        gradient(one, METHOD.moments(one, state))
+        for one, state in zip((held, without), states, strict=True)
+    )
+    tolerance = 1e-5 if dtype == np.float32 else 1e-10
+    assert_allclose(found[-1][1:], expected[-1], atol=tolerance)
+    assert_allclose(found[-2], [1, *expected[-2]], atol=tolerance)
+    assert_allclose(found[-1][0], found[0], atol=tolerance)
+    for part, other in zip(found[:-2], expected[:-2], strict=True):
+        assert_allclose(part, other, atol=tolerance)
+    assert np.abs(states[0].means[0][0] - found[0]).max() > 10 * tolerance
 
 
 @pytest.mark.parametrize("shape", [("bernoulli", "gaussian"), ("truncated_gauss_bernoulli",) * 2])
