@@ -168,6 +168,22 @@ def test_the_ball():
     assert cosine == pytest.approx(1, abs=1e-6)
 
 
+def test_what_oversteps_the_ball_comes_back():
+    """A strong penalty makes the objective convex, with its minimum inside a small ball.
+
+    Steep as it is, a descent begins with a step of length 1, across the ball and far beyond.
+    Outside, the way back to the minimum does not show.
+    """
+    X, V = bits(80, 6, 5), bits(70, 6, 6, 0.6)
+    free = Subproblem(Rows(X), Rows(V), 10.0)
+    (best,), _ = free.solve(np.zeros((1, 7)), max_iter=300, tol=1e-10)
+    assert 0.02 < np.linalg.norm(best) < 0.05
+    ball = Subproblem(Rows(X), Rows(V), 10.0, radius=0.1)
+    starts = np.vstack([-best, atoms_of(6, 6, 7)])
+    atoms, _ = ball.solve(starts, max_iter=300, tol=1e-8)
+    assert_allclose(atoms, np.tile(best, (7, 1)), atol=1e-8)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_best_step(weighted):
     generator = np.random.default_rng(0)
