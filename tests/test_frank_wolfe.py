@@ -159,6 +159,25 @@ def test_machines_stay_consistent(line_search, temperature):
     assert_allclose(p @ all_rows(5), X.mean(axis=0), atol=0.02)
 
 
+@pytest.mark.parametrize("n_bias_steps", [0, 1, 4])
+def test_biases_take_as_many_steps_as_asked(n_bias_steps):
+    """Of independent units: Newton's steps with a ridge and a rate that falls to 1/n of the first.
+
+    Each is as long as it comes out, since the likelihood rises all the way.
+    """
+    X, bias = data(), np.linspace(-1.0, 1.0, 5)
+    means = X.mean(axis=0)
+    plan = Plan(n_bias_steps=n_bias_steps, learning_rate=0.4)
+    made = growth(X, plan, mixture=Mixture(np.zeros((0, 6)), np.zeros(0), bias))
+    variance = expit(bias) * expit(-bias)
+    metric = variance + 0.2 * np.maximum(variance, means * (1 - means))
+    for k in range(n_bias_steps):
+        step = 0.4 * (1 - k / n_bias_steps) * (means - expit(bias)) / metric
+        bias = bias + step
+        assert step @ (means - expit(bias)) > 0
+    assert_allclose(made.mixture.bias, bias, rtol=1e-9)
+
+
 def test_steps_of_one_over_t_append_columns():
     """With temperature t an insertion is one more column of an ordinary machine, to rounding."""
     made = growth(data(), Plan(line_search=False), alpha=0.05)
