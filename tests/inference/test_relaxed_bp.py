@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _exact import Exact
-from _machines import gradient, random_machine
+from _machines import differences, gradient, parameters, random_machine
 from numpy.testing import assert_allclose
 
 from skrbm.inference import RelaxedBP, _relaxed_bp, map_rows, solve
@@ -133,6 +133,26 @@ def test_moments_are_possible_for_a_law(strength):
         for mean in (visible, hidden):
             assert (mean >= 0).all() and (mean <= 1).all()
         assert np.isfinite(pair).all()
+
+
+def test_moments_are_derivatives_up_to_half_a_deviation_from_the_mean():
+    """Of the unit that is the furthest; beyond, they are the means of the units themselves."""
+    furthest = []
+    for seed in range(12):
+        machine = random_machine(("bernoulli", "bernoulli"), (3, 2), seed, 2.0)
+        state = solution(machine)
+        fields = list(parameters(machine))[:2]
+        slopes = [
+            differences(lambda m: METHOD.log_partition(m, solution(m))[0], values, put)
+            for _, values, put in fields
+        ]
+        means, variances = (np.concatenate(part, axis=1)[0] for part in state[:2])
+        furthest.append((np.abs(np.concatenate(slopes) - means) / np.sqrt(variances)).max())
+        found = np.concatenate(gradient(machine, METHOD.moments(machine, state))[:2])
+        expected = np.concatenate(slopes) if furthest[-1] < 0.5 else means
+        assert_allclose(found, expected, atol=1e-6)
+    below, above = ([f for f in furthest if (f < 0.5) == side] for side in (True, False))
+    assert 0.4 < max(below) and min(above) < 0.6  # near the bound on both sides
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
