@@ -228,6 +228,15 @@ def test_nothing_to_learn():
     assert row["reason"] == "no unit" and row["slope"] <= 1e-3 and not made.index
 
 
+@pytest.mark.parametrize("X", [np.tile([1.0, 0, 1], (9, 1)), np.eye(5)[:, :1]], ids=["row", "bit"])
+def test_biases_alone_give_one_row_or_one_bit(X):
+    """The best machine has no units: the gap to it is none, without a search."""
+    made = growth(X, Plan(n_restarts=0))
+    row = made.step()
+    assert (row["reason"], row["slope"], row["duality_gap"]) == ("no unit", 0, 0)
+    assert not made.index
+
+
 def test_judges_that_chose_a_unit_do_not_accept_it(monkeypatch):
     """Samples of one configuration alone praise a unit that is off there; fresh ones do not."""
     made = growth(all_rows(4), Plan(n_bias_steps=0))
