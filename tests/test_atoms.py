@@ -195,7 +195,8 @@ def test_best_step(weighted):
         return (own @ np.exp(values)) ** 2 / (own @ np.exp(2 * values))
 
     grid = np.linspace(-0.5, 1, 3001)
-    for slope in (-2.0, -0.3, 0.0, 0.4, 2.0):
+    reached = []
+    for slope in (-20.0, -2.0, -0.3, 0.0, 0.4, 2.0, 20.0):
         gains = [gain_of_step(step, slope, change, weights) for step in grid]
         step, is_bound = best_step(slope, change, weights, low=-0.5, high=1.0)
         assert step == pytest.approx(grid[np.argmax(gains)], abs=1e-3)
@@ -205,6 +206,8 @@ def test_best_step(weighted):
         gains = [gain_of_step(step, slope, 3 * change, weights) for step in grid]
         best = grid[np.argmax(gains)]
         if is_bound:  # the way on leads up
+            reached.append(np.sign(step))
             assert abs(best) > abs(step) and ess(step * 3 * change) < 0.5001
         else:
             assert step == pytest.approx(best, abs=1e-3)
+    assert reached == [-1, 1]  # backwards and forwards
