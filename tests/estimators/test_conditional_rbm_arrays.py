@@ -69,6 +69,7 @@ def test_sparse_is_dense(objective, inference, container):
         found = getattr(dense, method)(container(X))
         assert isinstance(found, np.ndarray)
         assert_allclose(found, getattr(dense, method)(X), rtol=1e-8, atol=1e-10)
+    assert dense.score(container(X), container(Y)) == dense.score(X, Y)
     scores = dense.score_samples(X, container(Y))
     assert_allclose(scores, dense.score_samples(X, Y), rtol=1e-10)
     assert_array_equal(dense.sample(container(X), random_state=0), dense.sample(X, random_state=0))
