@@ -130,7 +130,12 @@ def share(function, parts, *args):
     as NumPy's operations do. Parts that no other thread has begun are done here: if the helpers
     are busy, or their cores are, nobody waits for them.
     """
-    waiting = [(part, _submit(function, part, *args)) for part in parts[1:]]
+    try:
+        waiting = [(part, _submit(function, part, *args)) for part in parts[1:]]
+    except RuntimeError:  # no more threads: none can be started, or the interpreter shuts down
+        for part in parts:
+            function(part, *args)
+        return
     try:
         function(parts[0], *args)
         while waiting:

@@ -26,7 +26,7 @@ from ._backend import (
 )
 from ._callbacks import with_callbacks
 from ._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
-from ._machine import Machine, precise_free_energy, uncoupled
+from ._machine import Machine, precise_free_energy
 from ._optim import train_step
 from ._random import make_rng, seed_sequence
 from ._validation import (
@@ -364,10 +364,12 @@ class LikelihoodMonitor(Monitor):
             name: float(self._values(function, machine, shown).mean())
             for name, function in self.rbm._monitored(machine, state, self.bits).items()
         }
-        if measured:
-            self.reached = next(iter(measured.items()))
+        for name, value in measured.items():
             if self.independent is None:
-                self.independent = self._independent(machine)
+                self.independent = self._independent(machine, name == "pseudo_log_likelihood")
+            # The best pass counts where it is published.
+            best = value if self.reached is None or self.validation is None else self.reached[1]
+            self.reached = name, max(value, best)
         if self.validation is not None:
             held_out = self._values(self.rbm._free_energy, machine, self.validation)
             trained = self._values(self.rbm._free_energy, machine, self.train)
@@ -380,20 +382,28 @@ class LikelihoodMonitor(Monitor):
                 self.value = measured["score"] = float(log_weights.mean() - log_z)
         return measured
 
-    def _independent(self, machine):
-        """Return the log-likelihood of the rows shown by the best machine without couplings."""
-        rows = self.rbm._rows(self.X, self.train[:_MONITORED_ROWS], machine)
-        alone = uncoupled(machine, machine.units[0].initial_theta(rows))
-        if machine.units[0].values:
-            values = evaluation.pseudo_log_likelihood(alone, rows, self.bits)
-        else:
-            theta = alone.thetas[0]
-            values = log_weight(theta, rows) - row_sums(alone.units[0].log_partition(theta))
-        return float(namespace(values).mean(values))
+    def _independent(self, machine, is_pseudo):
+        """Return the log-likelihood of the rows shown by the best machine without couplings.
+
+        Its units are fitted to all rows. Where it stands beside a pseudo-likelihood it is that of
+        the same bits, scaled up.
+        """
+        unit, n = machine.units[0], self.X.shape[1]
+        theta = unit.initial_theta(self.rbm._supported(self.X, unit))
+        theta = theta.map(lambda part: cast(part, machine.dtype))
+        columns = from_numpy(self.bits if is_pseudo else np.arange(n), theta.field)
+        theta = theta.map(lambda part: namespace(part).take(part, columns, axis=0))
+
+        def function(machine, rows):
+            rows = namespace(rows).take(rows, columns, axis=1)
+            return log_weight(theta, rows) - row_sums(unit.log_partition(theta))
+
+        values = self._values(function, machine, self.train[:_MONITORED_ROWS])
+        return float(values.mean()) * (n / columns.shape[0])
 
     def conclude(self):
         """Warn where learning has ended far below what needs no learning at all."""
-        if self.reached is None or self.validation is not None:
+        if self.reached is None:
             return
         (name, value), alone = self.reached, self.independent
         if value >= alone - max(_WORSE, _WORSE_PART * abs(alone)):  # never if it is NaN

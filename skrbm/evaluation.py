@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from . import _enumeration
 from ._backend import (
     cast,
+    is_finite,
     like,
     namespace,
     one_blas_thread,
@@ -98,11 +99,21 @@ def _given_base(model, machine, base):
     """Return parameters of independent visible units that are given, in the model's coordinates."""
     if base is None:
         return None
-    if not isinstance(base, Theta) or getattr(base.field, "shape", None) != (machine.n_units[0],):
+    own = machine.thetas[0]
+    kinds = isinstance(base, Theta) and [part is None for part in base]
+    if kinds != [part is None for part in own] or not all(
+        getattr(part, "shape", None) == own.field.shape and is_finite(part)
+        for part in base
+        if part is not None
+    ):
+        names = [name for name, part in zip(Theta._fields, own, strict=True) if part is not None]
         raise ValueError(
-            "base must be a Theta of the visible units, with arrays of shape "
+            f"base must be a Theta of the visible units, with finite arrays {names} of shape "
             f"({machine.n_units[0]},), got {base!r}"
         )
+    improper = machine.units[0].is_improper(base)
+    if improper is not None and bool(namespace(improper).any(improper)):
+        raise ValueError(f"base must have positive precisions for {machine.units[0]}, got {base!r}")
     if _offset(model) is None:
         return base
     return base._replace(field=base.field - base.precision * _offset(model))

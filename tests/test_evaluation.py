@@ -182,6 +182,24 @@ def test_ais_from_every_base(method, where):
     assert (estimate == other) == (where == "own")
 
 
+@pytest.mark.parametrize(
+    "base",
+    [
+        3,
+        Theta(np.zeros(3)),
+        Theta(np.zeros(4)),
+        Theta(np.full(4, np.nan), np.ones(4)),
+        Theta(np.zeros(4), -np.ones(4)),
+    ],
+    ids=["no parameters", "too few", "no precision", "NaN", "no law"],
+)
+@pytest.mark.parametrize("function", [log_partition, reverse_log_partition])
+def test_a_base_is_checked(base, function):
+    options = {"method": AIS(10, 10)} if function is log_partition else {}
+    with pytest.raises(ValueError, match=r"^base must"):
+        function(make(("gaussian", "bernoulli"), sizes=(4, 25)), base=base, **options)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_reverse_annealing_from_gibbs_chains(seed):
     """5 standard errors: 6e-7 where the error is normal. The starts are forgotten in 200 sweeps."""

@@ -257,6 +257,24 @@ def test_errors_of_parts_are_raised(parts, bad):
     assert sorted(done) == [0, 1, 2]
 
 
+AT_EXIT = """
+import atexit
+import numpy as np
+from skrbm import BernoulliRBM
+
+X = (np.random.default_rng(0).random((500, 800)) < 0.3) * 1.0
+BernoulliRBM(500, n_iter=1, batch_size=500).fit(X)  # which starts helpers
+atexit.register(lambda: print(BernoulliRBM(500, n_iter=1, batch_size=500).fit(X).n_iter_))
+"""
+
+
+def test_work_at_the_end_of_the_interpreter_needs_no_helpers():
+    run = [sys.executable, "-c", AT_EXIT]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    result = subprocess.run(run, env=environment, capture_output=True, text=True)
+    assert result.stdout == "1\n", result.stderr
+
+
 def test_parts_run_at_once_and_in_the_context_of_the_caller(parts):
     """Each of two waits for the other; a setting of NumPy's holds in both."""
     meeting, settings = threading.Barrier(2, timeout=10), []

@@ -7,6 +7,7 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
@@ -24,12 +25,13 @@ from .._validation import (
     machine_from,
     warn_clipped,
 )
-from ..exceptions import LikelihoodWarning
-from ..inference import AIS, Gibbs, sample
+from ..exceptions import DivergenceError, LikelihoodWarning
+from ..inference import AIS, FIXED_POINTS, Gibbs, sample
 from ..units import Theta
 
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
 _LEAST_ESS = 0.1  # part of the annealed chains, below which a score warns
+MOST_APART = 1.0  # nats between log Z by sampling and by TAP, above which a score warns
 
 
 class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin):
@@ -95,22 +97,25 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
         Warns
         -----
         LikelihoodWarning
-            If fewer than a tenth of the annealed chains are effective, so that log Z is uncertain
-            and most likely too small. Not every wrong log Z can be noticed so: where weights are
-            strong, all chains may miss the same mode.
+            If fewer than a tenth of the annealed chains are effective, or if one solution of TAP
+            alone stands for a log Z that is larger by more than a nat: the estimate is then most
+            likely too small, and the score too good. Not every wrong log Z is noticed so, as where
+            weights are strong all chains and all starts may miss the same mode.
         """
+        log_weights = self._log_weights(X)  # which refuses an X that is none
         estimate = self._log_partition("auto")
-        doubts = self._doubts(estimate)
+        doubts = self._of_parameters("doubts", lambda: self._doubts(estimate))
         if doubts:
             warnings.warn(
-                f"the score rests on log Z = {estimate.value:.2f} by annealed importance sampling, "
-                f"which is uncertain: {'; and '.join(doubts)}. Anneal longer, -free_energy(X) - "
-                "log_partition(AIS(schedule=10_000)), or bracket log Z by "
-                "skrbm.evaluation.reverse_log_partition",
+                f"the score rests on log Z = {estimate.value:.2f} by annealed importance sampling "
+                f"(standard error {estimate.std:.2f}, {estimate.ess:.1f} of {AIS().n_chains} "
+                f"chains effective), which is uncertain: {'; and '.join(doubts)}. Compare "
+                "log_partition(AIS(schedule=10_000)) and skrbm.evaluation.reverse_log_partition: "
+                "a log Z that is larger by some nats makes all scores worse by as much",
                 LikelihoodWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self._log_weights(X) - estimate.value
+        return log_weights - estimate.value
 
     def _log_weights(self, X):
         """Return log p(v) + log Z of each row, or a lower bound of it."""
@@ -118,12 +123,34 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
 
     def _doubts(self, estimate):
         """Return what speaks against an estimate of log Z, a list of half sentences."""
-        if not estimate.ess < _LEAST_ESS * AIS().n_chains:  # NaN where it is exact
+        if estimate.std == 0:  # exact
             return []
-        return [
-            f"only {estimate.ess:.1f} of {AIS().n_chains} chains are effective, and the standard "
-            f"error of {estimate.std:.2f} may be far too small"
-        ]
+        doubts, solved = [], self._solved_log_partitions()
+        if estimate.ess < _LEAST_ESS * AIS().n_chains:
+            doubts.append("so few effective chains may all have missed the same modes")
+        if solved is not None and max(solved) > estimate.value + MOST_APART:
+            doubts.append(
+                f"one solution of {self._approximation()} alone stands for {max(solved):.2f}, so "
+                "that the chains have missed its mode, or weights are too large for these equations"
+            )
+        return doubts
+
+    def _approximation(self):
+        """Return the fixed point that estimates of log Z are held against."""
+        return FIXED_POINTS["tap"]
+
+    def _solved_log_partitions(self):
+        """Return log Z by each solution that the starts of fit lead to, None if there are none."""
+
+        def solved():
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    return -evaluation.solutions(self, self._approximation()).free_energies
+            except (DivergenceError, ValueError):  # the method does not apply to these units
+                return None
+
+        return self._of_parameters("solved", solved)
 
     def score(self, X, y=None):
         """Compute the mean log-likelihood of the samples.
@@ -168,21 +195,25 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
 
     def _log_partition(self, method):
         """Return a :class:`~skrbm.evaluation.LogPartition`, which is kept."""
+        seed = self._evaluation_seed
+        seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+        return self._of_parameters(
+            _method_key(method),
+            lambda: evaluation.log_partition(self, method, random_state=seed),
+        )
+
+    def _of_parameters(self, name, function):
+        """Return ``function()``, which is kept with the parameters that it belongs to."""
         machine = self.machine_
         thetas = (part for theta in machine.thetas for part in theta if part is not None)
         parts = (*machine.weights, self.starts_, *thetas)
         values = [*(to_numpy(part) for part in parts), machine.units]
-        key = joblib.hash(values), _method_key(method)
+        key = joblib.hash(values), name
         known = self.__dict__.setdefault("_log_partitions", {})
         if key not in known:
             for stale in [old for old in known if old[0] != key[0]]:
                 del known[stale]
-            seed = self._evaluation_seed
-            known[key] = evaluation.log_partition(
-                self,
-                method,
-                random_state=np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key),
-            )
+            known[key] = function()
         return known[key]
 
     def _evaluated(self):

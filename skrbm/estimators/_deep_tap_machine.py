@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import ClassVar
 
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
@@ -257,8 +258,10 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
 
     def _pretrain(self, rbm, V, l):
         try:
-            with warnings.catch_warnings():  # of the range of X, which has been warned of
-                warnings.simplefilter("ignore", DataRangeWarning)
+            with warnings.catch_warnings():
+                # Of the range of X has been warned, and how the pretraining ends is not the end.
+                for category in (DataRangeWarning, ConvergenceWarning):
+                    warnings.simplefilter("ignore", category)
                 rbm.fit(V)
         except DivergenceError as error:
             raise DivergenceError(
@@ -427,9 +430,9 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         """Compute the log-likelihood of each sample, or a lower bound of it.
 
         log Z is summed exactly if every other layer has at most 20 units in all, and else it is
-        estimated by annealed importance sampling. The hidden layers given a sample are summed
-        exactly if they are small (about 10 units in every other one of them), or there is one;
-        elsewhere their part is the bound of naive mean field, so that the score does not flatter.
+        estimated by annealed importance sampling. Given a sample, the hidden layers are summed
+        exactly if there is only one, or if every other one of them has at most about 10 units in
+        all; elsewhere naive mean field bounds their part, so that the score does not flatter.
 
         Parameters
         ----------

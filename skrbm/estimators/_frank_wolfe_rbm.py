@@ -51,10 +51,10 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
     alpha : float, default=0.01
         Strength λ of the penalty λ/2 Σ c_j (||w_j||² + d_j²). It must be positive unless ``radius``
         is given. Raised by a fifth where an insertion is refused, unless ``inference`` is "exact"
-        and ``step`` "line_search": nothing but the optimum is refused then.
+        and ``step`` "line_search": then nothing is refused that promises more than ``tol``.
     radius : float or None, default=None
-        Largest norm of the weights and bias of a unit. With ``alpha=0`` lowered by a sixth where an
-        insertion is refused, unless the temperature is a number that the units have reached.
+        Largest norm of the weights and bias of a unit. With ``alpha=0`` lowered by a sixth where
+        ``alpha`` would be raised, unless the temperature is a number that the units have reached.
     step : {"line_search", "1/t"}, default="line_search"
         Multiplicity of a new unit: the best one in [0, 1], or 1 (as printed in [1]_, which
         overshoots on small data).

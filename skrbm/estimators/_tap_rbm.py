@@ -1,11 +1,9 @@
 """Machine trained deterministically, by the fixed points of mean-field equations."""
 
-import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
 
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -13,13 +11,10 @@ from .. import evaluation
 from .._backend import cast, namespace, one_blas_thread
 from .._machine import in_double, precise_free_energy
 from .._validation import check_count, check_data
-from ..exceptions import DivergenceError
 from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, map_rows, solve
 from ..units import UNITS, Unit
-from ._base import BaseRBM
+from ._base import MOST_APART, BaseRBM
 from ._denoising import Denoising
-
-_MOST_APART = 1.0  # nats between log Z by sampling and by TAP, above which a score warns
 
 
 class DeterministicMixin(Denoising):
@@ -58,20 +53,17 @@ class DeterministicMixin(Denoising):
     def _n_states(self, n_rows):
         return min(self.batch_size, n_rows) if self.n_starts is None else self.n_starts
 
+    def _approximation(self):
+        return self._fixed_point()
+
     def _doubts(self, estimate):
         doubts = super()._doubts(estimate)
-        if estimate.std == 0:  # exact
-            return doubts
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                value = self._log_partition(self._fixed_point()).value
-        except DivergenceError:
-            return doubts
-        if abs(value - estimate.value) > _MOST_APART:
+        solved = None if estimate.std == 0 else self._solved_log_partitions()
+        if solved is not None and abs(solved.mean() - estimate.value) > MOST_APART:
             doubts.append(
-                f"{self._fixed_point()}, from the starts of fit, has {value:.2f} (which "
-                "tap_log_likelihood takes), so that one of the two misses modes of the machine"
+                f"the solutions of {self._fixed_point()} have {solved.mean():.2f}, which "
+                "tap_log_likelihood takes: they miss modes of the machine, or its weights are too "
+                "large for these equations"
             )
         return doubts
 

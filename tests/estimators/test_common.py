@@ -405,11 +405,11 @@ def test_scores_warn_of_few_effective_chains(RBM):
     """Many modes that compete, for which 1000 temperatures are too few."""
     W, X = 2 * np.random.default_rng(0).standard_normal((100, 100)), np.eye(100)
     rbm = RBM.from_parameters(W, -W.sum(axis=1) / 2, -W.sum(axis=0) / 2, random_state=0)
-    with pytest.warns(LikelihoodWarning, match=r"only \d\.\d of 100 chains are effective"):
+    with pytest.warns(LikelihoodWarning, match=r"\d\.\d of 100 chains effective\), .* so few"):
         scores = rbm.score_samples(X)
     log_z, std = rbm.log_partition("ais", return_std=True)
     assert_allclose(scores, -rbm.free_energy(X) - log_z, rtol=1e-12)
-    with pytest.warns(LikelihoodWarning, match=f"standard error of {std:.2f} may be far too small"):
+    with pytest.warns(LikelihoodWarning, match=f"standard error {std:.2f}"):
         rbm.score(X)
 
 

@@ -254,3 +254,22 @@ def test_no_fit_that_learns_is_said_to_diverge(RBM):
         warnings.simplefilter("error", ConvergenceWarning)
         small(RBM, n_iter=20).fit(binary_data(n=200))
         small(RBM, n_iter=0).fit(binary_data(n=200))
+
+
+@pytest.mark.parametrize("visible", ["gaussian", "truncated_gaussian"])
+def test_units_that_are_compared_with_are_fitted_to_all_rows(visible):
+    """Columns that hardly vary, of which the few rows that are shown vary less still."""
+    X = (np.random.default_rng(0).random((2000, 30)) < 0.002) * 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        TAPRBM(5, visible=visible, learning_rate=1e-4, n_iter=2, random_state=0).fit(X)
+
+
+def test_divergence_is_told_with_early_stopping_too():
+    with pytest.warns(ConvergenceWarning, match="learning has diverged"):
+        small(BernoulliRBM, learning_rate=1000, early_stopping=True).fit(binary_data(n=200))
+
+
+def test_deep_machines_of_any_size_can_be_fitted():
+    """Two hidden layers, neither of which can be enumerated."""
+    DeepTAPMachine((30, 20), n_iter=1, n_iter_pretrain=1, random_state=0).fit(binary_data())
