@@ -90,9 +90,10 @@ class ConditionalMachine:
 
     def given_rows(self, X, rows):
         """Return :meth:`given` for the rows of X at an index array; sparse ones stay sparse."""
-        if sp.issparse(X):
-            return self.given(X[rows].astype(self.dtype))
-        return self.given(dense_rows(X, from_numpy(rows, X), self.dtype))
+        with np.errstate(over="ignore", invalid="ignore"):  # the fields say so
+            if sp.issparse(X):
+                return self.given(X[rows].astype(self.dtype))
+            return self.given(dense_rows(X, from_numpy(rows, X), self.dtype))
 
     def blocks(self, X, size=1024, rows=None):
         """Yield (index array, :meth:`given_rows`) for at most ``size`` rows of X at a time.

