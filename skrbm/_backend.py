@@ -245,7 +245,8 @@ def value_range(X):
 def column_means(X):
     """Return the mean of each column, in float64, of a dense or sparse X."""
     if sp.issparse(X):  # scipy's mean would sum in the dtype of X, whatever dtype is asked for
-        return np.asarray(X.astype(np.float64, copy=False).mean(axis=0)).ravel()
+        blocks = (rows.astype(np.float64) for rows in row_blocks(X.tocsr(), 1024))
+        return sum(np.asarray(rows.sum(axis=0)).ravel() for rows in blocks) / X.shape[0]
     xp = namespace(X)
     floating = xp.isdtype(X.dtype, "real floating")
     total = 0.0

@@ -195,12 +195,13 @@ class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityM
 
     def _log_partition(self, method):
         """Return a :class:`~skrbm.evaluation.LogPartition`, which is kept."""
-        seed = self._evaluation_seed
-        seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
-        return self._of_parameters(
-            _method_key(method),
-            lambda: evaluation.log_partition(self, method, random_state=seed),
-        )
+
+        def estimate():
+            seed = self._evaluation_seed
+            seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+            return evaluation.log_partition(self, method, random_state=seed)
+
+        return self._of_parameters(_method_key(method), estimate)
 
     def _of_parameters(self, name, function):
         """Return ``function()``, which is kept with the parameters that it belongs to."""
