@@ -20,7 +20,7 @@ from skrbm._random import make_rng
 from skrbm.evaluation import log_partition, reverse_log_partition
 from skrbm.inference import AIS
 from skrbm.inference._ais import SCHEDULES, anneal, inverse_temperatures
-from skrbm.units import UNITS, Bernoulli, Theta
+from skrbm.units import UNITS, Bernoulli, Fractional, Theta
 
 PAIRS = enumerable_pairs()
 DEEP = [
@@ -265,10 +265,15 @@ def test_the_base_is_as_wide_as_the_starts_and_as_the_machine(name):
 def balanced_machine(kind, strength, generator):
     """10 visible and 8 hidden units whose biases cancel the mean of their fields: hard on purpose.
 
-    Real units have precision 1, and binary ones the values 0 and 1, half of each.
+    Real units have precision 1, and binary ones the values 0 and 1, half of each. Hidden units
+    are binary; "fractional" ones count 0.2 to 2 times.
     """
     W = strength * generator.standard_normal((8, 10))
     thetas = [Theta(-0.5 * W.sum(axis=0)), Theta(-0.5 * W.sum(axis=1))]
+    if kind == "fractional":
+        c = generator.uniform(0.2, 2.0, 8)
+        thetas[0] = Theta(-0.5 * c @ W)
+        return Machine((Bernoulli(), Fractional(c)), tuple(thetas), (W,))
     visible = UNITS[kind]()
     if kind == "gaussian":
         thetas[0] = Theta(np.zeros(10), np.ones(10))
@@ -277,8 +282,15 @@ def balanced_machine(kind, strength, generator):
 
 
 def exact_draws(machine, generator, n):
-    """Log Z by a sum over the hidden units, and draws of both layers from the machine."""
+    """Log Z by a sum over one layer, and draws of the visible one from the machine."""
     (own, hidden), W = machine.thetas, machine.weights[0]
+    if isinstance(machine.units[1], Fractional):
+        X = np.array(list(itertools.product([0.0, 1.0], repeat=W.shape[1])))
+        c = machine.units[1].multiplicities
+        log_weights = X @ own.field + np.logaddexp(0, X @ W.T + hidden.field) @ c
+        log_z = logsumexp(log_weights)
+        X = X[generator.choice(len(X), n, p=np.exp(log_weights - log_z))]
+        return log_z, (X, np.zeros((n, len(W))))
     H = np.array(list(itertools.product([0.0, 1.0], repeat=len(W))))
     fields = own.field + H @ W
     if own.precision is None:
@@ -303,6 +315,8 @@ def exact_draws(machine, generator, n):
         ("bernoulli", 0.5, 1000),
         ("bernoulli", 1.0, 1000),
         ("bernoulli", 2.0, 1000),
+        ("fractional", 1.0, 500),
+        ("fractional", 3.0, 500),
         ("gaussian", 0.4, 500),
         ("gaussian", 0.8, 500),
     ],
