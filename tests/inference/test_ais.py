@@ -266,12 +266,12 @@ def balanced_machine(kind, strength, generator):
     """10 visible and 8 hidden units whose biases cancel the mean of their fields: hard on purpose.
 
     Real units have precision 1, and binary ones the values 0 and 1, half of each. Hidden units
-    are binary; "fractional" ones count 0.2 to 2 times.
+    are binary; "fractional" ones count 0.1 to 1 times.
     """
     W = strength * generator.standard_normal((8, 10))
     thetas = [Theta(-0.5 * W.sum(axis=0)), Theta(-0.5 * W.sum(axis=1))]
     if kind == "fractional":
-        c = generator.uniform(0.2, 2.0, 8)
+        c = generator.uniform(0.1, 1.0, 8)
         thetas[0] = Theta(-0.5 * c @ W)
         return Machine((Bernoulli(), Fractional(c)), tuple(thetas), (W,))
     visible = UNITS[kind]()
