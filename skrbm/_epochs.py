@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ._backend import to_numpy
 from ._callbacks import CallbackSupportMixin
 from ._optim import PENALTIES, SCHEDULES, SGD
+from .arrays import to_numpy
 from .exceptions import DivergenceError
 
 

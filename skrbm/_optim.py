@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ._backend import like, namespace
+from .arrays import like, namespace
 
 SCHEDULES = {
     "constant": lambda progress: 1.0,

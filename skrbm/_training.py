@@ -12,24 +12,25 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from . import evaluation
-from ._backend import (
+from ._callbacks import with_callbacks
+from ._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
+from ._optim import train_step
+from .arrays import (
     cast,
     column_means,
     copied,
     dense_rows,
     from_numpy,
+    make_rng,
     namespace,
     one_blas_thread,
     parameter_place,
     row_sums,
+    seed_sequence,
     to_numpy,
 )
-from ._callbacks import with_callbacks
-from ._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
-from ._machine import Machine, precise_free_energy
-from ._optim import train_step
-from ._random import make_rng, seed_sequence
-from ._validation import (
+from .inference import map_rows
+from .inputs import (
     THETA_ATTRIBUTES,
     check_data,
     check_held,
@@ -37,7 +38,7 @@ from ._validation import (
     into_support,
     machine_from,
 )
-from .inference import map_rows
+from .machine import Machine, precise_free_energy
 from .units import log_weight
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16

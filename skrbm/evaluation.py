@@ -1,6 +1,6 @@
 """How good a machine is: log-partition functions, likelihoods, and methods held against each other.
 
-Every function takes a fitted estimator or a :class:`~skrbm._machine.Machine`. A
+Every function takes a fitted estimator or a :class:`~skrbm.machine.Machine`. A
 :class:`~skrbm.ConditionalRBM` is none of these, as it has another machine, and another log Z, for
 each row of features.
 """
@@ -10,32 +10,32 @@ from dataclasses import replace
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from . import _enumeration
-from ._backend import (
+from ._checks import check_count
+from ._solutions import Solutions, find_solutions, unique_solutions
+from .arrays import (
     cast,
     is_finite,
     like,
+    make_rng,
     namespace,
     one_blas_thread,
     row_blocks,
     softplus,
     to_numpy,
 )
-from ._conditional import ConditionalMachine
-from ._enumeration import MAX_UNITS
-from ._machine import (
+from .exceptions import DivergenceError
+from .inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample
+from .inputs import check_rows, into_support
+from .machine import (
+    MAX_UNITS,
     Machine,
+    _enumeration,
     above_visible,
     conditional,
     hidden_layers,
     in_double,
     input_field,
 )
-from ._random import make_rng
-from ._solutions import Solutions, find_solutions, unique_solutions
-from ._validation import check_count, check_rows, into_support
-from .exceptions import DivergenceError
-from .inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample
 from .units import Theta
 
 __all__ = [
@@ -59,11 +59,11 @@ _MAX_HIDDEN = 12  # units that are enumerated for each row and bit of a pseudo-l
 def _machine_of(model):
     if isinstance(model, Machine):
         return model
-    if isinstance(model, ConditionalMachine):
+    if hasattr(model, "given"):
         raise TypeError(
-            "a conditional machine has another law, and another log Z, for each row of features: "
-            "use its score_samples(X, y) for log p(y | x), predict_proba(X) for marginals, or "
-            "sample(X)"
+            "a conditional machine has another distribution, and another log Z, for each row of "
+            "features: use its score_samples(X, y) for log p(y | x), predict_proba(X) for "
+            "marginals, or sample(X)"
         )
     try:
         precise = getattr(model, "_evaluated", None)

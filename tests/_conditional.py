@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import logsumexp
 
-from skrbm._conditional import PARAMETERS, ConditionalMachine
+from skrbm.estimators.conditional._machine import PARAMETERS, ConditionalMachine
 from skrbm.units import Bernoulli, Categorical
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from skrbm._machine import Machine
+from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Fractional, Theta
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skrbm._machine import Machine
+from skrbm.machine import Machine
 from skrbm.units import UNITS
 
 

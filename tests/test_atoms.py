@@ -9,13 +9,8 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from skrbm import _atoms
-from skrbm._atoms import (
-    Rows,
-    Subproblem,
-    best_step,
-    gain_of_step,
-)
-from skrbm._lbfgs import minimise
+from skrbm.estimators.frank_wolfe._lbfgs import minimise
+from skrbm.estimators.frank_wolfe._subproblem import Rows, Subproblem, best_step, gain_of_step
 
 
 def bits(n, d, seed, p=0.3):

@@ -10,13 +10,17 @@ from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
-from skrbm._backend import to_numpy
-from skrbm._conditional import PARAMETERS, ConditionalMachine, machine_of, with_parameters
-from skrbm._conditional import random_machine as new_machine
-from skrbm._machine import Block, Machine, Moments, data_moments
 from skrbm._optim import SGD
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng, to_numpy
+from skrbm.estimators.conditional._machine import (
+    PARAMETERS,
+    ConditionalMachine,
+    machine_of,
+    with_parameters,
+)
+from skrbm.estimators.conditional._machine import random_machine as new_machine
 from skrbm.inference import TAP
+from skrbm.machine import Block, Machine, Moments, data_moments
 from skrbm.units import Bernoulli, Categorical, Theta
 
 X = np.random.default_rng(0).standard_normal((5, 2))

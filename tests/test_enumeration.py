@@ -9,9 +9,8 @@ from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
-from skrbm import _enumeration
-from skrbm._backend import to_numpy
-from skrbm._enumeration import all_values, configurations, log_partition, n_enumerated
+from skrbm.arrays import to_numpy
+from skrbm.machine import _enumeration, all_values, configurations, log_partition, n_enumerated
 from skrbm.units import Theta
 
 KINDS = [

@@ -18,8 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import loadmat
 from scipy.special import logsumexp
 
-from skrbm import BernoulliRBM, ConditionalRBM, _enumeration, _machine, _solutions, evaluation
-from skrbm._machine import Machine
+from skrbm import BernoulliRBM, ConditionalRBM, _solutions, evaluation
 from skrbm.evaluation import (
     AIS,
     can_enumerate,
@@ -34,6 +33,8 @@ from skrbm.evaluation import (
 )
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, settle, solve
+from skrbm.machine import Machine, _enumeration
+from skrbm.machine import free_energy as free_energies
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 PAIRS = enumerable_pairs()
@@ -238,7 +239,7 @@ def two_states():
     """A strongly coupled machine that is symmetric under the flip of all units."""
     W = np.full((4, 4), 4.0)
     fields = Theta(-0.5 * W.sum(axis=0)), Theta(-0.5 * W.sum(axis=1))
-    return _machine.Machine((Bernoulli(), Bernoulli()), fields, (W,))
+    return Machine((Bernoulli(), Bernoulli()), fields, (W,))
 
 
 def test_fixed_points_average_over_unique_solutions():
@@ -436,7 +437,7 @@ DATA = os.environ.get("SKRBM_DATA")
 def test_reference_machine():
     """log Z by enumeration of 2**15 states, and the likelihood of the MNIST test set."""
     parts = loadmat(Path(DATA) / "rbm-reference" / "mnistvh_15hidden.mat")
-    machine = _machine.Machine(
+    machine = Machine(
         (Bernoulli(), Bernoulli()),
         (Theta(parts["visbiases"].ravel()), Theta(parts["hidbiases"].ravel())),
         (np.ascontiguousarray(parts["vishid"].T),),
@@ -446,7 +447,7 @@ def test_reference_machine():
     with gzip.open(Path(DATA) / "mnist" / "t10k-images-idx3-ubyte.gz") as file:
         images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
     X = (images > 127).astype(np.float64)
-    mean = -_machine.free_energy(machine, X).mean() - log_z
+    mean = -free_energies(machine, X).mean() - log_z
     assert mean == pytest.approx(-168.8388544, abs=1e-6)
 
 

@@ -6,10 +6,9 @@ from _fractional import all_rows, unnormalised
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 
-from skrbm._atoms import Rows
-from skrbm._frank_wolfe import Growth, Plan
-from skrbm._machine import free_energy
-from skrbm._mixtures import (
+from skrbm.arrays import make_rng
+from skrbm.estimators.frank_wolfe._growth import Growth, Plan
+from skrbm.estimators.frank_wolfe._mixture import (
     Direction,
     ExactModel,
     Mixture,
@@ -18,8 +17,9 @@ from skrbm._mixtures import (
     mixture_of,
     rounded,
 )
-from skrbm._random import make_rng
+from skrbm.estimators.frank_wolfe._subproblem import Rows
 from skrbm.inference import Gibbs
+from skrbm.machine import free_energy
 
 PLACE = np.zeros((1, 1))
 

@@ -9,10 +9,11 @@ from _exact import Exact, clamped, free_energy, log_likelihood
 from _machines import differences, enumerable_pairs, gradient, parameters, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm import _machine
-from skrbm._machine import (
+from skrbm.machine import (
     Block,
+    Machine,
     Moments,
+    _energy,
     condition,
     conditional,
     data_moments,
@@ -63,14 +64,14 @@ def test_energy_is_the_plain_sum(kinds, scale):
 def test_free_energy_sums_the_hidden_units_out(kinds, scale, convert):
     machine = make(kinds, scale=scale)
     X = rows(machine, 5)[0]
-    assert_allclose(_machine.free_energy(machine, convert(X)), free_energy(machine, X), rtol=1e-10)
+    assert_allclose(_energy.free_energy(machine, convert(X)), free_energy(machine, X), rtol=1e-10)
 
 
 @pairs
 def test_free_energy_of_single_precision_is_summed_in_double(kinds):
     machine = make(kinds, dtype=np.float32)
     X = rows(machine, 5)[0].astype(np.float32)
-    value = _machine.free_energy(machine, X)
+    value = _energy.free_energy(machine, X)
     assert value.dtype == np.float64
     assert_allclose(value, free_energy(machine, X), rtol=1e-5, atol=1e-5)
 
@@ -240,8 +241,8 @@ def test_interpolate_is_linear_in_thetas_and_scale(kinds):
                     assert_allclose(z, (1 - beta) * x + beta * y, rtol=1e-12)
     X = rows(machine, 3)[0]
     assert_allclose(
-        _machine.free_energy(interpolate(base, machine, 1.0), X),
-        _machine.free_energy(machine, X),
+        _energy.free_energy(interpolate(base, machine, 1.0), X),
+        _energy.free_energy(machine, X),
         rtol=1e-12,
     )
 
@@ -271,7 +272,7 @@ def test_uncoupled_units_are_independent(kinds):
 
 def test_thetas_take_the_dtype_of_the_weights():
     wide = make(("gaussian", "bernoulli"))
-    machine = _machine.Machine(wide.units, wide.thetas, (wide.weights[0].astype(np.float32),))
+    machine = Machine(wide.units, wide.thetas, (wide.weights[0].astype(np.float32),))
     assert machine.dtype == np.float32
     assert {part.dtype for theta in machine.thetas for part in theta if part is not None} == {
         np.dtype(np.float32)

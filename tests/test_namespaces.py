@@ -14,21 +14,20 @@ from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import evaluation
-from skrbm._backend import (
+from skrbm._optim import SGD, train_step
+from skrbm.arrays import (
     add_products,
     column_moments,
     dense_rows,
     from_numpy,
     is_foreign,
+    make_rng,
     namespace,
     sigmoid,
     softplus,
     to_numpy,
     working_dtype,
 )
-from skrbm._machine import condition, data_moments, energy, free_energy, interpolate, uncoupled
-from skrbm._optim import SGD, train_step
-from skrbm._random import make_rng
 from skrbm.inference import (
     AIS,
     CHAINS,
@@ -43,6 +42,7 @@ from skrbm.inference import (
     sample,
     solve,
 )
+from skrbm.machine import condition, data_moments, energy, free_energy, interpolate, uncoupled
 from skrbm.units import UNITS, log_weight
 
 LIBRARIES = ["numpy", "array_api_strict", "torch"]

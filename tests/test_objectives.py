@@ -25,13 +25,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm import _enumeration, _objectives
-from skrbm._backend import to_numpy
-from skrbm._conditional import PARAMETERS
-from skrbm._objectives import clamped, log_partitions, make_objective
+from skrbm import _objectives
 from skrbm._optim import SGD
-from skrbm._random import make_rng
-from skrbm._targets import BinaryLabel, Label, Outputs
+from skrbm.arrays import make_rng, to_numpy
+from skrbm.estimators.conditional._losses import clamped, log_partitions, make_objective
+from skrbm.estimators.conditional._machine import PARAMETERS
+from skrbm.estimators.conditional._targets import BinaryLabel, Label, Outputs
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,
@@ -43,6 +42,7 @@ from skrbm.inference import (
     RelaxedBP,
     propagate,
 )
+from skrbm.machine import _enumeration
 from skrbm.units import Categorical
 
 EXACT = BeliefPropagation(max_iter=300, tol=1e-28)

@@ -6,10 +6,10 @@ from _exact import log_likelihood
 from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm._machine import Block, Moments, data_moments
 from skrbm._optim import PENALTIES, SCHEDULES, SGD, Adam, train_step
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
 from skrbm.inference import STARTS, TAP, Gibbs, NaiveMeanField, solve
+from skrbm.machine import Block, Moments, data_moments
 
 RATE = 0.03
 

@@ -10,8 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from skrbm._backend import like, namespace, to_numpy
-from skrbm._random import make_rng, seed_sequence
+from skrbm.arrays import like, make_rng, namespace, seed_sequence, to_numpy
 
 LEVEL = 1e-6
 N = 40_000

@@ -20,10 +20,10 @@ from scipy.special import expit, logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import BernoulliRBM
-from skrbm._machine import Machine
 from skrbm._solutions import find_solutions, solution_groups
 from skrbm.evaluation import AIS, log_partition, solutions
 from skrbm.inference import FIXED_POINTS, TAP, Magnetizations, NaiveMeanField, settle, solve
+from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
 
 pairs = pytest.mark.parametrize("kinds", enumerable_pairs(), ids="-".join)

@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 from sklearn.exceptions import DataConversionWarning
 
-from skrbm._backend import to_numpy
-from skrbm._targets import (
+from skrbm.arrays import to_numpy
+from skrbm.estimators.conditional._targets import (
     BinaryLabel,
     Label,
     Outputs,

@@ -12,7 +12,8 @@ import pytest
 from numpy.testing import assert_allclose
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skrbm import _backend, _threads
+from skrbm import arrays
+from skrbm.arrays import _products, _threads
 
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -89,7 +90,7 @@ INTERRUPTS = """
 import signal, time
 import numpy as np
 from threadpoolctl import ThreadpoolController
-from skrbm._threads import one_blas_thread, _HOLDERS
+from skrbm.arrays._threads import one_blas_thread, _HOLDERS
 
 def interrupt(signum, frame):
     raise KeyboardInterrupt
@@ -147,7 +148,7 @@ class Factors:
 @pytest.fixture
 def parts(monkeypatch):
     """Three threads whatever the machine has; yields (thread, part) of what was shared."""
-    seen, share = [], _backend.share
+    seen, share = [], _products.share
 
     def watched(function, parts, *args):
         def call(part, *args):
@@ -156,7 +157,7 @@ def parts(monkeypatch):
 
         share(call, parts, *args)
 
-    monkeypatch.setattr(_backend, "share", watched)
+    monkeypatch.setattr(_products, "share", watched)
     _threads._hold(1)
     monkeypatch.setattr(_threads, "_N_THREADS", 3)
     yield seen
@@ -169,7 +170,7 @@ def parts(monkeypatch):
 def test_shared_products_equal_those_of_one_thread(parts, dtype, shape, layout):
     case = Factors(dtype, shape)
     left, right = np.asarray(case.left, order=layout), np.asarray(case.right, order=layout)
-    product = _backend.matmul(left, right)
+    product = arrays.matmul(left, right)
     assert product.dtype == dtype
     assert product.flags.c_contiguous
     assert_allclose(product, case.exact, rtol=0, atol=case.rounding)
@@ -184,7 +185,7 @@ def test_shared_sums_of_products_equal_those_of_one_thread(parts, dtype):
     case = Factors(dtype)
     out = np.ones(case.exact.shape, dtype)
     half = case.left.T[:250], case.right[:250], 2.0
-    assert _backend.add_products(out, [(case.left.T, case.right, -0.5), half], keep=0.5) is out
+    assert arrays.add_products(out, [(case.left.T, case.right, -0.5), half], keep=0.5) is out
     left, right, _ = (np.asarray(part, np.float64) for part in half)
     expected = 0.5 - 0.5 * case.exact + 2 * left.T @ right
     assert_allclose(out, expected, rtol=0, atol=2 * case.rounding)
@@ -196,15 +197,15 @@ def test_shared_sums_of_products_equal_those_of_one_thread(parts, dtype):
 @pytest.mark.parametrize("n_rows", [2, 5, 16, 17])
 def test_products_of_few_rows_are_done_in_parts(dtype, layout, n_rows, monkeypatch):
     """Each of at most 10**6 multiplications, so that BLAS does not copy the large factor."""
-    parts, fill = [], _backend._fill_columns
+    parts, fill = [], _products._fill_columns
 
     def watched(columns, out, X, A):
         parts.append(columns)
         fill(columns, out, X, A)
 
-    monkeypatch.setattr(_backend, "_fill_columns", watched)
+    monkeypatch.setattr(_products, "_fill_columns", watched)
     case = Factors(dtype, (n_rows, 800, 701))
-    product = _backend.matmul(case.left, np.asarray(case.right, order=layout))
+    product = arrays.matmul(case.left, np.asarray(case.right, order=layout))
     assert_allclose(product, case.exact, rtol=0, atol=case.rounding)
     assert product.dtype == dtype
     assert all((part.stop - part.start) * n_rows * 800 <= 10**6 for part in parts)
@@ -212,8 +213,8 @@ def test_products_of_few_rows_are_done_in_parts(dtype, layout, n_rows, monkeypat
 
 
 def test_small_products_are_not_shared(parts):
-    _backend.matmul(np.ones((10, 500)), np.ones((500, 784)))
-    _backend.add_products(np.zeros((500, 784)), [(np.ones((10, 500)), np.ones((10, 784)), 1.0)])
+    arrays.matmul(np.ones((10, 500)), np.ones((500, 784)))
+    arrays.add_products(np.zeros((500, 784)), [(np.ones((10, 500)), np.ones((10, 784)), 1.0)])
     assert all(part.start == 0 for _, part in parts)
     assert {thread for thread, _ in parts} == {threading.current_thread()}
 
@@ -221,7 +222,7 @@ def test_small_products_are_not_shared(parts):
 def test_products_of_other_threads_are_not_shared(parts):
     """Workers of joblib share the processor already; only who holds BLAS calls helpers."""
     case = Factors(np.float64)
-    worker = threading.Thread(target=_backend.matmul, args=(case.left, case.right))
+    worker = threading.Thread(target=arrays.matmul, args=(case.left, case.right))
     worker.start()
     worker.join()
     assert parts == []
@@ -236,7 +237,9 @@ def test_number_of_threads_is_what_blas_was_allowed(n):
 
 
 def test_environment_variable_sets_the_number_of_threads():
-    code = "from skrbm import _threads\nprint(_threads.one_blas_thread(_threads.n_threads)())"
+    code = (
+        "from skrbm.arrays import _threads\nprint(_threads.one_blas_thread(_threads.n_threads)())"
+    )
     names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, "1")}
     run = [sys.executable, "-c", code]
@@ -314,7 +317,7 @@ def test_helpers_that_are_busy_are_not_waited_for(parts):
 def _product_in_child(pipe):
     case = Factors(np.float64)
     _threads._N_THREADS = 3
-    error = np.abs(_backend.matmul(case.left, case.right) - case.exact).max()
+    error = np.abs(arrays.matmul(case.left, case.right) - case.exact).max()
     pipe.send(error <= case.rounding)
 
 
@@ -338,7 +341,7 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forked_process_starts_helpers_of_its_own(parts):
     case = Factors(np.float64)
-    _backend.matmul(case.left, case.right)
+    arrays.matmul(case.left, case.right)
     assert _forked(_product_in_child)
 
 

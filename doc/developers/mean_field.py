@@ -1,8 +1,8 @@
 from dataclasses import dataclass
 
-from skrbm._backend import row_sums
-from skrbm._machine import Block, Moments, conditional, coupling, input_field
+from skrbm.arrays import row_sums
 from skrbm.inference import FixedPoint, Magnetizations
+from skrbm.machine import Block, Moments, conditional, coupling, input_field
 
 
 @dataclass(frozen=True)

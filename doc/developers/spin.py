@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from skrbm._backend import cast, column_moments, like, namespace, softplus
+from skrbm.arrays import cast, column_moments, like, namespace, softplus
 from skrbm.units import Theta, Unit
 
 

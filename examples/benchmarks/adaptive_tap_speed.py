@@ -15,9 +15,9 @@ import numpy as np
 from _common import heading, table, timed
 from threadpoolctl import threadpool_limits
 
-from skrbm._backend import complement_factors
-from skrbm._machine import Machine
 from skrbm.inference import TAP, AdaptiveTAP
+from skrbm.inference._complement import complement_factors
+from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
 
 

@@ -1,11 +1,11 @@
 """The estimators."""
 
 from ._bernoulli_rbm import BernoulliRBM
-from ._conditional_rbm import ConditionalRBM
 from ._deep_tap_machine import DeepTAPMachine
-from ._frank_wolfe_rbm import FrankWolfeRBM
-from ._gaussian_bernoulli_rbm import GaussianBernoulliRBM
 from ._tap_rbm import TAPRBM
+from .conditional import ConditionalRBM
+from .frank_wolfe import FrankWolfeRBM
+from .gaussian_bernoulli import GaussianBernoulliRBM
 
 __all__ = [
     "TAPRBM",

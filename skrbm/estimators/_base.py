@@ -11,13 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
-from .._backend import cast, namespace, one_blas_thread, to_numpy
-from .._machine import Machine, condition, conditional, precise_free_energy
-from .._random import make_rng, seed_sequence
+from .._checks import check_count
 from .._training import TrainedByMoments, Training
-from .._validation import (
+from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
+from ..exceptions import DivergenceError, LikelihoodWarning
+from ..inference import AIS, FIXED_POINTS, Gibbs, sample
+from ..inputs import (
     THETA_ATTRIBUTES,
-    check_count,
     check_data,
     check_held,
     check_rows,
@@ -25,8 +25,7 @@ from .._validation import (
     machine_from,
     warn_clipped,
 )
-from ..exceptions import DivergenceError, LikelihoodWarning
-from ..inference import AIS, FIXED_POINTS, Gibbs, sample
+from ..machine import Machine, condition, conditional, precise_free_energy
 from ..units import Theta
 
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters

@@ -10,12 +10,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from .._backend import cast, from_numpy, namespace, one_blas_thread, row_blocks
-from .._enumeration import log_partition, n_enumerated
-from .._machine import Machine, condition, hidden_layers, input_field, turned_over
-from .._validation import check_rows, layers_from
+from ..arrays import cast, from_numpy, namespace, one_blas_thread, row_blocks
 from ..exceptions import DataRangeWarning, DivergenceError
 from ..inference import STARTS, DeepPhases, NaiveMeanField, given_visible, settle
+from ..inputs import check_rows, layers_from
+from ..machine import (
+    Machine,
+    condition,
+    hidden_layers,
+    input_field,
+    log_partition,
+    n_enumerated,
+    turned_over,
+)
 from ..units import Theta, log_weight
 from ._base import BaseMachine
 from ._tap_rbm import TAPRBM, DeterministicMixin

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from .._backend import cast, is_foreign, namespace, one_blas_thread, row_blocks
-from .._random import make_rng
-from .._validation import check_count, check_data, check_rows
+from .._checks import check_count
+from ..arrays import cast, is_foreign, make_rng, namespace, one_blas_thread, row_blocks
 from ..inference import channel, posterior_moments
+from ..inputs import check_data, check_rows
 
 _BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
 

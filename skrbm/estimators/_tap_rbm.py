@@ -8,10 +8,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
-from .._backend import cast, namespace, one_blas_thread
-from .._machine import in_double, precise_free_energy
-from .._validation import check_count, check_data
+from .._checks import check_count
+from ..arrays import cast, namespace, one_blas_thread
 from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, map_rows, solve
+from ..inputs import check_data
+from ..machine import in_double, precise_free_energy
 from ..units import UNITS, Unit
 from ._base import MOST_APART, BaseRBM
 from ._denoising import Denoising

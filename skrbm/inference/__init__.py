@@ -18,7 +18,6 @@ from ._belief_propagation import BeliefPropagation
 from ._chains import CHAINS, GRADIENTS, DataChains, NoiseChains, PersistentChains
 from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
 from ._clamped import Clamped
-from ._classes import propagate_classes
 from ._deep import DeepPhases, given_visible, with_visible
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
@@ -79,7 +78,6 @@ __all__ = [
     "map_rows",
     "posterior_moments",
     "propagate",
-    "propagate_classes",
     "sample",
     "settle",
     "solve",

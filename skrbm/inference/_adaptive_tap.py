@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backend import cast, complement_factors, from_numpy, like, namespace, row_sums, to_numpy
-from .._machine import Block, Moments, coupled, input_field
+from ..arrays import cast, from_numpy, like, namespace, row_sums, to_numpy
 from ..exceptions import DivergenceError
+from ..machine import Block, Moments, coupled, input_field
 from ._base import FixedPoint, check_iteration, check_precision, map_rows
+from ._complement import complement_factors
 
 _MOST_REFUSALS = 60
 

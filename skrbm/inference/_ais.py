@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from .._backend import like, namespace, one_blas_thread, row_blocks, row_sums, to_numpy
-from .._machine import conditional, input_field, interpolate, uncoupled
-from .._validation import check_count
+from .._checks import check_count
+from ..arrays import like, namespace, one_blas_thread, row_blocks, row_sums, to_numpy
+from ..machine import conditional, input_field, interpolate, uncoupled
 from ..units import log_weight
 from ._gibbs import Gibbs, accept, choose
 

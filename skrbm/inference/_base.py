@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backend import cast, from_numpy, namespace, to_numpy
-from .._machine import condition, data_moments
-from .._validation import check_count
+from .._checks import check_count
+from ..arrays import cast, from_numpy, namespace, to_numpy
+from ..machine import condition, data_moments
 
 _STAGES = ((0.0, 500), (0.5, 2000), (0.9, 500))  # dampings of evaluation, and sweeps at most
 

@@ -6,9 +6,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backend import cast, is_foreign, like, log_odds, matmul, namespace, sigmoid, to_numpy
-from .._machine import Block, Moments
-from .._threads import share, split
+from ..arrays import (
+    cast,
+    is_foreign,
+    like,
+    log_odds,
+    matmul,
+    namespace,
+    share,
+    sigmoid,
+    split,
+    to_numpy,
+)
+from ..machine import Block, Moments
 from ._base import FixedPoint, check_iteration, check_precision
 from ._odds import LARGEST_WEIGHT, PRODUCTS, Odds
 

@@ -6,9 +6,9 @@ Each class here is one choice of the start, and runs any sampler from it.
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .._backend import add_products, cast, cumulative_sum, like, namespace
-from .._machine import Block, Moments, condition, free_energy, interpolate, uncoupled
-from .._validation import check_count
+from .._checks import check_count
+from ..arrays import add_products, cast, cumulative_sum, like, namespace
+from ..machine import Block, Moments, condition, free_energy, interpolate, uncoupled
 from ._base import Method, Sampler, sample
 
 _LEAST = 100  # chains that are annealed together, as resampling among few is biased

@@ -10,7 +10,7 @@ from numbers import Real
 
 import numpy as np
 
-from .._backend import namespace
+from ..arrays import namespace
 from ..units import Theta
 from ._base import solve
 

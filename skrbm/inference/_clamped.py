@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .._backend import cast
+from ..arrays import cast
 from ._base import FixedPoint
 
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backend import row_sums
-from .._machine import Block, Moments, hidden_layers, input_field
+from ..arrays import row_sums
+from ..machine import Block, Moments, hidden_layers, input_field
 from ._base import FixedPoint, Magnetizations, Method, Solution, solve
 
 

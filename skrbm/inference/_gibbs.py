@@ -6,16 +6,9 @@ refused (Metropolis-Hastings; Sec. 3.3 of Ping, Liu and Ihler 2016).
 
 from dataclasses import dataclass
 
-from .._backend import cast, like, namespace
-from .._machine import (
-    Block,
-    Moments,
-    condition,
-    conditional,
-    data_moments,
-    log_correction,
-)
-from .._validation import check_count
+from .._checks import check_count
+from ..arrays import cast, like, namespace
+from ..machine import Block, Moments, condition, conditional, data_moments, log_correction
 from ._base import Chains, Sampler, map_rows, sample
 
 

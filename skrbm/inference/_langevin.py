@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, NamedTuple
 
-from .._backend import cast, like, namespace, row_sums
-from .._machine import condition, conditional, data_moments
+from .._checks import check_count
 from .._optim import SCHEDULES
-from .._validation import check_count
+from ..arrays import cast, like, namespace, row_sums
+from ..machine import condition, conditional, data_moments
 from ._base import Sampler, map_rows
 
 STEP_SCALES = {

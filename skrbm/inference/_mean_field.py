@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 
-from .._backend import matmul, namespace, row_sums
-from .._machine import Block, Moments, coupled, coupling, input_field
+from ..arrays import matmul, namespace, row_sums
+from ..machine import Block, Moments, coupled, coupling, input_field
 from ._base import FixedPoint, Magnetizations, check_iteration, check_precision
 
 

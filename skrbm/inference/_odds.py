@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backend import cast, is_foreign, namespace, sigmoid, softplus
+from ..arrays import cast, is_foreign, namespace, sigmoid, softplus
 
 
 class Limits(NamedTuple):

@@ -8,22 +8,23 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 
-from .._backend import (
+from ..arrays import (
     add_products,
     cast,
     from_numpy,
     is_foreign,
     like,
     matmul,
+    n_threads,
     namespace,
     one_blas_thread,
     row_blocks,
     row_sums,
+    share,
     sigmoid,
     to_numpy,
 )
-from .._machine import Machine
-from .._threads import n_threads, share
+from ..machine import Machine
 from ..units import Bernoulli, Theta
 from ._base import Magnetizations, solve, take_rows
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of

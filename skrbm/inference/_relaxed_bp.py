@@ -31,8 +31,8 @@ from itertools import pairwise
 from math import isfinite
 from typing import Any, NamedTuple
 
-from .._backend import namespace, row_sums
-from .._machine import Block, Moments
+from ..arrays import namespace, row_sums
+from ..machine import Block, Moments
 from ._base import FixedPoint, check_iteration, check_precision, map_rows
 
 _BLOCK_ELEMENTS = 2**17  # edges times rows at once: what fits a cache

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backend import namespace
+from ..arrays import namespace
 from ._base import FixedPoint, Method, Solution, solve
 from ._gibbs import Gibbs
 

@@ -2,7 +2,7 @@
 
 import math
 
-from .._validation import check_count
+from .._checks import check_count
 
 
 def record_of(estimator, X, unique_tol, epoch):

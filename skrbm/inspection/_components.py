@@ -5,8 +5,8 @@ import math
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._backend import to_numpy
-from .._validation import check_count
+from .._checks import check_count
+from ..arrays import to_numpy
 from ._base import grid_shape
 
 RANKINGS = ("norm", "spread", "activation")

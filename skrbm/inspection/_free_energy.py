@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import gaussian_kde
 
-from .._validation import check_count
+from .._checks import check_count
 from ._base import final_record, records_of, spread
 
 

@@ -5,7 +5,7 @@ from sklearn.base import clone
 from sklearn.manifold import Isomap
 from sklearn.utils.validation import column_or_1d
 
-from .._backend import to_numpy
+from ..arrays import to_numpy
 from ._base import final_record, grid_shape, records_of, spread
 
 _LEAST_ROWS, _N_NEIGHBORS = 4, 10  # of an embedding

@@ -6,7 +6,7 @@ from numbers import Integral
 import sklearn
 
 from .._callbacks import HAS_CALLBACKS
-from .._validation import check_count
+from .._checks import check_count
 from ._base import record_of
 
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .._backend import cast, matmul, namespace, nonzero, row_sums, squared
+from ..arrays import cast, matmul, namespace, nonzero, row_sums, squared
 
 
 class Theta(NamedTuple):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .._backend import cast, column_means, like, namespace, row_sums, sigmoid, softplus
+from ..arrays import cast, column_means, like, namespace, row_sums, sigmoid, softplus
 from ._base import Theta, Unit
 
 

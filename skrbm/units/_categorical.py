@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .._backend import cast, cumulative_sum, like, log_sum_exp, namespace
+from ..arrays import cast, cumulative_sum, like, log_sum_exp, namespace
 from ._base import Theta, Unit
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._backend import cast, is_foreign, like, namespace, sigmoid, softplus, to_numpy
+from ..arrays import cast, is_foreign, like, namespace, sigmoid, softplus, to_numpy
 from ._base import Theta, Unit
 
 _FEW = 8  # copies that are drawn one by one: c is seldom above 1

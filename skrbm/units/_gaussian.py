@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from numbers import Real
 
-from .._backend import cast, column_moments, like, namespace
+from ..arrays import cast, column_moments, like, namespace
 from ..exceptions import DivergenceError
 from ._base import Theta, Unit
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from numbers import Real
 
-from .._backend import (
+from ..arrays import (
     column_means,
     column_moments,
     from_numpy,

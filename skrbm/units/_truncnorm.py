@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._backend import cast, from_numpy, is_foreign, like, namespace
+from ..arrays import cast, from_numpy, is_foreign, like, namespace
 
 _BLOCK, _FOREIGN_BLOCK = 4096, 1 << 18  # elements at once: what fits a cache, what fits a device
 _SPLIT = 8.0  # a law that falls by more than exp(-8) between two high ends has two pieces

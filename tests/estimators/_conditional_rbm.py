@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import ConditionalRBM
-from skrbm._backend import to_numpy
-from skrbm._conditional import PARAMETERS
+from skrbm.arrays import to_numpy
+from skrbm.estimators.conditional._machine import PARAMETERS
 from skrbm.inference import BeliefPropagation
 
 EXACT = BeliefPropagation(max_iter=300, tol=1e-28)  # on trees

@@ -9,7 +9,7 @@ from _estimators import BINARY, RBMS, all_rows, binary_data, log_likelihoods, pa
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import TAPRBM, BernoulliRBM
-from skrbm._backend import to_numpy
+from skrbm.arrays import to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import TAP
 

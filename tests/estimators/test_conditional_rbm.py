@@ -27,9 +27,11 @@ from scipy.special import expit, logsumexp
 from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import KFold, cross_val_score
 
-from skrbm import ConditionalRBM, _enumeration, _objectives
-from skrbm._conditional import PARAMETERS
+from skrbm import ConditionalRBM
+from skrbm.estimators.conditional import _losses as _objectives
+from skrbm.estimators.conditional._machine import PARAMETERS
 from skrbm.inference import BeliefPropagation
+from skrbm.machine import _enumeration
 from skrbm.units import Categorical
 
 LEVEL = 1e-6  # of each of 9 comparisons, so that a right program fails with 9e-6

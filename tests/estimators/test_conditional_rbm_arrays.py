@@ -29,8 +29,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skrbm import ConditionalRBM
-from skrbm._backend import to_numpy
-from skrbm._conditional import PARAMETERS
+from skrbm.arrays import to_numpy
+from skrbm.estimators.conditional._machine import PARAMETERS
 from skrbm.inference import BeliefPropagation, _propagation
 
 deterministic = pytest.mark.parametrize(

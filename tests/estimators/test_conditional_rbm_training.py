@@ -17,7 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputClassifier
 
-from skrbm import BernoulliRBM, ConditionalRBM, _supervised
+from skrbm import BernoulliRBM, ConditionalRBM
+from skrbm.estimators.conditional import _training as _supervised
 from skrbm.inference import BeliefPropagation, Gibbs, NaiveMeanField
 
 

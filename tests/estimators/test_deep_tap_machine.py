@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skrbm import TAPRBM, DeepTAPMachine, _training
-from skrbm._backend import to_numpy
+from skrbm.arrays import to_numpy
 from skrbm.estimators import _deep_tap_machine
 from skrbm.evaluation import AIS
 from skrbm.exceptions import DataRangeWarning, DivergenceError

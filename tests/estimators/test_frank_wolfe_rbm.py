@@ -17,9 +17,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM, evaluation
-from skrbm._backend import to_numpy
 from skrbm._callbacks import HAS_CALLBACKS
-from skrbm._frank_wolfe import Growth
+from skrbm.arrays import to_numpy
+from skrbm.estimators.frank_wolfe._growth import Growth
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import AIS, Gibbs
 from skrbm.inspection import HistoryDisplay
@@ -347,7 +347,7 @@ def test_truncate_reaches_the_beginning(X):
 
 
 def test_interruption_keeps_the_last_machine(X, monkeypatch):
-    from skrbm._frank_wolfe import Growth
+    from skrbm.estimators.frank_wolfe._growth import Growth
 
     step, n_calls = Growth.step, []
 

@@ -17,11 +17,11 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
 from skrbm import TAPRBM, GaussianBernoulliRBM, evaluation
-from skrbm._gaussian_bernoulli import machine_of
-from skrbm._machine import Block, Moments, data_moments
 from skrbm._optim import Adam, MeanVarianceAscent, Momentum
+from skrbm.estimators.gaussian_bernoulli._coordinates import machine_of
 from skrbm.evaluation import log_partition
 from skrbm.inference import AIS, CHAINS, Gibbs, GibbsLangevin, Langevin
+from skrbm.machine import Block, Moments, data_moments
 from skrbm.units import Theta
 
 LEVEL = 1e-6

@@ -9,11 +9,11 @@ from _exact import Exact
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose
 
-from skrbm._backend import complement_factors
-from skrbm._machine import Machine, coupled, input_field
 from skrbm.evaluation import exact_log_partition
 from skrbm.inference import TAP, AdaptiveTAP, Clamped, solve
 from skrbm.inference._adaptive_tap import _gaussian
+from skrbm.inference._complement import complement_factors
+from skrbm.machine import Machine, coupled, input_field
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 METHOD = AdaptiveTAP(max_iter=3000, tol=1e-26)

@@ -15,11 +15,11 @@ from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 from scipy.stats import binom
 
-from skrbm._machine import Machine, uncoupled
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
 from skrbm.evaluation import log_partition, reverse_log_partition
 from skrbm.inference import AIS
 from skrbm.inference._ais import SCHEDULES, anneal, inverse_temperatures
+from skrbm.machine import Machine, uncoupled
 from skrbm.units import UNITS, Bernoulli, Fractional, Theta
 
 PAIRS = enumerable_pairs()

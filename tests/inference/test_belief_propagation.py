@@ -12,9 +12,9 @@ from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp, xlogy
 
-from skrbm._backend import to_numpy
-from skrbm._machine import Machine
+from skrbm.arrays import to_numpy
 from skrbm.inference import TAP, BeliefPropagation, Propagated, propagate, solve
+from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 LIBRARIES = ["numpy", "array_api_strict", "torch"]

@@ -6,10 +6,10 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skrbm._machine import Machine, condition
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
 from skrbm.inference import CHAINS, GRADIENTS, Gibbs, GibbsLangevin, Langevin, sample
 from skrbm.inference._chains import resampled
+from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 LEVEL = 1e-6

@@ -5,8 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 
-from skrbm._backend import to_numpy
-from skrbm.inference import _classes, propagate_classes
+from skrbm.arrays import to_numpy
+from skrbm.estimators.conditional import _label as _classes
+from skrbm.inference import propagate_classes
 
 PRODUCTS = ["sum", "max", "mixed"]
 products = pytest.mark.parametrize("product", PRODUCTS)

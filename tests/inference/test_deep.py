@@ -16,9 +16,9 @@ from _machines import (
 )
 from numpy.testing import assert_allclose
 
-from skrbm._machine import log_weight
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
 from skrbm.inference import FIXED_POINTS, STARTS, DeepPhases, given_visible, solve, with_visible
+from skrbm.units import log_weight
 
 SHAPES = {
     "one hidden layer": (("bernoulli", "bernoulli"), (4, 3)),

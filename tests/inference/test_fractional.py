@@ -13,10 +13,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit
 
-from skrbm._machine import Machine, free_energy
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
 from skrbm.evaluation import exact_log_partition, exact_marginals, reverse_log_partition
 from skrbm.inference import AIS, ContrastiveDivergence, Gibbs, sample
+from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Fractional, Theta
 
 LEVEL = 1e-6

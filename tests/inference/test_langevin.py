@@ -16,9 +16,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp
 
-from skrbm._machine import Machine
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
 from skrbm.inference import GibbsLangevin, Langevin, sample
+from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 LEVEL = 1e-6

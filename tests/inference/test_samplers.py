@@ -11,9 +11,9 @@ from _machines import enumerable_pairs, gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skrbm._machine import Block, Moments, data_moments
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
 from skrbm.inference import SAMPLERS, Chains, ContrastiveDivergence, Gibbs, sample
+from skrbm.machine import Block, Moments, data_moments
 
 LEVEL = 1e-6
 PAIRS = enumerable_pairs()

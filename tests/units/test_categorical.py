@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp, softmax
 
-from skrbm._backend import to_numpy
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng, to_numpy
 from skrbm.units import Categorical, Theta
 
 LEVEL = 1e-6

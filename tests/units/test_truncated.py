@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm._machine import Block, Moments
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
+from skrbm.machine import Block, Moments
 from skrbm.units import Theta, TruncatedGaussBernoulli, TruncatedGaussian
 
 KINDS = [TruncatedGaussian, TruncatedGaussBernoulli]

@@ -11,8 +11,7 @@ from _exact import Line
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skrbm._backend import to_numpy
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng, to_numpy
 from skrbm.units import _truncnorm
 from skrbm.units._truncnorm import log_mass, mean_variance, mode, sample
 

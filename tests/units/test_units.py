@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp
 
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
 from skrbm.units import UNITS, Theta, log_weight
 
 LEVEL = 1e-6

@@ -17,10 +17,9 @@ import numpy as np
 from _paper import heading, table, timed
 from threadpoolctl import threadpool_limits
 
-from skrbm._backend import namespace
-from skrbm._machine import Machine, condition
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng, namespace
 from skrbm.inference import GibbsLangevin
+from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Gaussian, Theta
 
 GOALS = {"W h in each inner step": 4.5, "W h once": 1.5}

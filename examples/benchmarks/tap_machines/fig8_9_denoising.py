@@ -33,9 +33,9 @@ import numpy as np
 from _paper import heading, mnist, table
 
 from skrbm import TAPRBM
-from skrbm._machine import conditional
-from skrbm._random import make_rng
+from skrbm.arrays import make_rng
 from skrbm.inference import TAP, BinarySymmetric, Gibbs, sample
+from skrbm.machine import conditional
 
 
 def trained(n_hidden, n_epochs, X, folder):

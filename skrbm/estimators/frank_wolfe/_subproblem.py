@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import brentq
 
-from ._backend import cast, from_numpy, matmul, namespace, row_blocks, to_numpy, working_dtype
+from ...arrays import cast, from_numpy, matmul, namespace, row_blocks, to_numpy, working_dtype
 from ._lbfgs import minimise
 
 _BLOCK_ELEMENTS = 2**21  # of a block of dense rows, which stays in a cache for both products

@@ -1,6 +1,6 @@
 """Machines that grow unit by unit: Frank-Wolfe over distributions of hidden units.
 
-Alg. 1 of Ping, Liu and Ihler (2016). A machine is a measure on atoms (:mod:`skrbm._atoms`):
+Alg. 1 of Ping, Liu and Ihler (2016). A machine is a measure on atoms (:mod:`._subproblem`):
 log p(v) = sum_i c_i softplus(w_i'v) + b'v - log Z with multiplicities c, of which the sum is the
 temperature. Every step moves c along a line, c + step * (scale * c + weight * e_k), where atom k
 is new or old: inserting a unit, shrinking one, changing the temperature.
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._atoms import Subproblem, best_step, log_mean_exp
-from ._backend import log_odds
-from ._mixtures import Direction, Metric, Mixture
+from ...arrays import log_odds
+from ._mixture import Direction, Metric, Mixture
+from ._subproblem import Subproblem, best_step, log_mean_exp
 
 _MOST_PARTS, _PART_STEPS = 50, 2
 _LEAST_VARIANCE = 0.01  # of a visible unit, in random starts

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._backend import cast, column_moments, namespace, to_numpy, value_range
-from ._machine import Machine
-from ._validation import machine_from
-from .units import Bernoulli, Gaussian, Theta
+from ...arrays import cast, column_moments, namespace, to_numpy, value_range
+from ...inputs import machine_from
+from ...machine import Machine
+from ...units import Bernoulli, Gaussian, Theta
 
 _SOME = 1000  # rows are enough for the means of hidden units
 _ROUNDING = 2.0  # roundings of the mean that a deviation has to exceed

@@ -6,19 +6,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._backend import (
-    add_products,
-    cast,
-    dense_rows,
-    from_numpy,
-    is_finite,
-    like,
-    matmul,
-    namespace,
-)
-from ._machine import Machine
-from ._validation import parameter
-from .units import Bernoulli, Theta
+from ...arrays import add_products, cast, dense_rows, from_numpy, is_finite, like, matmul, namespace
+from ...inputs import parameter
+from ...machine import Machine
+from ...units import Bernoulli, Theta
 
 PARAMETERS = (
     "components",

@@ -8,24 +8,25 @@ import scipy.sparse as sp
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from .._backend import (
+from ..._checks import check_count
+from ..._epochs import Progress
+from ...arrays import (
     cast,
     from_numpy,
     is_foreign,
+    make_rng,
     namespace,
     one_blas_thread,
     take_rows,
     to_numpy,
 )
-from .._conditional import machine_of
-from .._epochs import Progress
-from .._machine import free_energy
-from .._objectives import INFERENCE, OBJECTIVES, clamped, log_partitions
-from .._random import make_rng
-from .._supervised import TrainedOnTargets
-from .._targets import check_targets, known_accuracy, targets_from
-from .._validation import check_count, check_data
-from ..inference import FixedPoint, Gibbs
+from ...inference import FixedPoint, Gibbs
+from ...inputs import check_data
+from ...machine import free_energy
+from ._losses import INFERENCE, OBJECTIVES, clamped, log_partitions
+from ._machine import machine_of
+from ._targets import check_targets, known_accuracy, targets_from
+from ._training import TrainedOnTargets
 
 _CHAINS = 1024  # drawn at a time
 

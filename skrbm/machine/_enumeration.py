@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ._backend import cast, from_numpy, log_sum_exp, namespace, row_sums
+from .._checks import check_count
+from ..arrays import cast, from_numpy, log_sum_exp, namespace, row_sums
+from ..units import log_weight
 from ._machine import conditional
-from ._validation import check_count
-from .units import log_weight
 
 MAX_UNITS = 20  # that are enumerated where no other number is asked for
 _BLOCK_ELEMENTS = 2**20  # of the largest temporary array

@@ -11,8 +11,23 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._backend import cast, dense_rows, is_finite, like, namespace, one_blas_thread, row_blocks
-from .._gaussian_bernoulli import (
+from ..._checks import check_count
+from ..._optim import RULES, SCHEDULES, MeanVarianceAscent
+from ...arrays import (
+    cast,
+    dense_rows,
+    is_finite,
+    like,
+    make_rng,
+    namespace,
+    one_blas_thread,
+    row_blocks,
+)
+from ...inference import CHAINS, GRADIENTS, Gibbs, GibbsLangevin, Langevin, Sampler, channel, sample
+from ...machine import free_energy
+from ...units import Bernoulli, Gaussian
+from .._base import BaseRBM, GibbsImputation
+from ._coordinates import (
     PARAMETERS,
     first_machine,
     frame_of,
@@ -21,22 +36,6 @@ from .._gaussian_bernoulli import (
     mean_and_deviation,
     parameters_of,
 )
-from .._machine import free_energy
-from .._optim import RULES, SCHEDULES, MeanVarianceAscent
-from .._random import make_rng
-from .._validation import check_count
-from ..inference import (
-    CHAINS,
-    GRADIENTS,
-    Gibbs,
-    GibbsLangevin,
-    Langevin,
-    Sampler,
-    channel,
-    sample,
-)
-from ..units import Bernoulli, Gaussian
-from ._base import BaseRBM, GibbsImputation
 
 _BLOCK_ROWS = 1024  # whose free energies are computed together
 _SAMPLERS = {

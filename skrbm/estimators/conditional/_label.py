@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from .._backend import cast, log_odds, namespace, row_blocks, row_sums
-from ..units import Categorical, Theta
-from ._odds import PRODUCTS
-from ._propagation import Propagated, checked_instances, checked_method
+from ...arrays import cast, log_odds, namespace, row_blocks, row_sums
+from ...inference._odds import PRODUCTS
+from ...inference._propagation import Propagated, checked_instances, checked_method
+from ...units import Categorical, Theta
 
 _ELEMENTS = 2**20  # of the largest temporary array
 _FARTHEST = 500.0  # log-odds of a unit that is always 1

@@ -6,13 +6,12 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
-from ._atoms import Rows, effective_part, log_mean_exp
-from ._backend import cast, from_numpy, namespace, softplus, to_numpy
-from ._enumeration import all_values
-from ._machine import Machine
-from .inference import Gibbs, sample
-from .inference._chains import resampled
-from .units import Bernoulli, Fractional, Theta
+from ...arrays import cast, from_numpy, namespace, softplus, to_numpy
+from ...inference import Gibbs, sample
+from ...inference._chains import resampled
+from ...machine import Machine, all_values
+from ...units import Bernoulli, Fractional, Theta
+from ._subproblem import Rows, effective_part, log_mean_exp
 
 _LEAST_ESS = 0.5  # part of the samples that a part of a step leaves effective
 _LEAST_VARIANCE = 0.01  # of a visible unit, in steps of the biases

@@ -6,13 +6,13 @@ from typing import ClassVar, NamedTuple
 
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from .._atoms import Rows
-from .._enumeration import MAX_UNITS
-from .._growing import TrainedByGrowth
-from .._mixtures import ExactModel, machine_of, mixture_of, rounded, rounding_loss
-from ..inference import Gibbs
-from ._base import GibbsImputation, OneHiddenLayer
-from ._bernoulli_rbm import BernoulliRBM
+from ...inference import Gibbs
+from ...machine import MAX_UNITS
+from .._base import GibbsImputation, OneHiddenLayer
+from .._bernoulli_rbm import BernoulliRBM
+from ._mixture import ExactModel, machine_of, mixture_of, rounded, rounding_loss
+from ._path import TrainedByGrowth
+from ._subproblem import Rows
 
 
 class RoundingLoss(NamedTuple):

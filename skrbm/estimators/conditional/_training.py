@@ -7,24 +7,25 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from ._backend import (
+from ..._callbacks import with_callbacks
+from ..._checks import check_count
+from ..._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
+from ...arrays import (
     copied,
     dense_rows,
     from_numpy,
+    make_rng,
     one_blas_thread,
     parameter_place,
     to_numpy,
 )
-from ._callbacks import with_callbacks
-from ._conditional import PARAMETERS, ConditionalMachine, random_machine, with_parameters
-from ._epochs import Monitor, Progress, TrainedInEpochs, keeps_features
-from ._objectives import make_decision, make_objective
-from ._random import make_rng
+from ...exceptions import DivergenceError
+from ...inference import FixedPoint
+from ...inputs import check_data
+from ...units import Bernoulli, Theta
+from ._losses import make_decision, make_objective
+from ._machine import PARAMETERS, ConditionalMachine, random_machine, with_parameters
 from ._targets import check_targets, is_unknown, targets_of
-from ._validation import check_count, check_data
-from .exceptions import DivergenceError
-from .inference import FixedPoint
-from .units import Bernoulli, Theta
 
 _FIRST_SWEEPS, _MOST_SWEEPS = 7, 100
 

@@ -6,11 +6,12 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array
 
-from ._backend import cast, from_numpy, is_foreign, namespace, to_numpy
-from ._machine import free_energy
-from ._validation import canonical
-from .inference import Gibbs, propagate, propagate_classes
-from .units import Bernoulli, Categorical, Theta
+from ...arrays import cast, from_numpy, is_foreign, namespace, to_numpy
+from ...inference import Gibbs, propagate
+from ...inputs import canonical
+from ...machine import free_energy
+from ...units import Bernoulli, Categorical, Theta
+from ._label import propagate_classes
 
 
 class Outputs:

@@ -6,7 +6,7 @@ The law is the same on every library, the numbers are not.
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ._backend import cast, from_numpy, is_foreign, like, namespace, to_numpy
+from ._namespace import cast, from_numpy, is_foreign, like, namespace, to_numpy
 
 
 def seed_sequence(random_state):

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
-from skrbm import _backend
+from skrbm import arrays
 
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -24,7 +24,7 @@ def factors(dtype, seed=0):
 def test_add_products_accumulates_in_place(dtype, alpha):
     out, left, right = factors(dtype)
     expected = out + float(alpha) * left.T @ right
-    assert _backend.add_products(out, [(left, right, alpha)]) is out
+    assert arrays.add_products(out, [(left, right, alpha)]) is out
     assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12)
 
 
@@ -33,7 +33,7 @@ def test_add_products_keeps_a_part_of_what_was_there(dtype):
     out, left, right = factors(dtype)
     expected = 0.75 * out + left.T @ right - 2 * left.T @ right
     terms = [(left, right, 1.0), (left, right, -2.0)]
-    assert _backend.add_products(out, terms, keep=0.75) is out
+    assert arrays.add_products(out, terms, keep=0.75) is out
     assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12, atol=1e-6)
 
 
@@ -42,7 +42,7 @@ def test_add_products_takes_factors_of_any_layout(dtype):
     out, left, right = factors(dtype)
     expected = out + left.T @ right
     wide = np.repeat(right, 2, axis=1)
-    _backend.add_products(out, [(np.asfortranarray(left), wide[:, ::2], 1.0)])
+    arrays.add_products(out, [(np.asfortranarray(left), wide[:, ::2], 1.0)])
     assert_allclose(out, expected, rtol=1e-5 if dtype == np.float32 else 1e-12)
 
 
@@ -51,7 +51,7 @@ def test_add_products_refuses_a_read_only_accumulator():
     before = out.copy()
     out.flags.writeable = False
     with pytest.raises(ValueError, match="writeable C-contiguous"):
-        _backend.add_products(out, [(left, right, 1.0)])
+        arrays.add_products(out, [(left, right, 1.0)])
     assert_array_equal(out, before)
 
 
@@ -63,14 +63,14 @@ def test_add_products_refuses_a_read_only_accumulator():
 def test_add_products_refuses_an_accumulator_that_blas_would_copy(spoil):
     out, left, right = factors(np.float64)
     with pytest.raises(ValueError, match="writeable C-contiguous"):
-        _backend.add_products(spoil(out), [(left, right, 1.0)])
+        arrays.add_products(spoil(out), [(left, right, 1.0)])
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float16, np.complex128])
 def test_add_products_refuses_an_accumulator_of_another_dtype(dtype):
     out, left, right = factors(np.float64)
     with pytest.raises(ValueError, match="float32 or float64"):
-        _backend.add_products(out.astype(dtype), [(left, right, 1.0)])
+        arrays.add_products(out.astype(dtype), [(left, right, 1.0)])
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -78,7 +78,7 @@ def test_add_products_refuses_factors_of_another_dtype(which):
     out, *both = factors(np.float32)
     both[which] = both[which].astype(np.float64)
     with pytest.raises(ValueError, match="float64"):
-        _backend.add_products(out, [(*both, 1.0)])
+        arrays.add_products(out, [(*both, 1.0)])
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -87,7 +87,7 @@ def test_add_products_refuses_factors_that_share_memory(which):
     both = [np.ones((4, 4)), np.ones((4, 4))]
     both[which] = out.T
     with pytest.raises(ValueError, match="shares memory"):
-        _backend.add_products(out, [(*both, 1.0)])
+        arrays.add_products(out, [(*both, 1.0)])
     assert_array_equal(out, np.eye(4))
 
 
@@ -98,7 +98,7 @@ EXTREMES = np.array([-1e4, -710, -100, -30, -1, -1e-8, 0, 1e-8, 1, 30, 100, 710,
 def test_sigmoid(dtype):
     """tanh rounds near -1, so that small probabilities have an absolute error of one rounding."""
     x = EXTREMES.astype(dtype)
-    value = _backend.sigmoid(x)
+    value = arrays.sigmoid(x)
     assert value.dtype == dtype
     assert_allclose(value, special.expit(x.astype(float)), rtol=0, atol=np.finfo(dtype).eps)
     assert ((value >= 0) & (value <= 1)).all()
@@ -108,7 +108,7 @@ def test_sigmoid(dtype):
 @dtypes
 def test_softplus(dtype):
     x = EXTREMES.astype(dtype)
-    value = _backend.softplus(x)
+    value = arrays.softplus(x)
     assert value.dtype == dtype
     expected = np.logaddexp(0, x.astype(float))
     assert_allclose(value, expected, rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny)
@@ -116,7 +116,7 @@ def test_softplus(dtype):
 
 def test_row_sums_are_in_double_precision():
     x = np.full((2, 100_000), 0.1, np.float32)
-    sums = _backend.row_sums(x)
+    sums = arrays.row_sums(x)
     assert sums.dtype == np.float64
     assert_allclose(sums, 100_000 * float(np.float32(0.1)), rtol=1e-12)
 
@@ -138,9 +138,9 @@ def test_row_sums_are_in_double_precision():
 )
 def test_working_dtype(given, expected):
     X = np.ones((2, 2), given)
-    assert _backend.working_dtype(X) == expected
+    assert arrays.working_dtype(X) == expected
     if given != np.float16:  # of which SciPy has no sparse arrays
-        assert _backend.working_dtype(sp.csr_array(X)) == expected
+        assert arrays.working_dtype(sp.csr_array(X)) == expected
 
 
 @dtypes
@@ -148,7 +148,7 @@ def test_working_dtype(given, expected):
 def test_dense_rows(dtype, make):
     X = np.arange(12).reshape(4, 3) % 5
     for index in (np.array([3, 0]), np.array([1, 1, 2])):
-        rows = _backend.dense_rows(make(X), index, dtype)
+        rows = arrays.dense_rows(make(X), index, dtype)
         assert isinstance(rows, np.ndarray) and not isinstance(rows, np.matrix)
         assert rows.dtype == dtype
         assert_array_equal(rows, X[index])
@@ -159,13 +159,13 @@ def test_products_with_sparse_rows_are_dense_arrays(make):
     generator = np.random.default_rng(0)
     X = generator.integers(2, size=(4, 3)).astype(float)
     for A in (generator.random((3, 2)), generator.random(3)):
-        product = _backend.matmul(make(X), A)
+        product = arrays.matmul(make(X), A)
         assert type(product) is np.ndarray
         assert_allclose(product, X @ A)
-    squared = _backend.squared(make(3 * X))
+    squared = arrays.squared(make(3 * X))
     assert sp.issparse(squared)
     assert_array_equal(squared.toarray(), 9 * X)
-    assert_array_equal(_backend.squared(3 * X), 9 * X)
+    assert_array_equal(arrays.squared(3 * X), 9 * X)
 
 
 @dtypes
@@ -174,7 +174,7 @@ def test_column_moments(dtype, make):
     """In double precision whatever the data, and over several blocks of rows."""
     X = np.random.default_rng(1).gamma(2.0, size=(2500, 3)).astype(dtype)
     X[:, 2] = 0.1
-    mean, variance = _backend.column_moments(make(X))
+    mean, variance = arrays.column_moments(make(X))
     wide = X.astype(np.float64)
     assert mean.dtype == variance.dtype == np.float64
     assert mean.shape == variance.shape == (3,)
@@ -186,23 +186,23 @@ def test_column_moments(dtype, make):
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_matrix])
 def test_variances_survive_a_large_mean(make):
     X = 1e6 + np.random.default_rng(2).standard_normal((2000, 2))
-    assert_allclose(_backend.column_moments(make(X))[1], X.var(axis=0), rtol=1e-8)
+    assert_allclose(arrays.column_moments(make(X))[1], X.var(axis=0), rtol=1e-8)
 
 
 def test_cast_copies_only_what_differs():
     x = np.ones(3)
-    assert _backend.cast(x, np.float64) is x
-    assert _backend.cast(x, np.float32).dtype == np.float32
+    assert arrays.cast(x, np.float64) is x
+    assert arrays.cast(x, np.float32).dtype == np.float32
 
 
 def test_numpy_stays_numpy():
     x = np.ones(3, np.float32)
     for other in (x, np.float32(1), [1.0, 2.0], sp.csr_array(np.eye(2))):
-        assert _backend.namespace(other) is np
-        assert not _backend.is_foreign(other)
-    assert _backend.to_numpy(x) is x
-    assert _backend.from_numpy(x, np.zeros(1)) is x
-    assert _backend.like(x) == {"dtype": np.float32}
+        assert arrays.namespace(other) is np
+        assert not arrays.is_foreign(other)
+    assert arrays.to_numpy(x) is x
+    assert arrays.from_numpy(x, np.zeros(1)) is x
+    assert arrays.like(x) == {"dtype": np.float32}
 
 
 def test_missing_package_for_other_libraries_is_named(monkeypatch):
@@ -212,4 +212,4 @@ def test_missing_package_for_other_libraries_is_named(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "array_api_compat", None)
     with pytest.raises(ImportError, match=r"Foreign.*pip install 'skrbm\[array\]'"):
-        _backend.namespace(Foreign())
+        arrays.namespace(Foreign())

@@ -8,25 +8,27 @@ import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from ._atoms import Rows
-from ._backend import (
+from ..._callbacks import HAS_CALLBACKS, CallbackSupportMixin, with_callbacks
+from ..._checks import check_count
+from ..._epochs import keeps_features
+from ...arrays import (
     cast,
     dense_rows,
     from_numpy,
+    make_rng,
     one_blas_thread,
     parameter_place,
+    seed_sequence,
     take_rows,
     to_numpy,
 )
-from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, with_callbacks
-from ._enumeration import MAX_UNITS
-from ._epochs import keeps_features
-from ._frank_wolfe import COLUMNS, Growth, Plan
-from ._mixtures import ExactModel, Mixture, SampledModel, machine_of, mixture_of
-from ._random import make_rng, seed_sequence
-from ._validation import check_count, check_data, check_range, into_support, machine_from
-from .inference import Gibbs, sample
-from .units import Bernoulli
+from ...inference import Gibbs, sample
+from ...inputs import check_data, check_range, into_support, machine_from
+from ...machine import MAX_UNITS
+from ...units import Bernoulli
+from ._growth import COLUMNS, Growth, Plan
+from ._mixture import ExactModel, Mixture, SampledModel, machine_of, mixture_of
+from ._subproblem import Rows
 
 _START_ROWS = 1000  # of the data, from which random starts are made
 _BURN_IN = 100  # sweeps of the chains of a machine that a path is cut to

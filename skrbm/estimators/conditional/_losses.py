@@ -11,17 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ._backend import (
-    cast,
-    from_numpy,
-    matmul,
-    namespace,
-    sigmoid,
-    to_numpy,
-)
-from ._enumeration import blocks_of_rows, configurations, log_partition
-from ._machine import Block, Moments, condition, data_moments, free_energy
-from .inference import (
+from ...arrays import cast, from_numpy, matmul, namespace, sigmoid, to_numpy
+from ...inference import (
     FIXED_POINTS,
     BeliefPropagation,
     ContrastiveDivergence,
@@ -30,7 +21,17 @@ from .inference import (
     NaiveMeanField,
     solve,
 )
-from .units import Theta
+from ...machine import (
+    Block,
+    Moments,
+    blocks_of_rows,
+    condition,
+    configurations,
+    data_moments,
+    free_energy,
+    log_partition,
+)
+from ...units import Theta
 
 MOST_ENUMERATED = 12  # units of the smaller layer for which log Z is summed exactly
 MOST_DECIDED = 14  # outputs of which all values are tried

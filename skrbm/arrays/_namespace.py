@@ -1,0 +1,148 @@
+"""Which array library the numbers live in, and what differs between libraries.
+
+NumPy 2 is its own array namespace. Other libraries (torch, JAX, CuPy, array-api-strict) are served
+through ``array-api-compat``, which is imported only when such an array comes.
+"""
+
+from math import exp
+
+import numpy as np
+
+_NUMPY = np.ndarray, np.generic  # a tuple: a union would be built anew in each of many calls
+
+
+def is_foreign(X):
+    """Whether X is an array of a library other than NumPy."""
+    return not isinstance(X, _NUMPY) and hasattr(X, "__dlpack__")
+
+
+def namespace(x):
+    """Return the array namespace of ``x``; NumPy for everything that is no foreign array."""
+    if not is_foreign(x):
+        return np
+    try:
+        import array_api_compat
+    except ImportError as error:
+        raise ImportError(
+            f"an array of type {type(x).__module__}.{type(x).__name__} needs the optional package "
+            "array-api-compat: pip install 'skrbm[array]', or pass NumPy arrays"
+        ) from error
+    return array_api_compat.array_namespace(x)
+
+
+def like(x):
+    """Return the creation arguments that put a new array beside ``x``: its dtype and device."""
+    if not is_foreign(x):
+        return {"dtype": x.dtype}
+    import array_api_compat
+
+    return {"dtype": x.dtype, "device": array_api_compat.device(x)}
+
+
+def to_numpy(x):
+    """Return ``x`` as a NumPy array; the identity for NumPy arrays."""
+    if not is_foreign(x):
+        return np.asarray(x)
+    import array_api_compat
+
+    # Not every library calls its device for NumPy's memory "cpu" alone, nor takes that name.
+    if "cpu" not in str(array_api_compat.device(x)).lower():
+        x = array_api_compat.to_device(x, "cpu")
+    return np.asarray(x)
+
+
+def from_numpy(x, beside):
+    """Return the NumPy array ``x`` as an array of the library and device of ``beside``."""
+    if not is_foreign(beside):
+        return x
+    return namespace(beside).asarray(np.ascontiguousarray(x), device=like(beside)["device"])
+
+
+def beside(x, other):
+    """Return the dense array ``x`` in the library and on the device of ``other``."""
+    if not is_foreign(x) and not is_foreign(other):
+        return x
+    if is_foreign(x) and is_foreign(other) and namespace(x) is namespace(other):
+        return namespace(other).asarray(x, device=like(other)["device"])
+    return from_numpy(to_numpy(x), other)
+
+
+def cast(x, dtype):
+    """Return ``x`` with ``dtype``, itself where it has it already."""
+    return x if x.dtype == dtype else namespace(x).astype(x, dtype)
+
+
+def working_dtype(X):
+    """Return the floating dtype that parameters learnt from ``X`` have.
+
+    The promotion of X's dtype with float32: floating dtypes are kept, bytes and booleans
+    become float32, wider integers float64; half precision and long double have no BLAS and
+    become the nearest of the two.
+    """
+    if is_foreign(X):
+        xp = namespace(X)
+        if X.dtype in (xp.float32, xp.float64):
+            return X.dtype
+        return xp.float64 if X.dtype in (xp.int32, xp.int64) else xp.float32
+    promoted = np.promote_types(X.dtype, np.float32)
+    return promoted if promoted in (np.float32, np.float64) else np.dtype(np.float64)
+
+
+def copied(x):
+    """Return a copy of an array."""
+    return namespace(x).asarray(x, copy=True)
+
+
+def parameter_place(X):
+    """Return an array beside which parameters learnt from X lie, in the dtype that they have."""
+    beside = like(X) if is_foreign(X) else {}
+    return namespace(X).zeros((1, 1), **{**beside, "dtype": working_dtype(X)})
+
+
+def is_finite(x):
+    """Whether no entry is infinite or NaN, by a sum, which needs no temporary array."""
+    total = float(namespace(x).sum(x))
+    return total - total == 0  # neither infinite nor NaN
+
+
+def sigmoid(x):
+    """Logistic function, through the vectorised tanh: five times the speed of ``expit``."""
+    y = namespace(x).tanh(0.5 * x)
+    y *= 0.5
+    y += 0.5
+    return y
+
+
+def softplus(x):
+    """log(1 + exp(x)) without overflow."""
+    xp = namespace(x)
+    y = xp.log1p(xp.exp(-xp.abs(x)))
+    y += xp.maximum(x, xp.zeros_like(x))
+    return y
+
+
+def log_odds(x, limit):
+    """Return log(x / (1 - x)), at most ``limit`` in size."""
+    xp = namespace(x)
+    dtype, x, tiny = x.dtype, cast(x, xp.float64), exp(-limit)
+    odds = xp.log(xp.clip(x, tiny, None)) - xp.log(xp.clip(1 - x, tiny, None))
+    return cast(odds, dtype)
+
+
+def log_sum_exp(x):
+    """Return log of the sum of exp(x) over the last axis."""
+    xp = namespace(x)
+    largest = xp.max(x, axis=-1, keepdims=True)
+    return largest[..., 0] + xp.log(xp.sum(xp.exp(x - largest), axis=-1))
+
+
+def cumulative_sum(x):
+    """Sum up along the last axis; NumPy 2.0 has the function by its old name alone."""
+    xp = namespace(x)
+    return np.cumsum(x, axis=-1) if xp is np else xp.cumulative_sum(x, axis=-1)
+
+
+def row_sums(x):
+    """Sum each row in float64."""
+    xp = namespace(x)
+    return xp.sum(x, axis=-1, dtype=xp.float64)

@@ -1,0 +1,94 @@
+"""Products of matrices, which take most of the time of learning."""
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg.blas import dgemm, sgemm
+
+from ._namespace import is_foreign
+from ._threads import share, split
+
+# OpenBLAS does a product of at most 10**6 multiplications without copying the factors into panels.
+# For a few rows that copy takes most of the time, so their products are done in parts.
+_NOT_PACKED, _FEW_ROWS, _LEAST_WIDTH = 8 * 10**5, 16, 16
+
+
+_GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
+
+
+def matmul(X, A):
+    """X @ A for a dense or a sparse X; the result is dense.
+
+    All large products go through here: sparse X stays sparse, and NumPy's products use the threads
+    that :func:`one_blas_thread` leaves to us.
+    """
+    if sp.issparse(X):
+        return np.asarray(X @ A)
+    if is_foreign(X) or X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
+        return X @ A
+    n_rows, n_columns, work = X.shape[0], A.shape[1], X.shape[0] * A.size
+    parts = split(max(n_rows, n_columns), work)
+    if len(parts) > 1:
+        out = np.empty((n_rows, n_columns), X.dtype)
+        share(_fill_rows if n_rows > n_columns else _fill_columns, parts, out, X, A)
+        return out
+    n_parts = -(-work // _NOT_PACKED)
+    if 1 < n_rows <= _FEW_ROWS and 1 < n_parts <= n_columns // _LEAST_WIDTH:
+        out, width = np.empty((n_rows, n_columns), X.dtype), -(-n_columns // n_parts)
+        for start in range(0, n_columns, width):
+            _fill_columns(slice(start, start + width), out, X, A)
+        return out
+    return X @ A
+
+
+def _fill_rows(rows, out, X, A):
+    np.matmul(X[rows], A, out=out[rows])
+
+
+def _fill_columns(columns, out, X, A):
+    np.matmul(X, A[:, columns], out=out[:, columns])
+
+
+def add_products(out, terms, keep=1.0):
+    """out = keep * out + sum of alpha * left.T @ right, in place where the library can.
+
+    Returns ``out``. ``terms`` are tuples (left, right, alpha), one at least. For NumPy each is one
+    BLAS call that accumulates into ``out``, if one thread is to do it. SciPy's wrapper writes into
+    read-only arrays and works on a silent copy of an unsuitable ``out``, hence the checks.
+    """
+    if is_foreign(out):
+        if keep != 1:
+            out *= keep
+        for left, right, alpha in terms:
+            out += alpha * (left.T @ right)
+        return out
+    _check_accumulator(out, terms)
+    parts = split(out.shape[0], sum(left.shape[0] for left, _, _ in terms) * out.size)
+    share(_add_products if len(parts) > 1 else _accumulate, parts, out, terms, keep)
+    return out
+
+
+def _check_accumulator(out, terms):
+    if not (out.flags.c_contiguous and out.flags.writeable and out.dtype in _GEMM):
+        raise ValueError(
+            "the accumulator must be a writeable C-contiguous float32 or float64 array"
+        )
+    for left, right, _ in terms:
+        if left.dtype != out.dtype or right.dtype != out.dtype:
+            raise ValueError(f"factors of {left.dtype} and {right.dtype} into {out.dtype}")
+        if np.may_share_memory(out, left) or np.may_share_memory(out, right):
+            raise ValueError("the accumulator shares memory with a factor")
+
+
+def _accumulate(rows, out, terms, keep):
+    gemm = _GEMM[out.dtype]
+    for left, right, alpha in terms:
+        gemm(alpha, right.T, left.T, beta=keep, c=out.T, trans_b=True, overwrite_c=True)
+        keep = 1.0
+
+
+def _add_products(rows, out, terms, keep):
+    """Add to some rows of ``out``, by calls that let other threads run, as SciPy's do not."""
+    if keep != 1:
+        out[rows] *= keep
+    for left, right, alpha in terms:
+        out[rows] += (float(alpha) * left[:, rows]).T @ right

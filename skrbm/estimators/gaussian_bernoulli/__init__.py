@@ -1,0 +1,5 @@
+"""Machines with Gaussian visible and binary hidden units."""
+
+from ._estimator import GaussianBernoulliRBM
+
+__all__ = ["GaussianBernoulliRBM"]

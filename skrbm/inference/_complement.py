@@ -1,0 +1,83 @@
+"""Factors and inverses of I - K K' and I - K' K, for adaptive TAP."""
+
+import numpy as np
+from scipy.linalg.blas import dsyrk, dtrmm, ssyrk, strmm
+from scipy.linalg.lapack import dpotrf, dtrtri, spotrf, strtri
+
+from ..arrays import is_foreign, like, namespace
+
+_TRIANGULAR = {
+    np.dtype(np.float32): (ssyrk, spotrf, strtri, strmm),
+    np.dtype(np.float64): (dsyrk, dpotrf, dtrtri, dtrmm),
+}
+
+
+def complement_factors(K):
+    """Factor I - K K', for a K with fewer rows than columns, and work out its inverse's parts.
+
+    Parameters
+    ----------
+    K : array of shape (n, m)
+
+    Returns
+    -------
+    diagonal : array of shape (n,)
+        The diagonal of U, upper triangular with U' U = I - K K'.
+    V : array of shape (n, n)
+        The inverse of U, so that V V' is the inverse of I - K K'.
+    Y : array of shape (n, m)
+        V' K, so that I + Y' Y is the inverse of I - K' K.
+    excess : array of shape (n,)
+        The diagonal of V V' less 1, accurate for tiny rows of K too: a sum of squares.
+
+    None if I - K K' is not positive definite.
+    """
+    if K.shape[0] == 0:
+        none = namespace(K).zeros(0, **like(K))
+        return none, none[:, None] @ none[None, :], K, none
+    factors = _foreign_factors(K) if is_foreign(K) else _blas_factors(K)
+    if factors is None:
+        return None
+    diagonal, V, Y, squares, above, beside = factors
+    # 1 - diagonal**2, and with it the first term of V V' - 1, is the sum of what was taken from 1.
+    return diagonal, V, Y, (squares + above) / diagonal**2 + beside
+
+
+def _blas_factors(K):
+    """Return the diagonal of U, V, Y and three sums of squares, by half of the full arithmetic.
+
+    The sums are those of the rows of K, of the columns of U and of the rows of V, the latter two
+    without their diagonals.
+    """
+    syrk, potrf, trtri, trmm = _TRIANGULAR[K.dtype]
+    M = syrk(-1.0, K.T, trans=True)
+    index = np.arange(K.shape[0])
+    squares = -M[index, index]
+    M[index, index] += 1
+    U, info = potrf(M, overwrite_a=True, clean=False)  # syrk left zeros below the diagonal
+    if info:
+        return None
+    diagonal = U[index, index]
+    U[index, index] = 0
+    above = np.einsum("ij,ij->j", U, U)
+    U[index, index] = diagonal
+    V, _ = trtri(U, overwrite_c=True)
+    V[index, index] = 0
+    beside = np.einsum("ij,ij->i", V, V)
+    V[index, index] = 1 / diagonal
+    return diagonal, V, trmm(1.0, V, K.T, side=True).T, squares, above, beside
+
+
+def _foreign_factors(K):
+    xp = namespace(K)
+    squares, eye = xp.linalg.vecdot(K, K), xp.eye(K.shape[0], **like(K))
+    try:
+        L = xp.linalg.cholesky(eye - K @ K.T)
+    except (np.linalg.LinAlgError, RuntimeError):  # torch's own error is the latter
+        return None
+    if not bool(xp.all(xp.isfinite(xp.linalg.diagonal(L)))):  # JAX raises no errors
+        return None
+    V = xp.linalg.solve(L.T, eye)
+    above = xp.sum(xp.tril(L, k=-1) ** 2, axis=1)
+    beside = xp.sum(xp.triu(V, k=1) ** 2, axis=1)
+    return xp.linalg.diagonal(L), V, V.T @ K, squares, above, beside

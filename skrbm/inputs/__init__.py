@@ -1,0 +1,27 @@
+"""Data and parameters that users give: checks, and machines made of arrays."""
+
+from ._arrays import SIDES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
+from ._rows import (
+    canonical,
+    check_data,
+    check_held,
+    check_range,
+    check_rows,
+    into_support,
+    warn_clipped,
+)
+
+__all__ = [
+    "SIDES",
+    "THETA_ATTRIBUTES",
+    "canonical",
+    "check_data",
+    "check_held",
+    "check_range",
+    "check_rows",
+    "into_support",
+    "layers_from",
+    "machine_from",
+    "parameter",
+    "warn_clipped",
+]

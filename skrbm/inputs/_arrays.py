@@ -1,0 +1,168 @@
+"""Machines of arrays and of fitted estimators that users give."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..arrays import beside, cast, is_foreign, namespace, working_dtype
+from ..machine import Machine
+from ..units import Theta
+
+SIDES = ("visible", "hidden")
+
+
+def _public(statistic):
+    """Return the name that users know a natural parameter by."""
+    return "intercept" if statistic == "field" else statistic
+
+
+THETA_ATTRIBUTES = tuple(
+    f"{_public(statistic)}_{side}_" for side in SIDES for statistic in Theta._fields
+)
+
+
+def machine_from(
+    components, intercept_hidden, intercept_visible, units, defaults=None, **statistics
+):
+    """Return the machine of a fitted estimator, or of arrays.
+
+    ``statistics`` are arrays ``precision_visible`` and the like. Those that are not given are the
+    ones of the machine ``defaults``, beside which the parameters then lie, or of units that know
+    no data.
+    """
+    given = {"intercept_hidden": intercept_hidden, "intercept_visible": intercept_visible}
+    given |= statistics
+    if hasattr(components, "fit"):
+        _check_source(components, units)
+        source = getattr(components, "_whole", components)  # whole units of a machine with parts
+        components = source.components_
+        given = {name.rstrip("_"): getattr(source, name, None) for name in THETA_ATTRIBUTES}
+    place = None if defaults is None else defaults.weights[0]
+    W = parameter("components", components, 2, place)
+    thetas = tuple(
+        _theta(
+            f"_{side}",
+            unit,
+            n,
+            [given.get(name.rstrip("_")) for name in THETA_ATTRIBUTES if side in name],
+            unit.default_theta(n, W) if defaults is None else defaults.thetas[l],
+            W,
+        )
+        for l, (side, unit, n) in enumerate(zip(SIDES, units, W.shape[::-1], strict=True))
+    )
+    return Machine(units, thetas, (W,))
+
+
+def _check_source(estimator, units):
+    """Refuse an estimator that is no fitted machine, or whose units have other values."""
+    name = type(estimator).__name__
+    if not hasattr(estimator, "intercept_hidden_"):
+        if hasattr(estimator, "n_features_in_"):
+            raise ValueError(
+                f"{name} is fitted, but no machine with components_, intercept_hidden_ and "
+                "intercept_visible_; give such a machine, or these arrays"
+            )
+        raise ValueError(
+            f"{name} is not fitted, or no machine. Meta-estimators such as GridSearchCV clone "
+            "their parameters; wrap a fitted one in sklearn.frozen.FrozenEstimator"
+        )
+    if estimator.components_.shape[0] == 0:
+        raise ValueError(f"{name} has no hidden unit to start from; start at random")
+    # Copies of one unit have its values, whatever their sum.
+    found = () if hasattr(estimator, "_whole") else getattr(estimator, "units_", ())
+    for unit, other in zip(units, found, strict=False):
+        if unit.values is not None and unit.values != other.values:
+            raise ValueError(
+                f"{name} has units {other}, whose parameters mean nothing to {unit} units; give "
+                "a machine with the same kinds of units, or arrays"
+            )
+
+
+def _theta(where, unit, n, values, default, W):
+    """Return the parameters of one layer: the biases that are given or 0, the rest as default."""
+    parts = []
+    for statistic, value, usual in zip(Theta._fields, values, default, strict=True):
+        name = f"{_public(statistic)}{where}"
+        if usual is None and value is not None:
+            raise ValueError(f"{name} is given, but {unit} has no such parameter")
+        if value is None and statistic == "field":
+            value = np.zeros(n)
+        parts.append(usual if value is None else parameter(name, value, 1, W))
+        if parts[-1] is not None and parts[-1].shape[0] != n:
+            raise ValueError(
+                f"{name} has shape {tuple(parts[-1].shape)}, but components {tuple(W.shape)} "
+                f"needs ({n},)"
+            )
+    theta = Theta(*parts)
+    improper = unit.is_improper(theta)
+    if improper is not None and bool(namespace(improper).any(improper)):
+        raise ValueError(
+            f"precision{where} must be positive for {unit}, whose law has no integral otherwise; "
+            "units with bounds, such as TruncatedGaussian(lower, upper), take any"
+        )
+    return theta
+
+
+def layers_from(components, parts, visible, hidden):
+    """Return the machine of lists of arrays: weights and, for each statistic, those of each layer.
+
+    ``parts`` are lists as long as there are layers, of arrays or None, or None.
+    """
+    if hasattr(components, "fit") or not isinstance(components, Iterable):
+        raise ValueError(
+            "components must be a list of arrays, the weights of each hidden layer upwards, got "
+            f"{type(components).__name__}; of a machine with one hidden layer give "
+            "[components_] and [intercept_visible_, intercept_hidden_]"
+        )
+    components = list(components)
+    if not components:
+        raise ValueError("components must be the weights of at least one hidden layer, got none")
+    units, weights = (visible, *[hidden] * len(components)), []
+    for l, W in enumerate(components):
+        weights.append(parameter(f"components[{l}]", W, 2, weights[0] if l else None))
+        if l and weights[l].shape[1] != weights[l - 1].shape[0]:
+            raise ValueError(
+                f"components[{l}] has shape {tuple(weights[l].shape)}, but the layer below has "
+                f"{weights[l - 1].shape[0]} units"
+            )
+    lists = []
+    for statistic, values in zip(Theta._fields, parts, strict=True):
+        lists.append([None] * len(units) if values is None else list(values))
+        if len(lists[-1]) != len(units):
+            raise ValueError(
+                f"{_public(statistic)}s must be {len(units)} arrays, one for each layer, visible "
+                f"first, got {len(lists[-1])}"
+            )
+    sizes = [weights[0].shape[1], *(W.shape[0] for W in weights)]
+    layers = enumerate(zip(units, sizes, *lists, strict=True))
+    thetas = tuple(
+        _theta(f"s[{l}]", unit, n, values, unit.default_theta(n, weights[0]), weights[0])
+        for l, (unit, n, *values) in layers
+    )
+    return Machine(units, thetas, tuple(weights))
+
+
+def parameter(name, values, ndim, place=None, *, empty=False):
+    """Return a finite, contiguous copy of a parameter, beside the array ``place`` if given.
+
+    ``empty`` allows for no units.
+    """
+    array = namespace(values).asarray(values, copy=True) if is_foreign(values) else None
+    array = _real_array(name, values) if array is None else array
+    dtype = working_dtype(array)
+    if place is not None:
+        array, dtype = beside(array, place), place.dtype
+    array = cast(array, dtype)
+    if array.ndim != ndim or (0 in array.shape and not empty):
+        raise ValueError(f"{name} must be a non-empty array of {ndim} dimension(s)")
+    if not bool(namespace(array).all(namespace(array).isfinite(array))):
+        raise ValueError(f"{name} contains NaN or infinity")
+    return array
+
+
+def _real_array(name, values):
+    try:
+        array = np.array(values, order="C", copy=True)
+        return array if array.dtype.kind in "biuf" else array.astype(np.float64, casting="safe")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of real numbers: {error}") from error

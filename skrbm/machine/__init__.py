@@ -1,0 +1,65 @@
+"""Machines, their energies and moments: the vocabulary of extensions."""
+
+from ._energy import (
+    coupling,
+    energy,
+    free_energy,
+    in_double,
+    interpolate,
+    log_correction,
+    precise_free_energy,
+    uncoupled,
+)
+from ._enumeration import (
+    MAX_UNITS,
+    all_values,
+    blocks_of_rows,
+    can_enumerate,
+    check_enumerable,
+    configurations,
+    enumerable_layers,
+    log_partition,
+    n_enumerated,
+)
+from ._machine import (
+    Machine,
+    above_visible,
+    condition,
+    conditional,
+    coupled,
+    hidden_layers,
+    input_field,
+    turned_over,
+)
+from ._moments import Block, Moments, data_moments
+
+__all__ = [
+    "MAX_UNITS",
+    "Block",
+    "Machine",
+    "Moments",
+    "above_visible",
+    "all_values",
+    "blocks_of_rows",
+    "can_enumerate",
+    "check_enumerable",
+    "condition",
+    "conditional",
+    "configurations",
+    "coupled",
+    "coupling",
+    "data_moments",
+    "energy",
+    "enumerable_layers",
+    "free_energy",
+    "hidden_layers",
+    "in_double",
+    "input_field",
+    "interpolate",
+    "log_correction",
+    "log_partition",
+    "n_enumerated",
+    "precise_free_energy",
+    "turned_over",
+    "uncoupled",
+]

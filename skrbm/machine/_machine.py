@@ -1,0 +1,163 @@
+"""The machine: layers of units and the couplings between them."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ..arrays import cast, is_finite, matmul, namespace
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Layers of units with couplings between neighbouring layers.
+
+    The law is exp(sum_l theta_l . statistics(x_l) + scale * sum_l x_{l+1}' W_l x_l).
+
+    Parameters
+    ----------
+    units : tuple of Unit
+        Layer 0 is visible.
+    thetas : tuple of Theta
+        Natural parameters of each layer, arrays of shape (n_units[l],); or (n_rows, n_units[l])
+        for a law of its own for each row, such as the posterior given an observation of that row.
+    weights : tuple of arrays of shape (n_units[l + 1], n_units[l])
+        Couplings; a restricted Boltzmann machine has one matrix, ``components_``, and independent
+        units have none.
+    scale : float, default=1.0
+        Factor on all couplings, so that annealing need not copy the weights.
+    """
+
+    units: tuple
+    thetas: tuple
+    weights: tuple
+    scale: float = 1.0
+
+    def __post_init__(self):
+        dtype = self.dtype
+        thetas = tuple(theta.map(lambda part: cast(part, dtype)) for theta in self.thetas)
+        object.__setattr__(self, "thetas", thetas)
+
+    @property
+    def dtype(self):
+        """Dtype of all parameters, states and chains."""
+        return self.weights[0].dtype if self.weights else self.thetas[0].field.dtype
+
+    @property
+    def n_units(self):
+        """Number of units of each layer."""
+        return tuple(theta.field.shape[-1] for theta in self.thetas)
+
+    @cached_property
+    def squares(self):
+        """W * W of each weight matrix."""
+        return tuple(W * W for W in self.weights)
+
+    @cached_property
+    def cubes(self):
+        """W * W * W of each weight matrix."""
+        return tuple(W * W2 for W, W2 in zip(self.weights, self.squares, strict=True))
+
+    def rows(self, index):
+        """Return the machine of some rows, itself if all rows have the same law."""
+        if all(part is None or part.ndim == 1 for theta in self.thetas for part in theta):
+            return self
+        machine = replace(self, thetas=tuple(theta.rows(index) for theta in self.thetas))
+        for name in ("squares", "cubes"):  # of the same weights
+            if name in self.__dict__:
+                machine.__dict__[name] = self.__dict__[name]
+        return machine
+
+    def tilted(self, l, field, precision=None):
+        """Return the machine with layer ``l`` multiplied by exp(field * x - precision * x**2 / 2).
+
+        With a field for each row, of shape (n_rows, n_units[l]), each row has a law of its own.
+        """
+        thetas = list(self.thetas)
+        thetas[l] = self.units[l].tilt(thetas[l], field, precision)
+        return replace(self, thetas=tuple(thetas))
+
+    def copy(self):
+        """Return a machine that shares no memory with this one."""
+        xp = namespace(self.thetas[0].field)
+        return replace(
+            self,
+            thetas=tuple(
+                theta.map(lambda part: xp.asarray(part, copy=True)) for theta in self.thetas
+            ),
+            weights=tuple(xp.asarray(W, copy=True) for W in self.weights),
+        )
+
+    def astype(self, dtype):
+        """Return the machine with parameters of another dtype; thetas follow the weights."""
+        return replace(self, weights=tuple(cast(W, dtype) for W in self.weights))
+
+    def is_finite(self):
+        """Whether no parameter is infinite or NaN."""
+        return all(is_finite(W) for W in self.weights) and self.has_finite_thetas()
+
+    def has_finite_thetas(self):
+        """Whether no unit's own parameter is infinite or NaN: a check that costs nothing."""
+        parts = (part for theta in self.thetas for part in theta if part is not None)
+        return all(is_finite(part) for part in parts)
+
+
+def coupled(machine, matrices, l, layers, power=1):
+    """Return what the neighbours of layer ``l`` send to it through ``matrices``, summed.
+
+    With the weights themselves and the neighbours' values it is the input field; with their
+    squares and the neighbours' variances it is minus the precision of the TAP reaction.
+    """
+    total = None
+    if l > 0 and layers[l - 1] is not None:
+        total = matmul(layers[l - 1], matrices[l - 1].T)
+    if l + 1 < len(layers) and layers[l + 1] is not None:
+        above = matmul(layers[l + 1], matrices[l])
+        total = above if total is None else total + above
+    if machine.scale != 1:
+        total *= machine.scale**power
+    return total
+
+
+def input_field(machine, l, layers):
+    """Return the field on layer ``l`` given the values of its neighbours, (n_rows, n_units)."""
+    return coupled(machine, machine.weights, l, layers)
+
+
+def conditional(machine, l, layers):
+    """Return the parameters of layer ``l`` given the values of its neighbours."""
+    return machine.units[l].tilt(machine.thetas[l], input_field(machine, l, layers))
+
+
+def condition(machine, X):
+    """Return the parameters of the first hidden layer given visible values X."""
+    return conditional(machine, 1, (X, None))
+
+
+def above_visible(machine):
+    """Return the hidden layers as a machine, in no field of the visible one."""
+    return replace(
+        machine, units=machine.units[1:], thetas=machine.thetas[1:], weights=machine.weights[1:]
+    )
+
+
+def hidden_layers(machine, field):
+    """Return the hidden layers as a machine, the first in a field for each row.
+
+    Where the field is :func:`input_field` of visible values, its law is that of the hidden layers
+    given these.
+    """
+    hidden = above_visible(machine)
+    first = machine.units[1].tilt(machine.thetas[1], field)
+    return replace(hidden, thetas=(first, *hidden.thetas[1:]))
+
+
+def turned_over(machine, top):
+    """Return the layers from ``top`` down to the visible one as a machine that begins with it.
+
+    Given the values of its first layer, its law is that of the lower layers given layer ``top``.
+    """
+    return replace(
+        machine,
+        units=machine.units[top::-1],
+        thetas=machine.thetas[top::-1],
+        weights=tuple(W.T for W in machine.weights[:top][::-1]),
+    )
