@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from skrbm import _atoms
+from skrbm.estimators.frank_wolfe import _subproblem as _atoms
 from skrbm.estimators.frank_wolfe._lbfgs import minimise
 from skrbm.estimators.frank_wolfe._subproblem import Rows, Subproblem, best_step, gain_of_step
 

@@ -25,9 +25,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm import _objectives
 from skrbm._optim import SGD
 from skrbm.arrays import make_rng, to_numpy
+from skrbm.estimators.conditional import _losses as _objectives
 from skrbm.estimators.conditional._losses import clamped, log_partitions, make_objective
 from skrbm.estimators.conditional._machine import PARAMETERS
 from skrbm.estimators.conditional._targets import BinaryLabel, Label, Outputs

@@ -7,7 +7,7 @@ from scipy.special import expit, logsumexp
 
 from skrbm.arrays import to_numpy
 from skrbm.estimators.conditional import _label as _classes
-from skrbm.inference import propagate_classes
+from skrbm.estimators.conditional._label import propagate_classes
 
 PRODUCTS = ["sum", "max", "mixed"]
 products = pytest.mark.parametrize("product", PRODUCTS)
