@@ -24,7 +24,7 @@ from .arrays import (
     make_rng,
     namespace,
     one_blas_thread,
-    parameter_place,
+    parameter_reference,
     row_sums,
     seed_sequence,
     to_numpy,
@@ -168,7 +168,7 @@ class TrainedByMoments(TrainedInEpochs):
         """Return the first machine and training state for data X."""
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
-        rng = make_rng(seed, parameter_place(X))
+        rng = make_rng(seed, parameter_reference(X))
         machine = self._initial_machine(X, rng)
         with np.errstate(over="ignore", invalid="ignore"):
             finite = self._is_finite(machine)

@@ -151,8 +151,8 @@ class Unit:
         """
         return theta
 
-    def default_theta(self, n, beside):
-        """Return the parameters of ``n`` units that know no data, as arrays beside ``beside``."""
+    def default_theta(self, n, reference):
+        """Return parameters of ``n`` units that know no data, as arrays like ``reference``."""
         raise NotImplementedError
 
     def statistics(self, mean, variance=None):
