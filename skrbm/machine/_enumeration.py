@@ -11,7 +11,7 @@ import numpy as np
 from .._checks import check_count
 from ..arrays import cast, from_numpy, log_sum_exp, namespace, row_sums
 from ..units import log_weight
-from ._machine import conditional
+from ._machine import conditional, is_per_row
 
 MAX_UNITS = 20  # that are enumerated where no other number is asked for
 _BLOCK_ELEMENTS = 2**20  # of the largest temporary array
@@ -87,13 +87,14 @@ def configurations(machine, layers=None):
         Of shape (n_rows, n_configurations), if the machine has parameters for each row.
     """
     layers = enumerable_layers(machine) if layers is None else layers
-    n, n_rows = _total_units(machine, layers), _n_rows(machine) or 1
+    n, n_rows = _total_units(machine, layers), machine.n_rows or 1
     size = max(1, _BLOCK_ELEMENTS // (n_rows * max(machine.n_units)))
     thetas = tuple(  # of rows against configurations
         theta.map(lambda part: part[:, None, :] if part.ndim > 1 else part)
         for theta in machine.thetas
     )
-    machine = replace(machine, thetas=thetas)
+    scale = machine.scale[:, None] if is_per_row(machine.scale) else machine.scale
+    machine = replace(machine, thetas=thetas, scale=scale)
     for start in range(0, 2**n, size):
         values = _block(machine, layers, start, min(start + size, 2**n))
         total = 0.0
@@ -104,12 +105,6 @@ def configurations(machine, layers=None):
                 theta = conditional(machine, l, values)
                 total = total + row_sums(machine.units[l].log_partition(theta))
         yield values, total
-
-
-def _n_rows(machine):
-    """Return how many rows the parameters have, None if all rows have the same."""
-    parts = (part for theta in machine.thetas for part in theta if part is not None)
-    return next((part.shape[0] for part in parts if part.ndim > 1), None)
 
 
 def _block(machine, layers, start, stop):
@@ -125,7 +120,7 @@ def _block(machine, layers, start, stop):
 def blocks_of_rows(machine, layers=None):
     """Yield machines of a few of the rows of one that has parameters for each row."""
     layers = enumerable_layers(machine) if layers is None else layers
-    n_rows, n_values = _n_rows(machine), min(2 ** _total_units(machine, layers), _MANY)
+    n_rows, n_values = machine.n_rows, min(2 ** _total_units(machine, layers), _MANY)
     size = max(1, _BLOCK_ELEMENTS // (n_values * max(machine.n_units)))
     for start in range(0, n_rows, size):
         yield machine.rows(slice(start, min(start + size, n_rows)))
@@ -140,7 +135,7 @@ def log_partition(machine, layers=None):
     """
     if not machine.weights:
         return row_sums(machine.units[0].log_partition(machine.thetas[0]))
-    if _n_rows(machine) is None:
+    if machine.n_rows is None:
         return _log_partition(machine, layers)
     parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]
     return namespace(parts[0]).concat(parts, axis=0)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..arrays import cast, matmul, namespace, nonzero, row_sums, squared
+from ..arrays import cast, matmul, namespace, nonzero, row_sums, squared, take_rows
 
 
 class Theta(NamedTuple):
@@ -31,15 +31,7 @@ class Theta(NamedTuple):
 
         ``index`` is a slice or an array of integers.
         """
-
-        def take(part):
-            if part.ndim == 1:
-                return part
-            if isinstance(index, slice):
-                return part[index, :]
-            return namespace(part).take(part, index, axis=0)
-
-        return self.map(take)
+        return self.map(lambda part: part if part.ndim == 1 else take_rows(part, index))
 
 
 def log_weight(theta, X):

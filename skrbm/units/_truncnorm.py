@@ -202,9 +202,9 @@ def _four_moments(rule, piece, reference):
     mass = sums[0, :]
     near_0 = sums[1, :] / mass < 0.25
     first, *raw = (xp.where(near_0, sums[k, :], sums[k + 4, :]) / mass for k in range(1, 5))
-    reference, length = 0.5 * cast(~near_0, mass.dtype), piece.length
+    origin, length = 0.5 * cast(~near_0, mass.dtype), piece.length
     central = (length**k * part for k, part in enumerate(_centred(first, *raw), start=2))
-    return length * mass, piece.begin + length * (reference + first), *central
+    return length * mass, piece.begin + length * (origin + first), *central
 
 
 def _centred(first, second, third, fourth):
