@@ -77,7 +77,7 @@ def in_double(machine):
     For data far from zero, terms of the size mean**2 / variance cancel in the energy of real
     units, which float32 does not hold.
     """
-    if machine.units[0].values is not None:
+    if machine.units[0].is_discrete:
         return machine
     return machine.astype(namespace(machine.thetas[0].field).float64)
 
