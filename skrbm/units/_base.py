@@ -98,6 +98,8 @@ class Unit:
         Whether each column has a variance of its own, from ``mean_variance``.
     is_learnt : bool
         Whether estimators can learn a layer of such units from data.
+    alternative : str
+        What to use where a method does not apply to such units; it ends an error.
     """
 
     values = None
@@ -107,6 +109,7 @@ class Unit:
     takes_precision = True
     has_variances = True
     is_learnt = True
+    alternative = ""
 
     @property
     def is_discrete(self):

@@ -19,6 +19,9 @@ from ..arrays import (
 )
 from ._base import Theta, Unit, digits
 
+_NO_VARIANCES = (
+    "the classes of one label exclude each other and so have no variances of their own; use {}"
+)
 _BLOCK_ROWS = 1024  # rows that are checked together
 
 
@@ -45,6 +48,7 @@ class Categorical(Unit):
     takes_precision = False
     has_variances = False
     is_learnt = False
+    alternative = "inference 'bp', which is exact for one label, 'mean_field' or 'gibbs'"
 
     def __post_init__(self):
         sizes = (self.sizes,) if isinstance(self.sizes, Integral) else self.sizes
@@ -111,7 +115,7 @@ class Categorical(Unit):
 
     def tilt(self, theta, field, precision=None):
         if precision is not None:
-            raise ValueError(_NO_VARIANCES)
+            raise ValueError(_NO_VARIANCES.format(self.alternative))
         return Theta(theta.field + field)
 
     def log_partition(self, theta):
@@ -126,10 +130,10 @@ class Categorical(Unit):
         return self.mean(theta), None
 
     def mean_variance(self, theta):
-        raise ValueError(_NO_VARIANCES)
+        raise ValueError(_NO_VARIANCES.format(self.alternative))
 
     def central_moments(self, theta):
-        raise ValueError(_NO_VARIANCES)
+        raise ValueError(_NO_VARIANCES.format(self.alternative))
 
     def mode(self, theta):
         best = namespace(theta.field).argmax(self._by_site(theta.field), axis=-1)
@@ -196,12 +200,6 @@ class Categorical(Unit):
         if len(set(sites)) > 1:
             x = xp.take(x, from_numpy(_padding(sites)[1], x), axis=-1)
         return x
-
-
-_NO_VARIANCES = (
-    "the classes of one label exclude each other and so have no variances of their own; "
-    "use inference 'bp', which is exact for one label, 'mean_field' or 'gibbs'"
-)
 
 
 @cache

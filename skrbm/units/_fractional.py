@@ -36,6 +36,7 @@ class Fractional(Unit):
     samples_its_law = False
     takes_precision = False
     is_learnt = False
+    alternative = "AIS ('ais') or the exact sums, or to_bernoulli_rbm(rounding='absorb') first"
 
     def __post_init__(self):
         c = self.multiplicities
