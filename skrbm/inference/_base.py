@@ -153,11 +153,12 @@ def check_iteration(method):
 
 def check_precision(machine):
     """Raise ValueError if a unit takes no precision, for methods that tilt units by one."""
-    if not all(unit.takes_precision for unit in machine.units):
-        raise ValueError(
-            "this method needs units that take a precision, and units that count in part do not; "
-            "use AIS ('ais') or the exact sums, or to_bernoulli_rbm(rounding='absorb') first"
-        )
+    for unit in machine.units:
+        if not unit.takes_precision:
+            raise ValueError(
+                f"this method needs units that take a precision, and {type(unit).__name__} units "
+                f"do not; use {unit.alternative}"
+            )
 
 
 class Sampler(Method):
