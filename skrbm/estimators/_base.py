@@ -15,7 +15,7 @@ from .._checks import check_count
 from .._training import TrainedByMoments, Training
 from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..exceptions import DivergenceError, LikelihoodWarning
-from ..inference import AIS, FIXED_POINTS, Gibbs, sample
+from ..inference import AIS, FIXED_POINTS, Gibbs, clamped_mean, sample
 from ..inputs import (
     THETA_ATTRIBUTES,
     check_data,
@@ -399,7 +399,7 @@ class GibbsImputation:
         check_count("n_steps", n_steps, 1)
         machine, X, observed = self._split_missing(X)
         rng = make_rng(random_state, machine.weights[0])
-        return Gibbs(n_steps).clamped_mean(machine, X, observed, rng)
+        return clamped_mean(machine, X, observed, rng, n_steps)
 
 
 class BaseRBM(OneHiddenLayer, BaseMachine):

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import cast, from_numpy, namespace, one_blas_thread, row_blocks
 from ..exceptions import DataRangeWarning, DivergenceError
-from ..inference import STARTS, DeepPhases, NaiveMeanField, given_visible, settle
+from ..inference import STARTS, DeepPhases, NaiveMeanField, given_visible, solve_to_convergence
 from ..inputs import check_rows, layers_from
 from ..machine import (
     Machine,
@@ -317,7 +317,7 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         """Return (machine, method, state) of the layers above the first given its values X."""
         above, method, start = given_visible(machine, X, self._fixed_point())
         single = machine.dtype != namespace(machine.weights[0]).float64
-        solution = settle(method, above, start, tol=method.tol if single else 1e-12)
+        solution = solve_to_convergence(method, above, start, tol=method.tol if single else 1e-12)
         return above, method, solution.state
 
     def _free_energy(self, machine, X):
@@ -335,7 +335,8 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         above, _, state = self._solve(machine, X)
         mean_field = NaiveMeanField()  # whose free energy is a bound
         start = mean_field.start(above, state.means[0])
-        return own + mean_field.log_partition(above, settle(mean_field, above, start).state)
+        state = solve_to_convergence(mean_field, above, start).state
+        return own + mean_field.log_partition(above, state)
 
     def _by_blocks(self, function, machine, X, dtype):
         """Return function(machine, rows) of blocks of rows, computed in float64, as ``dtype``."""

@@ -2,84 +2,81 @@
 
 from ._adaptive_tap import AdaptiveTAP
 from ._ais import AIS, LogPartition
-from ._base import (
-    Chains,
-    FixedPoint,
-    Magnetizations,
-    Method,
-    Sampler,
-    Solution,
-    map_rows,
-    sample,
-    settle,
-    solve,
-)
+from ._annealing import Annealed, anneal, resampled
 from ._belief_propagation import BeliefPropagation
 from ._chains import CHAINS, GRADIENTS, DataChains, NoiseChains, PersistentChains
-from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
-from ._clamped import Clamped
+from ._channels import channel, posterior_moments
+from ._clamped import Clamped, clamped_mean
 from ._deep import DeepPhases, given_visible, with_visible
+from ._fixed_point import (
+    FixedPoint,
+    Magnetizations,
+    Solution,
+    map_rows,
+    solve,
+    solve_to_convergence,
+    take_rows,
+)
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
+from ._model_phase import Method
+from ._needs import CAPABILITIES, InferenceMethod, Needs
 from ._propagation import Propagated, propagate
+from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
+from ._sampler import Chains, Sampler, draw_visible, sample
 from ._starts import STARTS
-
-FIXED_POINTS = {
-    "naive_mean_field": NaiveMeanField(),
-    "tap": TAP(),
-    "tap3": TAP(order=3),
-    "relaxed_bp": RelaxedBP(),
-    "bp": BeliefPropagation(),
-    "adaptive_tap": AdaptiveTAP(),
-}
-SAMPLERS = {
-    "gibbs": Gibbs,
-    "cd": ContrastiveDivergence,
-    "langevin": Langevin,
-    "gibbs_langevin": GibbsLangevin,
-}
 
 __all__ = [
     "AIS",
+    "CAPABILITIES",
     "CHAINS",
     "FIXED_POINTS",
     "GRADIENTS",
+    "METHODS",
     "SAMPLERS",
     "STARTS",
     "STEP_SCALES",
     "TAP",
     "AdaptiveTAP",
+    "Annealed",
     "BeliefPropagation",
-    "BinarySymmetric",
     "Chains",
     "Clamped",
     "ContrastiveDivergence",
     "DataChains",
     "DeepPhases",
     "FixedPoint",
-    "GaussianNoise",
     "Gibbs",
     "GibbsLangevin",
+    "InferenceMethod",
     "Langevin",
     "LogPartition",
     "Magnetizations",
     "Method",
     "NaiveMeanField",
+    "Needs",
     "NoiseChains",
     "PersistentChains",
     "Propagated",
     "RelaxedBP",
     "Sampler",
     "Solution",
+    "anneal",
     "channel",
+    "clamped_mean",
+    "draw_visible",
     "given_visible",
     "map_rows",
+    "method_names",
     "posterior_moments",
     "propagate",
+    "resampled",
+    "resolve",
     "sample",
-    "settle",
     "solve",
+    "solve_to_convergence",
+    "take_rows",
     "with_visible",
 ]

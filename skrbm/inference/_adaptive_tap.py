@@ -14,8 +14,9 @@ import numpy as np
 from ..arrays import cast, from_numpy, like, namespace, row_sums, to_numpy
 from ..exceptions import DivergenceError
 from ..machine import Block, Moments, coupled, input_field
-from ._base import FixedPoint, check_iteration, check_precision, map_rows
 from ._complement import complement_factors
+from ._fixed_point import FixedPoint, map_rows
+from ._needs import Needs
 
 _MOST_REFUSALS = 60
 
@@ -254,15 +255,11 @@ class AdaptiveTAP(FixedPoint):
         Part of the old state that is kept in each sweep.
     """
 
+    needs = Needs(units=("takes_precision",))
+
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.5
-
-    def __post_init__(self):
-        check_iteration(self)
-
-    def check(self, machine):
-        check_precision(machine)
 
     def start(self, machine, X):
         """Return the state with visible means X and the hidden units that these alone would give.

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .._checks import check_count
-from ..arrays import add_products, cast, cumulative_sum, like, namespace
+from ..arrays import add_products, cast, like, namespace
 from ..machine import Block, Moments, condition, free_energy, interpolate, uncoupled
-from ._base import Method, Sampler, sample
+from ._annealing import resampled
+from ._model_phase import Method
+from ._sampler import Sampler, sample
 
 _LEAST = 100  # chains that are annealed together, as resampling among few is biased
 
@@ -195,17 +197,6 @@ class AnnealedChains(NoiseChains):
         return uncoupled(
             machine, own._replace(field=field, precision=xp.where(none, own.precision, precision))
         )
-
-
-def resampled(rows, log_weights, rng):
-    """Return as many rows, drawn systematically with probabilities by their log-weights."""
-    xp, n = namespace(rows), rows.shape[0]
-    log_weights = xp.where(log_weights == log_weights, log_weights, -xp.inf)
-    weights = xp.exp(log_weights - xp.max(log_weights))
-    ends = cumulative_sum(weights)
-    points = (xp.arange(n, **like(ends)) + cast(rng.uniform((1,)), ends.dtype)) * (ends[-1] / n)
-    chosen = xp.clip(xp.searchsorted(ends, points, side="right"), 0, n - 1)
-    return xp.take(rows, chosen, axis=0)
 
 
 CHAINS = {

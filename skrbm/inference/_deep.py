@@ -7,7 +7,8 @@ import numpy as np
 
 from ..arrays import row_sums
 from ..machine import Block, Moments, hidden_layers, input_field
-from ._base import FixedPoint, Magnetizations, Method, Solution, solve
+from ._fixed_point import FixedPoint, Magnetizations, Solution, solve
+from ._model_phase import Method
 
 
 @dataclass(frozen=True)

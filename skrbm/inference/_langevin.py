@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from .._checks import check_count
 from .._optim import SCHEDULES
-from ..arrays import cast, like, namespace, row_sums
-from ..machine import condition, conditional, data_moments
-from ._base import Sampler, map_rows
+from ..arrays import namespace, row_sums
+from ..machine import condition, conditional
+from ._needs import Needs
+from ._sampler import Sampler, choose, metropolis
 
 STEP_SCALES = {
     "variance": lambda precision: 1.0,
@@ -74,6 +75,9 @@ class Langevin(Sampler):
     without tears. arXiv:2210.10318.
     """
 
+    needs = Needs(visible=("is_unbounded",), one_hidden_layer=True)
+    alternative = "Gibbs"
+
     step_size: float = 0.5
     adjust_after: int | None = 0
     step_scale: str = "variance"
@@ -102,14 +106,6 @@ class Langevin(Sampler):
             raise ValueError(
                 "target_acceptance tunes the step size to a rate that only adjusted steps have; "
                 "set adjust_after to a number of steps, such as 0"
-            )
-
-    def check(self, machine):
-        visible = machine.units[0]
-        if len(machine.units) != 2 or visible.bounds != (-math.inf, math.inf):
-            raise ValueError(
-                f"{type(self).__name__} needs one hidden layer and visible units on the whole real "
-                f"line, and this machine has the units {machine.units}; use Gibbs"
             )
 
     # ------------------------------------------------------------------ step sizes
@@ -188,12 +184,6 @@ class Langevin(Sampler):
 
     # ---------------------------------------------------------------------- chains
 
-    def init(self, machine, rng, n, X):
-        """Return ``n`` chains at draws from the visible units without couplings."""
-        column = namespace(X).zeros((n, 1), **like(machine.weights[0]))
-        theta = machine.thetas[0].map(lambda part: part + column)
-        return self.start(machine, machine.units[0].sample(theta, rng), rng)
-
     def start(self, machine, X, rng):
         self.check(machine)
         self.relative_step(machine)  # which refuses a step that diverges
@@ -208,12 +198,6 @@ class Langevin(Sampler):
 
     def hidden_theta(self, machine, state):
         return state.given
-
-    def moments(self, machine, state):
-        return data_moments(machine, state.layers[0])
-
-    def visible(self, state):
-        return state.layers[0]
 
     def _centre(self, machine, given, rng):
         """Return a draw of the hidden units, and where the drift of the visible ones points."""
@@ -270,16 +254,8 @@ class Langevin(Sampler):
         if self.adjust_after != 0:
             return new, {}
         old, new = self.with_energy(machine, state), self.with_energy(machine, new)
-        log_ratio = self.log_ratio(machine, old, new)
-        xp = namespace(log_ratio)
-        draws = cast(rng.uniform(tuple(log_ratio.shape)), log_ratio.dtype)
-        accepted = draws < xp.exp(xp.clip(log_ratio, None, 0.0))  # never where it is NaN
-        rate = xp.where(log_ratio == log_ratio, xp.exp(xp.clip(log_ratio, None, 0.0)), 0.0)
-
-        def chosen(b, a):
-            return xp.where(accepted if b.ndim == 1 else accepted[:, None], b, a)
-
-        return map_rows(chosen, new, old), {"acceptance": rate}
+        accepted, rate = metropolis(self.log_ratio(machine, old, new), rng)
+        return choose(accepted, new, old), {"acceptance": rate}
 
 
 @dataclass(frozen=True)

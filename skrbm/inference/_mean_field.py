@@ -6,21 +6,21 @@ that adds a reaction to the field on a unit, a part to the free energy and a par
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Integral
 
 from ..arrays import matmul, namespace, row_sums
 from ..machine import Block, Moments, coupled, coupling, input_field
-from ._base import FixedPoint, Magnetizations, check_iteration, check_precision
+from ._fixed_point import FixedPoint, Magnetizations
+from ._needs import Needs
 
 
 class _SecondOrder:
     """The Onsager reaction: A = -(W * W) c, B = A a."""
 
-    def check(self, machine):
-        check_precision(machine)
+    needs = "takes_precision"
 
     def reaction(self, machine, l, state):
+        """Return the extra field and the precision on layer ``l``."""
         precision = coupled(machine, machine.squares, l, state.variances, power=2)
         precision *= -1
         return precision * state.means[l], precision
@@ -35,12 +35,7 @@ class _SecondOrder:
 class _ThirdOrder:
     """The third order, for units whose third cumulant is a function of the mean."""
 
-    def check(self, machine):
-        for unit in machine.units:
-            if not hasattr(unit, "cumulants"):
-                raise ValueError(
-                    f"TAP(order=3) is derived for binary units, and {unit} is none; use order=2"
-                )
+    needs = "has_cumulants"
 
     @staticmethod
     def _skews(machine, state):
@@ -62,6 +57,9 @@ class _ThirdOrder:
         return tuple((l, factor * W2 * matmul(above.T, below)) for l, (W2, below, above) in pairs)
 
 
+_TERMS = (_SecondOrder(), _ThirdOrder())
+
+
 @dataclass(frozen=True)
 class NaiveMeanField(FixedPoint):
     """Naive mean field: each unit sees the means of its neighbours.
@@ -81,17 +79,14 @@ class NaiveMeanField(FixedPoint):
     tol: float = 1e-8
     damping: float = 0.0
 
-    def __post_init__(self):
-        check_iteration(self)
-
     @property
     def terms(self):
         """The orders after the first."""
         return ()
 
-    def check(self, machine):
-        for term in self.terms:
-            term.check(machine)
+    @property
+    def needs(self):
+        return Needs(units=tuple(term.needs for term in self.terms))
 
     def _unit_moments(self, unit, theta):
         return unit.moments(theta)
@@ -188,6 +183,8 @@ class TAP(NaiveMeanField):
     damping: float = 0.0
     order: int = 2
 
+    alternative = "NaiveMeanField, or TAP(order=2) for real units"
+
     def __post_init__(self):
         super().__post_init__()
         if not isinstance(self.order, Integral) or self.order not in (2, 3):
@@ -195,9 +192,9 @@ class TAP(NaiveMeanField):
                 f"order must be 2 or 3, got {self.order!r}; NaiveMeanField is the first order"
             )
 
-    @cached_property
+    @property
     def terms(self):
-        return (_SecondOrder(), _ThirdOrder())[: self.order - 1]
+        return _TERMS[: self.order - 1]
 
     def _unit_moments(self, unit, theta):
         return unit.mean_variance(theta)

@@ -33,7 +33,8 @@ from typing import Any, NamedTuple
 
 from ..arrays import namespace, row_sums
 from ..machine import Block, Moments
-from ._base import FixedPoint, check_iteration, check_precision, map_rows
+from ._fixed_point import FixedPoint, map_rows
+from ._needs import Needs
 
 _BLOCK_ELEMENTS = 2**17  # edges times rows at once: what fits a cache
 _LARGEST = 1e9  # bound of what grows without end where messages do not settle
@@ -239,15 +240,11 @@ class RelaxedBP(FixedPoint):
         Part of the old state that is kept in each sweep.
     """
 
+    needs = Needs(units=("takes_precision",))
+
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
-
-    def __post_init__(self):
-        check_iteration(self)
-
-    def check(self, machine):
-        check_precision(machine)
 
     def start(self, machine, X):
         """Return the state with visible means X and everything else at zero."""

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import namespace
-from ._base import FixedPoint, Method, Solution, solve
+from ._fixed_point import FixedPoint, Solution, solve
 from ._gibbs import Gibbs
+from ._model_phase import Method
 
 
 class Started(NamedTuple):

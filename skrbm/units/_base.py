@@ -77,21 +77,37 @@ class Unit:
         The least and the largest value.
     clips : bool
         Whether data outside the bounds are clipped in training, with a warning, or an error.
-    samples_its_law : bool
-        Whether ``sample`` draws from the law itself; where not, ``log_correction`` says by how much
-        a draw is off.
+    samples_exactly : bool
+        Whether ``sample`` draws from the unit's own distribution. If not, ``log_correction``
+        gives the log of the ratio of the two.
     takes_precision : bool
         Whether ``tilt`` takes a precision.
+    has_cumulants : bool
+        Whether the cumulants are functions of the mean, which ``cumulants`` gives.
     is_learnt : bool
         Whether estimators can learn a layer of such units from data.
+    alternative : str
+        What to use where a method does not apply to such units; it ends an error.
     """
 
     values = None
     bounds = (float("-inf"), float("inf"))
     clips = False
-    samples_its_law = True
+    samples_exactly = True
     takes_precision = True
+    has_cumulants = False
     is_learnt = True
+    alternative = ""
+
+    @property
+    def is_binary(self):
+        """Whether the support is {0, 1}."""
+        return self.values == (0.0, 1.0)
+
+    @property
+    def is_unbounded(self):
+        """Whether the support is the whole real line."""
+        return self.bounds == (float("-inf"), float("inf"))
 
     def fitted(self, X=None):
         """Return the unit with bounds that were not given taken from data X, if there are any."""
@@ -117,6 +133,13 @@ class Unit:
         """Return mean, variance, and third and fourth central moments of x, per unit.
 
         They tell how mean and variance change with field and precision.
+        """
+        raise NotImplementedError
+
+    def cumulants(self, mean):
+        """Return the second cumulant, half the third, and the latter's derivative by the mean.
+
+        Only of units with ``has_cumulants``.
         """
         raise NotImplementedError
 

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from ..arrays import cast, cumulative_sum, like, log_sum_exp, namespace
 from ._base import Theta, Unit
 
+_NO_VARIANCES = (
+    "the classes of one label exclude each other and so have no variances of their own; use {}"
+)
+
 
 @dataclass(frozen=True)
 class Categorical(Unit):
@@ -15,11 +19,13 @@ class Categorical(Unit):
     """
 
     bounds = (0.0, 1.0)
+    takes_precision = False
     is_learnt = False
+    alternative = "inference 'bp', which is exact for one label, 'mean_field' or 'gibbs'"
 
     def tilt(self, theta, field, precision=None):
         if precision is not None:
-            self.mean_variance(theta)
+            raise ValueError(_NO_VARIANCES.format(self.alternative))
         return Theta(theta.field + field)
 
     def log_partition(self, theta):
@@ -36,10 +42,7 @@ class Categorical(Unit):
         return self.mean(theta), None
 
     def mean_variance(self, theta):
-        raise ValueError(
-            "the classes of one label exclude each other and so have no variances of their own; "
-            "use inference 'bp', which is exact for one label, 'mean_field' or 'gibbs'"
-        )
+        raise ValueError(_NO_VARIANCES.format(self.alternative))
 
     def mode(self, theta):
         xp, field = namespace(theta.field), theta.field

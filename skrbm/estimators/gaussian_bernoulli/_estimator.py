@@ -23,7 +23,17 @@ from ...arrays import (
     one_blas_thread,
     row_blocks,
 )
-from ...inference import CHAINS, GRADIENTS, Gibbs, GibbsLangevin, Langevin, Sampler, channel, sample
+from ...inference import (
+    CHAINS,
+    GRADIENTS,
+    Gibbs,
+    GibbsLangevin,
+    Langevin,
+    Sampler,
+    channel,
+    clamped_mean,
+    sample,
+)
 from ...machine import free_energy
 from ...units import Bernoulli, Gaussian
 from .._base import BaseRBM, GibbsImputation
@@ -595,4 +605,4 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         rng = make_rng(random_state, machine.weights[0])
         free = xp.zeros_like(Y) > 0
         posterior = machine.tilted(0, *noise.evidence(Y))
-        return Gibbs(n_steps).clamped_mean(posterior, Y, free, rng)
+        return clamped_mean(posterior, Y, free, rng, n_steps)
