@@ -1,8 +1,9 @@
 """Mean field by the expansion of the free energy in powers of the weights.
 
-Naive mean field is its first order, TAP its second (Alg. 1 and Eq. 36 of Tramel et al. 2018), and
-binary units have a third (Gabrié, Tramel and Krzakala 2015). Each order after the first is a term
-that adds a reaction to the field on a unit, a part to the free energy and a part to the moments.
+Naive mean field is the first order and TAP the second (Alg. 1 and Eq. 36 of Tramel et al. 2018).
+Binary units have a third order (Gabrié, Tramel and Krzakala 2015). Each order after the first is a
+term that adds to the field on a unit, to the free energy and to the moments. As in the papers, a is
+a mean and c a variance; B and A are the field and the precision that tilt a unit.
 """
 
 from dataclasses import dataclass
@@ -26,9 +27,11 @@ class _SecondOrder:
         return precision * state.means[l], precision
 
     def log_partition(self, machine, state):
+        """Return what the order adds to log Z, in each row."""
         return 0.5 * coupling(machine, machine.squares, state.variances, power=2)
 
     def matrices(self, machine, state):
+        """Return what the order adds to the expected products, as in ``Moments.matrices``."""
         return ()
 
 
@@ -39,6 +42,7 @@ class _ThirdOrder:
 
     @staticmethod
     def _skews(machine, state):
+        """Return half the third cumulant of each layer."""
         return tuple(
             unit.cumulants(a)[1] for unit, a in zip(machine.units, state.means, strict=True)
         )
@@ -67,12 +71,12 @@ class NaiveMeanField(FixedPoint):
     Parameters
     ----------
     max_iter : int, default=10
-        Largest number of sweeps. Ten are enough in training, where more cost time and gain no
-        likelihood; :mod:`skrbm.evaluation` goes on to convergence.
+        Maximum number of sweeps. Ten are enough in training; more take time without improving the
+        likelihood. :mod:`skrbm.evaluation` iterates to convergence.
     tol : float, default=1e-8
-        A solution has converged when the mean squared change of its means is at most this.
+        A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
-        Part of the old state that is kept in each sweep.
+        Weight of the old state in each new one.
     """
 
     max_iter: int = 10
@@ -89,9 +93,11 @@ class NaiveMeanField(FixedPoint):
         return Needs(units=tuple(term.needs for term in self.terms))
 
     def _unit_moments(self, unit, theta):
+        """Return mean and variance; the variance is None if nothing needs it."""
         return unit.moments(theta)
 
     def _pair(self, state):
+        """Return the variances whose products, times W, are covariances of neighbours, or None."""
         return None
 
     def start(self, machine, X):
@@ -115,7 +121,7 @@ class NaiveMeanField(FixedPoint):
         return field, precision
 
     def theta(self, machine, l, state):
-        """Return the parameters of layer ``l`` by itself that say what its neighbours do."""
+        """Return the parameters of layer ``l`` tilted by what its neighbours send."""
         return machine.units[l].tilt(machine.thetas[l], *self._cavity(machine, l, state))
 
     def _occupied(self, machine, state):
@@ -168,14 +174,14 @@ class TAP(NaiveMeanField):
     Parameters
     ----------
     order : {2, 3}, default=2
-        Where the expansion in powers of the weights stops; the third order needs binary units.
+        Last power of the weights in the expansion; the third order needs binary units.
     max_iter : int, default=10
-        Largest number of sweeps. Ten are enough in training, where more cost time and gain no
-        likelihood; :mod:`skrbm.evaluation` goes on to convergence.
+        Maximum number of sweeps. Ten are enough in training; more take time without improving the
+        likelihood. :mod:`skrbm.evaluation` iterates to convergence.
     tol : float, default=1e-8
-        A solution has converged when the mean squared change of its means is at most this.
+        A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
-        Part of the old state that is kept in each sweep.
+        Weight of the old state in each new one.
     """
 
     max_iter: int = 10
