@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import scipy.sparse as sp
 
 from ..arrays import cast, namespace, row_blocks
-from ..inference import FixedPoint, NaiveMeanField, given_visible, settle
+from ..inference import FixedPoint, NaiveMeanField, given_visible, solve_to_convergence
 from ..machine import hidden_layers, input_field
 from ..machine._enumeration import log_partition, n_enumerated
 from ..units import log_weight
@@ -37,7 +37,7 @@ class DeepDensity(Density):
         """Return (machine, method, state) of the layers above the first given its values X."""
         above, method, start = given_visible(machine, X, self.method)
         tol = 1e-12 if self.precise else method.tol
-        return above, method, settle(method, above, start, tol=tol).state
+        return above, method, solve_to_convergence(method, above, start, tol=tol).state
 
     def hidden_means(self, X, l, machine=None):
         """Return the means of layer ``l`` of the machine, or another, given those of layer 0."""
@@ -65,7 +65,9 @@ class DeepDensity(Density):
         above, _, state = self.solve(machine, X)
         mean_field = NaiveMeanField()  # whose free energy is a bound
         start = mean_field.start(above, state.means[0])
-        return own + mean_field.log_partition(above, settle(mean_field, above, start).state)
+        return own + mean_field.log_partition(
+            above, solve_to_convergence(mean_field, above, start).state
+        )
 
     def by_blocks(self, function, X, machine=None):
         """Return ``function(machine, rows)`` of blocks of rows, in float64 if ``precise``."""

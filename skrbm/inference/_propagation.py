@@ -26,8 +26,8 @@ from ..arrays import (
 )
 from ..machine import Machine
 from ..units import Bernoulli, Theta
-from ._base import Magnetizations, solve, take_rows
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of
+from ._fixed_point import Magnetizations, solve, take_rows
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
 

@@ -89,13 +89,15 @@ class Unit:
     clips : bool
         Whether data outside the bounds are clipped in training, with a warning. If not, they are
         an error.
-    samples_its_law : bool
-        Whether ``sample`` is exact. If not, a draw is a proposal, and ``log_correction`` is the
-        logarithm of its weight.
+    samples_exactly : bool
+        Whether ``sample`` draws from the unit's own distribution. If not, a draw is a proposal, and
+        ``log_correction`` is the logarithm of its weight.
     takes_precision : bool
         Whether ``tilt`` takes a precision.
     has_variances : bool
         Whether each column has a variance of its own, from ``mean_variance``.
+    has_cumulants : bool
+        Whether the cumulants are functions of the mean, which ``cumulants`` gives.
     is_learnt : bool
         Whether estimators can learn a layer of such units from data.
     alternative : str
@@ -105,9 +107,10 @@ class Unit:
     values = None
     bounds = (float("-inf"), float("inf"))
     clips = False
-    samples_its_law = True
+    samples_exactly = True
     takes_precision = True
     has_variances = True
+    has_cumulants = False
     is_learnt = True
     alternative = ""
 
@@ -137,6 +140,15 @@ class Unit:
     def check_values(self, X):
         """Raise ValueError if rows of X within the bounds are no values of such a layer."""
 
+    def is_binary(self):
+        """Whether the support is {0, 1}."""
+        return self.values == (0.0, 1.0)
+
+    @property
+    def is_unbounded(self):
+        """Whether the support is the whole real line."""
+        return self.bounds == (float("-inf"), float("inf"))
+
     def fitted(self, X=None):
         """Return the unit with bounds that were not given taken from data X, if there are any."""
         return self
@@ -161,6 +173,13 @@ class Unit:
         """Return mean, variance, and third and fourth central moments of x, per unit.
 
         They tell how mean and variance change with field and precision.
+        """
+        raise NotImplementedError
+
+    def cumulants(self, mean):
+        """Return the second cumulant, half the third, and the latter's derivative by the mean.
+
+        Only of units with ``has_cumulants``.
         """
         raise NotImplementedError
 

@@ -16,6 +16,7 @@ class Bernoulli(Unit):
     values = (0.0, 1.0)
     bounds = (0.0, 1.0)
     clips = True
+    has_cumulants = True
 
     def tilt(self, theta, field, precision=None):
         field = field + theta.field

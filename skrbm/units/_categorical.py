@@ -24,6 +24,10 @@ _NO_VARIANCES = (
 )
 _BLOCK_ROWS = 1024  # rows that are checked together
 
+_NO_VARIANCES = (
+    "the classes of one label exclude each other and so have no variances of their own; use {}"
+)
+
 
 @dataclass(frozen=True)
 class Categorical(Unit):
