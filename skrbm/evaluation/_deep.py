@@ -1,6 +1,7 @@
 """Densities of machines with several hidden layers, which depend on each other given the data."""
 
 from dataclasses import dataclass
+from math import log2
 
 import scipy.sparse as sp
 
@@ -12,7 +13,7 @@ from ..units import log_weight
 from ._density import Density
 
 _BLOCK_ROWS = 1000  # rows that are solved together
-_MOST_PER_ROW = 2**18  # configurations times units that are summed for a row
+_LOG2_WORK = 18  # binary logarithm of configurations times units that are summed for a row
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class DeepDensity(Density):
     def _log_weight(self, machine, X):
         own = log_weight(machine.thetas[0], X)
         hidden = hidden_layers(machine, input_field(machine, 1, (X, None)))
-        others = sum(hidden.n_units)
-        if not hidden.weights or 2.0 ** n_enumerated(hidden) * others <= _MOST_PER_ROW:
+        log2_work = n_enumerated(hidden) + log2(sum(hidden.n_units))
+        if not hidden.weights or log2_work <= _LOG2_WORK:
             return own + log_partition(hidden)
         above, _, state = self.solve(machine, X)
         mean_field = NaiveMeanField()  # whose free energy is a bound
