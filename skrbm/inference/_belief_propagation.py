@@ -89,7 +89,7 @@ class BeliefPropagation(FixedPoint):
             )
         xp, dtype = namespace(W), "float64" if W.dtype == namespace(W).float64 else "float32"
         largest, limit = abs(machine.scale) * float(xp.max(xp.abs(W))), LARGEST_WEIGHT[dtype]
-        if largest > limit:
+        if not largest <= limit:  # NaN is refused too
             raise ValueError(
                 f"belief propagation in {dtype} needs weights between -{limit} and {limit}, and "
                 f"the largest is {largest:.4g} in size"

@@ -15,6 +15,7 @@ class Categorical(Unit):
     """
 
     bounds = (0.0, 1.0)
+    takes_precision = False
     is_learnt = False
 
     def tilt(self, theta, field, precision=None):

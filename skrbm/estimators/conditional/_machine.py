@@ -131,14 +131,13 @@ class ConditionalMachine:
 
         def add(targets, keep):
             W, *coefs, b, c = targets
-            if W.shape[0]:  # where there are hidden units
+            layers = (0, 1) if W.shape[0] else (0,)  # there may be no hidden units
+            if len(layers) == 2:
                 gradient.add_pair(given, 0, W, rate, keep)
-            for l, coef, intercept in zip((0, 1), coefs, (b, c), strict=True):
-                if not coef.shape[0]:
-                    continue
+            for l in layers:
                 rows = sum(block.weight * block.means[l] for block in gradient.blocks)
-                rows = cast(rows, coef.dtype)
-                add_products(coef, [(rows, X, rate)], keep)
+                rows, intercept = cast(rows, self.dtype), (b, c)[l]
+                add_products(coefs[l], [(rows, X, rate)], keep)
                 intercept += rate * namespace(rows).sum(rows, axis=0)
 
         return optimiser.ascend(self.values, 3, velocity, add, rate)

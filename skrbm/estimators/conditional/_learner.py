@@ -1,0 +1,127 @@
+"""How a conditional machine learns from a batch of rows, and the error of rows set aside."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._epochs import Monitor
+from ..._optim import SGD
+from ...arrays import dense_rows, from_numpy, to_numpy
+from ...units import Theta
+from ._losses import Objective, wrong
+from ._targets import known_values
+
+
+class Rows(NamedTuple):
+    """Features and targets of the rows that are learnt from."""
+
+    X: Any
+    V: Any  # targets as values of the visible units, NumPy or CSR, NaN where missing
+    y: Any  # as they came
+
+    def batch(self, index, dtype):
+        """Return the :class:`Batch` of the rows at an index array."""
+        X = dense_rows(self.X, from_numpy(index, self.X), dtype)
+        return Batch(X, *known_values(self.V, index, X))
+
+
+class Batch(NamedTuple):
+    """Some rows, dense: features, targets, and which of these are known (None if all are)."""
+
+    X: Any
+    V: Any
+    observed: Any
+
+
+class Sweeps(NamedTuple):
+    """What predictions need besides the parameters: the largest number of sweeps."""
+
+    n_sweeps: int
+
+
+@dataclass(frozen=True)
+class ConditionalLearner:
+    """Gradient ascent on an objective of targets given features.
+
+    Parameters
+    ----------
+    objective : Objective
+    optimizer : SGD
+    """
+
+    objective: Objective
+    optimizer: SGD
+
+    def with_sweeps(self, n_sweeps):
+        """Return the learner with another largest number of sweeps of inference."""
+        return replace(self, objective=self.objective.with_sweeps(n_sweeps))
+
+    def step(self, machine, velocity, rows, rng, rate, progress=None):
+        """Learn from one batch.
+
+        Parameters
+        ----------
+        machine : ConditionalMachine
+            Its parameters are written in place.
+        velocity : tuple of arrays or None
+            State of the optimizer.
+        rows : Batch
+        rng : Rng
+        rate : float
+            Learning rate.
+        progress : float, default=None
+            Part of the epochs that has passed; this learner does not change with it.
+
+        Returns
+        -------
+        machine, velocity
+        report : dict of float
+            For the history.
+        """
+        given = machine.given(rows.X)
+        data, model, report = self.objective.phases(given, rows.V, rows.observed, rng)
+        velocity = machine.ascend(data - model, given, rows.X, velocity, self.optimizer, rate)
+        return machine, velocity, report
+
+
+class ErrorMonitor(Monitor):
+    """Measures the fraction of known outputs, or of labels, that are predicted wrongly.
+
+    Parameters
+    ----------
+    decision : callable
+        Returns what predicts, given the largest number of sweeps.
+    data : Rows
+    validation : ndarray of int or None
+        Indices of the rows set aside; without any nothing is measured.
+    n_iter_no_change : int
+    tol : float
+    """
+
+    keeps_best = True
+
+    def __init__(self, decision, data, validation, n_iter_no_change, tol):
+        super().__init__(n_iter_no_change)
+        self.decision, self.data, self.validation, self.margin = decision, data, validation, tol
+
+    def measure(self, machine, state):
+        """Return the error of the rows set aside, if there are any."""
+        if self.validation is None:
+            return {}
+        decide, n_wrong, n = self.decision(state.n_sweeps), 0, 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part, given in machine.blocks(self.data.X, rows=self.validation):
+                V, observed = known_values(self.data.V, part, given.thetas[0].field)
+                values = given.units[0].mode(Theta(decide(given).logits))
+                missed = to_numpy(wrong(given, V, values))
+                seen = np.ones_like(missed) if observed is None else to_numpy(observed)
+                n_wrong, n = n_wrong + np.sum(missed & seen), n + np.sum(seen)
+        error = float(n_wrong / max(n, 1))
+        self.value = -error
+        return {"validation_error": error}
+
+    def keep(self, machine, state):
+        """Remember the parameters with the least error, the last of several."""
+        if self.value is not None and self.value >= self.best:
+            self.kept = machine, state
