@@ -28,8 +28,8 @@ from ..arrays import (
 )
 from ..machine import Machine
 from ..units import Bernoulli, Theta
-from ._base import FixedPoint, Magnetizations, finished_rows, solve, take_rows
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of
+from ._fixed_point import FixedPoint, Magnetizations, finished_rows, solve, take_rows
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
 
@@ -56,11 +56,19 @@ class Propagated(NamedTuple):
     n_iter : ndarray of int of shape (n_instances,)
         Sweeps done; 0 where TAP and the third order of its expansion were enough.
     residual : ndarray of shape (n_instances,)
-        In the last sweep, the larger of two numbers, float64: the mean squared change of the means,
-        and the square of the largest change of a belief (over 100, or over the belief's size if
-        that is larger). Without sweeps, the largest of three: the mean squared change of the means
-        by the third order, a hundredth of the largest squared change of one mean, and a bound of
-        the mean squared error of E[h v] over the pairs of any one unit, ``(abs(W)**3 / 576)**2``.
+        float64. In the last sweep the larger of
+
+        - the mean squared change of the means,
+        - the square of the largest change of a belief, over 100, or over the belief's size if that
+          is larger.
+
+        Without sweeps the largest of
+
+        - the mean squared change of the means by the third order,
+        - a hundredth of the largest squared change of one mean,
+        - the mean square over the pairs of any one unit of ``abs(W)**3 / 576``, a bound of what
+          the expansion leaves out of E[h v].
+
     converged : ndarray of bool of shape (n_instances,)
     log_partition : array of shape (n_instances,), float64
         The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.

@@ -64,17 +64,8 @@ class Inference:
 
     def check(self, given):
         """Raise ValueError if the method does not apply to the machine."""
-        if self._propagates(given) and (is_one_label(given) or not given.n_units[1]):
-            return
-        try:
+        if not (self._propagates(given) and (is_one_label(given) or not given.n_units[1])):
             self.method.check(given)
-        except ValueError as error:
-            if not is_one_label(given):
-                raise
-            raise ValueError(
-                f"the classes of one label have no variances, which {self.method} needs; use "
-                "inference 'bp', which is exact for one label, 'mean_field' or 'gibbs'"
-            ) from error
 
     def __call__(self, given, moments=False):
         """Return what is :class:`Found` for a machine."""

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from ..._callbacks import with_callbacks
 from ..._checks import check_count
 from ..._epochs import Progress, TrainedInEpochs, keeps_features
-from ...arrays import copied, make_rng, one_blas_thread, parameter_place
+from ...arrays import copied, make_rng, one_blas_thread, parameter_reference
 from ...exceptions import DivergenceError
 from ...inference import FixedPoint, Gibbs
 from ...inputs import check_data
@@ -312,7 +312,7 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
                     "warm_start"
                 )
         else:
-            reference = parameter_place(data.X)
+            reference = parameter_reference(data.X)
             rng = make_rng(self.random_state, reference)
             training = _Training(rng, Sweeps(self._sweeps_of(1)))
             field = initial_field(targets.unit, data.V)
