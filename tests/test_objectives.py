@@ -316,6 +316,11 @@ def test_perceptron_searches_ten_sweeps_by_name():
     assert objective.chain == ContrastiveDivergence(1)
 
 
+def test_names_of_mean_field():
+    made = [make_objective("likelihood", name, 3) for name in ("mean_field", "naive_mean_field")]
+    assert made[0] == made[1] and made[0].method == NaiveMeanField(3, 1e-6)
+
+
 @pytest.mark.parametrize(
     "name, make", [("likelihood", ContrastiveDivergence), ("perceptron", Gibbs)]
 )

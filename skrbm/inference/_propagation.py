@@ -165,21 +165,10 @@ def propagate(
 def propagate_rows(
     method, machine, *, from_tap=False, log_partition=False, pairs=False, n_jobs=None
 ):
-    """Do what :func:`propagate` does, in a machine with fields for each row.
+    """Do what :func:`propagate` does, in a machine of binary units with fields for each row.
 
-    Parameters
-    ----------
-    method : BeliefPropagation
-    machine : Machine
-        Of binary units, with finite parameters. There may be no hidden units.
-    from_tap : bool, default=False
-        Whether to start at TAP, for sum-product.
-    log_partition, pairs, n_jobs
-        As in :func:`propagate`.
-
-    Returns
-    -------
-    Propagated
+    ``method`` is the :class:`BeliefPropagation`; with ``from_tap`` it starts at TAP. All parameters
+    must be finite. There may be no hidden units.
     """
     if machine.n_units[1] == 0:
         return _independent(method, machine)
@@ -349,11 +338,7 @@ def _pair_error(cubes):
 def joined(parts, rows=None):
     """Return the results of groups of rows as one, and the sum of their pairs.
 
-    Parameters
-    ----------
-    parts : list of Propagated
-    rows : sequence of ndarray, default=None
-        Which rows each group has; default: those after the last group's.
+    ``rows`` are the indices of each group; by default the groups follow each other.
     """
     if len(parts) == 1:
         return parts[0]
@@ -401,13 +386,7 @@ class _Sweeps(FixedPoint):
 
     A state has both layers in one array: ``means`` and ``beliefs`` are tuples of one. In place the
     messages of the old state are lost. So a step damps itself, and the driver must not.
-
-    Parameters
-    ----------
-    method : BeliefPropagation
-    odds : Odds
-    n_rows : int
-        Largest number of rows at a time.
+    ``n_rows`` is the largest number of rows at a time.
     """
 
     def __init__(self, method, odds, n_rows):

@@ -10,19 +10,16 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ..._callbacks import with_callbacks
-from ..._checks import check_count
 from ..._epochs import Progress, TrainedInEpochs, keeps_features
 from ...arrays import copied, make_rng, one_blas_thread, parameter_reference
 from ...exceptions import DivergenceError
-from ...inference import FixedPoint, Gibbs
+from ...inference import FixedPoint, Gibbs, method_names
 from ...inputs import check_data
-from ._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps
-from ._losses import INFERENCE, OBJECTIVES, make_objective
-from ._machine import PARAMETERS, machine_of, random_machine, with_parameters
+from ._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps, largest_sweeps
+from ._losses import OBJECTIVES, make_objective
+from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
 from ._predictions import Predictions
 from ._targets import check_targets, initial_field, is_unknown, targets_from, targets_of
-
-_FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
 
 
 @dataclass
@@ -59,14 +56,14 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         sampling, or another fixed point, by name, or an object of :mod:`skrbm.inference` such as
         ``BeliefPropagation(damping=0.5)``. "gibbs" is CD-1, with chains that start at the targets;
         ``ContrastiveDivergence(10)`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
-        instead. "perceptron" takes "gibbs" alone (ten steps) and the margins "bp"; "auto" is what
-        the objective takes, and "bp" for the likelihood.
+        instead. "naive_mean_field" is another name of "mean_field". "perceptron" takes only
+        "gibbs" (ten steps), and the margins only "bp"; "auto" is "bp" for the likelihood.
     decision : {"marginals", "joint"} or None, default=None
         How ``predict`` decides: each output by its marginal probability, so that the fewest outputs
         are to be expected wrong, or all at the maximum of their joint probability, hidden units
-        summed out, so that they are most likely right as a whole. The maximum is that of all
-        values for up to 14 outputs, and what mixed-product belief propagation finds beyond. None is
-        matched to the objective.
+        summed out, so that they are most likely right as a whole. Up to 14 outputs all values are
+        tried; beyond that mixed-product belief propagation looks for the maximum. None is matched
+        to the objective.
     learning_rate : float, default=0.05
         Step of the gradient ascent on the mean objective. Reasonable values lie between 5e-3 and
         0.5.
@@ -75,10 +72,10 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
     n_iter : int, default=50
         Passes over the data.
     n_sweeps : int, callable or None, default=None
-        Most sweeps of an ``inference`` that is given by name, in each pass: a function of the
-        number of the pass, from 1. None is 7 more than that number (Sec. 6 of [1]_), and at most
-        100. Predictions use as many as the last pass. A fixed point that is given as an object has
-        its own ``max_iter``, and this must be None; after a sampler it is of predictions alone.
+        Largest number of sweeps of an ``inference`` that is given by name, or a function that
+        returns it for each pass, counted from 1. None is that count and 7, at most 100 (Sec. 6 of
+        [1]_). Predictions use that of the last pass. Must be None if ``inference`` is a fixed-point
+        object, which has its own ``max_iter``. With a sampler it only limits prediction.
     verbose : int, default=0
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
@@ -130,8 +127,8 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
     n_outputs_ : int
         Number of outputs; of a label the number of classes, and 1 if they are two.
     n_sweeps_ : int
-        Most sweeps of inference in the last pass, and in predictions. After sampling it is of
-        predictions alone.
+        Largest number of sweeps of inference in the last pass, and in predictions; with a sampler
+        in predictions alone.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
@@ -174,7 +171,7 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         **TrainedInEpochs._parameter_constraints,
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "objective": [StrOptions(set(OBJECTIVES))],
-        "inference": [StrOptions({"auto", *INFERENCE}), FixedPoint, Gibbs],
+        "inference": [StrOptions({"auto", *method_names((FixedPoint, Gibbs))}), FixedPoint, Gibbs],
         "decision": [StrOptions({"marginals", "joint"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left"), callable, None],
         "init": [StrOptions({"random", "logistic"}), HasMethods(["fit", "predict"])],
@@ -239,8 +236,7 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
-            Binary outputs, or one label, in one dimension. NaN marks outputs that are not known:
-            they are latent.
+            Binary outputs, NaN where one is not known and so latent; or one label.
 
         Returns
         -------
@@ -249,8 +245,7 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         Raises
         ------
         DivergenceError
-            If parameters stop being finite. As after an interruption by Ctrl-C, the estimator
-            then keeps the parameters of the last complete epoch.
+            If parameters stop being finite. As after Ctrl-C, those of the last complete epoch stay.
         """
         goes_on = self.warm_start and self._is_trained()
         data, targets = self._checked(X, y, goes_on)
@@ -300,7 +295,7 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         return Rows(X, targets.encode(y), y), targets
 
     def _start(self, data, targets, goes_on):
-        """Return the machine and what a fit needs to go on; methods are made and checked here."""
+        """Return the machine and what a fit needs; methods are made and checked here."""
         if goes_on:
             machine, training = self.machine_.copy(), self._training
             if training.velocity is not None:  # written in place in training
@@ -314,12 +309,12 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         else:
             reference = parameter_reference(data.X)
             rng = make_rng(self.random_state, reference)
-            training = _Training(rng, Sweeps(self._sweeps_of(1)))
+            training = _Training(rng, self._sweeps(1))
             field = initial_field(targets.unit, data.V)
             sizes = self.n_components, data.X.shape[1]
             machine = random_machine(targets.unit, *sizes, field, rng, reference)
             if not isinstance(self.init, str):
-                machine = self._with_fitted(machine, self.init)
+                machine = with_fitted(machine, self.init)
         objective = make_objective(self.objective, self.inference, training.state.n_sweeps)
         objective.decide.check(machine.given_rows(data.X, np.arange(1)))
         training.learner, self._targets = ConditionalLearner(objective, self._optimiser()), targets
@@ -353,47 +348,17 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
             first._fit_rows(start, logistic, data, rows)
         except BaseException:
             if first._is_trained():  # the machine begins at its last complete epoch
-                self._publish(self._with_fitted(machine, first), training.state, training)
+                self._publish(with_fitted(machine, first), training.state, training)
             raise
-        return self._with_fitted(machine, first)
+        return with_fitted(machine, first)
 
-    def _with_fitted(self, machine, fitted):
-        """Return the machine with the parameters of a fitted one, A and b if it has no W."""
-        if not hasattr(fitted, "coef_visible_"):
-            raise ValueError(
-                "init must be 'random', 'logistic' or a fitted ConditionalRBM, and this "
-                f"{type(fitted).__name__} is not fitted, or no such machine; meta-estimators such "
-                "as GridSearchCV clone their parameters: wrap a fitted one in "
-                "sklearn.frozen.FrozenEstimator"
-            )
-        coupled = fitted.components_.shape[0] > 0
-        names = PARAMETERS if coupled else ("coef_visible", "intercept_visible")
-        try:
-            return with_parameters(machine, {name: getattr(fitted, f"{name}_") for name in names})
-        except ValueError as error:
-            raise ValueError(
-                f"init does not fit X, y and n_components={self.n_components}: {error}"
-            ) from error
-
-    def _sweeps_of(self, epoch):
-        """Return the largest number of sweeps of inference in an epoch, counted from 1."""
-        if isinstance(self.inference, FixedPoint):
-            if self.n_sweeps is not None:
-                raise ValueError(
-                    f"n_sweeps={self.n_sweeps!r} is of an inference that is given by name, and "
-                    f"{self.inference} has its own: set its max_iter, and leave n_sweeps out"
-                )
-            return self.inference.max_iter
-        if self.n_sweeps is None:
-            return min(_FIRST_SWEEPS + epoch, _MAX_SWEEPS)
-        n_sweeps = self.n_sweeps(epoch) if callable(self.n_sweeps) else self.n_sweeps
-        check_count("n_sweeps", n_sweeps, 1)
-        return n_sweeps
+    def _sweeps(self, epoch):
+        return Sweeps(largest_sweeps(self.inference, self.n_sweeps, epoch))
 
     def _fit_epoch(self, machine, training, data, rows, rate):
         """Learn from the rows once; parameters that no inference takes are never published."""
         epoch = training.n_epochs + 1
-        training.state = Sweeps(self._sweeps_of(epoch))
+        training.state = self._sweeps(epoch)
         training.learner = training.learner.with_sweeps(training.state.n_sweeps)
         machine = super()._fit_epoch(machine, training, data, rows, rate)
         with self._explained(f"after epoch {epoch}"):
@@ -477,7 +442,7 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         targets = targets_from(classes, n_outputs)
         crbm = cls(n_components=n_components, **params)
         crbm._validate_params()
-        state = Sweeps(crbm._sweeps_of(max(crbm.n_iter, 1)))
+        state = crbm._sweeps(max(crbm.n_iter, 1))
         crbm._targets, crbm.history_ = targets, {}
         crbm.n_features_in_ = machine.coef_visible.shape[1]
         rng = make_rng(crbm.random_state, machine.components)

@@ -5,12 +5,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._checks import check_count
 from ..._epochs import Monitor
 from ..._optim import SGD
 from ...arrays import dense_rows, from_numpy, to_numpy
+from ...inference import FixedPoint
 from ...units import Theta
 from ._losses import Objective, wrong
 from ._targets import known_values
+
+_FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
 
 
 class Rows(NamedTuple):
@@ -38,6 +42,25 @@ class Sweeps(NamedTuple):
     """What predictions need besides the parameters: the largest number of sweeps."""
 
     n_sweeps: int
+
+
+def largest_sweeps(inference, n_sweeps, epoch):
+    """Return the largest number of sweeps of inference in an epoch, counted from 1.
+
+    The first two arguments are parameters of the estimator.
+    """
+    if isinstance(inference, FixedPoint):
+        if n_sweeps is not None:
+            raise ValueError(
+                f"n_sweeps={n_sweeps!r} is of an inference that is given by name, and {inference} "
+                "has its own: set its max_iter, and leave n_sweeps out"
+            )
+        return inference.max_iter
+    if n_sweeps is None:
+        return min(_FIRST_SWEEPS + epoch, _MAX_SWEEPS)
+    n_sweeps = n_sweeps(epoch) if callable(n_sweeps) else n_sweeps
+    check_count("n_sweeps", n_sweeps, 1)
+    return n_sweeps
 
 
 @dataclass(frozen=True)

@@ -11,24 +11,17 @@ import numpy as np
 
 from ...arrays import cast, namespace
 from ...inference import (
-    FIXED_POINTS,
     BeliefPropagation,
     ContrastiveDivergence,
     FixedPoint,
     Gibbs,
     NaiveMeanField,
+    resolve,
 )
 from ...machine import Block, Moments, condition, data_moments, free_energy
 from ...units import Theta
 from ._decisions import TOL, Inference, check_name, clamped
 from ._label import is_one_label
-
-INFERENCE = {
-    **FIXED_POINTS,
-    "mean_field": NaiveMeanField(),
-    "gibbs": ContrastiveDivergence(),
-}
-"""Methods by name, whose sweeps and tolerance the estimator sets."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +102,7 @@ class Contrast(Objective):
     """log p(y | x), with the moments of short Gibbs chains."""
 
     takes: ClassVar = Gibbs
+    gibbs: ClassVar = ContrastiveDivergence()  # the meaning of the name
 
     def phases(self, given, V, observed, rng):
         V = self._completed(given, V, observed, rng)
@@ -129,6 +123,7 @@ class PerceptronLoss(Contrast):
     """
 
     usual: ClassVar = "gibbs"
+    gibbs: ClassVar = Gibbs(10)  # Sec. 6 of Ping and Ihler (2017)
 
     def phases(self, given, V, observed, rng):
         V, xp = self._completed(given, V, observed, rng), namespace(V)
@@ -192,8 +187,6 @@ OBJECTIVES = {
 }
 """What an objective is, by the class of inference that it takes."""
 
-_SEARCH = Gibbs(10)  # of CD-PercLoss (Sec. 6)
-
 
 def loss_field(given, V):
     """Return fields that add the loss against V to a log-weight, up to a constant.
@@ -221,19 +214,15 @@ def make_objective(name, inference, n_sweeps):
         which objectives that sample predict.
     """
     check_name("objective", name, OBJECTIVES)
-    kinds, method = OBJECTIVES[name], inference
-    if isinstance(inference, str):
-        check_name("inference", inference, ["auto", *INFERENCE])
-        method = INFERENCE[kinds[0].usual if inference == "auto" else inference]
-        if isinstance(method, FixedPoint):
-            method = replace(method, max_iter=n_sweeps, tol=TOL)
-        elif name == "perceptron":
-            method = _SEARCH
+    kinds = OBJECTIVES[name]
+    asked = kinds[0].usual if isinstance(inference, str) and inference == "auto" else inference
+    method = resolve(asked, (FixedPoint, Gibbs), max_iter=n_sweeps, tol=TOL)
     for kind in kinds:
         if isinstance(method, kind.takes):
             if isinstance(method, FixedPoint):
                 return kind(method)
-            return kind(NaiveMeanField(max_iter=n_sweeps, tol=TOL), method)
+            chain = kind.gibbs if isinstance(asked, str) else method
+            return kind(NaiveMeanField(max_iter=n_sweeps, tol=TOL), chain)
     usual, takes = kinds[0].usual, kinds[0].takes.__name__
     raise ValueError(
         f"objective={name!r} does not work with inference={inference!r}; it takes {usual!r}, or a "
