@@ -21,6 +21,8 @@ class Theta(NamedTuple):
 
     def map(self, function, *others):
         """Apply ``function`` to each statistic that is present."""
+        if self.precision is None and self.spike is None:  # the shortest way, for small machines
+            return Theta(function(self.field, *[other.field for other in others]))
         return Theta(
             *(
                 None if parts[0] is None else function(*parts)
@@ -199,8 +201,15 @@ class Unit:
         """
         raise NotImplementedError
 
-    def initial_theta(self, X):
-        """Return the parameters of independent units fitted to the columns of X."""
+    def initial_theta(self, X, weights=None):
+        """Return the parameters of independent units fitted to the columns of X.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_units)
+        weights : ndarray of shape (n_rows,), default=None
+            How many rows each row stands for; None is one.
+        """
         raise NotImplementedError
 
     def base_theta(self, theta, X):
