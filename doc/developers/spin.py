@@ -6,7 +6,7 @@ from skrbm.units import Theta, Unit
 
 @dataclass(frozen=True)
 class Spin(Unit):
-    """Unit with support {-1, +1} and law exp(field * x - precision / 2)."""
+    """Unit with support {-1, +1} and distribution exp(field * x - precision / 2)."""
 
     values = (-1.0, 1.0)
     bounds = (-1.0, 1.0)

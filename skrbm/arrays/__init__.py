@@ -32,8 +32,11 @@ from ._namespace import (
 from ._products import add_products, matmul
 from ._random import Rng, make_rng, seed_sequence
 from ._threads import n_threads, one_blas_thread, share, split
+from ._types import Array, Index
 
 __all__ = [
+    "Array",
+    "Index",
     "Rng",
     "add_products",
     "as_like",
