@@ -1,4 +1,4 @@
-"""The array library that the numbers live in, products, columns, random numbers and threads."""
+"""Array libraries behind one interface: namespaces, products, columns, random numbers, threads."""
 
 from ._columns import (
     column_means,

@@ -50,7 +50,7 @@ def row_blocks(X: Array, size: int) -> Iterator[Array]:
 
 
 def value_range(X: Array) -> tuple[float, float]:
-    """Return the least and the largest value of a dense or sparse X."""
+    """Return the smallest and the largest value of a dense or sparse X."""
     values = X.data if sp.issparse(X) else X
     if sp.issparse(X) and values.shape[0] < X.shape[0] * X.shape[1]:
         values = np.append(values, values.dtype.type(0))

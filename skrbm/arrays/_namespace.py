@@ -11,7 +11,7 @@ import numpy as np
 
 from ._types import Array
 
-_NUMPY = np.ndarray, np.generic  # a tuple: a union would be built anew in each of many calls
+_NUMPY = np.ndarray, np.generic  # a tuple: a union would be built again in each call
 
 
 def is_foreign(X: Any) -> bool:

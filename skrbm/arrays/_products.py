@@ -1,4 +1,4 @@
-"""Products of matrices, which take most of the time of learning."""
+"""Products of matrices, which take most of the time in training."""
 
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -1,6 +1,6 @@
 """Random numbers in the array library, device and dtype of the machine.
 
-The law is the same on every library, the numbers are not.
+Draws have the same distribution in every library, but not the same numbers.
 """
 
 from typing import Any, TypeAlias

@@ -159,7 +159,7 @@ class Unit:
         return type(self) is type(fitted)
 
     def tilt(self, theta: Theta, field: Array, precision: Array | None = None) -> Theta:
-        """Multiply the law by exp(field * x - precision * x**2 / 2); returns a new Theta."""
+        """Multiply the density by exp(field * x - precision * x**2 / 2); returns a new Theta."""
         raise NotImplementedError
 
     def log_partition(self, theta: Theta) -> Array:
@@ -186,9 +186,9 @@ class Unit:
         raise NotImplementedError
 
     def log_correction(self, theta: Theta) -> Array:
-        """log of the law's own partition function over that of what ``sample`` draws from.
+        """Return log of the unit's partition function over that of what ``sample`` draws from.
 
-        Per unit; only of units whose ``sample`` is a proposal.
+        Per unit, and only for units whose ``sample`` is a proposal.
         """
         raise NotImplementedError
 
@@ -224,7 +224,7 @@ class Unit:
         return None
 
     def expectation(self, theta: Theta) -> Theta:
-        """Return the expected statistics under the law of each unit, a Theta."""
+        """Return the expected statistics of each unit, a Theta."""
         moments, occupied = list(self.moments(theta)), self.occupancy(theta)
         return self.statistics(*moments, *([] if occupied is None else [occupied]))
 
@@ -237,7 +237,7 @@ class Unit:
         return self.mean_variance(theta)
 
     def is_improper(self, theta: Theta) -> Array | None:
-        """Return where the law has no integral, per unit, or None for a bounded support."""
+        """Return where the density has no integral, per unit, or None for a bounded support."""
         return None
 
     def project(self, theta: Theta) -> Theta:
