@@ -58,6 +58,14 @@ def test_spins_against_their_two_values(spins, precision):
     assert_allclose(unit.mean_variance(tilted)[1], variance)
 
 
+def test_first_biases_of_spins_take_weights(spins):
+    X, counts = np.array([[1.0, -1, 1], [-1, -1, 1], [1, -1, -1]]), np.array([3.0, 1.0, 2.0])
+    fitted, unit = spins.units[0].initial_theta(X, counts), spins.units[0]
+    repeated = unit.initial_theta(np.repeat(X, counts.astype(int), axis=0))
+    assert_allclose(fitted.field, repeated.field, rtol=1e-12)
+    assert_allclose(unit.mean(fitted), counts @ X / 6.5, rtol=1e-12)
+
+
 def test_spins_are_drawn_by_their_probabilities(spins):
     """By binomial tests at a level of 1e-6 in all."""
     unit, theta, n = spins.units[0], spins.thetas[0], 20_000

@@ -4,7 +4,7 @@ NumPy 2 is its own array namespace. Other libraries (torch, JAX, CuPy, array-api
 through ``array-api-compat``, which is imported only when such an array comes.
 """
 
-from math import exp
+from math import exp, isfinite
 from typing import Any
 
 import numpy as np
@@ -104,8 +104,7 @@ def parameter_reference(X: Array) -> Array:
 
 def is_finite(x: Array) -> bool:
     """Whether no entry is infinite or NaN, by a sum, which needs no temporary array."""
-    total = float(namespace(x).sum(x))
-    return total - total == 0  # neither infinite nor NaN
+    return isfinite(float(namespace(x).sum(x)))
 
 
 def sigmoid(x: Array) -> Array:

@@ -55,7 +55,7 @@ def log_correction(machine: Machine, thetas: dict[int, Theta]) -> Array | None:
     """
     total = None
     for l, theta in thetas.items():
-        if not machine.units[l].samples_its_law:
+        if not machine.units[l].samples_exactly:
             part = row_sums(machine.units[l].log_correction(theta))
             total = part if total is None else total + part
     return total

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import Array, add_products, cast, matmul, namespace
+from ..arrays import Array, add_products, cast, column_sums, matmul, namespace
 from ..units import Theta, Unit
 from ._machine import Machine, condition, is_per_row
 
@@ -138,7 +138,7 @@ def _block_statistics(block: Block, unit: Unit, l: int) -> Theta:
     weight = block.weight
     if is_per_row(weight):
         return rows.map(lambda part: weight @ part)
-    return rows.map(lambda part: namespace(part).sum(part, axis=0) * weight)
+    return rows.map(lambda part: column_sums(part) * weight)
 
 
 def sum_of(machine: Machine, parts: Iterable[Moments]) -> Moments:

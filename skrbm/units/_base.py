@@ -33,6 +33,8 @@ class Theta(NamedTuple):
 
     def map(self, function: Callable[..., Array], *others: "Theta") -> "Theta":
         """Apply ``function`` to each statistic that is present."""
+        if self.precision is None and self.spike is None:  # the shortest way, for small machines
+            return Theta(function(self.field, *[other.field for other in others]))
         return Theta(
             *(
                 None if parts[0] is None else function(*parts)
@@ -101,13 +103,15 @@ class Unit:
     clips : bool
         Whether data outside the bounds are clipped in training, with a warning. If not, they are
         an error.
-    samples_its_law : bool
-        Whether ``sample`` is exact. If not, a draw is a proposal, and ``log_correction`` is the
-        logarithm of its weight.
+    samples_exactly : bool
+        Whether ``sample`` draws from the unit's own distribution. If not, a draw is a proposal, and
+        ``log_correction`` is the logarithm of its weight.
     takes_precision : bool
         Whether ``tilt`` takes a precision.
     has_variances : bool
         Whether each column has a variance of its own, from ``mean_variance``.
+    has_cumulants : bool
+        Whether the cumulants are functions of the mean, which ``cumulants`` gives.
     is_learnt : bool
         Whether estimators can learn a layer of such units from data.
     alternative : str
@@ -117,9 +121,10 @@ class Unit:
     values: tuple[float, ...] | None = None
     bounds = (float("-inf"), float("inf"))
     clips = False
-    samples_its_law = True
+    samples_exactly = True
     takes_precision = True
     has_variances = True
+    has_cumulants = False
     is_learnt = True
     alternative = ""
 
@@ -150,6 +155,16 @@ class Unit:
     def check_values(self, X: Array) -> None:
         """Raise ValueError if rows of X within the bounds are no values of such a layer."""
 
+    @property
+    def is_binary(self) -> bool:
+        """Whether the support is {0, 1}."""
+        return self.values == (0.0, 1.0)
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether the support is the whole real line."""
+        return self.bounds == (float("-inf"), float("inf"))
+
     def fitted(self, X: Array | None = None) -> "Unit":
         """Return the unit with bounds that were not given taken from data X, if there are any."""
         return self
@@ -177,6 +192,13 @@ class Unit:
         """
         raise NotImplementedError
 
+    def cumulants(self, mean: Array) -> tuple[Array, Array, Array]:
+        """Return the second cumulant, half the third, and the latter's derivative by the mean.
+
+        Only of units with ``has_cumulants``.
+        """
+        raise NotImplementedError
+
     def mode(self, theta: Theta) -> Array:
         """Return the most probable x, per unit."""
         raise NotImplementedError
@@ -192,8 +214,15 @@ class Unit:
         """
         raise NotImplementedError
 
-    def initial_theta(self, X: Array) -> Theta:
-        """Return the parameters of independent units fitted to the columns of X."""
+    def initial_theta(self, X: Array, weights: np.ndarray | None = None) -> Theta:
+        """Return the parameters of independent units fitted to the columns of X.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_units)
+        weights : ndarray of shape (n_rows,), default=None
+            How many rows each row stands for; None is one.
+        """
         raise NotImplementedError
 
     def base_theta(self, theta: Theta, X: Array) -> Theta:

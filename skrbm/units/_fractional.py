@@ -34,7 +34,7 @@ class Fractional(Unit):
     multiplicities: Any
 
     bounds = (0.0, float("inf"))
-    samples_its_law = False
+    samples_exactly = False
     takes_precision = False
     is_learnt = False
     alternative = "AIS ('ais') or the exact sums, or to_bernoulli_rbm(rounding='absorb') first"
