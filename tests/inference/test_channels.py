@@ -8,9 +8,9 @@ from _exact import Exact, Line
 from _machines import enumerable_pairs, random_machine, with_strength
 from numpy.testing import assert_allclose
 from scipy.special import expit
+from skrbm.inference._channels import BinarySymmetric, GaussianNoise
 
 from skrbm.inference import FIXED_POINTS, channel, posterior_moments, solve
-from skrbm.inference._channels import BinarySymmetric, GaussianNoise
 from skrbm.units import UNITS
 
 REAL = [kind for kind in UNITS if UNITS[kind].values is None]
