@@ -1,7 +1,7 @@
 """The contract of a sampler, checked for every sampler that is listed, against enumeration.
 
-Seeds are fixed. A test of a law has a level of 1e-6; a test of means allows 5 standard errors,
-which the largest of 20 means exceeds with a probability of 1.2e-5.
+Seeds are fixed. A test of a distribution has a level of 1e-6; a test of means allows 5 standard
+errors, which the largest of 20 means exceeds with a probability of 1.2e-5.
 """
 
 from dataclasses import replace
@@ -42,11 +42,11 @@ def each(kinds):
 
 
 def exact_chains(exact, n, dtype=np.float64, seed=0):
-    """States drawn from the joint law itself."""
+    """Exact draws from the joint distribution."""
     return Chains(tuple(x.astype(dtype) for x in exact.sample(np.random.default_rng(seed), n)))
 
 
-def assert_joint_law(exact, layers):
+def assert_joint_distribution(exact, layers):
     """All discrete units jointly by chi-square, each continuous unit by Kolmogorov-Smirnov."""
     x = np.concatenate(layers, axis=1).astype(np.float64)
     n, n_tests = len(x), 1 + len(exact.continuous)
@@ -54,7 +54,7 @@ def assert_joint_law(exact, layers):
     match = (x[:, None, exact.discrete] == configurations[None]).all(axis=2)
     assert (match.sum(axis=1) == 1).all()
     counts, expected = match.sum(axis=0), n * exact.probabilities
-    rare = expected < 5  # too few for the chi-square law: one class together
+    rare = expected < 5  # too few for the chi-square distribution: pooled
     counts = np.append(counts[~rare], counts[rare].sum())
     expected = np.append(expected[~rare], expected[rare].sum())
     if expected[-1] < 5:
@@ -88,24 +88,24 @@ def assert_moments(moments, machine, expected):
 
 @each([*PAIRS, DEEP])
 @pytest.mark.parametrize("n_sweeps", [1, 3])
-def test_joint_law_is_left_invariant(name, kinds, n_sweeps):
+def test_joint_distribution_is_left_invariant(name, kinds, n_sweeps):
     method, machine = ALL[name], make(kinds, scale=0.8)
     exact = Exact(machine)
     state = exact_chains(exact, 20_000)
-    assert_joint_law(exact, state.layers)  # the oracle's own draws
+    assert_joint_distribution(exact, state.layers)  # the oracle's own draws
     state = method.resumed(machine, state)
     state = sample(method, machine, state, make_rng(1, machine.weights[0]), n_sweeps)
-    assert_joint_law(exact, state.layers)
+    assert_joint_distribution(exact, state.layers)
 
 
 @each([*PAIRS, DEEP])
 def test_chains_forget_their_start(name, kinds):
-    """An update that leaves units where they are would leave the joint law invariant as well."""
+    """An update that moves no unit would leave the joint distribution invariant as well."""
     method, machine = ALL[name], make(kinds)
     exact, rng = Exact(machine), make_rng(2, machine.weights[0])
     state = method.start(machine, np.zeros((20_000, machine.n_units[0])), rng)
     state = sample(method, machine, state, rng, 100)
-    assert_joint_law(exact, state.layers)
+    assert_joint_distribution(exact, state.layers)
 
 
 @each(PAIRS)
@@ -185,35 +185,35 @@ def test_phases_of_persistent_chains_have_the_stationary_moments(kinds, n_steps)
     state = exact_chains(exact, 20_000)
     state, _, model = method.phases(machine, state, X, make_rng(7, X))
     assert_moments(model, machine, exact)
-    assert_joint_law(exact, state.layers)
+    assert_joint_distribution(exact, state.layers)
 
 
-def chain_law(exact, row, n_steps):
-    """Law of the visible units after ``n_steps`` sweeps from the visible values ``row``."""
+def chain_distribution(exact, row, n_steps):
+    """Distribution of the visible units after ``n_steps`` sweeps from the values ``row``."""
     visible, where_v = np.unique(exact.values[:, exact.layers[0]], axis=0, return_inverse=True)
     hidden, where_h = np.unique(exact.values[:, exact.layers[1]], axis=0, return_inverse=True)
     joint = np.zeros((len(visible), len(hidden)))
     joint[where_v.ravel(), where_h.ravel()] = exact.probabilities
     up = joint / joint.sum(axis=1, keepdims=True)
     down = (joint / joint.sum(axis=0)).T
-    law = (visible == row).all(axis=1).astype(float)
+    p = (visible == row).all(axis=1).astype(float)
     for _ in range(n_steps):
-        law = law @ up @ down
-    return visible, hidden, law, up
+        p = p @ up @ down
+    return visible, hidden, p, up
 
 
 class ChainMoments:
     """Exact moments of a chain of ``n_steps`` sweeps, with the interface of the oracle."""
 
     def __init__(self, exact, row, n_steps):
-        self._v, hidden, self._law, up = chain_law(exact, row, n_steps)
+        self._v, hidden, self._p, up = chain_distribution(exact, row, n_steps)
         self._means = [self._v, up @ hidden]
 
     def mean(self, l):
-        return self._law @ self._means[l]
+        return self._p @ self._means[l]
 
     def pair(self, l):
-        return (self._law[:, None] * self._means[1]).T @ self._v
+        return (self._p[:, None] * self._means[1]).T @ self._v
 
 
 @gibbs
@@ -319,8 +319,8 @@ def test_clamped_mean_is_of_the_second_half_of_the_sweeps(n_steps, averaged):
     """
     machine = make(("bernoulli", "bernoulli"), seed=11, strength=2.5)
     exact, row, n = Exact(machine), np.array([1.0, 0.0, 1.0]), 50_000
-    laws = [chain_law(exact, row, k) for k in range(n_steps + 2)]
-    expected = [law @ visible for visible, _, law, _ in laws]
+    chains = [chain_distribution(exact, row, k) for k in range(n_steps + 2)]
+    expected = [p @ visible for visible, _, p, _ in chains]
     X = np.repeat(row[None], n, axis=0)
     means = clamped_mean(machine, X, np.zeros(X.shape, bool), make_rng(14, X), n_steps)
     truth = np.mean([expected[k] for k in averaged], axis=0)
