@@ -4,10 +4,8 @@ from ._adaptive_tap import AdaptiveTAP
 from ._ais import AIS, LogPartition
 from ._annealing import Annealed, anneal, resampled
 from ._belief_propagation import BeliefPropagation
-from ._chains import CHAINS, GRADIENTS, DataChains, NoiseChains, PersistentChains
-from ._channels import channel, posterior_moments
 from ._clamped import Clamped, clamped_mean
-from ._deep import DeepPhases, given_visible, with_visible
+from ._deep import given_visible, with_visible
 from ._fixed_point import (
     FixedPoint,
     Magnetizations,
@@ -20,23 +18,18 @@ from ._fixed_point import (
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
-from ._model_phase import Method
 from ._needs import CAPABILITIES, InferenceMethod, Needs
 from ._propagation import Propagated, propagate
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, sample
-from ._starts import STARTS
 
 __all__ = [
     "AIS",
     "CAPABILITIES",
-    "CHAINS",
     "FIXED_POINTS",
-    "GRADIENTS",
     "METHODS",
     "SAMPLERS",
-    "STARTS",
     "STEP_SCALES",
     "TAP",
     "AdaptiveTAP",
@@ -45,8 +38,6 @@ __all__ = [
     "Chains",
     "Clamped",
     "ContrastiveDivergence",
-    "DataChains",
-    "DeepPhases",
     "FixedPoint",
     "Gibbs",
     "GibbsLangevin",
@@ -54,23 +45,18 @@ __all__ = [
     "Langevin",
     "LogPartition",
     "Magnetizations",
-    "Method",
     "NaiveMeanField",
     "Needs",
-    "NoiseChains",
-    "PersistentChains",
     "Propagated",
     "RelaxedBP",
     "Sampler",
     "Solution",
     "anneal",
-    "channel",
     "clamped_mean",
     "draw_visible",
     "given_visible",
     "map_rows",
     "method_names",
-    "posterior_moments",
     "propagate",
     "resampled",
     "resolve",

@@ -33,8 +33,9 @@ def complement_factors(K):
     The result is None if I - K K' is not positive definite.
     """
     if K.shape[0] == 0:
-        none = namespace(K).zeros(0, **like(K))
-        return none, none[:, None] @ none[None, :], K, none
+        xp = namespace(K)
+        none = xp.zeros(0, **like(K))
+        return none, xp.zeros((0, 0), **like(K)), K, none
     factors = _foreign_factors(K) if is_foreign(K) else _blas_factors(K)
     if factors is None:
         return None

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from ..arrays import cast, like, namespace
 from ..machine import condition, data_moments
 from ._fixed_point import map_rows
-from ._model_phase import Method
 from ._needs import InferenceMethod
 
 
@@ -15,7 +14,7 @@ class Chains(NamedTuple):
     layers: tuple
 
 
-class Sampler(InferenceMethod, Method):
+class Sampler(InferenceMethod):
     """Inference by a Markov chain in each row.
 
     Subclasses are frozen dataclasses that give ``start`` and ``step``. Those that have a step size
@@ -50,6 +49,13 @@ class Sampler(InferenceMethod, Method):
         """Return a state whose chains go on in a machine whose parameters have changed."""
         return state
 
+    def ends_with_hidden_draw(self, machine):
+        """Whether a step ends with a draw of the hidden units from their exact conditional.
+
+        Learning then leaves out the last draw, and shares the product behind the conditional.
+        """
+        return False
+
     def hidden_theta(self, machine, state):
         """Return the parameters of the first hidden layer given the visible values of a state."""
         return condition(machine, state.layers[0])
@@ -62,12 +68,15 @@ class Sampler(InferenceMethod, Method):
         raise NotImplementedError
 
     def advance(self, machine, state, X, rng):
+        """Return the state after ``n_steps`` steps."""
         return sample(self, machine, state, rng, self.n_steps)
 
     def moments(self, machine, state):
+        """Return the moments of the machine that the chains give."""
         return data_moments(machine, state.layers[0])
 
     def visible(self, state):
+        """Return the visible values of the chains."""
         return state.layers[0]
 
 

@@ -5,10 +5,10 @@ import warnings
 from numbers import Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from ..._callbacks import HAS_CALLBACKS, CallbackSupportMixin, with_callbacks
+from ..._callbacks import HAS_CALLBACKS, with_callbacks
 from ..._checks import check_count
 from ..._epochs import keeps_features
 from ...arrays import (
@@ -17,7 +17,7 @@ from ...arrays import (
     from_numpy,
     make_rng,
     one_blas_thread,
-    parameter_place,
+    parameter_reference,
     seed_sequence,
     take_rows,
     to_numpy,
@@ -114,7 +114,7 @@ class Monitor:
         return "validation" if self.n_bad >= self.rbm.n_iter_no_change else None
 
 
-class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
+class TrainedByGrowth:
     """Binary density models that learn unit by unit; a subclass has FrankWolfeRBM's parameters."""
 
     @with_callbacks
@@ -216,7 +216,7 @@ class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
         unit = Bernoulli()
         if check_range(X, unit, self.binarize):
             X = into_support(X, unit, self.binarize)
-        place = parameter_place(X) if path is None else self.components_
+        place = parameter_reference(X) if path is None else self.components_
         seeds = seed_sequence(self.random_state).spawn(3)
         rng, generator = make_rng(seeds[1], place), np.random.default_rng(seeds[2])
         order = generator.permutation(X.shape[0])
