@@ -14,16 +14,24 @@ from .. import evaluation
 from .._callbacks import with_callbacks
 from ..arrays import (
     cast,
-    column_means,
     copied,
     make_rng,
+    namespace,
     one_blas_thread,
     parameter_reference,
     seed_sequence,
+    take_rows,
 )
 from ..evaluation import Density
 from ..inference import Gibbs, map_rows, sample
-from ..inputs import THETA_ATTRIBUTES, Coordinates, Rows, check_data, machine_from
+from ..inputs import (
+    THETA_ATTRIBUTES,
+    Coordinates,
+    Rows,
+    check_data,
+    check_weights,
+    machine_from,
+)
 from ..learning import (
     NATURAL,
     LikelihoodMonitor,
@@ -39,9 +47,7 @@ from ._posterior import denoised
 from ._training import (
     DENSITY_CONSTRAINTS,
     keeps_features,
-    n_validation_rows,
     rate_of,
-    split,
 )
 
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
@@ -91,7 +97,7 @@ class BaseRBM(DensityModel):
     A subclass gives two methods:
 
     - ``_units()``: the kinds of the visible and the hidden units, as they were asked for;
-    - ``_parts(X=None)``: a :class:`Parts`, for the data X of a first fit, or to go on.
+    - ``_parts(rows=None)``: a :class:`Parts`, for the rows of a first fit, or to go on.
 
     These have defaults:
 
@@ -110,7 +116,7 @@ class BaseRBM(DensityModel):
     def _units(self):
         raise NotImplementedError
 
-    def _parts(self, X=None):
+    def _parts(self, rows=None):
         raise NotImplementedError
 
     def _layer_sizes(self):
@@ -134,7 +140,7 @@ class BaseRBM(DensityModel):
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     @one_blas_thread
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit the machine to data.
 
         Parameters
@@ -142,6 +148,9 @@ class BaseRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units.
         y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for: a weight of 2 does exactly what the row twice does.
+            Weights that are not whole numbers are met on average over the epochs.
 
         Returns
         -------
@@ -156,12 +165,13 @@ class BaseRBM(DensityModel):
         """
         goes_on = self.warm_start and hasattr(self, "_training")
         X = check_data(self, X, reset=not goes_on)
-        n_validation = n_validation_rows(self, X.shape[0])
-        rows, training = self._start(X, goes_on, X.shape[0])
-        train, validation = split(len(rows), n_validation, training.rng)
+        rows, training = self._start(X, sample_weight, goes_on)
+        train, validation = np.arange(len(rows)), None
+        if self.early_stopping:
+            train, validation = rows.split(self.validation_fraction, training.rng)
         if not goes_on:
             training.machine = self._pretrained(training.machine, rows, train, training.rng)
-        means, parts = column_means(rows.values), training.parts
+        parts = training.parts
         monitor = LikelihoodMonitor(
             lambda machine, state: self._density(machine, state, parts),
             parts.phase,
@@ -180,7 +190,7 @@ class BaseRBM(DensityModel):
         context = self._init_callback_context(max_subtasks=self.n_iter)
 
         def publish(machine, state):
-            training.n_rows, training.visible_means = len(rows), means
+            training.n_rows, training.visible_means = rows.total, rows.means
             self._publish(machine, state, training)
 
         trainer = self._trainer(rows, train, training, publish, self.n_iter)
@@ -191,7 +201,7 @@ class BaseRBM(DensityModel):
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     @one_blas_thread
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X, y=None, sample_weight=None):
         """Go once through some rows of data, in batches of ``batch_size``.
 
         Parameters
@@ -199,6 +209,9 @@ class BaseRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units.
         y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for: a weight of 2 does exactly what the row twice does.
+            Weights that are not whole numbers are met on average over the epochs.
 
         Returns
         -------
@@ -208,7 +221,7 @@ class BaseRBM(DensityModel):
         goes_on = hasattr(self, "_training")
         X = check_data(self, X, reset=not goes_on)
         # More rows may come, but no more chains than that are kept for a large batch_size.
-        rows, training = self._start(X, goes_on, max(X.shape[0], _CHAINS))
+        rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)
         index = np.arange(len(rows))
         if not goes_on:
             training.machine = self._pretrained(training.machine, rows, index, training.rng)
@@ -216,14 +229,14 @@ class BaseRBM(DensityModel):
         def publish(machine, state):
             self._publish(machine, state, training)
 
-        n, epochs = training.n_rows + len(rows), training.n_epochs
+        n, epochs = training.n_rows + rows.total, training.n_epochs
         try:
             self._trainer(rows, index, training, publish).run(training)
         finally:
             if training.n_epochs > epochs:  # the means are those of all rows learnt from
-                means, known = column_means(rows.values), training.visible_means
+                means, known = rows.means, training.visible_means
                 if training.n_rows:
-                    means = known + (means - known) * (len(rows) / n)
+                    means = known + (means - known) * (rows.total / n)
                 training.n_rows, training.visible_means = n, means
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
@@ -251,35 +264,40 @@ class BaseRBM(DensityModel):
             verbose=type(self).__name__ if self.verbose else None,
         )
 
-    def _start(self, X, goes_on, n_rows):
-        """Return the rows and what a fit starts from, for data of ``n_rows`` in all."""
-        return self._resume(X, n_rows) if goes_on else self._begin(X, n_rows)
+    def _start(self, X, sample_weight, goes_on, fewest=0):
+        """Return the rows and what a fit starts from, for data of ``fewest`` rows at least."""
+        weights = check_weights(sample_weight, X)
+        if weights is not None and not weights.all():
+            X, weights = take_rows(X, np.flatnonzero(weights)), weights[weights > 0]
+        return (self._resume if goes_on else self._begin)(X, weights, fewest)
 
-    def _begin(self, X, n_rows):
+    def _begin(self, X, weights, fewest):
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, parameter_reference(X))
-        parts = self._parts(X)
         unit = self._units()[0].fitted(X)
-        rows = Rows(X, unit, parameter_reference(X).dtype, self.binarize, parts.coordinates)
+        rows = Rows(X, unit, parameter_reference(X).dtype, self.binarize, weights)
+        parts = self._parts(rows)
+        rows.coordinates, n_rows = parts.coordinates, max(rows.total, fewest)
         machine = self._first_machine(rows, rng, parts)
         with np.errstate(over="ignore", invalid="ignore"):
             finite = self._is_finite(machine, parts)
         if not finite:
             raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
         n = parts.rows_of_state(self.batch_size, n_rows)
-        state = parts.phase.init(machine, rng, n, rows[rng.permutation(X.shape[0])[:n]])
+        state = parts.phase.init(machine, rng, n, rows.some(n, rng))
         self.history_ = {}
         velocity = parts.optimizer.init(parts.parameters.of(machine))
         return rows, Training(rng, machine, state, velocity, parts=parts)
 
-    def _resume(self, X, n_rows):
+    def _resume(self, X, weights, fewest):
         training, parts = self._training, self._parts()
         machine = self._in_training(parts)
         self._check_layers(machine)
-        rows = Rows(X, machine.units[0], machine.dtype, self.binarize, parts.coordinates)
+        unit, coordinates = machine.units[0], parts.coordinates
+        rows = Rows(X, unit, machine.dtype, self.binarize, weights, coordinates)
         before, last, phase = training.parts, training.phase_state, parts.phase
-        fewest = parts.rows_of_state(self.batch_size, n_rows)
+        fewest = parts.rows_of_state(self.batch_size, max(rows.total, fewest))
         most = parts.rows_of_state(self.batch_size, np.inf)
         same_coordinates = phase.has_noise_of(before.phase)
         keeps_state = same_coordinates and phase.kind == before.phase.kind
@@ -326,7 +344,7 @@ class BaseRBM(DensityModel):
         sizes = [rows.X.shape[1], *self._layer_sizes()]
         weights = [0.01 * rng.normal((above, below)) for below, above in pairwise(sizes)]
         thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]
-        thetas[0] = units[0].initial_theta(rows.values)
+        thetas[0] = rows.initial_theta.map(lambda part: namespace(part).asarray(part, copy=True))
         return Machine(units, tuple(thetas), tuple(weights))
 
     def _machine_from_init(self, machine):

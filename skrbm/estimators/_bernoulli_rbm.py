@@ -177,7 +177,7 @@ class BernoulliRBM(BaseRBM):
     def _units(self):
         return Bernoulli(), Bernoulli()
 
-    def _parts(self, X=None):
+    def _parts(self, rows=None):
         start = "persistent" if self.persistent else "data"
         return Parts(
             ChainPhase(Gibbs(), start, self.n_gibbs_steps),

@@ -232,7 +232,7 @@ class DeepTAPMachine(BaseRBM):
     def _own_fixed_point(self):
         return fixed_point_of(self)
 
-    def _parts(self, X=None):
+    def _parts(self, rows=None):
         return Parts(
             DeepPhase(FixedPointPhase(fixed_point_of(self), self.starts)),
             SGD(self.momentum, self.alpha, self.penalty),
@@ -249,7 +249,7 @@ class DeepTAPMachine(BaseRBM):
             self.pretraining_history_ = []
             return machine
         histories, weights, thetas = [], [], []
-        V = rows.X if len(index) == len(rows) else take_rows(rows.X, index)
+        V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
         for l, binarize in enumerate([self.binarize] + [None] * (len(machine.weights) - 1)):
             rbm = self._layer_estimator(machine, l, binarize, rng)
             self._pretrain(rbm, V, l)

@@ -22,6 +22,7 @@ from ..inputs import (
     check_data,
     check_held,
     check_rows,
+    check_weights,
     into_support,
     warn_clipped,
 )
@@ -237,13 +238,15 @@ class DensityModel(
         """Return the equations that the estimator learns by, None if it learns otherwise."""
         return None
 
-    def score(self, X, y=None):
+    def score(self, X, y=None, sample_weight=None):
         """Compute the mean log-likelihood of the samples.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows in the mean.
 
         Returns
         -------
@@ -251,7 +254,10 @@ class DensityModel(
             In nats per sample.
         """
         scores = self._scored(X)
-        return float(namespace(scores).mean(scores))
+        if sample_weight is None:
+            return float(namespace(scores).mean(scores))
+        weights = check_weights(sample_weight, scores)
+        return float(np.average(to_numpy(scores), weights=weights))
 
     def log_partition(self, method="auto", return_std=False):
         """Compute or estimate the log-partition function.

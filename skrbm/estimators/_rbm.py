@@ -254,7 +254,7 @@ class RBM(BaseRBM):
         method = self._method()
         return method if isinstance(method, FixedPoint) else None
 
-    def _parts(self, X=None):
+    def _parts(self, rows=None):
         method = self._method()
         if isinstance(method, FixedPoint):
             method.check_marginals()

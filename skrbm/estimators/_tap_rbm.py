@@ -202,7 +202,7 @@ class TAPRBM(BaseRBM):
     def _own_fixed_point(self):
         return fixed_point_of(self)
 
-    def _parts(self, X=None):
+    def _parts(self, rows=None):
         return Parts(
             FixedPointPhase(fixed_point_of(self), self.starts),
             SGD(self.momentum, self.alpha, self.penalty),

@@ -12,6 +12,7 @@ from ._rows import (
     into_support,
     warn_clipped,
 )
+from ._weights import check_weights, distinct_rows, rows_of_epoch
 
 __all__ = [
     "SIDES",
@@ -23,9 +24,12 @@ __all__ = [
     "check_held",
     "check_range",
     "check_rows",
+    "check_weights",
+    "distinct_rows",
     "into_support",
     "layers_from",
     "machine_from",
     "parameter",
+    "rows_of_epoch",
     "warn_clipped",
 ]

@@ -198,8 +198,15 @@ class Unit:
         """
         raise NotImplementedError
 
-    def initial_theta(self, X):
-        """Return the parameters of independent units fitted to the columns of X."""
+    def initial_theta(self, X, weights=None):
+        """Return the parameters of independent units fitted to the columns of X.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_rows, n_units)
+        weights : ndarray of shape (n_rows,), default=None
+            How many rows each row stands for; None is one.
+        """
         raise NotImplementedError
 
     def base_theta(self, theta, X):

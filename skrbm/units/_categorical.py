@@ -154,12 +154,13 @@ class Categorical(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def initial_theta(self, X):
+    def initial_theta(self, X, weights=None):
         """Return the logarithms of the frequencies, with one more row that is uniform.
 
         That row keeps the field of a value that never occurs finite.
         """
-        mean, n = column_means(X), X.shape[0]
+        mean = column_means(X, weights)
+        n = X.shape[0] if weights is None else float(weights.sum())
         sites = np.array(self.sites(X.shape[1]))
         prior = from_numpy(1.0 / np.repeat(sites, sites), mean)
         return Theta(namespace(mean).log((n * mean + prior) / (n + 1)))

@@ -76,8 +76,8 @@ class Gaussian(Unit):
         second = mean * mean if variance is None else mean * mean + variance
         return Theta(mean, -0.5 * second)
 
-    def initial_theta(self, X):
-        mean, variance = column_moments(X)
+    def initial_theta(self, X, weights=None):
+        mean, variance = column_moments(X, weights)
         xp = namespace(mean)
         precision = 1 / xp.clip(variance, 1e-6, None)
         return Theta(mean * precision, precision)

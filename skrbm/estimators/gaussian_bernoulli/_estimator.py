@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..._checks import check_count
 from ...arrays import (
     cast,
-    dense_rows,
     is_finite,
     like,
     make_rng,
@@ -313,9 +312,9 @@ class GaussianBernoulliRBM(BaseRBM):
         step = {"step_size": self.step_size, "adjust_after": self.adjust_after}
         return _SAMPLERS[self.inference](step)
 
-    def _parts(self, X=None, noise=None):
-        if X is not None:
-            noise = mean_and_deviation(X, self.min_variance)
+    def _parts(self, rows=None, noise=None):
+        if rows is not None:
+            noise = mean_and_deviation(rows, self.min_variance)
         elif noise is None:
             noise = self.noise_mean_, self.noise_scale_
         coordinates, sampler = coordinates_of(*noise, self.standardize), self._sampler()
@@ -339,12 +338,11 @@ class GaussianBernoulliRBM(BaseRBM):
         )
 
     def _first_machine(self, rows, rng, parts):
-        (n_rows, n), scale = rows.X.shape, self.weight_scale
+        n, scale = rows.X.shape[1], self.weight_scale
         if scale is None:
             scale = 1 / math.sqrt(n + self.n_components)
         (mean, deviation), coordinates = parts.noise, parts.coordinates
-        chosen = rng.integers(n_rows, self.n_components)
-        some = coordinates.inward(dense_rows(rows.X, chosen, rows.dtype))
+        some = rows[rows.drawn(self.n_components, rng)]
         noise = rng.normal((self.n_components, n))
         machine = first_machine(
             some, noise, scale, coordinates.inward(mean), deviation / coordinates.divisor
