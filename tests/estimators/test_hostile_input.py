@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import is_classifier
 from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
+from skrbm._random import Rng
 
 from skrbm import (
     TAPRBM,
@@ -21,7 +22,6 @@ from skrbm import (
     GaussianBernoulliRBM,
     units,
 )
-from skrbm._random import Rng
 from skrbm.exceptions import DataRangeWarning
 
 every = pytest.mark.parametrize("Estimator", ESTIMATORS)
