@@ -140,6 +140,7 @@ class Unit:
     def check_values(self, X):
         """Raise ValueError if rows of X within the bounds are no values of such a layer."""
 
+    @property
     def is_binary(self):
         """Whether the support is {0, 1}."""
         return self.values == (0.0, 1.0)
