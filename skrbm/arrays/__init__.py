@@ -3,6 +3,7 @@
 from ._columns import (
     column_means,
     column_moments,
+    column_sums,
     dense_rows,
     nonzero,
     row_blocks,
@@ -40,6 +41,7 @@ __all__ = [
     "cast",
     "column_means",
     "column_moments",
+    "column_sums",
     "copied",
     "cumulative_sum",
     "dense_rows",

@@ -56,6 +56,13 @@ def value_range(X):
     return float(xp.min(values)), float(xp.max(values))
 
 
+def column_sums(x):
+    """Return the sum of each column of a dense array, in its dtype."""
+    if isinstance(x, np.ndarray):
+        return np.add.reduce(x, axis=0)  # without the overhead of np.sum, half of it for few rows
+    return namespace(x).sum(x, axis=0)
+
+
 def column_means(X, weights=None):
     """Return the mean of each column, in float64, of a dense or sparse X.
 

@@ -4,7 +4,7 @@ NumPy 2 is its own array namespace. Other libraries (torch, JAX, CuPy, array-api
 through ``array-api-compat``, which is imported only when such an array comes.
 """
 
-from math import exp
+from math import exp, isfinite
 
 import numpy as np
 
@@ -101,8 +101,7 @@ def parameter_reference(X):
 
 def is_finite(x):
     """Whether no entry is infinite or NaN, by a sum, which needs no temporary array."""
-    total = float(namespace(x).sum(x))
-    return total - total == 0  # neither infinite nor NaN
+    return isfinite(float(namespace(x).sum(x)))
 
 
 def sigmoid(x):

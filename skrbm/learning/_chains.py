@@ -301,8 +301,8 @@ def noisy_base(machine, noise):
 
 def _moments_of(below, above, n):
     """Return moments of ``n`` rows; of each layer means, variances and P[x != 0], or None."""
-    means, variances, occupied = zip(below, above, strict=True)
-    return Moments((Block(means, variances, 1.0 / n, occupied=occupied),))
+    means, variances, occupied = (below[0], above[0]), (below[1], above[1]), (below[2], above[2])
+    return Moments((Block(means, variances, 1.0 / n, None, occupied),))
 
 
 class _Total:

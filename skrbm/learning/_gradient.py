@@ -1,6 +1,6 @@
 """The learners: what an epoch of training does to a machine."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,15 +62,13 @@ class NaturalParameters:
 
     def of(self, machine):
         """Return the parameters of a machine, a tuple of arrays: its own."""
-        parts = (part for theta in machine.thetas for part in theta if part is not None)
+        parts = [part for theta in machine.thetas for part in theta if part is not None]
         return (*machine.weights, *parts)
 
     def machine(self, machine, parameters):
-        """Return a machine with other parameters."""
-        parts = iter(parameters[len(machine.weights) :])
+        """Return the machine after its parameters were written in place."""
         layers = zip(machine.units, machine.thetas, strict=True)
-        thetas = tuple(unit.project(theta.map(lambda _: next(parts))) for unit, theta in layers)
-        return replace(machine, thetas=thetas, weights=parameters[: len(machine.weights)])
+        return machine.written([unit.project(theta) for unit, theta in layers])
 
 
 NATURAL = NaturalParameters()

@@ -36,8 +36,10 @@ class Machine:
 
     def __post_init__(self):
         dtype = self.dtype
-        thetas = tuple(theta.map(lambda part: cast(part, dtype)) for theta in self.thetas)
-        object.__setattr__(self, "thetas", thetas)
+        parts = (part for theta in self.thetas for part in theta)
+        if any(part is not None and part.dtype != dtype for part in parts):
+            thetas = tuple(theta.map(lambda part: cast(part, dtype)) for theta in self.thetas)
+            object.__setattr__(self, "thetas", thetas)
         if is_per_row(self.scale):
             object.__setattr__(self, "scale", cast(self.scale, dtype))
 
@@ -92,6 +94,16 @@ class Machine:
         """
         thetas = list(self.thetas)
         thetas[l] = self.units[l].tilt(thetas[l], field, precision)
+        return replace(self, thetas=tuple(thetas))
+
+    def written(self, thetas):
+        """Return the machine after its weights were written in place, with new thetas.
+
+        What was computed from the weights is forgotten.
+        """
+        same = all(new is old for new, old in zip(thetas, self.thetas, strict=True))
+        if same and not ("squares" in self.__dict__ or "cubes" in self.__dict__):
+            return self
         return replace(self, thetas=tuple(thetas))
 
     def copy(self):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import add_products, cast, matmul, namespace
+from ..arrays import add_products, cast, column_sums, matmul, namespace
 from ._machine import condition, is_per_row
 
 
@@ -134,7 +134,7 @@ def _block_statistics(block, unit, l):
     rows, weight = unit.statistics(*moments), block.weight
     if is_per_row(weight):
         return rows.map(lambda part: weight @ part)
-    return rows.map(lambda part: namespace(part).sum(part, axis=0) * weight)
+    return rows.map(lambda part: column_sums(part) * weight)
 
 
 def sum_of(machine, parts):

@@ -21,6 +21,8 @@ class Theta(NamedTuple):
 
     def map(self, function, *others):
         """Apply ``function`` to each statistic that is present."""
+        if self.precision is None and self.spike is None:  # the shortest way, for small machines
+            return Theta(function(self.field, *[other.field for other in others]))
         return Theta(
             *(
                 None if parts[0] is None else function(*parts)
