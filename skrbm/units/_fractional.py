@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import cast, is_foreign, like, namespace, sigmoid, softplus, to_numpy
+from ..arrays import cast, is_foreign, like, namespace, sigmoid, softplus
 from ._base import Theta, Unit
 
 _FEW = 8  # copies that are drawn one by one: c is seldom above 1
@@ -16,13 +16,15 @@ class Fractional(Unit):
     """Hidden units with log-partition function c * softplus(field), for any c > 0.
 
     For a whole number c it is c binary units with one field, of which the value is the sum. For
-    other c no law has this log-partition function (its "probabilities" would be negative), but a
-    machine with such hidden units still has one: p(v) ∝ exp(b' v + sum_j c_j softplus(w_j' v)),
-    the fractional machine of Ping, Liu and Ihler (2016), Eq. (11). Means, free energies and
-    annealing weights follow from the log-partition function. What ``sample`` draws is a proposal:
-    floor(c) binary units in the field x, and with f = c - floor(c) one more in the field f x, worth
-    f (their Eq. (12), whose factor for c > 1 is split). :meth:`log_correction` is what is
-    missing, and :class:`~skrbm.inference.Gibbs` accepts or refuses by it.
+    other c no distribution has this log-partition function (it would have negative probabilities).
+    But a machine with such hidden units still has one, the fractional machine of Ping, Liu and
+    Ihler (2016), Eq. (11): p(v) ∝ exp(b' v + sum_j c_j softplus(w_j' v)). Means, free energies and
+    annealing weights follow from the log-partition function.
+
+    What ``sample`` draws is a proposal: floor(c) binary units in the field x, and with
+    f = c - floor(c) one more in the field f x, which counts f times (their Eq. (12), whose factor
+    for c > 1 is split). :meth:`log_correction` is by how much it is off, and
+    :class:`~skrbm.inference.Gibbs` accepts or rejects it.
 
     Parameters
     ----------
@@ -49,16 +51,8 @@ class Fractional(Unit):
             )
         object.__setattr__(self, "multiplicities", c)
 
-    def __repr__(self):
-        return f"Fractional({to_numpy(self.multiplicities).tolist()})"
-
-    def asks_for(self, fitted):
-        return type(self) is type(fitted) and np.array_equal(
-            to_numpy(self.multiplicities), to_numpy(fitted.multiplicities)
-        )
-
     def _counts(self, field):
-        """Return the whole and the fractional parts of c, as arrays beside ``field``."""
+        """Return the whole and the fractional parts of c, as arrays like ``field``."""
         c = cast(self.multiplicities, field.dtype)
         whole = namespace(c).floor(c)
         return whole, c - whole
@@ -92,10 +86,10 @@ class Fractional(Unit):
         xp = namespace(x)
         total = part * cast(rng.uniform(x.shape) < sigmoid(part * x), x.dtype)
         p = sigmoid(x)
-        most = int(xp.max(whole)) if whole.shape[0] else 0
-        if most > _FEW:
+        largest = int(xp.max(whole)) if whole.shape[0] else 0
+        if largest > _FEW:
             return total + rng.binomial(whole, p)
-        for copy in range(most):
+        for copy in range(largest):
             drawn = cast(rng.uniform(x.shape) < p, x.dtype)
             total += cast(whole > copy, x.dtype) * drawn
         return total
