@@ -1,7 +1,9 @@
 """Data and parameters that users give: checks, and machines made of arrays."""
 
 from ._arrays import SIDES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
+from ._coordinates import Coordinates
 from ._rows import (
+    Rows,
     canonical,
     check_data,
     check_held,
@@ -10,18 +12,24 @@ from ._rows import (
     into_support,
     warn_clipped,
 )
+from ._weights import check_weights, distinct_rows, rows_of_epoch
 
 __all__ = [
     "SIDES",
     "THETA_ATTRIBUTES",
+    "Coordinates",
+    "Rows",
     "canonical",
     "check_data",
     "check_held",
     "check_range",
     "check_rows",
+    "check_weights",
+    "distinct_rows",
     "into_support",
     "layers_from",
     "machine_from",
     "parameter",
+    "rows_of_epoch",
     "warn_clipped",
 ]

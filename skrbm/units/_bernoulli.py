@@ -16,6 +16,7 @@ class Bernoulli(Unit):
     values = (0.0, 1.0)
     bounds = (0.0, 1.0)
     clips = True
+    has_cumulants = True
 
     def tilt(self, theta, field, precision=None):
         field = field + theta.field
@@ -62,19 +63,19 @@ class Bernoulli(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def initial_theta(self, X):
-        mean = column_means(X)
+    def initial_theta(self, X, weights=None):
+        mean = column_means(X, weights)
         xp = namespace(mean)
         # One more row of which half is on keeps constant columns finite.
-        n = X.shape[0]
+        n = X.shape[0] if weights is None else float(weights.sum())
         mean = xp.clip((n * mean + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
         return Theta(xp.log(mean) - xp.log1p(-mean))
 
     def base_theta(self, theta, X):
         return self.initial_theta(X)
 
-    def default_theta(self, n, beside):
-        return Theta(namespace(beside).zeros(n, **like(beside)))
+    def default_theta(self, n, reference):
+        return Theta(namespace(reference).zeros(n, **like(reference)))
 
     def log_ratio(self, theta0, theta1):
         """Sum of softplus(x1) - softplus(x0), with one logarithm for up to eight units.

@@ -122,19 +122,19 @@ class TruncatedGaussian(Unit):
         second = mean * mean if variance is None else mean * mean + variance
         return Theta(mean, -0.5 * second)
 
-    def initial_theta(self, X):
+    def initial_theta(self, X, weights=None):
         """Return the parameters with the mean and variance of each column, in float64.
 
         Those of a column that is constant, or only at the ends, are large but finite.
         """
-        mean, variance = column_moments(X)
+        mean, variance = column_moments(X, weights)
         return _fit(mean, variance, *self.bounds)
 
-    def default_theta(self, n, beside):
+    def default_theta(self, n, reference):
         """A normal law about the middle with a standard deviation of half the width, cut off."""
         lower, upper = self.bounds
         centre, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-        ones = namespace(beside).ones(n, **like(beside))
+        ones = namespace(reference).ones(n, **like(reference))
         return Theta(centre / half**2 * ones, ones / half**2)
 
 
@@ -204,15 +204,15 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
             occupied = nonzero(mean, mean.dtype)
         return super().statistics(mean, variance)._replace(spike=occupied)
 
-    def initial_theta(self, X):
+    def initial_theta(self, X, weights=None):
         """Return the parameters with the fraction of zeros of each column, and with the mean and
         variance of its other values, in float64.
 
         A column without zeros, or of nothing else, is taken to have half a row more of them.
         """
-        mean, variance = column_moments(X)
-        xp, n = namespace(mean), X.shape[0]
-        occupied = column_means(nonzero(X, mean.dtype))
+        mean, variance = column_moments(X, weights)
+        xp, n = namespace(mean), X.shape[0] if weights is None else float(weights.sum())
+        occupied = column_means(nonzero(X, mean.dtype), weights)
         share = xp.where(occupied > 0, occupied, 1.0)
         inner = mean / share
         spread = (variance + mean * mean) / share - inner * inner
@@ -225,9 +225,9 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         log_odds = xp.log(occupied) - xp.log1p(-occupied)
         return theta._replace(spike=log_odds - super().log_partition(theta))
 
-    def default_theta(self, n, beside):
+    def default_theta(self, n, reference):
         """The truncated Gaussian's, with 0 as probable as all other values."""
-        theta = super().default_theta(n, beside)
+        theta = super().default_theta(n, reference)
         return theta._replace(spike=-super().log_partition(theta))
 
 

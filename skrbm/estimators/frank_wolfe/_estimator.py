@@ -7,11 +7,11 @@ from numbers import Integral, Real
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._callbacks import HAS_CALLBACKS, CallbackSupportMixin, with_callbacks
+from ..._callbacks import HAS_CALLBACKS, with_callbacks
 from ..._checks import check_count
 from ..._epochs import keeps_features
 from ...arrays import (
@@ -19,7 +19,7 @@ from ...arrays import (
     from_numpy,
     make_rng,
     one_blas_thread,
-    parameter_place,
+    parameter_reference,
     seed_sequence,
     take_rows,
     to_numpy,
@@ -28,8 +28,8 @@ from ...inference import Gibbs, sample
 from ...inputs import check_data, check_range, into_support, machine_from
 from ...machine import MAX_UNITS
 from ...units import Bernoulli
-from .._base import GibbsImputation, OneHiddenLayer
 from .._bernoulli_rbm import BernoulliRBM
+from .._density import DensityModel
 from ._growth import Growth, Plan
 from ._mixture import Mixture, machine_of, mixture_of, rounded
 from ._path import STOPS, Monitor, Path
@@ -55,7 +55,7 @@ class RoundingLoss(NamedTuple):
     divergence: float
 
 
-class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, CallbackSupportMixin, BaseEstimator):
+class FrankWolfeRBM(DensityModel):
     """Restricted Boltzmann machine whose number of hidden units is learned.
 
     Units are inserted one by one, by the Frank-Wolfe algorithm on the convex problem of learning a
@@ -344,7 +344,7 @@ class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, CallbackSupportMixin, BaseE
         unit = Bernoulli()
         if check_range(X, unit, self.binarize):
             X = into_support(X, unit, self.binarize)
-        like = parameter_place(X) if path is None else self.components_
+        like = parameter_reference(X) if path is None else self.components_
         seeds = seed_sequence(self.random_state).spawn(3)
         generator = np.random.default_rng(seeds[2])
         train, held_out = self._split(X.shape[0], early_stopping, generator)

@@ -18,8 +18,7 @@ from ...arrays import (
     to_numpy,
     working_dtype,
 )
-from ...inference import Gibbs, sample
-from ...inference._chains import resampled
+from ...inference import Gibbs, resampled, sample
 from ...machine import all_values, configurations
 from ._mixture import Mixture, machine_of
 
