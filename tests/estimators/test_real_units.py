@@ -3,8 +3,6 @@
 Random tests use fixed seeds; the probability that a correct program fails is stated in each.
 """
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -16,7 +14,6 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skrbm import TAPRBM
 from skrbm.exceptions import DataRangeWarning, DivergenceError
@@ -67,16 +64,6 @@ def fitted_to(machine, **params):
     visible, hidden = machine.units
     params = {"visible": visible, "hidden": hidden, "random_state": 0, **parts, **params}
     return TAPRBM.from_parameters(machine.weights[0], *fields, **params)
-
-
-@parametrize_with_checks(
-    [TAPRBM(visible=kind, n_components=4, n_iter=2, learning_rate=0.01) for kind in BOUNDED]
-    + [TAPRBM(hidden=kind, n_components=4, n_iter=2, learning_rate=0.001) for kind in REAL]
-)
-def test_scikit_learn_checks(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataRangeWarning)
-        check(estimator)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
