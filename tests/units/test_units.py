@@ -1,20 +1,25 @@
 """The contract of a unit, checked for every unit against sums and integrals over its support.
 
+The unit that the developers' guide shows is one of them.
+
 Random tests use fixed seeds and a level of 1e-6 for each test.
 """
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _documented import Spin
 from _exact import Line
 from _machines import random_theta
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp
 
+from skrbm import units
 from skrbm.arrays import make_rng
-from skrbm.units import UNITS, Theta, log_weight
+from skrbm.units import Theta, log_weight
 
+UNITS = {**units.UNITS, "spin of the guide": Spin}
 LEVEL = 1e-6
 N_UNITS = 7
 TOLERANCE = {np.float64: {"rtol": 1e-10, "atol": 1e-12}, np.float32: {"rtol": 5e-6, "atol": 2e-6}}
