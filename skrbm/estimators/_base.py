@@ -1,412 +1,389 @@
-"""The public methods that all machines share, and those of machines with one hidden layer."""
+"""The base of the estimators that learn a density by moment matching."""
 
-import warnings
-from dataclasses import asdict, is_dataclass
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
+from typing import Any, ClassVar
 
-import joblib
 import numpy as np
-import scipy.sparse as sp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import _fit_context
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
-from .._checks import check_count
-from .._training import TrainedByMoments, Training
-from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
-from ..exceptions import DivergenceError, LikelihoodWarning
-from ..inference import AIS, FIXED_POINTS, Gibbs, sample
-from ..inputs import (
-    THETA_ATTRIBUTES,
-    check_data,
-    check_held,
-    check_rows,
-    into_support,
-    machine_from,
-    warn_clipped,
+from .._callbacks import with_callbacks
+from ..arrays import (
+    cast,
+    column_means,
+    copied,
+    make_rng,
+    one_blas_thread,
+    parameter_place,
+    seed_sequence,
 )
-from ..machine import Machine, condition, conditional, precise_free_energy
-from ..units import Theta
+from ..evaluation import Density
+from ..inference import Gibbs, map_rows, sample
+from ..inputs import THETA_ATTRIBUTES, Coordinates, Rows, check_data, machine_from
+from ..learning import (
+    NATURAL,
+    LikelihoodMonitor,
+    ModelPhase,
+    MomentLearner,
+    Trainer,
+    Training,
+)
+from ..machine import Machine
+from ._density import DensityModel
+from ._noise_models import channel
+from ._posterior import denoised
+from ._training import (
+    DENSITY_CONSTRAINTS,
+    keeps_features,
+    n_validation_rows,
+    rate_of,
+    split,
+)
 
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
-_LEAST_ESS = 0.1  # part of the annealed chains, below which a score warns
-MOST_APART = 1.0  # nats between log Z by sampling and by TAP, above which a score warns
+_CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
 
 
-class DensityMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin):
-    """What fitted machines do that are density models of X, however they learn.
+@dataclass(frozen=True)
+class Parts:
+    """What an estimator trains with. They are made and checked once in each fit.
 
-    A subclass gives ``machine_``, ``starts_``, ``binarize``, ``transform``, ``free_energy``,
-    ``impute``, ``_evaluation_seed`` and ``_first_hidden``, the means of the first hidden layer
-    given X.
+    Parameters
+    ----------
+    phase : ModelPhase
+    optimizer : SGD or Adam
+    n_states : int or None, default=None
+        Rows of the state of the model phase; None for ``batch_size``, or the number of rows of the
+        data if there are fewer.
+    parameters : NaturalParameters, default=NATURAL
+        Which parameters the optimiser sees.
+    coordinates : Coordinates, default=None
+        In which the machine is trained; None for those of the data.
     """
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    phase: ModelPhase
+    optimizer: Any
+    n_states: int | None = None
+    parameters: Any = NATURAL
+    coordinates: Coordinates | None = None
 
-    def _visible(self, X):
-        """Return (machine, X) for a public method: X checked, as the machine's units take it."""
-        machine, X = self.machine_, check_data(self, X)
-        warn_clipped(X, machine.units[0])
-        X = into_support(X, machine.units[0], self.binarize)
-        check_held(X, machine.dtype)
-        return machine, X.astype(machine.dtype) if sp.issparse(X) else cast(X, machine.dtype)
+    def rows_of_state(self, batch_size, n_rows):
+        """Return how many rows the state of the model phase has for data of ``n_rows``."""
+        return min(batch_size, n_rows) if self.n_states is None else self.n_states
 
-    def predict(self, X):
-        """Return the most probable visible configuration given E[h | v = X].
 
-        In a deep machine h is the first hidden layer, which the visible one depends on.
+def _learns_by_fixed_points(estimator):
+    if estimator._own_fixed_point() is None:
+        raise AttributeError(
+            f"{type(estimator).__name__} samples, and only estimators whose inference is a fixed "
+            "point, such as TAP, have solutions"
+        )
+    return True
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Dense, as the result is: for a large sparse X, predict blocks of its rows.
 
-        Returns
-        -------
-        V : array of shape (n_samples, n_features)
-        """
-        if sp.issparse(X):
-            raise TypeError(
-                "predict does not take sparse X: its result, a dense array of the shape of X, "
-                "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
-            )
-        hidden, machine = self._first_hidden(X), self.machine_
-        return machine.units[0].mode(conditional(machine, 0, (None, hidden)))
+class BaseRBM(DensityModel):
+    """Base of the estimators that learn by moment matching.
 
-    def score_samples(self, X):
-        """Compute the log-likelihood of each sample.
+    A subclass gives two methods:
 
-        It depends on the parameters and the sample alone: log Z is computed on first use,
-        exactly if one layer has at most 20 units, and otherwise by annealed importance sampling
-        with a seed and starts that were drawn in ``fit``.
+    - ``_units()``: the kinds of the visible and the hidden units, as they were asked for;
+    - ``_parts(X=None)``: a :class:`Parts`, for the data X of a first fit, or to go on.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    These have defaults:
 
-        Returns
-        -------
-        log_likelihood : array of shape (n_samples,)
-            In nats, float64.
+    - ``_layer_sizes()``: the numbers of units of the hidden layers;
+    - ``_first_machine(rows, rng, parts)``: the machine where training starts;
+    - ``_pretrained(machine, rows, index, rng)``: learning that comes before the first epoch;
+    - ``_in_training(parts)``: the fitted machine in the coordinates of training;
+    - ``_is_finite(machine, parts)``: whether a machine in training can be published;
+    - ``_attributes(machine, state, parts)``: the fitted attributes;
+    - ``_density(machine, state, parts)``: a machine in training as a density;
+    - ``_own_fixed_point()``: the equations that it learns by, None if it samples.
+    """
 
-        Warns
-        -----
-        LikelihoodWarning
-            If fewer than a tenth of the annealed chains are effective, or if one solution of TAP
-            alone stands for a log Z that is larger by more than a nat: the estimate is then most
-            likely too small, and the score too good. Not every wrong log Z is noticed so, as where
-            weights are strong all chains and all starts may miss the same mode.
-        """
-        log_weights = self._log_weights(X)  # which refuses an X that is none
-        estimate = self._log_partition("auto")
-        doubts = self._of_parameters("doubts", lambda: self._doubts(estimate))
-        if doubts:
-            warnings.warn(
-                f"the score rests on log Z = {estimate.value:.2f} by annealed importance sampling "
-                f"(standard error {estimate.std:.2f}, {estimate.ess:.1f} of {AIS().n_chains} "
-                f"chains effective), which is uncertain: {'; and '.join(doubts)}. Compare "
-                "log_partition(AIS(schedule=10_000)) and skrbm.evaluation.reverse_log_partition: "
-                "a log Z that is larger by some nats makes all scores worse by as much",
-                LikelihoodWarning,
-                stacklevel=3,
-            )
-        return log_weights - estimate.value
+    _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
 
-    def _log_weights(self, X):
-        """Return log p(v) + log Z of each row, or a lower bound of it."""
-        return -self.free_energy(X)
+    def _units(self):
+        raise NotImplementedError
 
-    def _doubts(self, estimate):
-        """Return what speaks against an estimate of log Z, a list of half sentences."""
-        if estimate.std == 0:  # exact
-            return []
-        doubts, solved = [], self._solved_log_partitions()
-        if estimate.ess < _LEAST_ESS * AIS().n_chains:
-            doubts.append("so few effective chains may all have missed the same modes")
-        if solved is not None and max(solved) > estimate.value + MOST_APART:
-            doubts.append(
-                f"one solution of {self._approximation()} alone stands for {max(solved):.2f}, so "
-                "that the chains have missed its mode, or weights are too large for these equations"
-            )
-        return doubts
+    def _parts(self, X=None):
+        raise NotImplementedError
 
-    def _approximation(self):
-        """Return the fixed point that estimates of log Z are held against."""
-        return FIXED_POINTS["tap"]
+    def _layer_sizes(self):
+        return [self.n_components]
 
-    def _solved_log_partitions(self):
-        """Return log Z by each solution that the starts of fit lead to, None if there are none."""
+    def _pretrained(self, machine, rows, index, rng):
+        return machine
 
-        def solved():
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)
-                    return -evaluation.solutions(self, self._approximation()).free_energies
-            except (DivergenceError, ValueError):  # the method does not apply to these units
-                return None
+    def _in_training(self, parts):
+        return self.machine_.copy()
 
-        return self._of_parameters("solved", solved)
+    def _is_finite(self, machine, parts):
+        return machine.is_finite()
 
-    def score(self, X, y=None):
-        """Compute the mean log-likelihood of the samples.
+    def _density(self, machine, state, parts):
+        return Density(machine, parts.phase.visible(state))
+
+    # ------------------------------------------------------------------------- training
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
+    @one_blas_thread
+    def fit(self, X, y=None):
+        """Fit the machine to data.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Values of the visible units.
         y : Ignored
 
         Returns
         -------
-        score : float
-            In nats per sample.
+        self : object
+
+        Raises
+        ------
+        DivergenceError
+            If parameters stop being finite, or the distribution of a unit has no integral any
+            more. As after an interruption by Ctrl-C, the estimator then keeps the parameters of the
+            last complete epoch.
         """
-        scores = self.score_samples(X)
-        return float(namespace(scores).mean(scores))
+        goes_on = self.warm_start and hasattr(self, "_training")
+        X = check_data(self, X, reset=not goes_on)
+        n_validation = n_validation_rows(self, X.shape[0])
+        rows, training = self._start(X, goes_on, X.shape[0])
+        train, validation = split(len(rows), n_validation, training.rng)
+        if not goes_on:
+            training.machine = self._pretrained(training.machine, rows, train, training.rng)
+        means, parts = column_means(rows.values), training.parts
+        monitor = LikelihoodMonitor(
+            lambda machine, state: self._density(machine, state, parts),
+            parts.phase,
+            rows,
+            train,
+            validation,
+            training.rng,
+            criterion="score" if self.early_stopping is True else self.early_stopping,
+            tol=self.tol,
+            n_iter_no_change=self.n_iter_no_change,
+            batch_size=self.batch_size,
+            seed=self._evaluation_seed,
+        )
+        # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
+        data = {"estimator": self, "X": X, "y": X}
+        context = self._init_callback_context(max_subtasks=self.n_iter)
 
-    def log_partition(self, method="auto", return_std=False):
-        """Compute or estimate the log-partition function.
+        def publish(machine, state):
+            training.n_rows, training.visible_means = len(rows), means
+            self._publish(machine, state, training)
 
-        The value is kept with the parameters it belongs to.
-
-        Parameters
-        ----------
-        method : str or object, default="auto"
-            "exact" (one layer of at most 20 units), "ais", "tap", "tap3", "adaptive_tap",
-            "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation), or an object such as
-            ``AIS(n_chains=500)`` or ``TAP(order=3)``; see :func:`skrbm.evaluation.log_partition`.
-            "auto" is "exact" where that is possible, and "ais" elsewhere.
-        return_std : bool, default=False
-            Whether to return the standard error too.
-
-        Returns
-        -------
-        log_z : float
-            In nats.
-        std : float
-            Only if ``return_std``: 0 where exact, NaN where it is not known.
-        """
-        result = self._log_partition(method)
-        return (result.value, result.std) if return_std else result.value
-
-    def _log_partition(self, method):
-        """Return a :class:`~skrbm.evaluation.LogPartition`, which is kept."""
-
-        def estimate():
-            seed = self._evaluation_seed
-            seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
-            return evaluation.log_partition(self, method, random_state=seed)
-
-        return self._of_parameters(_method_key(method), estimate)
-
-    def _of_parameters(self, name, function):
-        """Return ``function()``, which is kept with the parameters that it belongs to."""
-        machine = self.machine_
-        thetas = (part for theta in machine.thetas for part in theta if part is not None)
-        parts = (*machine.weights, self.starts_, *thetas)
-        values = [*(to_numpy(part) for part in parts), machine.units]
-        key = joblib.hash(values), name
-        known = self.__dict__.setdefault("_log_partitions", {})
-        if key not in known:
-            for stale in [old for old in known if old[0] != key[0]]:
-                del known[stale]
-            known[key] = function()
-        return known[key]
-
-    def _evaluated(self):
-        """Return the estimator that energies and log Z are of: this one, or a more precise copy."""
+        trainer = self._trainer(rows, train, training, publish, self.n_iter)
+        trainer.monitor, trainer.context, trainer.data = monitor, context, data
+        trainer.run(training)
         return self
 
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
     @one_blas_thread
-    def sample(self, n_samples=1, *, n_steps=100, init=None, random_state=None):
-        """Draw visible configurations by block Gibbs sampling, a chain for each.
+    def partial_fit(self, X, y=None):
+        """Go once through some rows of data, in batches of ``batch_size``.
 
         Parameters
         ----------
-        n_samples : int, default=1
-        n_steps : int, default=100
-            Sweeps of each chain.
-        init : array-like of shape (n_samples, n_features), default=None
-            Where the chains start; default: random rows of ``starts_``, which were kept in fit.
-        random_state : int, RandomState instance or None, default=None
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Values of the visible units.
+        y : Ignored
 
         Returns
         -------
-        V : array of shape (n_samples, n_features)
+        self : object
         """
-        machine = self.machine_
-        check_count("n_samples", n_samples, 1)
-        check_count("n_steps", n_steps, 0)
-        rng = make_rng(random_state, machine.weights[0])
-        if init is None:
-            rows = rng.integers(self.starts_.shape[0], n_samples)
-            init = namespace(rows).take(self.starts_, rows, axis=0)
-        else:
-            _, init = self._visible(init)
-            if init.shape[0] != n_samples:
-                raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
-            init = init.toarray() if sp.issparse(init) else init
-        if n_steps == 0:
-            return namespace(init).asarray(init, copy=True)
-        chains = Gibbs().start(machine, init, rng)
-        return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
+        self._validate_params()  # which scikit-learn does in the first call alone
+        goes_on = hasattr(self, "_training")
+        X = check_data(self, X, reset=not goes_on)
+        # More rows may come, but no more chains than that are kept for a large batch_size.
+        rows, training = self._start(X, goes_on, max(X.shape[0], _CHAINS))
+        index = np.arange(len(rows))
+        if not goes_on:
+            training.machine = self._pretrained(training.machine, rows, index, training.rng)
 
-    def _split_missing(self, X):
-        """Return (machine, X filled with the visible means, which entries are observed)."""
-        machine, X = self.machine_, check_data(self, X, missing=True)
-        xp = namespace(X)
-        observed = X == X  # all but NaN, which a threshold would hide
-        X = into_support(X, machine.units[0], self.binarize)
-        check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
-        X = cast(X, machine.dtype)
-        means = machine.units[0].mean(machine.thetas[0])
-        return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
+        def publish(machine, state):
+            self._publish(machine, state, training)
 
+        n, epochs = training.n_rows + len(rows), training.n_epochs
+        try:
+            self._trainer(rows, index, training, publish).run(training)
+        finally:
+            if training.n_epochs > epochs:  # the means are those of all rows learnt from
+                means, known = column_means(rows.values), training.visible_means
+                if training.n_rows:
+                    means = known + (means - known) * (len(rows) / n)
+                training.n_rows, training.visible_means = n, means
+                self.visible_means_ = cast(means, self.machine_.dtype)
+        return self
 
-class BaseMachine(DensityMachine, TrainedByMoments):
-    """Base of the machines that learn by moment matching, which says what a subclass gives."""
+    def _trainer(self, rows, index, training, publish, n_iter=1):
+        """Return the :class:`Trainer` of a fit."""
+        parts = training.parts
+        learner = MomentLearner(
+            rows,
+            parts.phase,
+            parts.optimizer,
+            index=index,
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+            parameters=parts.parameters,
+            is_finite=lambda machine: self._is_finite(machine, parts),
+        )
+        return Trainer(
+            learner,
+            publish,
+            lambda machine, state: self._attributes(machine, state, parts),
+            self.history_,
+            n_iter=n_iter,
+            rate=rate_of(self),
+            verbose=type(self).__name__ if self.verbose else None,
+        )
+
+    def _start(self, X, goes_on, n_rows):
+        """Return the rows and what a fit starts from, for data of ``n_rows`` in all."""
+        return self._resume(X, n_rows) if goes_on else self._begin(X, n_rows)
+
+    def _begin(self, X, n_rows):
+        seed = seed_sequence(self.random_state)
+        self._evaluation_seed, seed = seed.spawn(2)
+        rng = make_rng(seed, parameter_place(X))
+        parts = self._parts(X)
+        unit = self._units()[0].fitted(X)
+        rows = Rows(X, unit, parameter_place(X).dtype, self.binarize, parts.coordinates)
+        machine = self._first_machine(rows, rng, parts)
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = self._is_finite(machine, parts)
+        if not finite:
+            raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
+        n = parts.rows_of_state(self.batch_size, n_rows)
+        state = parts.phase.init(machine, rng, n, rows[rng.permutation(X.shape[0])[:n]])
+        self.history_ = {}
+        velocity = parts.optimizer.init(parts.parameters.of(machine))
+        return rows, Training(rng, machine, state, velocity, parts=parts)
+
+    def _resume(self, X, n_rows):
+        training, parts = self._training, self._parts()
+        machine = self._in_training(parts)
+        self._check_layers(machine)
+        rows = Rows(X, machine.units[0], machine.dtype, self.binarize, parts.coordinates)
+        before, last, phase = training.parts, training.phase_state, parts.phase
+        fewest = parts.rows_of_state(self.batch_size, n_rows)
+        most = parts.rows_of_state(self.batch_size, np.inf)
+        same_coordinates = phase.has_noise_of(before.phase)
+        keeps_state = same_coordinates and phase.kind == before.phase.kind
+        state = last
+        if not (keeps_state and fewest <= self.starts_.shape[0] <= most):
+            state = phase.init(machine, training.rng, fewest, self.starts_)
+        velocity = training.optimizer_state
+        if (
+            velocity is None
+            or not same_coordinates
+            or parts.optimizer.kind != before.optimizer.kind
+        ):
+            velocity = parts.optimizer.init(parts.parameters.of(machine))
+        else:  # written in place in training, and perhaps a memory map
+            velocity = map_rows(copied, velocity)
+        training.machine, training.phase_state = machine, phase.resumed(state, last, before.phase)
+        training.optimizer_state, training.parts = velocity, parts
+        return rows, training
+
+    def _check_layers(self, machine):
+        """Refuse to go on with other sizes or units; bounds that are not given stay as they are."""
+        _, *sizes = machine.n_units
+        if sizes != self._layer_sizes():
+            single = isinstance(self.n_components, Integral) and len(sizes) == 1
+            before = sizes[0] if single else tuple(sizes)
+            raise ValueError(
+                f"n_components={self.n_components}, but the machine to go on from has "
+                f"{before} hidden units; fit without warm_start, or set n_components={before}"
+            )
+        for now, before in zip(self._units(), machine.units, strict=True):
+            if not now.asks_for(before):
+                raise ValueError(
+                    f"{now} was asked for, but the machine to go on from has {before}; fit "
+                    "without warm_start, or ask for the same kind of units with the same bounds"
+                )
+
+    def _first_machine(self, rows, rng, parts):
+        machine = self._random_machine(rows, rng)
+        return machine if isinstance(self.init, str) else self._machine_from_init(machine)
+
+    def _random_machine(self, rows, rng):
+        """Return a machine with small weights whose visible units fit the data."""
+        units = (rows.unit, *(unit.fitted() for unit in self._units()[1:]))
+        sizes = [rows.X.shape[1], *self._layer_sizes()]
+        weights = [0.01 * rng.normal((above, below)) for below, above in pairwise(sizes)]
+        thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]
+        thetas[0] = units[0].initial_theta(rows.values)
+        return Machine(units, tuple(thetas), tuple(weights))
+
+    def _machine_from_init(self, machine):
+        parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
+        if len(parts) != 3:
+            raise ValueError(
+                "init must be 'random', a fitted estimator or the three arrays (components, "
+                f"intercept_hidden, intercept_visible), got {len(parts)} items"
+            )
+        first = machine_from(*parts, machine.units, machine)
+        if first.n_units != machine.n_units:
+            n_visible, n_hidden = first.n_units
+            fits = n_visible == machine.n_units[0]
+            advice = f"; set n_components={n_hidden}" if fits else ""
+            raise ValueError(
+                f"init has {n_visible} visible and {n_hidden} hidden units, but X has "
+                f"{machine.n_units[0]} features and n_components={self.n_components}{advice}"
+            )
+        return first
+
+    def _attributes(self, machine, state, parts):
+        values = (part for theta in machine.thetas for part in theta)
+        named = zip(THETA_ATTRIBUTES, values, strict=True)
+        return {
+            "units_": machine.units,
+            "components_": machine.weights[0],
+            **{name: part for name, part in named if part is not None},
+            "starts_": parts.phase.visible(state),
+        }
+
+    def _publish(self, machine, state, training):
+        for name in THETA_ATTRIBUTES:  # those of other units, from an earlier fit
+            self.__dict__.pop(name, None)
+        for name, value in self._attributes(machine, state, training.parts).items():
+            setattr(self, name, value)
+        if training.n_rows:
+            self.visible_means_ = cast(training.visible_means, machine.dtype)
+        phase = training.parts.phase
+        training.phase_state = phase.kept(state)  # messages may be larger than the weights
+        self._training, self.n_iter_ = training, training.n_epochs
+
+    # ------------------------------------------------------------ machines of given parameters
 
     @one_blas_thread
-    def _adopted(self, machine):
+    def _adopted(self, machine, parts):
         """Return self, fitted as far as the parameters of a machine go."""
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, machine.weights[0])
-        n, method = self._n_states(_MOST_ADOPTED), self._method()
+        n = parts.rows_of_state(self.batch_size, _MOST_ADOPTED)
         chains = Gibbs().init(machine, rng, n, machine.weights[0])
         rows = sample(Gibbs(), machine, chains, rng, 100).layers[0]
-        state = method.init(machine, rng, n, rows)
-        self.n_features_in_ = machine.n_units[0]
-        self.history_ = {}
-        self._publish(machine, state, Training(rng, state, method=method))
+        state = parts.phase.init(machine, rng, n, rows)
+        self.n_features_in_, self.history_ = machine.n_units[0], {}
+        self._publish(machine, state, Training(rng, phase_state=state, parts=parts))
         self.starts_ = rows
         return self
-
-
-class OneHiddenLayer(DensityMachine):
-    """What machines with one hidden layer do."""
-
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]
-
-    @property
-    def machine_(self):
-        """The fitted parameters as a machine, which shares their memory."""
-        check_is_fitted(self, "components_")
-        parts = [getattr(self, name, None) for name in THETA_ATTRIBUTES]
-        thetas = (Theta(*parts[:3]), Theta(*parts[3:]))
-        return Machine(self.units_, thetas, (self.components_,))
-
-    def _hidden(self, H):
-        machine = self.machine_
-        return machine, check_rows("H", H, machine.n_units[1], machine.weights[0])
-
-    def transform(self, X):
-        """Compute the expected hidden units E[h | v = X].
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        H : array of shape (n_samples, n_components)
-        """
-        return self._first_hidden(X)
-
-    def _first_hidden(self, X):
-        machine, X = self._visible(X)
-        return machine.units[1].mean(condition(machine, X))
-
-    def inverse_transform(self, H):
-        """Compute the expected visible units E[v | h = H].
-
-        Parameters
-        ----------
-        H : array-like of shape (n_samples, n_components)
-            Values of the hidden units, such as those from :meth:`transform`.
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-        """
-        machine, H = self._hidden(H)
-        return machine.units[0].mean(conditional(machine, 0, (None, H)))
-
-    def free_energy(self, X):
-        """Compute the free energy F(v) = -log sum_h exp(-E(v, h)).
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        F : array of shape (n_samples,)
-            In nats, float64; log p(v) = -F(v) - log Z.
-        """
-        return self._free_energies(*self._evaluated()._visible(X))
-
-    def _free_energies(self, machine, X):
-        """Return those of rows that were checked, by the machine that is evaluated."""
-        return precise_free_energy(machine, X)
-
-    def gibbs(self, v, random_state=None):
-        """Draw new visible values by one sweep of block Gibbs sampling.
-
-        Parameters
-        ----------
-        v : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units to start from.
-        random_state : int, RandomState instance or None, default=None
-            With an int, the same noise in each call.
-
-        Returns
-        -------
-        v_new : array of shape (n_samples, n_features)
-        """
-        machine, X = self._visible(v)
-        rng = make_rng(random_state, machine.weights[0])
-        X = X.toarray() if sp.issparse(X) else X
-        return sample(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, 1).layers[0]
-
-
-class GibbsImputation:
-    """Imputation by Gibbs sampling."""
-
-    @one_blas_thread
-    def impute(self, X, *, n_steps=200, random_state=None):
-        """Fill missing values with their means given the observed ones, by Gibbs sampling.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN marks what is missing.
-        n_steps : int, default=200
-            Sweeps of the chain of each row, of which the later half is averaged.
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-            Observed entries as the units take them (those of binary units clipped to [0, 1], or
-            thresholded by ``binarize``), missing ones E[v_i | observed].
-        """
-        check_count("n_steps", n_steps, 1)
-        machine, X, observed = self._split_missing(X)
-        rng = make_rng(random_state, machine.weights[0])
-        return Gibbs(n_steps).clamped_mean(machine, X, observed, rng)
-
-
-class BaseRBM(OneHiddenLayer, BaseMachine):
-    """Base of the restricted Boltzmann machines that learn by moment matching.
-
-    A subclass gives ``impute``.
-    """
 
     @classmethod
     def from_parameters(cls, components, intercept_hidden=None, intercept_visible=None, **params):
@@ -423,8 +400,8 @@ class BaseRBM(OneHiddenLayer, BaseMachine):
             Biases of the visible units; default: zeros.
         **params
             Parameters of the estimator other than ``n_components``. Where its units have more
-            parameters than a bias, arrays ``precision_visible``, ``spike_visible``,
-            ``precision_hidden`` and ``spike_hidden`` beside; default: those of units that know no
+            parameters than a bias, also the arrays ``precision_visible``, ``spike_visible``,
+            ``precision_hidden`` and ``spike_hidden``; default: those of units that know no
             data. Bounds that are not given are those of a fitted machine with the same kind of
             units, else [-1, 1] or, with a point mass, [0, 1].
 
@@ -445,11 +422,135 @@ class BaseRBM(OneHiddenLayer, BaseMachine):
         machine = machine_from(components, intercept_hidden, intercept_visible, units, **more)
         rbm.n_components = machine.n_units[1]
         rbm._validate_params()
-        return rbm._adopted(machine)
+        return rbm._adopted(machine, rbm._parts())
 
+    # ------------------------------------------------------------- solutions and posteriors
 
-def _method_key(method):
-    """Return what tells a method of evaluation from others; the text of arrays is shortened."""
-    if not is_dataclass(method) or isinstance(method, type):
-        return repr(method)
-    return joblib.hash((type(method).__qualname__, asdict(method)))
+    @available_if(_learns_by_fixed_points)
+    def tap_log_likelihood(self, X, starts=None):
+        """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).
+
+        log p(v) ≈ -F(v) + mean of the free energies of the unique solutions found from ``starts``,
+        by the estimator's own ``inference``, whatever the size of the layers. Solutions that no
+        start leads to do not count: where the machine has grown modes away from the data the result
+        is too large, at times by tens of nats. :meth:`score_samples` is the estimate to compare
+        machines by.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        starts : array-like of shape (n_starts, n_features), default=None
+            Visible values from which solutions are looked for; default: those kept from fit.
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+            In nats, float64.
+        """
+        free_energy, method = self.free_energy(X), self._own_fixed_point()
+        if starts is None:
+            return -free_energy - self.log_partition(method)
+        return -free_energy - evaluation.log_partition(self, method, starts=starts).value
+
+    @available_if(_learns_by_fixed_points)
+    def solutions(self, X=None, *, unique_tol=1e-2):
+        """Find the distinct solutions of the mean-field equations: the modes of the machine.
+
+        Each row is followed to convergence by the estimator's own ``inference``, in float64, and
+        the ends that are one solution are brought together (Sec. VII.3 of Tramel et al. 2018).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Visible values to start at, such as rows of data; default: those kept from fit.
+        unique_tol : float, default=1e-2
+            Two solutions are one if no visible mean differs by this much or more, or if a chain of
+            such pairs links them, so that their number does not depend on the order of the rows.
+
+        Returns
+        -------
+        solutions : Solutions
+            Means, variances and free energies, the lowest first; how many rows each attracts, and
+            which; the numbers of solutions at other tolerances; estimates of log Z. See
+            :class:`skrbm.evaluation.Solutions`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If no row converges. The states where they ended are then returned.
+        """
+        check_is_fitted(self)
+        X = None if X is None else check_data(self, X)
+        return evaluation.solutions(self, self._own_fixed_point(), X, unique_tol=unique_tol)
+
+    @one_blas_thread
+    def denoise(
+        self,
+        Y,
+        *,
+        flip_probability=None,
+        noise_variance=None,
+        prior_mean=None,
+        n_starts=1,
+        n_steps=None,
+        return_std=False,
+        random_state=None,
+    ):
+        """Compute the posterior means of visible values that were observed with noise.
+
+        The machine is the prior, and what is observed adds a field and a precision to each visible
+        unit (Sec. VII.4 of Tramel et al. 2018). The equations of ``inference`` are solved with
+        them, from the pointwise estimate: the posterior means of independent units. Where
+        ``inference`` samples, Gibbs chains start at Y.
+
+        Read more in the :ref:`User Guide <denoising>`.
+
+        Parameters
+        ----------
+        Y : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Noisy values.
+        flip_probability : float in [0, 0.5], default=None
+            For binary visible units: probability with which each bit was flipped. With 0 the
+            result is Y.
+        noise_variance : float >= 0, default=None
+            For real visible units: variance of the normal noise that was added to each value, and
+            that may have taken it out of their bounds. With 0 the result is Y.
+        prior_mean : array-like of shape (n_features,), default=None
+            For binary visible units: means of the independent units of the pointwise estimate;
+            default: ``visible_means_``, or without them those of the machine without couplings.
+            Real units are started from their law without couplings.
+        n_starts : int, default=1
+            Number of solutions for each row, whose posteriors are averaged. The first starts at
+            the pointwise estimate, the others at draws from the independent units.
+        n_steps : int, default=None
+            Largest number of sweeps of the equations for each row, default 300 or that of
+            ``inference`` if it is larger; of chains, of which the later half is averaged, 200.
+        return_std : bool, default=False
+            Whether to return standard deviations too.
+        random_state : int, RandomState instance or None, default=None
+            Determines the draws; a single start needs none.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+            Posterior means; of binary units, the probabilities of 1.
+        std : array of shape (n_samples, n_features)
+            Only if ``return_std``: posterior standard deviations.
+
+        Raises
+        ------
+        ValueError
+            If not one of ``flip_probability`` and ``noise_variance`` is given, if it is not for the
+            kind of visible units, or if Y has bits other than 0 and 1.
+        """
+        return denoised(
+            self,
+            Y,
+            channel(flip_probability, noise_variance),
+            method=self._own_fixed_point(),
+            prior_mean=prior_mean,
+            n_starts=n_starts,
+            n_steps=n_steps,
+            return_std=return_std,
+            random_state=random_state,
+        )

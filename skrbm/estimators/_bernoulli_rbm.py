@@ -5,12 +5,13 @@ from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval
 
-from ..inference import ContrastiveDivergence, Gibbs
+from ..inference import Gibbs
+from ..learning import SGD, ChainPhase
 from ..units import Bernoulli
-from ._base import BaseRBM, GibbsImputation
+from ._base import BaseRBM, Parts
 
 
-class BernoulliRBM(GibbsImputation, BaseRBM):
+class BernoulliRBM(BaseRBM):
     """Bernoulli restricted Boltzmann machine, trained by (persistent) contrastive divergence.
 
     Binary visible and binary hidden units,
@@ -176,12 +177,13 @@ class BernoulliRBM(GibbsImputation, BaseRBM):
     def _units(self):
         return Bernoulli(), Bernoulli()
 
-    def _method(self):
-        method = Gibbs if self.persistent else ContrastiveDivergence
-        return method(self.n_gibbs_steps)
+    def _parts(self, X=None):
+        start = "persistent" if self.persistent else "data"
+        return Parts(
+            ChainPhase(Gibbs(), start, self.n_gibbs_steps),
+            SGD(self.momentum, self.alpha, self.penalty),
+        )
 
-    def _n_states(self, n_rows):
-        return min(self.batch_size, n_rows)
-
-    def _attributes(self, machine, state):
-        return {**super()._attributes(machine, state), "h_samples_": state.layers[1]}
+    def _attributes(self, machine, state, parts):
+        hidden = {"h_samples_": state.chains.layers[1]}
+        return super()._attributes(machine, state, parts) | hidden

@@ -5,33 +5,25 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import ClassVar
 
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from ..arrays import cast, from_numpy, namespace, one_blas_thread, row_blocks
+from ..arrays import cast, namespace, row_blocks, take_rows
+from ..evaluation import DeepDensity
 from ..exceptions import DataRangeWarning, DivergenceError
-from ..inference import STARTS, DeepPhases, NaiveMeanField, given_visible, settle
 from ..inputs import check_rows, layers_from
-from ..machine import (
-    Machine,
-    condition,
-    hidden_layers,
-    input_field,
-    log_partition,
-    n_enumerated,
-    turned_over,
-)
-from ..units import Theta, log_weight
-from ._base import BaseMachine
-from ._tap_rbm import TAPRBM, DeterministicMixin
+from ..learning import SGD, DeepPhase, FixedPointPhase
+from ..machine import Machine, condition, turned_over
+from ..units import Theta
+from ._base import BaseRBM, Parts
+from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
+from ._tap_rbm import TAPRBM
 
 _BLOCK_ROWS = 1000  # rows that are solved together
-_MOST_PER_ROW = 2**18  # configurations times units that are summed for a row
 
 
-class DeepTAPMachine(DeterministicMixin, BaseMachine):
+class DeepTAPMachine(BaseRBM):
     """Deep Boltzmann machine trained by TAP or naive mean field.
 
     Several hidden layers, each coupled to the next:
@@ -158,8 +150,9 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        **BaseMachine._parameter_constraints,
-        **DeterministicMixin._constraints,
+        **BaseRBM._parameter_constraints,
+        **UNIT_CONSTRAINTS,
+        **FIXED_POINT_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "n_iter_pretrain": [Interval(Integral, 0, None, closed="left")],
         "layer": [Interval(Integral, None, None, closed="neither")],
@@ -233,24 +226,30 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         return [int(n) for n in sizes]
 
     def _units(self):
-        visible, hidden = super()._units()
+        visible, hidden = units_of(self)
         return (visible, *[hidden] * len(self._layer_sizes()))
 
-    def _method(self):
-        return DeepPhases(STARTS[self.starts](self._fixed_point()))
+    def _own_fixed_point(self):
+        return fixed_point_of(self)
 
-    def _initial_machine(self, X, rng):
+    def _parts(self, X=None):
+        return Parts(
+            DeepPhase(FixedPointPhase(fixed_point_of(self), self.starts)),
+            SGD(self.momentum, self.alpha, self.penalty),
+            self.n_starts,
+        )
+
+    def _first_machine(self, rows, rng, parts):
         _layer_index(self.layer, len(self._layer_sizes()))
-        return self._random_machine(X, rng)
+        return self._random_machine(rows, rng)
 
-    def _prepared(self, machine, rng, X, rows):
+    def _pretrained(self, machine, rows, index, rng):
         """Train the layers one by one, each on samples of the one below (Alg. 4)."""
         if not self.n_iter_pretrain:
             self.pretraining_history_ = []
             return machine
-        histories = []
-        V = X if rows.size == X.shape[0] else _take_rows(X, rows)
-        weights, thetas = [], []
+        histories, weights, thetas = [], [], []
+        V = rows.X if len(index) == len(rows) else take_rows(rows.X, index)
         for l, binarize in enumerate([self.binarize] + [None] * (len(machine.weights) - 1)):
             rbm = self._layer_estimator(machine, l, binarize, rng)
             self._pretrain(rbm, V, l)
@@ -293,7 +292,7 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         }
         return TAPRBM(**params)
 
-    def _attributes(self, machine, state):
+    def _attributes(self, machine, state, parts):
         fields, precisions, spikes = zip(*machine.thetas, strict=True)
         return {
             "units_": machine.units,
@@ -301,55 +300,13 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
             "intercepts_": list(fields),
             "precisions_": list(precisions),
             "spikes_": list(spikes),
-            "starts_": self._method().visible(state),
+            "starts_": parts.phase.visible(state),
         }
 
-    def _monitored(self, machine, state, bits):
-        values = self._fixed_point().log_partition(machine, state.model.solution.state)
-        log_z = float(namespace(values).mean(values))
-        return {
-            "tap_log_likelihood": lambda machine, rows: -self._free_energy(machine, rows) - log_z
-        }
-
-    # ------------------------------------------------------------- solutions given the data
-
-    def _solve(self, machine, X):
-        """Return (machine, method, state) of the layers above the first given its values X."""
-        above, method, start = given_visible(machine, X, self._fixed_point())
-        single = machine.dtype != namespace(machine.weights[0]).float64
-        solution = settle(method, above, start, tol=method.tol if single else 1e-12)
-        return above, method, solution.state
-
-    def _free_energy(self, machine, X):
-        above, method, state = self._solve(machine, X)
-        return -log_weight(machine.thetas[0], X) - method.log_partition(above, state)
-
-    @one_blas_thread
-    def _log_weight(self, machine, X):
-        """Return log p(v) + log Z: summed where the layers are small, else bounded from below."""
-        own = log_weight(machine.thetas[0], X)
-        hidden = hidden_layers(machine, input_field(machine, 1, (X, None)))
-        others = sum(hidden.n_units)
-        if not hidden.weights or 2.0 ** n_enumerated(hidden) * others <= _MOST_PER_ROW:
-            return own + log_partition(hidden)
-        above, _, state = self._solve(machine, X)
-        mean_field = NaiveMeanField()  # whose free energy is a bound
-        start = mean_field.start(above, state.means[0])
-        return own + mean_field.log_partition(above, settle(mean_field, above, start).state)
-
-    def _by_blocks(self, function, machine, X, dtype):
-        """Return function(machine, rows) of blocks of rows, computed in float64, as ``dtype``."""
-        double = namespace(machine.weights[0]).float64
-        machine = machine.astype(double)
-        parts = [
-            function(machine, rows.astype(double) if sp.issparse(rows) else cast(rows, double))
-            for rows in row_blocks(X, _BLOCK_ROWS)
-        ]
-        return cast(namespace(parts[0]).concat(parts, axis=0), dtype)
-
-    def _hidden_mean(self, l):
-        """Return the function of (machine, rows) that gives the means of layer ``l``."""
-        return lambda machine, X: self._solve(machine, X)[-1].means[l - 1]
+    def _density(self, machine, state, parts):
+        precise = machine.dtype == namespace(machine.weights[0]).float64
+        starts, method = parts.phase.visible(state), fixed_point_of(self)
+        return DeepDensity(machine, starts, method=method, precise=precise)
 
     # -------------------------------------------------------------------- public methods
 
@@ -360,6 +317,13 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         parts = zip(self.intercepts_, self.precisions_, self.spikes_, strict=True)
         thetas = tuple(Theta(*theta) for theta in parts)
         return Machine(self.units_, thetas, tuple(self.components_))
+
+    @property
+    def density_(self):
+        """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
+        return DeepDensity(
+            self.machine_, self.starts_, binarize=self.binarize, method=fixed_point_of(self)
+        )
 
     @property
     def _n_features_out(self):
@@ -391,9 +355,9 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         -------
         H : array of shape (n_samples, n_components[layer])
         """
-        machine, X = self._visible(X)
-        l = _layer_index(layer, len(machine.weights))
-        return self._by_blocks(self._hidden_mean(l), machine, X, machine.dtype)
+        X, density = self._visible(X), self.density_
+        l = _layer_index(layer, len(density.machine.weights))
+        return cast(density.hidden_means(X, l), density.machine.dtype)
 
     def inverse_transform(self, H):
         """Compute the expected visible units given values of the hidden layer ``layer``.
@@ -407,60 +371,14 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         -------
         X : array of shape (n_samples, n_features)
         """
-        machine = self.machine_
+        density = self.density_
+        machine = density.machine
         l = _layer_index(self.layer, len(machine.weights))
         H = check_rows("H", H, machine.n_units[l], machine.weights[0])
-        return self._by_blocks(self._hidden_mean(l), turned_over(machine, l), H, machine.dtype)
+        return cast(density.hidden_means(H, l, turned_over(machine, l)), machine.dtype)
 
     def _first_hidden(self, X):
         return self.transform_layer(X, 0)
-
-    def free_energy(self, X):
-        """Estimate the free energy F(v) = -log sum_h exp(-E(v, h)) by ``inference``.
-
-        With one hidden layer it is exact.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        F : array of shape (n_samples,)
-            In nats, float64; log p(v) = -F(v) - log Z.
-        """
-        machine, X = self._visible(X)
-        double = namespace(machine.weights[0]).float64
-        return self._by_blocks(self._free_energy, machine, X, double)
-
-    def score_samples(self, X):
-        """Compute the log-likelihood of each sample, or a lower bound of it.
-
-        log Z is summed exactly if every other layer has at most 20 units in all, and else it is
-        estimated by annealed importance sampling. Given a sample, the hidden layers are summed
-        exactly if there is only one, or if every other one of them has at most about 10 units in
-        all; elsewhere naive mean field bounds their part, so that the score does not flatter.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_likelihood : array of shape (n_samples,)
-            In nats, float64.
-
-        Warns
-        -----
-        LikelihoodWarning
-            If fewer than a tenth of the annealed chains are effective, or log Z by ``inference``
-            differs from that by annealing by more than a nat.
-        """
-        return super().score_samples(X)
-
-    def _log_weights(self, X):
-        machine, X = self._visible(X)
-        return self._by_blocks(self._log_weight, machine, X, namespace(machine.weights[0]).float64)
 
     @classmethod
     def from_parameters(cls, components, intercepts=None, precisions=None, spikes=None, **params):
@@ -485,11 +403,11 @@ class DeepTAPMachine(DeterministicMixin, BaseMachine):
         """
         estimator = cls(**params)
         estimator._validate_params()
-        visible, hidden = (unit.fitted() for unit in DeterministicMixin._units(estimator))
+        visible, hidden = (unit.fitted() for unit in units_of(estimator))
         machine = layers_from(components, (intercepts, precisions, spikes), visible, hidden)
         estimator.n_components = machine.n_units[1:]
         estimator.pretraining_history_ = []
-        return estimator._adopted(machine)
+        return estimator._adopted(machine, estimator._parts())
 
 
 def _layer_index(layer, n):
@@ -502,15 +420,11 @@ def _layer_index(layer, n):
     return int(layer) % n + 1
 
 
-def _take_rows(X, rows):
-    return X[rows] if sp.issparse(X) else namespace(X).take(X, from_numpy(rows, X), axis=0)
-
-
 def _hidden_samples(rbm, X, rng):
     """Draw the hidden units of a fitted machine for each row of X."""
     machine = rbm.machine_
     parts = [
-        machine.units[1].sample(condition(machine, rbm._visible(rows)[1]), rng)
+        machine.units[1].sample(condition(machine, rbm._visible(rows)), rng)
         for rows in row_blocks(X, _BLOCK_ROWS)
     ]
     return namespace(parts[0]).concat(parts, axis=0)

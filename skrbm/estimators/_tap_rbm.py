@@ -1,161 +1,13 @@
 """Machine trained deterministically, by the fixed points of mean-field equations."""
 
-from dataclasses import replace
-from numbers import Integral
 from typing import ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
-
-from .. import evaluation
-from .._checks import check_count
-from ..arrays import cast, namespace, one_blas_thread
-from ..inference import FIXED_POINTS, STARTS, Clamped, FixedPoint, map_rows, solve
-from ..inputs import check_data
-from ..machine import in_double, precise_free_energy
-from ..units import UNITS, Unit
-from ._base import MOST_APART, BaseRBM
-from ._denoising import Denoising
+from ..learning import SGD, FixedPointPhase
+from ._base import BaseRBM, Parts
+from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
 
 
-class DeterministicMixin(Denoising):
-    """What estimators share whose model phase is a fixed point."""
-
-    _constraints: ClassVar[dict] = {
-        "visible": [StrOptions(set(UNITS)), Unit],
-        "hidden": [StrOptions(set(UNITS)), Unit],
-        "inference": [StrOptions(set(FIXED_POINTS)), FixedPoint],
-        "starts": [StrOptions(set(STARTS))],
-        "n_starts": [None, Interval(Integral, 1, None, closed="left")],
-    }
-
-    def _units(self):
-        return self._unit("visible"), self._unit("hidden")
-
-    def _unit(self, side):
-        given = getattr(self, side)
-        if isinstance(given, str) and given not in UNITS:  # set after the check, or not checked
-            raise ValueError(f"{side} must be a unit or one of {sorted(UNITS)}, got {given!r}")
-        unit = UNITS[given]() if isinstance(given, str) else given
-        if not isinstance(unit, Unit) or not unit.is_learnt:
-            raise ValueError(
-                f"{side}={given!r}: {type(self).__name__} cannot learn such units. It learns "
-                f"{sorted(UNITS)}; ConditionalRBM predicts one label of several classes, and "
-                "FrankWolfeRBM learns multiplicities"
-            )
-        return unit
-
-    def _fixed_point(self):
-        if isinstance(self.inference, str):
-            return FIXED_POINTS[self.inference]
-        self.inference.check_marginals()
-        return self.inference
-
-    def _n_states(self, n_rows):
-        return min(self.batch_size, n_rows) if self.n_starts is None else self.n_starts
-
-    def _approximation(self):
-        return self._fixed_point()
-
-    def _doubts(self, estimate):
-        doubts = super()._doubts(estimate)
-        solved = None if estimate.std == 0 else self._solved_log_partitions()
-        if solved is not None and abs(solved.mean() - estimate.value) > MOST_APART:
-            doubts.append(
-                f"the solutions of {self._fixed_point()} have {solved.mean():.2f}, which "
-                "tap_log_likelihood takes: they miss modes of the machine, or its weights are too "
-                "large for these equations"
-            )
-        return doubts
-
-    def tap_log_likelihood(self, X, starts=None):
-        """Compute the TAP log-likelihood of each sample (Eq. 39 of Tramel et al. 2018).
-
-        log p(v) ≈ -F(v) + mean of the free energies of the unique solutions found from ``starts``,
-        by the estimator's own ``inference``, whatever the size of the layers. Solutions that no
-        start leads to do not count: where the machine has grown modes away from the data the result
-        is too large, at times by tens of nats. :meth:`score_samples` is the estimate to compare
-        machines by.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        starts : array-like of shape (n_starts, n_features), default=None
-            Visible values from which solutions are looked for; default: those kept from fit.
-
-        Returns
-        -------
-        log_likelihood : array of shape (n_samples,)
-            In nats, float64.
-        """
-        free_energy = self.free_energy(X)
-        if starts is None:
-            return -free_energy - self.log_partition(self._fixed_point())
-        return (
-            -free_energy - evaluation.log_partition(self, self._fixed_point(), starts=starts).value
-        )
-
-    def solutions(self, X=None, *, unique_tol=1e-2):
-        """Find the distinct solutions of the mean-field equations: the modes of the machine.
-
-        Each row is followed to convergence by the estimator's own ``inference``, in float64, and
-        the ends that are one solution are brought together (Sec. VII.3 of Tramel et al. 2018).
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Visible values to start at, such as rows of data; default: those kept from fit.
-        unique_tol : float, default=1e-2
-            Two solutions are one if no visible mean differs by this much or more, or if a chain of
-            such pairs links them, so that their number does not depend on the order of the rows.
-
-        Returns
-        -------
-        solutions : Solutions
-            Means, variances and free energies, the lowest first; how many rows each attracts, and
-            which; the numbers of solutions at other tolerances; estimates of log Z. See
-            :class:`skrbm.evaluation.Solutions`.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If no row converges. The states where they ended are then returned.
-        """
-        check_is_fitted(self)
-        X = None if X is None else check_data(self, X)
-        return evaluation.solutions(self, self._fixed_point(), X, unique_tol=unique_tol)
-
-    @one_blas_thread
-    def impute(self, X, *, n_steps=1000, random_state=None):
-        """Fill missing values with their means given the observed ones, by ``inference``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN marks what is missing.
-        n_steps : int, default=1000
-            Largest number of sweeps for each row; most converge much sooner.
-        random_state : Ignored
-            Nothing is drawn; here so that all estimators can be called alike.
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-            Observed entries as the units take them (clipped to [0, 1], or thresholded by
-            ``binarize``), missing ones E[v_i | observed].
-        """
-        check_count("n_steps", n_steps, 1)
-        machine, X, observed = self._split_missing(X)
-        fixed_point, double = self._fixed_point(), namespace(X).float64
-        tol = min(fixed_point.tol, 1e-12)
-        method = Clamped(replace(fixed_point, damping=max(fixed_point.damping, 0.2)))
-        machine = machine.astype(double)
-        start = method.start(machine, cast(X, double), observed)
-        solution = solve(method, machine, start, max_iter=n_steps, tol=tol)
-        return cast(solution.state.means[0], X.dtype)
-
-
-class TAPRBM(DeterministicMixin, BaseRBM):
+class TAPRBM(BaseRBM):
     """Restricted Boltzmann machine trained by TAP or naive mean field.
 
     The model's moments come from K solutions of the mean-field equations instead of samples
@@ -289,7 +141,8 @@ class TAPRBM(DeterministicMixin, BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
-        **DeterministicMixin._constraints,
+        **UNIT_CONSTRAINTS,
+        **FIXED_POINT_CONSTRAINTS,
     }
 
     def __init__(
@@ -343,18 +196,15 @@ class TAPRBM(DeterministicMixin, BaseRBM):
         self.warm_start = warm_start
         self.binarize = binarize
 
-    def _method(self):
-        return STARTS[self.starts](self._fixed_point())
+    def _units(self):
+        return units_of(self)
 
-    def _monitored(self, machine, state, bits):
-        found = super()._monitored(machine, state, bits)
-        if found:
-            return found
-        # A pseudo-likelihood of real values needs an integral for each; log Z is there already.
-        precise = in_double(machine)
-        solutions = map_rows(lambda leaf: cast(leaf, precise.dtype), state.solution.state)
-        values = self._fixed_point().log_partition(precise, solutions)
-        log_z = float(namespace(values).mean(values))
-        return {
-            "tap_log_likelihood": lambda machine, rows: -precise_free_energy(machine, rows) - log_z
-        }
+    def _own_fixed_point(self):
+        return fixed_point_of(self)
+
+    def _parts(self, X=None):
+        return Parts(
+            FixedPointPhase(fixed_point_of(self), self.starts),
+            SGD(self.momentum, self.alpha, self.penalty),
+            self.n_starts,
+        )

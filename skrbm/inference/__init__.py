@@ -15,16 +15,14 @@ from ._base import (
     solve,
 )
 from ._belief_propagation import BeliefPropagation
-from ._chains import CHAINS, GRADIENTS, DataChains, NoiseChains, PersistentChains
-from ._channels import BinarySymmetric, GaussianNoise, channel, posterior_moments
 from ._clamped import Clamped
-from ._deep import DeepPhases, given_visible, with_visible
+from ._deep import given_visible, with_visible
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._propagation import Propagated, propagate
 from ._relaxed_bp import RelaxedBP
-from ._starts import STARTS
+from ._resampling import resampled
 
 FIXED_POINTS = {
     "naive_mean_field": NaiveMeanField(),
@@ -43,23 +41,16 @@ SAMPLERS = {
 
 __all__ = [
     "AIS",
-    "CHAINS",
     "FIXED_POINTS",
-    "GRADIENTS",
     "SAMPLERS",
-    "STARTS",
     "STEP_SCALES",
     "TAP",
     "AdaptiveTAP",
     "BeliefPropagation",
-    "BinarySymmetric",
     "Chains",
     "Clamped",
     "ContrastiveDivergence",
-    "DataChains",
-    "DeepPhases",
     "FixedPoint",
-    "GaussianNoise",
     "Gibbs",
     "GibbsLangevin",
     "Langevin",
@@ -67,17 +58,14 @@ __all__ = [
     "Magnetizations",
     "Method",
     "NaiveMeanField",
-    "NoiseChains",
-    "PersistentChains",
     "Propagated",
     "RelaxedBP",
     "Sampler",
     "Solution",
-    "channel",
     "given_visible",
     "map_rows",
-    "posterior_moments",
     "propagate",
+    "resampled",
     "sample",
     "settle",
     "solve",

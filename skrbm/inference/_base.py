@@ -194,6 +194,13 @@ class Sampler(Method):
         """Return a state whose chains go on in a machine that has changed since."""
         return state
 
+    def ends_with_hidden_draw(self, machine):
+        """Whether a step ends with a draw of the hidden units from their exact conditional.
+
+        Learning then leaves out the last draw, and shares the conditional's product.
+        """
+        return False
+
     def hidden_theta(self, machine, state):
         """Return the parameters of the first hidden layer given a state's visible values."""
         return condition(machine, state.layers[0])

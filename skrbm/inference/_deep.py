@@ -1,13 +1,10 @@
-"""Learning of deep machines: the hidden layers given the visible one, and both phases."""
+"""Deep machines: the hidden layers given the visible one."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import numpy as np
 
 from ..arrays import row_sums
 from ..machine import Block, Moments, hidden_layers, input_field
-from ._base import FixedPoint, Magnetizations, Method, Solution, solve
+from ._base import FixedPoint, Magnetizations
 
 
 @dataclass(frozen=True)
@@ -71,49 +68,3 @@ def with_visible(moments, X):
 
     matrices = tuple((l + 1, matrix) for l, matrix in moments.matrices)
     return Moments(tuple(known(block) for block in moments.blocks), matrices)
-
-
-class DeepState(NamedTuple):
-    """State of learning a deep machine: that of the model phase, and the last data phase."""
-
-    model: Any
-    data: Solution | None
-
-
-@dataclass(frozen=True)
-class DeepPhases(Method):
-    """Learning where the data phase too is a fixed point (Alg. 4 of Tramel et al. 2018).
-
-    Parameters
-    ----------
-    model : Method
-        The model phase, with a ``fixed_point`` that serves for the data phase as well.
-    """
-
-    model: Method
-
-    @property
-    def kind(self):
-        return (type(self), *self.model.kind)
-
-    def init(self, machine, rng, n, X):
-        return DeepState(self.model.init(machine, rng, n, X), None)
-
-    def phases(self, machine, state, X, rng):
-        hidden, method, start = given_visible(machine, X, self.model.fixed_point)
-        solution = solve(method, hidden, start)
-        data = with_visible(method.moments(hidden, solution.state), X)
-        model = self.model.advance(machine, state.model, X, rng)
-        return DeepState(model, solution), data, self.model.moments(machine, model)
-
-    def visible(self, state):
-        return self.model.visible(state.model)
-
-    def kept(self, state):
-        return DeepState(self.model.kept(state.model), None)
-
-    def report(self, state):
-        if state.data is None:
-            return {}
-        unconverged = {"n_unconverged_data": float(np.sum(~state.data.converged))}
-        return self.model.report(state.model) | unconverged

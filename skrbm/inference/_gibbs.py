@@ -54,28 +54,8 @@ class Gibbs(Sampler):
             layers[l] = machine.units[l].sample(theta, rng)
         return Chains(tuple(layers)), {}
 
-    def phases(self, machine, state, X, rng):
-        """Data rows and chain rows lie in one buffer and share the product with the weights."""
-        if not _is_exact(machine):
-            return super().phases(machine, state, X, rng)
-        hidden, chains = machine.units[1], self._walk(machine, state, rng).layers[0]
-        n, m = X.shape[0], chains.shape[0]
-        buffer = namespace(X).concat([X, chains], axis=0)
-        theta = condition(machine, buffer)
-        mean, variance = hidden.moments(theta)
-        occupied = hidden.occupancy(theta)
-
-        def block(rows, n_rows):
-            spread, atoms = (
-                None if part is None else part[rows, :] for part in (variance, occupied)
-            )
-            means = (buffer[rows, :], mean[rows, :])
-            block = Block(means, (None, spread), 1.0 / n_rows, occupied=(None, atoms))
-            return Moments((block,))
-
-        model = slice(n, n + m)
-        state = Chains((buffer[model, :], hidden.sample(theta.rows(model), rng)))
-        return state, block(slice(0, n), n), block(model, m)
+    def ends_with_hidden_draw(self, machine):
+        return _is_exact(machine)
 
     def moments(self, machine, state):
         return data_moments(machine, state.layers[0])
@@ -173,17 +153,10 @@ def choose(accepted, new, old):
 class ContrastiveDivergence(Gibbs):
     """Block Gibbs sampling with chains that start at each batch of data anew."""
 
-    def phases(self, machine, state, X, rng):
-        if not _is_exact(machine):
-            return super().phases(machine, self.start(machine, X, rng), X, rng)
-        hidden = machine.units[1]
-        theta = condition(machine, X)
+    def contrast(self, machine, X, rng):
+        hidden, theta = machine.units[1], condition(machine, X)
         mean, variance = hidden.moments(theta)
         occupied = (None, hidden.occupancy(theta))
         block = Block((X, mean), (None, variance), 1.0 / X.shape[0], occupied=occupied)
-        data = Moments((block,))
         state = self._walk(machine, Chains((X, hidden.sample(theta, rng))), rng)
-        return state, data, data_moments(machine, state.layers[0])
-
-    def contrast(self, machine, X, rng):
-        return self.phases(machine, None, X, rng)[1:]
+        return Moments((block,)), data_moments(machine, state.layers[0])

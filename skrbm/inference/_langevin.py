@@ -15,7 +15,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from .._checks import check_count
-from .._optim import SCHEDULES
+from .._schedules import SCHEDULES
 from ..arrays import cast, like, namespace, row_sums
 from ..machine import condition, conditional, data_moments
 from ._base import Sampler, map_rows

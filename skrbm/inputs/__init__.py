@@ -1,7 +1,9 @@
 """Data and parameters that users give: checks, and machines made of arrays."""
 
 from ._arrays import SIDES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
+from ._coordinates import Coordinates
 from ._rows import (
+    Rows,
     canonical,
     check_data,
     check_held,
@@ -14,6 +16,8 @@ from ._rows import (
 __all__ = [
     "SIDES",
     "THETA_ATTRIBUTES",
+    "Coordinates",
+    "Rows",
     "canonical",
     "check_data",
     "check_held",

@@ -6,7 +6,16 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
-from ..arrays import beside, cast, is_foreign, namespace, value_range, working_dtype
+from ..arrays import (
+    beside,
+    cast,
+    dense_rows,
+    from_numpy,
+    is_foreign,
+    namespace,
+    value_range,
+    working_dtype,
+)
 from ..exceptions import DataRangeWarning
 
 
@@ -208,3 +217,46 @@ def check_rows(name, X, n_columns, place):
     if not bool(namespace(X).all(namespace(X).isfinite(X))):
         raise ValueError(f"{name} contains NaN or infinity, or values beyond {place.dtype}")
     return X
+
+
+class Rows:
+    """The data of a fit: rows by index, dense, as the visible units of a machine take them.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_rows, n_visible)
+        Checked data.
+    unit : Unit
+        Kind of the visible units.
+    dtype : dtype
+        Of the machine.
+    binarize : float or None, default=None
+        Threshold above which values count as 1.
+    coordinates : Coordinates or None, default=None
+        Those of learning; None for the data's own.
+    """
+
+    def __init__(self, X, unit, dtype, binarize=None, coordinates=None):
+        self.X, self.unit, self.dtype = X, unit, dtype
+        self.binarize, self.coordinates = binarize, coordinates
+        self._is_inside = not check_range(X, unit, binarize)
+        if self._is_inside:
+            check_held(X, dtype)
+
+    def __len__(self):
+        return self.X.shape[0]
+
+    def __getitem__(self, index):
+        """Return the rows at an index array, dense, in the coordinates of learning."""
+        dtype = self.dtype if self._is_inside else self.X.dtype  # which may hold larger values
+        rows = dense_rows(self.X, from_numpy(index, self.X), dtype)
+        rows = cast(self._inside(rows), self.dtype)
+        return rows if self.coordinates is None else self.coordinates.inward(rows)
+
+    def _inside(self, X):
+        return X if self._is_inside else into_support(X, self.unit, self.binarize)
+
+    @property
+    def values(self):
+        """All rows with values that the units can have, dense or sparse, in the user's units."""
+        return self._inside(self.X)

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _common import data_folder, heading, likelihood, mnist, table
 
 from skrbm import TAPRBM
-from skrbm._optim import SCHEDULES
+from skrbm._schedules import SCHEDULES
 from skrbm.evaluation import solutions
 from skrbm.inference import TAP
 from skrbm.units import UNITS

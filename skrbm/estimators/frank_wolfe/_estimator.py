@@ -8,8 +8,8 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ...inference import Gibbs
 from ...machine import MAX_UNITS
-from .._base import GibbsImputation, OneHiddenLayer
 from .._bernoulli_rbm import BernoulliRBM
+from .._density import DensityModel
 from ._mixture import ExactModel, machine_of, mixture_of, rounded, rounding_loss
 from ._path import TrainedByGrowth
 from ._subproblem import Rows
@@ -32,7 +32,7 @@ class RoundingLoss(NamedTuple):
     divergence: float
 
 
-class FrankWolfeRBM(GibbsImputation, OneHiddenLayer, TrainedByGrowth):
+class FrankWolfeRBM(TrainedByGrowth, DensityModel):
     """Restricted Boltzmann machine whose number of hidden units is learned.
 
     Units are inserted one by one, by the Frank-Wolfe algorithm on the convex problem of learning a

@@ -7,8 +7,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
 from ...arrays import cast, from_numpy, namespace, softplus, to_numpy
-from ...inference import Gibbs, sample
-from ...inference._chains import resampled
+from ...inference import Gibbs, resampled, sample
 from ...machine import Machine, all_values
 from ...units import Bernoulli, Fractional, Theta
 from ._subproblem import Rows, effective_part, log_mean_exp

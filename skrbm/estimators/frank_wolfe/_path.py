@@ -5,10 +5,10 @@ import warnings
 from numbers import Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from ..._callbacks import HAS_CALLBACKS, CallbackSupportMixin, with_callbacks
+from ..._callbacks import HAS_CALLBACKS, with_callbacks
 from ..._checks import check_count
 from ..._epochs import keeps_features
 from ...arrays import (
@@ -114,7 +114,7 @@ class Monitor:
         return "validation" if self.n_bad >= self.rbm.n_iter_no_change else None
 
 
-class TrainedByGrowth(CallbackSupportMixin, BaseEstimator):
+class TrainedByGrowth:
     """Binary density models that learn unit by unit; a subclass has FrankWolfeRBM's parameters."""
 
     @with_callbacks

@@ -6,18 +6,19 @@ C / variances, the fields mu / variances and the precisions 1 / variances.
 """
 
 import math
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...arrays import cast, column_moments, namespace, to_numpy, value_range
-from ...inputs import machine_from
+from ...arrays import cast, column_moments, namespace, parameter_place, to_numpy, value_range
+from ...inputs import Coordinates, machine_from
+from ...learning import ArrayGradient
 from ...machine import Machine
 from ...units import Bernoulli, Gaussian, Theta
 
 _SOME = 1000  # rows are enough for the means of hidden units
 _ROUNDING = 2.0  # roundings of the mean that a deviation has to exceed
+_MAX_LOG_VARIANCE = 80.0  # whose exponential float32 has
 _NOISE = 0.3  # standard deviation of what is added to the first components
 PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
 
@@ -91,12 +92,13 @@ def first_machine(rows, noise, scale, mean, deviation):
     return Machine((Gaussian(), Bernoulli()), (own, hidden), (weights,))
 
 
-def mean_and_deviation(X, beside, min_variance):
+def mean_and_deviation(X, min_variance):
     """Return mean and standard deviation of each column, 0 where nothing but rounding varies.
 
     Raises ValueError of values or deviations whose squares the dtype does not hold.
     """
-    xp, dtype = namespace(beside), beside.dtype
+    like = parameter_place(X)
+    xp, dtype = namespace(like), like.dtype
     limits = xp.finfo(dtype)
     most = max(abs(value) for value in value_range(X))
     if not most < math.sqrt(float(limits.max)):
@@ -115,38 +117,12 @@ def mean_and_deviation(X, beside, min_variance):
     return cast(mean, dtype), cast(deviation, dtype)
 
 
-class Frame(NamedTuple):
-    """The coordinates z = (v - offset) / divisor in which a machine is trained."""
-
-    offset: Any
-    divisor: Any
-
-    def inward(self, X):
-        return (X - self.offset) / self.divisor
-
-    def outward(self, Z):
-        return self.offset + self.divisor * Z
-
-    def machine_inward(self, machine):
-        """Return the machine of z that belongs to one of v; converted in float64."""
-        dtype, machine = machine.dtype, machine.astype(namespace(self.offset).float64)
-        offset, divisor = (cast(part, machine.dtype) for part in self)
-        (W,), (own, hidden) = machine.weights, machine.thetas
-        field = (own.field - own.precision * offset) * divisor
-        thetas = Theta(field, own.precision * divisor**2), Theta(hidden.field + W @ offset)
-        return replace(machine, thetas=thetas, weights=(W * divisor,)).astype(dtype)
-
-    def machine_outward(self, machine):
-        """Return the machine of v that belongs to one of z."""
-        return Frame(-self.offset / self.divisor, 1 / self.divisor).machine_inward(machine)
-
-
-def frame_of(mean, deviation, standardize):
+def coordinates_of(mean, deviation, standardize):
     """Return the coordinates of standardised data, or those of the data themselves."""
     xp = namespace(mean)
     if not standardize:
-        return Frame(xp.zeros_like(mean), xp.ones_like(mean))
-    return Frame(mean, filled(deviation))
+        return Coordinates(xp.zeros_like(mean), xp.ones_like(mean))
+    return Coordinates(mean, filled(deviation))
 
 
 def filled(deviation):
@@ -157,3 +133,50 @@ def filled(deviation):
     xp, known = namespace(deviation), to_numpy(deviation)
     median = float(np.median(known[known > 0])) if (known > 0).any() else 1.0
     return xp.where(deviation > 0, deviation, median * xp.ones_like(deviation))
+
+
+@dataclass(frozen=True)
+class MeanVariance:
+    """Learning by the means and log-variances of Gaussian visible units.
+
+    A machine with one hidden layer has the fields mu / sigma**2 and the precisions 1 / sigma**2 of
+    visible units, and weights C / sigma**2. What is learnt are C, mu, log sigma**2 and the hidden
+    units' own parameters, whose gradients (Eqs. 14-17 of Liao et al. 2022) follow from the same
+    moments by the chain rule. The penalty is on C.
+
+    Parameters
+    ----------
+    min_variance : float, default=1e-6
+        Floor under the variances.
+    """
+
+    min_variance: float = 1e-6
+
+    def of(self, machine):
+        """Return C, mu, log sigma**2 and the hidden units' own parameters."""
+        theta = machine.thetas[0]
+        mean, log = theta.field / theta.precision, namespace(theta.field).log
+        hidden = (part for part in machine.thetas[1] if part is not None)
+        return machine.weights[0] / theta.precision, mean, -log(theta.precision), *hidden
+
+    def gradient(self, machine, moments):
+        """Return the gradient of the log-likelihood by these parameters."""
+        (W,), precision = machine.weights, machine.thetas[0].precision
+        visible, hidden = (moments.statistics(unit, l) for l, unit in enumerate(machine.units))
+        xp = namespace(W)
+        pair = moments.add_pair(machine, 0, xp.zeros_like(W), 1.0)
+        spread = (machine.thetas[0].field * visible.field + precision * visible.precision) * -1.0
+        spread = spread - xp.sum(W * pair, axis=0)
+        hidden = (part for part in hidden if part is not None)
+        return ArrayGradient((pair * precision, visible.field * precision, spread, *hidden), 1)
+
+    def machine(self, machine, parameters):
+        """Return the machine with other parameters."""
+        components, mean, log_variance, *hidden = parameters
+        xp = namespace(components)
+        precision = xp.exp(-xp.clip(log_variance, math.log(self.min_variance), _MAX_LOG_VARIANCE))
+        hidden = iter(hidden)
+        theta = machine.thetas[1].map(lambda part: next(hidden))
+        own = machine.thetas[0]._replace(field=mean * precision, precision=precision)
+        thetas = (own, machine.units[1].project(theta))
+        return replace(machine, thetas=thetas, weights=(components * precision,))

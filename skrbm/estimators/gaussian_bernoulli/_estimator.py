@@ -1,10 +1,9 @@
 """Machine with Gaussian visible and binary hidden units, trained by sampling from noise."""
 
-import copy
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +11,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..._checks import check_count
-from ..._optim import RULES, SCHEDULES, MeanVarianceAscent
 from ...arrays import (
     cast,
     dense_rows,
@@ -21,23 +19,30 @@ from ...arrays import (
     make_rng,
     namespace,
     one_blas_thread,
-    row_blocks,
 )
-from ...inference import CHAINS, GRADIENTS, Gibbs, GibbsLangevin, Langevin, Sampler, channel, sample
-from ...machine import free_energy
+from ...evaluation import Density
+from ...inference import Gibbs, GibbsLangevin, Langevin, Sampler, sample
+from ...inputs import Coordinates
+from ...learning import (
+    CHAINS,
+    GRADIENTS,
+    OPTIMIZERS,
+    ChainPhase,
+    Noise,
+)
 from ...units import Bernoulli, Gaussian
-from .._base import BaseRBM, GibbsImputation
+from .._base import BaseRBM, Parts
 from ._coordinates import (
     PARAMETERS,
+    MeanVariance,
+    coordinates_of,
     first_machine,
-    frame_of,
     given_parameters,
     machine_of,
     mean_and_deviation,
     parameters_of,
 )
 
-_BLOCK_ROWS = 1024  # whose free energies are computed together
 _SAMPLERS = {
     "gibbs": lambda step: Gibbs(),
     "langevin": lambda step: Langevin(**step),
@@ -45,7 +50,14 @@ _SAMPLERS = {
 }
 
 
-class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
+@dataclass(frozen=True)
+class _Parts(Parts):
+    """Those of training, with the noise in the data's own units."""
+
+    noise: Any = None
+
+
+class GaussianBernoulliRBM(BaseRBM):
     """Restricted Boltzmann machine with Gaussian visible and binary hidden units.
 
     p(v, h) ∝ exp(-Σ (v - μ)² / (2σ²) + h' C (v / σ²) + b' h), with C = ``components_``,
@@ -205,8 +217,6 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
     ((50, 2), (3,))
     """
 
-    binarize = None  # of the data: nothing to do for real units
-
     _parameter_constraints: ClassVar[dict] = {
         **{k: v for k, v in BaseRBM._parameter_constraints.items() if k != "binarize"},
         "inference": [StrOptions(set(_SAMPLERS)), Sampler],
@@ -220,7 +230,7 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         "standardize": ["boolean"],
         "min_variance": [Interval(Real, 0, None, closed="neither")],
         "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
-        "optimizer": [StrOptions(set(RULES))],
+        "optimizer": [StrOptions(set(OPTIMIZERS))],
         "weight_scale": [None, Interval(Real, 0, None, closed="left")],
     }
 
@@ -303,73 +313,48 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         step = {"step_size": self.step_size, "adjust_after": self.adjust_after}
         return _SAMPLERS[self.inference](step)
 
-    def _method(self):
-        frame = self._frame
-        noise = {
-            "mean": frame.inward(self._noise[0]),
-            "scale": self._noise[1] / frame.divisor,
-        }
-        return CHAINS[self.starts](
-            self._sampler(), self.n_steps, self.burn_in, self.gradient, **noise
+    def _parts(self, X=None, noise=None):
+        if X is not None:
+            noise = mean_and_deviation(X, self.min_variance)
+        elif noise is None:
+            noise = self.noise_mean_, self.noise_scale_
+        coordinates, sampler = coordinates_of(*noise, self.standardize), self._sampler()
+        mean, scale = noise
+        phase = ChainPhase(
+            sampler,
+            self.starts,
+            self.n_steps,
+            self.burn_in,
+            self.gradient,
+            Noise(coordinates.inward(mean), scale / coordinates.divisor),
+            self.anneal_step_size and sampler.step_size is not None,
+        )
+        choice = self.momentum, self.alpha, self.penalty, self.max_grad_norm
+        return _Parts(
+            phase,
+            OPTIMIZERS[self.optimizer](*choice),
+            parameters=MeanVariance(self.min_variance),
+            coordinates=coordinates,
+            noise=noise,
         )
 
-    def _method_at(self, progress):
-        method = self._method()
-        size = method.sampler.step_size
-        if not self.anneal_step_size or size is None:
-            return method
-        if method.sampler.target_acceptance is not None:
-            raise ValueError(
-                "anneal_step_size=True and a sampler with target_acceptance both set the step "
-                "size; leave one of them out"
-            )
-        size *= SCHEDULES["cosine"](progress)
-        return replace(method, sampler=method.sampler.sized(size))
-
-    def _n_states(self, n_rows):
-        return min(self.batch_size, n_rows)
-
-    def _optimiser(self):
-        rule = RULES[self.optimizer](self.momentum)
-        return MeanVarianceAscent(
-            rule, self.alpha, self.penalty, self.max_grad_norm, self.min_variance
-        )
-
-    # ---------------------------------------------------------------- coordinates
-
-    @property
-    def machine_(self):
-        """The fitted parameters as a machine of the data's own units."""
-        check_is_fitted(self, "components_")
-        return machine_of(*(getattr(self, name) for name in PARAMETERS))
-
-    def _rows(self, X, rows, machine):
-        return self._frame.inward(super()._rows(X, rows, machine))
-
-    def _free_energy(self, machine, X):
-        # Of the density in the data's own units, which is lower by the divisors.
-        xp = namespace(X)
-        shift = xp.sum(xp.log(cast(self._frame.divisor, xp.float64)))
-        return free_energy(machine, X) + shift
-
-    def _learn_in(self, noise):
-        """Set the coordinates of learning, and the noise in those of the data."""
-        self._noise, self._frame = noise, frame_of(*noise, self.standardize)
-
-    def _random_machine(self, X, rng):
-        beside = rng.normal((1, 1))
-        self._in_support = True
-        self._learn_in(mean_and_deviation(X, beside, self.min_variance))
-        n, scale = X.shape[1], self.weight_scale
+    def _first_machine(self, rows, rng, parts):
+        (n_rows, n), scale = rows.X.shape, self.weight_scale
         if scale is None:
             scale = 1 / math.sqrt(n + self.n_components)
-        (mean, deviation), frame = self._noise, self._frame
-        chosen = rng.integers(X.shape[0], self.n_components)
-        rows = frame.inward(dense_rows(X, chosen, beside.dtype))
+        (mean, deviation), coordinates = parts.noise, parts.coordinates
+        chosen = rng.integers(n_rows, self.n_components)
+        some = coordinates.inward(dense_rows(rows.X, chosen, rows.dtype))
         noise = rng.normal((self.n_components, n))
-        return first_machine(rows, noise, scale, frame.inward(mean), deviation / frame.divisor)
+        machine = first_machine(
+            some, noise, scale, coordinates.inward(mean), deviation / coordinates.divisor
+        )
+        if isinstance(self.init, str):
+            return machine
+        return self._from_init(machine, coordinates)
 
-    def _machine_from_init(self, machine):
+    def _from_init(self, machine, coordinates):
+        """Return the machine of ``init``; what it lacks is that of another machine."""
         parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
         if len(parts) not in (3, 4):
             raise ValueError(
@@ -384,43 +369,53 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
                 f"init has {sizes[1]} visible and {sizes[0]} hidden units, but "
                 f"X has {machine.n_units[0]} features and n_components={self.n_components}"
             )
-        first = machine_of(*given_parameters(parts, self._frame.machine_outward(machine)))
-        return self._frame.machine_inward(first)
+        first = machine_of(*given_parameters(parts, coordinates.machine_outward(machine)))
+        return coordinates.machine_inward(first)
 
-    def _trained_machine(self):
-        self._learn_in((self.noise_mean_, self.noise_scale_))
-        return self._frame.machine_inward(self.machine_).copy()
+    def _in_training(self, parts):
+        return parts.coordinates.machine_inward(self.machine_).copy()
 
-    def _resume(self, X, n_rows):
-        before, old = self._training.state, self._training.method
-        machine, training = super()._resume(X, n_rows)
-        method = training.method
-        if not method.has_noise_of(old):  # chains and velocity are in other coordinates
-            n = self._n_states(n_rows)
-            training.state = method.init(machine, training.rng, n, self.starts_)
-            training.velocity = training.optimiser.init(machine)
-        # Chains may begin anew at each batch, but not what the step size of a sampler has come to.
-        tuned = method.sampler == old.sampler and old.sampler.target_acceptance is not None
-        size, n_runs = before.step_size, before.n_runs
-        if not tuned:
-            size, n_runs = method.sampler.step_size, 0
-        training.state = training.state._replace(step_size=size, n_runs=n_runs)
-        return machine, training
-
-    def _is_finite(self, machine):
-        outward = parameters_of(self._frame.machine_outward(machine))
+    def _is_finite(self, machine, parts):
+        outward = parameters_of(parts.coordinates.machine_outward(machine))
         return machine.is_finite() and all(is_finite(part) for part in outward)
 
-    def _attributes(self, machine, state):
-        machine = self._frame.machine_outward(machine)
+    def _attributes(self, machine, state, parts):
+        machine = parts.coordinates.machine_outward(machine)
         return {
             "units_": machine.units,
             **dict(zip(PARAMETERS, parameters_of(machine), strict=True)),
-            "noise_mean_": self._noise[0],
-            "noise_scale_": self._noise[1],
-            "starts_": self._frame.outward(self._method().visible(state)),
+            "noise_mean_": parts.noise[0],
+            "noise_scale_": parts.noise[1],
+            "starts_": parts.coordinates.outward(parts.phase.visible(state)),
             "step_size_": state.step_size,
         }
+
+    def _density(self, machine, state, parts):
+        return Density(machine, parts.phase.visible(state), parts.coordinates)
+
+    # ------------------------------------------------------------------- the fitted machine
+
+    @property
+    def machine_(self):
+        """The fitted parameters as a machine of the data's own units."""
+        check_is_fitted(self, "components_")
+        return machine_of(*(getattr(self, name) for name in PARAMETERS))
+
+    @property
+    def density_(self):
+        """The fitted machine as a :class:`~skrbm.evaluation.Density`, in float64.
+
+        Its coordinates are u = v - ``intercept_visible_``, in which the energy of its machine is
+        that of Eq. 1. In others it has a constant, sum of mean**2 / (2 variance), and terms that
+        are huge and cancel where means are large compared with deviations.
+        """
+        check_is_fitted(self, "components_")
+        double = namespace(self.components_).float64
+        parts = (cast(getattr(self, name), double) for name in (*PARAMETERS, "starts_"))
+        C, c, mean, variances, starts = parts
+        xp = namespace(mean)
+        machine = machine_of(C, c + (C / variances) @ mean, xp.zeros_like(mean), variances)
+        return Density(machine, starts - mean, Coordinates(mean, xp.ones_like(mean)))
 
     @classmethod
     def from_parameters(
@@ -457,43 +452,12 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         noise = parts[2], xp.sqrt(parts[3])
         if hasattr(source, "noise_mean_"):
             noise = source.noise_mean_, source.noise_scale_
-        rbm._learn_in(tuple(xp.asarray(part, copy=True) for part in noise))
-        rbm._adopted(rbm._frame.machine_inward(machine))
-        rbm.starts_ = rbm._frame.outward(rbm.starts_)
+        training = rbm._parts(noise=tuple(xp.asarray(part, copy=True) for part in noise))
+        rbm._adopted(training.coordinates.machine_inward(machine), training)
+        rbm.starts_ = training.coordinates.outward(rbm.starts_)
         for name, part in zip(PARAMETERS, parts, strict=True):
             setattr(rbm, name, part)  # as given, not through other coordinates and back
         return rbm
-
-    # -------------------------------------------------------------- what it is used for
-
-    def _evaluated(self):
-        check_is_fitted(self, "components_")
-        double = copy.copy(self)
-        for name in (*PARAMETERS, "starts_"):
-            part = getattr(self, name)
-            setattr(double, name, cast(part, namespace(part).float64))
-        return double
-
-    def _centred(self):
-        """Return a copy in float64 and in coordinates u = v - ``_offset`` with visible means 0.
-
-        There the energy of its machine is that of Eq. 1. In others it has a constant, sum of
-        mean**2 / (2 variance), and terms that are huge and cancel where means are large beside
-        deviations.
-        """
-        centred = self._evaluated()
-        C, hidden, mean, variances = (getattr(centred, name) for name in PARAMETERS)
-        centred.intercept_hidden_ = hidden + (C / variances) @ mean
-        centred.intercept_visible_ = namespace(mean).zeros_like(mean)
-        centred.starts_, centred._offset = centred.starts_ - mean, mean
-        return centred
-
-    def _free_energies(self, machine, X):
-        centred, parts = self._centred(), []
-        for rows in row_blocks(X, _BLOCK_ROWS):  # of which sparse ones become dense
-            rows = rows.toarray() if sp.issparse(rows) else rows
-            parts.append(free_energy(centred.machine_, rows - centred._offset))
-        return namespace(parts[0]).concat(parts, axis=0)
 
     @one_blas_thread
     def sample(self, n_samples=1, *, n_steps=None, init=None, return_steps=None, random_state=None):
@@ -529,11 +493,12 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
         wanted = [int(step) for step in wanted]
         if any(not 0 <= step <= n_steps for step in wanted):
             raise ValueError(f"return_steps must lie in [0, n_steps={n_steps}], got {wanted}")
-        machine, method = self._trained_machine(), self._method()
+        parts = self._parts()
+        machine, phase, coordinates = self._in_training(parts), parts.phase, parts.coordinates
         rng = make_rng(random_state, machine.weights[0])
-        first = method.noise(machine, rng, n_samples)
+        first = phase.noise_rows(machine, rng, n_samples)
         if init is not None:
-            first = self._frame.inward(self._first_rows(init, n_samples))
+            first = coordinates.inward(self._first_rows(init, n_samples))
         kept = {0: first}
 
         def keep(step, state, info):
@@ -541,58 +506,24 @@ class GaussianBernoulliRBM(GibbsImputation, BaseRBM):
                 kept[step] = state.layers[0]
 
         if n_steps:
-            sampler = method.current(machine, self.step_size_)
+            sampler = phase.current(machine, self.step_size_)
             sampler.check(machine)
             if init is None:
-                method = replace(method, n_steps=n_steps, burn_in=0)
-                chains = method.begun(machine, sampler, first, rng)
+                phase = replace(phase, n_steps=n_steps, burn_in=0)
+                chains = phase.started(machine, sampler, first, rng)
             else:
                 chains = sampler.start(machine, first, rng)
             sample(sampler, machine, chains, rng, n_steps, callback=keep)
-        last = self._frame.outward(kept[n_steps])
+        last = coordinates.outward(kept[n_steps])
         if return_steps is None:
             return last
         xp = namespace(last)
         if not wanted:
             return last, xp.zeros((0, *last.shape), **like(last))
-        return last, xp.stack([self._frame.outward(kept[step]) for step in wanted])
+        return last, xp.stack([coordinates.outward(kept[step]) for step in wanted])
 
     def _first_rows(self, init, n_samples):
-        _, init = self._visible(init)
+        init = self._visible(init)
         if init.shape[0] != n_samples:
             raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
         return init.toarray() if sp.issparse(init) else init
-
-    @one_blas_thread
-    def denoise(self, Y, *, noise_variance, n_steps=200, random_state=None):
-        """Compute the posterior means of values that were observed with normal noise.
-
-        The machine is the prior; the observation adds a field and a precision to each visible unit.
-        The posterior is sampled by Gibbs chains that start at Y.
-
-        Parameters
-        ----------
-        Y : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Noisy values.
-        noise_variance : float >= 0
-            Variance of the normal noise that was added to each value. With 0 the result is Y.
-        n_steps : int, default=200
-            Sweeps of the chain of each row, of which the later half is averaged.
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-            Posterior means.
-        """
-        check_count("n_steps", n_steps, 1)
-        noise = channel(noise_variance=noise_variance)
-        machine, Y = self._visible(Y)
-        xp = namespace(machine.weights[0])
-        Y = xp.asarray(Y.toarray() if sp.issparse(Y) else Y, copy=True)
-        if noise.is_clean:
-            return Y
-        rng = make_rng(random_state, machine.weights[0])
-        free = xp.zeros_like(Y) > 0
-        posterior = machine.tilted(0, *noise.evidence(Y))
-        return Gibbs(n_steps).clamped_mean(posterior, Y, free, rng)

@@ -11,8 +11,8 @@ from numbers import Real
 import numpy as np
 
 from ..arrays import namespace
+from ..inference import solve
 from ..units import Theta
-from ._base import solve
 
 
 @dataclass(frozen=True)

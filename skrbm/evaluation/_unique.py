@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .arrays import cast, from_numpy, namespace, one_blas_thread, row_blocks, to_numpy
-from .inference import map_rows, settle
-from .machine import conditional
+from ..arrays import cast, from_numpy, namespace, one_blas_thread, row_blocks, to_numpy
+from ..inference import map_rows, settle
+from ..machine import conditional
 
 TOLERANCES = (1e-1, 1e-2, 1e-3)  # at which distinct solutions are always counted
 _BLOCK_ELEMENTS = 2**20  # of an array of a block of starts

@@ -1,0 +1,46 @@
+"""What estimators let users choose by a name or an object: units and inference."""
+
+from numbers import Integral
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..inference import FIXED_POINTS, FixedPoint
+from ..learning import STARTS
+from ..units import UNITS, Unit
+
+UNIT_CONSTRAINTS = {
+    "visible": [StrOptions(set(UNITS)), Unit],
+    "hidden": [StrOptions(set(UNITS)), Unit],
+}
+FIXED_POINT_CONSTRAINTS = {
+    "inference": [StrOptions(set(FIXED_POINTS)), FixedPoint],
+    "starts": [StrOptions(set(STARTS))],
+    "n_starts": [None, Interval(Integral, 1, None, closed="left")],
+}
+
+
+def units_of(estimator):
+    """Return the kinds of visible and hidden units that an estimator asks for."""
+    return _unit(estimator, "visible"), _unit(estimator, "hidden")
+
+
+def _unit(estimator, side):
+    given = getattr(estimator, side)
+    if isinstance(given, str) and given not in UNITS:  # set after the check, or not checked
+        raise ValueError(f"{side} must be a unit or one of {sorted(UNITS)}, got {given!r}")
+    unit = UNITS[given]() if isinstance(given, str) else given
+    if not isinstance(unit, Unit) or not unit.is_learnt:
+        raise ValueError(
+            f"{side}={given!r}: {type(estimator).__name__} cannot learn such units. It learns "
+            f"{sorted(UNITS)}; ConditionalRBM predicts one label of several classes, and "
+            "FrankWolfeRBM learns multiplicities"
+        )
+    return unit
+
+
+def fixed_point_of(estimator):
+    """Return the equations that an estimator asks for."""
+    if isinstance(estimator.inference, str):
+        return FIXED_POINTS[estimator.inference]
+    estimator.inference.check_marginals()
+    return estimator.inference

@@ -1,0 +1,410 @@
+"""The public methods of density models."""
+
+import warnings
+from dataclasses import asdict, is_dataclass
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from .. import evaluation
+from .._callbacks import CallbackSupportMixin
+from .._checks import check_count
+from ..arrays import cast, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
+from ..evaluation import Density
+from ..exceptions import DivergenceError, LikelihoodWarning
+from ..inference import AIS, FIXED_POINTS, Gibbs, sample
+from ..inputs import (
+    THETA_ATTRIBUTES,
+    check_data,
+    check_held,
+    check_rows,
+    into_support,
+    warn_clipped,
+)
+from ..machine import Machine, condition, conditional, in_double
+from ..units import Theta
+from ._posterior import imputed
+
+_BLOCK_ROWS = 1024  # whose log-weights are computed together
+_SMALL_ESS = 0.1  # part of the annealed chains, below which a score warns
+_APART = 1.0  # nats between log Z by sampling and by fixed points, above which a score warns
+
+
+class DensityModel(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, BaseEstimator
+):
+    """What fitted machines do that are density models of X, however they learn.
+
+    A subclass sets ``components_`` and the other parameters, ``units_``, ``starts_`` and
+    ``_evaluation_seed`` in ``fit``. It may replace ``machine_`` and ``density_``, if its published
+    parameters are not those of a machine with one hidden layer.
+    """
+
+    binarize = None
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "density_estimator"
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def machine_(self):
+        """The fitted parameters as a machine, which shares their memory."""
+        check_is_fitted(self, "components_")
+        parts = [getattr(self, name, None) for name in THETA_ATTRIBUTES]
+        thetas = (Theta(*parts[:3]), Theta(*parts[3:]))
+        return Machine(self.units_, thetas, (self.components_,))
+
+    @property
+    def density_(self):
+        """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
+        machine = in_double(self.machine_)
+        return Density(machine, cast(self.starts_, machine.dtype), binarize=self.binarize)
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+    def _visible(self, X, dtype=None):
+        """Return X checked, as the machine's units take it, dense or sparse."""
+        machine, X = self.machine_, check_data(self, X)
+        dtype = machine.dtype if dtype is None else dtype
+        warn_clipped(X, machine.units[0])
+        X = into_support(X, machine.units[0], self.binarize)
+        check_held(X, dtype)
+        return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
+
+    def _by_blocks(self, function, X, dtype):
+        """Return ``function(rows)`` of blocks of X, as the machine's units take them."""
+        X = self._visible(X, dtype)
+        parts = [function(rows) for rows in row_blocks(X, _BLOCK_ROWS)]
+        return namespace(parts[0]).concat(parts, axis=0)
+
+    def transform(self, X):
+        """Compute the expected hidden units E[h | v = X].
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        H : array of shape (n_samples, n_components)
+        """
+        return self._first_hidden(X)
+
+    def _first_hidden(self, X):
+        """Return the means of the first hidden layer given X."""
+        X, machine = self._visible(X), self.machine_
+        return machine.units[1].mean(condition(machine, X))
+
+    def inverse_transform(self, H):
+        """Compute the expected visible units E[v | h = H].
+
+        Parameters
+        ----------
+        H : array-like of shape (n_samples, n_components)
+            Values of the hidden units, such as those from :meth:`transform`.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+        """
+        machine = self.machine_
+        H = check_rows("H", H, machine.n_units[1], machine.weights[0])
+        return machine.units[0].mean(conditional(machine, 0, (None, H)))
+
+    def predict(self, X):
+        """Return the most probable visible configuration given E[h | v = X].
+
+        In a deep machine h is the first hidden layer, which the visible one depends on.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Dense, as the result is: for a large sparse X, predict blocks of its rows.
+
+        Returns
+        -------
+        V : array of shape (n_samples, n_features)
+        """
+        if sp.issparse(X):
+            raise TypeError(
+                "predict does not take sparse X: its result, a dense array of the shape of X, "
+                "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
+            )
+        hidden, machine = self._first_hidden(X), self.machine_
+        return machine.units[0].mode(conditional(machine, 0, (None, hidden)))
+
+    def free_energy(self, X):
+        """Compute the free energy F(v) = -log sum_h exp(-E(v, h)).
+
+        In a deep machine it is an estimate by ``inference``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        F : array of shape (n_samples,)
+            In nats, float64; log p(v) = -F(v) - log Z.
+        """
+        density = self.density_
+        return self._by_blocks(
+            lambda rows: density.free_energy(density.inward(rows)), X, density.machine.dtype
+        )
+
+    def score_samples(self, X):
+        """Compute the log-likelihood of each sample, or a lower bound of it in a deep machine.
+
+        It depends on the parameters and the sample alone: log Z is computed on first use,
+        exactly if one layer (in a deep machine: every other layer) has at most 20 units, and
+        otherwise by annealed importance sampling with a seed and starts that were drawn in ``fit``.
+        Given a sample, the hidden layers of a deep machine are summed exactly if every other one of
+        them has at most about 10 units in all; elsewhere naive mean field bounds their part from
+        below.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+            In nats, float64.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If fewer than a tenth of the annealed chains are effective, or if one solution of the
+            fixed-point equations (TAP, or those of ``inference``) alone stands for a log Z that is
+            larger by more than a nat: the estimate is then most likely too small, and the score too
+            good. Also if the mean log Z of all solutions of ``inference`` differs by more than a
+            nat. Not every wrong log Z is noticed so: where weights are strong all chains and all
+            starts may miss the same mode.
+        """
+        return self._scored(X)
+
+    def _scored(self, X):
+        density = self.density_
+        log_weights = self._by_blocks(
+            lambda rows: density.log_weight(density.inward(rows)), X, density.machine.dtype
+        )
+        estimate = self._log_partition("auto")
+        doubts = self._of_parameters("doubts", lambda: self._doubts(estimate))
+        if doubts:
+            warnings.warn(
+                f"the score rests on log Z = {estimate.value:.2f} by annealed importance sampling "
+                f"(standard error {estimate.std:.2f}, {estimate.ess:.1f} of {AIS().n_chains} "
+                f"chains effective), which is uncertain: {'; and '.join(doubts)}. Compare "
+                "log_partition(AIS(schedule=10_000)) and skrbm.evaluation.reverse_log_partition: "
+                "a log Z that is larger by some nats makes all scores worse by as much",
+                LikelihoodWarning,
+                stacklevel=3,
+            )
+        return log_weights - estimate.value
+
+    def _doubts(self, estimate):
+        """Return what speaks against an estimate of log Z, a list of half sentences."""
+        if estimate.std == 0:  # exact
+            return []
+        own = self._own_fixed_point()
+        method = FIXED_POINTS["tap"] if own is None else own
+        doubts, solved = [], self._of_parameters("solved", lambda: _solved(self, method))
+        if estimate.ess < _SMALL_ESS * AIS().n_chains:
+            doubts.append("so few effective chains may all have missed the same modes")
+        if solved is not None and max(solved) > estimate.value + _APART:
+            doubts.append(
+                f"one solution of {method} alone stands for {max(solved):.2f}, so that the chains "
+                "have missed its mode, or weights are too large for these equations"
+            )
+        if own is not None and solved is not None and abs(solved.mean() - estimate.value) > _APART:
+            doubts.append(
+                f"the solutions of {method} have {solved.mean():.2f}, which tap_log_likelihood "
+                "takes: they miss modes of the machine, or its weights are too large for these "
+                "equations"
+            )
+        return doubts
+
+    def _own_fixed_point(self):
+        """Return the equations that the estimator learns by, None if it learns otherwise."""
+        return None
+
+    def score(self, X, y=None):
+        """Compute the mean log-likelihood of the samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        score : float
+            In nats per sample.
+        """
+        scores = self._scored(X)
+        return float(namespace(scores).mean(scores))
+
+    def log_partition(self, method="auto", return_std=False):
+        """Compute or estimate the log-partition function.
+
+        The value is kept with the parameters it belongs to.
+
+        Parameters
+        ----------
+        method : str or object, default="auto"
+            "exact" (one layer of at most 20 units), "ais", "tap", "tap3", "adaptive_tap",
+            "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation), or an object such as
+            ``AIS(n_chains=500)`` or ``TAP(order=3)``; see :func:`skrbm.evaluation.log_partition`.
+            "auto" is "exact" where that is possible, and "ais" elsewhere.
+        return_std : bool, default=False
+            Whether to return the standard error too.
+
+        Returns
+        -------
+        log_z : float
+            In nats.
+        std : float
+            Only if ``return_std``: 0 where exact, NaN where it is not known.
+        """
+        result = self._log_partition(method)
+        return (result.value, result.std) if return_std else result.value
+
+    def _log_partition(self, method):
+        """Return a :class:`~skrbm.evaluation.LogPartition`, which is kept."""
+
+        def estimate():
+            seed = self._evaluation_seed
+            seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+            return evaluation.log_partition(self, method, random_state=seed)
+
+        return self._of_parameters(_method_key(method), estimate)
+
+    def _of_parameters(self, name, function):
+        """Return ``function()``, which is kept with the parameters that it belongs to."""
+        machine = self.machine_
+        thetas = (part for theta in machine.thetas for part in theta if part is not None)
+        parts = (*machine.weights, self.starts_, *thetas)
+        values = [*(to_numpy(part) for part in parts), machine.units]
+        key = joblib.hash(values), name
+        known = self.__dict__.setdefault("_log_partitions", {})
+        if key not in known:
+            for stale in [old for old in known if old[0] != key[0]]:
+                del known[stale]
+            known[key] = function()
+        return known[key]
+
+    @one_blas_thread
+    def sample(self, n_samples=1, *, n_steps=100, init=None, random_state=None):
+        """Draw visible configurations by block Gibbs sampling, a chain for each.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        n_steps : int, default=100
+            Sweeps of each chain.
+        init : array-like of shape (n_samples, n_features), default=None
+            Where the chains start; default: random rows of ``starts_``, which were kept in fit.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        V : array of shape (n_samples, n_features)
+        """
+        machine = self.machine_
+        check_count("n_samples", n_samples, 1)
+        check_count("n_steps", n_steps, 0)
+        rng = make_rng(random_state, machine.weights[0])
+        if init is None:
+            rows = rng.integers(self.starts_.shape[0], n_samples)
+            init = namespace(rows).take(self.starts_, rows, axis=0)
+        else:
+            init = self._visible(init)
+            if init.shape[0] != n_samples:
+                raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
+            init = init.toarray() if sp.issparse(init) else init
+        if n_steps == 0:
+            return namespace(init).asarray(init, copy=True)
+        chains = Gibbs().start(machine, init, rng)
+        return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
+
+    def _split_missing(self, X):
+        """Return (machine, X filled with the visible means, which entries are observed)."""
+        machine, X = self.machine_, check_data(self, X, missing=True)
+        xp = namespace(X)
+        observed = X == X  # all but NaN, which a threshold would hide
+        X = into_support(X, machine.units[0], self.binarize)
+        check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
+        X = cast(X, machine.dtype)
+        means = machine.units[0].mean(machine.thetas[0])
+        return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
+
+    @one_blas_thread
+    def impute(self, X, *, n_steps=None, random_state=None):
+        """Fill missing values with their means given the observed ones, by ``inference``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN marks what is missing.
+        n_steps : int, default=None
+            Sweeps of the Gibbs chain of each row, of which the later half is averaged, default 200;
+            or where ``inference`` is a fixed point largest number of sweeps of its equations for
+            each row, default 1000. Most converge much sooner.
+        random_state : int, RandomState instance or None, default=None
+            Of the chains.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+            Observed entries as the units take them (those of binary units clipped to [0, 1], or
+            thresholded by ``binarize``), missing ones E[v_i | observed].
+        """
+        return imputed(self, X, self._own_fixed_point(), n_steps, random_state)
+
+    def gibbs(self, v, random_state=None):
+        """Draw new visible values by one sweep of block Gibbs sampling.
+
+        Parameters
+        ----------
+        v : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Values of the visible units to start from.
+        random_state : int, RandomState instance or None, default=None
+            With an int, the same noise in each call.
+
+        Returns
+        -------
+        v_new : array of shape (n_samples, n_features)
+        """
+        X, machine = self._visible(v), self.machine_
+        rng = make_rng(random_state, machine.weights[0])
+        X = X.toarray() if sp.issparse(X) else X
+        return sample(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, 1).layers[0]
+
+
+def _method_key(method):
+    """Return what tells a method of evaluation from others; the text of arrays is shortened."""
+    if not is_dataclass(method) or isinstance(method, type):
+        return repr(method)
+    return joblib.hash((type(method).__qualname__, asdict(method)))
+
+
+def _solved(model, method):
+    """Return log Z by each solution that a model's starts lead to.
+
+    None if the method does not apply to its units.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return -evaluation.solutions(model, method).free_energies
+    except (DivergenceError, ValueError):
+        return None

@@ -1,0 +1,142 @@
+"""Visible values given some of them, or given noisy ones: posteriors of a machine."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._checks import check_count
+from ..arrays import cast, is_foreign, make_rng, namespace, row_blocks
+from ..inference import Clamped, Gibbs, solve
+from ..inputs import check_data, check_held, check_rows, into_support
+from ._noise_models import posterior_moments
+
+_BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
+_N_STEPS, _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 200, 1000, 0.2
+
+
+def imputed(model, X, method, n_steps, random_state):
+    """Return X with NaN replaced by means given the observed values of the row.
+
+    By the equations of ``method``, or where it is None by Gibbs sampling.
+    """
+    n_steps = (_N_STEPS if method is None else _IMPUTE_SWEEPS) if n_steps is None else n_steps
+    check_count("n_steps", n_steps, 1)
+    machine, (X, observed) = model.machine_, _split_missing(model, X)
+    if method is None:
+        rng = make_rng(random_state, machine.weights[0])
+        return Gibbs(n_steps).clamped_mean(machine, X, observed, rng)
+    double = namespace(X).float64
+    clamped = Clamped(replace(method, damping=max(method.damping, _IMPUTE_DAMPING)))
+    machine, tol = machine.astype(double), min(method.tol, 1e-12)
+    start = clamped.start(machine, cast(X, double), observed)
+    solution = solve(clamped, machine, start, max_iter=n_steps, tol=tol)
+    return cast(solution.state.means[0], X.dtype)
+
+
+def _split_missing(model, X):
+    """Return (X filled with the visible means, which entries are observed)."""
+    machine, X = model.machine_, check_data(model, X, missing=True)
+    xp = namespace(X)
+    observed = X == X  # all but NaN, which a threshold would hide
+    X = into_support(X, machine.units[0], model.binarize)
+    check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
+    X = cast(X, machine.dtype)
+    means = machine.units[0].mean(machine.thetas[0])
+    return xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
+
+
+def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **options):
+    """Return the posterior means of visible values that came through a noisy channel.
+
+    Parameters
+    ----------
+    model : DensityModel
+    Y : {array-like, sparse matrix} of shape (n_samples, n_features)
+    noise : BinarySymmetric or GaussianNoise
+    method : FixedPoint or None
+        Whose equations are solved; None samples by Gibbs chains.
+    n_steps, return_std, random_state
+        As in the public method ``denoise``.
+    **options
+        Its ``prior_mean`` and ``n_starts``.
+    """
+    if n_steps is not None:
+        check_count("n_steps", n_steps, 1)
+    machine, Y = _noisy(model, Y, noise)
+    rng = make_rng(random_state, machine.weights[0])
+    xp = namespace(Y)
+    if method is not None:
+        moments = _solved(model, machine, Y, noise, method, n_steps, rng, **options)
+    else:
+        moments = _sampled(machine, Y, noise, _N_STEPS if n_steps is None else n_steps, rng)
+    if not return_std:
+        return moments[0]
+    if moments[1] is None:
+        raise ValueError(
+            "return_std needs inference by a fixed point, such as 'tap'; by sampling only the "
+            "standard deviations of binary units are known"
+        )
+    return moments[0], xp.sqrt(moments[1])
+
+
+def _noisy(model, Y, noise):
+    """Return (machine, Y): a dense copy of Y that can have come through the channel."""
+    machine, Y = model.machine_, check_data(model, Y, missing=not sp.issparse(Y))
+    if not sp.issparse(Y) and not bool(namespace(Y).all(Y == Y)):
+        raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")
+    Y = Y.toarray() if sp.issparse(Y) else Y
+    unit = machine.units[0]
+    if unit.values is not None and model.binarize is not None:
+        Y = Y > model.binarize
+    noise.check(unit, Y)
+    check_held(Y, machine.dtype)
+    return machine, cast(namespace(Y).asarray(Y, copy=True), machine.dtype)
+
+
+def _sampled(machine, Y, noise, n_steps, rng):
+    """Return means and, of binary units, variances by Gibbs chains that start at Y."""
+    if noise.is_clean:
+        return Y, namespace(Y).zeros_like(Y)
+    free = namespace(Y).zeros_like(Y) > 0
+    posterior = machine.tilted(0, *noise.evidence(Y))
+    mean = Gibbs(n_steps).clamped_mean(posterior, Y, free, rng)
+    return mean, mean - mean * mean if machine.units[0].values == (0.0, 1.0) else None
+
+
+def _solved(model, machine, Y, noise, method, n_steps, rng, prior_mean=None, n_starts=1):
+    """Return means and variances by solutions of equations, block by block of rows."""
+    check_count("n_starts", n_starts, 1)
+    prior = noise.prior(machine, _prior_mean(model, machine, prior_mean, noise))
+    if noise.is_clean:
+        return Y, namespace(Y).zeros_like(Y)
+    # At strong noise the plain sweeps often go round in circles; most damped ones do not, and
+    # move less far each, which the tolerance takes into account.
+    damping = max(method.damping, _DAMPING)
+    tol = method.tol * ((1 - damping) / (1 - method.damping)) ** 2
+    method = replace(method, damping=damping, tol=tol)
+    n_sweeps = max(method.max_iter, _N_SWEEPS) if n_steps is None else n_steps
+    unit, blocks = machine.units[0], []
+    for rows in row_blocks(Y, _BLOCK_ROWS):
+        evidence = noise.evidence(rows)
+        independent = unit.tilt(prior, *evidence)
+        draws = (unit.sample(independent, rng) for _ in range(n_starts - 1))
+        starts = itertools.chain([unit.mean(independent)], draws)
+        tilted = machine.tilted(0, *evidence)
+        blocks.append(posterior_moments(method, tilted, starts, n_sweeps))
+    return tuple(namespace(Y).concat(parts, axis=0) for parts in zip(*blocks, strict=True))
+
+
+def _prior_mean(model, machine, given, noise):
+    """Return the visible means of the pointwise estimate, of shape (n_features,)."""
+    if given is None:
+        kept = getattr(model, "visible_means_", None)
+        return machine.units[0].mean(machine.thetas[0]) if kept is None else kept
+    given = given if is_foreign(given) else np.asarray(given)
+    if given.ndim != 1:
+        raise ValueError(f"prior_mean must have 1 dimension, got {given.ndim}")
+    row = given[None, :]
+    mean = check_rows("prior_mean", row, machine.n_units[0], machine.weights[0])[0, :]
+    noise.check_mean(mean)
+    return mean

@@ -1,0 +1,95 @@
+"""What estimators share that train: their common parameters, and what a fit keeps."""
+
+from functools import wraps
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from .._schedules import SCHEDULES, scheduled
+from ..arrays import to_numpy
+from ..learning import PENALTIES
+
+TRAINING_CONSTRAINTS = {
+    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "batch_size": [Interval(Integral, 1, None, closed="left")],
+    "n_iter": [Interval(Integral, 0, None, closed="left")],
+    "verbose": ["verbose"],
+    "random_state": ["random_state"],
+    "momentum": [Interval(Real, 0, 1, closed="left")],
+    "alpha": [Interval(Real, 0, None, closed="left")],
+    "penalty": [StrOptions(set(PENALTIES))],
+    "schedule": [StrOptions(set(SCHEDULES)), callable],
+    "shuffle": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "warm_start": ["boolean"],
+}
+"""Constraints on the parameters that all estimators trained in epochs have."""
+
+DENSITY_CONSTRAINTS = {
+    **TRAINING_CONSTRAINTS,
+    "n_components": [Interval(Integral, 1, None, closed="left")],
+    "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
+    "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
+    "binarize": [None, Interval(Real, None, None, closed="neither")],
+}
+"""The same of those that learn a density."""
+
+_SET_BEFORE = (
+    "n_features_in_",
+    "feature_names_in_",
+    "history_",
+    "_targets",
+    "_evaluation_seed",
+)
+
+
+def keeps_features(method):
+    """Put back what a fit sets at its start if it ends before anything is published.
+
+    These are the number and names of features, the history, what the targets are, and the seed of
+    log Z.
+    """
+
+    @wraps(method)
+    def wrapper(self, *args, **kwargs):
+        before = {name: vars(self)[name] for name in _SET_BEFORE if name in vars(self)}
+        training = vars(self).get("_training")
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            if training is not None and vars(self).get("_training") is training:
+                for name in _SET_BEFORE:
+                    vars(self).pop(name, None)
+                vars(self).update(before)
+            raise
+
+    return wrapper
+
+
+def rate_of(estimator):
+    """Return the learning rate of an estimator, as a function of the fraction of its epochs."""
+    return lambda progress: float(estimator.learning_rate) * scheduled(estimator.schedule, progress)
+
+
+def n_validation_rows(estimator, n):
+    """Return how many of ``n`` rows are set aside for early stopping."""
+    if not estimator.early_stopping:
+        return 0
+    n_validation = round(estimator.validation_fraction * n)
+    if not 0 < n_validation < n:
+        raise ValueError(
+            f"validation_fraction={estimator.validation_fraction} of {n} samples leaves no row for "
+            "one of the two parts; give more samples or set early_stopping=False"
+        )
+    return n_validation
+
+
+def split(n, n_validation, rng):
+    """Return the rows to train on and those to validate on, as index arrays."""
+    if not n_validation:
+        return np.arange(n), None
+    order = to_numpy(rng.permutation(n))
+    return np.sort(order[n_validation:]), order[:n_validation]

@@ -1,0 +1,33 @@
+"""How good a machine is: log-partition functions, likelihoods, and methods beside each other.
+
+Every function takes a fitted estimator of a density, a :class:`Density` or a
+:class:`~skrbm.machine.Machine`.
+"""
+
+from ..inference import AIS, LogPartition
+from ._compare import compare, solutions
+from ._deep import DeepDensity
+from ._density import Density, density_of
+from ._exact import can_enumerate, exact_log_partition, exact_marginals
+from ._log_partition import log_partition, reverse_log_partition
+from ._pseudo_likelihood import pseudo_log_likelihood
+from ._unique import Solutions, find_solutions, unique_solutions
+
+__all__ = [
+    "AIS",
+    "DeepDensity",
+    "Density",
+    "LogPartition",
+    "Solutions",
+    "can_enumerate",
+    "compare",
+    "density_of",
+    "exact_log_partition",
+    "exact_marginals",
+    "find_solutions",
+    "log_partition",
+    "pseudo_log_likelihood",
+    "reverse_log_partition",
+    "solutions",
+    "unique_solutions",
+]

@@ -1,0 +1,138 @@
+"""Densities: machines with what it takes to compare them with a user's data."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..arrays import cast, is_finite, namespace
+from ..inference import Gibbs, sample
+from ..inputs import Coordinates, check_rows, into_support
+from ..machine import Machine, free_energy, precise_free_energy
+from ..units import Theta
+
+_N_STARTS = 100  # short Gibbs chains, where a density has no starts
+
+
+@dataclass(frozen=True)
+class Density:
+    """A machine as a model of data: what :mod:`skrbm.evaluation` takes.
+
+    Fitted estimators of densities give theirs as ``density_``.
+
+    Parameters
+    ----------
+    machine : Machine
+    starts : array of shape (n_starts, n_visible), default=None
+        Visible values, in the machine's coordinates, where chains and fixed points start.
+    coordinates : Coordinates, default=None
+        Those of the machine; None if they are the data's own.
+    binarize : float or None, default=None
+        Threshold above which values of data count as 1.
+    """
+
+    machine: Machine
+    starts: Any = None
+    coordinates: Coordinates | None = None
+    binarize: float | None = None
+
+    def visible(self, X, name="X"):
+        """Return rows of data, dense, as visible values in the machine's coordinates.
+
+        Raises ValueError if X has another number of columns or is not finite.
+        """
+        machine = self.machine
+        X = check_rows(name, X, machine.n_units[0], machine.weights[0])
+        return self.inward(into_support(X, machine.units[0], self.binarize))
+
+    def inward(self, X):
+        """Return visible values in the machine's coordinates."""
+        return X if self.coordinates is None else self.coordinates.inward(X)
+
+    def outward(self, X):
+        """Return visible values in the coordinates of the data."""
+        return X if self.coordinates is None else self.coordinates.outward(X)
+
+    def free_energy(self, X):
+        """Return -log p(x) - log Z of rows of visible values, in nats, float64.
+
+        X has the machine's coordinates, and p is the density in those of the data.
+        """
+        if self.coordinates is None:
+            return precise_free_energy(self.machine, X)
+        return free_energy(self.machine, X) + self.coordinates.log_volume
+
+    def log_weight(self, X):
+        """Return log p(x) + log Z of rows of visible values, or a lower bound of it."""
+        return -self.free_energy(X)
+
+    def starting_rows(self, starts, rng):
+        """Return visible rows to start at: those given, its own, or ends of short Gibbs chains."""
+        machine = self.machine
+        if starts is not None:
+            return self.visible(starts, "starts")
+        if self.starts is not None:
+            return cast(self.starts, machine.dtype)
+        chains = Gibbs().init(machine, rng, _N_STARTS, machine.weights[0])
+        return sample(Gibbs(), machine, chains, rng, 100).layers[0]
+
+    def independent_units(self, starts):
+        """Return visible parameters of the independent units where annealing starts."""
+        return self.machine.units[0].base_theta(self.machine.thetas[0], starts)
+
+    def checked_base(self, base):
+        """Return given parameters of independent visible units, in the machine's coordinates.
+
+        Raises ValueError if they are not those of the machine's visible units.
+        """
+        machine = self.machine
+        own, unit = machine.thetas[0], machine.units[0]
+        if not _is_like(base, own):
+            names = [name for name, p in zip(Theta._fields, own, strict=True) if p is not None]
+            raise ValueError(
+                f"base must be a Theta of the visible units, with finite arrays {names} of shape "
+                f"({machine.n_units[0]},), got {base!r}"
+            )
+        improper = unit.is_improper(base)
+        if improper is not None and bool(namespace(improper).any(improper)):
+            raise ValueError(f"base must have positive precisions for {unit}, got {base!r}")
+        if self.coordinates is None:
+            return base
+        offset, divisor = self.coordinates
+        field = (base.field - base.precision * offset) * divisor
+        return base._replace(field=field, precision=base.precision * divisor**2)
+
+
+def _is_like(base, own):
+    """Whether ``base`` is a Theta with the statistics and shapes of ``own``, and finite."""
+    if not isinstance(base, Theta):
+        return False
+    for part, known in zip(base, own, strict=True):
+        if (part is None) != (known is None):
+            return False
+        if part is not None and getattr(part, "shape", None) != own.field.shape:
+            return False
+    return all(is_finite(part) for part in base if part is not None)
+
+
+def density_of(model):
+    """Return the density of a fitted estimator or a machine; a density is returned as it is.
+
+    Raises TypeError if it is none of these.
+    """
+    if isinstance(model, Density):
+        return model
+    if isinstance(model, Machine):
+        return Density(model)
+    if not hasattr(type(model), "density_"):
+        raise TypeError(
+            "model must be a fitted estimator of a density, a Density or a Machine, got "
+            f"{type(model).__name__}. from_parameters makes an estimator of arrays or of "
+            "scikit-learn's BernoulliRBM. A ConditionalRBM has another distribution, and another "
+            "log Z, for each row of features: use its score_samples(X, y), predict_proba(X) or "
+            "sample(X)"
+        )
+    return model.density_
+
+
+def in_float64(machine):
+    """Return the machine with parameters in float64."""
+    return machine.astype(namespace(machine.weights[0]).float64)

@@ -1,0 +1,68 @@
+"""Exact sums over all configurations of small layers."""
+
+import numpy as np
+
+from ..arrays import from_numpy, to_numpy
+from ..machine import MAX_UNITS, _enumeration, conditional
+from ._density import density_of, in_float64
+
+
+def can_enumerate(model, max_units=MAX_UNITS):
+    """Whether every other layer is small enough for log Z to be summed exactly."""
+    return _enumeration.can_enumerate(density_of(model).machine, max_units)
+
+
+def exact_log_partition(model, max_units=MAX_UNITS):
+    """Sum log Z over all configurations of the smaller binary layer.
+
+    In a deep machine these are every other layer, even or odd; the layers between are independent
+    given them.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    max_units : int, default=20
+        Most units that are enumerated; the time doubles with each unit, the memory does not.
+
+    Returns
+    -------
+    float
+        log Z in nats.
+
+    Raises
+    ------
+    ValueError
+        If no layer is binary and has at most ``max_units`` units (in a deep machine: neither the
+        even nor the odd layers).
+    """
+    machine = in_float64(density_of(model).machine)
+    _enumeration.check_enumerable(machine, max_units)
+    return float(_enumeration.log_partition(machine))
+
+
+def exact_marginals(model, max_units=MAX_UNITS):
+    """Sum the mean of every unit over all configurations of the smaller binary layer.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    max_units : int, default=20
+        Largest layer that is enumerated.
+
+    Returns
+    -------
+    tuple of ndarray
+        E[x_l] of each layer, of shape (n_units[l],).
+    """
+    density = density_of(model)
+    machine = in_float64(density.machine)
+    log_z = exact_log_partition(machine, max_units)
+    means = [np.zeros(n) for n in machine.n_units]
+    for layers, log_weights in _enumeration.configurations(machine):
+        weights = np.exp(to_numpy(log_weights) - log_z)
+        for l, values in enumerate(layers):
+            if values is None:
+                values = machine.units[l].mean(conditional(machine, l, layers))
+            means[l] += weights @ to_numpy(values)
+    means[0] = to_numpy(density.outward(from_numpy(means[0], machine.weights[0])))
+    return tuple(means)

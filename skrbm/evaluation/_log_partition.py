@@ -1,0 +1,134 @@
+"""Log-partition functions: exact, by annealing, or by fixed points."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from .._checks import check_count
+from ..arrays import make_rng, one_blas_thread
+from ..exceptions import DivergenceError
+from ..inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample
+from ..machine import MAX_UNITS, in_double
+from ._density import density_of
+from ._exact import can_enumerate, exact_log_partition
+from ._unique import find_solutions
+
+
+def log_partition(
+    model,
+    method="auto",
+    *,
+    max_units=MAX_UNITS,
+    starts=None,
+    base=None,
+    random_state=None,
+):
+    """Compute or estimate the log-partition function.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    method : str or object, default="auto"
+        "exact"; "ais" or an :class:`AIS`; "tap", "tap3", "adaptive_tap", "naive_mean_field",
+        "relaxed_bp", "bethe" (of belief propagation, "bp") or a fixed-point object: minus the free
+        energy, averaged over its unique solutions from ``starts`` (Eq. 39 of Tramel et al. 2018).
+        "auto" is "exact" where a layer is small enough, else "ais".
+    max_units : int, default=20
+        Most units that "exact" and "auto" enumerate.
+    starts : array of shape (n_starts, n_visible), default=None
+        Where fixed points start; default: the estimator's ``starts_``, else the ends of 100 short
+        Gibbs chains.
+    base : Theta, default=None
+        Visible parameters of the independent units where AIS starts; default: those of binary
+        units fitted to ``starts`` where given, else to the estimator's; of Gaussian units the same,
+        but with variances no smaller than the machine's own, as marginal variances cannot be; of
+        others the machine's own.
+    random_state : int, RandomState or SeedSequence, default=None
+
+    Returns
+    -------
+    LogPartition
+        ``value``, ``std`` and ``ess``.
+    """
+    density = density_of(model)
+    machine = in_double(density.machine)
+    density = replace(density, machine=machine)
+    base = None if base is None else density.checked_base(base)
+    if isinstance(method, str) and method == "auto":
+        method = "exact" if can_enumerate(machine, max_units) else "ais"
+    if isinstance(method, str) and method == "exact":
+        return LogPartition(exact_log_partition(machine, max_units))
+    rng = make_rng(random_state, machine.weights[0])
+    method = resolve(method)
+    if isinstance(method, AIS):
+        if base is None and (starts is not None or density.starts is not None):
+            base = density.independent_units(density.starting_rows(starts, rng))
+        return method.log_partition(machine, rng, base)
+    starts = density.starting_rows(starts, rng)
+    with np.errstate(over="ignore", invalid="ignore"):  # the result says so below
+        value = find_solutions(machine, method, starts).log_partition()
+    if not np.isfinite(value):
+        raise DivergenceError(
+            f"log Z by {method} is {value}: the solutions grow without end, as they do if "
+            "couplings between units without bounds are stronger than the units' precisions; use "
+            "TruncatedGaussian(lower, upper) or smaller weights"
+        )
+    return LogPartition(value, float("nan"))
+
+
+@one_blas_thread
+def reverse_log_partition(
+    model, starts=None, *, method=None, burn_in=1000, base=None, random_state=None
+):
+    """Estimate the log-partition function by annealing from samples of the machine.
+
+    The samples are the ends of Gibbs chains. As far as these have the machine's law, log Z is
+    overestimated on average, where AIS underestimates it: the two bracket a likelihood, unless
+    both miss the same mode, as they often do where weights are strong (see :class:`AIS`).
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    starts : array of shape (n_chains, n_visible), default=None
+        Visible values where the chains start, such as rows of data; default: the estimator's
+        ``starts_``, else draws without couplings.
+    method : AIS, default=None
+        Whose schedule and ``n_jobs`` are taken; default: ``AIS()``. A chain for each start.
+    burn_in : int, default=1000
+        Gibbs sweeps before the annealing.
+    base : Theta, default=None
+        Visible parameters of the independent units where the path ends; default as in
+        :func:`log_partition`.
+    random_state : int, RandomState or SeedSequence, default=None
+
+    Returns
+    -------
+    LogPartition
+        ``value``, ``std`` and ``ess``.
+    """
+    density = density_of(model)
+    machine = in_double(density.machine)
+    density = replace(density, machine=machine)
+    base = None if base is None else density.checked_base(base)
+    method = AIS() if method is None else method
+    if not isinstance(method, AIS):
+        raise ValueError(f"method must be an AIS object, whose schedule is taken, got {method!r}")
+    rng = make_rng(random_state, machine.weights[0])
+    starts = density.starting_rows(starts, rng)
+    check_count("burn_in", burn_in, 0)
+    base = density.independent_units(starts) if base is None else base
+    chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
+    return method.reverse_log_partition(machine, rng, chains.layers, base)
+
+
+def resolve(method):
+    """Return the object behind the name of an approximate method."""
+    methods = {"ais": AIS(), "bethe": FIXED_POINTS["bp"], **FIXED_POINTS}
+    if isinstance(method, AIS | FixedPoint):
+        return method
+    if not isinstance(method, str) or method not in methods:
+        raise ValueError(
+            f"method must be 'auto', 'exact', one of {sorted(methods)}, or an AIS or fixed-point "
+            f"object, got {method!r}"
+        )
+    return methods[method]

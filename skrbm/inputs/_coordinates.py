@@ -1,0 +1,49 @@
+"""Coordinates of learning, and those of the user."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ..arrays import cast, namespace
+from ..units import Theta
+
+
+class Coordinates(NamedTuple):
+    """The coordinates z = (v - offset) / divisor of visible values v.
+
+    Parameters
+    ----------
+    offset, divisor : arrays of shape (n_visible,)
+    """
+
+    offset: Any
+    divisor: Any
+
+    def inward(self, X):
+        """Return z for values v."""
+        return (X - self.offset) / self.divisor
+
+    def outward(self, Z):
+        """Return v for values z."""
+        return self.offset + self.divisor * Z
+
+    @property
+    def log_volume(self):
+        """log |dv / dz|, a float64 array: what a log-density of v is lower by than that of z."""
+        xp = namespace(self.divisor)
+        return xp.sum(xp.log(cast(self.divisor, xp.float64)))
+
+    def machine_inward(self, machine):
+        """Return the machine of z for a machine of v with Gaussian visible units.
+
+        It is converted in float64.
+        """
+        dtype, machine = machine.dtype, machine.astype(namespace(self.offset).float64)
+        offset, divisor = (cast(part, machine.dtype) for part in self)
+        (W,), (own, hidden) = machine.weights, machine.thetas
+        field = (own.field - own.precision * offset) * divisor
+        thetas = Theta(field, own.precision * divisor**2), Theta(hidden.field + W @ offset)
+        return replace(machine, thetas=thetas, weights=(W * divisor,)).astype(dtype)
+
+    def machine_outward(self, machine):
+        """Return the machine of v for a machine of z."""
+        return Coordinates(-self.offset / self.divisor, 1 / self.divisor).machine_inward(machine)

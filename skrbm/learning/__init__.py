@@ -1,0 +1,45 @@
+"""How parameters follow expectations: model phases, optimisers, learners, monitors, the loop."""
+
+from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
+from ._deep import DeepPhase
+from ._fixed_points import STARTS, FixedPointPhase
+from ._gradient import (
+    NATURAL,
+    BatchLearner,
+    MachineGradient,
+    MomentLearner,
+    NaturalParameters,
+    Training,
+)
+from ._loop import Monitor, NoTask, Trainer, record
+from ._model_phase import ModelPhase
+from ._monitors import LikelihoodMonitor
+from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient
+
+__all__ = [
+    "CHAINS",
+    "GRADIENTS",
+    "NATURAL",
+    "OPTIMIZERS",
+    "PENALTIES",
+    "SGD",
+    "STARTS",
+    "Adam",
+    "ArrayGradient",
+    "BatchLearner",
+    "ChainPhase",
+    "DeepPhase",
+    "FixedPointPhase",
+    "Gradient",
+    "LikelihoodMonitor",
+    "MachineGradient",
+    "ModelPhase",
+    "MomentLearner",
+    "Monitor",
+    "NaturalParameters",
+    "NoTask",
+    "Noise",
+    "Trainer",
+    "Training",
+    "record",
+]

@@ -1,0 +1,389 @@
+"""Model phases by Markov chains: where the chains start, and which of their moments count."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from .._checks import check_count
+from .._schedules import SCHEDULES
+from ..arrays import add_products, cast, like, namespace, nonzero
+from ..inference import Chains, Sampler, map_rows, resampled, sample
+from ..machine import (
+    Block,
+    Moments,
+    condition,
+    conditional,
+    data_moments,
+    free_energy,
+    interpolate,
+    uncoupled,
+)
+from ._model_phase import ModelPhase
+
+_ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
+
+
+class Run(NamedTuple):
+    """State in learning: the chains where they ended, and how the last run went.
+
+    ``step_size`` is that of the next run and ``acceptance`` the mean rate of the last one; None for
+    samplers that have none.
+    """
+
+    chains: Any
+    step_size: float | None = None
+    acceptance: float | None = None
+    n_runs: int = 0
+
+
+def _expected(unit, theta, draw):
+    theta = theta()
+    return *unit.moments(theta), unit.occupancy(theta)
+
+
+def _drawn(unit, theta, draw):
+    return draw(), None, None
+
+
+GRADIENTS = {"marginal": _expected, "joint": _drawn}
+"""What stands for the hidden units in the moments: their expectation given the visible ones
+(Alg. 4 of Liao et al. 2022), or a draw (Alg. 3), which has more noise and the same mean.
+
+Functions that return means, variances and P[h != 0], None where these are not needed."""
+
+
+class Noise(NamedTuple):
+    """Normal noise at which chains start: mean and standard deviation of each visible unit."""
+
+    mean: Any
+    scale: Any
+
+    def is_as(self, other):
+        """Whether both are the same noise."""
+        pairs = zip(self, other, strict=True)
+        return all(bool(namespace(a).all(a == b)) for a, b in pairs)
+
+    def draw(self, rng, n):
+        """Return ``n`` rows of noise."""
+        return self.mean + self.scale * rng.normal((n, self.mean.shape[0]))
+
+
+def draw_independent(machine, rng, n):
+    """Return ``n`` draws of the visible units without couplings."""
+    W = machine.weights[0]
+    column = namespace(W).zeros((n, 1), **like(W))
+    return machine.units[0].sample(machine.thetas[0].map(lambda part: part + column), rng)
+
+
+# Where the chains of a run start: functions (phase, machine, sampler, state, X, rng).
+
+
+def _at_noise(phase, machine, sampler, state, X, rng):
+    return phase.started(machine, sampler, phase.noise_rows(machine, rng, X.shape[0]), rng)
+
+
+def _at_data(phase, machine, sampler, state, X, rng):
+    return sampler.start(machine, X, rng)
+
+
+def _where_they_ended(phase, machine, sampler, state, X, rng):
+    return sampler.resumed(machine, state.chains)
+
+
+CHAINS = {
+    "noise": _at_noise,
+    "annealed": _at_noise,
+    "data": _at_data,
+    "persistent": _where_they_ended,
+}
+"""Where chains start in learning, by name."""
+
+
+@dataclass(frozen=True)
+class ChainPhase(ModelPhase):
+    """Moments of the machine by Markov chains.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    start : {"persistent", "data", "noise", "annealed"}, default="persistent"
+        Where the chains start for each batch: where they ended (persistent contrastive divergence);
+        at the rows of the batch (contrastive divergence); at noise (modified contrastive
+        divergence, Alg. 3 of Liao et al. 2022); or at noise that is annealed to the machine.
+    n_steps : int, default=1
+        Steps of each run.
+    burn_in : int or None, default=None
+        Steps of a run that do not count. The moments are means over those after them; None counts
+        the last step alone.
+    gradient : {"marginal", "joint"}, default="marginal"
+        Whether the expected hidden units count or draws of them.
+    noise : Noise or None, default=None
+        Where chains start; None: at draws of the visible units without couplings.
+    anneal_step_size : bool, default=False
+        Whether the step size falls over the epochs, as half a cosine.
+    """
+
+    sampler: Sampler
+    start: str = "persistent"
+    n_steps: int = 1
+    burn_in: int | None = None
+    gradient: str = "marginal"
+    noise: Noise | None = None
+    anneal_step_size: bool = False
+
+    def __post_init__(self):
+        check_count("n_steps", self.n_steps, 1)
+        if self.burn_in is not None:
+            check_count("burn_in", self.burn_in, 0)
+            if self.burn_in >= self.n_steps:
+                raise ValueError(
+                    f"burn_in={self.burn_in} leaves none of n_steps={self.n_steps}; it must be "
+                    "smaller"
+                )
+        if self.anneal_step_size and self.sampler.target_acceptance is not None:
+            raise ValueError(
+                "anneal_step_size=True and a sampler with target_acceptance both set the step "
+                "size; leave one of them out"
+            )
+
+    @property
+    def kind(self):
+        return type(self), self.start, type(self.sampler)
+
+    @property
+    def _n_left_out(self):
+        return self.n_steps - 1 if self.burn_in is None else self.burn_in
+
+    def at(self, progress):
+        size = self.sampler.step_size
+        if not self.anneal_step_size or size is None:
+            return self
+        size *= SCHEDULES["cosine"](progress)
+        return replace(self, sampler=self.sampler.sized(size))
+
+    def init(self, machine, rng, n, X):
+        self.sampler.check(machine)
+        rows = self.noise_rows(machine, rng, n)
+        return Run(self.sampler.start(machine, rows, rng), self.sampler.step_size)
+
+    def noise_rows(self, machine, rng, n):
+        """Return ``n`` rows of noise, where chains start or annealing does."""
+        if self.start == "annealed":
+            return draw_independent(noisy_base(machine, self.noise), rng, n)
+        return draw_independent(machine, rng, n) if self.noise is None else self.noise.draw(rng, n)
+
+    def started(self, machine, sampler, rows, rng):
+        """Return the chains that start at rows of noise."""
+        if self.start == "annealed":
+            return annealed(machine, sampler, rows, self.n_steps, rng, self.noise)
+        return sampler.start(machine, rows, rng)
+
+    def phases(self, machine, state, X, rng):
+        if self._shares_product(machine):
+            chains, data, model = _PHASES[self.start](self, machine, state.chains, X, rng)
+            return state._replace(chains=chains), data, model
+        sampler, hidden = self.current(machine, state.step_size), machine.units[1]
+        theta = condition(machine, X)
+        moments = GRADIENTS[self.gradient]
+        above = moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng))
+        data = _moments_of((X, None, None), above, X.shape[0])
+        total = _Total(machine, sampler, moments, self._n_left_out)
+        chains = CHAINS[self.start](self, machine, sampler, state, X, rng)
+        chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
+        return self._next(sampler, chains, total.acceptance(), state), data, total.moments()
+
+    def _shares_product(self, machine):
+        """Whether one product serves for the hidden units of both phases, or for two steps."""
+        return (
+            self.start in _PHASES
+            and self._n_left_out == self.n_steps - 1
+            and self.gradient == "marginal"
+            and self.sampler.ends_with_hidden_draw(machine)
+        )
+
+    def has_noise_of(self, before):
+        noise = getattr(before, "noise", None)
+        if self.noise is None or noise is None:
+            return self.noise is noise
+        return self.noise.is_as(noise)
+
+    def resumed(self, state, last, before):
+        # Chains may begin anew at each batch, but not what the step size of a sampler has come to.
+        tunes_itself = self.sampler.target_acceptance is not None
+        if tunes_itself and self.sampler == getattr(before, "sampler", None):
+            return state._replace(step_size=last.step_size, n_runs=last.n_runs)
+        return state._replace(step_size=self.sampler.step_size, n_runs=0)
+
+    def current(self, machine, step_size):
+        """Return the sampler; if it tunes itself, with the step size that it has come to."""
+        if step_size is None or self.sampler.target_acceptance is None:
+            return self.sampler
+        return self.sampler.sized(step_size).stable(machine)
+
+    def _next(self, sampler, chains, acceptance, state):
+        if acceptance is not None:
+            sampler = sampler.tuned(acceptance, gain=max(0.2, 3 * (1 + state.n_runs) ** -0.5))
+        return Run(chains, sampler.step_size, acceptance, state.n_runs + 1)
+
+    def visible(self, state):
+        return state.chains.layers[0]
+
+    def report(self, state):
+        if state.acceptance is None:
+            return {}
+        return {"acceptance": state.acceptance, "step_size": state.step_size}
+
+
+# Both phases of block Gibbs sampling. The last draw of the hidden units is left to them, since its
+# conditional is what the moments are made of.
+
+
+def _walked(phase, machine, chains, rng):
+    """Return the visible values after all steps."""
+    chains = sample(phase.sampler, machine, chains, rng, phase.n_steps - 1)
+    return machine.units[0].sample(conditional(machine, 0, chains.layers), rng)
+
+
+def _persistent_phases(phase, machine, chains, X, rng):
+    """Data rows and chain rows lie in one buffer and share the product with the weights."""
+    hidden, visible = machine.units[1], _walked(phase, machine, chains, rng)
+    n, m = X.shape[0], visible.shape[0]
+    buffer = namespace(X).concat([X, visible], axis=0)
+    theta = condition(machine, buffer)
+    mean, variance = hidden.moments(theta)
+    atoms = hidden.occupancy(theta)
+
+    def moments(rows, n_rows):
+        above = (None if part is None else part[rows, :] for part in (mean, variance, atoms))
+        return _moments_of((buffer[rows, :], None, None), tuple(above), n_rows)
+
+    model = slice(n, n + m)
+    chains = Chains((buffer[model, :], hidden.sample(theta.rows(model), rng)))
+    return chains, moments(slice(0, n), n), moments(model, m)
+
+
+def _data_phases(phase, machine, chains, X, rng):
+    """The hidden units of the data are those that the chains start with."""
+    hidden, theta = machine.units[1], condition(machine, X)
+    above = *hidden.moments(theta), hidden.occupancy(theta)
+    data = _moments_of((X, None, None), above, X.shape[0])
+    drawn = hidden.sample(theta, rng)
+    visible = _walked(phase, machine, Chains((X, drawn)), rng)
+    return Chains((visible, drawn)), data, data_moments(machine, visible)
+
+
+_PHASES = {"persistent": _persistent_phases, "data": _data_phases}
+
+
+def annealed(machine, sampler, rows, n_steps, rng, noise=None):
+    """Return chains that come from rows of noise to the machine by ``n_steps`` temperatures.
+
+    At each temperature, rows are resampled by importance weight and take one sampler step
+    (sequential Monte Carlo; Neal 2001, with resampling in place of weights), so that the weights
+    of modes follow the machine and not the basins that the noise falls into. Resampling among few
+    is biased: there are 100 chains at least, of which as many as were given are drawn.
+    """
+    xp, base, n = namespace(rows), noisy_base(machine, noise), rows.shape[0]
+    more = draw_independent(base, rng, max(0, _ANNEALED - n))
+    rows, last = xp.concat([rows, more], axis=0), base
+    for k in range(n_steps):
+        now = interpolate(base, machine, (k + 1) / n_steps)
+        gain = free_energy(last, rows) - free_energy(now, rows)
+        rows, last = resampled(rows, gain, rng), now
+        chains, _ = sampler.at(k, n_steps).step(now, sampler.start(now, rows, rng), rng)
+        rows = chains.layers[0]
+    if n < _ANNEALED:
+        rows = xp.take(rows, rng.permutation(_ANNEALED)[:n], axis=0)
+    return sampler.start(machine, rows, rng)
+
+
+def noisy_base(machine, noise):
+    """Return the independent units of the noise; without noise, the visible units' own."""
+    own = machine.thetas[0]
+    if noise is None:
+        return uncoupled(machine)
+    xp, none = namespace(own.field), noise.scale <= 0
+    precision = 1 / xp.where(none, xp.ones_like(noise.scale), noise.scale) ** 2
+    precision = xp.minimum(precision, own.precision)  # as wide as the machine, at least
+    field = xp.where(none, own.field, noise.mean * precision)
+    return uncoupled(
+        machine, own._replace(field=field, precision=xp.where(none, own.precision, precision))
+    )
+
+
+def _moments_of(below, above, n, matrices=()):
+    """Return moments of ``n`` rows; of each layer means, variances and P[x != 0], or None."""
+    means, variances, occupied = zip(below, above, strict=True)
+    return Moments((Block(means, variances, 1.0 / n, occupied=occupied),), matrices)
+
+
+class _Total:
+    """Moments of the states of a run, summed up step by step."""
+
+    def __init__(self, machine, sampler, gradient, burn_in):
+        self.machine, self.sampler, self.gradient = machine, sampler, gradient
+        self.burn_in, self.rates, self.n, self.last = burn_in, [], 0, None
+        self.pair, self.sums = None, None  # sums: of each layer first and second powers, atoms
+
+    def count(self, step, state, info):
+        """Take a step, counted from 1, into the means."""
+        if "acceptance" in info:
+            self.rates.append(info["acceptance"])
+        if step <= self.burn_in:
+            return
+        above = self.gradient(
+            self.machine.units[1],
+            lambda: self.sampler.hidden_theta(self.machine, state),
+            lambda: state.layers[1],
+        )
+        if self.last is not None:  # rows are summed up only if there are those of a second step
+            self._sum_up()
+        self.last, self.n = (
+            ((state.layers[0], None, None), above),
+            self.n + state.layers[0].shape[0],
+        )
+
+    def _sum_up(self):
+        (X, *_), (H, *_) = self.last
+        if self.pair is None:
+            self.pair = namespace(X).zeros_like(self.machine.weights[0])
+        self.pair = add_products(self.pair, [(H, X, 1.0)])
+        layers = zip(self.last, self.machine.thetas, strict=True)
+        sums = [_sums(*layer, has_atom=theta.spike is not None) for layer, theta in layers]
+        if self.sums is not None:
+            sums = map_rows(lambda a, b: a + b, self.sums, sums)
+        self.sums = tuple(sums)
+
+    def moments(self):
+        """Return the means of what was counted: the rows themselves if they are of one step."""
+        if self.pair is None:
+            return _moments_of(*self.last, self.n)
+        self._sum_up()
+        below, above = (self._row(*sums) for sums in self.sums)
+        # The product of the means is in the block already.
+        matrix = self.pair * (1.0 / self.n) - above[0].T @ below[0]
+        return _moments_of(below, above, 1, ((0, matrix),))
+
+    def _row(self, first, second, atoms):
+        """Return mean, variance and P[x != 0] as single rows."""
+        mean = first / self.n
+        variance = namespace(mean).clip(second / self.n - mean * mean, 0.0, None)
+        parts = mean, variance, None if atoms is None else atoms / self.n
+        dtype = self.machine.dtype
+        return tuple(None if part is None else cast(part[None, :], dtype) for part in parts)
+
+    def acceptance(self):
+        """Return the mean rate of acceptance of the run, or None if nothing was rejected."""
+        if not self.rates:
+            return None
+        return sum(float(namespace(rate).mean(rate)) for rate in self.rates) / len(self.rates)
+
+
+def _sums(mean, variance, occupied, has_atom):
+    """Return float64 sums over rows of x, of x**2 and, of units with an atom, of [x != 0]."""
+    xp, square = namespace(mean), mean * mean
+    if variance is not None:
+        square = square + variance
+    if occupied is None and has_atom:
+        occupied = nonzero(mean, mean.dtype)
+    parts = mean, square, occupied
+    return tuple(None if p is None else xp.sum(p, axis=0, dtype=xp.float64) for p in parts)

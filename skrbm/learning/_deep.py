@@ -1,0 +1,59 @@
+"""The phases of learning a deep machine, where the hidden layers depend on each other."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..inference import Solution, given_visible, solve, with_visible
+from ._fixed_points import FixedPointPhase
+from ._model_phase import ModelPhase
+
+
+class DeepState(NamedTuple):
+    """State of learning a deep machine: that of the model phase, and the last data phase."""
+
+    model: Any
+    data: Solution | None
+
+
+@dataclass(frozen=True)
+class DeepPhase(ModelPhase):
+    """Learning where the data phase too is a fixed point (Alg. 4 of Tramel et al. 2018).
+
+    Parameters
+    ----------
+    model : FixedPointPhase
+        The model phase, whose equations serve for the data phase as well.
+    """
+
+    model: FixedPointPhase
+
+    @property
+    def kind(self):
+        return type(self), *self.model.kind
+
+    def init(self, machine, rng, n, X):
+        return DeepState(self.model.init(machine, rng, n, X), None)
+
+    def phases(self, machine, state, X, rng):
+        hidden, method, start = given_visible(machine, X, self.model.fixed_point)
+        solution = solve(method, hidden, start)
+        data = with_visible(method.moments(hidden, solution.state), X)
+        model = self.model.advance(machine, state.model, X, rng)
+        return DeepState(model, solution), data, self.model.moments(machine, model)
+
+    def visible(self, state):
+        return self.model.visible(state.model)
+
+    def kept(self, state):
+        return DeepState(self.model.kept(state.model), None)
+
+    def log_partition(self, machine, state):
+        return self.model.log_partition(machine, state.model)
+
+    def report(self, state):
+        if state.data is None:
+            return {}
+        unconverged = {"n_unconverged_data": float(np.sum(~state.data.converged))}
+        return self.model.report(state.model) | unconverged

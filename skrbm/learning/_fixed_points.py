@@ -1,0 +1,139 @@
+"""Model phases by fixed points: the gradient averages over K solutions.
+
+Which solutions are found depends on where they are looked for. The paper starts at data only.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import cast, namespace
+from ..inference import FixedPoint, Gibbs, Solution, map_rows, solve
+from ..machine import in_double
+from ._model_phase import ModelPhase
+
+
+class Started(NamedTuple):
+    """State in learning: what the starts carry from batch to batch, and the last solution."""
+
+    carry: Any
+    solution: Solution | None
+
+
+class DataStarts:
+    """Start at the last K rows of data (Alg. 2 of Tramel et al. 2018)."""
+
+    def init(self, machine, rng, n, X):
+        """Return what is carried to the first batch, with ``n`` rows."""
+        # Rows are repeated if there are fewer than K; they are replaced batch by batch.
+        return namespace(X).concat([X] * -(-n // X.shape[0]), axis=0)[:n, :]
+
+    def next(self, machine, state, X, rng):
+        """Return what is carried on, whose visible values are the next starts."""
+        n = state.carry.shape[0]
+        return namespace(X).concat([X, state.carry], axis=0)[:n, :]
+
+    def visible(self, carry):
+        """Return the visible values of what is carried."""
+        return carry
+
+    def kept(self, state):
+        """Return what is carried to a later fit."""
+        return state.carry
+
+
+class PersistentStarts(DataStarts):
+    """Start at the last solutions; at data the first time."""
+
+    def next(self, machine, state, X, rng):
+        return self.kept(state)
+
+    def kept(self, state):
+        return state.carry if state.solution is None else state.solution.state.means[0]
+
+
+class RandomStarts(DataStarts):
+    """Start at draws from independent visible units."""
+
+    def next(self, machine, state, X, rng):
+        return Gibbs().init(machine, rng, state.carry.shape[0], X).layers[0]
+
+
+class ChainStarts(DataStarts):
+    """Start at the states of persistent Gibbs chains, which find modes away from the data."""
+
+    def init(self, machine, rng, n, X):
+        return Gibbs().init(machine, rng, n, X)
+
+    def next(self, machine, state, X, rng):
+        return Gibbs().advance(machine, state.carry, X, rng)
+
+    def visible(self, carry):
+        return carry.layers[0]
+
+
+STARTS = {
+    "data": DataStarts(),
+    "persistent": PersistentStarts(),
+    "random": RandomStarts(),
+    "chains": ChainStarts(),
+}
+"""Where fixed points start in learning, by name."""
+
+
+@dataclass(frozen=True)
+class FixedPointPhase(ModelPhase):
+    """Moments of the machine by the solutions of fixed-point equations.
+
+    Parameters
+    ----------
+    fixed_point : FixedPoint
+    start : {"data", "persistent", "random", "chains"}, default="data"
+        Where solutions are looked for: at the last rows of data, at the last solutions, at draws
+        from independent units, or at the states of persistent Gibbs chains.
+    """
+
+    fixed_point: FixedPoint
+    start: str = "data"
+
+    @property
+    def kind(self):
+        return type(self), self.start
+
+    @property
+    def _starts(self):
+        return STARTS[self.start]
+
+    def init(self, machine, rng, n, X):
+        self.fixed_point.check(machine)
+        return Started(self._starts.init(machine, rng, n, X), None)
+
+    def advance(self, machine, state, X, rng):
+        carry = self._starts.next(machine, state, X, rng)
+        first = self.fixed_point.start(machine, self._starts.visible(carry))
+        return Started(carry, solve(self.fixed_point, machine, first))
+
+    def moments(self, machine, state):
+        return self.fixed_point.moments(machine, state.solution.state)
+
+    def visible(self, state):
+        return self._starts.visible(state.carry)
+
+    def kept(self, state):
+        return Started(self._starts.kept(state), None)
+
+    def log_partition(self, machine, state):
+        precise = in_double(machine)
+        solved = map_rows(lambda leaf: cast(leaf, precise.dtype), state.solution.state)
+        values = self.fixed_point.log_partition(precise, solved)
+        return float(namespace(values).mean(values))
+
+    def report(self, state):
+        solution = state.solution
+        if solution is None:
+            return {}
+        return {
+            "n_unconverged": float(np.sum(~solution.converged)),
+            "n_sweeps": float(np.mean(solution.n_iter)),
+        }

@@ -1,0 +1,76 @@
+"""The contract of a model phase: how learning finds the machine's own moments."""
+
+from ..machine import data_moments
+
+
+class ModelPhase:
+    """Turns a batch of data and a state into the next state and two sets of moments.
+
+    The gradient of the log-likelihood is the moments of the data minus those of the machine.
+    Subclasses are frozen dataclasses of hyper-parameters; what changes from batch to batch is in
+    the state, whose array leaves have rows first.
+    """
+
+    @property
+    def kind(self):
+        """Layout of the state. A warm start goes on only from a state of the same kind."""
+        return (type(self),)
+
+    def at(self, progress):
+        """Return the phase of an epoch, at a fraction of all epochs."""
+        return self
+
+    def init(self, machine, rng, n, X):
+        """Return the first state, with ``n`` rows; X holds visible values to start from.
+
+        Raises ValueError if the phase does not apply to the machine.
+        """
+        raise NotImplementedError
+
+    def phases(self, machine, state, X, rng):
+        """Return (state, moments of the data, moments of the machine) for the batch X."""
+        data = data_moments(machine, X)
+        state = self.advance(machine, state, X, rng)
+        return state, data, self.moments(machine, state)
+
+    def advance(self, machine, state, X, rng):
+        """Return the next state."""
+        raise NotImplementedError
+
+    def moments(self, machine, state):
+        """Return the machine's expected sufficient statistics at a state."""
+        raise NotImplementedError
+
+    def visible(self, state):
+        """Return the visible values of a state, of shape (n_rows, n_visible)."""
+        raise NotImplementedError
+
+    def kept(self, state):
+        """Return what a later fit goes on from: the state without what can be made again."""
+        return state
+
+    def has_noise_of(self, before):
+        """Whether chains start at the same noise as in another phase, in the same coordinates."""
+        return True
+
+    def resumed(self, state, last, before):
+        """Return a state to go on with, with what was learnt in the last one about the steps.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The last state, or a new one.
+        last : NamedTuple
+            The last state.
+        before : ModelPhase
+            Which has left it.
+        """
+        return state
+
+    def log_partition(self, machine, state):
+        """Return the log Z that the phase has found, in nats; None if it finds none."""
+        return None
+
+    def report(self, state):
+        """Return numbers about the state for the history of a fit, a dict of floats."""
+        return {}

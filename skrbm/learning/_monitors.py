@@ -1,0 +1,157 @@
+"""What is measured after each epoch of a density, and when its training stops."""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from .. import evaluation
+from ..arrays import cast, from_numpy, namespace, row_sums, to_numpy
+from ..units import log_weight
+from ._loop import Monitor
+
+_MONITORED_ROWS, _MONITORED_BITS = 256, 16
+_GAP_ROWS = 1000  # training rows whose free energy is compared with the validation rows'
+_BLOCK_ROWS = 64
+_WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
+
+
+class LikelihoodMonitor(Monitor):
+    """Measures the likelihood of validation rows, or how it falls behind that of training rows.
+
+    A score is bad unless it beats the best by ``tol``. A gap, which can only grow once learning
+    has begun, is bad if it exceeds the smallest by more than ``tol`` and its own standard error.
+
+    Parameters
+    ----------
+    density : callable
+        ``density(machine, state)`` returns the :class:`~skrbm.evaluation.Density` of a machine in
+        training.
+    phase : ModelPhase
+    rows : Rows
+    train : ndarray of int
+        Training rows.
+    validation : ndarray of int or None
+        Rows that are set aside.
+    rng : Rng
+    criterion : {"score", "free_energy_gap"}
+    tol : float
+    n_iter_no_change : int
+    batch_size : int
+    seed : SeedSequence
+        Of annealed importance sampling.
+    records_likelihood : bool, default=True
+        Whether the history has a likelihood of training rows.
+    """
+
+    def __init__(
+        self,
+        density,
+        phase,
+        rows,
+        train,
+        validation,
+        rng,
+        *,
+        criterion,
+        tol,
+        n_iter_no_change,
+        batch_size,
+        seed,
+        records_likelihood=True,
+    ):
+        super().__init__(n_iter_no_change)
+        self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
+        self.train = train[to_numpy(rng.permutation(len(train)))[:_GAP_ROWS]]
+        self.bits = to_numpy(rng.permutation(rows.X.shape[1]))[:_MONITORED_BITS]
+        self.criterion, self.tol, self.seed = criterion, tol, seed
+        self.block_rows = max(batch_size, _BLOCK_ROWS)
+        self.records_likelihood = records_likelihood
+        self.noise = 0.0  # standard error of the gap
+        self.independent = self.reached = None  # log-likelihoods of training rows
+
+    @property
+    def margin(self):
+        return self.tol if self.criterion == "score" else -self.tol - self.noise
+
+    def measure(self, machine, state):
+        density = self.density(machine, state)
+        measured = self._likelihood(density, state) if self.records_likelihood else {}
+        if self.validation is None:
+            return measured
+        held_out = self._values(density.free_energy, self.validation)
+        trained = self._values(density.free_energy, self.train)
+        gap = float(held_out.mean() - trained.mean())
+        self.noise = np.hypot(*(F.std() / np.sqrt(F.size) for F in (held_out, trained)))
+        self.value, measured["free_energy_gap"] = -gap, gap
+        if self.criterion == "score":
+            log_weights = self._values(density.log_weight, self.validation)
+            log_z = self._log_partition(density)
+            self.value = measured["score"] = float(log_weights.mean() - log_z)
+        return measured
+
+    def _likelihood(self, density, state):
+        """Return the (pseudo-)log-likelihood of training rows by its name, if there is one."""
+        machine, shown = density.machine, self.train[:_MONITORED_ROWS]
+        columns = np.arange(self.rows.X.shape[1])
+        if machine.units[0].values == (0.0, 1.0) and len(machine.units) == 2:
+            name, columns = "pseudo_log_likelihood", self.bits
+            values = self._values(
+                lambda rows: evaluation.pseudo_log_likelihood(machine, rows, self.bits), shown
+            )
+        else:  # a pseudo-likelihood of real values needs an integral for each
+            log_z = self.phase.log_partition(machine, state)
+            if log_z is None:
+                return {}
+            name = "tap_log_likelihood"
+            values = -self._values(density.free_energy, shown) - log_z
+        value = float(values.mean())
+        if self.independent is None:
+            self.independent = self._independent(machine, columns)
+        # The best epoch counts where it is published.
+        best = value if self.reached is None or self.validation is None else self.reached[1]
+        self.reached = name, max(value, best)
+        return {name: value}
+
+    def _independent(self, machine, columns):
+        """Return the log-likelihood of the rows shown by independent units fitted to all rows.
+
+        Of some columns it is scaled up to all.
+        """
+        unit = machine.units[0]
+        theta = unit.initial_theta(self.rows.values)
+        columns = from_numpy(columns, theta.field)
+        theta = theta.map(
+            lambda part: namespace(part).take(cast(part, machine.dtype), columns, axis=0)
+        )
+
+        def function(rows):
+            rows = namespace(rows).take(rows, columns, axis=1)
+            return log_weight(theta, rows) - row_sums(unit.log_partition(theta))
+
+        values = self._values(function, self.train[:_MONITORED_ROWS])
+        return float(values.mean()) * (machine.n_units[0] / columns.shape[0])
+
+    def conclude(self):
+        """Warn where learning has ended far below what needs no learning at all."""
+        if self.reached is None:
+            return
+        (name, value), independent = self.reached, self.independent
+        if value >= independent - max(_WORSE, _WORSE_PART * abs(independent)):  # not if it is NaN
+            return
+        warnings.warn(
+            f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last epoch, "
+            f"and that of independent units {independent:.4g}: learning has diverged. Lower "
+            "learning_rate, and scale X if its columns differ in scale.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+
+    def _values(self, function, index):
+        """Return the values of a function of visible values, block by block of rows."""
+        blocks = np.array_split(index, -(-len(index) // self.block_rows))
+        return np.concatenate([to_numpy(function(self.rows[block])) for block in blocks])
+
+    def _log_partition(self, density):
+        seed = np.random.SeedSequence(self.seed.generate_state(4).tolist())
+        return evaluation.log_partition(density, random_state=seed).value

@@ -1,0 +1,201 @@
+"""How gradients become steps of the parameters: one interface, ``init`` and ``update``.
+
+Parameters are a tuple of arrays, which are written in place. A gradient is an object that adds
+itself to arrays, so that the product of matrices in it goes straight into the weights (one BLAS
+call, no array of the size of the weights in between). See :class:`Gradient`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..arrays import like, namespace
+
+PENALTIES = {"l2": lambda W: W, "l1": lambda W: namespace(W).sign(W)}
+"""Derivative of each penalty by the weights."""
+
+
+class Gradient:
+    """The contract of a gradient of the log-likelihood.
+
+    Attributes
+    ----------
+    n_penalised : int
+        How many of the parameters, the first, the penalty is on.
+    """
+
+    n_penalised = 1
+
+    def add(self, targets, rate, keep=1.0):
+        """Add ``rate`` times the gradient to arrays of the parameters' shapes, in place.
+
+        Those that have a penalty are multiplied by ``keep`` before.
+        """
+        raise NotImplementedError
+
+    def arrays(self, parameters):
+        """Return the gradient as a tuple of arrays, of the shapes of ``parameters``."""
+        arrays = tuple(namespace(part).zeros_like(part) for part in parameters)
+        self.add(arrays, 1.0)
+        return arrays
+
+
+class ArrayGradient(Gradient):
+    """A gradient that is given as arrays."""
+
+    def __init__(self, arrays, n_penalised):
+        self._arrays, self.n_penalised = arrays, n_penalised
+
+    def add(self, targets, rate, keep=1.0):
+        for i, (target, slope) in enumerate(zip(targets, self._arrays, strict=True)):
+            if keep != 1 and i < self.n_penalised:
+                target *= keep
+            target += rate * slope
+
+    def arrays(self, parameters):
+        return self._arrays
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient ascent with momentum and a penalty on the weights.
+
+    velocity <- momentum * velocity + rate * (gradient - alpha * penalty'(W)), W <- W + velocity
+    (Alg. 2 of Tramel et al. 2018; its momentum term is printed without the rate).
+
+    Parameters
+    ----------
+    momentum : float in [0, 1), default=0.0
+    alpha : float, default=0.0
+        Strength of the penalty, on the weights only.
+    penalty : {"l2", "l1"}, default="l2"
+    max_norm : float or None, default=None
+        Norm of the gradient by all parameters above which it is scaled down to that norm.
+    """
+
+    momentum: float = 0.0
+    alpha: float = 0.0
+    penalty: str = "l2"
+    max_norm: float | None = None
+
+    @property
+    def kind(self):
+        """Layout of the state. A warm start goes on only from a state of the same kind."""
+        return type(self), bool(self.momentum)
+
+    def init(self, parameters):
+        """Return the velocity at rest: zeros, or None without momentum."""
+        if not self.momentum:
+            return None
+        return tuple(namespace(part).zeros_like(part) for part in parameters)
+
+    def update(self, parameters, gradient, velocity, rate):
+        """Take one step; the parameters are written in place. Returns the new velocity."""
+        if self.max_norm is not None:
+            gradient = clipped(gradient, parameters, self.max_norm)
+        targets = parameters
+        if velocity is not None:
+            targets = velocity
+            for target in targets:
+                target *= self.momentum
+        keep, shrink = 1.0, ()
+        if self.alpha and velocity is None and self.penalty == "l2":
+            keep = 1.0 - rate * self.alpha  # a factor in the product, which costs nothing
+        elif self.alpha:  # worked out before the weights are written
+            penalty = PENALTIES[self.penalty]
+            penalised = parameters[: gradient.n_penalised]
+            shrink = [(rate * self.alpha) * penalty(W) for W in penalised]
+        gradient.add(targets, rate, keep)
+        for target, part in zip(targets, shrink, strict=False):
+            target -= part
+        if velocity is not None:
+            for part, step in zip(parameters, velocity, strict=True):
+                part += step
+        return velocity
+
+
+class AdamState(NamedTuple):
+    """Running means of gradients and of their squares, and the number of steps."""
+
+    n_steps: Any  # an array of no dimensions
+    means: tuple
+    squares: tuple
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Gradient ascent with a step length of its own for each parameter (Kingma and Ba 2015).
+
+    Parameters
+    ----------
+    decay, decay_squares : float in [0, 1), default=0.9 and 0.999
+        How slowly the running means of the gradient and of its square change.
+    epsilon : float, default=1e-8
+        Added to the root of the running mean of squares.
+    alpha, penalty, max_norm
+        As in :class:`SGD`; the penalty enters the gradient.
+    """
+
+    decay: float = 0.9
+    decay_squares: float = 0.999
+    epsilon: float = 1e-8
+    alpha: float = 0.0
+    penalty: str = "l2"
+    max_norm: float | None = None
+
+    @property
+    def kind(self):
+        """Layout of the state. A warm start goes on only from a state of the same kind."""
+        return (type(self),)
+
+    def init(self, parameters):
+        """Return the state before the first step."""
+        zeros = [tuple(namespace(part).zeros_like(part) for part in parameters) for _ in range(2)]
+        first = parameters[0]
+        return AdamState(namespace(first).zeros((), **like(first)), *zeros)
+
+    def update(self, parameters, gradient, state, rate):
+        """Take one step; the parameters are written in place. Returns the new state."""
+        if self.max_norm is not None:
+            gradient = clipped(gradient, parameters, self.max_norm)
+        slopes = list(gradient.arrays(parameters))
+        if self.alpha:
+            for i in range(gradient.n_penalised):
+                slopes[i] = slopes[i] - self.alpha * PENALTIES[self.penalty](parameters[i])
+        n, p, q = state.n_steps + 1, self.decay, self.decay_squares
+        first, second = 1 - p**n, 1 - q**n
+        entries = zip(parameters, slopes, state.means, state.squares, strict=True)
+        for part, slope, mean, square in entries:
+            mean *= p
+            mean += (1 - p) * slope
+            square *= q
+            square += (1 - q) * slope**2
+            part += rate * (mean / first) / (namespace(mean).sqrt(square / second) + self.epsilon)
+        return state._replace(n_steps=n)
+
+
+OPTIMIZERS = {
+    "sgd": SGD,
+    "adam": lambda momentum, alpha, penalty, max_norm: Adam(
+        alpha=alpha, penalty=penalty, max_norm=max_norm
+    ),
+}
+"""Optimisers by name, made from (momentum, alpha, penalty, max_norm)."""
+
+
+def clipped(gradient, parameters, max_norm):
+    """Return the gradient, scaled down to ``max_norm`` if its norm is larger."""
+    arrays = gradient.arrays(parameters)
+    norm = _norm(arrays)
+    if not norm <= max_norm:
+        arrays = tuple((max_norm / norm) * part for part in arrays)
+    return ArrayGradient(arrays, gradient.n_penalised)
+
+
+def _norm(arrays):
+    """Return the Euclidean norm of all entries; sums of squares do not overflow."""
+    largest = max(float(namespace(array).max(namespace(array).abs(array))) for array in arrays)
+    if not 0 < largest < math.inf:
+        return largest
+    squares = (((1 / largest) * array) ** 2 for array in arrays)
+    return largest * math.sqrt(sum(float(namespace(s).sum(s)) for s in squares))
