@@ -5,6 +5,7 @@ in ``skrbm.__all__`` is in the lists of all the contracts that it can keep.
 """
 
 import inspect
+from functools import cache
 
 import numpy as np
 from numpy.testing import assert_allclose
@@ -31,7 +32,11 @@ def with_parameters(*names):
 # Densities are of the rows of X, by methods that a classifier, of which y is drawn, does not have.
 DENSITIES = [E for E in ESTIMATORS if not is_classifier(E())]
 # One hidden layer of a size that is given, learnt in batches; of binary units by default.
-RBMS = with_methods("gibbs", "partial_fit")
+RBMS = [
+    E
+    for E in with_methods("gibbs", "partial_fit")
+    if isinstance(E().get_params()["n_components"], int)
+]
 BINARY = [RBM for RBM in RBMS if RBM in with_parameters("binarize")]
 
 
@@ -171,6 +176,12 @@ def state(estimator):
             if getattr(part, "ndim", 0):
                 found[f"{name}{i}"] = part
     return found
+
+
+@cache
+def read_only(Estimator):
+    """An estimator that is fitted once to binary data, for tests that only ask it."""
+    return learn(small(Estimator), binary_data())
 
 
 def copied_state(estimator):

@@ -15,6 +15,7 @@ from _estimators import (
     answers,
     binary_data,
     learn,
+    read_only,
     small,
     targets,
     with_methods,
@@ -61,7 +62,7 @@ def test_data(Estimator, X, message):
 
 @every
 def test_data_of_a_fitted_machine(Estimator):
-    estimator = learn(small(Estimator), binary_data())
+    estimator = read_only(Estimator)
     names = METHODS.keys() - {"inverse_transform", "impute"}
     if not is_classifier(estimator):
         names -= {"sample"}
@@ -89,7 +90,7 @@ def test_partial_fit_refuses_another_width(Estimator):
 
 @every
 def test_unfitted(Estimator):
-    fitted = learn(small(Estimator), binary_data())
+    fitted = read_only(Estimator)
     for name in answers(fitted, binary_data()):
         with pytest.raises(NotFittedError):
             METHODS[name](small(Estimator), binary_data(), np.asarray)
@@ -108,7 +109,7 @@ def test_unfitted(Estimator):
 
 @pytest.mark.parametrize("Estimator", with_methods("inverse_transform"))
 def test_hidden_values_are_checked(Estimator):
-    estimator = learn(small(Estimator), binary_data())
+    estimator = read_only(Estimator)
     n = estimator.transform(binary_data()).shape[1]
     message = f"H has {n + 1} columns, but the machine has {n} such units"
     with pytest.raises(ValueError, match=message):
@@ -120,7 +121,7 @@ def test_hidden_values_are_checked(Estimator):
 @pytest.mark.parametrize("Estimator", with_methods("log_partition"))
 @pytest.mark.parametrize("method", ["mcmc", 3, None, object()], ids=str)
 def test_log_partition_method(Estimator, method):
-    estimator = learn(small(Estimator), binary_data())
+    estimator = read_only(Estimator)
     with pytest.raises((ValueError, TypeError), match=r"method must be .*'exact'.*'ais'.*got"):
         estimator.log_partition(method)
 
