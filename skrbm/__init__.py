@@ -1,6 +1,7 @@
 """Restricted Boltzmann machines as scikit-learn estimators."""
 
 from .estimators import (
+    RBM,
     TAPRBM,
     BernoulliRBM,
     ConditionalRBM,
@@ -12,6 +13,7 @@ from .estimators import (
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "RBM",
     "TAPRBM",
     "BernoulliRBM",
     "ConditionalRBM",

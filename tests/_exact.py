@@ -74,16 +74,25 @@ class Line:
         return np.where(generator.random(size) < self.occupied, x, 0.0)
 
 
+def groups(unit, n):
+    """The columns of each group of a layer of ``n`` columns; none if columns are independent."""
+    if not hasattr(unit, "sizes"):
+        return []
+    sizes = (n,) if unit.sizes is None else unit.sizes
+    sizes = (sizes,) * (n // sizes) if isinstance(sizes, int) else sizes
+    return np.split(np.arange(n), np.cumsum(sizes)[:-1])
+
+
 class Exact:
     """All expectations of a machine with few units.
 
     Units with a finite support are enumerated; the others, which must not be coupled with each
-    other, are integrated one by one given those.
+    other, are integrated one by one given those. Of a group of columns exactly one is 1.
 
     Parameters
     ----------
     machine : Machine
-        Read only for ``units`` (values, bounds), ``thetas``, ``weights``, ``scale``.
+        Read only for ``units`` (values, bounds, sizes), ``thetas``, ``weights``, ``scale``.
     observed : array of shape (n_visible,), default=None
         Values at which visible units are held, NaN for those that are free.
     """
@@ -102,6 +111,7 @@ class Exact:
         self.field, self.precision = np.zeros(n), np.zeros(n)
         self.spike, self.coupling = np.zeros(n), np.zeros((n, n))
         self.supports, self.bounds, self.has_atom = [None] * n, [None] * n, [False] * n
+        self.groups = []
         for units, layer, theta in zip(self.layers, machine.units, machine.thetas, strict=True):
             for part, name in zip(theta, ("field", "precision", "spike"), strict=True):
                 if part is not None:
@@ -109,6 +119,10 @@ class Exact:
             for i in units:
                 self.supports[i], self.bounds[i] = layer.values, layer.bounds
                 self.has_atom[i] = theta.spike is not None
+            for columns in groups(layer, len(units)):
+                self.groups.append(units[columns])
+                for i in units[columns]:
+                    self.supports[i] = (0.0, 1.0)
         for below, above, W in zip(self.layers[:-1], self.layers[1:], machine.weights, strict=True):
             scaled = machine.scale * np.asarray(W, dtype=np.float64)
             self.coupling[np.ix_(above, below)] = scaled
@@ -125,6 +139,8 @@ class Exact:
         self.continuous = [i for i in range(n) if self.supports[i] is None]
         assert not self.coupling[np.ix_(self.continuous, self.continuous)].any()
         x = np.array(list(itertools.product(*(self.supports[i] for i in self.discrete))))
+        for columns in self.groups:
+            x = x[x[:, np.isin(self.discrete, columns)].sum(axis=1) == 1]
         J = self.coupling[np.ix_(self.discrete, self.discrete)]
         log_weights = x @ self.field[self.discrete] - 0.5 * x**2 @ self.precision[self.discrete]
         log_weights += (x != 0) @ self.spike[self.discrete]

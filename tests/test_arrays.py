@@ -38,6 +38,14 @@ def test_add_products_keeps_a_part_of_what_was_there(dtype):
 
 
 @dtypes
+def test_add_products_of_no_terms(dtype):
+    out, _, _ = factors(dtype)
+    expected = 0.75 * out
+    assert arrays.add_products(out, [], keep=0.75) is out
+    assert_allclose(out, expected, rtol=1e-6)
+
+
+@dtypes
 def test_add_products_takes_factors_of_any_layout(dtype):
     out, left, right = factors(dtype)
     expected = out + left.T @ right

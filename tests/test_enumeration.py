@@ -1,6 +1,7 @@
 """Sums over all configurations, of machines with parameters for each row too: the oracle."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,6 +39,22 @@ def test_log_partition_of_each_row(kinds, sizes, elements, scale, monkeypatch):
     expected = [Exact(row).log_z for row in rows]
     assert_allclose(log_partition(machine), expected, rtol=1e-10)
     assert_allclose(log_partition(rows[0]), expected[0], rtol=1e-10)
+
+
+@kinds_and_sizes
+@pytest.mark.parametrize("elements", [1, 2**20])
+@pytest.mark.parametrize("own_fields", [False, True])
+def test_log_partition_at_a_scale_for_each_row(kinds, sizes, elements, own_fields, monkeypatch):
+    monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", elements)
+    machine, scales = random_machine(kinds, sizes, 0, 1.0), np.array([0.0, 0.5, 1.2])
+    same = [machine] * scales.size
+    if own_fields:
+        machine, same = with_rows(machine, scales.size)
+    expected = [
+        Exact(replace(row, scale=float(scale))).log_z
+        for row, scale in zip(same, scales, strict=True)
+    ]
+    assert_allclose(log_partition(replace(machine, scale=scales)), expected, rtol=1e-10)
 
 
 def test_any_layers_may_be_enumerated():

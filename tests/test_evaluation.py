@@ -32,7 +32,7 @@ from skrbm.evaluation import (
     unique_solutions,
 )
 from skrbm.exceptions import DivergenceError
-from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, settle, solve
+from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, solve, solve_to_convergence
 from skrbm.machine import Machine, _enumeration
 from skrbm.machine import free_energy as free_energies
 from skrbm.units import Bernoulli, Gaussian, Theta
@@ -265,12 +265,12 @@ def test_unconverged_solutions_are_left_out(monkeypatch):
     expected = log_partition(machine, method, starts=np.eye(4)).value
 
     def one_stops_early(*args, **kwargs):
-        solution = settle(*args, **kwargs)
+        solution = solve_to_convergence(*args, **kwargs)
         means = tuple(np.concatenate([mean, mean + 0.3]) for mean in solution.state.means)
         state = solution.state._replace(means=means)
         return solution._replace(state=state, converged=np.repeat([True, False], 4))
 
-    monkeypatch.setattr(_solutions, "settle", one_stops_early)
+    monkeypatch.setattr(_solutions, "solve_to_convergence", one_stops_early)
     assert log_partition(machine, method, starts=np.eye(4)).value == pytest.approx(expected)
 
 

@@ -193,7 +193,7 @@ def test_steps_of_one_over_t_append_columns():
         V, W, bias = all_rows(5), made.mixture.atoms[:, :-1], made.mixture.bias
         columns = V @ bias + np.logaddexp(0, V @ W.T + made.mixture.atoms[:, -1]).sum(axis=1)
         assert_allclose(-free_energy(machine, V), columns, rtol=1e-13)
-        assert machine.units[1].samples_its_law
+        assert machine.units[1].samples_exactly
         if len(made.index) == 3:
             return
     raise AssertionError("fewer than three insertions")

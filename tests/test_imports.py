@@ -15,6 +15,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     "exceptions",
     "_checks",
+    "_params",
     "_callbacks",
     "arrays",
     "units",
@@ -100,7 +101,7 @@ EDGES = [
 def test_the_reader_sees_the_imports():
     assert ("units._bernoulli", "arrays") in EDGES
     assert ("inference._ais", "inference._gibbs") in EDGES
-    assert ("inference._base", "machine") in EDGES
+    assert ("inference._sampler", "machine") in EDGES
     assert ("", "estimators") in EDGES
 
 

@@ -9,6 +9,7 @@ from _exact import Exact, clamped, free_energy, log_likelihood
 from _machines import differences, enumerable_pairs, gradient, parameters, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skrbm.arrays import to_numpy
 from skrbm.machine import (
     Block,
     Machine,
@@ -16,9 +17,12 @@ from skrbm.machine import (
     _energy,
     condition,
     conditional,
+    coupled,
+    coupling,
     data_moments,
     energy,
     interpolate,
+    sum_of,
     uncoupled,
 )
 
@@ -108,11 +112,8 @@ def test_condition_takes_sparse_rows(kinds):
 # Learning is moment matching.
 
 
-@pairs
-@pytest.mark.parametrize("scale", [1.0, 0.6])
-def test_gradient_of_the_log_likelihood_is_data_moments_minus_machine_moments(kinds, scale):
-    machine = make(kinds, scale=scale)
-    X = rows(machine, 3)[0]
+def exact_moments(machine):
+    """The machine's moments by enumeration."""
     exact = Exact(machine)
     means = tuple(exact.mean(l)[None] for l in range(2))
     variances = tuple(exact.variance(l)[None] for l in range(2))
@@ -121,8 +122,15 @@ def test_gradient_of_the_log_likelihood_is_data_moments_minus_machine_moments(ki
         for l, theta in enumerate(machine.thetas)
     )
     correlation = exact.pair(0) - means[1].T @ means[0]
-    model = Moments((Block(means, variances, 1.0, None, occupied),), ((0, correlation),))
-    parts = gradient(machine, data_moments(machine, X) - model)
+    return Moments((Block(means, variances, 1.0, None, occupied),), ((0, correlation),))
+
+
+@pairs
+@pytest.mark.parametrize("scale", [1.0, 0.6])
+def test_gradient_of_the_log_likelihood_is_data_moments_minus_machine_moments(kinds, scale):
+    machine = make(kinds, scale=scale)
+    X = rows(machine, 3)[0]
+    parts = gradient(machine, data_moments(machine, X) - exact_moments(machine))
     for part, (name, values, put) in zip(parts, parameters(machine), strict=True):
         slopes = differences(lambda m: log_likelihood(m, X).mean(), values, put, 1e-4)
         assert_allclose(part, slopes, rtol=1e-6, atol=1e-7, err_msg=name)
@@ -221,6 +229,211 @@ def test_statistics_weigh_the_blocks():
     assert_allclose(statistics.precision, -0.5 * second)
     hidden = moments.statistics(machine.units[1], 1)
     assert hidden.precision is None
+
+
+@pairs
+@pytest.mark.parametrize("sizes", [(4, 3), (3, 4)])
+def test_integer_weights_repeat_rows(kinds, sizes):
+    machine = random_machine(kinds, sizes, 0, 0.6)
+    X, counts = rows(machine, 5)[0], np.array([2, 1, 0, 3, 1])
+    repeated = data_moments(machine, np.repeat(X, counts, axis=0))
+    weighted = data_moments(machine, X, counts / counts.sum())
+    for part, truth in zip(gradient(machine, weighted), gradient(machine, repeated), strict=True):
+        assert_allclose(part, truth, rtol=1e-12, atol=1e-14)
+
+
+@pairs
+def test_weights_of_rows_keep_the_dtype(kinds):
+    machine = make(kinds, dtype=np.float32)
+    X = rows(machine, 3)[0].astype(np.float32)
+    weights = np.array([0.5, 0.25, 0.25])
+    for part in gradient(machine, data_moments(machine, X, weights)):
+        assert part.dtype == np.float32
+
+
+@pairs
+def test_gradient_of_the_weighted_log_likelihood(kinds):
+    machine = make(kinds, seed=1, scale=0.6)
+    X, weights = rows(machine, 3)[0], np.array([0.2, 0.7, 0.1])
+    parts = gradient(machine, data_moments(machine, X, weights) - exact_moments(machine))
+    for part, (name, values, put) in zip(parts, parameters(machine), strict=True):
+        slopes = differences(lambda m: weights @ log_likelihood(m, X), values, put, 1e-4)
+        assert_allclose(part, slopes, rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+@shapes
+@pytest.mark.parametrize("pair", [False, True])
+def test_a_weight_for_each_row_is_that_number_in_each_row(kinds, pair):
+    machine = make(kinds, scale=0.7)
+    moments = random_moments(machine, pair=pair)
+    blocks = tuple(
+        block._replace(weight=np.full(block.means[0].shape[0], block.weight))
+        for block in moments.blocks
+    )
+    other = dataclasses.replace(moments, blocks=blocks)
+    for part, truth in zip(gradient(machine, -other), gradient(machine, moments), strict=True):
+        assert_allclose(-part, truth, rtol=1e-12, atol=1e-14)
+
+
+@shapes
+def test_reduced_moments_have_the_same_gradient(kinds):
+    machine = make(kinds, scale=0.7)
+    data, model = random_moments(machine, seed=1), random_moments(machine, seed=2)
+    expected = gradient(machine, data - model)
+    reduced = (data - model).reduced(machine)
+    assert not reduced.blocks
+    for moments in (reduced, data.reduced(machine) - model, data - model.reduced(machine)):
+        for part, truth in zip(gradient(machine, moments), expected, strict=True):
+            assert_allclose(part, truth, rtol=1e-10, atol=1e-12)
+
+
+@shapes
+def test_sum_of_moments(kinds):
+    machine = make(kinds, scale=0.7)
+    parts = [random_moments(machine, seed=seed) for seed in range(3)]
+    expected = [sum(items) for items in zip(*(gradient(machine, p) for p in parts), strict=True)]
+    added = parts[0] + parts[1].reduced(machine) + parts[2]
+    for moments in (added, sum_of(machine, iter(parts))):
+        for part, truth in zip(gradient(machine, moments), expected, strict=True):
+            assert_allclose(part, truth, rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match="one part at least"):
+        sum_of(machine, [])
+
+
+def test_reduced_moments_may_be_applied_to_the_weights_themselves():
+    machine = make(("gaussian", "bernoulli"))
+    moments = random_moments(machine).reduced(machine)
+    expected = 0.9 * machine.weights[0] + 0.3 * dense_pair(machine, moments, 0)
+    moments.add_pair(machine, 0, machine.weights[0], 0.3, 0.9)
+    assert_allclose(machine.weights[0], expected, rtol=1e-12)
+
+
+# A scale for each row: the same as a machine for each row.
+
+SCALES = np.array([0.0, 0.3, 1.0, 1.7])
+
+
+def scaled(kinds, thetas_of_rows=False):
+    """A machine with a scale for each row, the machines of its rows, and layers of values."""
+    machine = make(kinds)
+    if thetas_of_rows:
+        fields = np.random.default_rng(5).standard_normal((SCALES.size, machine.n_units[0]))
+        machine = machine.tilted(0, fields)
+    layers = rows(make(kinds), SCALES.size)
+    singles = [
+        dataclasses.replace(machine.rows(slice(r, r + 1)), scale=float(scale))
+        for r, scale in enumerate(SCALES)
+    ]
+    return dataclasses.replace(machine, scale=SCALES), singles, layers
+
+
+def each(function, singles, layers):
+    """``function(machine, layers)`` of each row by itself, stacked."""
+    parts = [function(single, [x[r : r + 1] for x in layers]) for r, single in enumerate(singles)]
+    return np.concatenate([np.reshape(part, (1, -1)) for part in parts]).squeeze()
+
+
+ROW_FUNCTIONS = {
+    "energy": energy,
+    "coupling": lambda machine, layers: coupling(machine, machine.squares, layers, power=2),
+    "coupled": lambda machine, layers: coupled(machine, machine.cubes, 1, layers, power=3),
+    "field": lambda machine, layers: conditional(machine, 1, layers).field,
+}
+thetas_of_rows = pytest.mark.parametrize("thetas_of_rows", [False, True])
+
+
+@shapes
+@thetas_of_rows
+@pytest.mark.parametrize("name", ROW_FUNCTIONS)
+def test_a_scale_for_each_row_is_a_machine_for_each_row(kinds, thetas_of_rows, name):
+    machine, singles, layers = scaled(kinds, thetas_of_rows)
+    function = ROW_FUNCTIONS[name]
+    assert_allclose(function(machine, layers), each(function, singles, layers), rtol=1e-12)
+
+
+@pairs
+@thetas_of_rows
+@pytest.mark.parametrize("size", [3, 1024])
+def test_free_energy_at_a_scale_for_each_row(kinds, thetas_of_rows, size, monkeypatch):
+    monkeypatch.setattr(_energy, "_BLOCK_ROWS", size)
+    machine, singles, (X, _) = scaled(kinds, thetas_of_rows)
+    expected = each(lambda m, layers: _energy.free_energy(m, layers[0]), singles, [X])
+    assert_allclose(_energy.free_energy(machine, X), expected, rtol=1e-12)
+    assert_allclose(_energy.precise_free_energy(machine, X), expected, rtol=1e-12)
+
+
+@shapes
+@pytest.mark.parametrize("index", [slice(1, 3), np.array([3, 0])], ids=["slice", "array"])
+def test_rows_take_their_scales(kinds, index):
+    machine, _, _ = scaled(kinds)
+    assert machine.n_rows == SCALES.size and make(kinds).n_rows is None
+    assert_array_equal(machine.rows(index).scale, SCALES[index])
+    assert machine.rows(index).weights[0] is machine.weights[0]
+
+
+@shapes
+def test_a_scale_for_each_row_takes_the_dtype_and_is_copied(kinds):
+    machine = dataclasses.replace(make(kinds, dtype=np.float32), scale=SCALES)
+    assert machine.scale.dtype == np.float32
+    assert machine.astype(np.float64).scale.dtype == np.float64
+    assert not np.may_share_memory(machine.copy().scale, machine.scale)
+
+
+@pairs
+def test_interpolate_to_a_beta_for_each_row(kinds):
+    machine = make(kinds, scale=0.8)
+    base, betas = uncoupled(machine, make(kinds, seed=4).thetas[0]), np.array([0.0, 0.4, 1.0])
+    between, X = interpolate(base, machine, betas), rows(machine, 3)[0]
+    expected = [
+        _energy.free_energy(interpolate(base, machine, float(beta)), X[r : r + 1])[0]
+        for r, beta in enumerate(betas)
+    ]
+    assert_allclose(_energy.free_energy(between, X), expected, rtol=1e-12)
+    again = interpolate(base, dataclasses.replace(machine, scale=0.8 * betas), 0.5)
+    assert_allclose(again.scale, 0.4 * betas)
+
+
+@pairs
+def test_pair_statistics_at_a_scale_for_each_row(kinds):
+    machine, singles, _ = scaled(kinds)
+    generator = np.random.default_rng(0)
+    draw = [tuple(generator.random((SCALES.size, n)) for n in machine.n_units) for _ in range(3)]
+    block = Block(draw[0], draw[1], 0.3, draw[2])
+    expected = sum(
+        dense_pair(single, Moments((_row_of(block, r),)), 0) for r, single in enumerate(singles)
+    )
+    out = Moments((block,)).add_pair(machine, 0, np.zeros_like(expected), 1.0)
+    assert_allclose(out, expected, rtol=1e-12)
+
+
+def _row_of(block, r):
+    parts = (tuple(part[r : r + 1] for part in parts) for parts in (block.means, block.variances))
+    return Block(*parts, block.weight, tuple(part[r : r + 1] for part in block.pair))
+
+
+@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pairs
+def test_other_libraries_weigh_and_scale_rows(library, kinds):
+    xp = pytest.importorskip(library)
+    machine, _, (X, H) = scaled(kinds, True)
+    weights = np.array([0.1, 0.2, 0.3, 0.4])
+    same = Machine(
+        machine.units,
+        tuple(theta.map(xp.asarray) for theta in machine.thetas),
+        tuple(map(xp.asarray, machine.weights)),
+        xp.asarray(machine.scale),
+    )
+    values, others = (X, H), (xp.asarray(X), xp.asarray(H))
+    assert_allclose(to_numpy(energy(same, others)), energy(machine, values), rtol=1e-10)
+    found = data_moments(same, others[0], xp.asarray(weights)).reduced(same)
+    truth = data_moments(machine, X, weights).reduced(machine)
+    for (_, a), (_, b) in zip(found.matrices, truth.matrices, strict=True):
+        assert type(a) is type(same.weights[0])
+        assert_allclose(to_numpy(a), b, rtol=1e-10)
+    for (_, a), (_, b) in zip(found.sums, truth.sums, strict=True):
+        assert_allclose(to_numpy(a.field), b.field, rtol=1e-10)
+    index = np.array([2, 0])
+    assert_array_equal(to_numpy(same.rows(index).scale), SCALES[index])
 
 
 # The machine itself.

@@ -18,7 +18,7 @@ LIBRARIES = ["numpy", "array_api_strict", "torch"]
 
 
 @pytest.fixture(params=[f"{library} {dtype}" for library in LIBRARIES for dtype in ("32", "64")])
-def beside(request):
+def reference(request):
     """An array of each library and dtype."""
     library, bits = request.param.split()
     if library != "numpy":
@@ -27,42 +27,42 @@ def beside(request):
     return xp.ones((2, 2), dtype=getattr(xp, f"float{bits}"))
 
 
-def as_beside(x, beside, shape):
+def drawn_like(x, reference, shape):
     """Check type, dtype and shape of a draw, and return it as float64 NumPy."""
-    assert type(x) is type(beside)
-    assert x.dtype == beside.dtype
+    assert type(x) is type(reference)
+    assert x.dtype == reference.dtype
     assert tuple(x.shape) == shape
     return to_numpy(x).astype(np.float64)
 
 
-def test_uniform(beside):
-    x = as_beside(make_rng(0, beside).uniform((N, 3)), beside, (N, 3))
+def test_uniform(reference):
+    x = drawn_like(make_rng(0, reference).uniform((N, 3)), reference, (N, 3))
     assert ((x >= 0) & (x < 1)).all()
     assert stats.kstest(x.ravel(), stats.uniform.cdf).pvalue > LEVEL
     assert np.abs(np.corrcoef(x.T) - np.eye(3)).max() < 5.5 / np.sqrt(N)
 
 
-def test_normal(beside):
-    x = as_beside(make_rng(0, beside).normal((N, 3)), beside, (N, 3))
+def test_normal(reference):
+    x = drawn_like(make_rng(0, reference).normal((N, 3)), reference, (N, 3))
     assert stats.kstest(x.ravel(), stats.norm.cdf).pvalue > LEVEL
     assert np.abs(np.corrcoef(x.T) - np.eye(3)).max() < 5.5 / np.sqrt(N)
 
 
 @pytest.mark.parametrize("columns", [1, 3])  # an odd number of draws takes half a word too many
-def test_signed(beside, columns):
+def test_signed(reference, columns):
     shape = (N + 1, columns)
-    noise, bound = make_rng(0, beside).signed(shape)
-    x = as_beside(noise, beside, shape) / float(bound)
+    noise, bound = make_rng(0, reference).signed(shape)
+    x = drawn_like(noise, reference, shape) / float(bound)
     assert np.abs(x).max() <= 1
     assert stats.kstest(x.ravel(), stats.uniform(-1, 2).cdf).pvalue > LEVEL
     # What units compare it with has the same dtype, so that nothing is promoted.
-    assert (noise * bound).dtype == beside.dtype
+    assert (noise * bound).dtype == reference.dtype
 
 
-def test_permutation_and_integers_are_index_arrays(beside):
-    rng = make_rng(0, beside)
+def test_permutation_and_integers_are_index_arrays(reference):
+    rng = make_rng(0, reference)
     order, index = rng.permutation(50), rng.integers(5, 20_000)
-    assert type(order) is type(index) is type(beside)
+    assert type(order) is type(index) is type(reference)
     assert sorted(to_numpy(order).tolist()) == list(range(50))
     assert to_numpy(order).tolist() != list(range(50))
     counts = np.bincount(to_numpy(index), minlength=5)
@@ -70,13 +70,13 @@ def test_permutation_and_integers_are_index_arrays(beside):
     assert stats.chisquare(counts).pvalue > LEVEL
 
 
-def test_binomial(beside):
+def test_binomial(reference):
     """Numbers of successes of several sizes, by their distribution functions."""
-    xp, size = namespace(beside), (20_000, 1)
+    xp, size = namespace(reference), (20_000, 1)
     n, p = ([1.0, 7.0, 1000.0], [0.3, 0.5, 0.02])
-    n, p = (xp.asarray(part, **like(beside)) for part in (n, p))
-    drawn = make_rng(0, beside).binomial(n, p + xp.zeros(size, **like(beside)))
-    drawn = as_beside(drawn, beside, (20_000, 3))
+    n, p = (xp.asarray(part, **like(reference)) for part in (n, p))
+    drawn = make_rng(0, reference).binomial(n, p + xp.zeros(size, **like(reference)))
+    drawn = drawn_like(drawn, reference, (20_000, 3))
     noise = np.random.default_rng(1).random(drawn.shape)  # jumps are filled at random
     for k, u, size, share in zip(drawn.T, noise.T, to_numpy(n), to_numpy(p), strict=True):
         law = stats.binom(int(size), float(share))
@@ -90,16 +90,16 @@ def draws(rng):
     return np.concatenate([to_numpy(x).astype(np.float64).ravel() for x in values])
 
 
-def test_equal_seeds_give_equal_numbers(beside):
-    assert_array_equal(draws(make_rng(3, beside)), draws(make_rng(3, beside)))
+def test_equal_seeds_give_equal_numbers(reference):
+    assert_array_equal(draws(make_rng(3, reference)), draws(make_rng(3, reference)))
     states = [np.random.RandomState(3) for _ in range(2)]
-    assert_array_equal(*(draws(make_rng(state, beside)) for state in states))
+    assert_array_equal(*(draws(make_rng(state, reference)) for state in states))
     seed = np.random.SeedSequence(3)
-    assert_array_equal(draws(make_rng(seed, beside)), draws(make_rng(seed, beside)))
+    assert_array_equal(draws(make_rng(seed, reference)), draws(make_rng(seed, reference)))
 
 
-def test_other_seeds_give_other_numbers(beside):
-    seen = [draws(make_rng(seed, beside)) for seed in (3, 4, None, None)]
+def test_other_seeds_give_other_numbers(reference):
+    seen = [draws(make_rng(seed, reference)) for seed in (3, 4, None, None)]
     for i in range(4):
         for j in range(i):
             assert not np.isin(seen[i][:8], seen[j][:8]).any()
@@ -116,10 +116,10 @@ def test_bad_random_state_is_refused():
         make_rng("zero", np.ones(1))
 
 
-def test_spawned_streams_are_reproducible_and_independent(beside):
-    parent = make_rng(6, beside)
+def test_spawned_streams_are_reproducible_and_independent(reference):
+    parent = make_rng(6, reference)
     streams = [*parent.spawn(3), parent, *parent.spawn(2)]
-    parent = make_rng(6, beside)
+    parent = make_rng(6, reference)
     again = [*parent.spawn(3), parent, *parent.spawn(2)]
     x = np.array([to_numpy(stream.normal((20_000,))) for stream in streams], np.float64)
     for row, stream in zip(x, again, strict=True):
@@ -131,14 +131,14 @@ def test_spawned_streams_are_reproducible_and_independent(beside):
         assert stats.kstest(row, stats.norm.cdf).pvalue > LEVEL / 6
 
 
-def test_a_pickled_stream_continues_where_it_was(beside):
-    rng = make_rng(7, beside)
+def test_a_pickled_stream_continues_where_it_was(reference):
+    rng = make_rng(7, reference)
     draws(rng)
     copy = pickle.loads(pickle.dumps(rng))
     assert_array_equal(draws(copy), draws(rng))
     assert_array_equal(draws(copy.spawn(1)[0]), draws(rng.spawn(1)[0]))
 
 
-def test_a_stream_keeps_no_data(beside):
-    rng = make_rng(0, beside)
-    assert 0 in tuple(rng._beside.shape)
+def test_a_stream_keeps_no_data(reference):
+    rng = make_rng(0, reference)
+    assert 0 in tuple(rng._reference.shape)

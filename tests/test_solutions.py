@@ -18,11 +18,18 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 from scipy.special import expit, logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
+from skrbm._solutions import find_solutions, solution_groups
 
 from skrbm import BernoulliRBM
-from skrbm._solutions import find_solutions, solution_groups
 from skrbm.evaluation import AIS, log_partition, solutions
-from skrbm.inference import FIXED_POINTS, TAP, Magnetizations, NaiveMeanField, settle, solve
+from skrbm.inference import (
+    FIXED_POINTS,
+    TAP,
+    Magnetizations,
+    NaiveMeanField,
+    solve,
+    solve_to_convergence,
+)
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
 
@@ -202,7 +209,7 @@ def test_damping_takes_over_where_plain_sweeps_do_not_converge():
     start, easy = TAP().start(machine, X), np.array([True] * 2 + [False] * 20 + [True])
     plain = solve(TAP(), machine, start, tol=1e-12, max_iter=500)
     assert_array_equal(plain.converged, easy)
-    settled = settle(TAP(), machine, start)
+    settled = solve_to_convergence(TAP(), machine, start)
     assert settled.converged.all() and (settled.residual <= 1e-12).all()
     for mean in settled.state.means:
         assert_allclose(mean, 0.5, atol=1e-4)
@@ -215,7 +222,7 @@ def test_damping_takes_over_where_plain_sweeps_do_not_converge():
 def test_more_damping_takes_over_in_the_end():
     """Sweeps at x = 2 need more than a half; see :func:`oscillating_machine`."""
     machine, X = oscillating_machine(2.0), starts_of(8, 20)
-    settled = settle(TAP(), machine, TAP().start(machine, X))
+    settled = solve_to_convergence(TAP(), machine, TAP().start(machine, X))
     assert settled.converged.all() and (settled.n_iter > 2500).any()
     for mean in settled.state.means:
         assert_allclose(mean, 0.5, atol=1e-4)
@@ -231,7 +238,7 @@ class Drift(TAP):
 
 def test_sweeps_come_to_an_end():
     machine = uniform_machine()
-    settled = settle(Drift(), machine, TAP().start(machine, np.eye(4)))
+    settled = solve_to_convergence(Drift(), machine, TAP().start(machine, np.eye(4)))
     assert not settled.converged.any()
     assert_array_equal(settled.n_iter, [3000] * 4)
     assert_allclose(settled.residual, 1)  # of a sweep without damping
@@ -242,7 +249,8 @@ def test_what_has_not_settled_is_not_called_converged():
     """At a critical point sweeps come nearer ever more slowly, with more damping still more so."""
     unit, theta = Bernoulli(), Theta(np.array([-2.0]))
     machine, method = Machine((unit, unit), (theta, theta), (np.array([[4.0]]),)), NaiveMeanField()
-    settled = settle(method, machine, method.start(machine, np.array([[0.9], [0.1], [0.5]])))
+    start = method.start(machine, np.array([[0.9], [0.1], [0.5]]))
+    settled = solve_to_convergence(method, machine, start)
     left = method.residual(settled.state, method.step(machine, settled.state))
     assert_array_equal(settled.converged, [False, False, True])
     assert_allclose(settled.residual, left, rtol=0.01)
@@ -253,9 +261,9 @@ def test_what_has_not_settled_is_not_called_converged():
 def test_settling_respects_the_method():
     machine, X = oscillating_machine(), starts_of(8, 20)
     start = TAP().start(machine, X)
-    finer = settle(TAP(tol=1e-20, damping=0.6), machine, start)
+    finer = solve_to_convergence(TAP(tol=1e-20, damping=0.6), machine, start)
     assert finer.converged.all() and (finer.residual <= 1e-20).all()
-    longer = settle(TAP(max_iter=700), machine, start)
+    longer = solve_to_convergence(TAP(max_iter=700), machine, start)
     assert (longer.n_iter > 700).all()
 
 
@@ -264,10 +272,10 @@ def never(monkeypatch, which):
     from skrbm import _solutions
 
     def unsettled(*args):
-        solution = settle(*args)
+        solution = solve_to_convergence(*args)
         return solution._replace(converged=solution.converged & ~which)
 
-    monkeypatch.setattr(_solutions, "settle", unsettled)
+    monkeypatch.setattr(_solutions, "solve_to_convergence", unsettled)
 
 
 def test_starts_that_do_not_converge(monkeypatch):

@@ -42,5 +42,5 @@ class Spin(Unit):
         n = X.shape[0]
         return Theta(namespace(mean).atanh(mean * n / (n + 0.5)))  # finite for constant columns
 
-    def default_theta(self, n, beside):
-        return Theta(namespace(beside).zeros(n, **like(beside)))
+    def default_theta(self, n, reference):
+        return Theta(namespace(reference).zeros(n, **like(reference)))

@@ -11,7 +11,7 @@ from ._columns import (
     value_range,
 )
 from ._namespace import (
-    beside,
+    as_like,
     cast,
     copied,
     cumulative_sum,
@@ -22,7 +22,7 @@ from ._namespace import (
     log_odds,
     log_sum_exp,
     namespace,
-    parameter_place,
+    parameter_reference,
     row_sums,
     sigmoid,
     softplus,
@@ -36,7 +36,7 @@ from ._threads import n_threads, one_blas_thread, share, split
 __all__ = [
     "Rng",
     "add_products",
-    "beside",
+    "as_like",
     "cast",
     "column_means",
     "column_moments",
@@ -55,7 +55,7 @@ __all__ = [
     "namespace",
     "nonzero",
     "one_blas_thread",
-    "parameter_place",
+    "parameter_reference",
     "row_blocks",
     "row_sums",
     "seed_sequence",

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from ._namespace import cast, from_numpy, is_foreign, namespace
+from ._namespace import as_like, cast, is_foreign, namespace
 
 
 def squared(X):
@@ -24,10 +24,15 @@ def dense_rows(X, index, dtype):
 
 
 def take_rows(X, index):
-    """Return rows of X at a NumPy index array, in X's own dtype, dense or sparse."""
-    if is_foreign(X):
-        return namespace(X).take(X, from_numpy(index, X), axis=0)
-    return X[index]
+    """Return rows of a dense or sparse X, in X's own dtype.
+
+    ``index`` is a slice, or an index array of NumPy or of X's library.
+    """
+    if isinstance(index, slice) and not sp.issparse(X):
+        return X[index, ...]
+    if not is_foreign(X):
+        return X[index]
+    return namespace(X).take(X, as_like(index, X), axis=0)
 
 
 def row_blocks(X, size):

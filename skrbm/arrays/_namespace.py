@@ -31,7 +31,7 @@ def namespace(x):
 
 
 def like(x):
-    """Return the creation arguments that put a new array beside ``x``: its dtype and device."""
+    """Return the arguments that create an array like ``x``: its dtype and device."""
     if not is_foreign(x):
         return {"dtype": x.dtype}
     import array_api_compat
@@ -51,20 +51,20 @@ def to_numpy(x):
     return np.asarray(x)
 
 
-def from_numpy(x, beside):
-    """Return the NumPy array ``x`` as an array of the library and device of ``beside``."""
-    if not is_foreign(beside):
+def from_numpy(x, reference):
+    """Return the NumPy array ``x`` in the library and on the device of ``reference``."""
+    if not is_foreign(reference):
         return x
-    return namespace(beside).asarray(np.ascontiguousarray(x), device=like(beside)["device"])
+    return namespace(reference).asarray(np.ascontiguousarray(x), device=like(reference)["device"])
 
 
-def beside(x, other):
-    """Return the dense array ``x`` in the library and on the device of ``other``."""
-    if not is_foreign(x) and not is_foreign(other):
+def as_like(x, reference):
+    """Return the dense array ``x`` in the library and on the device of ``reference``."""
+    if not is_foreign(x) and not is_foreign(reference):
         return x
-    if is_foreign(x) and is_foreign(other) and namespace(x) is namespace(other):
-        return namespace(other).asarray(x, device=like(other)["device"])
-    return from_numpy(to_numpy(x), other)
+    if is_foreign(x) and is_foreign(reference) and namespace(x) is namespace(reference):
+        return namespace(reference).asarray(x, device=like(reference)["device"])
+    return from_numpy(to_numpy(x), reference)
 
 
 def cast(x, dtype):
@@ -93,10 +93,10 @@ def copied(x):
     return namespace(x).asarray(x, copy=True)
 
 
-def parameter_place(X):
-    """Return an array beside which parameters learnt from X lie, in the dtype that they have."""
-    beside = like(X) if is_foreign(X) else {}
-    return namespace(X).zeros((1, 1), **{**beside, "dtype": working_dtype(X)})
+def parameter_reference(X):
+    """Return a reference array for parameters learnt from X: their library, device and dtype."""
+    options = like(X) if is_foreign(X) else {}
+    return namespace(X).zeros((1, 1), **{**options, "dtype": working_dtype(X)})
 
 
 def is_finite(x):

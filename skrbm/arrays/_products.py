@@ -51,11 +51,11 @@ def _fill_columns(columns, out, X, A):
 def add_products(out, terms, keep=1.0):
     """out = keep * out + sum of alpha * left.T @ right, in place where the library can.
 
-    Returns ``out``. ``terms`` are tuples (left, right, alpha), one at least. For NumPy each is one
-    BLAS call that accumulates into ``out``, if one thread is to do it. SciPy's wrapper writes into
+    Returns ``out``. ``terms`` are tuples (left, right, alpha). For NumPy each is one BLAS call
+    that accumulates into ``out``, if one thread is to do it. SciPy's wrapper writes into
     read-only arrays and works on a silent copy of an unsuitable ``out``, hence the checks.
     """
-    if is_foreign(out):
+    if is_foreign(out) or not terms:
         if keep != 1:
             out *= keep
         for left, right, alpha in terms:

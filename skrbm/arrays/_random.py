@@ -22,22 +22,22 @@ class Rng:
     ----------
     seed : numpy.random.SeedSequence
         Where the stream starts.
-    beside : array
+    reference : array
         An array whose library, dtype and device the draws have; only an empty one is kept.
     """
 
-    def __init__(self, seed, beside):
+    def __init__(self, seed, reference):
         self._seed = seed
-        self._beside = namespace(beside).empty(0, **like(beside))
+        self._reference = namespace(reference).empty(0, **like(reference))
         self._generator = np.random.Generator(np.random.SFC64(seed))
 
     def uniform(self, shape):
         """Draw from the uniform distribution on [0, 1)."""
-        return self._generator.random(shape, dtype=self._beside.dtype)
+        return self._generator.random(shape, dtype=self._reference.dtype)
 
     def normal(self, shape):
         """Draw from the standard normal distribution."""
-        return self._generator.standard_normal(shape, dtype=self._beside.dtype)
+        return self._generator.standard_normal(shape, dtype=self._reference.dtype)
 
     def signed(self, shape):
         """Return noise uniform on (-bound, bound), and the bound.
@@ -45,7 +45,7 @@ class Rng:
         Raw integers need no scaling to be compared with: 32 random bits as a float32 cost half
         of a call of ``random``.
         """
-        if self._beside.dtype != np.float32:
+        if self._reference.dtype != np.float32:
             return self._generator.uniform(-1.0, 1.0, shape), 1.0
         size = int(np.prod(shape))
         raw = self._generator.bit_generator.random_raw((size + 1) // 2)
@@ -54,21 +54,21 @@ class Rng:
 
     def permutation(self, n):
         """Return a random order of ``range(n)``, an index array of the same library."""
-        return from_numpy(self._generator.permutation(n), self._beside)
+        return from_numpy(self._generator.permutation(n), self._reference)
 
     def integers(self, high, size):
         """Draw ``size`` integers from ``range(high)``, an index array of the same library."""
-        return from_numpy(self._generator.integers(high, size=size), self._beside)
+        return from_numpy(self._generator.integers(high, size=size), self._reference)
 
     def binomial(self, n, p):
         """Draw numbers of successes; whole numbers n and probabilities p broadcast."""
         whole = to_numpy(n).astype(np.int64)
         drawn = self._generator.binomial(whole, to_numpy(p))
-        return cast(from_numpy(drawn, self._beside), self._beside.dtype)
+        return cast(from_numpy(drawn, self._reference), self._reference.dtype)
 
     def spawn(self, n):
         """Return ``n`` independent streams."""
-        return [type(self)(seed, self._beside) for seed in self._seed.spawn(n)]
+        return [type(self)(seed, self._reference) for seed in self._seed.spawn(n)]
 
 
 class _ConvertedRng(Rng):
@@ -76,8 +76,7 @@ class _ConvertedRng(Rng):
 
     def _draw(self, name, *args):
         values = getattr(self._generator, name)(*args)
-        xp, place = namespace(self._beside), like(self._beside)
-        return xp.astype(from_numpy(values, self._beside), place["dtype"])
+        return cast(from_numpy(values, self._reference), self._reference.dtype)
 
     def uniform(self, shape):
         return self._draw("random", shape)
@@ -92,25 +91,25 @@ class _ConvertedRng(Rng):
 class _TorchRng(Rng):
     """Draws on the device of a torch tensor."""
 
-    def __init__(self, seed, beside):
+    def __init__(self, seed, reference):
         import torch
 
-        super().__init__(seed, beside)
-        self._torch = torch.Generator(device=beside.device)
+        super().__init__(seed, reference)
+        self._torch = torch.Generator(device=reference.device)
         self._torch.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
 
-    def _place(self):
-        return {"dtype": self._beside.dtype, "device": self._beside.device}
+    def _options(self):
+        return {"dtype": self._reference.dtype, "device": self._reference.device}
 
     def uniform(self, shape):
         import torch
 
-        return torch.rand(shape, generator=self._torch, **self._place())
+        return torch.rand(shape, generator=self._torch, **self._options())
 
     def normal(self, shape):
         import torch
 
-        return torch.randn(shape, generator=self._torch, **self._place())
+        return torch.randn(shape, generator=self._torch, **self._options())
 
     def signed(self, shape):
         return 2 * self.uniform(shape) - 1, 1.0
@@ -122,16 +121,16 @@ class _TorchRng(Rng):
         import torch
 
         self.__dict__.update(state)
-        self._torch = torch.Generator(device=self._beside.device)
+        self._torch = torch.Generator(device=self._reference.device)
         self._torch.set_state(torch.from_numpy(state["_torch"]))
 
 
-def make_rng(random_state, beside):
-    """Return the stream for ``random_state`` with draws beside the array ``beside``."""
+def make_rng(random_state, reference):
+    """Return the stream for ``random_state`` with draws like the array ``reference``."""
     seed = random_state
     if not isinstance(seed, np.random.SeedSequence):
         seed = seed_sequence(random_state)
-    if not is_foreign(beside):
-        return Rng(seed, beside)
-    is_torch = type(beside).__module__.partition(".")[0] == "torch"
-    return (_TorchRng if is_torch else _ConvertedRng)(seed, beside)
+    if not is_foreign(reference):
+        return Rng(seed, reference)
+    is_torch = type(reference).__module__.partition(".")[0] == "torch"
+    return (_TorchRng if is_torch else _ConvertedRng)(seed, reference)

@@ -2,12 +2,14 @@
 
 from ._bernoulli_rbm import BernoulliRBM
 from ._deep_tap_machine import DeepTAPMachine
+from ._rbm import RBM
 from ._tap_rbm import TAPRBM
 from .conditional import ConditionalRBM
 from .frank_wolfe import FrankWolfeRBM
 from .gaussian_bernoulli import GaussianBernoulliRBM
 
 __all__ = [
+    "RBM",
     "TAPRBM",
     "BernoulliRBM",
     "ConditionalRBM",

@@ -18,7 +18,7 @@ from ..arrays import (
     copied,
     make_rng,
     one_blas_thread,
-    parameter_place,
+    parameter_reference,
     seed_sequence,
 )
 from ..evaluation import Density
@@ -258,10 +258,10 @@ class BaseRBM(DensityModel):
     def _begin(self, X, n_rows):
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
-        rng = make_rng(seed, parameter_place(X))
+        rng = make_rng(seed, parameter_reference(X))
         parts = self._parts(X)
         unit = self._units()[0].fitted(X)
-        rows = Rows(X, unit, parameter_place(X).dtype, self.binarize, parts.coordinates)
+        rows = Rows(X, unit, parameter_reference(X).dtype, self.binarize, parts.coordinates)
         machine = self._first_machine(rows, rng, parts)
         with np.errstate(over="ignore", invalid="ignore"):
             finite = self._is_finite(machine, parts)

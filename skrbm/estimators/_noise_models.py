@@ -39,7 +39,7 @@ class BinarySymmetric:
 
     def check(self, unit, Y):
         """Raise ValueError if ``Y`` cannot have come from such units through the channel."""
-        if unit.values != (0.0, 1.0):
+        if not unit.is_binary:
             raise ValueError(
                 f"flip_probability is for binary visible units, and {unit} is none; give "
                 "noise_variance"
@@ -153,7 +153,7 @@ def posterior_moments(method, machine, starts, max_iter):
     for start in starts:
         state = solve(method, machine, method.start(machine, start), max_iter=max_iter).state
         mean, variance = state.means[0], state.variances[0]
-        if hasattr(unit, "cumulants"):  # of a bit: a function of the mean, which not all keep
+        if unit.has_cumulants:  # some methods do not store the variance of binary units
             variance = unit.cumulants(mean)[0]
         n, first, second = n + 1, first + mean, second + (variance + mean * mean)
     if n == 1:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from .._checks import check_count
 from ..arrays import cast, is_foreign, make_rng, namespace, row_blocks
-from ..inference import Clamped, Gibbs, solve
+from ..inference import Clamped, clamped_mean, solve
 from ..inputs import check_data, check_held, check_rows, into_support
 from ._noise_models import posterior_moments
 
@@ -26,7 +26,7 @@ def imputed(model, X, method, n_steps, random_state):
     machine, (X, observed) = model.machine_, _split_missing(model, X)
     if method is None:
         rng = make_rng(random_state, machine.weights[0])
-        return Gibbs(n_steps).clamped_mean(machine, X, observed, rng)
+        return clamped_mean(machine, X, observed, rng, n_steps)
     double = namespace(X).float64
     clamped = Clamped(replace(method, damping=max(method.damping, _IMPUTE_DAMPING)))
     machine, tol = machine.astype(double), min(method.tol, 1e-12)
@@ -101,7 +101,7 @@ def _sampled(machine, Y, noise, n_steps, rng):
         return Y, namespace(Y).zeros_like(Y)
     free = namespace(Y).zeros_like(Y) > 0
     posterior = machine.tilted(0, *noise.evidence(Y))
-    mean = Gibbs(n_steps).clamped_mean(posterior, Y, free, rng)
+    mean = clamped_mean(posterior, Y, free, rng, n_steps)
     return mean, mean - mean * mean if machine.units[0].values == (0.0, 1.0) else None
 
 

@@ -1,18 +1,19 @@
 """Densities of machines with several hidden layers, which depend on each other given the data."""
 
 from dataclasses import dataclass
+from math import log2
 
 import scipy.sparse as sp
 
 from ..arrays import cast, namespace, row_blocks
-from ..inference import FixedPoint, NaiveMeanField, given_visible, settle
+from ..inference import FixedPoint, NaiveMeanField, given_visible, solve_to_convergence
 from ..machine import hidden_layers, input_field
 from ..machine._enumeration import log_partition, n_enumerated
 from ..units import log_weight
 from ._density import Density
 
 _BLOCK_ROWS = 1000  # rows that are solved together
-_MOST_PER_ROW = 2**18  # configurations times units that are summed for a row
+_LOG2_WORK = 18  # binary logarithm of configurations times units that are summed for a row
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class DeepDensity(Density):
         """Return (machine, method, state) of the layers above the first given its values X."""
         above, method, start = given_visible(machine, X, self.method)
         tol = 1e-12 if self.precise else method.tol
-        return above, method, settle(method, above, start, tol=tol).state
+        return above, method, solve_to_convergence(method, above, start, tol=tol).state
 
     def hidden_means(self, X, l, machine=None):
         """Return the means of layer ``l`` of the machine, or another, given those of layer 0."""
@@ -59,13 +60,15 @@ class DeepDensity(Density):
     def _log_weight(self, machine, X):
         own = log_weight(machine.thetas[0], X)
         hidden = hidden_layers(machine, input_field(machine, 1, (X, None)))
-        others = sum(hidden.n_units)
-        if not hidden.weights or 2.0 ** n_enumerated(hidden) * others <= _MOST_PER_ROW:
+        log2_work = n_enumerated(hidden) + log2(sum(hidden.n_units))
+        if not hidden.weights or log2_work <= _LOG2_WORK:
             return own + log_partition(hidden)
         above, _, state = self.solve(machine, X)
         mean_field = NaiveMeanField()  # whose free energy is a bound
         start = mean_field.start(above, state.means[0])
-        return own + mean_field.log_partition(above, settle(mean_field, above, start).state)
+        return own + mean_field.log_partition(
+            above, solve_to_convergence(mean_field, above, start).state
+        )
 
     def by_blocks(self, function, X, machine=None):
         """Return ``function(machine, rows)`` of blocks of rows, in float64 if ``precise``."""

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ..arrays import cast, from_numpy, namespace, one_blas_thread, row_blocks, to_numpy
-from ..inference import map_rows, settle
+from ..inference import map_rows, solve_to_convergence
 from ..machine import conditional
 
 TOLERANCES = (1e-1, 1e-2, 1e-3)  # at which distinct solutions are always counted
@@ -160,7 +160,8 @@ def _settled(machine, method, starts):
     double = machine.astype(namespace(machine.weights[0]).float64)
     pieces = []
     for rows in row_blocks(starts, _block_size(double, method, starts)):
-        solution = settle(method, double, method.start(double, cast(rows, double.dtype)))
+        start = method.start(double, cast(rows, double.dtype))
+        solution = solve_to_convergence(method, double, start)
         free_energies = -to_numpy(method.log_partition(double, solution.state))
         moments = solution.state.means, _variances(double, solution.state)
         pieces.append((moments, solution.residual, solution.converged, free_energies))

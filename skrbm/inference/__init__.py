@@ -2,50 +2,38 @@
 
 from ._adaptive_tap import AdaptiveTAP
 from ._ais import AIS, LogPartition
-from ._base import (
-    Chains,
+from ._annealing import Annealed, anneal, resampled
+from ._belief_propagation import BeliefPropagation
+from ._clamped import Clamped, clamped_mean
+from ._deep import given_visible, with_visible
+from ._fixed_point import (
     FixedPoint,
     Magnetizations,
-    Method,
-    Sampler,
     Solution,
     map_rows,
-    sample,
-    settle,
     solve,
+    solve_to_convergence,
+    take_rows,
 )
-from ._belief_propagation import BeliefPropagation
-from ._clamped import Clamped
-from ._deep import given_visible, with_visible
 from ._gibbs import ContrastiveDivergence, Gibbs
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
+from ._needs import CAPABILITIES, InferenceMethod, Needs
 from ._propagation import Propagated, propagate
+from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
-from ._resampling import resampled
-
-FIXED_POINTS = {
-    "naive_mean_field": NaiveMeanField(),
-    "tap": TAP(),
-    "tap3": TAP(order=3),
-    "relaxed_bp": RelaxedBP(),
-    "bp": BeliefPropagation(),
-    "adaptive_tap": AdaptiveTAP(),
-}
-SAMPLERS = {
-    "gibbs": Gibbs,
-    "cd": ContrastiveDivergence,
-    "langevin": Langevin,
-    "gibbs_langevin": GibbsLangevin,
-}
+from ._sampler import Chains, Sampler, draw_visible, sample
 
 __all__ = [
     "AIS",
+    "CAPABILITIES",
     "FIXED_POINTS",
+    "METHODS",
     "SAMPLERS",
     "STEP_SCALES",
     "TAP",
     "AdaptiveTAP",
+    "Annealed",
     "BeliefPropagation",
     "Chains",
     "Clamped",
@@ -53,21 +41,28 @@ __all__ = [
     "FixedPoint",
     "Gibbs",
     "GibbsLangevin",
+    "InferenceMethod",
     "Langevin",
     "LogPartition",
     "Magnetizations",
-    "Method",
     "NaiveMeanField",
+    "Needs",
     "Propagated",
     "RelaxedBP",
     "Sampler",
     "Solution",
+    "anneal",
+    "clamped_mean",
+    "draw_visible",
     "given_visible",
     "map_rows",
+    "method_names",
     "propagate",
     "resampled",
+    "resolve",
     "sample",
-    "settle",
     "solve",
+    "solve_to_convergence",
+    "take_rows",
     "with_visible",
 ]

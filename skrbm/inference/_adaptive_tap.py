@@ -1,9 +1,10 @@
 """Adaptive TAP: the reaction of the machine on each unit, from the weights as they are.
 
-TAP knows the reaction to second order, for weights that are independent of each other. Here it is
-the one with which a Gaussian law with the couplings of the machine agrees with its units in all
+TAP has the reaction to second order, for weights that are independent of each other. Here the
+reaction makes a Gaussian distribution with the weights of the machine agree with the units in all
 means and variances (Opper and Winther 2001). The iteration is Alg. 3 (App. D) of Tramel et al.
-2018, vector approximate message passing.
+2018, vector approximate message passing. As there, a is a mean and c a variance, and B and A are
+the field and the precision that tilt a unit; a cavity is a unit without the reaction on it.
 """
 
 from dataclasses import dataclass
@@ -14,79 +15,81 @@ import numpy as np
 from ..arrays import cast, from_numpy, like, namespace, row_sums, to_numpy
 from ..exceptions import DivergenceError
 from ..machine import Block, Moments, coupled, input_field
-from ._base import FixedPoint, check_iteration, check_precision, map_rows
 from ._complement import complement_factors
+from ._fixed_point import FixedPoint, map_rows
+from ._needs import Needs
 
-_MOST_REFUSALS = 60
+_MAX_REJECTIONS = 60
 
 
 class Reactions(NamedTuple):
-    """State of adaptive TAP: magnetizations, and what each unit sees of the others; rows first.
+    """State of adaptive TAP: means and variances, and what each unit receives; rows first.
 
     ``fields`` and ``precisions`` tilt each unit to its mean and variance: B_1 and A_1 of the paper
-    without the unit's own parameters. ``refused`` has one array, of shape (n_rows, 1): 0 where
-    the last step was taken as it is.
+    without the unit's own parameters. ``rejected`` has one array, of shape (n_rows, 1): 1 where
+    the last step was replaced by a careful one, 0 elsewhere, and between them with damping.
     """
 
     means: tuple
     variances: tuple
     fields: tuple
     precisions: tuple
-    refused: tuple
+    rejected: tuple
 
 
 class _Gaussian(NamedTuple):
-    """The Gaussian law with the machine's couplings, for each row.
+    """The Gaussian distribution with the machine's weights, for each row.
 
-    Its precision matrix is diag(1 / spreads) - couplings, its variances are spreads * (1 + excess).
-    ``state`` is the one it was made from, careful in the rows where the given one was refused.
+    Its precision matrix is diag(1 / cavity variances) - weights, and its variances are
+    cavity variances * (1 + excesses).
     """
 
-    state: Reactions
-    cavities: tuple  # means of the units without couplings
-    spreads: tuple  # their variances
+    state: Reactions  # it was made from, careful in the rows where the given one was rejected
+    cavity_means: tuple
+    cavity_variances: tuple
     means: tuple
     excesses: tuple
-    log_det: Any  # of the precision matrix in units of the spreads, float64
-    taken: Any  # factor on the spreads
-    refused: Any  # 1 or 0
+    log_det: Any  # of the precision matrix in units of the cavity variances, float64
+    factor: Any  # on the cavity variances
+    rejected: Any  # 1 or 0
 
 
 class _Sides(NamedTuple):
-    """The couplings as one matrix between the even and the odd layers.
+    """All weights as one matrix between the even and the odd layers.
 
-    The rows are the side with fewer units; ``parity`` is that of its layers.
+    The rows are the side with fewer units; ``parity`` is 0 if these are the even layers, else 1.
     """
 
     matrix: Any
     parity: int
 
     def join(self, layers):
-        """Return the arrays of the layers in the rows, and of those in the columns, joined."""
+        """Return the joined arrays of the layers in the rows, and of those in the columns."""
         xp = namespace(layers[0])
         sides = (layers[self.parity :: 2], layers[1 - self.parity :: 2])
         return tuple(side[0] if len(side) == 1 else xp.concat(side, axis=1) for side in sides)
 
     def split(self, machine, rows, columns):
-        """Return the layers, which is the inverse of :meth:`join`."""
+        """Return the arrays of the layers; the inverse of :meth:`join`."""
         sides = (rows, columns)
         return tuple(
             sides[(l - self.parity) % 2][:, _place(machine, l)] for l in range(len(machine.units))
         )
 
     def block(self, machine, matrix, l):
-        """Return the part of a matrix shaped like the couplings that belongs to ``weights[l]``."""
+        """Return the part of a matrix of the same shape that belongs to ``weights[l]``."""
         below, above = _place(machine, l), _place(machine, l + 1)
         return matrix[below, above].T if l % 2 == self.parity else matrix[above, below]
 
 
 def _place(machine, l):
-    """Return where layer ``l`` is on its side, a slice."""
+    """Return the slice of layer ``l`` on its side."""
     n = machine.n_units
     return slice(sum(n[l % 2 : l : 2]), sum(n[l % 2 : l + 1 : 2]))
 
 
 def _sides(machine):
+    """Return the weights, times the scale, as one matrix."""
     n = machine.n_units
     parity = 0 if sum(n[::2]) < sum(n[1::2]) else 1
     rows = [
@@ -112,25 +115,25 @@ def _weights(machine, l, k):
 
 
 def _cavities(state):
-    """Return means and variances of the units' laws without the reactions, 0 < variance.
+    """Return means and variances of the cavities, with variance > 0.
 
-    1 / A_2 and B_2 / A_2 of the paper, where A_2 = 1 / c - A_1 and B_2 = a / c - B_1, written so
-    that nothing overflows at c = 0.
+    They are B_2 / A_2 and 1 / A_2 of the paper, where A_2 = 1 / c - A_1 and B_2 = a / c - B_1,
+    written so that nothing overflows at c = 0.
     """
-    means, spreads = [], []
+    means, variances = [], []
     for a, c, B, A in zip(*state[:4], strict=True):
         xp = namespace(a)
         whole = 1 - A * c
         means.append((a - B * c) / whole)
-        spreads.append(xp.clip(c / whole, float(xp.finfo(c.dtype).smallest_normal) ** 0.5, None))
-    return tuple(means), tuple(spreads)
+        variances.append(xp.clip(c / whole, float(xp.finfo(c.dtype).smallest_normal) ** 0.5, None))
+    return tuple(means), tuple(variances)
 
 
 def _careful(machine, state):
     """Return the state with reactions at least as strong as those of second order.
 
-    With these a matrix of independent weights is positive definite for any variances: the
-    precisions 1 / c + (W * W) c are at least twice the root of sum W**2, the edge of its spectrum.
+    For independent weights the precision matrix is then positive definite for any variances: the
+    precisions 1 / c + (W * W) c are at least 2 sqrt(sum W**2), the edge of the spectrum of W.
     """
     fields, precisions = [], []
     for l, (mean, precision) in enumerate(zip(state.means, state.precisions, strict=True)):
@@ -141,62 +144,66 @@ def _careful(machine, state):
 
 
 def _factors(matrix, own, careful):
-    """Factor the precision matrix of one row in units of its spreads.
+    """Factor the precision matrix of one row in units of its cavity variances.
 
     Parameters
     ----------
     matrix : array of shape (n_below, n_above)
     own, careful : tuple of arrays
-        Spreads of the units in the rows and in the columns: those to take, and those to take in
-        their place, halved until the matrix is positive definite, where that is refused.
+        Cavity variances of the units in the rows and in the columns. Where the matrix with ``own``
+        is not positive definite, ``careful`` is used, halved until it is.
 
     Returns
     -------
     factors : tuple
-        As of :func:`complement_factors`.
-    taken : float
-        Factor on the spreads.
-    refused : float
-        1 or 0.
+        As :func:`complement_factors` returns them.
+    factor : float
+        Factor on the cavity variances.
+    rejected : float
+        1 if ``careful`` was used, else 0.
     """
     sqrt = namespace(matrix).sqrt
-    for refusals in range(_MOST_REFUSALS):
-        below, above = careful if refusals else own
-        taken = 0.5 ** max(refusals - 1, 0)
-        K = matrix * sqrt(taken * above)
-        K *= sqrt(taken * below)[:, None]
+    for n_rejected in range(_MAX_REJECTIONS):
+        below, above = careful if n_rejected else own
+        factor = 0.5 ** max(n_rejected - 1, 0)
+        K = matrix * sqrt(factor * above)
+        K *= sqrt(factor * below)[:, None]
         factors = complement_factors(K)
         if factors is not None:
-            return factors, taken, float(refusals > 0)
+            return factors, factor, float(n_rejected > 0)
     raise DivergenceError(
-        "AdaptiveTAP: couplings are not finite, or so large that no part of them leaves the "
-        "precision matrix positive definite. Lower learning_rate or scale X."
+        "AdaptiveTAP: the weights are not finite, or so large that the precision matrix is not "
+        "positive definite for any variances. Lower learning_rate or scale X."
     )
 
 
 class _Attempts(NamedTuple):
-    """What each row is made from: the state itself, or a careful one where that is refused."""
+    """The given state and the careful one, with the cavities of each, joined by side.
+
+    The Gaussian of a row is made from the first, or from the second where that is rejected.
+    """
 
     sides: _Sides
     states: tuple
-    cavities: tuple
-    spreads: tuple
+    cavity_means: tuple
+    cavity_variances: tuple
 
     def factors(self, i):
-        """Return what :func:`_factors` does, for row ``i``."""
-        return _factors(self.sides.matrix, *(self._row(spreads, i) for spreads in self.spreads))
+        """Return the result of :func:`_factors` for row ``i``."""
+        variances = (self._row(sides, i) for sides in self.cavity_variances)
+        return _factors(self.sides.matrix, *variances)
 
     def row(self, i):
-        """Return the parts of the Gaussian law for row ``i``."""
+        """Return the parts of the Gaussian for row ``i``."""
         matrix, xp = self.sides.matrix, namespace(self.sides.matrix)
-        (diagonal, V, Y, excess), taken, refused = self.factors(i)
-        mean, others = self._row(self.cavities[int(refused)], i)
-        below, above = self._row(self.spreads[int(refused)], i)
-        root = xp.sqrt(taken * below)
+        (diagonal, V, Y, excess), factor, rejected = self.factors(i)
+        mean, others = self._row(self.cavity_means[int(rejected)], i)
+        below, above = self._row(self.cavity_variances[int(rejected)], i)
+        root = xp.sqrt(factor * below)
         joint = root * (V @ (V.T @ (mean / root + root * (matrix @ others))))
         log_det = 2 * xp.sum(xp.log(diagonal), dtype=xp.float64)
-        outer = others + taken * above * (joint @ matrix)
-        return joint, outer, excess, xp.sum(Y * Y, axis=0), log_det, taken, refused
+        outer = others + factor * above * (joint @ matrix)
+        return joint, outer, excess, xp.sum(Y * Y, axis=0), log_det, factor, rejected
 
     @staticmethod
     def _row(sides, i):
@@ -205,70 +212,65 @@ class _Attempts(NamedTuple):
 
 def _attempts(machine, state):
     sides, states = _sides(machine), (state, _careful(machine, state))
-    cavities, spreads = zip(*map(_cavities, states), strict=True)
-    return _Attempts(
-        sides, states, *(tuple(map(sides.join, leaves)) for leaves in (cavities, spreads))
-    )
+    cavities = zip(*map(_cavities, states), strict=True)
+    return _Attempts(sides, states, *(tuple(map(sides.join, leaves)) for leaves in cavities))
 
 
 def _gaussian(machine, state):
-    """Return the Gaussian law whose units have the cavities' means and variances."""
-    attempts, beside = _attempts(machine, state), state.means[0]
-    rows = [attempts.row(i) for i in range(beside.shape[0])]
-    *arrays, taken, refused = zip(*rows, strict=True)
-    below, above, *excesses, log_det = (namespace(beside).stack(list(column)) for column in arrays)
+    """Return the Gaussian with the cavities' means and variances."""
+    attempts, reference = _attempts(machine, state), state.means[0]
+    rows = [attempts.row(i) for i in range(reference.shape[0])]
+    *arrays, factor, rejected = zip(*rows, strict=True)
+    stack = namespace(reference).stack
+    below, above, *excesses, log_det = (stack(list(column)) for column in arrays)
     means, excesses = (
         attempts.sides.split(machine, *sides) for sides in ((below, above), excesses)
     )
-    taken, refused = (
-        cast(from_numpy(np.array(column)[:, None], beside), beside.dtype)
-        for column in (taken, refused)
+    factor, rejected = (
+        cast(from_numpy(np.array(column)[:, None], reference), reference.dtype)
+        for column in (factor, rejected)
     )
-    chosen = map_rows(lambda a, b: a + refused * (b - a), *attempts.states)
-    return _Gaussian(chosen, *_cavities(chosen), means, excesses, log_det, taken, refused)
+    chosen = map_rows(lambda a, b: a + rejected * (b - a), *attempts.states)
+    return _Gaussian(chosen, *_cavities(chosen), means, excesses, log_det, factor, rejected)
 
 
 @dataclass(frozen=True)
 class AdaptiveTAP(FixedPoint):
     """Adaptive TAP, for any kinds of units and any number of layers.
 
-    The units and a Gaussian law with the machine's couplings take turns. The units give means and
-    variances under the field and the precision they receive from the others; the Gaussian with
-    these means and variances gives fields and precisions back, until both agree. It is exact for
-    Gaussian units, and better than TAP where the weights are not independent of each other. Each
-    sweep inverts a matrix as large as the smaller side for each row, which makes it hundreds of
-    times as expensive as a sweep of TAP.
+    The units and a Gaussian distribution with the machine's weights are updated in turn. The units
+    give means and variances under the fields and precisions they receive. The Gaussian with these
+    means and variances gives new fields and precisions, until both agree. The method is exact for
+    Gaussian units, and better than TAP if the weights are not independent of each other. A sweep
+    inverts a matrix as large as the smaller side for each row, so it takes hundreds of times as
+    long as a sweep of TAP.
 
-    Where the Gaussian's precision matrix is not positive definite, the step is refused. A more
-    careful one is made in its place, with the reactions of TAP, and the variances halved until the
-    matrix is. A row whose steps are refused counts as not converged.
+    If the Gaussian's precision matrix is not positive definite, the step is rejected. A careful
+    step replaces it, with the reactions of TAP and with the variances halved until the matrix is
+    positive definite. A row whose last step was rejected has not converged.
 
     Parameters
     ----------
     max_iter : int, default=10
-        Largest number of sweeps.
+        Maximum number of sweeps.
     tol : float, default=1e-8
-        A solution has converged when the mean squared change of its means is at most this, and
-        no step is refused.
+        A row has converged when the mean squared change of its means is at most this, and no step
+        is rejected.
     damping : float in [0, 1), default=0.5
-        Part of the old state that is kept in each sweep.
+        Weight of the old state in each new one.
     """
+
+    needs = Needs(units=("takes_precision",))
 
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.5
 
-    def __post_init__(self):
-        check_iteration(self)
-
-    def check(self, machine):
-        check_precision(machine)
-
     def start(self, machine, X):
-        """Return the state with visible means X and the hidden units that these alone would give.
+        """Return the state with visible means X and the hidden units given these alone.
 
-        Known values have no variance; but where the support is not bounded, what these receive
-        may leave them without a law, so that such units start with their own.
+        Bounded visible units start without variance. Unbounded ones start with their own variance,
+        as the precisions that they receive could otherwise make them improper.
         """
         xp = namespace(X)
         zero = xp.zeros_like(X[:, :1])
@@ -277,32 +279,35 @@ class AdaptiveTAP(FixedPoint):
         fields = (zeros[0], input_field(machine, 1, given), *zeros[2:])
         state = self._respond(machine, fields, zeros, zero)
         bounded = np.isfinite(machine.units[0].bounds).all()
-        spread = zeros[0] if bounded else state.variances[0]
-        return state._replace(means=(X, *state.means[1:]), variances=(spread, *state.variances[1:]))
+        first = zeros[0] if bounded else state.variances[0]
+        return state._replace(means=(X, *state.means[1:]), variances=(first, *state.variances[1:]))
 
     def step(self, machine, state):
-        """Update all layers: the Gaussian law, then the units."""
-        law, (_, spreads) = _gaussian(machine, state), _cavities(state)
-        # -q / (1 + spread q) with q = excess / (spread of the law): above -1 / spread, refused or
-        # not, which leaves a Gaussian unit its law, whose own precision is 1 / spread at least.
+        """Update all layers: the Gaussian, then the units."""
+        gaussian, (_, variances) = _gaussian(machine, state), _cavities(state)
+        # -q / (1 + variance q) with q = excess / (variance of the Gaussian's cavity). This is above
+        # -1 / variance, and the precision of a Gaussian unit is at least 1 / variance, so that the
+        # unit stays proper.
         precisions = tuple(
-            -excess / (law.taken * taken + spread * excess)
-            for excess, taken, spread in zip(law.excesses, law.spreads, spreads, strict=True)
+            -excess / (gaussian.factor * used + variance * excess)
+            for excess, used, variance in zip(
+                gaussian.excesses, gaussian.cavity_variances, variances, strict=True
+            )
         )
-        precisions = tuple(map(_lawful, machine.units, machine.thetas, precisions))
+        precisions = tuple(map(_proper, machine.units, machine.thetas, precisions))
         fields = tuple(
-            input_field(machine, l, law.means) + precision * law.means[l]
+            input_field(machine, l, gaussian.means) + precision * gaussian.means[l]
             for l, precision in enumerate(precisions)
         )
-        return self._respond(machine, fields, precisions, law.refused)
+        return self._respond(machine, fields, precisions, gaussian.rejected)
 
-    def _respond(self, machine, fields, precisions, refused):
+    def _respond(self, machine, fields, precisions, rejected):
         """Return the state of units that receive these fields and precisions."""
         thetas = self._thetas(machine, fields, precisions)
         moments = [
             unit.mean_variance(theta) for unit, theta in zip(machine.units, thetas, strict=True)
         ]
-        return Reactions(*zip(*moments, strict=True), fields, precisions, (refused,))
+        return Reactions(*zip(*moments, strict=True), fields, precisions, (rejected,))
 
     @staticmethod
     def _thetas(machine, fields, precisions):
@@ -310,43 +315,44 @@ class AdaptiveTAP(FixedPoint):
         return [unit.tilt(theta, B, A) for unit, theta, B, A in parts]
 
     def residual(self, old, new):
-        """Return the mean squared change of the means, more where a step was refused.
+        """Return the mean squared change of the means, plus two more parts.
 
-        Where means are at rest by symmetry the precisions may still move: their change counts too,
-        in units of the variances, which is what it changes the scale of a mean by.
+        One is not 0 where a step was rejected. The other is the mean squared change of the
+        precisions, times the squared variances: by symmetry the means can be at rest while the
+        precisions still move.
         """
-        refused = to_numpy(new.refused[0])[:, 0].astype(np.float64) ** 2
+        rejected = to_numpy(new.rejected[0])[:, 0].astype(np.float64) ** 2
         moved = sum(
             row_sums(((b - a) * c) ** 2)
             for a, b, c in zip(old.precisions, new.precisions, new.variances, strict=True)
         )
         n_units = sum(mean.shape[1] for mean in new.means)
-        return super().residual(old, new) + refused + to_numpy(moved) / n_units
+        return super().residual(old, new) + rejected + to_numpy(moved) / n_units
 
     def log_partition(self, machine, state):
         """Return minus the free energy of each row, in float64.
 
-        log Z of the units with fields B_1 and precisions A_1, plus that of the Gaussian with the
-        cavities' B_2 and A_2, minus that of independent Gaussians with the sums of both, whose
-        means and variances are a and c; with B_2 and A_2 eliminated.
+        It is log Z of the units with fields B_1 and precisions A_1, plus that of the Gaussian with
+        the cavities' B_2 and A_2, minus that of independent Gaussians with the sums of both, which
+        have means a and variances c; with B_2 and A_2 eliminated.
         """
-        law = _gaussian(machine, state)
-        total = -0.5 * law.log_det
+        gaussian = _gaussian(machine, state)
+        total = -0.5 * gaussian.log_det
         thetas = self._thetas(machine, state.fields, state.precisions)
         for l, (unit, theta) in enumerate(zip(machine.units, thetas, strict=True)):
-            a, c, B, A = (leaves[l] for leaves in law.state[:4])
+            a, c, B, A = (leaves[l] for leaves in gaussian.state[:4])
             local = A * a * a - 2 * a * B + c * B * B
             local = local / (1 - A * c) - namespace(a).log1p(-A * c)
-            local = local + law.cavities[l] * input_field(machine, l, law.means)
+            local = local + gaussian.cavity_means[l] * input_field(machine, l, gaussian.means)
             total = total + row_sums(unit.log_partition(theta)) + 0.5 * row_sums(local)
         return total
 
     def moments(self, machine, state):
         """Return the expected statistics, averaged over the rows.
 
-        The expectation of x_{l+1} x_l' is the product of the means and the Gaussian's covariance
-        C_2, taken with its correlations and the units' variances, which are those of the
-        Gaussian at a solution: so no covariance of a row that has not converged is too large.
+        The expectation of x_{l+1} x_l' is the product of the means plus a covariance. This has the
+        correlations of the Gaussian and the variances of the units. At a solution it is the
+        Gaussian's covariance; before, it cannot be too large for the variances.
         """
         weight = 1.0 / state.means[0].shape[0]
         thetas = self._thetas(machine, state.fields, state.precisions)
@@ -357,10 +363,10 @@ class AdaptiveTAP(FixedPoint):
         return Moments((block,), _covariances(machine, state))
 
 
-def _lawful(unit, theta, precision):
-    """Return the precisions, 0 where no law would be left.
+def _proper(unit, theta, precision):
+    """Return the precisions, set to 0 where they would make the unit improper.
 
-    Only those of unbounded units that are held, whose laws do not matter, can be so.
+    This happens only for unbounded units that are held at known values.
     """
     improper = unit.is_improper(unit.tilt(theta, 0 * precision, precision))
     if improper is None:

@@ -1,6 +1,6 @@
 """Annealed importance sampling of the log-partition function (Neal 2001; Salakhutdinov 2008)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -8,12 +8,12 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from .._checks import check_count
-from ..arrays import like, namespace, one_blas_thread, row_blocks, row_sums, to_numpy
-from ..machine import conditional, input_field, interpolate, uncoupled
-from ..units import log_weight
-from ._gibbs import Gibbs, accept, choose
+from ..arrays import one_blas_thread, row_blocks, row_sums, to_numpy
+from ..machine import uncoupled
+from ._annealing import anneal
+from ._gibbs import Gibbs
 
-_BLOCK = 100  # chains in one matrix product, and in one job
+_BLOCK = 100  # chains in one matrix product and in one job
 
 SCHEDULES = {
     "salakhutdinov2008": lambda: np.concatenate(
@@ -24,7 +24,7 @@ SCHEDULES = {
         ]
     )
 }
-"""Inverse temperatures by name: here 500 steps to 0.5, 4 000 to 0.9 and 10 000 to 1."""
+"""Inverse temperatures by name; this one has 500 steps to 0.5, 4 000 to 0.9 and 10 000 to 1."""
 
 
 class LogPartition(NamedTuple):
@@ -35,9 +35,9 @@ class LogPartition(NamedTuple):
     value : float
         log Z, in nats.
     std : float
-        Standard error of ``value``; 0 where it is exact, NaN where it is not known.
+        Standard error of ``value``; 0 if it is exact, NaN if it is not known.
     ess : float
-        Effective number of independent chains behind ``value``; NaN where there are none.
+        Effective number of independent chains in the estimate; NaN if it has no chains.
     """
 
     value: float
@@ -46,7 +46,17 @@ class LogPartition(NamedTuple):
 
 
 def inverse_temperatures(schedule):
-    """Return the increasing inverse temperatures, from 0 to 1, that a schedule names."""
+    """Return the inverse temperatures of a schedule, increasing from 0 to 1.
+
+    Parameters
+    ----------
+    schedule : int, str or array
+        As in :class:`AIS`.
+
+    Returns
+    -------
+    ndarray of shape (n_temperatures,), float64
+    """
     if isinstance(schedule, str):
         if schedule not in SCHEDULES:
             raise ValueError(f"schedule must be one of {sorted(SCHEDULES)}, got {schedule!r}")
@@ -62,85 +72,15 @@ def inverse_temperatures(schedule):
     return betas
 
 
-def anneal(machine, base, betas, layers, rng):
-    """Carry chains along a path of machines and return their log importance weights.
-
-    The path leads from ``base`` (beta = 0) to ``machine`` (beta = 1) in the order of ``betas``,
-    which may fall as well as rise. The odd layers (the hidden one, if there is one) are independent
-    given the even ones and summed out of the weights.
-
-    Parameters
-    ----------
-    machine, base : Machine
-        Two machines with the same weights; ``base`` has no couplings.
-    betas : ndarray of shape (n_temperatures,)
-    layers : sequence of arrays of shape (n_chains, n_units[l])
-        Draws from the machine at ``betas[0]``; those of odd layers are not looked at.
-    rng : Rng
-
-    Returns
-    -------
-    array of shape (n_chains,), float64
-    """
-    path = _Path(machine, base)
-    W, layers = machine.weights[0], list(layers)
-    fields = path.fields(layers)
-    xp = namespace(W)
-    log_weights = xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
-    last = interpolate(base, machine, float(betas[0]))
-    exact = all(machine.units[l].samples_its_law for l in path.odd)
-    for step, beta in zip(np.diff(betas), betas[1:], strict=True):
-        now = interpolate(base, machine, float(beta))
-        for l in path.even:
-            log_weights += float(step) * log_weight(path.slopes[l], layers[l])
-        thetas = path.conditionals(now, fields)
-        for l, before in path.conditionals(last, fields).items():
-            log_weights += machine.units[l].log_ratio(before, thetas[l])
-            layers[l] = machine.units[l].sample(thetas[l], rng)
-        old = list(layers), fields
-        for l in path.even:
-            layers[l] = machine.units[l].sample(conditional(now, l, layers), rng)
-        fields = path.fields(layers)
-        if not exact:
-            accepted = accept(now, thetas, path.conditionals(now, fields), rng)
-            layers, fields = choose(accepted, (layers, fields), old)
-        last = now
-    return log_weights
-
-
-class _Path:
-    """What stays the same from temperature to temperature."""
-
-    def __init__(self, machine, base):
-        n_layers = len(machine.units)
-        self.even, self.odd = range(0, n_layers, 2), range(1, n_layers, 2)
-        self.slopes = [
-            own.map(lambda a, b: a - b, first)
-            for own, first in zip(machine.thetas, base.thetas, strict=True)
-        ]
-        self._unscaled = replace(machine, scale=1.0)
-
-    def fields(self, layers):
-        """Return the fields that even layers put on odd ones, without the machine's scale."""
-        return {l: input_field(self._unscaled, l, layers) for l in self.odd}
-
-    def conditionals(self, machine, fields):
-        """Return the parameters of the odd layers in such fields, of a machine on the path."""
-        return {
-            l: machine.units[l].tilt(machine.thetas[l], machine.scale * field)
-            for l, field in fields.items()
-        }
-
-
 @dataclass(frozen=True)
 class AIS:
     """Annealed importance sampling of log Z.
 
-    The standard error of an estimate is that of the chains: a mode of the machine that none of
-    them finds does not show in it. On random machines of 10 x 8 binary units with normal weights
-    of standard deviation up to 2, intervals of 95 % contained log Z in 96 to 98 % of cases; at 4
-    and 8 in 69 and 44 %, and mostly where log Z was larger. A large effective sample size is no
-    proof against that, nor is it if an estimate and its reverse agree.
+    The standard error measures the spread of the chains. It does not show a mode of the machine
+    that no chain finds. On random machines of 10 x 8 binary units with normal weights of standard
+    deviation up to 2, intervals of 95 % contained log Z in 96 to 98 % of cases; at 4 and 8 in 69
+    and 44 %, and where they missed it, log Z was mostly larger. A large effective sample size does
+    not exclude such an error, nor does agreement with the reverse estimate.
 
     Parameters
     ----------
@@ -150,7 +90,7 @@ class AIS:
         Number of equal steps of the inverse temperature, the 14 500 steps of Salakhutdinov and
         Murray (2008), or the inverse temperatures themselves.
     n_jobs : int, default=None
-        Blocks of 100 chains that run at once, in threads. The results do not depend on it.
+        Number of threads; each runs a block of 100 chains. The results do not depend on it.
     """
 
     n_chains: int = 100
@@ -164,15 +104,15 @@ class AIS:
     def log_partition(self, machine, rng, visible=None):
         """Estimate log Z by chains from independent units to the machine.
 
-        On average Z is neither over- nor underestimated; log Z is underestimated, and more so
-        for a machine whose modes the chains miss.
+        The estimate of Z is unbiased, so that of log Z is too small on average, and more so for a
+        machine with modes that the chains miss.
 
         Parameters
         ----------
         machine : Machine
         rng : Rng
         visible : Theta, default=None
-            Visible parameters of the independent units to start from, such as the data's;
+            Parameters of the independent visible units to start from, such as those of the data;
             default: the machine's own.
 
         Returns
@@ -184,7 +124,7 @@ class AIS:
 
         def run(n, rng):
             start = Gibbs().init(base, rng, n, machine.weights[0]).layers
-            return anneal(machine, base, betas, start, rng)
+            return anneal(machine, base, betas, start, rng).log_weights
 
         log_weights = self._run(run, [(n,) for n in self._blocks()], rng)
         return _estimate(log_weights, _independent_log_partition(base), sign=1)
@@ -192,16 +132,16 @@ class AIS:
     def reverse_log_partition(self, machine, rng, samples, visible=None):
         """Estimate log Z by chains from samples of the machine to independent units.
 
-        On average log Z is overestimated, given samples from the machine itself; together with
-        :meth:`log_partition` it brackets log Z.
+        With samples from the machine itself, the estimate of log Z is too large on average.
+        Together with :meth:`log_partition` it brackets log Z.
 
         Parameters
         ----------
         machine : Machine
         rng : Rng
         samples : sequence of arrays of shape (n_chains, n_units[l])
-            Draws from the machine, all its layers, such as the ends of long Gibbs chains; a weight
-            for each.
+            Draws of all layers from the machine, such as the ends of long Gibbs chains. Each
+            gives one importance weight.
         visible : Theta, default=None
             As in :meth:`log_partition`.
 
@@ -213,18 +153,20 @@ class AIS:
         betas = inverse_temperatures(self.schedule)[::-1]
 
         def run(layers, rng):
-            return anneal(machine, base, betas, layers, rng)
+            return anneal(machine, base, betas, layers, rng).log_weights
 
         blocks = zip(*(row_blocks(layer, _BLOCK) for layer in samples), strict=True)
         log_weights = self._run(run, [(layers,) for layers in blocks], rng)
         return _estimate(log_weights, _independent_log_partition(base), sign=-1)
 
     def _blocks(self):
+        """Return the numbers of chains of the blocks."""
         full, rest = divmod(self.n_chains, _BLOCK)
         return [_BLOCK] * full + [rest] * bool(rest)
 
     @one_blas_thread
     def _run(self, run, arguments, rng):
+        """Return the log weights of all blocks, each run with a random stream of its own."""
         jobs = zip(arguments, rng.spawn(len(arguments)), strict=True)
         parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
             delayed(run)(*args, stream) for args, stream in jobs
@@ -233,7 +175,7 @@ class AIS:
 
 
 def _independent_log_partition(base):
-    """log Z of a machine without couplings."""
+    """Return log Z of independent units."""
     pairs = zip(base.units, base.thetas, strict=True)
     return sum(float(row_sums(unit.log_partition(theta))) for unit, theta in pairs)
 

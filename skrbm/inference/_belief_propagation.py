@@ -19,7 +19,8 @@ from ..arrays import (
     to_numpy,
 )
 from ..machine import Block, Moments
-from ._base import FixedPoint, check_iteration, check_precision
+from ._fixed_point import FixedPoint
+from ._needs import Needs
 from ._odds import LARGEST_WEIGHT, PRODUCTS, Odds
 
 _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
@@ -64,36 +65,37 @@ class BeliefPropagation(FixedPoint):
         that of the visible units, the hidden ones summed over. Learning wants "sum".
     """
 
+    needs = Needs(units=("is_binary",), one_hidden_layer=True)
+    alternative = "'tap'"
+
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
     product: str = "sum"
 
     def __post_init__(self):
-        check_iteration(self)
+        super().__post_init__()
         if self.product not in PRODUCTS:
             raise ValueError(f"product must be one of {sorted(PRODUCTS)}, got {self.product!r}")
 
-    def check(self, machine):
-        if len(machine.units) != 2 or any(u.values != (0.0, 1.0) for u in machine.units):
-            check_precision(machine)  # which says what to use instead
-            raise ValueError(
-                "belief propagation is for binary visible units and one layer of binary hidden "
-                f"units, and this machine has {', '.join(map(str, machine.units))}; use 'tap'"
-            )
+    def unmet(self, machine):
+        sentence = super().unmet(machine)
+        if sentence is not None:
+            return sentence
         W = machine.weights[0]
         if 0 in W.shape:
-            raise ValueError(
+            return (
                 "belief propagation sends messages between visible and hidden units, and this "
                 "machine has none of one kind; log_partition('exact') sums over the others"
             )
         xp, dtype = namespace(W), "float64" if W.dtype == namespace(W).float64 else "float32"
         largest, limit = abs(machine.scale) * float(xp.max(xp.abs(W))), LARGEST_WEIGHT[dtype]
-        if largest > limit:
-            raise ValueError(
-                f"belief propagation in {dtype} needs weights between -{limit} and {limit}, and "
-                f"the largest is {largest:.4g} in size"
-            )
+        if not largest > limit:
+            return None
+        return (
+            f"belief propagation in {dtype} needs weights between -{limit} and {limit}, and the "
+            f"largest is {largest:.4g} in size"
+        )
 
     def check_marginals(self):
         if self.product != "sum":

@@ -13,7 +13,7 @@ _TRIANGULAR = {
 
 
 def complement_factors(K):
-    """Factor I - K K', for a K with fewer rows than columns, and work out its inverse's parts.
+    """Factor I - K K', for a K with fewer rows than columns, and return parts of its inverse.
 
     Parameters
     ----------
@@ -22,32 +22,33 @@ def complement_factors(K):
     Returns
     -------
     diagonal : array of shape (n,)
-        The diagonal of U, upper triangular with U' U = I - K K'.
+        The diagonal of U, which is upper triangular with U' U = I - K K'.
     V : array of shape (n, n)
         The inverse of U, so that V V' is the inverse of I - K K'.
     Y : array of shape (n, m)
         V' K, so that I + Y' Y is the inverse of I - K' K.
     excess : array of shape (n,)
-        The diagonal of V V' less 1, accurate for tiny rows of K too: a sum of squares.
+        The diagonal of V V' minus 1. It is a sum of squares and so accurate for tiny K too.
 
-    None if I - K K' is not positive definite.
+    The result is None if I - K K' is not positive definite.
     """
     if K.shape[0] == 0:
-        none = namespace(K).zeros(0, **like(K))
-        return none, none[:, None] @ none[None, :], K, none
+        xp = namespace(K)
+        none = xp.zeros(0, **like(K))
+        return none, xp.zeros((0, 0), **like(K)), K, none
     factors = _foreign_factors(K) if is_foreign(K) else _blas_factors(K)
     if factors is None:
         return None
-    diagonal, V, Y, squares, above, beside = factors
-    # 1 - diagonal**2, and with it the first term of V V' - 1, is the sum of what was taken from 1.
-    return diagonal, V, Y, (squares + above) / diagonal**2 + beside
+    diagonal, V, Y, squares, above, right = factors
+    # squares + above = 1 - diagonal**2, without the rounding error of that difference.
+    return diagonal, V, Y, (squares + above) / diagonal**2 + right
 
 
 def _blas_factors(K):
-    """Return the diagonal of U, V, Y and three sums of squares, by half of the full arithmetic.
+    """Return the diagonal of U, V, Y and three sums of squares.
 
-    The sums are those of the rows of K, of the columns of U and of the rows of V, the latter two
-    without their diagonals.
+    The sums are over the rows of K, the columns of U and the rows of V, the last two without the
+    diagonal. Routines for symmetric and triangular matrices halve the number of operations.
     """
     syrk, potrf, trtri, trmm = _TRIANGULAR[K.dtype]
     M = syrk(-1.0, K.T, trans=True)
@@ -63,9 +64,9 @@ def _blas_factors(K):
     U[index, index] = diagonal
     V, _ = trtri(U, overwrite_c=True)
     V[index, index] = 0
-    beside = np.einsum("ij,ij->i", V, V)
+    right = np.einsum("ij,ij->i", V, V)
     V[index, index] = 1 / diagonal
-    return diagonal, V, trmm(1.0, V, K.T, side=True).T, squares, above, beside
+    return diagonal, V, trmm(1.0, V, K.T, side=True).T, squares, above, right
 
 
 def _foreign_factors(K):
@@ -79,5 +80,5 @@ def _foreign_factors(K):
         return None
     V = xp.linalg.solve(L.T, eye)
     above = xp.sum(xp.tril(L, k=-1) ** 2, axis=1)
-    beside = xp.sum(xp.triu(V, k=1) ** 2, axis=1)
-    return xp.linalg.diagonal(L), V, V.T @ K, squares, above, beside
+    right = xp.sum(xp.triu(V, k=1) ** 2, axis=1)
+    return xp.linalg.diagonal(L), V, V.T @ K, squares, above, right

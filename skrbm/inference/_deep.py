@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ..arrays import row_sums
 from ..machine import Block, Moments, hidden_layers, input_field
-from ._base import FixedPoint, Magnetizations
+from ._fixed_point import FixedPoint, Magnetizations
 
 
 @dataclass(frozen=True)

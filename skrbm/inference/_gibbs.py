@@ -1,20 +1,19 @@
 """Block Gibbs sampling, with persistent chains (PCD) or chains that start at the data (CD).
 
-Hidden units that do not sample their own law make a sweep a proposal: it is then accepted or
-refused (Metropolis-Hastings; Sec. 3.3 of Ping, Liu and Ihler 2016).
+With hidden units that do not sample their own distribution, a sweep is a proposal, which is
+accepted or rejected (Metropolis-Hastings; Sec. 3.3 of Ping, Liu and Ihler 2016).
 """
 
 from dataclasses import dataclass
 
 from .._checks import check_count
-from ..arrays import cast, like, namespace
 from ..machine import Block, Moments, condition, conditional, data_moments, log_correction
-from ._base import Chains, Sampler, map_rows, sample
+from ._sampler import Chains, Sampler, choose, metropolis, sample
 
 
 @dataclass(frozen=True)
 class Gibbs(Sampler):
-    """Block Gibbs sampling; in learning, the chains persist from batch to batch.
+    """Block Gibbs sampling; in learning, the chains go on from batch to batch.
 
     Parameters
     ----------
@@ -27,13 +26,8 @@ class Gibbs(Sampler):
     def __post_init__(self):
         check_count("n_steps", self.n_steps, 1)
 
-    def init(self, machine, rng, n, X):
-        """Return ``n`` chains at draws from the visible units without couplings."""
-        column = namespace(X).zeros((n, 1), **like(machine.weights[0]))
-        theta = machine.thetas[0].map(lambda part: part + column)
-        return self.start(machine, machine.units[0].sample(theta, rng), rng)
-
     def start(self, machine, X, rng):
+        """Return chains at visible values X, with each hidden layer drawn given the one below."""
         layers = (X, *(None for _ in machine.weights))
         for l in range(1, len(layers)):
             theta = conditional(machine, l, layers)
@@ -46,24 +40,22 @@ class Gibbs(Sampler):
         for l in range(0, len(layers), 2):
             layers[l] = machine.units[l].sample(conditional(machine, l, layers), rng)
         thetas = odd_conditionals(machine, layers)
-        if not _is_exact(machine):
+        if not samples_exactly(machine):
             before = odd_conditionals(machine, state.layers)
             accepted = accept(machine, before, thetas, rng)
-            layers, thetas = choose(accepted, (layers, thetas), (state.layers, before))
+            layers, thetas = choose(accepted, (tuple(layers), thetas), (state.layers, before))
+            layers = list(layers)
         for l, theta in thetas.items():
             layers[l] = machine.units[l].sample(theta, rng)
         return Chains(tuple(layers)), {}
 
     def ends_with_hidden_draw(self, machine):
-        return _is_exact(machine)
-
-    def moments(self, machine, state):
-        return data_moments(machine, state.layers[0])
+        return samples_exactly(machine)
 
     def search(self, machine, rng):
-        """Return the visible values that chains end at, one for each row of the machine's fields.
+        """Return the last visible values of chains, one chain for each row of the machine's fields.
 
-        They start at draws from the visible units without couplings.
+        They start at independent draws of the visible units.
         """
         n_rows = machine.thetas[0].field.shape[0]
         state = self.init(machine, rng, n_rows, machine.weights[0])
@@ -79,47 +71,22 @@ class Gibbs(Sampler):
         """Return moments of the data X and of chains, where the machine has fields for each row."""
         return data_moments(machine, X), data_moments(machine, self.search(machine, rng))
 
-    def visible(self, state):
-        return state.layers[0]
 
-    def clamped_mean(self, machine, X, observed, rng):
-        """Return E[x | observed values] of the visible units, averaged over the later half.
-
-        Chains start at X, whose values stay where ``observed``.
-        """
-        xp = namespace(X)
-        total, n_kept = xp.zeros_like(X), 0
-        state = self.start(machine, X, rng)
-        for step in range(self.n_steps):
-            theta = conditional(machine, 0, state.layers)
-            visible = xp.where(observed, X, machine.units[0].sample(theta, rng))
-            mean = machine.units[0].mean(theta)
-            if not _is_exact(machine):  # the mean given a proposal is not that of the law
-                layers = [(x, None) for x in (state.layers[0], visible)]
-                thetas = [odd_conditionals(machine, pair) for pair in layers]
-                kept = accept(machine, *thetas, rng)
-                mean = visible = xp.where(kept[:, None], visible, state.layers[0])
-            if 2 * step >= self.n_steps - 1:
-                total += mean
-                n_kept += 1
-            state = self.start(machine, visible, rng)
-        return xp.where(observed, X, total / n_kept)
-
-
-def _is_exact(machine):
-    return all(machine.units[l].samples_its_law for l in range(1, len(machine.units), 2))
+def samples_exactly(machine):
+    """Return whether the units of all odd layers (hidden) sample their own distribution."""
+    return all(machine.units[l].samples_exactly for l in range(1, len(machine.units), 2))
 
 
 def odd_conditionals(machine, layers):
-    """Return the parameters of the odd layers (the hidden one) given the even ones, by layer."""
+    """Return the parameters of the odd layers (hidden) given the even ones, a dict by layer."""
     return {l: conditional(machine, l, layers) for l in range(1, len(layers), 2)}
 
 
 def accept(machine, before, after, rng):
-    """Return which rows go on to a proposed sweep, an array of bool of shape (n_rows,).
+    """Accept or reject a proposed sweep of units that do not sample their own distribution.
 
-    The odd layers are summed out: A = p(v') p~(v) / (p(v) p~(v')), where p~ is what a sweep leaves
-    invariant; its transition probabilities cancel.
+    The odd layers are summed out, and the transition probabilities of the sweep cancel:
+    A = p(v') p~(v) / (p(v) p~(v')), where p~ is the distribution that the sweep leaves invariant.
 
     Parameters
     ----------
@@ -127,31 +94,17 @@ def accept(machine, before, after, rng):
     before, after : dict of Theta
         Parameters of the odd layers given the even ones, at the old and at the proposed values.
     rng : Rng
+
+    Returns
+    -------
+    array of shape (n_rows,), bool
     """
     log_ratio = log_correction(machine, after) - log_correction(machine, before)
-    xp = namespace(log_ratio)
-    noise = cast(rng.uniform(log_ratio.shape), xp.float64)
-    return noise < xp.exp(xp.minimum(log_ratio, xp.zeros_like(log_ratio)))
-
-
-def choose(accepted, new, old):
-    """Return (layers, parts), with the new rows where ``accepted`` and the old ones elsewhere.
-
-    ``parts`` are arrays or parameters of the odd layers, by layer; values of these are not chosen.
-    """
-    xp, where = namespace(accepted), accepted[:, None]
-
-    def pick(b, a):
-        return xp.where(where, b, a)
-
-    layers = [
-        b if l % 2 else pick(b, a) for l, (a, b) in enumerate(zip(old[0], new[0], strict=True))
-    ]
-    return layers, {l: map_rows(pick, part, old[1][l]) for l, part in new[1].items()}
+    return metropolis(log_ratio, rng)[0]
 
 
 class ContrastiveDivergence(Gibbs):
-    """Block Gibbs sampling with chains that start at each batch of data anew."""
+    """Block Gibbs sampling with new chains for each batch, which start at its data."""
 
     def contrast(self, machine, X, rng):
         hidden, theta = machine.units[1], condition(machine, X)

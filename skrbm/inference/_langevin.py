@@ -1,12 +1,12 @@
 """Langevin and Gibbs-Langevin sampling of machines with Gaussian visible units.
 
-Both move the visible values v, given a centre m and the units' precisions, by
+Both move the visible values v, given a centre m and the precisions of the units, by
 
-    v' = m + beta (v - m) + spread / sqrt(precision) * noise,
+    v' = m + beta (v - m) + scale / sqrt(precision) * noise.
 
-which is what K steps of Langevin dynamics in the energy sum precision (v - m)**2 / 2 come to. They
-differ in the centre: the mean of v given a draw of the hidden units (Gibbs-Langevin), or given
-their expectation, so that the energy's slope is that of the marginal energy (Langevin).
+This is the result of K steps of Langevin dynamics in the energy sum precision (v - m)**2 / 2. The
+centre m is the mean of v given a draw of the hidden units (Gibbs-Langevin), or given their
+expectation, which makes the gradient that of the marginal energy (Langevin).
 """
 
 import math
@@ -16,31 +16,39 @@ from typing import Any, NamedTuple
 
 from .._checks import check_count
 from .._schedules import SCHEDULES
-from ..arrays import cast, like, namespace, row_sums
-from ..machine import condition, conditional, data_moments
-from ._base import Sampler, map_rows
+from ..arrays import namespace, row_sums
+from ..machine import condition, conditional
+from ._needs import Needs
+from ._sampler import Sampler, choose, metropolis
 
 STEP_SCALES = {
     "variance": lambda precision: 1.0,
     "mean_variance": lambda precision: precision * namespace(precision).mean(1 / precision),
 }
-"""Step divided by the unit's own variance, for a step size of 1, by the units' precisions."""
+"""Step / variance of each unit for a step size of 1, given the precisions of the units."""
 
-_LARGEST = 2.0  # of a step divided by the variance: from here on the dynamics diverge
-_ROOM = 0.95  # part of it that tuning leaves
+_LARGEST = 2.0  # step / variance from which on the dynamics diverge
+_ROOM = 0.95  # tuning keeps step / variance below this part of it
 
 
 def cosine(step, n_steps):
-    """Return the factor on a step size, counted from 0 (Eq. 22): 1, falling to 0 at ``n_steps``."""
+    """Return the factor on the step size at a step (Eq. 22): 1 at step 0, 0 at ``n_steps``."""
     return SCHEDULES["cosine"](step / n_steps)
 
 
 class Walk(NamedTuple):
-    """State of a Langevin sampler: values of each layer, and what the next step needs of them.
+    """State of a Langevin sampler.
 
-    ``given`` are the parameters of the hidden layer given the visible values; ``centre`` is where
-    the drift points, of shape (n_rows, n_visible); ``energy`` the marginal energy up to a constant,
-    in float64, of shape (n_rows,), None until a step needs it.
+    Attributes
+    ----------
+    layers : tuple of arrays
+        The values of each layer.
+    given : Theta
+        Parameters of the hidden layer given the visible values.
+    centre : array of shape (n_rows, n_visible)
+        Where the drift points.
+    energy : array of shape (n_rows,), float64
+        Marginal energy up to a constant; None until a step needs it.
     """
 
     layers: tuple
@@ -53,26 +61,29 @@ class Walk(NamedTuple):
 class Langevin(Sampler):
     """Langevin dynamics on the marginal energy (Alg. 1 of Liao et al. 2022).
 
-    Over a run the step falls as half a cosine.
+    Over a run the step size falls as half a cosine.
 
     Parameters
     ----------
     step_size : float, default=0.5
-        Step at the start of a run, in the unit that ``step_scale`` names; below 2.
+        Step size at the start of a run, in the unit that ``step_scale`` names; below 2.
     adjust_after : int or None, default=0
-        Step of a run from which on proposals are accepted or rejected (Eq. 7), so that the law of
-        the machine is left as it is: 0 for all steps, None for none.
+        Step of a run from which on proposals are accepted or rejected (Eq. 7), so that the steps
+        leave the machine's distribution invariant: 0 for all steps, None for none.
     step_scale : {"variance", "mean_variance"}, default="variance"
-        Whether steps are in units of each visible unit's own variance, or of their mean, as
-        printed. The latter is unstable if variances differ, and is then refused.
+        Whether step sizes are in units of each visible unit's own variance, or of the mean
+        variance, as printed. The latter is unstable and an error if the variances differ too much.
     target_acceptance : float or None, default=None
-        Rate of acceptance that the step size is tuned to, between runs, if given.
+        If given, the acceptance rate to which the step size is tuned between runs.
 
     References
     ----------
     Liao, R., Kornblith, S., Ren, M., Fleet, D. J., & Hinton, G. (2022). Gaussian-Bernoulli RBMs
     without tears. arXiv:2210.10318.
     """
+
+    needs = Needs(visible=("is_unbounded",), one_hidden_layer=True)
+    alternative = "Gibbs"
 
     step_size: float = 0.5
     adjust_after: int | None = 0
@@ -104,14 +115,6 @@ class Langevin(Sampler):
                 "set adjust_after to a number of steps, such as 0"
             )
 
-    def check(self, machine):
-        visible = machine.units[0]
-        if len(machine.units) != 2 or visible.bounds != (-math.inf, math.inf):
-            raise ValueError(
-                f"{type(self).__name__} needs one hidden layer and visible units on the whole real "
-                f"line, and this machine has the units {machine.units}; use Gibbs"
-            )
-
     # ------------------------------------------------------------------ step sizes
 
     def at(self, step, n_steps):
@@ -124,8 +127,8 @@ class Langevin(Sampler):
     def tuned(self, acceptance, gain):
         """Return the sampler with a step size nearer to the target of its rate of acceptance.
 
-        log step_size moves by ``gain`` times what the rate has beyond the target (Robbins and
-        Monro); it stays below the stable limit. Without a target, or a rate, nothing changes.
+        log step_size changes by ``gain`` times (rate - target) (Robbins and Monro) and stays below
+        the stable limit. Without a target or a rate, the sampler is returned as it is.
         """
         if self.target_acceptance is None or not acceptance >= 0:
             return self
@@ -135,27 +138,29 @@ class Langevin(Sampler):
         return replace(self, step_size=size)
 
     def stable(self, machine):
-        """Return the sampler with its step size, or a smaller one that does not diverge there."""
-        most = self._largest(self._relative(machine))
-        return self if most < _LARGEST else self.sized(self.step_size * _ROOM * _LARGEST / most)
+        """Return the sampler, with a smaller step size if its own diverges on this machine."""
+        largest = self._largest(self._relative(machine))
+        if largest < _LARGEST:
+            return self
+        return self.sized(self.step_size * _ROOM * _LARGEST / largest)
 
     def sized(self, step_size):
         """Return the sampler with another step size."""
         return replace(self, step_size=step_size)
 
     def relative_step(self, machine):
-        """Return step / variance, a number or one for each visible unit.
+        """Return step / variance, as one number or one for each visible unit.
 
         Raises
         ------
         ValueError
-            If it is 2 or more for some unit, where the dynamics diverge.
+            If it is 2 or more for a unit, as the dynamics then diverge.
         """
         step = self._relative(machine)
-        most = self._largest(step)
-        if not most < _LARGEST:
+        largest = self._largest(step)
+        if not largest < _LARGEST:
             raise ValueError(
-                f"a step of {most:.3g} times a unit's variance diverges (it must be below "
+                f"a step of {largest:.3g} times a unit's variance diverges (it must be below "
                 f"{_LARGEST:g}): the variances of the visible units are too different for "
                 f"step_scale={self.step_scale!r} with step_size={self.step_size:.3g}. Use "
                 "step_scale='variance' or a smaller step_size"
@@ -170,13 +175,13 @@ class Langevin(Sampler):
         return step if isinstance(step, Real) else float(namespace(step).max(step))
 
     def _factors(self):
-        """Return the factors on the step of the inner steps that are taken at once."""
+        """Return the factors on the step size of the inner steps, which are made as one."""
         return (1.0,)
 
     def coefficients(self, machine):
-        """Return (beta, spread): v' = m + beta (v - m) + spread * sigma * noise (Eq. 11).
+        """Return (beta, scale) in v' = m + beta (v - m) + scale * sigma * noise (Eq. 11).
 
-        Each is a number, or has one for each visible unit.
+        Each is one number, or an array with one for each visible unit.
         """
         step = self.relative_step(machine)
         beta, variance = 1.0, 0.0
@@ -188,15 +193,10 @@ class Langevin(Sampler):
 
     # ---------------------------------------------------------------------- chains
 
-    def init(self, machine, rng, n, X):
-        """Return ``n`` chains at draws from the visible units without couplings."""
-        column = namespace(X).zeros((n, 1), **like(machine.weights[0]))
-        theta = machine.thetas[0].map(lambda part: part + column)
-        return self.start(machine, machine.units[0].sample(theta, rng), rng)
-
     def start(self, machine, X, rng):
+        """Return chains at visible values X; raises ValueError if the step size diverges."""
         self.check(machine)
-        self.relative_step(machine)  # which refuses a step that diverges
+        self.relative_step(machine)
         given = condition(machine, X)
         hidden, centre = self._centre(machine, given, rng)
         return Walk((X, hidden), given, centre)
@@ -209,28 +209,23 @@ class Langevin(Sampler):
     def hidden_theta(self, machine, state):
         return state.given
 
-    def moments(self, machine, state):
-        return data_moments(machine, state.layers[0])
-
-    def visible(self, state):
-        return state.layers[0]
-
     def _centre(self, machine, given, rng):
-        """Return a draw of the hidden units, and where the drift of the visible ones points."""
+        """Return a draw of the hidden units, and the centre."""
         hidden = machine.units[1].sample(given, rng)
         return hidden, self._pointed(machine, given, hidden)
 
     def _pointed(self, machine, given, hidden):
+        """Return the centre, where the drift of the visible units points."""
         expected = machine.units[1].mean(given)
         return machine.units[0].mean(conditional(machine, 0, (None, expected)))
 
     def propose(self, machine, state, rng):
-        """Return the state that is proposed."""
-        beta, spread = self.coefficients(machine)
+        """Return the proposed state."""
+        beta, scale = self.coefficients(machine)
         X, m = state.layers[0], state.centre
         xp = namespace(X)
         moved = rng.normal(tuple(X.shape))
-        moved *= spread / xp.sqrt(machine.thetas[0].precision)
+        moved *= scale / xp.sqrt(machine.thetas[0].precision)
         moved += m
         moved += beta * (X - m)
         given = condition(machine, moved)
@@ -238,25 +233,25 @@ class Langevin(Sampler):
         return Walk((moved, hidden), given, centre)
 
     def log_ratio(self, machine, old, new):
-        """Return the log of the ratio in the acceptance of a proposal (Eqs. 7, 12), per row.
+        """Return the log acceptance ratio of each row (Eqs. 7, 12).
 
-        p(v, h) q(h' | v') with q = p(h' | v') leaves of the joint law the marginal one of v:
+        The hidden units are drawn from p(h' | v'), so that only marginals of v are left in it:
         p(v') q(v | v', h') / (p(v) q(v' | v, h)). Both states need their ``energy``.
         """
-        beta, spread = self.coefficients(machine)
+        beta, scale = self.coefficients(machine)
         precision = machine.thetas[0].precision
 
         def distance(a, b):
-            """Of the way from a to b from the mean of the proposals at a."""
+            """Return -log q(b | a) up to a constant."""
             rest = b.layers[0] - a.centre
             rest -= beta * (a.layers[0] - a.centre)
-            rest /= spread
+            rest /= scale
             return 0.5 * row_sums(precision * rest * rest)
 
         return old.energy - new.energy + distance(old, new) - distance(new, old)
 
     def with_energy(self, machine, state):
-        """Return the state with its marginal energy, less a constant."""
+        """Return the state with its marginal energy up to a constant."""
         if state.energy is not None:
             return state
         theta, X = machine.thetas[0], state.layers[0]
@@ -270,24 +265,16 @@ class Langevin(Sampler):
         if self.adjust_after != 0:
             return new, {}
         old, new = self.with_energy(machine, state), self.with_energy(machine, new)
-        log_ratio = self.log_ratio(machine, old, new)
-        xp = namespace(log_ratio)
-        draws = cast(rng.uniform(tuple(log_ratio.shape)), log_ratio.dtype)
-        accepted = draws < xp.exp(xp.clip(log_ratio, None, 0.0))  # never where it is NaN
-        rate = xp.where(log_ratio == log_ratio, xp.exp(xp.clip(log_ratio, None, 0.0)), 0.0)
-
-        def chosen(b, a):
-            return xp.where(accepted if b.ndim == 1 else accepted[:, None], b, a)
-
-        return map_rows(chosen, new, old), {"acceptance": rate}
+        accepted, rate = metropolis(self.log_ratio(machine, old, new), rng)
+        return choose(accepted, new, old), {"acceptance": rate}
 
 
 @dataclass(frozen=True)
 class GibbsLangevin(Langevin):
     """Alternate Langevin dynamics of v given h with draws of h given v (Alg. 2 of Liao et al.).
 
-    The K inner steps, whose step falls as half a cosine, are linear in v, so that they come to one
-    draw from a normal law (Eq. 11), which is what is done.
+    The step size of the K inner steps falls as half a cosine. As each is linear in v, all K are one
+    draw from a normal distribution (Eq. 11).
 
     Parameters
     ----------

@@ -1,49 +1,48 @@
 """Mean field by the expansion of the free energy in powers of the weights.
 
-Naive mean field is its first order, TAP its second (Alg. 1 and Eq. 36 of Tramel et al. 2018), and
-binary units have a third (Gabrié, Tramel and Krzakala 2015). Each order after the first is a term
-that adds a reaction to the field on a unit, a part to the free energy and a part to the moments.
+Naive mean field is the first order and TAP the second (Alg. 1 and Eq. 36 of Tramel et al. 2018).
+Binary units have a third order (Gabrié, Tramel and Krzakala 2015). Each order after the first is a
+term that adds to the field on a unit, to the free energy and to the moments. As in the papers, a is
+a mean and c a variance; B and A are the field and the precision that tilt a unit.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Integral
 
 from ..arrays import matmul, namespace, row_sums
 from ..machine import Block, Moments, coupled, coupling, input_field
-from ._base import FixedPoint, Magnetizations, check_iteration, check_precision
+from ._fixed_point import FixedPoint, Magnetizations
+from ._needs import Needs
 
 
 class _SecondOrder:
     """The Onsager reaction: A = -(W * W) c, B = A a."""
 
-    def check(self, machine):
-        check_precision(machine)
+    needs = "takes_precision"
 
     def reaction(self, machine, l, state):
+        """Return the extra field and the precision on layer ``l``."""
         precision = coupled(machine, machine.squares, l, state.variances, power=2)
         precision *= -1
         return precision * state.means[l], precision
 
     def log_partition(self, machine, state):
+        """Return what the order adds to log Z, in each row."""
         return 0.5 * coupling(machine, machine.squares, state.variances, power=2)
 
     def matrices(self, machine, state):
+        """Return what the order adds to the expected products, as in ``Moments.matrices``."""
         return ()
 
 
 class _ThirdOrder:
     """The third order, for units whose third cumulant is a function of the mean."""
 
-    def check(self, machine):
-        for unit in machine.units:
-            if not hasattr(unit, "cumulants"):
-                raise ValueError(
-                    f"TAP(order=3) is derived for binary units, and {unit} is none; use order=2"
-                )
+    needs = "has_cumulants"
 
     @staticmethod
     def _skews(machine, state):
+        """Return half the third cumulant of each layer."""
         return tuple(
             unit.cumulants(a)[1] for unit, a in zip(machine.units, state.means, strict=True)
         )
@@ -62,6 +61,9 @@ class _ThirdOrder:
         return tuple((l, factor * W2 * matmul(above.T, below)) for l, (W2, below, above) in pairs)
 
 
+_TERMS = (_SecondOrder(), _ThirdOrder())
+
+
 @dataclass(frozen=True)
 class NaiveMeanField(FixedPoint):
     """Naive mean field: each unit sees the means of its neighbours.
@@ -69,34 +71,33 @@ class NaiveMeanField(FixedPoint):
     Parameters
     ----------
     max_iter : int, default=10
-        Largest number of sweeps. Ten are enough in training, where more cost time and gain no
-        likelihood; :mod:`skrbm.evaluation` goes on to convergence.
+        Maximum number of sweeps. Ten are enough in training; more take time without improving the
+        likelihood. :mod:`skrbm.evaluation` iterates to convergence.
     tol : float, default=1e-8
-        A solution has converged when the mean squared change of its means is at most this.
+        A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
-        Part of the old state that is kept in each sweep.
+        Weight of the old state in each new one.
     """
 
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
 
-    def __post_init__(self):
-        check_iteration(self)
-
     @property
     def terms(self):
         """The orders after the first."""
         return ()
 
-    def check(self, machine):
-        for term in self.terms:
-            term.check(machine)
+    @property
+    def needs(self):
+        return Needs(units=tuple(term.needs for term in self.terms))
 
     def _unit_moments(self, unit, theta):
+        """Return mean and variance; the variance is None if nothing needs it."""
         return unit.moments(theta)
 
     def _pair(self, state):
+        """Return the variances whose products, times W, are covariances of neighbours, or None."""
         return None
 
     def start(self, machine, X):
@@ -120,7 +121,7 @@ class NaiveMeanField(FixedPoint):
         return field, precision
 
     def theta(self, machine, l, state):
-        """Return the parameters of layer ``l`` by itself that say what its neighbours do."""
+        """Return the parameters of layer ``l`` tilted by what its neighbours send."""
         return machine.units[l].tilt(machine.thetas[l], *self._cavity(machine, l, state))
 
     def _occupied(self, machine, state):
@@ -173,20 +174,22 @@ class TAP(NaiveMeanField):
     Parameters
     ----------
     order : {2, 3}, default=2
-        Where the expansion in powers of the weights stops; the third order needs binary units.
+        Last power of the weights in the expansion; the third order needs binary units.
     max_iter : int, default=10
-        Largest number of sweeps. Ten are enough in training, where more cost time and gain no
-        likelihood; :mod:`skrbm.evaluation` goes on to convergence.
+        Maximum number of sweeps. Ten are enough in training; more take time without improving the
+        likelihood. :mod:`skrbm.evaluation` iterates to convergence.
     tol : float, default=1e-8
-        A solution has converged when the mean squared change of its means is at most this.
+        A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
-        Part of the old state that is kept in each sweep.
+        Weight of the old state in each new one.
     """
 
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
     order: int = 2
+
+    alternative = "NaiveMeanField, or TAP(order=2) for real units"
 
     def __post_init__(self):
         super().__post_init__()
@@ -195,9 +198,9 @@ class TAP(NaiveMeanField):
                 f"order must be 2 or 3, got {self.order!r}; NaiveMeanField is the first order"
             )
 
-    @cached_property
+    @property
     def terms(self):
-        return (_SecondOrder(), _ThirdOrder())[: self.order - 1]
+        return _TERMS[: self.order - 1]
 
     def _unit_moments(self, unit, theta):
         return unit.mean_variance(theta)

@@ -26,8 +26,8 @@ from ..arrays import (
 )
 from ..machine import Machine
 from ..units import Bernoulli, Theta
-from ._base import Magnetizations, solve, take_rows
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of
+from ._fixed_point import Magnetizations, solve, take_rows
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
 
@@ -54,9 +54,13 @@ class Propagated(NamedTuple):
     residual : ndarray of shape (n_instances,)
         In the last sweep: the mean squared change of the means, or the square of the largest
         change of a belief over 100 or the belief's size, if that is larger; float64. Without
-        sweeps: the largest of three numbers, the mean squared change of the means by the third
-        order, a hundredth of the squared change of any one mean, and the mean square over the pairs
-        of any one unit of ``abs(W)**3 / 576``, a bound of what the expansion leaves out of E[h v].
+        sweeps the largest of
+
+        - the mean squared change of the means by the third order,
+        - a hundredth of the squared change of any one mean,
+        - the mean square over the pairs of any one unit of ``abs(W)**3 / 576``, a bound of what
+          the expansion leaves out of E[h v].
+
     converged : ndarray of bool of shape (n_instances,)
     log_partition : array of shape (n_instances,), float64
         The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.

@@ -1,29 +1,29 @@
-"""Relaxed belief propagation: messages on the edges, each known by its mean and variance.
+"""Relaxed belief propagation: messages on the edges, each given by its mean and variance.
 
-Tramel et al. (2018), App. B. On the edge from unit i to unit j travel the mean a and the variance c
-of i in the absence of j, the moments of its law under the field and the precision
+Tramel et al. (2018), App. B. The message from unit i to unit j is the mean a and the variance c of
+i in the absence of j, that is, under the field and the precision
 
     B_{i->j} = sum_{l != j} W_il a_{l->i},    A_{i->j} = -sum_{l != j} W_il**2 c_{l->i}
 
-of its other neighbours. The Bethe approximation of log Z at a fixed point (Eq. 65, whose printed
-name is that of minus it) is, with d_i the number of neighbours and the second sum over both
+of its other neighbours. The Bethe approximation of log Z at a fixed point (Eq. 65, where the sign
+of the name is misprinted) is, with d_i the number of neighbours and the second sum over both
 directions of each edge,
 
     Phi = sum_i (1 - d_i / 2) log Z_i + sum_{i->j} log Z_{i->j} / 2.
 
-The messages are no stationary point of Phi: a factor exp(W x y) of two units is summed over one of
-them by its first two cumulants, and which one makes a difference of third order in W. What is
-stationary, where the messages obey their equations m = G(m), is
+The messages are not a stationary point of Phi: a factor exp(W x y) of two units is summed over one
+of them by its first two cumulants, and the choice of that unit matters to third order in W. With a
+multiplier for each message, however,
 
     L = Phi(m) + sum_e lambda_e (G_e(m) - m_e)
 
-with a multiplier for each message, and its derivatives by the parameters are those of the log Z of
-the fixed points. The multipliers are messages too: their equations say that
+is stationary where the messages obey their equations m = G(m). Its derivatives by the parameters
+are those of log Z at the fixed points. The multipliers are messages too: by their equations
 
     lambda^a_{j->i} = W_ij u_{j->i},    lambda^c_{j->i} = W_ij**2 w_{j->i} / 2,
 
-where u and w are first and second moment of i, as derivatives of L by its field and precision,
-without the part that comes through its message to j. They are found in the same sweep.
+where u and w are the first and second moment of i, as derivatives of L by its field and precision,
+without the part that its message to j contributes. The same sweep updates them.
 """
 
 from dataclasses import dataclass, replace
@@ -33,18 +33,19 @@ from typing import Any, NamedTuple
 
 from ..arrays import namespace, row_sums
 from ..machine import Block, Moments
-from ._base import FixedPoint, check_iteration, check_precision, map_rows
+from ._fixed_point import FixedPoint, map_rows
+from ._needs import Needs
 
-_BLOCK_ELEMENTS = 2**17  # edges times rows at once: what fits a cache
-_LARGEST = 1e9  # bound of what grows without end where messages do not settle
-_FAR = 0.5  # standard deviations from a unit's mean to the derivative of L that is out of range
-_WIDEST = 1e-3  # least precision of a message of an unbounded unit, as part of the unit's own
+_BLOCK_ELEMENTS = 2**17  # edges times rows in a block, so that it fits into a cache
+_LARGEST = 1e9  # bound of moments that grow without limit where messages do not converge
+_FAR = 0.5  # maximum distance of a derivative of L from a unit's mean, in standard deviations
+_MIN_PRECISION = 1e-3  # of a message of an unbounded unit, as a part of the unit's own
 
 
 class Messages(NamedTuple):
-    """What is sent in one direction, arrays of shape (n_rows, n_units[l + 1], n_units[l]).
+    """The messages of one direction, arrays of shape (n_rows, n_units[l + 1], n_units[l]).
 
-    ``first`` and ``second`` are u and w, which belong to the equations of mean and variance.
+    ``first`` and ``second`` are u and w, from the multipliers of mean and variance.
     """
 
     mean: Any
@@ -79,12 +80,13 @@ class _Side(NamedTuple):
         """Sum over the neighbours."""
         return namespace(x).sum(x, axis=self.axis)
 
-    def spread(self, x):
-        """Return what belongs to a unit of the layer, beside what belongs to its edges."""
+    def to_edges(self, x):
+        """Add the axis of the neighbours to an array of the units of the layer."""
         return x[..., :, None] if self.below else x[..., None, :]
 
 
 def _sides(machine, l, state):
+    """Yield the sides of layer ``l``: the layer below and the layer above."""
     W = machine.weights if machine.scale == 1 else [W * machine.scale for W in machine.weights]
     if l > 0:
         yield _Side(W[l - 1], state.up[l - 1], state.down[l - 1], True)
@@ -92,34 +94,35 @@ def _sides(machine, l, state):
         yield _Side(W[l], state.down[l], state.up[l], False)
 
 
-def _laws(machine, l, sides):
-    """Return the law of each unit of layer ``l``, and those without each of its neighbours."""
+def _conditionals(machine, l, sides):
+    """Return the parameters of layer ``l``: with all neighbours, and without each of them."""
     unit, theta = machine.units[l], machine.thetas[l]
     fields = [side.W * side.received.mean for side in sides]
     precisions = [side.W * side.W * side.received.variance for side in sides]
     field = sum(side.gather(part) for side, part in zip(sides, fields, strict=True))
     precision = -sum(side.gather(part) for side, part in zip(sides, precisions, strict=True))
-    cavities = [
-        _tilted(unit, theta.map(side.spread), side.spread(field) - b, side.spread(precision) + a)
-        for side, b, a in zip(sides, fields, precisions, strict=True)
-    ]
+    cavities = []
+    for side, b, a in zip(sides, fields, precisions, strict=True):
+        field_without, precision_without = side.to_edges(field) - b, side.to_edges(precision) + a
+        own = theta.map(side.to_edges)
+        cavities.append(_tilted(unit, own, field_without, precision_without))
     return _tilted(unit, theta, field, precision), cavities
 
 
 def _tilted(unit, theta, field, precision):
-    """Tilt a unit, but hold an unbounded one back from losing all its precision (App. B.3)."""
+    """Tilt a unit; an unbounded one keeps a minimum precision (App. B.3)."""
     tilted = unit.tilt(theta, field, precision)
     if all(isfinite(bound) for bound in unit.bounds):
         return tilted
-    least = _WIDEST * theta.precision
-    return tilted._replace(precision=namespace(least).maximum(tilted.precision, least))
+    minimum = _MIN_PRECISION * theta.precision
+    return tilted._replace(precision=namespace(minimum).maximum(tilted.precision, minimum))
 
 
 class _Responses(NamedTuple):
     """Moments of a layer, and the derivatives of L by its parameters.
 
     ``first`` and ``second`` (of shape (n_rows, n_units[l])) are the moments of x in L; ``parts``
-    are the parts of both that come through the messages to each neighbour.
+    are the parts of both that the messages to each neighbour contribute.
     """
 
     mean: Any
@@ -131,9 +134,9 @@ class _Responses(NamedTuple):
 
 
 def _respond(machine, l, sides):
-    """Return what layer ``l`` does with the messages that it gets."""
-    law, cavities = _laws(machine, l, sides)
-    mean, variance = machine.units[l].mean_variance(law)
+    """Return the moments of layer ``l``, and of its messages, given those it receives."""
+    theta, cavities = _conditionals(machine, l, sides)
+    mean, variance = machine.units[l].mean_variance(theta)
     mean = _bounded(mean, _LARGEST)
     square = mean * mean + variance
     first, second, sent, parts = mean, square, [], []
@@ -147,8 +150,8 @@ def _respond(machine, l, sides):
         x_part = 0.5 * a + mean_force * c + variance_force * third
         square_part = 0.5 * (c + a * a) + mean_force * (third + 2 * a * c)
         square_part = square_part + variance_force * (fourth - c * c + 2 * a * third)
-        first = first + side.gather(x_part - 0.5 * side.spread(mean))
-        second = second + side.gather(square_part - 0.5 * side.spread(square))
+        first = first + side.gather(x_part - 0.5 * side.to_edges(mean))
+        second = second + side.gather(square_part - 0.5 * side.to_edges(square))
         sent.append((a, c))
         parts.append((x_part, square_part))
     first, second = _bounded(first, _LARGEST), _bounded(second, _LARGEST**2)
@@ -156,9 +159,9 @@ def _respond(machine, l, sides):
 
 
 def _duals(side, response, part):
-    """Return u and w of the messages that a layer gets from one side."""
+    """Return u and w of the messages that a layer receives from one side."""
     first, second = (
-        side.spread(total) - one
+        side.to_edges(total) - one
         for total, one in zip((response.first, response.second), part, strict=True)
     )
     return _bounded(first, _LARGEST), _bounded(second, _LARGEST**2)
@@ -169,7 +172,7 @@ def _bounded(x, bound):
 
 
 def _update(machine, l, state):
-    """Return the state after layer ``l`` has answered its messages."""
+    """Return the state after layer ``l`` has sent its messages."""
     sides = tuple(_sides(machine, l, state))
     response = _respond(machine, l, sides)
     up, down = list(state.up), list(state.down)
@@ -201,7 +204,7 @@ def _blocks(machine, state):
 
 
 def _joined(blocks):
-    """Put results of blocks of rows together."""
+    """Join the results of blocks of rows."""
     blocks = tuple(blocks)
     if len(blocks) == 1:
         return blocks[0]
@@ -210,44 +213,39 @@ def _joined(blocks):
 
 @dataclass(frozen=True)
 class RelaxedBP(FixedPoint):
-    """Belief propagation with messages that are known by their mean and variance.
+    """Belief propagation with messages that are given by their mean and variance.
 
-    Exact in the means and in log Z up to the second power of the weights, as TAP is, for units of
-    any kind. Messages of Gaussian units are exact, those of others not even on a tree. TAP is what
-    remains when the messages are expanded about the means, and on weights drawn independently the
-    error of its log Z is several times smaller. A factor exp(W x y) is expanded about x = 0, so
-    that binary units that are flipped, 0 for 1, give other results from the third power of the
-    weights on, which is not so in TAP.
+    The means and log Z are exact up to the second power of the weights, as in TAP, for all kinds of
+    units. Messages of Gaussian units are exact; those of other units are not, even on a tree. An
+    expansion of the messages about the means gives TAP, and for independent weights the error of
+    log Z in TAP is several times smaller. A factor exp(W x y) is expanded about x = 0. So, unlike
+    in TAP, exchanging the values 0 and 1 of binary units changes the results from the third power
+    of the weights on.
 
-    The moments for learning are the derivatives of the Bethe log Z at a solution, which differ from
-    the means of the units from the third power of the weights on. They lose all sense where the
-    weights are out of the range of the expansion or the messages have not settled: if one is half a
-    standard deviation or more away from the mean of its unit, the moments of that start are its
-    units' means and variances and TAP's products of them, which are right to the second power too.
+    The moments for learning are the derivatives of the Bethe log Z at a solution. They differ from
+    the means of the units from the third power of the weights on. If the expansion fails or the
+    messages have not converged (a derivative at least half a standard deviation from the mean of
+    its unit), that row gets the moments of TAP, which are also exact to the second power.
 
-    A sweep costs hundreds of TAP's: it visits each edge of each start several times, where TAP
-    needs two matrix products. A state has eight numbers for each edge and start, 50 MB in float32
-    for 784 x 100 edges and 20 starts. So this is a method for small machines and comparisons.
+    A sweep takes hundreds of times as long as one of TAP: it visits each edge of each start several
+    times, where TAP needs two matrix products. A state has eight numbers for each edge and start,
+    50 MB in float32 for 784 x 100 edges and 20 starts. Use it for small machines and comparisons.
 
     Parameters
     ----------
     max_iter : int, default=10
-        Largest number of sweeps. :mod:`skrbm.evaluation` goes on to convergence.
+        Maximum number of sweeps. :mod:`skrbm.evaluation` iterates to convergence.
     tol : float, default=1e-8
-        A solution has converged when the mean squared change of its means is at most this.
+        A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
-        Part of the old state that is kept in each sweep.
+        Weight of the old state in each new one.
     """
+
+    needs = Needs(units=("takes_precision",))
 
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
-
-    def __post_init__(self):
-        check_iteration(self)
-
-    def check(self, machine):
-        check_precision(machine)
 
     def start(self, machine, X):
         """Return the state with visible means X and everything else at zero."""
@@ -280,7 +278,7 @@ class RelaxedBP(FixedPoint):
         return _joined(sweep(*block) for block in _blocks(machine, state))
 
     def log_partition(self, machine, state):
-        """Return L of each row, which is the Bethe log Z where the messages have settled."""
+        """Return L of each row, which is the Bethe log Z where the messages have converged."""
         return _joined(_lagrangian(*block) for block in _blocks(machine, state))
 
     def moments(self, machine, state):
@@ -295,15 +293,16 @@ class RelaxedBP(FixedPoint):
 
 
 def _lagrangian(machine, state):
+    """Return L of each row, in float64."""
     total = 0.0
     for l, unit in enumerate(machine.units):
         sides = tuple(_sides(machine, l, state))
-        law, cavities = _laws(machine, l, sides)
-        local = unit.log_partition(law)
+        theta, cavities = _conditionals(machine, l, sides)
+        local = unit.log_partition(theta)
         bethe = local
         for side, cavity in zip(sides, cavities, strict=True):
             a, c = unit.mean_variance(cavity)
-            edge = 0.5 * (unit.log_partition(cavity) - side.spread(local))
+            edge = 0.5 * (unit.log_partition(cavity) - side.to_edges(local))
             edge = edge + side.W * side.sent.first * (a - side.sent.mean)
             edge = edge + 0.5 * side.W * side.W * side.sent.second * (c - side.sent.variance)
             bethe = bethe + side.gather(edge)
@@ -312,8 +311,8 @@ def _lagrangian(machine, state):
 
 
 def _derivatives(machine, state):
-    """Return (mean, variance, occupied) of each layer in L, and of each W the sum over rows of
-    dL/dW less the product of the means."""
+    """Return (mean, variance, occupied) of each layer by derivatives of L, and for each W the sum
+    over rows of dL/dW minus the product of the means."""
     layers, pairs = [], [0.0] * len(machine.weights)
     for l in range(len(machine.units)):
         sides = tuple(_sides(machine, l, state))
@@ -323,36 +322,36 @@ def _derivatives(machine, state):
             first, second = _duals(side, response, part)
             pair = first * side.received.mean + side.W * second * side.received.variance
             pairs[l - side.below] = pairs[l - side.below] + pair
-    settled = _settled([response for response, *_ in layers])
-    chosen = tuple(_chosen(settled[:, None], *layer) for layer in layers)
+    in_range = _in_range([response for response, *_ in layers])
+    chosen = tuple(_chosen(in_range[:, None], *layer) for layer in layers)
     means = _products([mean for mean, _, _ in chosen])
     beliefs = _products([response.variance for response, *_ in layers])
-    xp, covariances = namespace(settled), []
+    xp, covariances = namespace(in_range), []
     for W, pair, mean, belief in zip(machine.weights, pairs, means, beliefs, strict=True):
-        rows = xp.where(settled[:, None, None], pair - mean, machine.scale * W * belief)
+        rows = xp.where(in_range[:, None, None], pair - mean, machine.scale * W * belief)
         covariances.append(xp.sum(rows, axis=0))
     return chosen, tuple(covariances)
 
 
-def _settled(responses):
-    """Return the rows where no derivative of L is far from the unit's mean, in its deviations."""
+def _in_range(responses):
+    """Return the rows where no derivative of L is far from the unit's mean."""
     xp = namespace(responses[0].mean)
-    settled = True
+    in_range = True
     for response in responses:
         square = response.first**2
         rounding = float(xp.finfo(square.dtype).eps) * (1 + square)
         apart = (response.first - response.mean) ** 2
         near = apart <= _FAR**2 * response.variance + rounding
-        settled = xp.all(near & (response.second - square >= -rounding), axis=1) & settled
-    return settled
+        in_range = xp.all(near & (response.second - square >= -rounding), axis=1) & in_range
+    return in_range
 
 
-def _chosen(settled, response, occupied, belief):
-    """Return mean, variance and occupancy: derivatives of L, or the unit's own if not settled."""
+def _chosen(in_range, response, occupied, belief):
+    """Return mean, variance and occupancy: derivatives of L where in range, else the unit's own."""
     xp = namespace(response.mean)
-    mean = xp.where(settled, response.first, response.mean)
-    spread = xp.where(settled, response.second - response.first**2, response.variance)
-    return mean, spread, None if occupied is None else xp.where(settled, occupied, belief)
+    mean = xp.where(in_range, response.first, response.mean)
+    variance = xp.where(in_range, response.second - response.first**2, response.variance)
+    return mean, variance, None if occupied is None else xp.where(in_range, occupied, belief)
 
 
 def _products(layers):
@@ -368,12 +367,12 @@ def _occupied(machine, l, sides):
     if machine.thetas[l].spike is None:
         return None, None
     unit = machine.units[l]
-    law, cavities = _laws(machine, l, sides)
-    local = unit.occupancy(law)
+    theta, cavities = _conditionals(machine, l, sides)
+    local = unit.occupancy(theta)
     total = local
     for side, cavity in zip(sides, cavities, strict=True):
         share, (a, c) = unit.occupancy(cavity), unit.mean_variance(cavity)
         change = side.W * side.sent.first * a
         change = change + 0.5 * side.W * side.W * side.sent.second * (c - a * a)
-        total = total + side.gather(0.5 * (share - side.spread(local)) + (1 - share) * change)
+        total = total + side.gather(0.5 * (share - side.to_edges(local)) + (1 - share) * change)
     return total, local

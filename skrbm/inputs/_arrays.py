@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..arrays import beside, cast, is_foreign, namespace, working_dtype
+from ..arrays import as_like, cast, is_foreign, namespace, working_dtype
 from ..machine import Machine
 from ..units import Theta
 
@@ -151,7 +151,7 @@ def parameter(name, values, ndim, place=None, *, empty=False):
     array = _real_array(name, values) if array is None else array
     dtype = working_dtype(array)
     if place is not None:
-        array, dtype = beside(array, place), place.dtype
+        array, dtype = as_like(array, place), place.dtype
     array = cast(array, dtype)
     if array.ndim != ndim or (0 in array.shape and not empty):
         raise ValueError(f"{name} must be a non-empty array of {ndim} dimension(s)")

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import (
-    beside,
+    as_like,
     cast,
     dense_rows,
     from_numpy,
@@ -31,7 +31,7 @@ def check_data(estimator, X, *, reset=False, missing=False):
     place = estimator.machine_.weights[0]
     if sp.issparse(X) and is_foreign(place):
         raise TypeError("sparse X needs parameters in NumPy arrays; make X dense")
-    return X if sp.issparse(X) else beside(X, place)
+    return X if sp.issparse(X) else as_like(X, place)
 
 
 def _check_data(estimator, X, reset, missing):
@@ -213,7 +213,7 @@ def check_rows(name, X, n_columns, place):
             f"{name} has {X.shape[1]} columns, but the machine has {n_columns} such units"
         )
     with np.errstate(over="ignore"):  # the next lines say so
-        X = cast(beside(X, place), place.dtype)
+        X = cast(as_like(X, place), place.dtype)
     if not bool(namespace(X).all(namespace(X).isfinite(X))):
         raise ValueError(f"{name} contains NaN or infinity, or values beyond {place.dtype}")
     return X

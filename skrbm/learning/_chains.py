@@ -5,16 +5,14 @@ from typing import Any, NamedTuple
 
 from .._checks import check_count
 from .._schedules import SCHEDULES
-from ..arrays import add_products, cast, like, namespace, nonzero
-from ..inference import Chains, Sampler, map_rows, resampled, sample
+from ..arrays import add_products, cast, namespace, nonzero
+from ..inference import Chains, Sampler, anneal, draw_visible, map_rows, sample
 from ..machine import (
     Block,
     Moments,
     condition,
     conditional,
     data_moments,
-    free_energy,
-    interpolate,
     uncoupled,
 )
 from ._model_phase import ModelPhase
@@ -65,13 +63,6 @@ class Noise(NamedTuple):
     def draw(self, rng, n):
         """Return ``n`` rows of noise."""
         return self.mean + self.scale * rng.normal((n, self.mean.shape[0]))
-
-
-def draw_independent(machine, rng, n):
-    """Return ``n`` draws of the visible units without couplings."""
-    W = machine.weights[0]
-    column = namespace(W).zeros((n, 1), **like(W))
-    return machine.units[0].sample(machine.thetas[0].map(lambda part: part + column), rng)
 
 
 # Where the chains of a run start: functions (phase, machine, sampler, state, X, rng).
@@ -168,8 +159,8 @@ class ChainPhase(ModelPhase):
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""
         if self.start == "annealed":
-            return draw_independent(noisy_base(machine, self.noise), rng, n)
-        return draw_independent(machine, rng, n) if self.noise is None else self.noise.draw(rng, n)
+            return draw_visible(noisy_base(machine, self.noise), rng, n)
+        return draw_visible(machine, rng, n) if self.noise is None else self.noise.draw(rng, n)
 
     def started(self, machine, sampler, rows, rng):
         """Return the chains that start at rows of noise."""
@@ -282,17 +273,15 @@ def annealed(machine, sampler, rows, n_steps, rng, noise=None):
     of modes follow the machine and not the basins that the noise falls into. Resampling among few
     is biased: there are 100 chains at least, of which as many as were given are drawn.
     """
-    xp, base, n = namespace(rows), noisy_base(machine, noise), rows.shape[0]
-    more = draw_independent(base, rng, max(0, _ANNEALED - n))
-    rows, last = xp.concat([rows, more], axis=0), base
-    for k in range(n_steps):
-        now = interpolate(base, machine, (k + 1) / n_steps)
-        gain = free_energy(last, rows) - free_energy(now, rows)
-        rows, last = resampled(rows, gain, rng), now
-        chains, _ = sampler.at(k, n_steps).step(now, sampler.start(now, rows, rng), rng)
-        rows = chains.layers[0]
+    base, n = noisy_base(machine, noise), rows.shape[0]
+    more = draw_visible(base, rng, max(0, _ANNEALED - n))
+    rows = namespace(rows).concat([rows, more], axis=0)
+    betas = [k / n_steps for k in range(n_steps + 1)]
+    layers = (rows, None)
+    ends = anneal(machine, base, betas, layers, rng, sampler=sampler, resample=True)
+    rows = ends.layers[0]
     if n < _ANNEALED:
-        rows = xp.take(rows, rng.permutation(_ANNEALED)[:n], axis=0)
+        rows = namespace(rows).take(rows, rng.permutation(_ANNEALED)[:n], axis=0)
     return sampler.start(machine, rows, rng)
 
 

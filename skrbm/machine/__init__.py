@@ -31,7 +31,7 @@ from ._machine import (
     input_field,
     turned_over,
 )
-from ._moments import Block, Moments, data_moments
+from ._moments import Block, Moments, data_moments, sum_of
 
 __all__ = [
     "MAX_UNITS",
@@ -60,6 +60,7 @@ __all__ = [
     "log_partition",
     "n_enumerated",
     "precise_free_energy",
+    "sum_of",
     "turned_over",
     "uncoupled",
 ]

@@ -1,43 +1,59 @@
-"""Energies and free energies of a machine, and machines between it and independent units."""
+"""Energies and free energies of a machine, and the path from it to independent units."""
 
 from dataclasses import replace
 
 import scipy.sparse as sp
 
-from ..arrays import cast, matmul, namespace, row_blocks, row_sums
+from ..arrays import cast, matmul, namespace, row_sums, take_rows
 from ..units import log_weight
-from ._machine import condition
+from ._machine import condition, is_per_row
 
-_BLOCK_ROWS = 1024  # whose free energies are computed together
+_BLOCK_ROWS = 1024  # rows whose free energies are computed together
 
 
 def coupling(machine, matrices, layers, power=1):
-    """Return sum_l x_{l+1}' M_l x_l for each row, in float64."""
+    """Return scale**power * sum_l x_{l+1}' M_l x_l for each row, in float64.
+
+    Parameters
+    ----------
+    machine : Machine
+    matrices : tuple of arrays of shape (n_units[l + 1], n_units[l])
+        M_l: the weights, or a power of each of their entries.
+    layers : sequence of arrays of shape (n_rows, n_units[l])
+        Values of all layers.
+    power : int, default=1
+        Power of the scale that goes with ``matrices``.
+
+    Returns
+    -------
+    array of shape (n_rows,), float64
+    """
     pairs = zip(matrices, layers[:-1], layers[1:], strict=True)
     total = sum(row_sums(matmul(below, M.T) * above) for M, below, above in pairs)
     return total * machine.scale**power
 
 
 def log_correction(machine, thetas):
-    """Return what sampling by proposals must make up for in each row, in float64.
+    """Return the log-weight that corrects sampling by proposals in each row, in float64.
 
-    Where hidden units do not sample their own law, a block Gibbs sweep belongs to another machine.
-    This is log p(v) of the machine minus that of the other one, up to a constant.
+    Where ``sample`` of hidden units is only a proposal, a block Gibbs sweep leaves the
+    distribution of another machine invariant. This is log p(v) of the machine minus log p(v) of
+    the other one, up to a constant.
 
     Parameters
     ----------
     machine : Machine
     thetas : dict of Theta
-        Conditional parameters of layers given their neighbours, by layer; those that sample their
-        law add nothing.
+        Conditional parameters of layers given their neighbours, by layer. Layers whose ``sample``
+        is exact add nothing.
 
     Returns
     -------
-    array of shape (n_rows,), float64, or None if all units sample their law.
+    array of shape (n_rows,), float64, or None if ``sample`` of all units is exact.
     """
     total = None
     for l, theta in thetas.items():
-        if not machine.units[l].samples_its_law:
+        if not machine.units[l].samples_exactly:
             part = row_sums(machine.units[l].log_correction(theta))
             total = part if total is None else total + part
     return total
@@ -56,32 +72,45 @@ def free_energy(machine, X):
 
 
 def in_double(machine):
-    """Return a machine with real visible units in float64, others as they are.
+    """Return the machine in float64 if its visible units are real, else the machine itself.
 
-    Where data lie far from zero, terms of the size mean**2 / variance cancel in their energy.
+    For data far from zero, terms of the size mean**2 / variance cancel in the energy of real
+    units, which float32 does not hold.
     """
-    if machine.units[0].values is not None:
+    if machine.units[0].is_discrete:
         return machine
     return machine.astype(namespace(machine.thetas[0].field).float64)
 
 
 def precise_free_energy(machine, X):
-    """Return :func:`free_energy` with real visible units in float64, in blocks of rows."""
-    machine = in_double(machine)
+    """Return :func:`free_energy` in blocks of rows, in the dtype of :func:`in_double`.
+
+    X may be dense or sparse, of any dtype.
+    """
+    machine, n = in_double(machine), X.shape[0]
     parts = []
-    for rows in row_blocks(X, _BLOCK_ROWS):
+    for start in range(0, n, _BLOCK_ROWS):
+        block = slice(start, min(start + _BLOCK_ROWS, n))
+        rows = take_rows(X, block)
         rows = rows.astype(machine.dtype) if sp.issparse(rows) else cast(rows, machine.dtype)
-        parts.append(free_energy(machine, rows))
+        parts.append(free_energy(machine.rows(block), rows))
     return namespace(parts[0]).concat(parts, axis=0)
 
 
 def interpolate(machine0, machine1, beta):
     """Return the machine at ``beta`` between two that differ in thetas and scale.
 
-    The weights are those of ``machine1``, shared; ``machine0`` has scale 0 for no couplings.
+    Parameters
+    ----------
+    machine0, machine1 : Machine
+        Machines with the same weights, which the result shares. A scale of 0 means no couplings.
+    beta : float or array of shape (n_rows,)
+        From 0 (``machine0``) to 1 (``machine1``). With an array each row of the result has its
+        own thetas and scale.
     """
+    column = beta[:, None] if is_per_row(beta) else beta
     thetas = tuple(
-        t0.map(lambda a, b: a + beta * (b - a), t1)
+        t0.map(lambda a, b: a + column * (b - a), t1)
         for t0, t1 in zip(machine0.thetas, machine1.thetas, strict=True)
     )
     scale = (1 - beta) * machine0.scale + beta * machine1.scale
@@ -89,7 +118,11 @@ def interpolate(machine0, machine1, beta):
 
 
 def uncoupled(machine, visible=None):
-    """Return the machine without couplings: hidden units at rest, visible units as given."""
+    """Return a machine of independent units, which shares the weights and has scale 0.
+
+    Hidden units have the parameters of units that know no data. Visible units have those of
+    ``visible``, or their own.
+    """
     W = machine.weights[0]
     pairs = list(zip(machine.units, machine.n_units, strict=True))
     thetas = [unit.default_theta(n, W) for unit, n in pairs]

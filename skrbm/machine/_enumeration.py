@@ -4,42 +4,47 @@ Every other layer is enumerated, and the layers between are summed out one unit 
 are independent given their neighbours.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from .._checks import check_count
 from ..arrays import cast, from_numpy, log_sum_exp, namespace, row_sums
-from ..units import log_weight
-from ._machine import conditional
+from ..units import digits, log_weight
+from ._machine import conditional, is_per_row
 
-MAX_UNITS = 20  # that are enumerated where no other number is asked for
-_BLOCK_ELEMENTS = 2**20  # of the largest temporary array
+MAX_UNITS = 20  # default limit of exact sums: 2**20 configurations
+_BLOCK_ELEMENTS = 2**20  # size of the largest temporary array
 _MANY = 2**10  # configurations that a block of rows should have room for
 
 
 def enumerable_layers(machine):
-    """Return every other layer, even or odd, where their support is finite: the fewer units.
+    """Return the layers that exact sums enumerate: every other layer, even or odd.
 
-    None if neither half has a finite support.
+    It is the half with fewer configurations of those whose layers all have a finite number, or
+    None if neither has.
     """
     halves = [range(parity, len(machine.units), 2) for parity in (0, 1)]
-    finite = [half for half in halves if all(machine.units[l].values is not None for l in half)]
-    return min(finite, key=lambda half: _total_units(machine, half), default=None)
+    finite = [half for half in halves if all(machine.units[l].is_discrete for l in half)]
+    return min(finite, key=lambda half: _n_configurations(machine, half), default=None)
 
 
-def _total_units(machine, layers):
-    return sum(machine.n_units[l] for l in layers)
+def _n_configurations(machine, layers):
+    return math.prod(machine.units[l].n_configurations(machine.n_units[l]) for l in layers)
 
 
 def n_enumerated(machine):
-    """Return how many units exact sums enumerate, infinitely many if that is impossible."""
+    """Return how many binary units have as many configurations as exact sums enumerate, a float.
+
+    For layers of binary units it is their number. It is infinite if exact sums are impossible.
+    """
     layers = enumerable_layers(machine)
-    return float("inf") if layers is None else _total_units(machine, layers)
+    return float("inf") if layers is None else math.log2(_n_configurations(machine, layers))
 
 
 def can_enumerate(machine, max_units=MAX_UNITS):
-    """Whether every other layer is small enough for log Z to be summed exactly."""
+    """Whether log Z can be summed exactly over at most 2**max_units configurations."""
     check_count("max_units", max_units, 0)
     return n_enumerated(machine) <= max_units
 
@@ -49,24 +54,29 @@ def check_enumerable(machine, max_units=MAX_UNITS):
     if not can_enumerate(machine, max_units):
         raise ValueError(
             "exact sums need a layer (in a deep machine, every other layer) with at most "
-            f"max_units={max_units} binary units, and this machine has {machine.n_units} units; "
-            "raise max_units or use method='ais'"
+            f"max_units={max_units} binary units, or as few configurations, and this machine has "
+            f"{machine.n_units} units; raise max_units or use method='ais'"
         )
 
 
 def all_values(n, values=(0.0, 1.0), numbers=None):
-    """Return configurations of ``n`` units with two values each.
+    """Return configurations of ``n`` independent units that have the same finite support.
 
-    They are those with the given binary numbers, of which the first unit is the lowest digit; by
-    default all.
+    Parameters
+    ----------
+    n : int
+        Number of units.
+    values : tuple of float, default=(0.0, 1.0)
+        The support.
+    numbers : ndarray of int, default=None
+        Numbers of the configurations, of which the first unit is the lowest digit; None is all.
 
     Returns
     -------
     ndarray of shape (n_configurations, n), float64
     """
-    numbers = np.arange(2**n) if numbers is None else numbers
-    bits = (numbers[:, None] >> np.arange(n)) & 1
-    return np.where(bits, values[1], values[0])
+    numbers = np.arange(len(values) ** n) if numbers is None else numbers
+    return np.take(np.array(values, dtype=float), digits(numbers, [len(values)] * n))
 
 
 def configurations(machine, layers=None):
@@ -76,7 +86,8 @@ def configurations(machine, layers=None):
     ----------
     machine : Machine
     layers : sequence of int, default=None
-        Every other layer, whose units have two values each; default: the fewer units.
+        Every other layer, with a finite number of configurations. Default: those of
+        :func:`enumerable_layers`.
 
     Yields
     ------
@@ -87,15 +98,16 @@ def configurations(machine, layers=None):
         Of shape (n_rows, n_configurations), if the machine has parameters for each row.
     """
     layers = enumerable_layers(machine) if layers is None else layers
-    n, n_rows = _total_units(machine, layers), _n_rows(machine) or 1
+    n, n_rows = _n_configurations(machine, layers), machine.n_rows or 1
     size = max(1, _BLOCK_ELEMENTS // (n_rows * max(machine.n_units)))
     thetas = tuple(  # of rows against configurations
         theta.map(lambda part: part[:, None, :] if part.ndim > 1 else part)
         for theta in machine.thetas
     )
-    machine = replace(machine, thetas=thetas)
-    for start in range(0, 2**n, size):
-        values = _block(machine, layers, start, min(start + size, 2**n))
+    scale = machine.scale[:, None] if is_per_row(machine.scale) else machine.scale
+    machine = replace(machine, thetas=thetas, scale=scale)
+    for start in range(0, n, size):
+        values = _block(machine, layers, start, min(start + size, n))
         total = 0.0
         for l, known in enumerate(values):
             if known is not None:
@@ -106,26 +118,21 @@ def configurations(machine, layers=None):
         yield values, total
 
 
-def _n_rows(machine):
-    """Return how many rows the parameters have, None if all rows have the same."""
-    parts = (part for theta in machine.thetas for part in theta if part is not None)
-    return next((part.shape[0] for part in parts if part.ndim > 1), None)
-
-
 def _block(machine, layers, start, stop):
     """Return the values of all layers, None of those between, with these numbers."""
-    place, values, numbers = machine.thetas[0].field, {}, np.arange(start, stop)
+    reference, values, numbers = machine.thetas[0].field, {}, np.arange(start, stop)
     for l in layers:
-        n = machine.n_units[l]
-        rows = from_numpy(all_values(n, machine.units[l].values, numbers), place)
-        values[l], numbers = cast(rows, machine.dtype), numbers >> n
+        unit, n = machine.units[l], machine.n_units[l]
+        n_values = unit.n_configurations(n)
+        rows = from_numpy(unit.configurations(n, numbers % n_values), reference)
+        values[l], numbers = cast(rows, machine.dtype), numbers // n_values
     return tuple(values.get(l) for l in range(len(machine.units)))
 
 
 def blocks_of_rows(machine, layers=None):
     """Yield machines of a few of the rows of one that has parameters for each row."""
     layers = enumerable_layers(machine) if layers is None else layers
-    n_rows, n_values = _n_rows(machine), min(2 ** _total_units(machine, layers), _MANY)
+    n_rows, n_values = machine.n_rows, min(_n_configurations(machine, layers), _MANY)
     size = max(1, _BLOCK_ELEMENTS // (n_values * max(machine.n_units)))
     for start in range(0, n_rows, size):
         yield machine.rows(slice(start, min(start + size, n_rows)))
@@ -140,7 +147,7 @@ def log_partition(machine, layers=None):
     """
     if not machine.weights:
         return row_sums(machine.units[0].log_partition(machine.thetas[0]))
-    if _n_rows(machine) is None:
+    if machine.n_rows is None:
         return _log_partition(machine, layers)
     parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]
     return namespace(parts[0]).concat(parts, axis=0)

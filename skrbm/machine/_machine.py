@@ -2,39 +2,44 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from ..arrays import cast, is_finite, matmul, namespace
+from ..arrays import cast, copied, is_finite, matmul, take_rows
 
 
 @dataclass(frozen=True)
 class Machine:
     """Layers of units with couplings between neighbouring layers.
 
-    The law is exp(sum_l theta_l . statistics(x_l) + scale * sum_l x_{l+1}' W_l x_l).
+    The distribution is exp(sum_l theta_l . statistics(x_l) + scale * sum_l x_{l+1}' W_l x_l) / Z.
 
     Parameters
     ----------
     units : tuple of Unit
         Layer 0 is visible.
     thetas : tuple of Theta
-        Natural parameters of each layer, arrays of shape (n_units[l],); or (n_rows, n_units[l])
-        for a law of its own for each row, such as the posterior given an observation of that row.
+        Natural parameters of each layer, arrays of shape (n_units[l],). With shape
+        (n_rows, n_units[l]) each row has its own distribution, such as the posterior given an
+        observation of that row.
     weights : tuple of arrays of shape (n_units[l + 1], n_units[l])
-        Couplings; a restricted Boltzmann machine has one matrix, ``components_``, and independent
+        Couplings. A restricted Boltzmann machine has one matrix, ``components_``, and independent
         units have none.
-    scale : float, default=1.0
-        Factor on all couplings, so that annealing need not copy the weights.
+    scale : float or array of shape (n_rows,), default=1.0
+        Factor on all couplings, so that annealing need not copy the weights. With an array each
+        row has its own, so that replicas at different temperatures are rows of one product.
     """
 
     units: tuple
     thetas: tuple
     weights: tuple
-    scale: float = 1.0
+    scale: Any = 1.0
 
     def __post_init__(self):
         dtype = self.dtype
         thetas = tuple(theta.map(lambda part: cast(part, dtype)) for theta in self.thetas)
         object.__setattr__(self, "thetas", thetas)
+        if is_per_row(self.scale):
+            object.__setattr__(self, "scale", cast(self.scale, dtype))
 
     @property
     def dtype(self):
@@ -45,6 +50,15 @@ class Machine:
     def n_units(self):
         """Number of units of each layer."""
         return tuple(theta.field.shape[-1] for theta in self.thetas)
+
+    @property
+    def n_rows(self):
+        """Number of rows that have their own parameters or scale, None if all rows share them."""
+        parts = (part for theta in self.thetas for part in theta if part is not None)
+        own = [part.shape[0] for part in parts if part.ndim > 1]
+        if is_per_row(self.scale):
+            own.append(self.scale.shape[0])
+        return own[0] if own else None
 
     @cached_property
     def squares(self):
@@ -57,10 +71,15 @@ class Machine:
         return tuple(W * W2 for W, W2 in zip(self.weights, self.squares, strict=True))
 
     def rows(self, index):
-        """Return the machine of some rows, itself if all rows have the same law."""
-        if all(part is None or part.ndim == 1 for theta in self.thetas for part in theta):
+        """Return the machine of some rows, itself if all rows have the same distribution.
+
+        ``index`` is a slice or an array of integers.
+        """
+        if self.n_rows is None:
             return self
-        machine = replace(self, thetas=tuple(theta.rows(index) for theta in self.thetas))
+        scale = take_rows(self.scale, index) if is_per_row(self.scale) else self.scale
+        thetas = tuple(theta.rows(index) for theta in self.thetas)
+        machine = replace(self, thetas=thetas, scale=scale)
         for name in ("squares", "cubes"):  # of the same weights
             if name in self.__dict__:
                 machine.__dict__[name] = self.__dict__[name]
@@ -69,7 +88,7 @@ class Machine:
     def tilted(self, l, field, precision=None):
         """Return the machine with layer ``l`` multiplied by exp(field * x - precision * x**2 / 2).
 
-        With a field for each row, of shape (n_rows, n_units[l]), each row has a law of its own.
+        With a field for each row, of shape (n_rows, n_units[l]), each row has its own distribution.
         """
         thetas = list(self.thetas)
         thetas[l] = self.units[l].tilt(thetas[l], field, precision)
@@ -77,17 +96,15 @@ class Machine:
 
     def copy(self):
         """Return a machine that shares no memory with this one."""
-        xp = namespace(self.thetas[0].field)
         return replace(
             self,
-            thetas=tuple(
-                theta.map(lambda part: xp.asarray(part, copy=True)) for theta in self.thetas
-            ),
-            weights=tuple(xp.asarray(W, copy=True) for W in self.weights),
+            thetas=tuple(theta.map(copied) for theta in self.thetas),
+            weights=tuple(copied(W) for W in self.weights),
+            scale=copied(self.scale) if is_per_row(self.scale) else self.scale,
         )
 
     def astype(self, dtype):
-        """Return the machine with parameters of another dtype; thetas follow the weights."""
+        """Return the machine with parameters of another dtype; the rest follows the weights."""
         return replace(self, weights=tuple(cast(W, dtype) for W in self.weights))
 
     def is_finite(self):
@@ -95,9 +112,14 @@ class Machine:
         return all(is_finite(W) for W in self.weights) and self.has_finite_thetas()
 
     def has_finite_thetas(self):
-        """Whether no unit's own parameter is infinite or NaN: a check that costs nothing."""
+        """Whether no unit's own parameter is infinite or NaN, a check that is almost free."""
         parts = (part for theta in self.thetas for part in theta if part is not None)
         return all(is_finite(part) for part in parts)
+
+
+def is_per_row(x):
+    """Whether a weight or a scale is an array with a number for each row, not one number."""
+    return getattr(x, "ndim", 0) > 0
 
 
 def coupled(machine, matrices, l, layers, power=1):
@@ -105,6 +127,22 @@ def coupled(machine, matrices, l, layers, power=1):
 
     With the weights themselves and the neighbours' values it is the input field; with their
     squares and the neighbours' variances it is minus the precision of the TAP reaction.
+
+    Parameters
+    ----------
+    machine : Machine
+    matrices : tuple of arrays of shape (n_units[l + 1], n_units[l])
+        The weights, or a power of each of their entries.
+    l : int
+        The layer that receives.
+    layers : sequence of arrays of shape (n_rows, n_units[l])
+        What each layer sends; None sends nothing. Layers that are no neighbours are not read.
+    power : int, default=1
+        Power of the scale that goes with ``matrices``.
+
+    Returns
+    -------
+    array of shape (n_rows, n_units[l])
     """
     total = None
     if l > 0 and layers[l - 1] is not None:
@@ -112,6 +150,8 @@ def coupled(machine, matrices, l, layers, power=1):
     if l + 1 < len(layers) and layers[l + 1] is not None:
         above = matmul(layers[l + 1], matrices[l])
         total = above if total is None else total + above
+    if is_per_row(machine.scale):
+        return total * machine.scale[..., None] ** power
     if machine.scale != 1:
         total *= machine.scale**power
     return total
@@ -133,7 +173,7 @@ def condition(machine, X):
 
 
 def above_visible(machine):
-    """Return the hidden layers as a machine, in no field of the visible one."""
+    """Return the hidden layers as a machine, without the field of the visible layer."""
     return replace(
         machine, units=machine.units[1:], thetas=machine.thetas[1:], weights=machine.weights[1:]
     )
@@ -142,8 +182,8 @@ def above_visible(machine):
 def hidden_layers(machine, field):
     """Return the hidden layers as a machine, the first in a field for each row.
 
-    Where the field is :func:`input_field` of visible values, its law is that of the hidden layers
-    given these.
+    Where the field is :func:`input_field` of visible values, its distribution is that of the
+    hidden layers given these values.
     """
     hidden = above_visible(machine)
     first = machine.units[1].tilt(machine.thetas[1], field)
@@ -153,7 +193,8 @@ def hidden_layers(machine, field):
 def turned_over(machine, top):
     """Return the layers from ``top`` down to the visible one as a machine that begins with it.
 
-    Given the values of its first layer, its law is that of the lower layers given layer ``top``.
+    Given the values of its first layer, its distribution is that of the lower layers given layer
+    ``top``.
     """
     return replace(
         machine,

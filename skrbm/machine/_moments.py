@@ -1,46 +1,73 @@
 """The expected statistics of a machine, which learning matches to those of data."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import add_products, matmul, namespace
-from ._machine import condition
+from ..arrays import add_products, cast, matmul, namespace
+from ._machine import condition, is_per_row
 
 
 class Block(NamedTuple):
-    """Rows whose moments count with one weight.
+    """Rows of one batch, with their weights.
 
-    ``means`` and ``variances`` have an entry for each layer, of shape (n_rows, n_units[l]), where
-    a variance of None means that no statistic needs it. ``pair``, if present, holds row
-    statistics d_l that add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l', with None for a
-    layer whose values are known. ``occupied``, if
-    present, holds P[x != 0] for each layer, None where the kind of unit has no atom at 0 or the
-    values are known.
+    Attributes
+    ----------
+    means : tuple of array of shape (n_rows, n_units[l])
+        Mean of each layer.
+    variances : tuple of array of shape (n_rows, n_units[l]) or None
+        Variance of each layer, None where no statistic needs it.
+    weight : float or array of shape (n_rows,)
+        One weight for all rows, or one for each row, in the dtype of the means. Weights that sum
+        to 1 make the moments a mean over the rows.
+    pair : tuple of array or None, default=None
+        Row statistics d_l that add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l'; None for
+        a layer whose values are known.
+    occupied : tuple of array or None, default=None
+        P[x != 0] of each layer, None where the unit has no atom at 0 or the values are known.
     """
 
     means: tuple
     variances: tuple
-    weight: float
+    weight: Any
     pair: Any = None
     occupied: Any = None
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Expected sufficient statistics, as blocks of rows that are reduced only when applied.
+    """Expected sufficient statistics.
 
-    ``matrices`` holds, for each weight matrix, what an expectation has beyond products of row
-    statistics; None where it has nothing.
+    Row blocks become matrices only when the moments are applied. :meth:`reduced` does it before,
+    so that moments of many batches, threads or processes can be added.
+
+    Parameters
+    ----------
+    blocks : tuple of Block
+        Rows whose statistics and products count.
+    matrices : tuple of (int, array of shape (n_units[l + 1], n_units[l])), default=()
+        Pairs (l, matrix): what E[x_{l+1} x_l'] has beyond products of rows.
+    sums : tuple of (int, Theta), default=()
+        Pairs (l, statistics): what the expected statistics of layer l have beyond the rows.
     """
 
     blocks: tuple
-    matrices: tuple = field(default=())
+    matrices: tuple = ()
+    sums: tuple = ()
+
+    def __add__(self, other):
+        return Moments(
+            self.blocks + other.blocks, self.matrices + other.matrices, self.sums + other.sums
+        )
+
+    def __neg__(self):
+        return Moments(
+            tuple(block._replace(weight=-block.weight) for block in self.blocks),
+            tuple((l, -matrix) for l, matrix in self.matrices),
+            tuple((l, theta.map(lambda part: -part)) for l, theta in self.sums),
+        )
 
     def __sub__(self, other):
-        negative = tuple(block._replace(weight=-block.weight) for block in other.blocks)
-        return Moments(
-            self.blocks + negative, self.matrices + tuple((l, -M) for l, M in other.matrices)
-        )
+        return self + -other
 
     def add_pair(self, machine, l, out, step, keep=1.0):
         """out = keep * out + step * E[x_{l+1} x_l'], in place where the library can.
@@ -51,13 +78,17 @@ class Moments:
         products = []
         for block in self.blocks:
             if block.pair is not None and block.pair[l] is not None:
-                product = matmul(block.pair[l + 1].T, block.pair[l])
+                weight = block.weight * machine.scale
+                above, below, alpha = _weighted(block.pair[l + 1], block.pair[l], weight)
+                product = matmul(above.T, below)
                 product *= machine.weights[l]
-                product *= step * block.weight * machine.scale
+                product *= step * alpha
                 products.append(product)
-        out = add_products(
-            out, [(b.means[l + 1], b.means[l], step * b.weight) for b in self.blocks], keep
-        )
+        terms = []
+        for block in self.blocks:
+            above, below, alpha = _weighted(block.means[l + 1], block.means[l], block.weight)
+            terms.append((above, below, step * alpha))
+        out = add_products(out, terms, keep)
         for product in products:
             out += product
         for index, matrix in self.matrices:
@@ -67,22 +98,87 @@ class Moments:
 
     def statistics(self, unit, l):
         """Return the expected statistics of layer ``l``, a Theta of shape (n_units[l],)."""
-        total = None
-        for block in self.blocks:
-            moments = (block.means[l], block.variances[l])
-            if block.occupied is not None and block.occupied[l] is not None:
-                moments = (*moments, block.occupied[l])
-            rows = unit.statistics(*moments)
-            part = rows.map(
-                lambda rows, weight=block.weight: namespace(rows).sum(rows, axis=0) * weight
-            )
-            total = part if total is None else total.map(lambda a, b: a + b, part)
+        parts = [_block_statistics(block, unit, l) for block in self.blocks]
+        parts += [theta for index, theta in self.sums if index == l]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total.map(lambda a, b: a + b, part)
         return total
 
+    def reduced(self, machine):
+        """Return the same moments without rows: one matrix and one Theta for each layer.
 
-def data_moments(machine, X):
-    """Return the moments of a machine with one hidden layer whose visible values are known."""
+        These are plain sums. So moments of parts of a batch, of threads or of processes can be
+        added (:func:`sum_of`), if their weights are those of the whole batch.
+        """
+        return sum_of(machine, [self])
+
+
+def _weighted(left, right, weight):
+    """Return (left, right, alpha) so that alpha * left' right weighs each row by ``weight``.
+
+    A number stays a factor of the product, which costs nothing.
+    """
+    if not is_per_row(weight):
+        return left, right, weight
+    if left.shape[-1] < right.shape[-1]:
+        return left * weight[:, None], right, 1.0
+    return left, right * weight[:, None], 1.0
+
+
+def _block_statistics(block, unit, l):
+    """Return the statistics of layer ``l`` summed over the rows of a block, by their weights."""
+    moments = (block.means[l], block.variances[l])
+    if block.occupied is not None and block.occupied[l] is not None:
+        moments = (*moments, block.occupied[l])
+    rows, weight = unit.statistics(*moments), block.weight
+    if is_per_row(weight):
+        return rows.map(lambda part: weight @ part)
+    return rows.map(lambda part: namespace(part).sum(part, axis=0) * weight)
+
+
+def sum_of(machine, parts):
+    """Return the sum of moments, reduced to one matrix and one Theta for each layer.
+
+    Parameters
+    ----------
+    machine : Machine
+        That of the moments.
+    parts : iterable of Moments
+        One at least. A generator needs the rows of one of them at a time.
+
+    Returns
+    -------
+    Moments
+        Without blocks.
+    """
+    pairs = [namespace(W).zeros_like(W) for W in machine.weights]
+    thetas = None
+    for moments in parts:
+        pairs = [moments.add_pair(machine, l, pair, 1.0) for l, pair in enumerate(pairs)]
+        new = [moments.statistics(unit, l) for l, unit in enumerate(machine.units)]
+        if thetas is not None:
+            new = [a.map(lambda x, y: x + y, b) for a, b in zip(thetas, new, strict=True)]
+        thetas = new
+    if thetas is None:
+        raise ValueError("a sum of moments needs one part at least")
+    return Moments((), tuple(enumerate(pairs)), tuple(enumerate(thetas)))
+
+
+def data_moments(machine, X, weights=None):
+    """Return the moments of a machine with one hidden layer whose visible values are known.
+
+    Parameters
+    ----------
+    machine : Machine
+    X : array of shape (n_rows, n_visible)
+        Visible values.
+    weights : array of shape (n_rows,), default=None
+        Weights of the rows, used as they are: sample weights divided by their sum give a weighted
+        mean. None gives each row 1 / n_rows.
+    """
     theta, hidden = condition(machine, X), machine.units[1]
     mean, variance = hidden.moments(theta)
     occupied = (None, hidden.occupancy(theta))
-    return Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0], occupied=occupied),))
+    weight = 1.0 / X.shape[0] if weights is None else cast(weights, machine.dtype)
+    return Moments((Block((X, mean), (None, variance), weight, occupied=occupied),))

@@ -1,6 +1,6 @@
 """Kinds of units: what a layer's variables are."""
 
-from ._base import Theta, Unit, log_weight
+from ._base import Theta, Unit, digits, log_weight
 from ._bernoulli import Bernoulli
 from ._categorical import Categorical
 from ._fractional import Fractional
@@ -24,5 +24,6 @@ __all__ = [
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",
     "Unit",
+    "digits",
     "log_weight",
 ]

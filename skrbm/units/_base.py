@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
-from ..arrays import cast, matmul, namespace, nonzero, row_sums, squared
+import numpy as np
+
+from ..arrays import cast, matmul, namespace, nonzero, row_sums, squared, take_rows
 
 
 class Theta(NamedTuple):
@@ -31,15 +33,7 @@ class Theta(NamedTuple):
 
         ``index`` is a slice or an array of integers.
         """
-
-        def take(part):
-            if part.ndim == 1:
-                return part
-            if isinstance(index, slice):
-                return part[index, :]
-            return namespace(part).take(part, index, axis=0)
-
-        return self.map(take)
+        return self.map(lambda part: part if part.ndim == 1 else take_rows(part, index))
 
 
 def log_weight(theta, X):
@@ -62,36 +56,98 @@ def _row_products(X, part):
     return row_sums(X * part)
 
 
+def digits(numbers, sizes):
+    """Return the digits of whole numbers to the bases ``sizes``, the first digit the lowest.
+
+    Returns
+    -------
+    ndarray of int, of shape (n_numbers, n_digits)
+    """
+    found = np.empty((len(sizes), len(numbers)), dtype=np.int64)
+    for digit, size in zip(found, sizes, strict=True):  # NumPy divides fast by one number only
+        rest = numbers // size
+        digit[:] = numbers - size * rest
+        numbers = rest
+    return found.T
+
+
 class Unit:
     """A kind of unit, given by its support.
 
     Inference only ever *tilts* a unit, adding a field and a precision, and then asks it for a
-    log-partition function, moments, a mode or a sample. A subclass writes those; it holds no
-    parameters of its own beyond the bounds of its support.
+    log-partition function, moments, a mode or a sample. A subclass writes those. It holds no
+    parameters of its own beyond those of its support.
 
     Attributes
     ----------
     values : tuple of float or None
-        The support where it is finite, which makes enumeration possible.
+        The support of one unit where it is finite and units are independent.
+    is_discrete : bool
+        Whether a layer has a finite number of configurations, which makes enumeration possible.
     bounds : tuple of float
-        The least and the largest value.
+        The smallest and the largest value.
     clips : bool
-        Whether data outside the bounds are clipped in training, with a warning, or an error.
-    samples_its_law : bool
-        Whether ``sample`` draws from the law itself; where not, ``log_correction`` says by how much
-        a draw is off.
+        Whether data outside the bounds are clipped in training, with a warning. If not, they are
+        an error.
+    samples_exactly : bool
+        Whether ``sample`` draws from the unit's own distribution. If not, a draw is a proposal, and
+        ``log_correction`` is the logarithm of its weight.
     takes_precision : bool
         Whether ``tilt`` takes a precision.
+    has_variances : bool
+        Whether each column has a variance of its own, from ``mean_variance``.
+    has_cumulants : bool
+        Whether the cumulants are functions of the mean, which ``cumulants`` gives.
     is_learnt : bool
         Whether estimators can learn a layer of such units from data.
+    alternative : str
+        What to use where a method does not apply to such units; it ends an error.
     """
 
     values = None
     bounds = (float("-inf"), float("inf"))
     clips = False
-    samples_its_law = True
+    samples_exactly = True
     takes_precision = True
+    has_variances = True
+    has_cumulants = False
     is_learnt = True
+    alternative = ""
+
+    @property
+    def is_discrete(self):
+        return self.values is not None
+
+    def n_configurations(self, n):
+        """Return how many configurations a layer of ``n`` columns has, an int; if discrete."""
+        return len(self.values) ** n
+
+    def configurations(self, n, numbers):
+        """Return the configurations of a layer of ``n`` columns that have these numbers.
+
+        Parameters
+        ----------
+        n : int
+        numbers : ndarray of int
+            From 0 to ``n_configurations(n) - 1``. The first column is the lowest digit.
+
+        Returns
+        -------
+        ndarray of shape (n_numbers, n), float64
+        """
+        return np.take(np.array(self.values), digits(numbers, [len(self.values)] * n))
+
+    def check_values(self, X):
+        """Raise ValueError if rows of X within the bounds are no values of such a layer."""
+
+    def is_binary(self):
+        """Whether the support is {0, 1}."""
+        return self.values == (0.0, 1.0)
+
+    @property
+    def is_unbounded(self):
+        """Whether the support is the whole real line."""
+        return self.bounds == (float("-inf"), float("inf"))
 
     def fitted(self, X=None):
         """Return the unit with bounds that were not given taken from data X, if there are any."""
@@ -117,6 +173,13 @@ class Unit:
         """Return mean, variance, and third and fourth central moments of x, per unit.
 
         They tell how mean and variance change with field and precision.
+        """
+        raise NotImplementedError
+
+    def cumulants(self, mean):
+        """Return the second cumulant, half the third, and the latter's derivative by the mean.
+
+        Only of units with ``has_cumulants``.
         """
         raise NotImplementedError
 
@@ -151,8 +214,8 @@ class Unit:
         """
         return theta
 
-    def default_theta(self, n, beside):
-        """Return the parameters of ``n`` units that know no data, as arrays beside ``beside``."""
+    def default_theta(self, n, reference):
+        """Return parameters of ``n`` units that know no data, as arrays like ``reference``."""
         raise NotImplementedError
 
     def statistics(self, mean, variance=None):
@@ -168,7 +231,7 @@ class Unit:
 
     def expectation(self, theta):
         """Return the expected statistics under the law of each unit, a Theta."""
-        mean, variance = self.mean_variance(theta)
+        mean, variance = self.moments(theta)
         occupied = self.occupancy(theta)
         if occupied is None:
             return self.statistics(mean, variance)

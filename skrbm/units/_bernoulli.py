@@ -16,6 +16,7 @@ class Bernoulli(Unit):
     values = (0.0, 1.0)
     bounds = (0.0, 1.0)
     clips = True
+    has_cumulants = True
 
     def tilt(self, theta, field, precision=None):
         field = field + theta.field
@@ -73,8 +74,8 @@ class Bernoulli(Unit):
     def base_theta(self, theta, X):
         return self.initial_theta(X)
 
-    def default_theta(self, n, beside):
-        return Theta(namespace(beside).zeros(n, **like(beside)))
+    def default_theta(self, n, reference):
+        return Theta(namespace(reference).zeros(n, **like(reference)))
 
     def log_ratio(self, theta0, theta1):
         """Sum of softplus(x1) - softplus(x0), with one logarithm for up to eight units.

@@ -1,62 +1,219 @@
-"""A layer of which exactly one unit is 1: one variable with several values."""
+"""Categorical units: groups of columns of which exactly one is 1."""
 
 from dataclasses import dataclass
+from functools import cache
+from numbers import Integral
 
-from ..arrays import cast, cumulative_sum, like, log_sum_exp, namespace
-from ._base import Theta, Unit
+import numpy as np
+
+from ..arrays import (
+    cast,
+    column_means,
+    cumulative_sum,
+    dense_rows,
+    from_numpy,
+    like,
+    log_sum_exp,
+    namespace,
+    working_dtype,
+)
+from ._base import Theta, Unit, digits
+
+_NO_VARIANCES = (
+    "the classes of one label exclude each other and so have no variances of their own; use {}"
+)
+_BLOCK_ROWS = 1024  # rows that are checked together
+
+_NO_VARIANCES = (
+    "the classes of one label exclude each other and so have no variances of their own; use {}"
+)
 
 
 @dataclass(frozen=True)
 class Categorical(Unit):
-    """One variable of n values as n columns, of which one is 1, with law exp(field . x).
+    """Sites with several values each, written as columns: of a site's columns exactly one is 1.
 
-    Its columns are no independent units, so that this is a layer by itself: methods that need a
-    variance for each unit do not apply to it.
+    A site of q columns has the distribution exp(field . x), x one of the q unit vectors. So the
+    fields of a site are defined up to a constant. Its columns exclude each other: they have
+    probabilities, but no independent variances, and no precision of their own. ``log_partition``
+    is given for each site, every other method for each column.
+
+    Parameters
+    ----------
+    sizes : int, tuple of int or None, default=None
+        Number of values of every site; or of each site, whose sum is the number of columns. None
+        makes the whole layer one site.
     """
 
+    sizes: int | tuple[int, ...] | None = None
+
     bounds = (0.0, 1.0)
+    is_discrete = True
+    takes_precision = False
+    has_variances = False
     is_learnt = False
+    alternative = "inference 'bp', which is exact for one label, 'mean_field' or 'gibbs'"
+
+    def __post_init__(self):
+        sizes = (self.sizes,) if isinstance(self.sizes, Integral) else self.sizes
+        if sizes is None:
+            return
+        sizes = tuple(sizes) if isinstance(sizes, tuple | list | np.ndarray) else ()
+        whole = all(isinstance(q, Integral) and not isinstance(q, bool) and q > 0 for q in sizes)
+        if not sizes or not whole:
+            raise ValueError(
+                "sizes must be the number of values of every site, or a tuple with that of each "
+                f"site, all >= 1, got {self.sizes!r}"
+            )
+        if not isinstance(self.sizes, Integral):
+            object.__setattr__(self, "sizes", tuple(int(q) for q in sizes))
+
+    def sites(self, n):
+        """Return the number of values of each site of a layer of ``n`` columns, a tuple of int.
+
+        Raises
+        ------
+        ValueError
+            If ``n`` columns do not make up such sites.
+        """
+        if self.sizes is None:
+            sites = (n,)
+        elif isinstance(self.sizes, tuple):
+            sites = self.sizes
+        else:
+            sites = (int(self.sizes),) * (n // int(self.sizes))
+        if n < 1 or sum(sites) != n:
+            raise ValueError(
+                f"{self} does not fit a layer of {n} columns: the sizes of its sites must sum to "
+                "the number of columns"
+            )
+        return sites
+
+    def asks_for(self, fitted):
+        return self == fitted
+
+    def n_configurations(self, n):
+        total = 1
+        for q in self.sites(n):
+            total *= q
+        return total
+
+    def configurations(self, n, numbers):
+        sites = np.array(self.sites(n))
+        rows = np.zeros((len(numbers), n))
+        chosen = np.cumsum(sites) - sites + digits(numbers, sites)
+        np.put_along_axis(rows, chosen, 1.0, axis=1)
+        return rows
+
+    def check_values(self, X):
+        for start in range(0, X.shape[0], _BLOCK_ROWS):
+            index = np.arange(start, min(start + _BLOCK_ROWS, X.shape[0]))
+            rows = dense_rows(X, from_numpy(index, X), working_dtype(X))
+            xp, by_site = namespace(rows), self._by_site(rows, 0.0)
+            right = (xp.sum(by_site, axis=-1) == 1) & (xp.max(by_site, axis=-1) == 1)
+            if not bool(xp.all(right)) or float(xp.min(rows)) < 0:
+                raise ValueError(
+                    f"X must have one 1 and otherwise 0 among the columns of each site of {self}; "
+                    "encode categories by OneHotEncoder, without dropping a column"
+                )
 
     def tilt(self, theta, field, precision=None):
         if precision is not None:
-            self.mean_variance(theta)
+            raise ValueError(_NO_VARIANCES.format(self.alternative))
         return Theta(theta.field + field)
 
     def log_partition(self, theta):
-        """Return log of the sum over the values, of shape (..., 1)."""
-        return log_sum_exp(theta.field)[..., None]
+        """Return log of the sum over the values of each site, of shape (..., n_sites)."""
+        return log_sum_exp(self._by_site(theta.field))
 
     def mean(self, theta):
         """Return the probability of each value."""
-        xp, field = namespace(theta.field), theta.field
-        weights = xp.exp(field - xp.max(field, axis=-1, keepdims=True))  # a log Z would be rounded
-        return weights / xp.sum(weights, axis=-1, keepdims=True)
+        return self._by_column(self._probabilities(theta), theta.field)
 
     def moments(self, theta):
         return self.mean(theta), None
 
     def mean_variance(self, theta):
-        raise ValueError(
-            "the classes of one label exclude each other and so have no variances of their own; "
-            "use inference 'bp', which is exact for one label, 'mean_field' or 'gibbs'"
-        )
+        raise ValueError(_NO_VARIANCES.format(self.alternative))
+
+    def central_moments(self, theta):
+        raise ValueError(_NO_VARIANCES.format(self.alternative))
 
     def mode(self, theta):
-        xp, field = namespace(theta.field), theta.field
-        return self._one_hot(xp.argmax(field, axis=-1), field)
+        best = namespace(theta.field).argmax(self._by_site(theta.field), axis=-1)
+        return self._one_hot(best, theta.field)
 
     def sample(self, theta, rng):
-        xp, mean = namespace(theta.field), self.mean(theta)
+        mean = self._probabilities(theta)
         edges = cumulative_sum(mean)
         noise = rng.uniform((*mean.shape[:-1], 1)) * edges[..., -1:]
-        below = cast(edges[..., :-1] <= noise, mean.dtype)  # a value without probability is none
-        return self._one_hot(xp.sum(cast(below, xp.int64), axis=-1), mean)
-
-    @staticmethod
-    def _one_hot(index, place):
-        xp = namespace(place)
-        values = xp.arange(place.shape[-1], **{**like(place), "dtype": index.dtype})
-        return cast(index[..., None] == values, place.dtype)
+        below = edges[..., :-1] <= noise  # so that a value without probability is never drawn
+        xp = namespace(mean)
+        return self._one_hot(xp.sum(cast(below, xp.int64), axis=-1), theta.field)
 
     def statistics(self, mean, variance=None):
         return Theta(mean)
+
+    def initial_theta(self, X):
+        """Return the logarithms of the frequencies, with one more row that is uniform.
+
+        That row keeps the field of a value that never occurs finite.
+        """
+        mean, n = column_means(X), X.shape[0]
+        sites = np.array(self.sites(X.shape[1]))
+        prior = from_numpy(1.0 / np.repeat(sites, sites), mean)
+        return Theta(namespace(mean).log((n * mean + prior) / (n + 1)))
+
+    def base_theta(self, theta, X):
+        return self.initial_theta(X)
+
+    def default_theta(self, n, reference):
+        self.sites(n)  # raises if the sites do not fit
+        return Theta(namespace(reference).zeros(n, **like(reference)))
+
+    def _probabilities(self, theta):
+        """Return the probabilities by site, (..., n_sites, n_values)."""
+        field = self._by_site(theta.field)
+        xp = namespace(field)
+        # Weights over their sum: exp(field - log Z) would round log Z.
+        weights = xp.exp(field - xp.max(field, axis=-1, keepdims=True))
+        return weights / xp.sum(weights, axis=-1, keepdims=True)
+
+    def _one_hot(self, index, reference):
+        """Return columns like ``reference``, 1 at the value ``index`` of each site."""
+        xp, width = namespace(reference), max(self.sites(reference.shape[-1]))
+        values = xp.arange(width, **{**like(reference), "dtype": index.dtype})
+        return self._by_column(cast(index[..., None] == values, reference.dtype), reference)
+
+    def _by_site(self, x, fill=float("-inf")):
+        """Return columns as (..., n_sites, n_values), where smaller sites begin with ``fill``.
+
+        The last entry of a site is then one of its values, which ``sample`` relies on.
+        """
+        xp, sites = namespace(x), self.sites(x.shape[-1])
+        if len(set(sites)) > 1:
+            columns, _ = _padding(sites)
+            more = xp.full((*x.shape[:-1], 1), fill, **like(x))
+            x = xp.take(xp.concat([x, more], axis=-1), from_numpy(columns, x), axis=-1)
+        return xp.reshape(x, (*x.shape[:-1], len(sites), max(sites)))
+
+    def _by_column(self, values, reference):
+        """Undo :meth:`_by_site`, for a layer with the columns of ``reference``."""
+        xp, sites = namespace(values), self.sites(reference.shape[-1])
+        x = xp.reshape(values, (*values.shape[:-2], len(sites) * max(sites)))
+        if len(set(sites)) > 1:
+            x = xp.take(x, from_numpy(_padding(sites)[1], x), axis=-1)
+        return x
+
+
+@cache
+def _padding(sites):
+    """Return which columns make up sites of equal size, and where the columns are then.
+
+    The column after the last one is the one to fill with.
+    """
+    width = max(sites)
+    real = np.arange(width) >= width - np.array(sites)[:, None]
+    columns = np.full(real.shape, sum(sites))
+    columns[real] = np.arange(sum(sites))
+    return columns.ravel(), np.flatnonzero(real)

@@ -33,9 +33,10 @@ class Fractional(Unit):
     multiplicities: Any
 
     bounds = (0.0, float("inf"))
-    samples_its_law = False
+    samples_exactly = False
     takes_precision = False
     is_learnt = False
+    alternative = "AIS ('ais') or the exact sums, or to_bernoulli_rbm(rounding='absorb') first"
 
     def __post_init__(self):
         c = self.multiplicities
@@ -58,7 +59,7 @@ class Fractional(Unit):
         )
 
     def _counts(self, field):
-        """Return the whole and the fractional parts of c, as arrays beside ``field``."""
+        """Return the whole and the fractional parts of c, as arrays like ``field``."""
         c = cast(self.multiplicities, field.dtype)
         whole = namespace(c).floor(c)
         return whole, c - whole
@@ -108,5 +109,5 @@ class Fractional(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def default_theta(self, n, beside):
-        return Theta(namespace(beside).zeros(n, **like(beside)))
+    def default_theta(self, n, reference):
+        return Theta(namespace(reference).zeros(n, **like(reference)))

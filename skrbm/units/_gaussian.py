@@ -89,9 +89,9 @@ class Gaussian(Unit):
         precision = 1 / namespace(mean).maximum(variance, own)
         return Theta(mean * precision, precision)
 
-    def default_theta(self, n, beside):
-        xp = namespace(beside)
-        return Theta(xp.zeros(n, **like(beside)), xp.ones(n, **like(beside)))
+    def default_theta(self, n, reference):
+        xp = namespace(reference)
+        return Theta(xp.zeros(n, **like(reference)), xp.ones(n, **like(reference)))
 
     def project(self, theta):
         precision = namespace(theta.field).clip(theta.precision, self.min_precision, None)

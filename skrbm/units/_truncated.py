@@ -130,11 +130,11 @@ class TruncatedGaussian(Unit):
         mean, variance = column_moments(X)
         return _fit(mean, variance, *self.bounds)
 
-    def default_theta(self, n, beside):
+    def default_theta(self, n, reference):
         """A normal law about the middle with a standard deviation of half the width, cut off."""
         lower, upper = self.bounds
         centre, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-        ones = namespace(beside).ones(n, **like(beside))
+        ones = namespace(reference).ones(n, **like(reference))
         return Theta(centre / half**2 * ones, ones / half**2)
 
 
@@ -225,9 +225,9 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         log_odds = xp.log(occupied) - xp.log1p(-occupied)
         return theta._replace(spike=log_odds - super().log_partition(theta))
 
-    def default_theta(self, n, beside):
+    def default_theta(self, n, reference):
         """The truncated Gaussian's, with 0 as probable as all other values."""
-        theta = super().default_theta(n, beside)
+        theta = super().default_theta(n, reference)
         return theta._replace(spike=-super().log_partition(theta))
 
 

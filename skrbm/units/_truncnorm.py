@@ -168,23 +168,23 @@ def _cut(xp, piece, length):
     )
 
 
-def _density(rule, piece, beside):
-    """Return the density at the nodes, of shape (order, n_elements), in the dtype of ``beside``."""
-    xp = namespace(beside)
-    powers = _constant(rule, "powers", beside)
-    exponent = powers @ cast(xp.stack([piece.A, piece.B, piece.C]), beside.dtype)
+def _density(rule, piece, reference):
+    """Return the density at the nodes, (order, n_elements), in the dtype of ``reference``."""
+    xp = namespace(reference)
+    powers = _constant(rule, "powers", reference)
+    exponent = powers @ cast(xp.stack([piece.A, piece.B, piece.C]), reference.dtype)
     return xp.exp(exponent)
 
 
-def _constant(rule, name, beside):
-    dtype = "float32" if beside.dtype == namespace(beside).float32 else "float64"
-    return from_numpy(_table(rule, name, dtype), beside)
+def _constant(rule, name, reference):
+    dtype = "float32" if reference.dtype == namespace(reference).float32 else "float64"
+    return from_numpy(_table(rule, name, dtype), reference)
 
 
-def _integrals(rule, piece, beside):
+def _integrals(rule, piece, reference):
     """Return mass, mean and variance of a piece, as fractions of width from its end, float64."""
-    xp = namespace(beside)
-    sums = _constant(rule, "moments", beside) @ _density(rule, piece, beside)
+    xp = namespace(reference)
+    sums = _constant(rule, "moments", reference) @ _density(rule, piece, reference)
     sums = cast(sums, xp.float64)
     mass = sums[0, :]
     about_0, about_half = sums[1, :] / mass, sums[3, :] / mass
@@ -194,16 +194,17 @@ def _integrals(rule, piece, beside):
     return length * mass, piece.begin + length * about_0, length**2 * variance
 
 
-def _four_moments(rule, piece, beside):
+def _four_moments(rule, piece, reference):
     """Return mass, mean and central moments of a piece, as in :func:`_integrals`."""
-    xp = namespace(beside)
-    sums = cast(_constant(rule, "high_moments", beside) @ _density(rule, piece, beside), xp.float64)
+    xp = namespace(reference)
+    sums = _constant(rule, "high_moments", reference) @ _density(rule, piece, reference)
+    sums = cast(sums, xp.float64)
     mass = sums[0, :]
     near_0 = sums[1, :] / mass < 0.25
     first, *raw = (xp.where(near_0, sums[k, :], sums[k + 4, :]) / mass for k in range(1, 5))
-    reference, length = 0.5 * cast(~near_0, mass.dtype), piece.length
+    origin, length = 0.5 * cast(~near_0, mass.dtype), piece.length
     central = (length**k * part for k, part in enumerate(_centred(first, *raw), start=2))
-    return length * mass, piece.begin + length * (reference + first), *central
+    return length * mass, piece.begin + length * (origin + first), *central
 
 
 def _centred(first, second, third, fourth):
@@ -216,22 +217,22 @@ def _centred(first, second, third, fourth):
     )
 
 
-def _masses(rule, law, beside):
+def _masses(rule, law, reference):
     """Return the mass of the near and of the far piece, relative to peak and width."""
-    xp = namespace(beside)
-    near = _integrals(rule, law.near, beside)[0]
+    xp = namespace(reference)
+    near = _integrals(rule, law.near, reference)[0]
     if law.far is None:
         return near, xp.zeros_like(near)
-    return near, xp.exp(law.log_ratio) * _integrals(rule, law.far, beside)[0]
+    return near, xp.exp(law.log_ratio) * _integrals(rule, law.far, reference)[0]
 
 
-def _moments(rule, U, V, lo, hi, beside):
+def _moments(rule, U, V, lo, hi, reference):
     """Return log-mass, mean and variance."""
     xp = namespace(U)
     law = _law(rule, U, V, lo, hi)
-    mass, mean, variance = _integrals(rule, law.near, beside)
+    mass, mean, variance = _integrals(rule, law.near, reference)
     if law.far is not None:
-        far_mass, far_mean, far_variance = _integrals(rule, law.far, beside)
+        far_mass, far_mean, far_variance = _integrals(rule, law.far, reference)
         far_mass = xp.exp(law.log_ratio) * far_mass
         near_mass, mass = mass, mass + far_mass
         share, kept, apart = far_mass / mass, near_mass / mass, 1 - far_mean - mean
@@ -242,13 +243,13 @@ def _moments(rule, U, V, lo, hi, beside):
     return log_mass, mean, law.width**2 * xp.clip(variance, 0.0, 0.25)
 
 
-def _high_moments(rule, U, V, lo, hi, beside):
+def _high_moments(rule, U, V, lo, hi, reference):
     """Return log-mass, mean and central moments up to the fourth."""
     xp = namespace(U)
     law = _law(rule, U, V, lo, hi)
-    mass, *near = _four_moments(rule, law.near, beside)
+    mass, *near = _four_moments(rule, law.near, reference)
     if law.far is not None:
-        far_mass, mean, second, third, fourth = _four_moments(rule, law.far, beside)
+        far_mass, mean, second, third, fourth = _four_moments(rule, law.far, reference)
         far_mass = xp.exp(law.log_ratio) * far_mass
         near_mass, mass = mass, mass + far_mass
         far = (1 - mean, second, -third, fourth)
@@ -271,7 +272,7 @@ def mixed(share, near, other_share, far):
     return near[0] + other_share * apart, *moments
 
 
-def _mode(rule, U, V, lo, hi, beside):
+def _mode(rule, U, V, lo, hi, reference):
     xp = namespace(U)
     edge = xp.where(U - V * (0.5 * lo + 0.5 * hi) > 0, hi, lo)
     inside = (V > 0) & (U > V * lo) & (U < V * hi)
@@ -279,32 +280,32 @@ def _mode(rule, U, V, lo, hi, beside):
     return (xp.where(inside, xp.minimum(xp.maximum(top, lo), hi), edge),)
 
 
-def _sample(rule, U, V, lo, hi, beside, uniform, choice):
+def _sample(rule, U, V, lo, hi, reference, uniform, choice):
     """Invert the distribution function at ``uniform``; ``choice`` decides between two pieces."""
     xp, rule = namespace(U), rule._replace(order=rule.fine)
     law = _law(rule, U, V, lo, hi)
     piece, end, width = law.near, law.end, law.width
     if law.far is not None:
-        near, far = _masses(rule, law, beside)
+        near, far = _masses(rule, law, reference)
         other = choice * (near + far) < far
         piece = _Piece(*(xp.where(other, b, a) for a, b in zip(law.near, law.far, strict=True)))
         end, width = xp.where(other, end + width, end), xp.where(other, -width, width)
-    v = cast(_invert(rule, piece, cast(uniform, beside.dtype), beside), xp.float64)
+    v = cast(_invert(rule, piece, cast(uniform, reference.dtype), reference), xp.float64)
     x = end + width * (piece.begin + piece.length * v)
     return (xp.minimum(xp.maximum(x, lo), hi),)
 
 
-def _invert(rule, piece, uniform, beside):
+def _invert(rule, piece, uniform, reference):
     """Solve F(v) = uniform on a piece: find the panel, then Newton steps within it."""
-    xp = namespace(beside)
-    A, B, _ = (cast(part, beside.dtype) for part in piece[2:])
-    cumulative = _constant(rule, "cumulative", beside) @ _density(rule, piece, beside)
+    xp = namespace(reference)
+    A, B, _ = (cast(part, reference.dtype) for part in piece[2:])
+    cumulative = _constant(rule, "cumulative", reference) @ _density(rule, piece, reference)
     target = uniform * cumulative[-1, :]
     below = cumulative[:-1, :] < target
-    panel = cast(xp.sum(cast(below, xp.int32), axis=0), beside.dtype)
+    panel = cast(xp.sum(cast(below, xp.int32), axis=0), reference.dtype)
     low = xp.max(xp.where(below, cumulative[:-1, :], 0.0), axis=0)
     high = xp.min(xp.where(below, cumulative[-1:, :], cumulative[:-1, :]), axis=0)
-    tiny = float(xp.finfo(beside.dtype).smallest_normal)
+    tiny = float(xp.finfo(reference.dtype).smallest_normal)
     fraction = xp.clip((target - low) / xp.clip(high - low, tiny, None), 0.0, 1.0)
     slope = (A - 2 * B * panel / rule.panels) / rule.panels
     curvature = B / rule.panels**2
@@ -344,7 +345,7 @@ def _elementwise(function, U, V, lo, hi, *others):
     }
     arrays = [U, V, *(bound for bound in (lo, hi) if hasattr(bound, "dtype")), *others]
     arrays = xp.broadcast_arrays(*arrays)
-    shape, beside = arrays[0].shape, xp.empty(0, **like(U))
+    shape, reference = arrays[0].shape, xp.empty(0, **like(U))
     arrays = [xp.reshape(part, (-1,)) for part in arrays]
     size, block = arrays[0].shape[0], _FOREIGN_BLOCK if is_foreign(U) else _BLOCK
     rule = _SINGLE if U.dtype == xp.float32 else _DOUBLE
@@ -353,7 +354,7 @@ def _elementwise(function, U, V, lo, hi, *others):
         parts = [cast(part[start : min(start + block, size)], xp.float64) for part in arrays]
         for i, bound in shared.items():
             parts.insert(i, bound)
-        results = function(rule, *parts[:4], beside, *parts[4:])
+        results = function(rule, *parts[:4], reference, *parts[4:])
         pieces.append([cast(part, U.dtype) for part in results])
     return [
         xp.reshape(parts[0] if len(parts) == 1 else xp.concat(parts, axis=0), shape)

@@ -1,4 +1,4 @@
-"""Adaptive TAP against closed forms, dense inverses and enumeration; its refusals."""
+"""Adaptive TAP against closed forms, dense inverses and enumeration; its rejected steps."""
 
 import itertools
 from dataclasses import replace
@@ -55,18 +55,18 @@ def test_blocks_equal_the_dense_inverse(kinds, sizes):
     state = METHOD.start(machine, np.full((2, sizes[0]), 0.4))
     for _ in range(2):
         state = METHOD.step(machine, state)
-    law, J = _gaussian(machine, state), couplings(machine)
-    assert not law.refused.any()
+    found, J = _gaussian(machine, state), couplings(machine)
+    assert not found.rejected.any()
     dense = []
     for row in range(2):
         a, c, B, A = (joined(leaves, row) for leaves in state[:4])
         precisions = 1 / c - A
         C = np.linalg.inv(np.diag(precisions) - J)
-        variances = joined(law.spreads, row) * (1 + joined(law.excesses, row))
+        variances = joined(found.cavity_variances, row) * (1 + joined(found.excesses, row))
         assert_allclose(variances, np.diag(C), rtol=1e-12)
-        assert_allclose(joined(law.means, row), C @ (a / c - B), rtol=1e-11, atol=1e-13)
+        assert_allclose(joined(found.means, row), C @ (a / c - B), rtol=1e-11, atol=1e-13)
         log_det = np.log(precisions).sum() + np.linalg.slogdet(C)[1]
-        assert_allclose(law.log_det[row], -log_det, rtol=1e-10, atol=1e-13)
+        assert_allclose(found.log_det[row], -log_det, rtol=1e-10, atol=1e-13)
         scale = np.sqrt(c / np.diag(C))
         dense.append(scale[:, None] * C * scale)
     edges = np.cumsum([0, *sizes])
@@ -81,10 +81,10 @@ def test_relations_at_a_solution(kinds):
     """A_1 + A_2 = 1 / c, both sides agree, and B_1 = J a + A_1 a."""
     machine = random_machine(kinds, (4, 3), 1, 0.4)
     state = solved(machine)
-    law = _gaussian(machine, state)
+    found = _gaussian(machine, state)
     for l, (a, c, B, A) in enumerate(zip(*state[:4], strict=True)):
-        assert_allclose(law.means[l], a, rtol=1e-9, atol=1e-11)
-        assert_allclose(law.spreads[l] * (1 + law.excesses[l]), c, rtol=1e-9)
+        assert_allclose(found.means[l], a, rtol=1e-9, atol=1e-11)
+        assert_allclose(found.cavity_variances[l] * (1 + found.excesses[l]), c, rtol=1e-9)
         assert_allclose(B, input_field(machine, l, state.means) + A * a, rtol=1e-9, atol=1e-11)
 
 
@@ -103,7 +103,7 @@ def test_weak_couplings_give_the_reaction_of_tap():
 
 @pytest.mark.parametrize("sizes", [(4, 3), (3, 5), (3, 4, 2)])
 def test_exact_for_gaussian_units(sizes):
-    """Against the closed form of a Gaussian law of all units."""
+    """Against the closed form of a Gaussian distribution of all units."""
     generator = np.random.default_rng(3)
     thetas = tuple(Theta(generator.standard_normal(n), generator.uniform(1, 2, n)) for n in sizes)
     weights = tuple(
@@ -182,28 +182,28 @@ def finite(solution):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kinds", enumerable_pairs(), ids="-".join)
-def test_hostile_couplings_are_refused_and_never_nan(kinds, dtype):
+def test_hostile_weights_are_rejected_and_never_nan(kinds, dtype):
     machine = random_machine(kinds, (6, 5), 5, 6.0, dtype=dtype)
     X = np.random.default_rng(0).uniform(size=(3, 6)).astype(dtype)
-    refused = []
+    rejected = []
     solution = solve(
         METHOD,
         machine,
         METHOD.start(machine, X),
         max_iter=30,
-        callback=lambda _, state, rows: refused.append(state.refused[0].max()),
+        callback=lambda _, state, rows: rejected.append(state.rejected[0].max()),
     )
     assert finite(solution)
     assert np.isfinite(METHOD.log_partition(machine, solution.state)).all()
     moments = METHOD.moments(machine, solution.state)
     assert np.isfinite(moments.add_pair(machine, 0, np.zeros((5, 6), dtype), 1.0)).all()
-    assert max(refused) > 0 or kinds != ("bernoulli", "bernoulli")
-    # What is refused in the end is not called converged.
-    assert not solution.converged[solution.state.refused[0][:, 0] > 1e-12].any()
+    assert max(rejected) > 0 or kinds != ("bernoulli", "bernoulli")
+    # A row whose last step was rejected has not converged.
+    assert not solution.converged[solution.state.rejected[0][:, 0] > 1e-12].any()
 
 
 def test_a_gaussian_machine_without_a_law_is_not_called_converged():
-    """Couplings beyond the precisions: every step is refused."""
+    """Weights beyond the precisions: every step is rejected."""
     units, ones = (Gaussian(), Gaussian()), np.ones(3)
     machine = Machine(units, (Theta(ones, ones),) * 2, (2 * np.eye(3),))
     solution = solve(METHOD, machine, METHOD.start(machine, np.ones((1, 3))), max_iter=50)
@@ -227,7 +227,7 @@ def test_units_without_variance_do_not_overflow(kinds):
     assert_allclose(value, Exact(machine).log_z, rtol=1e-3)
 
 
-def test_rows_may_be_refused_one_by_one():
+def test_rows_are_rejected_one_by_one():
     """A row that needs no care gets none because its neighbour does."""
     machine = random_machine(("bernoulli", "bernoulli"), (6, 5), 5, 6.0)
     X = np.random.default_rng(0).uniform(size=(8, 6))
@@ -235,9 +235,9 @@ def test_rows_may_be_refused_one_by_one():
     for _ in range(10):
         alone = [_gaussian(machine, _row(state, i)) for i in range(8)]
         together = _gaussian(machine, state)
-        for i, law in enumerate(alone):
-            assert law.refused[0, 0] == together.refused[i, 0]
-            assert_allclose(joined(law.means), joined(together.means, i), rtol=1e-9, atol=1e-12)
+        for i, found in enumerate(alone):
+            assert found.rejected[0, 0] == together.rejected[i, 0]
+            assert_allclose(joined(found.means), joined(together.means, i), rtol=1e-9, atol=1e-12)
         state = METHOD.step(machine, state)
 
 
@@ -254,7 +254,7 @@ def test_clamped_to_all_values_is_exact():
 
 
 def test_gaussian_units_may_be_held_in_strong_couplings():
-    """What held units receive would leave them without a law, which does not matter."""
+    """Held units can receive precisions that would make free units improper."""
     machine = random_machine(("gaussian", "bernoulli"), (6, 5), 5, 6.0)
     X = np.random.default_rng(0).standard_normal((2, 6))
     method = Clamped(METHOD)
@@ -275,7 +275,7 @@ def test_careful_reactions_leave_a_positive_definite_matrix():
     )
     J, own = couplings(machine), np.full(100, 4.0)
     assert np.linalg.eigvalsh(np.diag(own) - J)[0] < 0
-    law = _gaussian(machine, state)
-    assert law.refused.all() and (law.taken == 1).all()
-    precisions = 1 / joined(law.spreads)
+    found = _gaussian(machine, state)
+    assert found.rejected.all() and (found.factor == 1).all()
+    precisions = 1 / joined(found.cavity_variances)
     assert np.linalg.eigvalsh(np.diag(precisions) - J)[0] > 0

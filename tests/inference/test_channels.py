@@ -8,33 +8,19 @@ from _exact import Exact, Line
 from _machines import enumerable_pairs, random_machine, with_strength
 from numpy.testing import assert_allclose
 from scipy.special import expit
+from skrbm.inference._channels import BinarySymmetric, GaussianNoise
 
-from skrbm.inference import (
-    FIXED_POINTS,
-    BinarySymmetric,
-    GaussianNoise,
-    channel,
-    posterior_moments,
-    solve,
-)
+from skrbm.inference import FIXED_POINTS, channel, posterior_moments, solve
 from skrbm.units import UNITS
 
 REAL = [kind for kind in UNITS if UNITS[kind].values is None]
-
-
-def applies(name, kinds):
-    try:
-        FIXED_POINTS[name].check(random_machine(kinds, (4, 3), 0))
-    except ValueError:
-        return False
-    return True
 
 
 CASES = [
     pytest.param(name, kinds, id="-".join((name, *kinds)))
     for name in FIXED_POINTS
     for kinds in enumerable_pairs()
-    if applies(name, kinds)
+    if FIXED_POINTS[name].applies_to(random_machine(kinds, (4, 3), 0))
 ]
 
 

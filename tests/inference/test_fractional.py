@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from skrbm.arrays import make_rng
 from skrbm.evaluation import exact_log_partition, exact_marginals, reverse_log_partition
-from skrbm.inference import AIS, ContrastiveDivergence, Gibbs, sample
+from skrbm.inference import AIS, ContrastiveDivergence, Gibbs, clamped_mean, sample
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Fractional, Theta
 
@@ -168,7 +168,7 @@ def test_clamped_mean_is_the_conditional_expectation(counts):
     p = np.exp(log_p[agree]) / np.exp(log_p[agree]).sum()
     n = 2000
     X = np.tile(row, (n, 1))
-    means = Gibbs(60).clamped_mean(machine, X, np.tile(observed, (n, 1)), make_rng(5, X))
+    means = clamped_mean(machine, X, np.tile(observed, (n, 1)), make_rng(5, X), 60)
     assert_array_equal(means[:, observed], X[:, observed])
     error = means.std(axis=0, ddof=1) / np.sqrt(n)
     assert (np.abs(means.mean(axis=0) - p @ V[agree]) <= 5 * error + 1e-12).all()

@@ -1,5 +1,6 @@
 """The contract of a unit, checked for every unit against sums and integrals over its support.
 
+Columns of a categorical layer come in groups; each column then has the distribution of one bit.
 The unit that the developers' guide shows is one of them.
 
 Random tests use fixed seeds and a level of 1e-6 for each test.
@@ -9,22 +10,23 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _documented import Spin
-from _exact import Line
+from _exact import Line, groups
 from _machines import random_theta
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp
 
-from skrbm import units
 from skrbm.arrays import make_rng
-from skrbm.units import Theta, log_weight
+from skrbm.units import UNITS, Categorical, Theta, log_weight
 
-UNITS = {**units.UNITS, "spin of the guide": Spin}
 LEVEL = 1e-6
 N_UNITS = 7
 TOLERANCE = {np.float64: {"rtol": 1e-10, "atol": 1e-12}, np.float32: {"rtol": 5e-6, "atol": 2e-6}}
 
-pytestmark = pytest.mark.parametrize("name", sorted(UNITS))
+KINDS = {**UNITS, "categorical": lambda: Categorical((3, 4)), "spin of the guide": Spin}
+INDEPENDENT = [name for name in sorted(KINDS) if KINDS[name]().has_variances]
+every_kind = pytest.mark.parametrize("name", sorted(KINDS))
+independent = pytest.mark.parametrize("name", INDEPENDENT)
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -48,8 +50,28 @@ def law(unit, field, precision=0.0, spike=None):
     return Line(field, precision, unit.bounds, spike)
 
 
+class Bit:
+    """One column of a group: 1 with a probability."""
+
+    def __init__(self, probability):
+        self.points, self.mean = np.array([0.0, 1.0]), probability
+        self.probabilities = np.array([1 - probability, probability])
+
+
+def log_partitions(unit, theta):
+    """The log-partition function of each group, or of each unit where columns are independent."""
+    columns = groups(unit, theta.field.shape[0])
+    if columns:
+        return [logsumexp(theta.field[group].astype(np.float64)) for group in columns]
+    return [line.log_z for line in laws(unit, theta)]
+
+
 def laws(unit, theta):
-    """One law for each unit of a theta of one dimension, from its rounded parameters."""
+    """One law for each column of a theta of one dimension, from its rounded parameters."""
+    columns = groups(unit, theta.field.shape[0])
+    if columns:
+        fields = [theta.field[group].astype(np.float64) for group in columns]
+        return [Bit(p) for field in fields for p in np.exp(field - logsumexp(field))]
     return [
         law(unit, *(default if part is None else float(part[i]) for part, default in parts))
         for parts in [list(zip(theta, (None, 0.0, None), strict=True))]
@@ -68,29 +90,41 @@ def rows(theta, n=3):
     return theta.map(lambda part: np.tile(part, (n, 1)))
 
 
+@every_kind
 @dtypes
 def test_log_partition(name, dtype):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = some_theta(unit, dtype)
     value = unit.log_partition(theta)
     assert value.dtype == dtype
-    assert_allclose(value, [line.log_z for line in laws(unit, theta)], **TOLERANCE[dtype])
+    assert_allclose(value, log_partitions(unit, theta), **TOLERANCE[dtype])
 
 
+@every_kind
+@dtypes
+def test_mean(name, dtype):
+    unit = KINDS[name]()
+    theta = some_theta(unit, dtype)
+    mean = unit.mean(theta)
+    assert mean.dtype == dtype
+    assert_allclose(mean, [line.mean for line in laws(unit, theta)], **TOLERANCE[dtype])
+
+
+@independent
 @dtypes
 def test_mean_and_variance(name, dtype):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = some_theta(unit, dtype)
     mean, variance = unit.mean_variance(theta)
-    assert mean.dtype == variance.dtype == dtype
-    assert_allclose(mean, [line.mean for line in laws(unit, theta)], **TOLERANCE[dtype])
+    assert variance.dtype == dtype
     assert_allclose(variance, [line.variance for line in laws(unit, theta)], **TOLERANCE[dtype])
     assert_array_equal(unit.mean(theta), mean)
 
 
+@independent
 @dtypes
 def test_central_moments(name, dtype):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = rows(some_theta(unit, dtype, seed=3))
     moments = unit.central_moments(theta)
     expected = [
@@ -104,21 +138,22 @@ def test_central_moments(name, dtype):
         assert (np.abs(moment - truth) <= allowed).all(), f"moment {k}"
 
 
+@every_kind
 def test_moments_leave_out_only_a_variance_that_no_statistic_needs(name):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = some_theta(unit)
     mean, variance = unit.moments(theta)
-    expected = unit.mean_variance(theta)
-    assert_array_equal(mean, expected[0])
+    assert_array_equal(mean, unit.mean(theta))
     if variance is None:
         assert unit.statistics(mean).precision is None
     else:
-        assert_array_equal(variance, expected[1])
+        assert_array_equal(variance, unit.mean_variance(theta)[1])
 
 
+@independent
 @dtypes
 def test_mode_is_the_highest_point_of_the_support(name, dtype):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = some_theta(unit, dtype)
     mode = unit.mode(theta)
     assert mode.dtype == dtype
@@ -139,23 +174,32 @@ def test_mode_is_the_highest_point_of_the_support(name, dtype):
             assert mode[i] in unit.values
 
 
-def test_derivatives_of_log_partition_are_mean_and_variance(name):
-    unit = UNITS[name]()
-    theta = random_theta(unit, N_UNITS, np.random.default_rng(1))
-    step = 1e-3
+def total_log_partition(unit, theta, part, shifts):
+    """Sum over the layer of log_partition with one part of theta moved, for each row of shifts."""
+    moved = theta.map(lambda values: np.tile(values, (len(shifts), 1)))
+    moved = moved._replace(**{part: getattr(moved, part) + shifts})
+    return unit.log_partition(moved).sum(axis=1)
 
-    def at(shift):
-        return unit.log_partition(theta._replace(field=theta.field + shift * step))
+
+@every_kind
+def test_derivatives_of_log_partition_are_mean_and_variance(name):
+    unit = KINDS[name]()
+    theta = random_theta(unit, N_UNITS, np.random.default_rng(1))
+    step, columns = 1e-3, np.eye(N_UNITS)
+
+    def at(shift):  # one column after the other
+        return total_log_partition(unit, theta, "field", shift * step * columns)
 
     first = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
     second = (16 * (at(1) + at(-1)) - (at(2) + at(-2)) - 30 * at(0)) / (12 * step**2)
-    mean, variance = unit.mean_variance(theta)
-    assert_allclose(mean, first, rtol=1e-9, atol=1e-9)
-    assert_allclose(variance, second, rtol=1e-7, atol=1e-7)
+    assert_allclose(unit.mean(theta), first, rtol=1e-9, atol=1e-9)
+    if unit.has_variances:
+        assert_allclose(unit.mean_variance(theta)[1], second, rtol=1e-7, atol=1e-7)
 
 
+@every_kind
 def test_statistics_are_the_derivatives_by_the_parameters(name):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = random_theta(unit, N_UNITS, np.random.default_rng(2))
     statistics = unit.expectation(theta)
     step = 1e-5
@@ -164,13 +208,14 @@ def test_statistics_are_the_derivatives_by_the_parameters(name):
         if values is None:
             assert getattr(statistics, part) is None
             continue
-        up = unit.log_partition(theta._replace(**{part: values + step}))
-        down = unit.log_partition(theta._replace(**{part: values - step}))
+        up = total_log_partition(unit, theta, part, step * np.eye(N_UNITS))
+        down = total_log_partition(unit, theta, part, -step * np.eye(N_UNITS))
         assert_allclose(getattr(statistics, part), (up - down) / (2 * step), rtol=1e-7, atol=1e-9)
 
 
+@every_kind
 def test_statistics_of_known_values(name):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = some_theta(unit)
     x = unit.sample(theta, make_rng(0, theta.field))
     statistics = unit.statistics(x)
@@ -180,10 +225,11 @@ def test_statistics_of_known_values(name):
     assert [part is None for part in statistics] == [part is None for part in theta]
 
 
+@independent
 @dtypes
 @pytest.mark.parametrize("with_precision", [False, True])
 def test_tilt_multiplies_the_density(name, dtype, with_precision):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = random_theta(unit, N_UNITS, np.random.default_rng(3), dtype)
     generator = np.random.default_rng(4)
     field = generator.standard_normal((3, N_UNITS)).astype(dtype)
@@ -207,9 +253,10 @@ def test_tilt_multiplies_the_density(name, dtype, with_precision):
         assert_allclose(variance[r, i], line.variance, **TOLERANCE[dtype])
 
 
+@every_kind
 @dtypes
 def test_log_ratio_is_the_difference_summed_over_units(name, dtype):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta0 = rows(some_theta(unit, dtype, seed=5))
     theta1 = rows(some_theta(unit, dtype, seed=6))
     ratio = unit.log_ratio(theta0, theta1)
@@ -219,33 +266,35 @@ def test_log_ratio_is_the_difference_summed_over_units(name, dtype):
     assert_allclose(ratio, difference.sum(axis=1), rtol=1e-6, atol=atol)
 
 
+@every_kind
 @dtypes
 def test_default_theta(name, dtype):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = unit.default_theta(N_UNITS, np.zeros((2, 2), dtype))
     for part in theta:
         assert part is None or (part.shape == (N_UNITS,) and part.dtype == dtype)
     assert np.isfinite(unit.log_partition(theta)).all()
 
 
+@every_kind
 @dtypes
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_initial_theta_has_the_moments_of_the_data(name, dtype, make):
     """The smoothing of at most one extra row moves a mean by less than 1 / n of the spread."""
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = random_theta(unit, N_UNITS, np.random.default_rng(7), dtype)
     n = 500
     X = unit.sample(rows(theta, n), make_rng(0, theta.field))
     fitted = unit.initial_theta(make(X))
-    mean, variance = unit.mean_variance(fitted)
     wide = X.astype(np.float64)
-    assert_allclose(mean, wide.mean(axis=0), rtol=1e-6, atol=1 / n)
+    assert_allclose(unit.mean(fitted), wide.mean(axis=0), rtol=1e-6, atol=1 / n)
     if theta.precision is not None:
-        assert_allclose(variance, wide.var(axis=0), rtol=1e-6)
+        assert_allclose(unit.mean_variance(fitted)[1], wide.var(axis=0), rtol=1e-6)
 
 
+@independent
 def test_initial_theta_of_a_constant_column_is_finite(name):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     low, high = unit.values[0] if unit.values else 0.0, unit.values[-1] if unit.values else 1.0
     theta = unit.initial_theta(np.array([[low, high]] * 10))
     assert all(part is None or np.isfinite(part).all() for part in theta)
@@ -254,8 +303,9 @@ def test_initial_theta_of_a_constant_column_is_finite(name):
     assert_allclose(high_mean, high, atol=0.06)
 
 
+@every_kind
 def test_project_gives_parameters_that_have_a_log_partition(name):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = some_theta(unit)
     same = unit.project(theta)
     for part, kept in zip(theta, same, strict=True):
@@ -270,9 +320,10 @@ def test_project_gives_parameters_that_have_a_log_partition(name):
     assert_array_equal(projected.field, theta.field)
 
 
+@independent
 @dtypes
 def test_samples_follow_the_law(name, dtype):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = random_theta(unit, N_UNITS, np.random.default_rng(8), dtype)
     n = 20_000
     X = unit.sample(rows(theta, n), make_rng(1, theta.field))
@@ -291,13 +342,15 @@ def test_samples_follow_the_law(name, dtype):
     assert np.abs(correlation).max() < bound
 
 
+@every_kind
 @dtypes
 def test_extreme_fields_give_no_nan(name, dtype):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = some_theta(unit, dtype)
     theta.field[:] = np.resize([1e4, -1e4], N_UNITS)
     theta = rows(theta)
-    mean, variance = unit.mean_variance(theta)
+    mean = unit.mean(theta)
+    variance = unit.mean_variance(theta)[1] if unit.has_variances else mean - mean * mean
     for values in (
         unit.log_partition(theta),
         mean,
@@ -312,10 +365,11 @@ def test_extreme_fields_give_no_nan(name, dtype):
     assert ((mean >= low) & (mean <= high)).all()
 
 
+@every_kind
 @dtypes
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_log_weight_of_values(name, dtype, make):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = some_theta(unit, dtype)
     X = unit.sample(rows(theta), make_rng(3, theta.field))
     x, parts = X.astype(np.float64), theta.map(lambda part: part.astype(np.float64))
@@ -329,8 +383,9 @@ def test_log_weight_of_values(name, dtype, make):
     assert_allclose(value, expected, rtol=TOLERANCE[dtype]["rtol"], atol=1e-5)
 
 
+@every_kind
 def test_rows_keep_what_all_rows_share(name):
-    unit = UNITS[name]()
+    unit = KINDS[name]()
     theta = random_theta(unit, N_UNITS, np.random.default_rng(9))
     tilted = unit.tilt(theta, np.arange(3.0)[:, None] * np.ones(N_UNITS))
     some = tilted.rows(slice(1, 3))
@@ -339,9 +394,24 @@ def test_rows_keep_what_all_rows_share(name):
         assert part is None or (kept == (part if part.ndim == 1 else part[1:3])).all()
 
 
+@every_kind
 def test_map_keeps_absent_statistics_absent(name):
-    theta = random_theta(UNITS[name](), N_UNITS, np.random.default_rng(10))
+    theta = random_theta(KINDS[name](), N_UNITS, np.random.default_rng(10))
     doubled = theta.map(lambda a, b: a + b, theta)
     assert isinstance(doubled, Theta)
     for part, twice in zip(theta, doubled, strict=True):
         assert (part is None and twice is None) or (twice == 2 * part).all()
+
+
+DISCRETE = [name for name in sorted(KINDS) if KINDS[name]().is_discrete]
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_configurations_are_the_whole_support(name):
+    unit, theta = KINDS[name](), some_theta(KINDS[name]())
+    n = unit.n_configurations(N_UNITS)
+    rows = unit.configurations(N_UNITS, np.arange(n))
+    assert rows.shape == (n, N_UNITS) and len(np.unique(rows, axis=0)) == n
+    assert_allclose(logsumexp(log_weight(theta, rows)), sum(log_partitions(unit, theta)))
+    assert_array_equal(unit.configurations(N_UNITS, np.array([3, 0])), rows[[3, 0]])
+    unit.check_values(rows)

@@ -34,7 +34,7 @@ from _paper import heading, mnist, table
 
 from skrbm import TAPRBM
 from skrbm.arrays import make_rng
-from skrbm.inference import TAP, BinarySymmetric, Gibbs, sample
+from skrbm.inference import TAP, Gibbs, sample
 from skrbm.machine import conditional
 
 
@@ -77,7 +77,7 @@ def nearest(X, Y):
 
 def gibbs_means(rbm, Y, p, n_sweeps):
     """Return the mean over the second half of a chain for each row, started at the row."""
-    machine = rbm.machine_.tilted(0, *BinarySymmetric(p).evidence(Y))
+    machine = rbm.machine_.tilted(0, np.log((1 - p) / p) * (2 * Y - 1))
     rng = make_rng(0, machine.weights[0])
     chains = sample(Gibbs(), machine, Gibbs().start(machine, Y, rng), rng, n_sweeps // 2)
     total = 0.0

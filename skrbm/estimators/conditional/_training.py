@@ -16,7 +16,7 @@ from ...arrays import (
     from_numpy,
     make_rng,
     one_blas_thread,
-    parameter_place,
+    parameter_reference,
     to_numpy,
 )
 from ...exceptions import DivergenceError
@@ -123,7 +123,7 @@ class TrainedOnTargets(TrainedInEpochs):
                 training.velocity = tuple(copied(part) for part in training.velocity)
             self._check_size(machine)
         else:
-            place = parameter_place(data.X)
+            place = parameter_reference(data.X)
             training = Progress(make_rng(self.random_state, place), self._sweeps_of(1))
             machine = self._first_machine(data, targets, training.rng, place)
         objective = self._objective(training.state, targets)

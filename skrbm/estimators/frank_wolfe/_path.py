@@ -17,7 +17,7 @@ from ...arrays import (
     from_numpy,
     make_rng,
     one_blas_thread,
-    parameter_place,
+    parameter_reference,
     seed_sequence,
     take_rows,
     to_numpy,
@@ -216,7 +216,7 @@ class TrainedByGrowth:
         unit = Bernoulli()
         if check_range(X, unit, self.binarize):
             X = into_support(X, unit, self.binarize)
-        place = parameter_place(X) if path is None else self.components_
+        place = parameter_reference(X) if path is None else self.components_
         seeds = seed_sequence(self.random_state).spawn(3)
         rng, generator = make_rng(seeds[1], place), np.random.default_rng(seeds[2])
         order = generator.permutation(X.shape[0])

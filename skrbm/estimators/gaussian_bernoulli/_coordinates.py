@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...arrays import cast, column_moments, namespace, parameter_place, to_numpy, value_range
+from ...arrays import cast, column_moments, namespace, parameter_reference, to_numpy, value_range
 from ...inputs import Coordinates, machine_from
 from ...learning import ArrayGradient
 from ...machine import Machine
@@ -97,7 +97,7 @@ def mean_and_deviation(X, min_variance):
 
     Raises ValueError of values or deviations whose squares the dtype does not hold.
     """
-    like = parameter_place(X)
+    like = parameter_reference(X)
     xp, dtype = namespace(like), like.dtype
     limits = xp.finfo(dtype)
     most = max(abs(value) for value in value_range(X))

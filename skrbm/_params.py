@@ -1,0 +1,54 @@
+"""Hyper-parameters of the objects that an estimator is given, for grid searches."""
+
+from dataclasses import fields, replace
+
+
+class HyperParameters:
+    """Base of frozen dataclasses whose fields scikit-learn can read and set.
+
+    With it ``GridSearchCV`` reaches ``inference__damping``: the search clones the estimator and
+    this object with it, and sets the value in the clone. Objects with equal fields are equal and
+    have the same hash, so do not set a field of an object that is a key of a dict.
+    """
+
+    def get_params(self, deep=True):
+        """Return the hyper-parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Ignored; scikit-learn passes it.
+
+        Returns
+        -------
+        dict
+        """
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **params):
+        """Set hyper-parameters in place.
+
+        Parameters
+        ----------
+        **params
+            New values by name.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown or a value is not valid. Nothing is changed then.
+        """
+        known = sorted(self.get_params())
+        for name in params:
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for {self}. Valid parameters are: {known}."
+                )
+        checked = replace(self, **params)  # runs the checks of the constructor
+        for name in params:
+            object.__setattr__(self, name, getattr(checked, name))
+        return self

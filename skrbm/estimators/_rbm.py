@@ -1,0 +1,280 @@
+"""The restricted Boltzmann machine of any units, inference, starts and optimiser."""
+
+from numbers import Integral, Real
+from typing import ClassVar
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..inference import (
+    FIXED_POINTS,
+    FixedPoint,
+    Gibbs,
+    GibbsLangevin,
+    Langevin,
+    Sampler,
+)
+from ..learning import CHAINS, OPTIMIZERS, SGD, STARTS, Adam, ChainPhase, FixedPointPhase
+from ._base import BaseRBM, Parts
+from ._choices import UNIT_CONSTRAINTS, units_of
+
+METHODS = {
+    **FIXED_POINTS,
+    "gibbs": Gibbs(),
+    "langevin": Langevin(),
+    "gibbs_langevin": GibbsLangevin(),
+}
+
+
+class RBM(BaseRBM):
+    """Restricted Boltzmann machine of any kinds of units, trained by any inference.
+
+    The gradient of the log-likelihood is the moments of the data minus those of the machine. Units,
+    ``inference`` (how the machine's moments are found), ``starts`` (where chains or solutions
+    start) and ``optimizer`` (how gradients become steps) are chosen independently of each other;
+    what cannot go together is an error that says what is lacking.
+    p(v, h) ∝ exp(h' W v + b' v + c' h) with respect to the units without couplings, with
+    W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``.
+
+    :class:`BernoulliRBM`, :class:`TAPRBM` and :class:`GaussianBernoulliRBM` are the same with the
+    defaults and names of their fields.
+
+    Read more in the :ref:`User Guide <rbm>`.
+
+    Parameters
+    ----------
+    n_components : int, default=256
+        Number of hidden units.
+    visible, hidden : {"bernoulli", "gaussian", "truncated_gaussian", \
+            "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
+        Kind of the visible and of the hidden units: binary; real; on an interval; on an interval,
+        with a point mass at 0. Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
+        not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
+        for hidden ones.
+    inference : {"gibbs", "langevin", "gibbs_langevin", "tap", "tap3", "adaptive_tap", \
+            "naive_mean_field", "relaxed_bp", "bp"} or object, default="gibbs"
+        How the machine's moments are found: by Markov chains (block Gibbs sampling; Langevin
+        dynamics of real visible units) or by fixed points (TAP of second or third order, or
+        adaptive; naive mean field; relaxed belief propagation; belief propagation between binary
+        units). Or an object such as ``GibbsLangevin(step_size=0.2)`` or ``TAP(damping=0.5)``.
+    starts : {"persistent", "data", "noise", "annealed", "random", "chains"} or None, default=None
+        Where chains start for each batch: where they ended ("persistent", the default of chains),
+        at the rows of the batch ("data"), at draws of independent units ("noise"), or at such draws
+        annealed to the machine by ``n_steps`` temperatures ("annealed"). Where solutions are looked
+        for: at the last rows of data ("data", the default of fixed points), at the last solutions
+        ("persistent"), at draws of independent units ("random"), or at the states of persistent
+        Gibbs chains ("chains").
+    n_states : int or None, default=None
+        Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
+        rows given to ``fit`` if there are fewer. Chains that start at data are as many as the rows
+        of the batch.
+    n_steps : int, default=1
+        Steps of the chains for each batch; not looked at by fixed points.
+    burn_in : int or None, default=None
+        Steps of each run of the chains that do not count. The moments are means over the others;
+        None counts the last step alone.
+    optimizer : {"sgd", "adam"} or object, default="sgd"
+        Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own;
+        or an object such as ``Adam(decay=0.5)``, which has its own ``alpha``, ``penalty`` and
+        ``max_norm``.
+    max_grad_norm : float or None, default=None
+        Norm of the gradient above which it is scaled down.
+    learning_rate : float, default=0.1
+        Step of the gradient ascent on the mean log-likelihood.
+    batch_size : int, default=100
+        Largest number of rows of a mini-batch; batches have nearly the same size.
+    n_iter : int, default=20
+        Passes over the data.
+    verbose : int, default=0
+        Whether to print a line for each pass.
+    random_state : int, RandomState instance or None, default=None
+        Determines initial weights, the order of rows, chains and starts.
+    momentum : float in [0, 1), default=0.0
+        Part of the last step that is added to the next. Not looked at by Adam.
+    alpha : float, default=0.0
+        Strength of the penalty on the weights.
+    penalty : {"l2", "l1"}, default="l2"
+        alpha / 2 ||W||² or alpha ||W||₁.
+    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="constant"
+        Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
+        in a line or a cosine, down to 1e-3; or a function of the fraction.
+    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
+            default="random"
+        Where training starts. "random" draws weights from N(0, 0.01²) and sets visible biases to
+        the log-odds of the data.
+    shuffle : bool, default=True
+        Whether to shuffle the rows in each pass.
+    early_stopping : bool or {"free_energy_gap", "score"}, default=False
+        Whether to set rows aside and stop after ``n_iter_no_change`` bad passes in a row; the
+        parameters before these are kept. With "score", or True, a pass is bad unless the
+        log-likelihood of the rows set aside beats the best by ``tol``. With "free_energy_gap" it is
+        bad if their mean free energy exceeds that of training rows by ``tol`` and a standard error
+        more than at best: cheap, as log Z cancels, but the gap widens in good training too, so
+        ``tol`` must be the widening that is acceptable, such as 1.
+    validation_fraction : float in (0, 1), default=0.1
+        Part of the rows to set aside.
+    n_iter_no_change : int, default=5
+        Patience of early stopping, in passes.
+    tol : float, default=1e-2
+        Tolerance of early stopping, in nats per sample.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last solution.
+    binarize : float or None, default=None
+        Threshold above which values of X count as 1, others as 0; None takes X as it is.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Weights.
+    intercept_hidden_ : array of shape (n_components,)
+        Biases of the hidden units.
+    intercept_visible_ : array of shape (n_features,)
+        Biases of the visible units.
+    precision_visible_, spike_visible_ : array of shape (n_features,)
+        Only of units that have them: the law of a visible unit without couplings is
+        exp(bias x - precision x² / 2) on its support, with exp(spike) times its mass against a
+        point mass of 1 at 0.
+    precision_hidden_, spike_hidden_ : array of shape (n_components,)
+        The same of the hidden units.
+    units_ : tuple of Unit
+        Kinds of the visible and the hidden units, with the bounds that were taken from the data.
+    visible_means_ : array of shape (n_features,)
+        Means of the training data; absent after ``from_parameters``.
+    starts_ : array of shape (n_states, n_features)
+        Visible values of the chains of the last batch, or where its solutions were looked for;
+        :meth:`log_partition` and :meth:`sample` start there too.
+    n_iter_ : int
+        Passes over the data so far.
+    history_ : dict of list
+        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
+        per sample, estimated on 256 rows and 16 columns) or, if the visible units are not binary
+        and ``inference`` is a fixed point, ``tap_log_likelihood`` (nats per sample, of 256 rows, at
+        the last batch's solutions), ``n_unconverged`` (solutions of a batch, on average),
+        ``n_sweeps`` (mean number of sweeps), ``acceptance`` and ``step_size`` (of Langevin steps
+        that are accepted or rejected) and, with early stopping, ``free_energy_gap`` and ``score``.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen in fit, if all are strings.
+
+    See Also
+    --------
+    BernoulliRBM : Binary units by (persistent) contrastive divergence.
+    TAPRBM : Any units by fixed points.
+    GaussianBernoulliRBM : Gaussian visible units by Langevin chains, in standardised coordinates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skrbm import RBM
+    >>> X = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1]])
+    >>> rbm = RBM(n_components=2, hidden="gaussian", optimizer="adam", random_state=0)
+    >>> rbm.fit(X).transform(X).shape
+    (4, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **BaseRBM._parameter_constraints,
+        **UNIT_CONSTRAINTS,
+        "inference": [StrOptions(set(METHODS)), FixedPoint, Sampler],
+        "starts": [StrOptions({*STARTS, *CHAINS}), None],
+        "n_states": [None, Interval(Integral, 1, None, closed="left")],
+        "n_steps": [Interval(Integral, 1, None, closed="left")],
+        "burn_in": [None, Interval(Integral, 0, None, closed="left")],
+        "optimizer": [StrOptions(set(OPTIMIZERS)), SGD, Adam],
+        "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_components=256,
+        *,
+        visible="bernoulli",
+        hidden="bernoulli",
+        inference="gibbs",
+        starts=None,
+        n_states=None,
+        n_steps=1,
+        burn_in=None,
+        optimizer="sgd",
+        max_grad_norm=None,
+        learning_rate=0.1,
+        batch_size=100,
+        n_iter=20,
+        verbose=0,
+        random_state=None,
+        momentum=0.0,
+        alpha=0.0,
+        penalty="l2",
+        schedule="constant",
+        init="random",
+        shuffle=True,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
+        tol=1e-2,
+        warm_start=False,
+        binarize=None,
+    ):
+        self.n_components = n_components
+        self.visible = visible
+        self.hidden = hidden
+        self.inference = inference
+        self.starts = starts
+        self.n_states = n_states
+        self.n_steps = n_steps
+        self.burn_in = burn_in
+        self.optimizer = optimizer
+        self.max_grad_norm = max_grad_norm
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.verbose = verbose
+        self.random_state = random_state
+        self.momentum = momentum
+        self.alpha = alpha
+        self.penalty = penalty
+        self.schedule = schedule
+        self.init = init
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.binarize = binarize
+
+    def _units(self):
+        return units_of(self)
+
+    def _method(self):
+        """Return the object behind ``inference``."""
+        return METHODS[self.inference] if isinstance(self.inference, str) else self.inference
+
+    def _own_fixed_point(self):
+        method = self._method()
+        return method if isinstance(method, FixedPoint) else None
+
+    def _parts(self, X=None):
+        method = self._method()
+        if isinstance(method, FixedPoint):
+            method.check_marginals()
+            phase = FixedPointPhase(method, self._chosen_start("data", STARTS))
+        else:
+            start = self._chosen_start("persistent", CHAINS)
+            phase = ChainPhase(method, start, self.n_steps, self.burn_in)
+        optimizer = self.optimizer
+        if isinstance(optimizer, str):
+            choice = self.momentum, self.alpha, self.penalty, self.max_grad_norm
+            optimizer = OPTIMIZERS[optimizer](*choice)
+        return Parts(phase, optimizer, self.n_states)
+
+    def _chosen_start(self, default, known):
+        """Return where chains or solutions start; ValueError if ``inference`` has no such start."""
+        if self.starts is None:
+            return default
+        if self.starts not in known:
+            raise ValueError(
+                f"inference={self.inference!r} takes no starts={self.starts!r}; choose one of "
+                f"{sorted(known)}"
+            )
+        return self.starts

@@ -1,0 +1,187 @@
+"""Annealing: chains that follow a path of machines from one machine to another (Neal 2001)."""
+
+from dataclasses import replace
+from math import log
+from typing import Any, NamedTuple
+
+from ..arrays import cast, cumulative_sum, like, log_sum_exp, namespace
+from ..machine import conditional, input_field, interpolate
+from ..units import log_weight
+from ._fixed_point import map_rows
+from ._gibbs import accept, samples_exactly
+from ._sampler import choose
+
+
+class Annealed(NamedTuple):
+    """Result of :func:`anneal`.
+
+    Attributes
+    ----------
+    layers : tuple of arrays of shape (n_chains, n_units[l])
+        Where the chains end. Only the even layers are draws at the last temperature.
+    log_weights : array of shape (n_chains,), float64
+        Log importance weights. With resampling they are all equal.
+    """
+
+    layers: tuple
+    log_weights: Any
+
+
+def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=False):
+    """Carry chains along a path of machines and return their log importance weights.
+
+    At each inverse temperature the weights are updated, and then the chains make one sweep. The
+    odd layers (the hidden one, if there is one) are independent given the even ones and are summed
+    out of the weights. The log of the mean weight estimates log Z of the last machine minus log Z
+    of the first.
+
+    Parameters
+    ----------
+    machine, base : Machine
+        The machines at beta = 1 and beta = 0. They share the weights, and ``base`` has scale 0.
+    betas : array of shape (n_temperatures,), or callable
+        Inverse temperatures, rising or falling, of which the first is that of ``layers``. Or a
+        function that chooses them: ``betas(gain)`` returns an iterator over the temperatures after
+        0, and ``gain(beta)`` returns what a step to ``beta`` would add to the log weights.
+    layers : sequence of arrays of shape (n_chains, n_units[l])
+        Draws from the machine at the first temperature. The odd layers are not used.
+    rng : Rng
+    sampler : Sampler, default=None
+        What moves the chains of a machine with one hidden layer. The default is block Gibbs
+        sampling of any number of layers, which shares a product with the weights.
+    resample : bool, default=False
+        Whether to draw the chains anew by their weights before each sweep (sequential Monte
+        Carlo). Modes then have their share of the chains even if no chain moves between them.
+
+    Returns
+    -------
+    Annealed
+    """
+    path, layers, n_steps = _Path(machine, base), tuple(layers), None
+    fields, last = path.fields(layers), path.at(0.0)
+    if not callable(betas):
+        n_steps, last = len(betas) - 1, path.at(betas[0])
+    log_weights = path.zeros(layers)
+
+    def gain(beta):
+        return path.add_gain(path.zeros(layers), last, path.at(beta), layers, fields)[0]
+
+    for step, beta in enumerate(betas(gain) if n_steps is None else betas[1:]):
+        now = path.at(beta)
+        log_weights, thetas = path.add_gain(log_weights, last, now, layers, fields)
+        if resample:
+            rows = resampled_index(log_weights, rng)
+            layers, fields, thetas = _take((layers, fields, thetas), rows)
+            log_weights = path.zeros(layers) + log_sum_exp(log_weights) - log(rows.shape[0])
+        if sampler is None:
+            layers, fields = path.sweep(now, layers, fields, thetas, rng)
+        else:
+            layers = _moved(sampler, step, n_steps, now, layers, rng)
+            fields = path.fields(layers)
+        last = now
+    return Annealed(layers, log_weights)
+
+
+class _Path:
+    """The machines between two, and what is the same at all temperatures."""
+
+    def __init__(self, machine, base):
+        n_layers = len(machine.units)
+        self.machine, self.base = machine, base
+        self.even, self.odd = range(0, n_layers, 2), range(1, n_layers, 2)
+        self.exact = samples_exactly(machine)
+        self.slopes = [
+            own.map(lambda a, b: a - b, first)
+            for own, first in zip(machine.thetas, base.thetas, strict=True)
+        ]
+        self._unscaled = replace(machine, scale=1.0)
+
+    def at(self, beta):
+        """Return the machine at an inverse temperature, and the temperature."""
+        return float(beta), interpolate(self.base, self.machine, float(beta))
+
+    def zeros(self, layers):
+        """Return zero log weights, one for each chain."""
+        W = self.machine.weights[0]
+        xp = namespace(W)
+        return xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
+
+    def fields(self, layers):
+        """Return the fields of the even layers on the odd ones for a scale of 1, by layer.
+
+        They do not depend on the temperature, so that one product with the weights serves both
+        machines of a step.
+        """
+        return {l: input_field(self._unscaled, l, layers) for l in self.odd}
+
+    def conditionals(self, machine, fields):
+        """Return the parameters of the odd layers in such fields, by layer."""
+        return {
+            l: machine.units[l].tilt(machine.thetas[l], machine.scale * field)
+            for l, field in fields.items()
+        }
+
+    def add_gain(self, log_weights, last, now, layers, fields):
+        """Add the log weights of a step between two temperatures, in place.
+
+        Returns
+        -------
+        log_weights : array of shape (n_chains,)
+        thetas : dict of Theta
+            Parameters of the odd layers at the new temperature.
+        """
+        (beta, before), (to, after) = last, now
+        for l in self.even:
+            log_weights += (to - beta) * log_weight(self.slopes[l], layers[l])
+        thetas = self.conditionals(after, fields)
+        for l, theta in self.conditionals(before, fields).items():
+            log_weights += after.units[l].log_ratio(theta, thetas[l])
+        return log_weights, thetas
+
+    def sweep(self, now, layers, fields, thetas, rng):
+        """Draw the odd layers from ``thetas``, then the even ones; return (layers, fields)."""
+        _, machine = now
+        new = list(layers)
+        for l, theta in thetas.items():
+            new[l] = machine.units[l].sample(theta, rng)
+        for l in self.even:
+            new[l] = machine.units[l].sample(conditional(machine, l, new), rng)
+        new, new_fields = tuple(new), self.fields(new)
+        if self.exact:
+            return new, new_fields
+        accepted = accept(machine, thetas, self.conditionals(machine, new_fields), rng)
+        # Nothing uses the odd layers after the sweep, so they need no choice.
+        old = tuple(new[l] if l in self.odd else layer for l, layer in enumerate(layers))
+        return choose(accepted, (new, new_fields), (old, fields))
+
+
+def _moved(sampler, step, n_steps, now, layers, rng):
+    """Return the layers after one step of a sampler, given the visible values."""
+    _, machine = now
+    start = sampler.start(machine, layers[0], rng)
+    if n_steps is not None:
+        sampler = sampler.at(step, n_steps)
+    return sampler.step(machine, start, rng)[0].layers
+
+
+def resampled(rows, log_weights, rng):
+    """Return as many rows, drawn systematically with probabilities by their log weights."""
+    return namespace(rows).take(rows, resampled_index(log_weights, rng), axis=0)
+
+
+def resampled_index(log_weights, rng):
+    """Return indices of as many rows, drawn systematically by log weights; NaN counts as -inf."""
+    xp, n = namespace(log_weights), log_weights.shape[0]
+    log_weights = xp.where(log_weights == log_weights, log_weights, -xp.inf)
+    ends = cumulative_sum(xp.exp(log_weights - xp.max(log_weights)))
+    points = (xp.arange(n, **like(ends)) + cast(rng.uniform((1,)), ends.dtype)) * (ends[-1] / n)
+    return xp.clip(xp.searchsorted(ends, points, side="right"), 0, n - 1)
+
+
+def _take(states, index):
+    """Return the rows of states at an index; arrays that all rows share stay as they are."""
+
+    def rows(leaf):
+        return leaf if leaf.ndim == 1 else namespace(leaf).take(leaf, index, axis=0)
+
+    return map_rows(rows, states)

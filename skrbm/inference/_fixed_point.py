@@ -1,0 +1,250 @@
+"""Fixed points: their contract, and the drivers that iterate them."""
+
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._checks import check_count
+from ..arrays import cast, from_numpy, namespace, to_numpy
+from ._needs import InferenceMethod
+
+# Damping and smallest max_iter of each stage of solve_to_convergence.
+_STAGES = ((0.0, 500), (0.5, 2000), (0.9, 500))
+
+
+def map_rows(function, *states):
+    """Apply ``function`` to each array of states with the same structure; None stays None."""
+    first = states[0]
+    if first is None:
+        return None
+    if isinstance(first, tuple):
+        parts = [map_rows(function, *leaves) for leaves in zip(*states, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    if isinstance(first, dict):
+        return {key: map_rows(function, *(state[key] for state in states)) for key in first}
+    return function(*states)
+
+
+class Magnetizations(NamedTuple):
+    """State of a fixed point: means and variances for each layer, rows first."""
+
+    means: tuple
+    variances: tuple
+
+
+class Solution(NamedTuple):
+    """Result of :func:`solve`.
+
+    Attributes
+    ----------
+    state : NamedTuple
+        The last state, with the rows in the order of the start.
+    n_iter : ndarray of shape (n_rows,)
+        Number of sweeps of each row.
+    residual : ndarray of shape (n_rows,), float64
+        Distance from a solution, as the method measures it.
+    converged : ndarray of shape (n_rows,), bool
+        Whether ``residual`` is at most ``tol``.
+    """
+
+    state: Any
+    n_iter: Any
+    residual: Any
+    converged: Any
+
+
+class FixedPoint(InferenceMethod):
+    """Deterministic inference: a map whose fixed points are the marginals.
+
+    Subclasses are frozen dataclasses of hyper-parameters, among them ``max_iter``, ``tol`` and
+    ``damping``. Every array in a state has rows first.
+    """
+
+    def __post_init__(self):
+        check_count("max_iter", self.max_iter, 1)
+        if not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise ValueError(f"tol must be a number >= 0, got {self.tol!r}")
+        if not isinstance(self.damping, Real) or not 0 <= self.damping < 1:
+            raise ValueError(f"damping must be a number in [0, 1), got {self.damping!r}")
+
+    def check_marginals(self):
+        """Raise ValueError if the method does not find marginals, for any visible values."""
+
+    def start(self, machine, X):
+        """Return the state that starts at visible values X."""
+        raise NotImplementedError
+
+    def step(self, machine, state):
+        """Return the state after one sweep over the layers."""
+        raise NotImplementedError
+
+    def hold(self, machine, state, values, held):
+        """Return the state with visible units set to known values, with variance 0.
+
+        A method whose state has more than means and variances sets the other parts as well.
+
+        Parameters
+        ----------
+        machine : Machine
+        state : NamedTuple
+        values : array of shape (n_rows, n_visible)
+        held : array of shape (n_rows, n_visible), bool
+            Where the values are known; the other visible units keep their state.
+        """
+        xp = namespace(values)
+        mean, variance = state.means[0], state.variances[0]
+        if variance is not None:
+            variance = xp.where(held, xp.zeros_like(variance), variance)
+        return state._replace(
+            means=(xp.where(held, values, mean), *state.means[1:]),
+            variances=(variance, *state.variances[1:]),
+        )
+
+    def residual(self, old, new):
+        """Return the distance of each row from a solution, ndarray of shape (n_rows,), float64.
+
+        It is the mean squared change of the means in a sweep from ``old`` to ``new``. A method can
+        add other quantities that are 0 at a solution.
+        """
+        return _squared_change(old, new)
+
+    def log_partition(self, machine, state):
+        """Return minus the free energy of each row of a state, in float64."""
+        raise NotImplementedError
+
+    def moments(self, machine, state):
+        """Return the machine's expected sufficient statistics, averaged over the rows."""
+        raise NotImplementedError
+
+
+def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, callback=None):
+    """Iterate a fixed point until each row has converged.
+
+    A converged row leaves the computation at once, so that slow rows do not make fast rows
+    expensive.
+
+    Parameters
+    ----------
+    method : FixedPoint
+    machine : Machine
+        If its units have parameters for each row, these are the rows of the state.
+    state : NamedTuple
+        Where to start; every array has rows first.
+    max_iter, tol, damping : optional
+        Replace those of the method. A row has converged when its residual is at most ``tol``. The
+        new state is ``damping`` times the old one plus (1 - damping) times the result of the map.
+    callback : callable, optional
+        Called after each sweep as ``callback(iteration, state, rows)``, with the active rows.
+
+    Returns
+    -------
+    Solution
+    """
+    max_iter = method.max_iter if max_iter is None else max_iter
+    tol = method.tol if tol is None else tol
+    damping = method.damping if damping is None else damping
+    rows = np.arange(state.means[0].shape[0])
+    finished = []
+    residual = np.full(rows.size, np.inf)
+    for iteration in range(1, max_iter + 1):
+        new = method.step(machine, state)
+        if damping:
+            new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
+        residual = method.residual(state, new)
+        state = new
+        if callback is not None:
+            callback(iteration, state, rows)
+        done = residual <= tol
+        if done.any() and iteration < max_iter:
+            index = from_numpy(np.flatnonzero(~done), state.means[0])
+            state, rows, residual = _compact(finished, state, rows, residual, done, iteration)
+            if not rows.size:
+                break
+            machine = machine.rows(index)
+    if rows.size:
+        finished.append((state, rows, np.full(rows.size, max_iter), residual))
+    return _gather(finished, tol)
+
+
+def solve_to_convergence(method, machine, state, *, tol=1e-12):
+    """Iterate a fixed point to convergence, for evaluation.
+
+    The first sweeps have the damping of the method. Rows that have not converged then mostly
+    oscillate between two states; they go on with more damping, which has the same fixed points.
+
+    Parameters
+    ----------
+    method : FixedPoint
+    machine : Machine
+    state : NamedTuple
+        Where to start; every array has rows first.
+    tol : float, default=1e-12
+        Largest residual of a sweep without damping. The method's own ``tol`` is taken if it is
+        smaller.
+
+    Returns
+    -------
+    Solution
+        ``residual`` is that of a sweep without damping.
+    """
+    tol, rows, n_iter, finished = min(tol, method.tol), np.arange(state.means[0].shape[0]), 0, []
+    for damping, max_iter in _STAGES:
+        damping = max(damping, method.damping)
+        n_sweeps, change = max(max_iter, method.max_iter), tol * (1 - damping) ** 2
+        state, n_more, residual, converged = solve(
+            method, machine, state, max_iter=n_sweeps, tol=change, damping=damping
+        )
+        if damping:  # the variances can still move when the damped means no longer do
+            new = method.step(machine, state)
+            state, residual = new, method.residual(state, new)
+            converged = residual <= tol
+        n_iter = n_iter + n_more
+        done, left = np.flatnonzero(converged), np.flatnonzero(~converged)
+        finished.append((take_rows(state, done), rows[done], n_iter[done], residual[done]))
+        if not left.size:
+            break
+        machine = machine.rows(from_numpy(left, state.means[0]))
+        state, rows, n_iter = take_rows(state, left), rows[left], n_iter[left]
+    else:
+        finished.append((state, rows, n_iter, residual[left]))
+    return _gather(finished, tol)
+
+
+def take_rows(state, index):
+    """Return the rows of a state at a NumPy index array."""
+    index = from_numpy(index, state.means[0])
+    return map_rows(lambda leaf: namespace(leaf).take(leaf, index, axis=0), state)
+
+
+def _squared_change(old, new):
+    """Mean squared change of the means of each row, a float64 NumPy array."""
+    total, n_units = 0.0, 0
+    for a, b in zip(old.means, new.means, strict=True):
+        change, xp = b - a, namespace(a)
+        total = total + cast(xp.vecdot(change, change), xp.float64)
+        n_units += a.shape[1]
+    return to_numpy(total) / n_units
+
+
+def _compact(finished, state, rows, residual, done, iteration):
+    """Move the rows that are done to ``finished``; return what is left."""
+    done, left = np.flatnonzero(done), np.flatnonzero(~done)
+    n_iter = np.full(done.size, iteration)
+    finished.append((take_rows(state, done), rows[done], n_iter, residual[done]))
+    return take_rows(state, left), rows[left], residual[left]
+
+
+def _gather(finished, tol):
+    """Return the Solution with the finished rows in their first order."""
+    states, rows, n_iter, residual = zip(*finished, strict=True)
+    order = np.argsort(np.concatenate(rows))
+    index = from_numpy(order, states[0].means[0])
+
+    def join(*leaves):
+        xp = namespace(leaves[0])
+        return xp.take(xp.concat(leaves, axis=0), index, axis=0)
+
+    state = map_rows(join, *states) if len(finished) > 1 else finished[0][0]
+    residual = np.concatenate(residual)[order]
+    return Solution(state, np.concatenate(n_iter)[order], residual, residual <= tol)

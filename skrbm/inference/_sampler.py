@@ -1,0 +1,161 @@
+"""Samplers: their contract, the function that runs them, and what they share."""
+
+from typing import NamedTuple
+
+from ..arrays import cast, like, namespace
+from ..machine import condition, data_moments
+from ._fixed_point import map_rows
+from ._needs import InferenceMethod
+
+
+class Chains(NamedTuple):
+    """State of a sampler: the values of each layer, with one chain in each row."""
+
+    layers: tuple
+
+
+class Sampler(InferenceMethod):
+    """Inference by a Markov chain in each row.
+
+    Subclasses are frozen dataclasses that give ``start`` and ``step``. Those that have a step size
+    give it as ``step_size`` and change it in ``sized`` and ``tuned``.
+    """
+
+    n_steps = 1
+    step_size = None
+    target_acceptance = None
+
+    def at(self, step, n_steps):
+        """Return the sampler for one step, counted from 0, of a run of ``n_steps``."""
+        return self
+
+    def sized(self, step_size):
+        """Return the sampler with another step size."""
+        return self
+
+    def tuned(self, acceptance, gain):
+        """Return the sampler with a step size closer to the target of its acceptance rate."""
+        return self
+
+    def init(self, machine, rng, n, X):
+        """Return ``n`` chains that start at independent draws of the visible units."""
+        return self.start(machine, draw_visible(machine, rng, n), rng)
+
+    def start(self, machine, X, rng):
+        """Return chains whose visible values are X."""
+        raise NotImplementedError
+
+    def resumed(self, machine, state):
+        """Return a state whose chains go on in a machine whose parameters have changed."""
+        return state
+
+    def ends_with_hidden_draw(self, machine):
+        """Whether a step ends with a draw of the hidden units from their exact conditional.
+
+        Learning then leaves out the last draw, and shares the product behind the conditional.
+        """
+        return False
+
+    def hidden_theta(self, machine, state):
+        """Return the parameters of the first hidden layer given the visible values of a state."""
+        return condition(machine, state.layers[0])
+
+    def step(self, machine, state, rng):
+        """Return the state after one sweep over the layers, and numbers about the sweep.
+
+        The numbers are a dict of arrays with one entry for each row.
+        """
+        raise NotImplementedError
+
+    def advance(self, machine, state, X, rng):
+        """Return the state after ``n_steps`` steps."""
+        return sample(self, machine, state, rng, self.n_steps)
+
+    def moments(self, machine, state):
+        """Return the moments of the machine that the chains give."""
+        return data_moments(machine, state.layers[0])
+
+    def visible(self, state):
+        """Return the visible values of the chains."""
+        return state.layers[0]
+
+
+def sample(method, machine, state, rng, n_steps, *, callback=None):
+    """Run ``n_steps`` sweeps of a sampler.
+
+    Parameters
+    ----------
+    method : Sampler
+    machine : Machine
+    state : NamedTuple
+        As ``method.start`` returns it.
+    rng : Rng
+    n_steps : int
+    callback : callable, optional
+        Called after each sweep as ``callback(step, state, info)``, with steps counted from 1.
+
+    Returns
+    -------
+    NamedTuple
+        The last state.
+    """
+    for step in range(n_steps):
+        state, info = method.at(step, n_steps).step(machine, state, rng)
+        if callback is not None:
+            callback(step + 1, state, info)
+    return state
+
+
+def draw_visible(machine, rng, n):
+    """Return ``n`` draws of the visible units as if there were no weights.
+
+    Returns
+    -------
+    array of shape (n, n_visible)
+    """
+    W = machine.weights[0]
+    column = namespace(W).zeros((n, 1), **like(W))
+    theta = machine.thetas[0].map(lambda part: part + column)
+    return machine.units[0].sample(theta, rng)
+
+
+def metropolis(log_ratio, rng):
+    """Accept or reject proposals by the rule of Metropolis and Hastings.
+
+    Parameters
+    ----------
+    log_ratio : array of shape (n_rows,), float64
+        Log of p(new) q(old | new) / (p(old) q(new | old)).
+    rng : Rng
+
+    Returns
+    -------
+    accepted : array of shape (n_rows,), bool
+        False where ``log_ratio`` is NaN.
+    rate : array of shape (n_rows,)
+        Probability of acceptance, min(1, ratio).
+    """
+    xp = namespace(log_ratio)
+    rate = xp.exp(xp.clip(log_ratio, None, 0.0))
+    accepted = cast(rng.uniform(tuple(log_ratio.shape)), log_ratio.dtype) < rate
+    return accepted, xp.where(log_ratio == log_ratio, rate, 0.0)
+
+
+def choose(accepted, new, old):
+    """Return a state with the rows of ``new`` where ``accepted`` and those of ``old`` elsewhere.
+
+    Parameters
+    ----------
+    accepted : array of shape (n_rows,), bool
+    new, old : array, or tuple of arrays
+        Arrays without a row for each chain, such as parameters that all rows share, are equal in
+        both and stay as they are.
+    """
+    xp = namespace(accepted)
+
+    def pick(b, a):
+        if b.ndim > 1:
+            return xp.where(accepted[:, None], b, a)
+        return xp.where(accepted, b, a) if b.shape == accepted.shape else b
+
+    return map_rows(pick, new, old)

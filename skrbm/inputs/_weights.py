@@ -1,0 +1,140 @@
+"""Rows with weights: a canonical order, copies brought together, and the rows of an epoch.
+
+A fit must not depend on the order of the rows, and a weight of 2 must do what a row that is there
+twice does, to the last bit. So rows are sorted by their values first, and equal rows, which are
+neighbours then, become one row whose weight is the sum of theirs.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import _check_sample_weight
+
+from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows, to_numpy
+
+_BLOCK_ROWS = 4096
+_NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
+_SEED = 20160620  # of the directions, which are the same in all fits
+
+
+def check_weights(sample_weight, X):
+    """Return the weights of the rows of X, float64, or None where all are 1.
+
+    Raises ValueError if one is negative or not finite, or if all are 0.
+    """
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(
+        to_numpy(sample_weight) if hasattr(sample_weight, "__dlpack__") else sample_weight,
+        np.empty((X.shape[0], 1)),
+        dtype=np.float64,
+    )
+    if (weights < 0).any():
+        raise ValueError("sample_weight has negative values; weights must be >= 0")
+    if not weights.any():
+        raise ValueError("sample_weight is 0 for all rows: at least one must be positive")
+    return None if (weights == 1).all() else weights
+
+
+def distinct_rows(arrays, weights=None):
+    """Return the rows that differ, in an order that depends on their values alone.
+
+    Parameters
+    ----------
+    arrays : sequence of arrays or sparse matrices of shape (n_rows, n_columns[i])
+        Rows are equal if they are in all of them. None has NaN.
+    weights : ndarray of shape (n_rows,), default=None
+        Rows of weight 0 are left out.
+
+    Returns
+    -------
+    index : ndarray of int of shape (n_distinct,)
+        One row of each kind.
+    weights : ndarray of shape (n_distinct,)
+        Sums of the weights of equal rows, float64.
+    """
+    n = arrays[0].shape[0]
+    rows = np.arange(n) if weights is None else np.flatnonzero(weights)
+    weights = np.ones(n) if weights is None else weights
+    keys = _keys(arrays)[rows]
+    order = np.argsort(keys, kind="stable")
+    rows, keys = rows[order], keys[order]
+    near = np.flatnonzero(np.diff(keys) <= _NEAR * max(np.abs(keys).max(), 1e-300))
+    if not near.size:
+        return rows, weights[rows]
+    same = np.zeros(len(rows), bool)  # whether a row equals the one before
+    same[near + 1] = _are_equal(arrays, rows[near], rows[near + 1])
+    for run in _runs(near):
+        if not same[run.start + 1 : run.stop].all():  # keys are near by rounding alone
+            rows[run] = rows[run][_lexical_order(arrays, rows[run])]
+            inside = rows[run]
+            same[run.start + 1 : run.stop] = _are_equal(arrays, inside[:-1], inside[1:])
+    first = np.flatnonzero(~same)
+    return rows[first], np.add.reduceat(weights[rows], first)
+
+
+def _keys(arrays):
+    """Return a number for each row: its projection on a direction, in float64."""
+    generator, total = np.random.default_rng(_SEED), 0.0
+    for X in arrays:
+        direction = generator.standard_normal(X.shape[1])
+        parts = []
+        for block in row_blocks(X, _BLOCK_ROWS):
+            if sp.issparse(block):
+                parts.append(block.astype(np.float64) @ direction)
+            else:
+                block = cast(block, namespace(block).float64)
+                parts.append(to_numpy(block @ from_numpy(direction, block)))
+        total = total + np.concatenate(parts)
+    return total
+
+
+def _are_equal(arrays, first, second):
+    """Return whether the rows at two index arrays are equal, block by block."""
+    parts = []
+    for start in range(0, len(first), _BLOCK_ROWS):
+        equal = True
+        for X in arrays:
+            a, b = (take_rows(X, i[start : start + _BLOCK_ROWS]) for i in (first, second))
+            if sp.issparse(a):
+                equal = equal & (np.diff((a != b).tocsr().indptr) == 0)
+            else:
+                equal = equal & to_numpy(namespace(a).all(a == b, axis=1))
+        parts.append(equal)
+    return np.concatenate(parts)
+
+
+def _runs(near):
+    """Return slices of the positions that are joined by neighbours ``near``."""
+    breaks = np.flatnonzero(np.diff(near) > 1) + 1
+    return [slice(part[0], part[-1] + 2) for part in np.split(near, breaks)]
+
+
+def _lexical_order(arrays, rows):
+    """Return the order of some rows by their values, the first columns first."""
+    parts = [take_rows(X, rows) for X in arrays]
+    dense = [X.toarray() if sp.issparse(X) else to_numpy(X) for X in parts]
+    return np.lexsort(np.hstack(dense).T[::-1])
+
+
+def are_whole(weights):
+    """Whether all weights are whole numbers."""
+    return bool((weights == np.rint(weights)).all())
+
+
+def rows_of_epoch(index, weights, rng):
+    """Return the rows of an epoch: each as often as its weight says.
+
+    Whole weights are met exactly. Others are scaled to a mean of 1, and as many rows as there are
+    are drawn by systematic resampling, so that each comes within 1 of its weight.
+
+    Parameters
+    ----------
+    index : ndarray of int of shape (n_rows,)
+    weights : ndarray of shape (n_rows,)
+    rng : Rng
+    """
+    if are_whole(weights):
+        return np.repeat(index, weights.astype(np.int64))
+    n, ends = len(index), np.cumsum(weights)
+    points = (np.arange(n) + float(to_numpy(rng.uniform((1,)))[0])) * (ends[-1] / n)
+    return index[np.minimum(np.searchsorted(ends, points, side="right"), n - 1)]

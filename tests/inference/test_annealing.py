@@ -1,0 +1,124 @@
+"""The annealer with every kind of move, with and without resampling, against enumeration.
+
+Seeds are fixed. A test allows 5 standard errors: a probability of 6e-7, were the error normal.
+"""
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _machines import random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm.arrays import make_rng
+from skrbm.inference import Gibbs, GibbsLangevin, Langevin, anneal, resampled
+from skrbm.machine import uncoupled
+
+MOVES = [None, Gibbs(), Langevin(), GibbsLangevin()]
+moves = pytest.mark.parametrize("sampler", MOVES, ids=lambda s: type(s).__name__)
+resampling = pytest.mark.parametrize("resample", [False, True])
+BETAS = np.linspace(0, 1, 21)
+MACHINE = random_machine(("gaussian", "bernoulli"), (3, 2), 0, 0.4)
+DEEP = random_machine(("bernoulli",) * 4, (3, 2, 3, 2), 0, 1.0)
+
+
+def run(machine, seed, betas=BETAS, n=300, **options):
+    """Anneal chains from independent units; returns them and log Z of the machine by each."""
+    base = uncoupled(machine)
+    free, rng = Exact(base), make_rng(seed, machine.weights[0])
+    layers = [x.astype(float) for x in free.sample(np.random.default_rng(seed), n)]
+    annealed = anneal(machine, base, betas, layers, rng, **options)
+    return annealed, annealed.log_weights + free.log_z
+
+
+def assert_mean(values, truth):
+    """The mean of independent values lies within 5 standard errors, which are small."""
+    values = np.asarray(values)
+    error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    assert (error < 0.05).all()
+    assert (np.abs(values.mean(axis=0) - truth) < 5 * error).all()
+
+
+def assert_unbiased(machine, betas=BETAS, n_runs=30, **options):
+    """Z, and with it all weighted means, by runs that are independent of each other."""
+    exact, ratios, sums = Exact(machine), [], []
+    for seed in range(n_runs):
+        annealed, log_z = run(machine, seed, betas, **options)
+        weights = np.exp(log_z - exact.log_z)
+        ratios.append(weights.mean())
+        sums.append((weights[:, None] * annealed.layers[0]).mean(axis=0))
+    assert_mean(ratios, 1.0)
+    assert_mean(sums, exact.mean(0))
+
+
+@moves
+@resampling
+def test_weights_and_chains_are_those_of_the_machine(sampler, resample):
+    assert_unbiased(MACHINE, sampler=sampler, resample=resample)
+
+
+@resampling
+def test_deep_machines(resample):
+    assert_unbiased(DEEP, resample=resample)
+
+
+def test_resampled_chains_have_equal_weights():
+    annealed, _ = run(MACHINE, 0, resample=True)
+    assert annealed.log_weights.dtype == np.float64
+    assert_array_equal(annealed.log_weights, annealed.log_weights[0])
+
+
+@resampling
+def test_temperatures_can_be_chosen_on_the_way(resample):
+    """Each step is the largest after which the weights of the step keep their effective size."""
+    taken = []
+
+    def betas(gain):
+        beta = 0.0
+        while beta < 1:
+            step = 1 - beta
+            while True:
+                weights = np.exp(gain(beta + step))
+                if weights.sum() ** 2 / (weights**2).sum() > 0.9 * len(weights):
+                    break
+                step /= 2
+            beta += step
+            taken.append(beta)
+            yield beta
+
+    assert_unbiased(DEEP, betas, resample=resample)
+    assert taken.count(1.0) == 30 and len(taken) > 60  # steps were divided
+
+
+def test_a_chosen_path_is_the_same_as_a_given_one():
+    given = run(DEEP, 0)[0]
+    chosen = run(DEEP, 0, lambda gain: iter(BETAS[1:]))[0]
+    assert_array_equal(chosen.log_weights, given.log_weights)
+    assert_array_equal(chosen.layers[0], given.layers[0])
+
+
+def test_gain_is_what_a_step_adds():
+    gains = []
+
+    def betas(gain):
+        for beta in (0.3, 1.0):
+            gains.append(gain(beta))
+            yield beta
+
+    annealed, _ = run(DEEP, 0, betas)
+    assert_allclose(annealed.log_weights, gains[0] + gains[1], rtol=1e-12)
+
+
+def test_a_way_back_has_the_ratio_of_the_partition_functions():
+    exact, free, ratios = Exact(DEEP), Exact(uncoupled(DEEP)), []
+    for seed in range(30):
+        layers = [x.astype(float) for x in exact.sample(np.random.default_rng(seed), 200)]
+        rng = make_rng(seed, DEEP.weights[0])
+        found = anneal(DEEP, uncoupled(DEEP), BETAS[::-1], layers, rng)
+        ratios.append(np.exp(found.log_weights + exact.log_z - free.log_z).mean())
+    assert_mean(ratios, 1.0)
+
+
+def test_rows_without_a_weight_are_not_drawn():
+    rows = np.arange(4.0)[:, None]
+    drawn = resampled(rows, np.array([np.nan, 0.0, -np.inf, 0.0]), make_rng(0, rows))
+    assert_array_equal(drawn[:, 0], [1, 1, 3, 3])
