@@ -458,6 +458,7 @@ def test_log_partition_is_exact_up_to_twelve_units():
         assert np.allclose(found, expected, rtol=1e-10) == exact
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
 def test_log_partition_elsewhere_is_that_of_belief_propagation(library, monkeypatch):
     """Rows that do not settle go on with damping, and only these; some never do."""

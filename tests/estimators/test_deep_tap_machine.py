@@ -404,6 +404,7 @@ def test_divergence_of_the_pretraining_says_so():
 # ------------------------------------------------------------------------- learning
 
 
+@pytest.mark.law
 def test_joint_training_raises_the_exact_likelihood():
     """Mean over the law of the data, exactly, over that of the pretrained stack, whose layers were
     not trained for each other; bounds are half of what five seeds gain at least (0.87 nats), and

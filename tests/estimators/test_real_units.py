@@ -93,6 +93,7 @@ def test_no_epochs_gives_units_fitted_to_the_data(kind):
         assert_allclose(theta.spike, (X != 0).mean(axis=0), atol=1e-5)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("visible", "hidden"), enumerable_pairs())
 def test_training_raises_the_exact_likelihood(visible, hidden):
     # From start to end by far more than the noise of its steps: clusters need hidden units.
@@ -295,6 +296,7 @@ def test_starts(kind, starts):
     assert rbm.machine_.is_finite()
 
 
+@pytest.mark.law
 def test_unit_objects_are_searched_over():
     X, y = load_digits(return_X_y=True)
     X, y = X[:600] / 16, y[:600]

@@ -42,6 +42,7 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.checks
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("check", EXTRA_CHECKS)
 @pytest.mark.parametrize("Estimator", ESTIMATORS)

@@ -98,6 +98,7 @@ def test_joint_law_is_left_invariant(name, kinds, n_sweeps):
     assert_joint_law(exact, state.layers)
 
 
+@pytest.mark.law
 @each([*PAIRS, DEEP])
 def test_chains_forget_their_start(name, kinds):
     """An update that leaves units where they are would leave the joint law invariant as well."""
