@@ -1,18 +1,11 @@
-"""The parts that the developers' guide shows how to write, from the files that it shows."""
+"""The unit that the developers' guide shows how to write, from the file that it shows."""
 
 import importlib.util
 import sys
 from pathlib import Path
 
-DEVELOPERS = Path(__file__).parents[1] / "doc" / "developers"
-
-
-def _load(name):
-    spec = importlib.util.spec_from_file_location(f"documented_{name}", DEVELOPERS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # so that what it defines can be pickled
-    spec.loader.exec_module(module)
-    return module
-
-
-Spin, MeanField = _load("spin").Spin, _load("mean_field").MeanField
+SOURCE = Path(__file__).parents[1] / "doc" / "developers" / "spin.py"
+_spec = importlib.util.spec_from_file_location("documented_spin", SOURCE)
+_module = sys.modules["documented_spin"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)  # a module that is known, so that what it defines can be pickled
+Spin = _module.Spin

@@ -1,8 +1,9 @@
-"""The array library that the numbers live in, products, columns, random numbers and threads."""
+"""Array libraries behind one interface: namespaces, products, columns, random numbers, threads."""
 
 from ._columns import (
     column_means,
     column_moments,
+    column_sums,
     dense_rows,
     nonzero,
     row_blocks,
@@ -32,14 +33,18 @@ from ._namespace import (
 from ._products import add_products, matmul
 from ._random import Rng, make_rng, seed_sequence
 from ._threads import n_threads, one_blas_thread, share, split
+from ._types import Array, Index
 
 __all__ = [
+    "Array",
+    "Index",
     "Rng",
     "add_products",
     "as_like",
     "cast",
     "column_means",
     "column_moments",
+    "column_sums",
     "copied",
     "cumulative_sum",
     "dense_rows",

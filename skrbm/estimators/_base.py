@@ -1,9 +1,7 @@
 """The base of the estimators that learn a density by moment matching."""
 
-from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -14,66 +12,39 @@ from .. import evaluation
 from .._callbacks import with_callbacks
 from ..arrays import (
     cast,
-    column_means,
-    copied,
     make_rng,
+    namespace,
     one_blas_thread,
     parameter_reference,
     seed_sequence,
+    take_rows,
 )
 from ..evaluation import Density
-from ..inference import Gibbs, map_rows, sample
-from ..inputs import THETA_ATTRIBUTES, Coordinates, Rows, check_data, machine_from
+from ..inference import Gibbs, sample
+from ..inputs import (
+    THETA_ATTRIBUTES,
+    Rows,
+    check_data,
+    check_weights,
+    machine_from,
+)
 from ..learning import (
-    NATURAL,
     LikelihoodMonitor,
-    ModelPhase,
     MomentLearner,
     Trainer,
     Training,
 )
 from ..machine import Machine
 from ._density import DensityModel
-from ._noise_models import channel
-from ._posterior import denoised
+from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
     keeps_features,
-    n_validation_rows,
     rate_of,
-    split,
 )
 
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
 _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What an estimator trains with. They are made and checked once in each fit.
-
-    Parameters
-    ----------
-    phase : ModelPhase
-    optimizer : SGD or Adam
-    n_states : int or None, default=None
-        Rows of the state of the model phase; None for ``batch_size``, or the number of rows of the
-        data if there are fewer.
-    parameters : NaturalParameters, default=NATURAL
-        Which parameters the optimiser sees.
-    coordinates : Coordinates, default=None
-        In which the machine is trained; None for those of the data.
-    """
-
-    phase: ModelPhase
-    optimizer: Any
-    n_states: int | None = None
-    parameters: Any = NATURAL
-    coordinates: Coordinates | None = None
-
-    def rows_of_state(self, batch_size, n_rows):
-        """Return how many rows the state of the model phase has for data of ``n_rows``."""
-        return min(batch_size, n_rows) if self.n_states is None else self.n_states
 
 
 def _learns_by_fixed_points(estimator):
@@ -91,7 +62,7 @@ class BaseRBM(DensityModel):
     A subclass gives two methods:
 
     - ``_units()``: the kinds of the visible and the hidden units, as they were asked for;
-    - ``_parts(X=None)``: a :class:`Parts`, for the data X of a first fit, or to go on.
+    - ``_parts(rows=None)``: a :class:`Parts`, for the rows of a first fit, or to go on.
 
     These have defaults:
 
@@ -110,7 +81,7 @@ class BaseRBM(DensityModel):
     def _units(self):
         raise NotImplementedError
 
-    def _parts(self, X=None):
+    def _parts(self, rows=None):
         raise NotImplementedError
 
     def _layer_sizes(self):
@@ -134,7 +105,7 @@ class BaseRBM(DensityModel):
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     @one_blas_thread
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit the machine to data.
 
         Parameters
@@ -142,6 +113,9 @@ class BaseRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units.
         y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for: a weight of 2 does exactly what the row twice does.
+            Weights that are not whole numbers are met on average over the epochs.
 
         Returns
         -------
@@ -156,12 +130,13 @@ class BaseRBM(DensityModel):
         """
         goes_on = self.warm_start and hasattr(self, "_training")
         X = check_data(self, X, reset=not goes_on)
-        n_validation = n_validation_rows(self, X.shape[0])
-        rows, training = self._start(X, goes_on, X.shape[0])
-        train, validation = split(len(rows), n_validation, training.rng)
+        rows, training = self._start(X, sample_weight, goes_on)
+        train, validation = np.arange(len(rows)), None
+        if self.early_stopping:
+            train, validation = rows.split(self.validation_fraction, training.rng)
         if not goes_on:
             training.machine = self._pretrained(training.machine, rows, train, training.rng)
-        means, parts = column_means(rows.values), training.parts
+        parts = training.parts
         monitor = LikelihoodMonitor(
             lambda machine, state: self._density(machine, state, parts),
             parts.phase,
@@ -180,7 +155,7 @@ class BaseRBM(DensityModel):
         context = self._init_callback_context(max_subtasks=self.n_iter)
 
         def publish(machine, state):
-            training.n_rows, training.visible_means = len(rows), means
+            training.n_rows, training.visible_means = rows.total, rows.means
             self._publish(machine, state, training)
 
         trainer = self._trainer(rows, train, training, publish, self.n_iter)
@@ -191,7 +166,7 @@ class BaseRBM(DensityModel):
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     @one_blas_thread
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X, y=None, sample_weight=None):
         """Go once through some rows of data, in batches of ``batch_size``.
 
         Parameters
@@ -199,6 +174,9 @@ class BaseRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units.
         y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for: a weight of 2 does exactly what the row twice does.
+            Weights that are not whole numbers are met on average over the epochs.
 
         Returns
         -------
@@ -208,7 +186,7 @@ class BaseRBM(DensityModel):
         goes_on = hasattr(self, "_training")
         X = check_data(self, X, reset=not goes_on)
         # More rows may come, but no more chains than that are kept for a large batch_size.
-        rows, training = self._start(X, goes_on, max(X.shape[0], _CHAINS))
+        rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)
         index = np.arange(len(rows))
         if not goes_on:
             training.machine = self._pretrained(training.machine, rows, index, training.rng)
@@ -216,14 +194,14 @@ class BaseRBM(DensityModel):
         def publish(machine, state):
             self._publish(machine, state, training)
 
-        n, epochs = training.n_rows + len(rows), training.n_epochs
+        n, epochs = training.n_rows + rows.total, training.n_epochs
         try:
             self._trainer(rows, index, training, publish).run(training)
         finally:
             if training.n_epochs > epochs:  # the means are those of all rows learnt from
-                means, known = column_means(rows.values), training.visible_means
+                means, known = rows.means, training.visible_means
                 if training.n_rows:
-                    means = known + (means - known) * (len(rows) / n)
+                    means = known + (means - known) * (rows.total / n)
                 training.n_rows, training.visible_means = n, means
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
@@ -251,74 +229,47 @@ class BaseRBM(DensityModel):
             verbose=type(self).__name__ if self.verbose else None,
         )
 
-    def _start(self, X, goes_on, n_rows):
-        """Return the rows and what a fit starts from, for data of ``n_rows`` in all."""
-        return self._resume(X, n_rows) if goes_on else self._begin(X, n_rows)
+    def _start(self, X, sample_weight, goes_on, fewest=0):
+        """Return the rows and what a fit starts from, for data of ``fewest`` rows at least."""
+        weights = check_weights(sample_weight, X)
+        if weights is not None and not weights.all():
+            X, weights = take_rows(X, np.flatnonzero(weights)), weights[weights > 0]
+        return (self._resume if goes_on else self._begin)(X, weights, fewest)
 
-    def _begin(self, X, n_rows):
+    def _begin(self, X, weights, fewest):
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, parameter_reference(X))
-        parts = self._parts(X)
         unit = self._units()[0].fitted(X)
-        rows = Rows(X, unit, parameter_reference(X).dtype, self.binarize, parts.coordinates)
+        rows = Rows(X, unit, parameter_reference(X).dtype, self.binarize, weights)
+        parts = self._parts(rows)
+        rows.coordinates, n_rows = parts.coordinates, max(rows.total, fewest)
         machine = self._first_machine(rows, rng, parts)
         with np.errstate(over="ignore", invalid="ignore"):
             finite = self._is_finite(machine, parts)
         if not finite:
             raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
         n = parts.rows_of_state(self.batch_size, n_rows)
-        state = parts.phase.init(machine, rng, n, rows[rng.permutation(X.shape[0])[:n]])
+        state = parts.phase.init(machine, rng, n, rows.some(n, rng))
         self.history_ = {}
         velocity = parts.optimizer.init(parts.parameters.of(machine))
         return rows, Training(rng, machine, state, velocity, parts=parts)
 
-    def _resume(self, X, n_rows):
+    def _resume(self, X, weights, fewest):
         training, parts = self._training, self._parts()
         machine = self._in_training(parts)
-        self._check_layers(machine)
-        rows = Rows(X, machine.units[0], machine.dtype, self.binarize, parts.coordinates)
-        before, last, phase = training.parts, training.phase_state, parts.phase
-        fewest = parts.rows_of_state(self.batch_size, n_rows)
-        most = parts.rows_of_state(self.batch_size, np.inf)
-        same_coordinates = phase.has_noise_of(before.phase)
-        keeps_state = same_coordinates and phase.kind == before.phase.kind
-        state = last
-        if not (keeps_state and fewest <= self.starts_.shape[0] <= most):
-            state = phase.init(machine, training.rng, fewest, self.starts_)
-        velocity = training.optimizer_state
-        if (
-            velocity is None
-            or not same_coordinates
-            or parts.optimizer.kind != before.optimizer.kind
-        ):
-            velocity = parts.optimizer.init(parts.parameters.of(machine))
-        else:  # written in place in training, and perhaps a memory map
-            velocity = map_rows(copied, velocity)
-        training.machine, training.phase_state = machine, phase.resumed(state, last, before.phase)
-        training.optimizer_state, training.parts = velocity, parts
+        check_layers(machine, self._units(), self._layer_sizes(), self.n_components)
+        unit, coordinates = machine.units[0], parts.coordinates
+        rows = Rows(X, unit, machine.dtype, self.binarize, weights, coordinates)
+        n_rows = max(rows.total, fewest)
+        resume(training, parts, machine, self.starts_, self.batch_size, n_rows)
         return rows, training
-
-    def _check_layers(self, machine):
-        """Refuse to go on with other sizes or units; bounds that are not given stay as they are."""
-        _, *sizes = machine.n_units
-        if sizes != self._layer_sizes():
-            single = isinstance(self.n_components, Integral) and len(sizes) == 1
-            before = sizes[0] if single else tuple(sizes)
-            raise ValueError(
-                f"n_components={self.n_components}, but the machine to go on from has "
-                f"{before} hidden units; fit without warm_start, or set n_components={before}"
-            )
-        for now, before in zip(self._units(), machine.units, strict=True):
-            if not now.asks_for(before):
-                raise ValueError(
-                    f"{now} was asked for, but the machine to go on from has {before}; fit "
-                    "without warm_start, or ask for the same kind of units with the same bounds"
-                )
 
     def _first_machine(self, rows, rng, parts):
         machine = self._random_machine(rows, rng)
-        return machine if isinstance(self.init, str) else self._machine_from_init(machine)
+        if isinstance(self.init, str):
+            return machine
+        return machine_of_init(self.init, machine, self.n_components)
 
     def _random_machine(self, rows, rng):
         """Return a machine with small weights whose visible units fit the data."""
@@ -326,26 +277,8 @@ class BaseRBM(DensityModel):
         sizes = [rows.X.shape[1], *self._layer_sizes()]
         weights = [0.01 * rng.normal((above, below)) for below, above in pairwise(sizes)]
         thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]
-        thetas[0] = units[0].initial_theta(rows.values)
+        thetas[0] = rows.initial_theta.map(lambda part: namespace(part).asarray(part, copy=True))
         return Machine(units, tuple(thetas), tuple(weights))
-
-    def _machine_from_init(self, machine):
-        parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
-        if len(parts) != 3:
-            raise ValueError(
-                "init must be 'random', a fitted estimator or the three arrays (components, "
-                f"intercept_hidden, intercept_visible), got {len(parts)} items"
-            )
-        first = machine_from(*parts, machine.units, machine)
-        if first.n_units != machine.n_units:
-            n_visible, n_hidden = first.n_units
-            fits = n_visible == machine.n_units[0]
-            advice = f"; set n_components={n_hidden}" if fits else ""
-            raise ValueError(
-                f"init has {n_visible} visible and {n_hidden} hidden units, but X has "
-                f"{machine.n_units[0]} features and n_components={self.n_components}{advice}"
-            )
-        return first
 
     def _attributes(self, machine, state, parts):
         values = (part for theta in machine.thetas for part in theta)
@@ -482,75 +415,3 @@ class BaseRBM(DensityModel):
         check_is_fitted(self)
         X = None if X is None else check_data(self, X)
         return evaluation.solutions(self, self._own_fixed_point(), X, unique_tol=unique_tol)
-
-    @one_blas_thread
-    def denoise(
-        self,
-        Y,
-        *,
-        flip_probability=None,
-        noise_variance=None,
-        prior_mean=None,
-        n_starts=1,
-        n_steps=None,
-        return_std=False,
-        random_state=None,
-    ):
-        """Compute the posterior means of visible values that were observed with noise.
-
-        The machine is the prior, and what is observed adds a field and a precision to each visible
-        unit (Sec. VII.4 of Tramel et al. 2018). The equations of ``inference`` are solved with
-        them, from the pointwise estimate: the posterior means of independent units. Where
-        ``inference`` samples, Gibbs chains start at Y.
-
-        Read more in the :ref:`User Guide <denoising>`.
-
-        Parameters
-        ----------
-        Y : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Noisy values.
-        flip_probability : float in [0, 0.5], default=None
-            For binary visible units: probability with which each bit was flipped. With 0 the
-            result is Y.
-        noise_variance : float >= 0, default=None
-            For real visible units: variance of the normal noise that was added to each value, and
-            that may have taken it out of their bounds. With 0 the result is Y.
-        prior_mean : array-like of shape (n_features,), default=None
-            For binary visible units: means of the independent units of the pointwise estimate;
-            default: ``visible_means_``, or without them those of the machine without couplings.
-            Real units are started from their law without couplings.
-        n_starts : int, default=1
-            Number of solutions for each row, whose posteriors are averaged. The first starts at
-            the pointwise estimate, the others at draws from the independent units.
-        n_steps : int, default=None
-            Largest number of sweeps of the equations for each row, default 300 or that of
-            ``inference`` if it is larger; of chains, of which the later half is averaged, 200.
-        return_std : bool, default=False
-            Whether to return standard deviations too.
-        random_state : int, RandomState instance or None, default=None
-            Determines the draws; a single start needs none.
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-            Posterior means; of binary units, the probabilities of 1.
-        std : array of shape (n_samples, n_features)
-            Only if ``return_std``: posterior standard deviations.
-
-        Raises
-        ------
-        ValueError
-            If not one of ``flip_probability`` and ``noise_variance`` is given, if it is not for the
-            kind of visible units, or if Y has bits other than 0 and 1.
-        """
-        return denoised(
-            self,
-            Y,
-            channel(flip_probability, noise_variance),
-            method=self._own_fixed_point(),
-            prior_mean=prior_mean,
-            n_starts=n_starts,
-            n_steps=n_steps,
-            return_std=return_std,
-            random_state=random_state,
-        )

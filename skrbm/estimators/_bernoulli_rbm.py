@@ -8,7 +8,8 @@ from sklearn.utils._param_validation import Interval
 from ..inference import Gibbs
 from ..learning import SGD, ChainPhase
 from ..units import Bernoulli
-from ._base import BaseRBM, Parts
+from ._base import BaseRBM
+from ._parts import Parts
 
 
 class BernoulliRBM(BaseRBM):
@@ -177,7 +178,7 @@ class BernoulliRBM(BaseRBM):
     def _units(self):
         return Bernoulli(), Bernoulli()
 
-    def _parts(self, X=None):
+    def _parts(self, rows=None):
         start = "persistent" if self.persistent else "data"
         return Parts(
             ChainPhase(Gibbs(), start, self.n_gibbs_steps),

@@ -16,8 +16,9 @@ from ..inputs import check_rows, layers_from
 from ..learning import SGD, DeepPhase, FixedPointPhase
 from ..machine import Machine, condition, turned_over
 from ..units import Theta
-from ._base import BaseRBM, Parts
+from ._base import BaseRBM
 from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
+from ._parts import Parts
 from ._tap_rbm import TAPRBM
 
 _BLOCK_ROWS = 1000  # rows that are solved together
@@ -232,7 +233,7 @@ class DeepTAPMachine(BaseRBM):
     def _own_fixed_point(self):
         return fixed_point_of(self)
 
-    def _parts(self, X=None):
+    def _parts(self, rows=None):
         return Parts(
             DeepPhase(FixedPointPhase(fixed_point_of(self), self.starts)),
             SGD(self.momentum, self.alpha, self.penalty),
@@ -249,7 +250,7 @@ class DeepTAPMachine(BaseRBM):
             self.pretraining_history_ = []
             return machine
         histories, weights, thetas = [], [], []
-        V = rows.X if len(index) == len(rows) else take_rows(rows.X, index)
+        V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
         for l, binarize in enumerate([self.binarize] + [None] * (len(machine.weights) - 1)):
             rbm = self._layer_estimator(machine, l, binarize, rng)
             self._pretrain(rbm, V, l)

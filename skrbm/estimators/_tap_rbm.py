@@ -3,8 +3,9 @@
 from typing import ClassVar
 
 from ..learning import SGD, FixedPointPhase
-from ._base import BaseRBM, Parts
+from ._base import BaseRBM
 from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
+from ._parts import Parts
 
 
 class TAPRBM(BaseRBM):
@@ -202,7 +203,7 @@ class TAPRBM(BaseRBM):
     def _own_fixed_point(self):
         return fixed_point_of(self)
 
-    def _parts(self, X=None):
+    def _parts(self, rows=None):
         return Parts(
             FixedPointPhase(fixed_point_of(self), self.starts),
             SGD(self.momentum, self.alpha, self.penalty),

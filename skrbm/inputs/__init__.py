@@ -12,20 +12,25 @@ from ._rows import (
     into_support,
     warn_clipped,
 )
+from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch
 
 __all__ = [
     "SIDES",
     "THETA_ATTRIBUTES",
     "Coordinates",
+    "DistinctRows",
     "Rows",
     "canonical",
     "check_data",
     "check_held",
     "check_range",
     "check_rows",
+    "check_weights",
+    "distinct_rows",
     "into_support",
     "layers_from",
     "machine_from",
     "parameter",
+    "rows_of_epoch",
     "warn_clipped",
 ]

@@ -1,6 +1,7 @@
 """Checks of the data that users give, with errors that say what to do."""
 
 import warnings
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -9,14 +10,18 @@ from sklearn.utils.validation import check_array, validate_data
 from ..arrays import (
     as_like,
     cast,
+    column_means,
     dense_rows,
     from_numpy,
     is_foreign,
     namespace,
+    take_rows,
+    to_numpy,
     value_range,
     working_dtype,
 )
 from ..exceptions import DataRangeWarning
+from ._weights import DistinctRows
 
 
 def check_data(estimator, X, *, reset=False, missing=False):
@@ -219,12 +224,12 @@ def check_rows(name, X, n_columns, place):
     return X
 
 
-class Rows:
-    """The data of a fit: rows by index, dense, as the visible units of a machine take them.
+class Rows(DistinctRows):
+    """The data of a fit: its distinct rows, dense, as the visible units of a machine take them.
 
     Parameters
     ----------
-    X : array or sparse matrix of shape (n_rows, n_visible)
+    X : array or sparse matrix of shape (n_samples, n_visible)
         Checked data.
     unit : Unit
         Kind of the visible units.
@@ -232,24 +237,24 @@ class Rows:
         Of the machine.
     binarize : float or None, default=None
         Threshold above which values count as 1.
+    weights : ndarray of shape (n_samples,), default=None
+        Weights of the rows; None gives all the weight 1.
     coordinates : Coordinates or None, default=None
         Those of learning; None for the data's own.
     """
 
-    def __init__(self, X, unit, dtype, binarize=None, coordinates=None):
+    def __init__(self, X, unit, dtype, binarize=None, weights=None, coordinates=None):
         self.X, self.unit, self.dtype = X, unit, dtype
         self.binarize, self.coordinates = binarize, coordinates
         self._is_inside = not check_range(X, unit, binarize)
         if self._is_inside:
             check_held(X, dtype)
+        super().__init__([X], weights)
 
-    def __len__(self):
-        return self.X.shape[0]
-
-    def __getitem__(self, index):
-        """Return the rows at an index array, dense, in the coordinates of learning."""
+    def __getitem__(self, positions):
+        """Return the rows at an array of positions, dense, in the coordinates of learning."""
         dtype = self.dtype if self._is_inside else self.X.dtype  # which may hold larger values
-        rows = dense_rows(self.X, from_numpy(index, self.X), dtype)
+        rows = dense_rows(self.X, from_numpy(self.index[positions], self.X), dtype)
         rows = cast(self._inside(rows), self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
 
@@ -258,5 +263,20 @@ class Rows:
 
     @property
     def values(self):
-        """All rows with values that the units can have, dense or sparse, in the user's units."""
-        return self._inside(self.X)
+        """All distinct rows as the units take them, dense or sparse, in the user's units."""
+        return self._inside(take_rows(self.X, self.index))
+
+    @cached_property
+    def initial_theta(self):
+        """The parameters of independent units fitted to the rows."""
+        return self.unit.initial_theta(self.values, self.weights)
+
+    @cached_property
+    def means(self):
+        """The mean of each column, in float64, in the user's units."""
+        return column_means(self.values, self.weights)
+
+    def some(self, n, rng):
+        """Return at most ``n`` rows, at random."""
+        positions = self.epoch(np.arange(len(self)), rng)
+        return self[positions[to_numpy(rng.permutation(len(positions)))[:n]]]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from .._checks import check_count
 from .._schedules import SCHEDULES
-from ..arrays import add_products, cast, namespace, nonzero
+from ..arrays import namespace
 from ..inference import Chains, Sampler, anneal, draw_visible, map_rows, sample
 from ..machine import (
     Block,
@@ -299,10 +299,10 @@ def noisy_base(machine, noise):
     )
 
 
-def _moments_of(below, above, n, matrices=()):
+def _moments_of(below, above, n):
     """Return moments of ``n`` rows; of each layer means, variances and P[x != 0], or None."""
-    means, variances, occupied = zip(below, above, strict=True)
-    return Moments((Block(means, variances, 1.0 / n, occupied=occupied),), matrices)
+    means, variances, occupied = (below[0], above[0]), (below[1], above[1]), (below[2], above[2])
+    return Moments((Block(means, variances, 1.0 / n, None, occupied),))
 
 
 class _Total:
@@ -310,8 +310,8 @@ class _Total:
 
     def __init__(self, machine, sampler, gradient, burn_in):
         self.machine, self.sampler, self.gradient = machine, sampler, gradient
-        self.burn_in, self.rates, self.n, self.last = burn_in, [], 0, None
-        self.pair, self.sums = None, None  # sums: of each layer first and second powers, atoms
+        self.burn_in, self.rates, self.n_steps, self.last = burn_in, [], 0, None
+        self.pair, self.thetas = None, None
 
     def count(self, step, state, info):
         """Take a step, counted from 1, into the means."""
@@ -326,53 +326,30 @@ class _Total:
         )
         if self.last is not None:  # rows are summed up only if there are those of a second step
             self._sum_up()
-        self.last, self.n = (
-            ((state.layers[0], None, None), above),
-            self.n + state.layers[0].shape[0],
-        )
+        X = state.layers[0]
+        self.last, self.n_steps = _moments_of((X, None, None), above, X.shape[0]), self.n_steps + 1
 
     def _sum_up(self):
-        (X, *_), (H, *_) = self.last
+        machine, last = self.machine, self.last
         if self.pair is None:
-            self.pair = namespace(X).zeros_like(self.machine.weights[0])
-        self.pair = add_products(self.pair, [(H, X, 1.0)])
-        layers = zip(self.last, self.machine.thetas, strict=True)
-        sums = [_sums(*layer, has_atom=theta.spike is not None) for layer, theta in layers]
-        if self.sums is not None:
-            sums = map_rows(lambda a, b: a + b, self.sums, sums)
-        self.sums = tuple(sums)
+            self.pair = namespace(machine.weights[0]).zeros_like(machine.weights[0])
+        self.pair = last.add_pair(machine, 0, self.pair, 1.0)
+        thetas = [last.statistics(unit, l) for l, unit in enumerate(machine.units)]
+        if self.thetas is not None:
+            thetas = map_rows(lambda a, b: a + b, tuple(self.thetas), tuple(thetas))
+        self.thetas = tuple(thetas)
 
     def moments(self):
         """Return the means of what was counted: the rows themselves if they are of one step."""
         if self.pair is None:
-            return _moments_of(*self.last, self.n)
+            return self.last
         self._sum_up()
-        below, above = (self._row(*sums) for sums in self.sums)
-        # The product of the means is in the block already.
-        matrix = self.pair * (1.0 / self.n) - above[0].T @ below[0]
-        return _moments_of(below, above, 1, ((0, matrix),))
-
-    def _row(self, first, second, atoms):
-        """Return mean, variance and P[x != 0] as single rows."""
-        mean = first / self.n
-        variance = namespace(mean).clip(second / self.n - mean * mean, 0.0, None)
-        parts = mean, variance, None if atoms is None else atoms / self.n
-        dtype = self.machine.dtype
-        return tuple(None if part is None else cast(part[None, :], dtype) for part in parts)
+        scale = 1.0 / self.n_steps
+        thetas = (theta.map(lambda part: scale * part) for theta in self.thetas)
+        return Moments((), ((0, scale * self.pair),), tuple(enumerate(thetas)))
 
     def acceptance(self):
         """Return the mean rate of acceptance of the run, or None if nothing was rejected."""
         if not self.rates:
             return None
         return sum(float(namespace(rate).mean(rate)) for rate in self.rates) / len(self.rates)
-
-
-def _sums(mean, variance, occupied, has_atom):
-    """Return float64 sums over rows of x, of x**2 and, of units with an atom, of [x != 0]."""
-    xp, square = namespace(mean), mean * mean
-    if variance is not None:
-        square = square + variance
-    if occupied is None and has_atom:
-        occupied = nonzero(mean, mean.dtype)
-    parts = mean, square, occupied
-    return tuple(None if p is None else xp.sum(p, axis=0, dtype=xp.float64) for p in parts)

@@ -1,6 +1,6 @@
 """The learners: what an epoch of training does to a machine."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,15 +62,13 @@ class NaturalParameters:
 
     def of(self, machine):
         """Return the parameters of a machine, a tuple of arrays: its own."""
-        parts = (part for theta in machine.thetas for part in theta if part is not None)
+        parts = [part for theta in machine.thetas for part in theta if part is not None]
         return (*machine.weights, *parts)
 
     def machine(self, machine, parameters):
-        """Return a machine with other parameters."""
-        parts = iter(parameters[len(machine.weights) :])
+        """Return the machine after its parameters were written in place."""
         layers = zip(machine.units, machine.thetas, strict=True)
-        thetas = tuple(unit.project(theta.map(lambda _: next(parts))) for unit, theta in layers)
-        return replace(machine, thetas=thetas, weights=parameters[: len(machine.weights)])
+        return machine.written([unit.project(theta) for unit, theta in layers])
 
 
 NATURAL = NaturalParameters()
@@ -84,16 +82,18 @@ class BatchLearner:
 
     Parameters
     ----------
+    rows : Rows
+        The data.
     index : ndarray of int
-        The rows to learn from.
+        Positions of the rows to learn from.
     batch_size : int
         Largest number of rows of a batch; batches have nearly the same size.
     shuffle : bool
         Whether the rows are put into a new random order in each epoch.
     """
 
-    def __init__(self, index, batch_size, shuffle=True):
-        self.index, self.batch_size, self.shuffle = index, batch_size, shuffle
+    def __init__(self, rows, index, batch_size, shuffle=True):
+        self.rows, self.index, self.batch_size, self.shuffle = rows, index, batch_size, shuffle
 
     def step(self, training, index, rate):
         """Learn from one batch; the machine is consumed. Returns numbers for the history."""
@@ -116,7 +116,7 @@ class BatchLearner:
         DivergenceError
             If parameters are no longer finite.
         """
-        rows, reports = self.index, []
+        rows, reports = self.rows.epoch(self.index, training.rng), []
         if self.shuffle:
             rows = rows[to_numpy(training.rng.permutation(len(rows)))]
         # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
@@ -151,15 +151,13 @@ class MomentLearner(BatchLearner):
 
     Parameters
     ----------
-    rows : Rows
-        The data.
     phase : ModelPhase
     optimizer : SGD or Adam
     parameters : NaturalParameters, default=NATURAL
         The parameters that the optimiser sees.
     is_finite : callable, default=None
         Whether a machine can be published; default: whether all its parameters are finite.
-    index, batch_size, shuffle
+    rows, index, batch_size, shuffle
         As in :class:`BatchLearner`.
     """
 
@@ -175,8 +173,9 @@ class MomentLearner(BatchLearner):
         parameters=NATURAL,
         is_finite=None,
     ):
-        super().__init__(np.arange(len(rows)) if index is None else index, batch_size, shuffle)
-        self.rows, self.phase, self.optimizer = rows, phase, optimizer
+        index = np.arange(len(rows)) if index is None else index
+        super().__init__(rows, index, batch_size, shuffle)
+        self.phase, self.optimizer = phase, optimizer
         self.parameters = parameters
         self._is_finite, self._phase = is_finite, phase
 

@@ -81,13 +81,17 @@ class LikelihoodMonitor(Monitor):
             return measured
         held_out = self._values(density.free_energy, self.validation)
         trained = self._values(density.free_energy, self.train)
-        gap = float(held_out.mean() - trained.mean())
-        self.noise = np.hypot(*(F.std() / np.sqrt(F.size) for F in (held_out, trained)))
+        means, errors = zip(
+            self._mean(held_out, self.validation), self._mean(trained, self.train), strict=True
+        )
+        gap = float(means[0] - means[1])
+        self.noise = np.hypot(*errors)
         self.value, measured["free_energy_gap"] = -gap, gap
         if self.criterion == "score":
             log_weights = self._values(density.log_weight, self.validation)
             log_z = self._log_partition(density)
-            self.value = measured["score"] = float(log_weights.mean() - log_z)
+            mean, _ = self._mean(log_weights, self.validation)
+            self.value = measured["score"] = float(mean - log_z)
         return measured
 
     def _likelihood(self, density, state):
@@ -105,7 +109,7 @@ class LikelihoodMonitor(Monitor):
                 return {}
             name = "tap_log_likelihood"
             values = -self._values(density.free_energy, shown) - log_z
-        value = float(values.mean())
+        value = float(self._mean(values, shown)[0])
         if self.independent is None:
             self.independent = self._independent(machine, columns)
         # The best epoch counts where it is published.
@@ -119,7 +123,7 @@ class LikelihoodMonitor(Monitor):
         Of some columns it is scaled up to all.
         """
         unit = machine.units[0]
-        theta = unit.initial_theta(self.rows.values)
+        theta = self.rows.initial_theta
         columns = from_numpy(columns, theta.field)
         theta = theta.map(
             lambda part: namespace(part).take(cast(part, machine.dtype), columns, axis=0)
@@ -129,8 +133,9 @@ class LikelihoodMonitor(Monitor):
             rows = namespace(rows).take(rows, columns, axis=1)
             return log_weight(theta, rows) - row_sums(unit.log_partition(theta))
 
-        values = self._values(function, self.train[:_MONITORED_ROWS])
-        return float(values.mean()) * (machine.n_units[0] / columns.shape[0])
+        shown = self.train[:_MONITORED_ROWS]
+        mean, _ = self._mean(self._values(function, shown), shown)
+        return float(mean) * (machine.n_units[0] / columns.shape[0])
 
     def conclude(self):
         """Warn where learning has ended far below what needs no learning at all."""
@@ -146,6 +151,13 @@ class LikelihoodMonitor(Monitor):
             ConvergenceWarning,
             stacklevel=2,
         )
+
+    def _mean(self, values, index):
+        """Return the mean of values of the rows at ``index`` by their weights, and its error."""
+        weights = self.rows.weights_of(index)
+        mean = np.average(values, weights=weights)
+        variance = np.average((values - mean) ** 2, weights=weights)
+        return mean, np.sqrt(variance / weights.sum())
 
     def _values(self, function, index):
         """Return the values of a function of visible values, block by block of rows."""

@@ -8,7 +8,7 @@ from ._base import Theta, Unit
 
 @dataclass(frozen=True)
 class Bernoulli(Unit):
-    """Unit with support {0, 1} and law exp(field * x).
+    """Unit with support {0, 1} and distribution exp(field * x).
 
     As x**2 = x, a precision A is the same as a field -A / 2.
     """
@@ -63,11 +63,11 @@ class Bernoulli(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def initial_theta(self, X):
-        mean = column_means(X)
+    def initial_theta(self, X, weights=None):
+        mean = column_means(X, weights)
         xp = namespace(mean)
         # One more row of which half is on keeps constant columns finite.
-        n = X.shape[0]
+        n = X.shape[0] if weights is None else float(weights.sum())
         mean = xp.clip((n * mean + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
         return Theta(xp.log(mean) - xp.log1p(-mean))
 

@@ -19,9 +19,6 @@ from ..arrays import (
 )
 from ._base import Theta, Unit, digits
 
-_NO_VARIANCES = (
-    "the classes of one label exclude each other and so have no variances of their own; use {}"
-)
 _BLOCK_ROWS = 1024  # rows that are checked together
 
 _NO_VARIANCES = (
@@ -154,12 +151,13 @@ class Categorical(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def initial_theta(self, X):
+    def initial_theta(self, X, weights=None):
         """Return the logarithms of the frequencies, with one more row that is uniform.
 
         That row keeps the field of a value that never occurs finite.
         """
-        mean, n = column_means(X), X.shape[0]
+        mean = column_means(X, weights)
+        n = X.shape[0] if weights is None else float(weights.sum())
         sites = np.array(self.sites(X.shape[1]))
         prior = from_numpy(1.0 / np.repeat(sites, sites), mean)
         return Theta(namespace(mean).log((n * mean + prior) / (n + 1)))

@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 from _estimators import BINARY, RBMS, binary_data, log_likelihoods, parameters, small
 from numpy.testing import assert_allclose, assert_array_equal
+from skrbm._optim import SCHEDULES
 
 from skrbm import BernoulliRBM, _training
-from skrbm._optim import SCHEDULES
 
 every = pytest.mark.parametrize("RBM", RBMS)
 binary = pytest.mark.parametrize("RBM", BINARY)

@@ -403,6 +403,14 @@ def test_map_keeps_absent_statistics_absent(name):
         assert (part is None and twice is None) or (twice == 2 * part).all()
 
 
+@every_kind
+def test_what_a_unit_can_do_is_told_by_its_support(name):
+    unit = KINDS[name]()
+    assert unit.is_binary is (unit.values == (0.0, 1.0))
+    assert unit.is_unbounded is (unit.bounds == (-np.inf, np.inf))
+    assert unit.is_discrete is (unit.values is not None or name == "categorical")
+
+
 DISCRETE = [name for name in sorted(KINDS) if KINDS[name]().is_discrete]
 
 

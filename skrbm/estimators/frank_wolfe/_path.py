@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._callbacks import HAS_CALLBACKS, with_callbacks
 from ..._checks import check_count
-from ..._epochs import keeps_features
 from ...arrays import (
     cast,
     dense_rows,
@@ -26,6 +25,7 @@ from ...inference import Gibbs, sample
 from ...inputs import check_data, check_range, into_support, machine_from
 from ...machine import MAX_UNITS
 from ...units import Bernoulli
+from .._training import keeps_features
 from ._growth import COLUMNS, Growth, Plan
 from ._mixture import ExactModel, Mixture, SampledModel, machine_of, mixture_of
 from ._subproblem import Rows

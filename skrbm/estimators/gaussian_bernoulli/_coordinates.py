@@ -92,18 +92,18 @@ def first_machine(rows, noise, scale, mean, deviation):
     return Machine((Gaussian(), Bernoulli()), (own, hidden), (weights,))
 
 
-def mean_and_deviation(X, min_variance):
+def mean_and_deviation(rows, min_variance):
     """Return mean and standard deviation of each column, 0 where nothing but rounding varies.
 
     Raises ValueError of values or deviations whose squares the dtype does not hold.
     """
-    like = parameter_reference(X)
+    like = parameter_reference(rows.X)
     xp, dtype = namespace(like), like.dtype
     limits = xp.finfo(dtype)
-    most = max(abs(value) for value in value_range(X))
+    most = max(abs(value) for value in value_range(rows.X))
     if not most < math.sqrt(float(limits.max)):
         raise ValueError(f"X has values up to {most:.3g}, whose squares overflow {dtype}; scale X")
-    mean, variance = column_moments(X)
+    mean, variance = column_moments(rows.values, rows.weights)
     deviation = xp.sqrt(variance)
     varies = deviation > _ROUNDING * float(limits.eps) * xp.abs(mean)
     # A variance as far below that of the data as learning may go must have an inverse.

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..._checks import check_count
 from ...arrays import (
     cast,
-    dense_rows,
     is_finite,
     like,
     make_rng,
@@ -21,7 +20,7 @@ from ...arrays import (
     one_blas_thread,
 )
 from ...evaluation import Density
-from ...inference import Gibbs, GibbsLangevin, Langevin, Sampler, sample
+from ...inference import SAMPLERS, Sampler, resolve, sample
 from ...inputs import Coordinates
 from ...learning import (
     CHAINS,
@@ -31,7 +30,8 @@ from ...learning import (
     Noise,
 )
 from ...units import Bernoulli, Gaussian
-from .._base import BaseRBM, Parts
+from .._base import BaseRBM
+from .._parts import Parts
 from ._coordinates import (
     PARAMETERS,
     MeanVariance,
@@ -42,12 +42,6 @@ from ._coordinates import (
     mean_and_deviation,
     parameters_of,
 )
-
-_SAMPLERS = {
-    "gibbs": lambda step: Gibbs(),
-    "langevin": lambda step: Langevin(**step),
-    "gibbs_langevin": lambda step: GibbsLangevin(**step),
-}
 
 
 @dataclass(frozen=True)
@@ -219,7 +213,7 @@ class GaussianBernoulliRBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **{k: v for k, v in BaseRBM._parameter_constraints.items() if k != "binarize"},
-        "inference": [StrOptions(set(_SAMPLERS)), Sampler],
+        "inference": [StrOptions(set(SAMPLERS)), Sampler],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "step_size": [Interval(Real, 0, 2, closed="neither")],
         "adjust_after": [None, Interval(Integral, 0, None, closed="left")],
@@ -305,17 +299,12 @@ class GaussianBernoulliRBM(BaseRBM):
         return Gaussian(), Bernoulli()
 
     def _sampler(self):
-        if not isinstance(self.inference, str):
-            return self.inference
-        if self.inference not in _SAMPLERS:
-            names = sorted(_SAMPLERS)
-            raise ValueError(f"inference must be one of {names}, got {self.inference!r}")
         step = {"step_size": self.step_size, "adjust_after": self.adjust_after}
-        return _SAMPLERS[self.inference](step)
+        return resolve(self.inference, Sampler, **step)
 
-    def _parts(self, X=None, noise=None):
-        if X is not None:
-            noise = mean_and_deviation(X, self.min_variance)
+    def _parts(self, rows=None, noise=None):
+        if rows is not None:
+            noise = mean_and_deviation(rows, self.min_variance)
         elif noise is None:
             noise = self.noise_mean_, self.noise_scale_
         coordinates, sampler = coordinates_of(*noise, self.standardize), self._sampler()
@@ -339,12 +328,11 @@ class GaussianBernoulliRBM(BaseRBM):
         )
 
     def _first_machine(self, rows, rng, parts):
-        (n_rows, n), scale = rows.X.shape, self.weight_scale
+        n, scale = rows.X.shape[1], self.weight_scale
         if scale is None:
             scale = 1 / math.sqrt(n + self.n_components)
         (mean, deviation), coordinates = parts.noise, parts.coordinates
-        chosen = rng.integers(n_rows, self.n_components)
-        some = coordinates.inward(dense_rows(rows.X, chosen, rows.dtype))
+        some = rows[rows.drawn(self.n_components, rng)]
         noise = rng.normal((self.n_components, n))
         machine = first_machine(
             some, noise, scale, coordinates.inward(mean), deviation / coordinates.divisor
