@@ -17,7 +17,7 @@ def _estimators(base):
 
 
 ESTIMATORS = _estimators(BaseEstimator)
-RBMS = _estimators(BaseRBM)
+RBMS = [c for c in _estimators(BaseRBM) if c is not skrbm.DeepTAPMachine]  # one hidden layer
 BINARY = [RBM for RBM in RBMS if all(isinstance(unit, Bernoulli) for unit in RBM()._units())]
 
 

@@ -9,14 +9,13 @@ from _machines import enumerable_pairs, random_machine, with_strength
 from numpy.testing import assert_allclose
 from scipy.special import expit
 
-from skrbm.inference import (
-    FIXED_POINTS,
+from skrbm.estimators._noise_models import (
     BinarySymmetric,
     GaussianNoise,
     channel,
     posterior_moments,
-    solve,
 )
+from skrbm.inference import FIXED_POINTS, solve
 from skrbm.units import UNITS
 
 REAL = [kind for kind in UNITS if UNITS[kind].values is None]
