@@ -263,13 +263,14 @@ def test_samplers(library, kinds, name):
     method, exact = SAMPLERS[name](n_steps=2), Exact(machine)
     n = 4000
     X, rng = library.array(data(machine, n)), make_rng(0, same.weights[0])
-    state = method.init(same, rng, 5, X)
-    assert [tuple(layer.shape) for layer in state.layers] == [(5, 4), (5, 3)]
-    state = sample(method, same, method.start(same, X, rng), rng, 3)
-    state, phase, model = method.phases(same, state, X, rng)
-    for layer in state.layers:
+    learning = ChainPhase(method, "data" if name == "cd" else "persistent", 2)
+    state = learning.init(same, rng, 5, X)
+    assert [tuple(layer.shape) for layer in state.chains.layers] == [(5, 4), (5, 3)]
+    state = state._replace(chains=sample(method, same, method.start(same, X, rng), rng, 3))
+    state, phase, model = learning.phases(same, state, X, rng)
+    for layer in state.chains.layers:
         library.check(layer)
-    assert_array_equal(to_numpy(method.visible(state)), to_numpy(state.layers[0]))
+    assert_array_equal(to_numpy(learning.visible(state)), to_numpy(state.chains.layers[0]))
     # The chains began at the joint law and stay there.
     for moments in (phase, model):
         mean = library.check(moments.statistics(same.units[0], 0).field)

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import make_rng
-from skrbm.inference import SAMPLERS, Chains, ContrastiveDivergence, Gibbs, sample
+from skrbm.inference import SAMPLERS, Chains, Gibbs, sample
+from skrbm.learning import ChainPhase
 from skrbm.machine import Block, Moments, data_moments
 
 LEVEL = 1e-6
@@ -33,6 +34,11 @@ def applies(name, kinds):
     except ValueError:
         return False
     return True
+
+
+def phase_of(name, **options):
+    """Learning by a sampler; by contrastive divergence chains start at the data."""
+    return ChainPhase(SAMPLERS[name](), "data" if name == "cd" else "persistent", **options)
 
 
 def each(kinds):
@@ -145,11 +151,12 @@ def test_init_draws_visible_units_without_couplings(name, kinds):
 @each(PAIRS)
 def test_dtype_is_kept(name, kinds):
     machine = make(kinds, dtype=np.float32)
-    method, rng = SAMPLERS[name](), make_rng(5, machine.weights[0])
+    phase, rng = phase_of(name), make_rng(5, machine.weights[0])
     X = np.ones((4, 3), np.float32)
-    state = method.init(machine, rng, 6, X)
-    state, data, model = method.phases(machine, state, X, rng)
-    state, _ = method.step(machine, state, rng)
+    state = phase.init(machine, rng, 6, X)
+    state, data, model = phase.phases(machine, state, X, rng)
+    chains = phase.sampler.resumed(machine, state.chains)
+    state, _ = phase.sampler.step(machine, chains, rng)
     for rows in (*state.layers, *data.blocks[0].means, *model.blocks[0].means):
         assert rows.dtype == np.float32
 
@@ -160,10 +167,10 @@ def test_dtype_is_kept(name, kinds):
 @each(PAIRS)
 def test_data_phase_is_the_exact_conditional_expectation(name, kinds):
     machine = make(kinds, seed=1)
-    method, rng = SAMPLERS[name](), make_rng(6, machine.weights[0])
+    phase, rng = phase_of(name), make_rng(6, machine.weights[0])
     X = Exact(machine).sample(np.random.default_rng(6), 5)[0]
-    state = method.init(machine, rng, 3, X)
-    _, data, _ = method.phases(machine, state, X, rng)
+    state = phase.init(machine, rng, 3, X)
+    _, data, _ = phase.phases(machine, state, X, rng)
     held = clamped(machine, X)
     expected = []
     for l, theta in enumerate(machine.thetas):
@@ -182,12 +189,13 @@ def test_data_phase_is_the_exact_conditional_expectation(name, kinds):
 @pairs
 @pytest.mark.parametrize("n_steps", [1, 2])
 def test_phases_of_persistent_chains_have_the_stationary_moments(kinds, n_steps):
-    method, machine = Gibbs(n_steps), make(kinds, seed=2)
+    phase, machine = phase_of("gibbs", n_steps=n_steps), make(kinds, seed=2)
     exact, X = Exact(machine), np.zeros((5, 3))
-    state = exact_chains(exact, 20_000)
-    state, _, model = method.phases(machine, state, X, make_rng(7, X))
+    rng = make_rng(7, X)
+    state = phase.init(machine, rng, 1, X)._replace(chains=exact_chains(exact, 20_000))
+    state, _, model = phase.phases(machine, state, X, rng)
     assert_moments(model, machine, exact)
-    assert_joint_law(exact, state.layers)
+    assert_joint_law(exact, state.chains.layers)
 
 
 def chain_law(exact, row, n_steps):
@@ -223,14 +231,14 @@ class ChainMoments:
 def test_phases_from_data_have_the_moments_of_the_chain_of_that_length(name, n_steps):
     """The k of CD-k is the number of sweeps, not one more or less."""
     machine = make(("bernoulli", "bernoulli"), seed=11, strength=2.5)
-    method, row = SAMPLERS[name](n_steps=n_steps), np.array([1.0, 0.0, 1.0])
+    phase, row = phase_of(name, n_steps=n_steps), np.array([1.0, 0.0, 1.0])
     X = np.repeat(row[None], 50_000, axis=0)
     rng = make_rng(8, X)
-    state = method.start(machine, X, rng)
-    state, _, model = method.phases(machine, state, X, rng)
+    state = phase.init(machine, rng, 1, X)._replace(chains=Gibbs().start(machine, X, rng))
+    state, _, model = phase.phases(machine, state, X, rng)
     truth = ChainMoments(Exact(machine), row, n_steps)
     assert_moments(model, machine, truth)
-    assert_array_equal(method.visible(state), model.blocks[0].means[0])
+    assert_array_equal(phase.visible(state), model.blocks[0].means[0])
     others = [ChainMoments(Exact(machine), row, k).pair(0) for k in (n_steps - 1, n_steps + 1)]
     # The test tells the numbers of sweeps apart: the differences exceed its tolerance of 0.011.
     assert all(np.abs(other - truth.pair(0)).max() > 0.03 for other in others)
@@ -240,12 +248,12 @@ def test_phases_from_data_have_the_moments_of_the_chain_of_that_length(name, n_s
 @pytest.mark.parametrize("n_rows", [1, 7])
 def test_both_phases_are_normalised_for_any_numbers_of_rows(name, kinds, n_rows):
     """A short last batch must not give one phase more weight than the other."""
-    method, machine = SAMPLERS[name](), make(kinds)
+    phase, machine = phase_of(name), make(kinds)
     rng = make_rng(9, machine.weights[0])
     X = Exact(machine).sample(np.random.default_rng(9), n_rows)[0]
-    state = method.init(machine, rng, 4, X)
+    state = phase.init(machine, rng, 4, X)
     for _ in range(3):
-        state, data, model = method.phases(machine, state, X, rng)
+        state, data, model = phase.phases(machine, state, X, rng)
         for moments in (data, model):
             (block,) = moments.blocks
             rows = block.means[0]
@@ -258,16 +266,17 @@ def test_both_phases_are_normalised_for_any_numbers_of_rows(name, kinds, n_rows)
 def test_persistent_chains_are_as_many_as_at_the_start():
     machine = make(PAIRS[0])
     rng, X = make_rng(10, machine.weights[0]), np.ones((7, 3))
-    state = Gibbs().init(machine, rng, 4, X)
+    phase = phase_of("gibbs")
+    state = phase.init(machine, rng, 4, X)
     for n_rows in (7, 2):
-        state, _, model = Gibbs().phases(machine, state, X[:n_rows], rng)
-        assert all(len(layer) == 4 for layer in (*state.layers, *model.blocks[0].means))
+        state, _, model = phase.phases(machine, state, X[:n_rows], rng)
+        assert all(len(layer) == 4 for layer in (*state.chains.layers, *model.blocks[0].means))
 
 
 def test_contrastive_divergence_starts_at_each_batch_anew():
     machine = make(PAIRS[0])
-    rng = make_rng(11, machine.weights[0])
-    _, _, model = ContrastiveDivergence().phases(machine, None, np.ones((2, 3)), rng)
+    rng, X, phase = make_rng(11, machine.weights[0]), np.ones((2, 3)), phase_of("cd")
+    _, _, model = phase.phases(machine, phase.init(machine, rng, 7, X), X, rng)
     assert len(model.blocks[0].means[0]) == 2
 
 

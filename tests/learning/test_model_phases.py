@@ -25,7 +25,7 @@ from skrbm.learning import (
 LEVEL = 1e-6
 BINARY, REAL = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
 ATOM = "truncated_gauss_bernoulli"
-LONG = 30  # steps after which chains of these machines have forgotten where they started
+LONG = 20  # steps after which chains of these machines have forgotten where they started
 SAMPLERS = [Gibbs(), Langevin(1.0, adjust_after=0), GibbsLangevin(1.0, adjust_after=0)]
 
 
@@ -41,7 +41,7 @@ def make(kinds=BINARY, sizes=None, seed=0, strength=0.7):
     return random_machine(kinds, sizes or (3, 2, 2)[: len(kinds)], seed, strength)
 
 
-def differences_of(phase, machine, n_runs=25, n_rows=100):
+def differences_of(phase, machine, n_runs=16, n_rows=100):
     """Data moments minus model moments, of data and chains drawn from the machine itself."""
     exact, rng = Exact(machine), make_rng(1, machine.weights[0])
     found = []
