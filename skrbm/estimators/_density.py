@@ -292,17 +292,6 @@ class DensityModel(
         chains = Gibbs().start(machine, init, rng)
         return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
 
-    def _split_missing(self, X):
-        """Return (machine, X filled with the visible means, which entries are observed)."""
-        machine, X = self.machine_, check_data(self, X, missing=True)
-        xp = namespace(X)
-        observed = X == X  # all but NaN, which a threshold would hide
-        X = into_support(X, machine.units[0], self.binarize)
-        check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
-        X = cast(X, machine.dtype)
-        means = machine.units[0].mean(machine.thetas[0])
-        return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
-
     @one_blas_thread
     def impute(self, X, *, n_steps=None, random_state=None):
         """Fill missing values with their means given the observed ones, by ``inference``.

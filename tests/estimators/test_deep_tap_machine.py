@@ -18,13 +18,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from skrbm import TAPRBM, DeepTAPMachine, _training
+from skrbm import TAPRBM, DeepTAPMachine
 from skrbm.arrays import to_numpy
 from skrbm.estimators import _deep_tap_machine
-from skrbm.evaluation import AIS
+from skrbm.evaluation import AIS, _deep
 from skrbm.exceptions import DataRangeWarning, DivergenceError
-from skrbm.inference import FIXED_POINTS, STARTS, TAP
+from skrbm.inference import FIXED_POINTS, TAP
 from skrbm.inspection import ComponentsDisplay, HistoryDisplay, SolutionsRecorder
+from skrbm.learning import STARTS, LikelihoodMonitor, MomentLearner
 
 LEVEL = 1e-6
 with_callbacks = pytest.mark.skipif(
@@ -142,7 +143,7 @@ def test_scores_of_small_machines_are_exact(sizes, strength):
 @pytest.mark.parametrize("strength", [0.5, 2.0, 6.0])
 def test_scores_that_are_not_summed_do_not_flatter(strength, monkeypatch):
     """The bound of naive mean field lies below, and near where couplings are weak."""
-    monkeypatch.setattr(_deep_tap_machine, "_MOST_PER_ROW", 0)
+    monkeypatch.setattr(_deep, "_MOST_PER_ROW", 0)
     machine, V = known((4, 3), 5, strength=strength), all_rows(5)
     gap = log_likelihood(machine.machine_, V) - machine.score_samples(V)
     assert (gap > -1e-8).all()
@@ -498,35 +499,35 @@ def test_unconverged_data_phases_are_counted():
     assert machine.history_["n_unconverged_data"] == [10]
 
 
-def test_early_stopping_watches_the_score():
+def test_early_stopping_watches_the_score(monkeypatch):
     """One epoch, so that the parameters measured are those that are published."""
     X, held_out = noisy_patterns(100), []
-    original = _training.LikelihoodMonitor.__init__
+    original = LikelihoodMonitor.__init__
 
-    def spy(self, rbm, X, train, validation, rng):
-        held_out.append(X[validation])
-        original(self, rbm, X, train, validation, rng)
+    def spy(self, density, phase, rows, train, validation, *args, **kwargs):
+        if validation is not None:  # not in the pretraining
+            held_out.append(rows[validation])
+        original(self, density, phase, rows, train, validation, *args, **kwargs)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_training.LikelihoodMonitor, "__init__", spy)
-        machine = deep(n_iter=1, early_stopping=True, tol=100.0, validation_fraction=0.3).fit(X)
-    score = machine.score(held_out[-1])
+    monkeypatch.setattr(LikelihoodMonitor, "__init__", spy)
+    machine = deep(n_iter=1, early_stopping=True, tol=100.0, validation_fraction=0.3).fit(X)
+    score = machine.score(held_out[0])
     assert machine.history_["score"] == [pytest.approx(score, abs=1e-6)]
 
 
 def test_interrupted_pretraining_leaves_the_estimator_as_it_was(monkeypatch):
     X = binary_data()
     machine = deep().fit(X)
-    expected, original = pickle.dumps(copies(machine)), _training.train_step
+    expected, original = pickle.dumps(copies(machine)), MomentLearner.step
     histories, steps = machine.pretraining_history_, []
 
-    def train_step(*args):
+    def step(*args):
         steps.append(1)
         if len(steps) == 3:
             raise KeyboardInterrupt
         return original(*args)
 
-    monkeypatch.setattr(_training, "train_step", train_step)
+    monkeypatch.setattr(MomentLearner, "step", step)
     with pytest.raises(KeyboardInterrupt):
         machine.fit(X)
     assert pickle.dumps(copies(machine)) == expected
@@ -561,7 +562,7 @@ def test_layers_are_searched_in_a_pipeline():
 def test_rows_are_solved_in_blocks(monkeypatch):
     machine, X = known(), all_rows(4)
     whole = machine.transform(X), machine.free_energy(X), machine.free_energy(sp.csr_array(X))
-    monkeypatch.setattr(_deep_tap_machine, "_BLOCK_ROWS", 3)
+    monkeypatch.setattr(_deep, "_BLOCK_ROWS", 3)
     blocks = machine.transform(X), machine.free_energy(X), machine.free_energy(sp.csr_array(X))
     for one, other in zip(whole, blocks, strict=True):
         assert_allclose(one, other, rtol=1e-9)

@@ -29,13 +29,13 @@ from skrbm import TAPRBM, BernoulliRBM, evaluation
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inference import (
     FIXED_POINTS,
-    STARTS,
     TAP,
     BeliefPropagation,
     Clamped,
     Gibbs,
     NaiveMeanField,
 )
+from skrbm.learning import STARTS
 from skrbm.units import TruncatedGaussian
 
 starts_by_name = pytest.mark.parametrize("starts", sorted(STARTS))

@@ -9,9 +9,10 @@ import pytest
 import scipy.sparse as sp
 from _estimators import BINARY, RBMS, binary_data, log_likelihoods, parameters, small
 from numpy.testing import assert_allclose, assert_array_equal
-from skrbm._optim import SCHEDULES
 
-from skrbm import BernoulliRBM, _training
+from skrbm import BernoulliRBM
+from skrbm._schedules import SCHEDULES
+from skrbm.learning import LikelihoodMonitor, MomentLearner
 
 every = pytest.mark.parametrize("RBM", RBMS)
 binary = pytest.mark.parametrize("RBM", BINARY)
@@ -19,14 +20,14 @@ binary = pytest.mark.parametrize("RBM", BINARY)
 
 def counted_steps(monkeypatch, before=lambda n: None):
     """Record the number of rows and the rate of each step of training."""
-    steps, original = [], _training.train_step
+    steps, original = [], MomentLearner.step
 
-    def train_step(machine, velocity, state, X, rng, method, optimiser, rate):
+    def step(self, training, index, rate):
         before(len(steps))
-        steps.append((X.shape[0], rate))
-        return original(machine, velocity, state, X, rng, method, optimiser, rate)
+        steps.append((len(index), rate))
+        return original(self, training, index, rate)
 
-    monkeypatch.setattr(_training, "train_step", train_step)
+    monkeypatch.setattr(MomentLearner, "step", step)
     return steps
 
 
@@ -61,13 +62,13 @@ def test_partial_fit_splits_into_batches(RBM, monkeypatch):
 
 @binary
 def test_rows_are_shuffled(RBM, monkeypatch):
-    seen, original = [], _training.train_step
+    seen, original = [], MomentLearner.step
 
-    def train_step(machine, velocity, state, X, *args):
-        seen.append(X[:, 0].copy())
-        return original(machine, velocity, state, X, *args)
+    def step(self, training, index, rate):
+        seen.append(self.rows[index][:, 0])
+        return original(self, training, index, rate)
 
-    monkeypatch.setattr(_training, "train_step", train_step)
+    monkeypatch.setattr(MomentLearner, "step", step)
     X = np.linspace(0, 1, 40)[:, None] * np.ones((1, 3))
     small(RBM, n_iter=3).fit(X)
     epochs = np.concatenate(seen).reshape(3, 40)
@@ -163,24 +164,26 @@ def mean_free_energy(rbm, X):
     return float(np.mean(-X @ b - np.logaddexp(0, X @ W.T + c).sum(axis=1)))
 
 
+def watched_split(monkeypatch):
+    """Record the rows that each fit is trained on, and those set aside."""
+    seen, original = [], LikelihoodMonitor.__init__
+
+    def spy(self, density, phase, rows, train, validation, *args, **kwargs):
+        seen.append((rows[train], rows[validation]))
+        original(self, density, phase, rows, train, validation, *args, **kwargs)
+
+    monkeypatch.setattr(LikelihoodMonitor, "__init__", spy)
+    return seen
+
+
 @binary
 @pytest.mark.parametrize("criterion", [True, "free_energy_gap", "score"])
-def test_early_stopping_records_what_it_watches(RBM, criterion):
+def test_early_stopping_records_what_it_watches(RBM, criterion, monkeypatch):
     """One epoch, so that the parameters that were measured are those that are published."""
     X = binary_data(n=100)
     rbm = small(RBM, n_iter=1, early_stopping=criterion, validation_fraction=0.3, tol=100.0)
-    trained = []
-    original = _training.LikelihoodMonitor.__init__
-
-    def spy(self, rbm, X, train, validation, rng):
-        trained.append((X[train], X[validation]))
-        original(self, rbm, X, train, validation, rng)
-
-    _training.LikelihoodMonitor.__init__ = spy
-    try:
-        rbm.fit(X)
-    finally:
-        _training.LikelihoodMonitor.__init__ = original
+    trained = watched_split(monkeypatch)
+    rbm.fit(X)
     train, validation = trained[0]
     assert len(validation) == 30
     both = np.concatenate([train, validation])
@@ -203,7 +206,7 @@ def test_validation_rows_are_not_trained_on(RBM, monkeypatch):
 
 def script_of_values(monkeypatch, name, values):
     """Let the monitor see given values instead of measured ones; returns the machines seen."""
-    machines, original = [], _training.LikelihoodMonitor.measure
+    machines, original = [], LikelihoodMonitor.measure
 
     def measure(self, machine, state):
         measured = original(self, machine, state)
@@ -212,7 +215,7 @@ def script_of_values(monkeypatch, name, values):
         machines.append(machine.copy())
         return measured
 
-    monkeypatch.setattr(_training.LikelihoodMonitor, "measure", measure)
+    monkeypatch.setattr(LikelihoodMonitor, "measure", measure)
     return machines
 
 
@@ -349,10 +352,25 @@ def test_warm_start_takes_a_new_number_of_chains(RBM):
 
 
 @every
-def test_unconverged_starts_are_averaged_over_the_epoch(RBM, monkeypatch):
+def test_columns_of_the_history_stay_in_step(RBM):
+    """Quantities that come and go between fits leave NaN, not gaps."""
+    X = binary_data(n=40)
+    rbm = small(RBM, n_iter=2, warm_start=True).fit(X)
+    rbm.set_params(early_stopping="free_energy_gap", tol=100).fit(X).partial_fit(X)
+    assert rbm.history_["epoch"] == [1, 2, 3, 4, 5]
+    assert {len(column) for column in rbm.history_.values()} == {5}
+    assert_array_equal(np.isnan(rbm.history_["free_energy_gap"]), [True, True, False, False, True])
+
+
+@every
+def test_reports_are_averaged_over_the_epoch(RBM, monkeypatch):
     """Reports of 0, 1, 2, ... in turn: the history has the mean over the batches of an epoch."""
-    method = type(small(RBM).fit(binary_data(n=40))._method())
-    reports = iter(range(1000))
-    monkeypatch.setattr(method, "report", lambda self, state: {"counted": float(next(reports))})
+    original, reports = MomentLearner.step, iter(range(1000))
+
+    def step(self, training, index, rate):
+        original(self, training, index, rate)
+        return {"counted": float(next(reports))}
+
+    monkeypatch.setattr(MomentLearner, "step", step)
     rbm = small(RBM, n_iter=2, batch_size=10).fit(binary_data(n=40))
     assert rbm.history_["counted"] == [1.5, 5.5]
