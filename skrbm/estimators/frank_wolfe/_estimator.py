@@ -190,8 +190,8 @@ class FrankWolfeRBM(DensityModel):
     --------
     >>> import numpy as np
     >>> from skrbm import FrankWolfeRBM
-    >>> X = np.repeat([[0, 0, 0, 0], [1, 1, 1, 1]], 50, axis=0)
-    >>> FrankWolfeRBM(random_state=0).fit(X).n_components_ > 0
+    >>> X = np.repeat(np.random.default_rng(0).integers(2, size=(300, 8)), 2, axis=1)
+    >>> FrankWolfeRBM(max_components=5, random_state=0).fit(X).n_components_ > 0
     True
     """
 
