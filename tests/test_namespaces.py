@@ -14,7 +14,7 @@ from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import evaluation
-from skrbm._optim import SGD, train_step
+from skrbm._optim import SGD
 from skrbm.arrays import (
     add_products,
     column_moments,
@@ -47,6 +47,7 @@ from skrbm.inference import (
 from skrbm.machine import condition, data_moments, energy, free_energy, interpolate, uncoupled
 from skrbm.units import UNITS, log_weight
 
+pytestmark = pytest.mark.arrays
 LIBRARIES = ["numpy", "array_api_strict", "torch"]
 TOLERANCE = {"float64": {"rtol": 1e-12, "atol": 1e-12}, "float32": {"rtol": 1e-5, "atol": 1e-5}}
 PAIRS = enumerable_pairs()
@@ -127,7 +128,7 @@ def test_backend(library):
     x = np.array([[-300.0, -1.0, 0.0], [1e-3, 2.0, 300.0]], dtype=library.name)
     library.close(sigmoid(library.array(x)), sigmoid(x))
     library.close(softplus(library.array(x)), softplus(x))
-    assert namespace(library.array(x)).__name__.rpartition(".")[2] in (library.xp.__name__)
+    assert library.xp.__name__ in namespace(library.array(x)).__name__.split(".")
     assert is_foreign(library.array(x)) == (library.xp is not np)
     assert working_dtype(library.array(x)) == library.dtype
     assert_array_equal(to_numpy(from_numpy(np.arange(3), library.array(x))), np.arange(3))
@@ -142,12 +143,13 @@ def test_backend(library):
     library.close(result, 1 + 0.5 * left.T @ right)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int64", "bool"])
-def test_working_dtype_of_what_is_no_float(library, dtype):
-    X = library.xp.asarray(np.ones((2, 2), dtype))
-    if is_foreign(X):
-        wide = library.xp.float64 if dtype == "int64" else library.xp.float32
-        assert working_dtype(X) == wide
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize(
+    "given, expected", [("uint8", "float32"), ("int64", "float64"), ("bool", "float32")]
+)
+def test_working_dtype_of_what_is_no_float(name, given, expected):
+    xp = Library(name, "float64").xp
+    assert working_dtype(xp.asarray(np.ones((2, 2), given))) == getattr(xp, expected)
 
 
 @pytest.mark.parametrize("name", sorted(UNITS))
@@ -348,17 +350,30 @@ def update(machine, velocity, X, method, optimiser):
     return optimiser.update(machine, velocity, gradient, 0.1)
 
 
-@pairs
 @pytest.mark.parametrize("name", sorted(STARTS))
-def test_learning_from_every_start(library, kinds, name):
-    machine, same = make(kinds, library)
-    X, rng = library.array(data(machine)), make_rng(0, same.weights[0])
-    method, optimiser = STARTS[name](TAP(damping=0.5)), SGD(momentum=0.5)
+def test_learning_from_every_start(library, name):
+    """Solutions are near the sums of enumeration, and a step goes along their difference.
+
+    With normal weights of 0.4 the means that TAP finds are off by less than 0.03.
+    """
+    machine, same = make(("bernoulli", "truncated_gaussian"), library)
+    exact, X = Exact(machine), library.array(data(machine))
+    method, optimiser = STARTS[name](TAP(max_iter=300, damping=0.5)), SGD(momentum=0.5)
+    rng = make_rng(0, same.weights[0])
     state, velocity = method.init(same, rng, 8, X), optimiser.init(same)
-    for _ in range(3):
-        same, velocity, state = train_step(same, velocity, state, X, rng, method, optimiser, 0.05)
-    assert np.isfinite(library.check(same.weights[0])).all()
+    state, seen, model = method.phases(same, state, X, rng)
     assert library.check(method.visible(state)).shape == (8, 4)
+    assert_allclose(
+        library.check(model.statistics(same.units[0], 0).field), exact.mean(0), atol=0.03
+    )
+    assert_allclose(
+        library.check(model.statistics(same.units[1], 1).field), exact.mean(1), atol=0.03
+    )
+    same_moments(library, seen, data_moments(machine, to_numpy(X)), same, machine)
+    W = library.check(same.weights[0]).copy()
+    pair = (seen - model).add_pair(same, 0, library.array(np.zeros(W.shape)), 0.05)
+    after, _ = optimiser.update(same, velocity, seen - model, 0.05)
+    library.close(after.weights[0], W + library.check(pair))
 
 
 # Evaluation.

@@ -24,13 +24,13 @@ from _conditional import (
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
-
 from skrbm._optim import SGD
+
 from skrbm.arrays import make_rng, to_numpy
-from skrbm.estimators.conditional import _losses as _objectives
-from skrbm.estimators.conditional._losses import clamped, log_partitions, make_objective
+from skrbm.estimators.conditional import _decisions
+from skrbm.estimators.conditional._decisions import clamped, log_partitions
+from skrbm.estimators.conditional._losses import loss_field, make_objective, wrong
 from skrbm.estimators.conditional._machine import PARAMETERS
-from skrbm.estimators.conditional._targets import BinaryLabel, Label, Outputs
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,
@@ -43,17 +43,10 @@ from skrbm.inference import (
     propagate,
 )
 from skrbm.machine import _enumeration
-from skrbm.units import Categorical
+from skrbm.units import Categorical, Theta
 
 EXACT = BeliefPropagation(max_iter=300, tol=1e-28)
 MARGINS = {"margin": (margin, path), "marginal_margin": (marginal_margin, leaves)}
-
-
-def targets(machine):
-    n = machine.components.shape[1]
-    if isinstance(machine.units[0], Categorical):
-        return Label(np.arange(n))
-    return Outputs(np.arange(n))
 
 
 def step_of(machine, objective, X, Y, rng=None):
@@ -83,7 +76,7 @@ def with_holes(Y, seed=1):
 
 
 def assert_gradient(machine, name, method, truth, X, Y):
-    change, _ = step_of(machine, make_objective(name, method, 1, targets(machine)), X, Y)
+    change, _ = step_of(machine, make_objective(name, method, 1), X, Y)
     slopes = differences(lambda m: truth(m, X, Y), machine)
     for part in PARAMETERS:
         assert_allclose(change[part], slopes[part], rtol=1e-6, atol=1e-8, err_msg=part)
@@ -100,9 +93,7 @@ def test_likelihood_gradient_on_trees(seed, holes, edges):
     machine = random_machine(seed, (4, 3, 2), edges)
     X, Y = some_rows(machine)
     Y = with_holes(Y) if holes else Y
-    change, report = step_of(
-        machine, make_objective("likelihood", EXACT, 1, targets(machine)), X, Y
-    )
+    change, report = step_of(machine, make_objective("likelihood", EXACT, 1), X, Y)
     assert report == {"converged": 1.0}
     slopes = differences(lambda m: log_likelihood(m, X, Y), machine)
     coupled = machine.components != 0
@@ -147,9 +138,7 @@ def test_likelihood_gradient_by_other_methods_is_nearly_exact_for_weak_couplings
     for strength in (0.02, 0.01):
         machine = random_machine(0, (4, 3, 2), strength=strength)
         X, Y = some_rows(machine)
-        change, _ = step_of(
-            machine, make_objective("likelihood", method, 100, targets(machine)), X, Y
-        )
+        change, _ = step_of(machine, make_objective("likelihood", method, 100), X, Y)
         slopes = differences(lambda m, X=X, Y=Y: log_likelihood(m, X, Y), machine)
         errors.append(max(np.abs(change[part] - slopes[part]).max() for part in PARAMETERS))
     assert errors[0] < 0.02 and errors[1] < 0.6 * errors[0]
@@ -173,9 +162,7 @@ def test_perceptron_gradient(unit):
     X, Y = some_rows(machine, n=8)
     Y[0] = Minimiser().search(machine.given(X), None)[0]  # this row is right and teaches nothing
     assert_gradient(machine, "perceptron", Minimiser(), perceptron, X, Y)
-    _, report = step_of(
-        machine, make_objective("perceptron", Minimiser(), 1, targets(machine)), X, Y
-    )
+    _, report = step_of(machine, make_objective("perceptron", Minimiser(), 1), X, Y)
     best = np.array([Sums(machine, x).best()[0] for x in X])
     assert report == {"updated": np.mean((best != Y).any(axis=1))}
     assert 0 < report["updated"] < 1
@@ -206,14 +193,33 @@ def test_margin_gradient_of_one_label(name):
     assert_gradient(machine, name, EXACT, lambda m, X, Y: truth(m, X, Y, zero_one), X, Y)
 
 
-@pytest.mark.parametrize("make", [Outputs, BinaryLabel, Label])
-def test_loss_field_is_the_hamming_loss(make):
-    n = 1 if make is BinaryLabel else 3
-    V = np.eye(3) if make is Label else Sums(random_machine(0, (n, 0, 1)), np.zeros(1)).V
+@pytest.mark.parametrize("n, unit", [(3, None), (1, None), (3, Categorical())], ids=str)
+def test_loss_field_is_the_hamming_loss(n, unit):
+    machine = random_machine(0, (n, 0, 1), unit=unit)
+    given, V = machine.given(np.zeros((1, 1))), Sums(machine, np.zeros(1)).V
     for y in V:
-        added = V @ make(np.arange(max(n, 2))).loss_field(y)
-        expected = hamming(V, y) / (2 if make is Label else 1)  # a wrong class differs in two
+        added = V @ loss_field(given, y)
+        expected = hamming(V, y) / (1 if unit is None else 2)  # a wrong class differs in two
         assert_array_equal(added - added[(V == y).all(axis=1)], expected)
+
+
+def test_what_is_wrong_is_counted_once():
+    V, values = np.eye(3)[[0, 1]], np.eye(3)[[0, 2]]
+    for unit, expected in ((None, [[0, 0, 0], [0, 1, 1]]), (Categorical(), [[0], [1]])):
+        given = random_machine(0, (3, 2, 1), unit=unit).given(np.zeros((1, 1)))
+        assert_array_equal(wrong(given, V, values), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logits_turn_back_into_means(dtype):
+    outputs = np.array([[0.0, 0.25, 1.0], [0.5, 0.125, 0.75]], dtype)
+    classes = np.array([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]], dtype)
+    for unit, means in ((None, outputs), (Categorical(), classes)):
+        given = random_machine(0, (3, 2, 1), unit=unit).given(np.zeros((1, 1)))
+        logits = _decisions._logits(given, means)
+        assert logits.dtype == dtype and np.isfinite(logits).all()
+        found = given.units[0].mean(Theta(logits))
+        assert_allclose(found, means, rtol=1e-6, atol=1e-30)
 
 
 # ----------------------------------------------------------------- short chains
@@ -279,7 +285,7 @@ units = pytest.mark.parametrize("unit", [None, Categorical()], ids=str)
 @pytest.mark.parametrize("make, start", [(ContrastiveDivergence, "label"), (Gibbs, "biases")])
 def test_expected_step_of_contrastive_divergence(unit, n_steps, make, start):
     machine = random_machine(4, (4, 3, 2), unit=unit)
-    objective = make_objective("likelihood", make(n_steps), 1, targets(machine))
+    objective = make_objective("likelihood", make(n_steps), 1)
     assert_chain(machine, objective, start, n_steps)
 
 
@@ -298,16 +304,21 @@ def test_the_number_of_sweeps_is_told_apart():
 @pytest.mark.parametrize("n_steps", [1, 10])
 def test_expected_step_of_the_perceptron(unit, n_steps):
     machine = random_machine(4, (4, 3, 2), unit=unit)
-    objective = make_objective("perceptron", Gibbs(n_steps), 1, targets(machine))
+    objective = make_objective("perceptron", Gibbs(n_steps), 1)
     report, expected = assert_chain(machine, objective, "biases", n_steps, only_better=True)
     assert abs(report["updated"] - expected) < 5 * 0.5 / np.sqrt(20_000)
 
 
 def test_perceptron_searches_ten_sweeps_by_name():
-    objective = make_objective("perceptron", "gibbs", 1, Outputs(np.arange(3)))
+    objective = make_objective("perceptron", "gibbs", 1)
     assert objective.chain == Gibbs(10)
-    objective = make_objective("likelihood", "gibbs", 1, Outputs(np.arange(3)))
+    objective = make_objective("likelihood", "gibbs", 1)
     assert objective.chain == ContrastiveDivergence(1)
+
+
+def test_names_of_mean_field():
+    made = [make_objective("likelihood", name, 3) for name in ("mean_field", "naive_mean_field")]
+    assert made[0] == made[1] and made[0].method == NaiveMeanField(3, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +328,7 @@ def test_missing_outputs_are_drawn_by_a_chain_in_which_the_others_are_fixed(name
     """Known outputs stay, and 60 sweeps leave no trace of the start."""
     machine, x, n = random_machine(5, (4, 3, 2)), np.array([0.7, -0.4]), 20_000
     y = np.array([1, np.nan, 0, np.nan])
-    objective = make_objective(name, make(60), 1, targets(machine))
+    objective = make_objective(name, make(60), 1)
     X, Y = np.tile(x, (n, 1)), np.tile(y, (n, 1))
     rng = make_rng(0, X)
     given = machine.given(X)
@@ -352,7 +363,7 @@ def test_outputs_stay_where_they_are_held(name, method, dtype):
     machine.intercept_hidden[:] = 1e4
     V = np.array([[0, 1]], dtype)
     given = clamped(machine.given(np.zeros((1, 2), dtype)), V, V >= 0)
-    found = make_objective(name, method, 20, targets(machine)).decide(given)
+    found = make_objective(name, method, 20).decide(given)
     assert_array_equal(found.logits > 0, V)
 
 
@@ -366,7 +377,7 @@ def test_rules_of_prediction_on_trees(holes):
         given = clamped(machine.given(X), np.where(np.isnan(Y), 0, Y), ~np.isnan(Y))
         sums = [Sums(machine, x, y) for x, y in zip(X, Y, strict=True)]
         for name in ("likelihood", "margin", "marginal_margin"):
-            objective = make_objective(name, EXACT, 1, targets(machine))
+            objective = make_objective(name, EXACT, 1)
             found, marginals = objective.decide(given), objective.marginals(given)
             assert_allclose(expit(marginals.logits), [s.mean() for s in sums], atol=1e-10)
             assert_allclose(marginals.hidden, [s.hidden_mean() for s in sums], atol=1e-10)
@@ -393,7 +404,7 @@ def test_rules_of_prediction_differ():
 def test_rules_of_prediction_of_one_label(name):
     machine = random_machine(6, (5, 4, 2), unit=Categorical())
     X, _ = some_rows(machine, n=20)
-    objective = make_objective(name, EXACT, 1, targets(machine))
+    objective = make_objective(name, EXACT, 1)
     given = machine.given(X)
     sums = [Sums(machine, x) for x in X]
     marginals = objective.marginals(given)
@@ -408,7 +419,7 @@ def test_mean_field_of_one_label_lies_between():
     machine = random_machine(7, (4, 3, 2), unit=Categorical(), strength=0.5)
     X, _ = some_rows(machine)
     method = NaiveMeanField(max_iter=500, tol=1e-28)
-    found = make_objective("likelihood", method, 1, targets(machine)).marginals(machine.given(X))
+    found = make_objective("likelihood", method, 1).marginals(machine.given(X))
     W, A, B, b, c = machine.values
     v = np.exp(found.logits)
     assert_allclose(v.sum(axis=1), 1, rtol=1e-12)
@@ -429,16 +440,16 @@ def test_log_partition_by_enumeration(sizes, elements, monkeypatch):
     machine = random_machine(0, sizes)
     X, _ = some_rows(machine)
     expected = [Sums(machine, x).log_z for x in X]
-    assert_allclose(log_partitions(machine.given(X), Outputs(np.arange(sizes[0]))), expected)
+    assert_allclose(log_partitions(machine.given(X)), expected)
     if sizes[0] == 1:
-        found = log_partitions(machine.given(X), BinaryLabel(np.arange(2)))
+        found = log_partitions(machine.given(X))
         assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_log_partition_of_one_label():
     machine = random_machine(0, (4, 6, 2), unit=Categorical())
     X, _ = some_rows(machine)
-    found = log_partitions(machine.given(X), targets(machine))
+    found = log_partitions(machine.given(X))
     assert_allclose(found, [Sums(machine, x).log_z for x in X], rtol=1e-12)
 
 
@@ -449,7 +460,7 @@ def test_log_partition_is_exact_up_to_twelve_units():
         machine = random_machine(1, (14, n_hidden, 2))
         X = generator.standard_normal((3, 2))
         given = machine.given(X)
-        found = log_partitions(given, targets(machine))
+        found = log_partitions(given)
         expected = []
         for a, d in zip(*(theta.field for theta in given.thetas), strict=True):
             H = Sums(random_machine(0, (n_hidden, 0, 1)), np.zeros(1)).V
@@ -458,10 +469,11 @@ def test_log_partition_is_exact_up_to_twelve_units():
         assert np.allclose(found, expected, rtol=1e-10) == exact
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
 def test_log_partition_elsewhere_is_that_of_belief_propagation(library, monkeypatch):
     """Rows that do not settle go on with damping, and only these; some never do."""
-    monkeypatch.setattr(_objectives, "MOST_ENUMERATED", 0)
+    monkeypatch.setattr(_decisions, "MAX_SUMMED", 0)
     if library != "numpy":
         pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(library)
@@ -478,7 +490,7 @@ def test_log_partition_elsewhere_is_that_of_belief_propagation(library, monkeypa
     arrays = type(machine)(machine.units, *(xp.asarray(part) for part in machine.values))
     n_lost = (~settled & ~damped.converged).sum()
     with pytest.warns(ConvergenceWarning, match=f"did not converge in {n_lost} of 200 rows"):
-        found = log_partitions(arrays.given(xp.asarray(X)), targets(machine))
+        found = log_partitions(arrays.given(xp.asarray(X)))
     assert type(found) is type(xp.asarray([0.0]))
     expected = np.where(settled, first.log_partition, damped.log_partition)
     where = settled | damped.converged
@@ -492,7 +504,7 @@ def test_log_partition_elsewhere_is_that_of_belief_propagation(library, monkeypa
     "name, inference, words",
     [
         ("perceptron", "bp", r"'perceptron' does not work with inference='bp'; it takes 'gibbs'"),
-        ("perceptron", NaiveMeanField(), "it takes 'gibbs', or Gibbs"),
+        ("perceptron", NaiveMeanField(), "it takes 'gibbs', or a Gibbs object"),
         ("margin", "gibbs", "it takes 'bp', or a BeliefPropagation object"),
         ("margin", "mean_field", "it takes 'bp'"),
         ("marginal_margin", TAP(), "it takes 'bp'"),
@@ -503,12 +515,12 @@ def test_log_partition_elsewhere_is_that_of_belief_propagation(library, monkeypa
 )
 def test_objectives_that_do_not_fit_the_inference(name, inference, words):
     with pytest.raises(ValueError, match=words):
-        make_objective(name, inference, 5, Outputs(np.arange(3)))
+        make_objective(name, inference, 5)
 
 
 @pytest.mark.parametrize("method", [TAP(), TAP(order=3), AdaptiveTAP(), RelaxedBP()], ids=str)
 def test_one_label_is_refused_by_methods_that_need_variances(method):
     machine = random_machine(0, (4, 3, 2), unit=Categorical())
-    objective = make_objective("likelihood", method, 5, targets(machine))
+    objective = make_objective("likelihood", method, 5)
     with pytest.raises(ValueError, match=r"'bp'.*'mean_field' or 'gibbs'"):
         objective.decide(machine.given(np.zeros((1, 2))))

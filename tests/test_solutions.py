@@ -18,9 +18,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 from scipy.special import expit, logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
+from skrbm._solutions import find_solutions, solution_groups
 
 from skrbm import BernoulliRBM
-from skrbm._solutions import find_solutions, solution_groups
 from skrbm.evaluation import AIS, log_partition, solutions
 from skrbm.inference import (
     FIXED_POINTS,

@@ -90,7 +90,7 @@ class BeliefPropagation(FixedPoint):
             )
         xp, dtype = namespace(W), "float64" if W.dtype == namespace(W).float64 else "float32"
         largest, limit = abs(machine.scale) * float(xp.max(xp.abs(W))), LARGEST_WEIGHT[dtype]
-        if not largest > limit:
+        if largest <= limit:  # not so if it is NaN
             return None
         return (
             f"belief propagation in {dtype} needs weights between -{limit} and {limit}, and the "

@@ -144,9 +144,21 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
     max_iter = method.max_iter if max_iter is None else max_iter
     tol = method.tol if tol is None else tol
     damping = method.damping if damping is None else damping
+    finished = list(finished_rows(method, machine, state, max_iter, tol, damping, callback))
+    return _gather(finished, tol)
+
+
+def finished_rows(method, machine, state, max_iter, tol, damping, callback=None):
+    """Iterate a fixed point, and yield rows as they converge; what is left comes last.
+
+    The arguments are those of :func:`solve`.
+
+    Yields
+    ------
+    tuple
+        State, indices, numbers of sweeps and residuals of some rows.
+    """
     rows = np.arange(state.means[0].shape[0])
-    finished = []
-    residual = np.full(rows.size, np.inf)
     for iteration in range(1, max_iter + 1):
         new = method.step(machine, state)
         if damping:
@@ -156,15 +168,13 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
         if callback is not None:
             callback(iteration, state, rows)
         done = residual <= tol
-        if done.any() and iteration < max_iter:
-            index = from_numpy(np.flatnonzero(~done), state.means[0])
-            state, rows, residual = _compact(finished, state, rows, residual, done, iteration)
-            if not rows.size:
-                break
-            machine = machine.rows(index)
-    if rows.size:
-        finished.append((state, rows, np.full(rows.size, max_iter), residual))
-    return _gather(finished, tol)
+        if iteration == max_iter or done.all():
+            yield state, rows, np.full(rows.size, iteration), residual
+            return
+        if done.any():
+            yield _some((state, rows, np.full(rows.size, iteration), residual), done)
+            state, rows, _, residual = _some((state, rows, rows, residual), ~done)
+            machine = machine.rows(from_numpy(np.flatnonzero(~done), state.means[0]))
 
 
 def solve_to_convergence(method, machine, state, *, tol=1e-12):
@@ -227,12 +237,10 @@ def _squared_change(old, new):
     return to_numpy(total) / n_units
 
 
-def _compact(finished, state, rows, residual, done, iteration):
-    """Move the rows that are done to ``finished``; return what is left."""
-    done, left = np.flatnonzero(done), np.flatnonzero(~done)
-    n_iter = np.full(done.size, iteration)
-    finished.append((take_rows(state, done), rows[done], n_iter, residual[done]))
-    return take_rows(state, left), rows[left], residual[left]
+def _some(parts, mask):
+    """Return the rows of a state and of NumPy arrays where ``mask``."""
+    state, *arrays = parts
+    return take_rows(state, np.flatnonzero(mask)), *(array[mask] for array in arrays)
 
 
 def _gather(finished, tol):

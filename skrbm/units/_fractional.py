@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import cast, is_foreign, like, namespace, sigmoid, softplus
+from ..arrays import cast, is_foreign, like, namespace, sigmoid, softplus, to_numpy
 from ._base import Theta, Unit
 
 _FEW = 8  # copies that are drawn one by one: c is seldom above 1
@@ -15,16 +15,15 @@ _FEW = 8  # copies that are drawn one by one: c is seldom above 1
 class Fractional(Unit):
     """Hidden units with log-partition function c * softplus(field), for any c > 0.
 
-    For a whole number c it is c binary units with one field, of which the value is the sum. For
-    other c no distribution has this log-partition function (it would have negative probabilities).
-    But a machine with such hidden units still has one, the fractional machine of Ping, Liu and
-    Ihler (2016), Eq. (11): p(v) ∝ exp(b' v + sum_j c_j softplus(w_j' v)). Means, free energies and
-    annealing weights follow from the log-partition function.
+    For a whole number c the value is the sum of c binary units in one field. For other c no
+    distribution has this log-partition function (its "probabilities" would be negative), but a
+    machine with such hidden units has one, p(v) ∝ exp(b' v + sum_j c_j softplus(w_j' v)): the
+    fractional machine of Ping, Liu and Ihler (2016), Eq. (11). Means, free energies and annealing
+    weights follow from the log-partition function.
 
-    What ``sample`` draws is a proposal: floor(c) binary units in the field x, and with
-    f = c - floor(c) one more in the field f x, which counts f times (their Eq. (12), whose factor
-    for c > 1 is split). :meth:`log_correction` is by how much it is off, and
-    :class:`~skrbm.inference.Gibbs` accepts or rejects it.
+    ``sample`` draws a proposal: floor(c) binary units in the field x and, with f = c - floor(c),
+    one more in the field f x that counts f (their Eq. (12), whose factor for c > 1 is split).
+    :class:`~skrbm.inference.Gibbs` accepts or rejects it by :meth:`log_correction`.
 
     Parameters
     ----------
@@ -51,6 +50,14 @@ class Fractional(Unit):
                 f"{self.multiplicities!r}"
             )
         object.__setattr__(self, "multiplicities", c)
+
+    def __repr__(self):
+        return f"Fractional({to_numpy(self.multiplicities).tolist()})"
+
+    def asks_for(self, fitted):
+        return type(self) is type(fitted) and np.array_equal(
+            to_numpy(self.multiplicities), to_numpy(fitted.multiplicities)
+        )
 
     def _counts(self, field):
         """Return the whole and the fractional parts of c, as arrays like ``field``."""

@@ -245,6 +245,7 @@ def test_counts_of_many_words_do_not_saturate():
 # ------------------------------------------------------------------------ learning
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "params, bound",
     [

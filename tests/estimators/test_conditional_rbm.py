@@ -28,7 +28,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import KFold, cross_val_score
 
 from skrbm import ConditionalRBM
-from skrbm.estimators.conditional import _losses as _objectives
+from skrbm.estimators.conditional import _decisions
 from skrbm.estimators.conditional._machine import PARAMETERS
 from skrbm.inference import BeliefPropagation
 from skrbm.machine import _enumeration
@@ -154,7 +154,7 @@ def test_joint_decisions_of_a_label(n_classes):
 
 def test_joint_decisions_of_many_outputs(monkeypatch):
     """Mixed-product, exact where each hidden unit has one neighbour; damped as its method is."""
-    monkeypatch.setattr(_objectives, "MOST_DECIDED", 3)
+    monkeypatch.setattr(_decisions, "MAX_DECIDED", 3)
     machine = random_machine(2, (4, 3, 2), leaves)
     X = features(machine, n=20)
     best = [Sums(machine, x).best()[0] for x in X]

@@ -18,7 +18,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputClassifier
 
 from skrbm import BernoulliRBM, ConditionalRBM
-from skrbm.estimators.conditional import _training as _supervised
+from skrbm.estimators.conditional import _estimator, _learner
+from skrbm.estimators.conditional._losses import make_objective
 from skrbm.inference import BeliefPropagation, Gibbs, NaiveMeanField
 
 
@@ -56,6 +57,7 @@ def copies(n, seed=0):
     return generator.standard_normal((n, 2)), np.repeat(bit, 3, axis=1)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("inference", ["bp", "mean_field", "gibbs", "tap"])
 def test_outputs_that_depend_on_each_other_are_learnt(inference):
     """Independent outputs have a quarter of the mass on the two right rows, at best.
@@ -81,6 +83,7 @@ def parity(n, seed=0):
     return X, np.stack([bit, bit, 1 - bit], axis=1)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("objective", ["likelihood", "margin", "marginal_margin"])
 def test_hidden_units_learn_what_features_tell_together(objective):
     """Logistic regression gets half of the rows right; over six seeds these got 0.8 to 0.95."""
@@ -143,25 +146,35 @@ def test_partial_fit_where_an_output_is_unknown():
 @every
 def test_sweeps_by_epoch(objective, inference, n_sweeps, monkeypatch):
     """7 more than the number of the pass, and predictions have those of the last one."""
-    seen, original = [], _supervised.make_objective
+    seen, original = [], _learner.ConditionalLearner.step
 
-    def make(name, inference, n_sweeps, targets):
-        found = original(name, inference, n_sweeps, targets)
-        method = found.marginals.method
-        assert method.max_iter == n_sweeps and method.tol == 1e-6
-        seen.append(n_sweeps)
-        return found
+    def step(self, *args):
+        method = self.objective.marginals.method
+        seen.append(method.max_iter)
+        assert method.tol == 1e-6
+        return original(self, *args)
 
     X, Y = data(n=10)
     crbm = small(objective=objective, inference=inference, n_sweeps=n_sweeps, n_iter=4)
-    monkeypatch.setattr(_supervised, "make_objective", make)
+    monkeypatch.setattr(_learner.ConditionalLearner, "step", step)
     crbm.fit(X, Y)
     expected = {None: [8, 9, 10, 11], 4: [4] * 4}.get(n_sweeps, [3, 6, 9, 12])
-    assert sorted(set(seen)) == sorted(set(expected))
+    assert seen == expected
     assert crbm.n_sweeps_ == expected[-1]
-    seen.clear()
-    crbm.predict(X)
-    assert seen == [expected[-1]]
+
+
+def test_methods_are_made_once_in_a_fit(monkeypatch):
+    """Besides one for each decision: after each pass, and of the error of the rows set aside."""
+    made = []
+
+    def make(*args):
+        made.append(args)
+        return make_objective(*args)
+
+    monkeypatch.setattr(_estimator, "make_objective", make)
+    X, Y = data()
+    small(n_iter=3, batch_size=5, early_stopping=True).fit(X, Y)
+    assert made == [("likelihood", "auto", 8)]
 
 
 def test_sweeps_are_at_most_a_hundred():
@@ -175,12 +188,12 @@ def test_sweeps_are_at_most_a_hundred():
 def test_inference_objects_keep_their_own_numbers(method):
     X, Y = data()
     crbm = small(inference=method).fit(X, Y)
-    objective = crbm._objective(crbm.n_sweeps_)
+    objective = make_objective(crbm.objective, method, crbm.n_sweeps_)
     assert (objective.chain if isinstance(method, Gibbs) else objective.marginals.method) == method
     assert crbm.get_params()["inference"] is method
     assert crbm.n_sweeps_ == (10 if isinstance(method, Gibbs) else method.max_iter)
     if isinstance(method, BeliefPropagation):
-        margin = small(objective="margin", inference=method).fit(X, Y)._objective(7)
+        margin = make_objective("margin", method, 7)
         assert margin.decide.method == BeliefPropagation(3, 1e-5, 0.25, "max")
         assert margin.marginals.method == method
 
@@ -347,7 +360,7 @@ def test_validation_error(kind, decision, monkeypatch):
 def test_early_stopping_keeps_the_best_parameters(
     errors, tol, n_epochs, best, momentum, monkeypatch
 ):
-    machines, original = [], _supervised._ErrorMonitor.measure
+    machines, original = [], _learner.ErrorMonitor.measure
 
     def measure(self, machine, state):
         original(self, machine, state)
@@ -364,13 +377,13 @@ def test_early_stopping_keeps_the_best_parameters(
         momentum=momentum,
         learning_rate=0.5,
     )
-    monkeypatch.setattr(_supervised._ErrorMonitor, "measure", measure)
+    monkeypatch.setattr(_learner.ErrorMonitor, "measure", measure)
     crbm.fit(X, Y)
     assert crbm.n_iter_ == len(machines) == n_epochs
     machine, state = machines[best - 1]
     for one, other in zip(values(crbm), machine.values, strict=True):
         assert_array_equal(one, other)
-    assert crbm.n_sweeps_ == state == 7 + best
+    assert crbm.n_sweeps_ == state.n_sweeps == 7 + best
     # Velocity of parameters that were given up is given up with them.
     assert (crbm._training.velocity is None) == (momentum == 0 or best < n_epochs)
 

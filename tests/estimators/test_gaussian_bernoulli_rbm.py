@@ -333,6 +333,7 @@ def test_variances_stay_above_their_floor():
     assert moved.is_finite()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("inference", ["gibbs_langevin", "langevin", "gibbs"])
 @pytest.mark.parametrize(
     "starts, gradient", [*((starts, "marginal") for starts in CHAINS), ("noise", "joint")]
@@ -353,6 +354,7 @@ def three_clusters(n=1000):
     return means + 0.5 * generator.standard_normal((n, 2))
 
 
+@pytest.mark.law
 def test_learning_leaves_the_single_normal_law():
     """A mixture with the covariance of one normal law, of which the mean log-density is -4.41."""
     X = three_clusters()
@@ -469,6 +471,7 @@ def test_init_gives_parameters_in_the_units_of_the_data():
 # ------------------------------------------------------------------ what it is used for
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("inference", ["gibbs_langevin", "langevin", "gibbs"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_samples_have_the_law_of_the_machine(inference, dtype):
@@ -535,6 +538,7 @@ def test_samples_of_annealed_chains_have_the_shares_of_the_machine(inference):
     assert (stays[:, 0] < 5).all()
 
 
+@pytest.mark.law
 def test_annealed_samples_drawn_in_pairs_have_the_shares_of_the_machine():
     """Of 600 rows; 0.09 is five of their standard deviations of 0.018: a probability of 6e-7."""
     rbm = GaussianBernoulliRBM.from_parameters(

@@ -6,8 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 
 from skrbm.arrays import to_numpy
-from skrbm.estimators.conditional import _label as _classes
-from skrbm.estimators.conditional._label import propagate_classes
+from skrbm.estimators.conditional import _label
+from skrbm.estimators.conditional._label import sum_classes
+from skrbm.inference import BeliefPropagation
+from skrbm.machine import Machine
+from skrbm.units import Bernoulli, Categorical, Theta
 
 PRODUCTS = ["sum", "max", "mixed"]
 products = pytest.mark.parametrize("product", PRODUCTS)
@@ -17,6 +20,12 @@ def instances(n=6, n_classes=4, n_hidden=3, strength=2.0, seed=0, dtype=np.float
     generator = np.random.default_rng(seed)
     shapes = (n_hidden, n_classes), (n, n_classes), (n, n_hidden)
     return tuple((strength * generator.standard_normal(shape)).astype(dtype) for shape in shapes)
+
+
+def solved(W, b, c, product, **wanted):
+    """The sums of one machine that has these weights, and fields for each row."""
+    machine = Machine((Categorical(), Bernoulli()), (Theta(b), Theta(c)), (W,))
+    return sum_classes(BeliefPropagation(product=product), machine, **wanted)
 
 
 def table(W, b, c):
@@ -46,9 +55,9 @@ def expected(W, b, c, product):
 @pytest.mark.parametrize("n_hidden", [0, 1, 5])
 def test_enumeration(product, elements, n_hidden, monkeypatch):
     """Whatever the size of a block of instances."""
-    monkeypatch.setattr(_classes, "_ELEMENTS", elements)
+    monkeypatch.setattr(_label, "_ELEMENTS", elements)
     W, b, c = instances(n_hidden=n_hidden)
-    found = propagate_classes(W, b, c, product=product, log_partition=True, pairs=True)
+    found = solved(W, b, c, product, log_partition=True, pairs=True)
     scores, hidden, log_z, pairs = zip(
         *(expected(W, *fields, product) for fields in zip(b, c, strict=True)), strict=True
     )
@@ -66,7 +75,7 @@ def test_enumeration(product, elements, n_hidden, monkeypatch):
 
 @products
 def test_nothing_but_what_is_asked_for(product):
-    found = propagate_classes(*instances(), product=product, max_iter=1, tol=0.0, damping=0.5)
+    found = solved(*instances(), product)
     assert found.log_partition is None and found.pairs is None
 
 
@@ -76,7 +85,7 @@ def test_large_weights_and_fields(product, dtype):
     """Finite without a warning; the sums are known to rounding of the largest log-weight."""
     W, b, c = instances(strength=300.0, dtype=dtype)
     with np.errstate(all="raise", under="ignore"):
-        found = propagate_classes(W, b, c, product=product, log_partition=True, pairs=True)
+        found = solved(W, b, c, product, log_partition=True, pairs=True)
     assert found.visible.dtype == found.hidden.dtype == found.pairs.dtype == dtype
     assert found.log_partition.dtype == np.float64
     single = [x.astype(np.float64) for x in (W, b, c)]
@@ -92,9 +101,9 @@ def test_array_libraries(name, product, dtype):
     pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(name)
     arrays = instances(dtype=np.dtype(dtype))
-    kwargs = {"product": product, "log_partition": True, "pairs": True}
-    ours = propagate_classes(*arrays, **kwargs)
-    theirs = propagate_classes(*(xp.asarray(part) for part in arrays), **kwargs)
+    wanted = {"product": product, "log_partition": True, "pairs": True}
+    ours = solved(*arrays, **wanted)
+    theirs = solved(*(xp.asarray(part) for part in arrays), **wanted)
     rtol = 1e-10 if dtype == "float64" else 1e-4
     for part in ("visible", "hidden", "log_partition", "pairs"):
         found = getattr(theirs, part)

@@ -4,36 +4,24 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import _fit_context
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ..._checks import check_count
-from ..._epochs import Progress
-from ...arrays import (
-    cast,
-    from_numpy,
-    is_foreign,
-    make_rng,
-    namespace,
-    one_blas_thread,
-    take_rows,
-    to_numpy,
-)
-from ...inference import FixedPoint, Gibbs
-from ...inputs import check_data
-from ...machine import free_energy
-from ._losses import INFERENCE, OBJECTIVES, clamped, log_partitions
-from ._machine import machine_of
-from ._targets import check_targets, known_accuracy, targets_from
-from ._training import TrainedOnTargets
-
-_CHAINS = 1024  # drawn at a time
+from ..._callbacks import with_callbacks
+from ...arrays import copied, make_rng, one_blas_thread, parameter_reference, take_rows
+from ...inference import FixedPoint, Gibbs, map_rows, method_names
+from ...inputs import check_data, check_weights
+from ...learning import SGD, Trainer, Training, recorder
+from .._training import TRAINING_CONSTRAINTS, keeps_features, rate_of
+from ._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps, largest_sweeps
+from ._losses import OBJECTIVES, make_objective
+from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
+from ._predictions import Predictions
+from ._targets import check_targets, initial_field, is_unknown, targets_from, targets_of
 
 
-class ConditionalRBM(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, TrainedOnTargets
-):
+class ConditionalRBM(Predictions):
     """Conditional restricted Boltzmann machine: joint prediction of many binary outputs.
 
     Outputs v and hidden units h are binary and share couplings; features x move their biases:
@@ -60,14 +48,14 @@ class ConditionalRBM(
         sampling, or another fixed point, by name, or an object of :mod:`skrbm.inference` such as
         ``BeliefPropagation(damping=0.5)``. "gibbs" is CD-1, with chains that start at the targets;
         ``ContrastiveDivergence(10)`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
-        instead. "perceptron" takes "gibbs" alone (ten steps) and the margins "bp"; "auto" is what
-        the objective takes, and "bp" for the likelihood.
+        instead. "naive_mean_field" is another name of "mean_field". "perceptron" takes only
+        "gibbs" (ten steps), and the margins only "bp"; "auto" is "bp" for the likelihood.
     decision : {"marginals", "joint"} or None, default=None
         How ``predict`` decides: each output by its marginal probability, so that the fewest outputs
         are to be expected wrong, or all at the maximum of their joint probability, hidden units
-        summed out, so that they are most likely right as a whole. The maximum is that of all
-        values for up to 14 outputs, and what mixed-product belief propagation finds beyond. None is
-        matched to the objective.
+        summed out, so that they are most likely right as a whole. Up to 14 outputs all values are
+        tried; beyond that mixed-product belief propagation looks for the maximum. None is matched
+        to the objective.
     learning_rate : float, default=0.05
         Step of the gradient ascent on the mean objective. Reasonable values lie between 5e-3 and
         0.5.
@@ -76,10 +64,10 @@ class ConditionalRBM(
     n_iter : int, default=50
         Passes over the data.
     n_sweeps : int, callable or None, default=None
-        Most sweeps of an ``inference`` that is given by name, in each pass: a function of the
-        number of the pass, from 1. None is 7 more than that number (Sec. 6 of [1]_), and at most
-        100. Predictions use as many as the last pass. A fixed point that is given as an object has
-        its own ``max_iter``, and this must be None; after a sampler it is of predictions alone.
+        Largest number of sweeps of an ``inference`` that is given by name, or a function that
+        returns it for each pass, counted from 1. None is that count and 7, at most 100 (Sec. 6 of
+        [1]_). Predictions use that of the last pass. Must be None if ``inference`` is a fixed-point
+        object, which has its own ``max_iter``. With a sampler it only limits prediction.
     verbose : int, default=0
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
@@ -131,8 +119,8 @@ class ConditionalRBM(
     n_outputs_ : int
         Number of outputs; of a label the number of classes, and 1 if they are two.
     n_sweeps_ : int
-        Most sweeps of inference in the last pass, and in predictions. After sampling it is of
-        predictions alone.
+        Largest number of sweeps of inference in the last pass, and in predictions; with a sampler
+        in predictions alone.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
@@ -172,10 +160,10 @@ class ConditionalRBM(
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        **TrainedOnTargets._parameter_constraints,
+        **TRAINING_CONSTRAINTS,
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "objective": [StrOptions(set(OBJECTIVES))],
-        "inference": [StrOptions({"auto", *INFERENCE}), FixedPoint, Gibbs],
+        "inference": [StrOptions({"auto", *method_names((FixedPoint, Gibbs))}), FixedPoint, Gibbs],
         "decision": [StrOptions({"marginals", "joint"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left"), callable, None],
         "init": [StrOptions({"random", "logistic"}), HasMethods(["fit", "predict"])],
@@ -229,209 +217,190 @@ class ConditionalRBM(
         self.tol = tol
         self.warm_start = warm_start
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.classifier_tags.multi_label = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]
-
-    def _inferred(self, X, rule):
-        """Return (logits of the outputs, means of hidden units) by a rule."""
-        return self._inferred_given(self.machine_, check_data(self, X), rule)
-
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
     @one_blas_thread
-    def _inferred_given(self, machine, X, rule, V=None, observed=None):
-        """Return the same of checked X, with outputs held at V where ``observed``."""
-        infer, parts = rule(self.n_sweeps_), []
-        for rows, given in machine.blocks(X):
-            if observed is not None:
-                given = clamped(given, take_rows(V, rows), take_rows(observed, rows))
-            parts.append(infer(given))
-        xp = namespace(parts[0].logits)
-        return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
-
-    def _marginals(self, n_sweeps):
-        return self._objective(n_sweeps).marginals
-
-    def predict(self, X):
-        """Predict the targets as ``decision`` says, or in the way that the objective trains for.
-
-        The latter is each output by its marginal probability ("likelihood", "perceptron"), all
-        outputs and hidden units at their joint maximum ("margin"), or all outputs at theirs, hidden
-        units summed out ("marginal_margin"). Inference is that of the training; where this samples,
-        the marginals are those of mean field.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        y : array of shape (n_samples, n_outputs) or (n_samples,)
-        """
-        logits, _ = self._inferred(X, self._decision)
-        return self._targets.decode(logits)
-
-    def decision_function(self, X):
-        """Compute what :meth:`predict` decides by.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        logits : array of shape (n_samples, n_outputs), or (n_samples,) for a label of two classes
-            Log-odds of each output, or log-probabilities of each class. With a margin or a joint
-            decision, the log-weight at the best with the output at 1, less that with it at 0; with
-            a margin and several classes, the largest log-weight with each, less the logarithm of
-            the sum of these weights.
-        """
-        logits, _ = self._inferred(X, self._decision)
-        return self._targets.decision(logits)
-
-    def predict_proba(self, X):
-        """Compute marginal probabilities of the outputs, or of the classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        P : array of shape (n_samples, n_outputs) or (n_samples, n_classes)
-            p(y_i = 1 | x) of each output, approximate as the inference is. With a margin, which
-            is not trained for them, they are those of sum-product belief propagation.
-        """
-        logits, _ = self._inferred(X, self._marginals)
-        return self._targets.probabilities(logits)
-
-    def transform(self, X):
-        """Compute the expected hidden units E[h | x], as features for another estimator.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        H : array of shape (n_samples, n_components)
-            Numbers between 0 and 1.
-        """
-        _, hidden = self._inferred(X, self._marginals)
-        return hidden
-
-    @one_blas_thread
-    def score_samples(self, X, y=None):
-        """Compute the log-probability of targets given features.
-
-        log Z is exact for one label, and where outputs or hidden units are at most 12; elsewhere
-        it is the Bethe approximation, which is no bound: the result may exceed 0. A
-        ConvergenceWarning says where belief propagation did not find it.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,), \
-                default=None
-            Default: the machine's own prediction, whose probability says how sure it is.
-
-        Returns
-        -------
-        log_probability : array of shape (n_samples,)
-            log p(y | x) in nats, float64.
-        """
-        if y is None:
-            y = self.predict(X)
-        machine, X = self.machine_, check_data(self, X)
-        V, parts = self._targets.encode(check_targets(y, X, missing=False)), []
-        for rows, given in machine.blocks(X):
-            values, _ = self._targets.rows(V, rows, given.thetas[0].field)
-            log_z = log_partitions(given, self._targets)
-            parts.append(-free_energy(given, values) - log_z)
-        return namespace(parts[0]).concat(parts, axis=0)
-
-    def score(self, X, y, sample_weight=None):
-        """Compute the accuracy of :meth:`predict`: all outputs of a row must be right.
+    def fit(self, X, y, sample_weight=None):
+        """Fit the machine to features and targets.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
-            Of outputs that are NaN nothing is asked, and rows without another do not count.
+            Binary outputs, NaN where one is not known and so latent; or one label.
         sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for: a weight of 2 does exactly what the row twice does.
+            Weights that are not whole numbers are met on average over the epochs.
 
         Returns
         -------
-        score : float
-            Part of the rows that are right.
-        """
-        Y = check_targets(y, X, empty=True)
-        if Y.ndim == 1 or sp.issparse(Y) or not np.isnan(Y).any():
-            return super().score(X, y if is_foreign(y) else Y, sample_weight)
-        return known_accuracy(self._targets.encode(Y), to_numpy(self.predict(X)), sample_weight)
+        self : object
 
+        Raises
+        ------
+        DivergenceError
+            If parameters stop being finite. As after Ctrl-C, those of the last complete epoch stay.
+        """
+        goes_on = self.warm_start and hasattr(self, "_training")
+        rows, targets = self._checked(X, y, sample_weight, goes_on)
+        training = self._start(rows, targets, goes_on)
+        context = self._init_callback_context(max_subtasks=self.n_iter)
+        data = {"estimator": self, "X": rows.X, "y": y}
+        self._fit_rows(training, rows, np.arange(len(rows)), goes_on, context=context, data=data)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
     @one_blas_thread
-    def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):
-        """Draw targets given features: by Gibbs sampling, or for one label from its probabilities.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
-        n_samples : int, default=1
-            Draws for each row of X.
-        n_steps : int, default=100
-            Sweeps of the chain of each draw, which starts at a draw without hidden units.
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        Y : array of shape (n_samples_X, n_samples, n_outputs) or (n_samples_X, n_samples)
-        """
-        check_count("n_samples", n_samples, 1)
-        check_count("n_steps", n_steps, 1)
-        machine, X = self.machine_, check_data(self, X)
-        rng, parts = make_rng(random_state, machine.components), []
-        for rows, given in machine.blocks(X, max(1, _CHAINS // n_samples)):
-            index = from_numpy(np.repeat(np.arange(len(rows)), n_samples), machine.components)
-            parts.append(self._targets.draw(given.rows(index), n_steps, rng))
-        drawn = self._targets.decode(namespace(parts[0]).concat(parts, axis=0) - 0.5)
-        shape = X.shape[0], n_samples, *drawn.shape[1:]
-        return namespace(drawn).reshape(drawn, shape)
-
-    def impute(self, X, y):
-        """Fill missing outputs with their prediction given the features and the other outputs.
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Go once through some rows of data, in batches of ``batch_size``.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples, n_outputs)
-            NaN marks what is missing.
+        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
+        classes : array-like of shape (n_classes,), default=None
+            All classes that the label will ever have. For one label, the first call must give
+            them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
 
         Returns
         -------
-        Y : array of shape (n_samples, n_outputs)
-            Integers: what was given, and predictions as of :meth:`predict` elsewhere.
+        self : object
         """
-        machine, X = self.machine_, check_data(self, X)
-        if self._targets.ndim == 1:
+        self._validate_params()  # which scikit-learn does in the first call alone
+        goes_on = hasattr(self, "_training")
+        rows, targets = self._checked(X, y, sample_weight, goes_on, classes, partial=True)
+        training, index = self._start(rows, targets, goes_on), np.arange(len(rows))
+        if not goes_on:
+            training.machine = self._prepared(training, rows, index)
+        self._trainer(training, rows, index, 1).run(training)
+        return self
+
+    def _checked(self, X, y, sample_weight, goes_on, classes=None, partial=False):
+        """Return the rows to learn from and the kind of their targets."""
+        X = check_data(self, X, reset=not goes_on)
+        weights = check_weights(sample_weight, X)
+        if weights is not None and not weights.all():
+            kept, weights = np.flatnonzero(weights), weights[weights > 0]
+            X, y = take_rows(X, kept), _safe_indexing(y, kept)
+        y = check_targets(y, X, empty=partial)  # an output may be known in rows to come
+        if partial and not goes_on and classes is None and y.ndim == 1:
             raise ValueError(
-                "impute fills missing outputs, and this machine was fitted to one label, of which "
-                "nothing is known where it is missing: use predict"
+                "the first call of partial_fit must name all classes of the label, in `classes`"
             )
-        V = self._targets.encode(check_targets(y, X, empty=True))
-        place = machine.components
-        V, observed = self._targets.rows(V, np.arange(X.shape[0]), place)
-        if observed is None:
-            return cast(V, namespace(V).int64)
-        logits, _ = self._inferred_given(machine, X, self._decision, V, observed)
-        filled = self._targets.decode(logits)
-        return namespace(V).where(observed, cast(V, filled.dtype), filled)
+        targets = self._targets if goes_on else targets_of(y, classes)
+        if classes is not None and not np.array_equal(np.unique(classes), targets.classes):
+            raise ValueError(f"classes={classes} are not those of this machine, {targets.classes}")
+        return Rows(X, targets.encode(y), weights), targets
+
+    def _start(self, rows, targets, goes_on):
+        """Return what a fit starts from; methods are made and checked here."""
+        if goes_on:
+            training, machine = self._training, self.machine_.copy()
+            training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
+            if machine.components.shape[0] != self.n_components:
+                raise ValueError(
+                    f"n_components={self.n_components}, but the machine to go on from has "
+                    f"{machine.components.shape[0]} hidden units; set that, or call fit without "
+                    "warm_start"
+                )
+        else:
+            reference = parameter_reference(rows.X)
+            rng = make_rng(self.random_state, reference)
+            training = Training(rng, phase_state=Sweeps(self._sweeps(1)))
+            V, weights = rows.V[rows.index], rows.weights_of(np.arange(len(rows)))
+            field = initial_field(targets.unit, V, weights)
+            sizes = self.n_components, rows.X.shape[1]
+            machine = random_machine(targets.unit, *sizes, field, rng, reference)
+            if not isinstance(self.init, str):
+                machine = with_fitted(machine, self.init)
+        optimizer = SGD(self.momentum, self.alpha, self.penalty)
+        known = training.optimizer_state
+        if known is None or training.parts is None or training.parts.kind != optimizer.kind:
+            training.optimizer_state = optimizer.init(machine.values)
+        objective = make_objective(self.objective, self.inference, training.phase_state.n_sweeps)
+        objective.decide.check(machine.given_rows(rows.X, np.arange(1)))
+        training.machine, training.parts, self._targets = machine, optimizer, targets
+        if not goes_on:
+            self.history_ = {}
+        return training
+
+    def _sweeps(self, epoch):
+        return largest_sweeps(self.inference, self.n_sweeps, epoch)
+
+    def _fit_rows(self, training, rows, index, goes_on=False, **callbacks):
+        """Learn from the rows at some positions, less those that are set aside."""
+        validation = None
+        if self.early_stopping:
+            train, validation = rows.split(self.validation_fraction, training.rng, index)
+            if is_unknown(rows.V[rows.index[validation]]):
+                raise ValueError(
+                    f"no target of the {len(validation)} rows set aside is known, so that no error "
+                    "can be measured: raise validation_fraction, leave out rows of which nothing "
+                    "is known, or set early_stopping=False"
+                )
+            index = train
+        if not goes_on:
+            training.machine = self._prepared(training, rows, index)
+        monitor = ErrorMonitor(self._decision, rows, validation, self.n_iter_no_change, self.tol)
+        self._trainer(training, rows, index, self.n_iter, monitor=monitor, **callbacks).run(
+            training
+        )
+
+    def _prepared(self, training, rows, index):
+        """Return the machine that the first epoch begins with."""
+        if self.init != "logistic":
+            return training.machine
+        params = self.get_params(deep=False) | {"n_components": 0, "init": "random"}
+        first = type(self)(**params)  # no clone, which would take the callbacks along
+        logistic = first._start(rows, self._targets, goes_on=False)
+        logistic.rng, machine = training.rng, training.machine
+        try:
+            first._fit_rows(logistic, rows, index)
+        except BaseException:
+            if hasattr(first, "_training"):  # the machine begins at its last complete epoch
+                self._publish(with_fitted(machine, first), training.phase_state, training)
+            raise
+        return with_fitted(machine, first)
+
+    def _trainer(self, training, rows, index, n_iter, **parts):
+        """Return the :class:`~skrbm.learning.Trainer` of a fit."""
+        learner = ConditionalLearner(
+            make_objective(self.objective, self.inference, training.phase_state.n_sweeps),
+            self._decision,
+            self._sweeps,
+            training.parts,
+            rows=rows,
+            index=index,
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+        )
+        return Trainer(
+            learner,
+            lambda machine, state: self._publish(machine, state, training),
+            self._attributes,
+            recorder(self.history_, type(self).__name__ if self.verbose else None),
+            n_iter=n_iter,
+            rate=rate_of(self),
+            **parts,
+        )
+
+    def _publish(self, machine, state, training):
+        for name, value in self._attributes(machine, state).items():
+            setattr(self, name, value)
+        training.phase_state, training.machine = state, None
+        self._training, self.n_iter_ = training, training.n_epochs
+
+    def _attributes(self, machine, state):
+        named = zip(PARAMETERS, machine.values, strict=True)
+        return {f"{name}_": part for name, part in named} | {
+            "n_sweeps_": state.n_sweeps,
+            "classes_": self._targets.classes,
+            "n_outputs_": self._targets.n_outputs,
+        }
 
     @classmethod
     def from_parameters(
@@ -469,20 +438,15 @@ class ConditionalRBM(
         estimator : ConditionalRBM
             Fitted, with copies of the arrays.
         """
-        machine = machine_of(
-            components,
-            coef_visible=coef_visible,
-            coef_hidden=coef_hidden,
-            intercept_visible=intercept_visible,
-            intercept_hidden=intercept_hidden,
-        )
+        arrays = components, coef_visible, coef_hidden, intercept_visible, intercept_hidden
+        machine = machine_of(**dict(zip(PARAMETERS, arrays, strict=True)))
         n_components, n_outputs = machine.components.shape
         targets = targets_from(classes, n_outputs)
         crbm = cls(n_components=n_components, **params)
         crbm._validate_params()
-        training = Progress(make_rng(crbm.random_state, machine.components))
-        training.state = crbm._sweeps_of(max(crbm.n_iter, 1))
+        state = Sweeps(crbm._sweeps(max(crbm.n_iter, 1)))
         crbm._targets, crbm.history_ = targets, {}
         crbm.n_features_in_ = machine.coef_visible.shape[1]
-        crbm._publish(machine, training.state, training)
+        rng = make_rng(crbm.random_state, machine.components)
+        crbm._publish(machine, state, Training(rng, phase_state=state))
         return crbm

@@ -1,72 +1,62 @@
-"""Exact inference where the visible layer is one label of several classes."""
+"""Exact sums where the outputs are one label of several classes, which exclude each other."""
 
 import numpy as np
 
-from ...arrays import cast, log_odds, namespace, row_blocks, row_sums
+from ...arrays import cast, log_odds, namespace, row_sums
 from ...inference._odds import PRODUCTS
-from ...inference._propagation import Propagated, checked_instances, checked_method
+from ...inference._propagation import Propagated, joined
 from ...units import Categorical, Theta
 
 _ELEMENTS = 2**20  # of the largest temporary array
-_FARTHEST = 500.0  # log-odds of a unit that is always 1
+_FARTHEST = 500.0  # log-odds of a hidden unit that is always 1
 
 
-def propagate_classes(
-    W,
-    visible_fields,
-    hidden_fields,
-    *,
-    product="sum",
-    max_iter=100,
-    tol=1e-8,
-    damping=0.0,
-    start="fields",
-    n_jobs=None,
-    log_partition=False,
-    pairs=False,
-):
+def is_one_label(machine):
+    """Whether the visible units are the classes of one label."""
+    return isinstance(machine.units[0], Categorical)
+
+
+def sum_classes(method, machine, *, log_partition=False, pairs=False):
     """Sum, or maximise, over the classes of one label and the hidden units, exactly.
 
-    Each instance is p(k, h) ∝ exp(h' W[:, k] + b[k] + c' h) with binary hidden units, which are
-    independent given the class k: the graph is a star, so that no iteration is needed, and the
-    options of one are ignored. See :func:`~skrbm.inference.propagate`, whose arguments these are.
+    Each row is p(k, h) ∝ exp(h' W[:, k] + b[k] + c' h). Given the class k the binary hidden units
+    are independent: the graph is a star, and no iteration is needed.
+
+    Parameters
+    ----------
+    method : BeliefPropagation
+        Its ``product`` says what is summed and what is maximised.
+    machine : Machine
+        With fields for each row.
+    log_partition, pairs : bool, default=False
+        As in :func:`~skrbm.inference.propagate`.
 
     Returns
     -------
     Propagated
-        ``visible`` holds the logarithm of the probability of each class ("sum" and "mixed"), or
+        ``visible`` is the logarithm of the probability of each class ("sum" and "mixed"), or
         of the largest weight with that class ("max").
     """
-    checked_method(product, max_iter, tol, damping, start, n_jobs)
-    machine = checked_instances(W, visible_fields, hidden_fields)
-    W, size = machine.weights[0], _block_size(machine.weights[0])
-    fields = (row_blocks(theta.field, size) for theta in machine.thetas)
-    found = [_solve(W, b, c, product) for b, c in zip(*fields, strict=True)]
-    visible, hidden, log_z, joint = zip(*found, strict=True)
-    xp, n = namespace(W), machine.thetas[0].field.shape[0]
-    return Propagated(
-        xp.concat(visible, axis=0),
-        xp.concat(hidden, axis=0),
-        np.ones(n, int),
-        np.zeros(n),
-        np.ones(n, bool),
-        xp.concat(log_z, axis=0) if log_partition else None,
-        sum(joint[1:], start=joint[0]) if pairs else None,
-    )
+    n, W = machine.thetas[0].field.shape[0], machine.weights[0]
+    size, found = max(1, _ELEMENTS // max(1, W.shape[0] * W.shape[1])), []
+    for start in range(0, n, size):
+        rows = machine.rows(slice(start, min(start + size, n)))
+        visible, hidden, log_z, joint = _solve(W, *(theta.field for theta in rows.thetas), method)
+        n_rows = visible.shape[0]
+        exact = np.ones(n_rows, int), np.zeros(n_rows), np.ones(n_rows, bool)
+        log_z, joint = log_z if log_partition else None, joint if pairs else None
+        found.append(Propagated(visible, hidden, *exact, log_z, joint))
+    return joined(found)
 
 
-def _block_size(W):
-    return max(1, _ELEMENTS // max(1, W.shape[0] * W.shape[1]))
-
-
-def _solve(W, b, c, product):
+def _solve(W, b, c, method):
     """Return log-weights of classes, log-odds of hidden units, log Z and sums of E[h k]."""
-    xp, values = namespace(W), PRODUCTS[product].hidden
+    xp, values = namespace(W), PRODUCTS[method.product].hidden
     fields = c[:, None, :] + W.T[None, :, :]  # of the hidden units given each class
     weights = cast(b, xp.float64) + row_sums(values.total(fields))
     log_z = Categorical().log_partition(Theta(weights))[:, 0]
     logits = cast(weights - log_z[:, None], W.dtype)
-    if product == "sum":
+    if method.product == "sum":
         means, class_means = values.mean(fields), Categorical().mean(Theta(logits))
         joint = class_means[:, :, None] * means
         hidden = log_odds(xp.sum(joint, axis=1), _FARTHEST)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from ...arrays import add_products, cast, dense_rows, from_numpy, is_finite, like, matmul, namespace
 from ...inputs import parameter
+from ...learning import Gradient
 from ...machine import Machine
 from ...units import Bernoulli, Theta
 
@@ -74,8 +75,8 @@ class ConditionalMachine:
         xp = namespace(self.components)
         if not all(bool(xp.all(xp.isfinite(theta.field))) for theta in thetas):
             raise ValueError(
-                f"what X makes of the fields is not finite in {self.dtype}: scale X, or check that "
-                "no parameter is infinite"
+                f"one of the fields is not finite in {self.dtype}: scale X, or check A, B, b and c "
+                "for infinities"
             )
         return Machine(self.units, thetas, self.weights)
 
@@ -110,41 +111,39 @@ class ConditionalMachine:
         """Whether no intercept is infinite or NaN: a check that costs nothing."""
         return all(is_finite(part) for part in self.values[-2:])
 
-    def ascend(self, gradient, given, X, velocity, optimiser, rate):
-        """Take a step up the log-likelihood of rows X; returns the velocity.
 
-        Parameters are written in place.
+class ConditionalGradient(Gradient):
+    """Gradient of the log-likelihood of rows by W, A, B, b and c, written in that order.
 
-        Parameters
-        ----------
-        gradient : Moments
-            Data moments minus those of ``given``; each block has as many rows as X, in the
-            same order.
-        given : Machine
-            What :meth:`given` returned for X.
-        X : array of shape (n_rows, n_features)
-        velocity : tuple of arrays or None
-        optimiser : SGD
-            Its penalty is on all that multiplies: W, A and B.
-        rate : float
-        """
+    The penalty is on all that multiplies: W, A and B.
 
-        def add(targets, keep):
-            W, *coefs, b, c = targets
-            if W.shape[0]:  # where there are hidden units
-                gradient.add_pair(given, 0, W, rate, keep)
-            for l, coef, intercept in zip((0, 1), coefs, (b, c), strict=True):
-                if not coef.shape[0]:
-                    continue
-                rows = sum(block.weight * block.means[l] for block in gradient.blocks)
-                rows = cast(rows, coef.dtype)
-                add_products(coef, [(rows, X, rate)], keep)
-                intercept += rate * namespace(rows).sum(rows, axis=0)
+    Parameters
+    ----------
+    moments : Moments
+        Data moments minus those of ``given``; each block has as many rows as X, in the same order.
+    given : Machine
+        What :meth:`ConditionalMachine.given` returned for X.
+    X : array of shape (n_rows, n_features)
+    """
 
-        return optimiser.ascend(self.values, 3, velocity, add, rate)
+    n_penalised = 3
+
+    def __init__(self, moments, given, X):
+        self.moments, self.given, self.X = moments, given, X
+
+    def add(self, targets, rate, keep=1.0):
+        W, *coefs, b, c = targets
+        layers = (0, 1) if W.shape[0] else (0,)  # there may be no hidden units
+        if len(layers) == 2:
+            self.moments.add_pair(self.given, 0, W, rate, keep)
+        for l in layers:
+            rows = sum(block.weight * block.means[l] for block in self.moments.blocks)
+            rows, intercept = cast(rows, W.dtype), (b, c)[l]
+            add_products(coefs[l], [(rows, self.X, rate)], keep)
+            intercept += rate * namespace(rows).sum(rows, axis=0)
 
 
-def random_machine(unit, n_hidden, n_features, field, rng, place):
+def random_machine(unit, n_hidden, n_features, field, rng, reference):
     """Return a machine with random W and B, whose outputs do not depend on features otherwise.
 
     Both are such that hidden units get fields of variance 1 at most, from outputs with the means
@@ -159,23 +158,23 @@ def random_machine(unit, n_hidden, n_features, field, rng, place):
     field : ndarray of shape (n_visible,)
         The visible biases.
     rng : Rng
-    place : array
-        Where the parameters lie, and their dtype.
+    reference : array
+        Whose library and dtype the parameters have.
     """
-    xp, options, n_visible = namespace(place), like(place), field.shape[0]
+    xp, options, n_visible = namespace(reference), like(reference), field.shape[0]
     n_on = float(np.sum(unit.mean(Theta(np.asarray(field, np.float64)))))
     return ConditionalMachine(
         (unit, Bernoulli()),
         rng.normal((n_hidden, n_visible)) / max(1.0, n_on) ** 0.5,
         xp.zeros((n_visible, n_features), **options),
         rng.normal((n_hidden, n_features)) / n_features**0.5,
-        cast(from_numpy(field, place), place.dtype),
+        cast(from_numpy(field, reference), reference.dtype),
         xp.zeros(n_hidden, **options),
     )
 
 
 def with_parameters(machine, parts):
-    """Return the machine with copies of some arrays, by name, in place of its own.
+    """Return the machine with copies of some arrays, by name, instead of its own.
 
     Raises
     ------
@@ -191,6 +190,25 @@ def with_parameters(machine, parts):
                 f"{name} has shape {tuple(checked[name].shape)}, and {tuple(own.shape)} is needed"
             )
     return replace(machine, **checked)
+
+
+def with_fitted(machine, fitted):
+    """Return the machine with the parameters of a fitted estimator, A and b if it has no W."""
+    if not hasattr(fitted, "coef_visible_"):
+        raise ValueError(
+            "init must be 'random', 'logistic' or a fitted ConditionalRBM, and this "
+            f"{type(fitted).__name__} is not fitted, or no such machine; meta-estimators such as "
+            "GridSearchCV clone their parameters: wrap a fitted one in "
+            "sklearn.frozen.FrozenEstimator"
+        )
+    coupled = fitted.components_.shape[0] > 0
+    names = PARAMETERS if coupled else ("coef_visible", "intercept_visible")
+    try:
+        return with_parameters(machine, {name: getattr(fitted, f"{name}_") for name in names})
+    except ValueError as error:
+        raise ValueError(
+            f"init does not fit X, y and n_components={machine.components.shape[0]}: {error}"
+        ) from error
 
 
 def machine_of(components, **parts):

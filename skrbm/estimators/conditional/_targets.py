@@ -1,4 +1,4 @@
-"""What is predicted: binary outputs, or one label, as values of the visible units and back."""
+"""Targets: their checks, and the map between them and the values of the visible units."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -7,23 +7,30 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array
 
 from ...arrays import cast, from_numpy, is_foreign, namespace, to_numpy
-from ...inference import Gibbs, propagate
 from ...inputs import canonical
-from ...machine import free_energy
 from ...units import Bernoulli, Categorical, Theta
-from ._label import propagate_classes
 
 
-class Outputs:
-    """Binary outputs, each a visible unit.
+class Targets:
+    """Map between targets and values of the visible units: contract.
 
-    ``propagate`` is belief propagation between such visible units and the hidden ones, and
-    ``classes`` the public ``classes_``.
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+        The public ``classes_``.
+
+    Attributes
+    ----------
+    unit : Unit
+        Kind of the visible units.
+    n_outputs : int
+        Number of visible units.
+    ndim : int
+        Number of dimensions of the targets.
     """
 
     unit = Bernoulli()
-    propagate = staticmethod(propagate)
-    ndim = 2
+    ndim = 1
 
     def __init__(self, classes):
         self.classes = classes
@@ -34,67 +41,11 @@ class Outputs:
 
     def encode(self, Y):
         """Return checked targets as rows of visible values, NaN where an output is missing."""
-        if Y.ndim == 1:
-            raise ValueError(
-                f"y has one column only, in one dimension or two, but this machine has "
-                f"{self.n_outputs} outputs"
-            )
-        if Y.shape[1] != self.n_outputs:
-            raise ValueError(
-                f"Y has shape {tuple(Y.shape)}, but this machine has {self.n_outputs} outputs"
-            )
-        return Y
-
-    def rows(self, V, index, beside):
-        """Return (rows of visible values, which are observed or None if all are).
-
-        Both are dense and lie where ``beside`` does, the values in its dtype.
-        """
-        V = V[index]
-        V = np.asarray(V.toarray() if sp.issparse(V) else V, np.float32)  # 0, 1 and NaN
-        missing = np.isnan(V)
-        observed = from_numpy(~missing, beside) if missing.any() else None
-        V[missing] = 0
-        return cast(from_numpy(V, beside), beside.dtype), observed
-
-    def initial_field(self, V):
-        """Return the field of independent units fitted to the observed values."""
-        if sp.issparse(V):
-            on, n = np.asarray(V.sum(axis=0), np.float64).ravel(), V.shape[0]
-        else:
-            on, n = np.nansum(V, axis=0, dtype=np.float64), V.shape[0]
-            if V.dtype.kind == "f":
-                n = n - np.isnan(V).sum(axis=0)
-        return self._field((on + 0.5) / (n + 1))  # one more row of which half is on
-
-    def _field(self, mean):
-        return np.log(mean) - np.log1p(-mean)
-
-    def loss_field(self, V):
-        """Return fields that add the loss against V to a log-weight, up to a constant.
-
-        The Hamming loss: the number of outputs that differ from V.
-        """
-        return 1 - 2 * V
-
-    def wrong(self, V, values):
-        """Return where values differ from V, an array of bool of shape (n_rows, n_outputs)."""
-        return V != values
-
-    def draw(self, given, n_steps, rng):
-        """Return visible values drawn by Gibbs sampling, one for each row of fields."""
-        return Gibbs(n_steps).search(given, rng)
-
-    def logits(self, means):
-        """Return fields at which the units have these means."""
-        xp = namespace(means)
-        tiny = xp.finfo(means.dtype).smallest_normal
-        low = xp.log(xp.clip(1 - means, tiny, None))
-        return xp.log(xp.clip(means, tiny, None)) - low
+        raise NotImplementedError
 
     def decode(self, logits):
-        """Return the predicted targets, an integer array of 0 and 1."""
-        return cast(logits > 0, namespace(logits).int64)
+        """Return the predicted targets, given log-odds or log-probabilities."""
+        raise NotImplementedError
 
     def decision(self, logits):
         """Return logits in the shape that scikit-learn's classifiers give them."""
@@ -105,47 +56,32 @@ class Outputs:
         return self.unit.mean(Theta(logits))
 
 
-class _Label(Outputs):
-    """One label, by its index in ``classes``."""
+class Outputs(Targets):
+    """Binary outputs, each a visible unit; integers 0 and 1."""
 
-    ndim = 1
+    ndim = 2
 
     def encode(self, Y):
-        if Y.ndim != 1:
+        if Y.ndim == 1 or Y.shape[1] != self.n_outputs:
             raise ValueError(
-                f"y has shape {tuple(Y.shape)}, but this machine was fitted to one label, in one "
-                "dimension"
+                f"Y has shape {tuple(Y.shape)}, but this machine has {self.n_outputs} outputs"
             )
-        index = np.minimum(np.searchsorted(self.classes, Y), len(self.classes) - 1)
-        unknown = self.classes[index] != Y
-        if unknown.any():
-            raise ValueError(
-                f"y contains labels that are not among the classes {self.classes}: "
-                f"{np.unique(np.asarray(Y)[unknown])}"
-            )
-        return self._values(index)
+        return Y
 
-    def _labels(self, index):
-        labels = self.classes[to_numpy(index)]
-        return from_numpy(labels, index) if labels.dtype.kind in "biuf" else labels
+    def decode(self, logits):
+        return cast(logits > 0, namespace(logits).int64)
 
 
-class BinaryLabel(_Label):
+class BinaryLabel(Targets):
     """A label of two classes, as one unit that is 1 for the second."""
 
     n_outputs = 1
 
-    def _values(self, index):
-        return index[:, None].astype(np.uint8)
-
-    def draw(self, given, n_steps, rng):
-        """Return visible values drawn from their law, which two weights tell."""
-        off = namespace(given.weights[0]).zeros_like(given.thetas[0].field)
-        logits = free_energy(given, off) - free_energy(given, off + 1)
-        return self.unit.sample(Theta(cast(logits, off.dtype)[:, None]), rng)
+    def encode(self, Y):
+        return _class_index(self.classes, Y)[:, None].astype(np.uint8)
 
     def decode(self, logits):
-        return self._labels(cast(logits[:, 0] > 0, namespace(logits).int64))
+        return _labels(self.classes, cast(logits[:, 0] > 0, namespace(logits).int64))
 
     def decision(self, logits):
         return logits[:, 0]
@@ -155,35 +91,65 @@ class BinaryLabel(_Label):
         return namespace(mean).concat([1 - mean, mean], axis=1)
 
 
-class Label(_Label):
+class Label(Targets):
     """A label of several classes, as columns of which one is 1."""
 
     unit = Categorical()
-    propagate = staticmethod(propagate_classes)
 
-    def _values(self, index):
+    def encode(self, Y):
+        index = _class_index(self.classes, Y)
         return (index[:, None] == np.arange(self.n_outputs)).astype(np.uint8)
 
-    def draw(self, given, n_steps, rng):
-        """Return visible values drawn from their law, which is a sum over the values."""
-        fields = (theta.field for theta in given.thetas)
-        return self.unit.sample(Theta(self.propagate(given.weights[0], *fields).visible), rng)
-
-    def loss_field(self, V):
-        return 1 - V  # 0 or 1, as where two classes are one unit
-
-    def wrong(self, V, values):
-        return namespace(V).any(V != values, axis=1, keepdims=True)
-
-    def _field(self, mean):
-        return np.log(mean)
-
-    def logits(self, means):
-        xp = namespace(means)
-        return xp.log(xp.clip(means, xp.finfo(means.dtype).smallest_normal, None))
-
     def decode(self, logits):
-        return self._labels(namespace(logits).argmax(logits, axis=1))
+        return _labels(self.classes, namespace(logits).argmax(logits, axis=1))
+
+
+def _class_index(classes, y):
+    """Return the index of each label in the classes, or raise ValueError of labels of none."""
+    if y.ndim != 1:
+        raise ValueError(
+            f"y has shape {tuple(y.shape)}, but this machine was fitted to one label, in one "
+            "dimension"
+        )
+    index = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    unknown = classes[index] != y
+    if unknown.any():
+        raise ValueError(
+            f"y contains labels that are not among the classes {classes}: "
+            f"{np.unique(np.asarray(y)[unknown])}"
+        )
+    return index
+
+
+def _labels(classes, index):
+    """Return the labels at an index array, in its library if that can hold them."""
+    labels = classes[to_numpy(index)]
+    return from_numpy(labels, index) if labels.dtype.kind in "biuf" else labels
+
+
+def known_values(V, index, reference):
+    """Return (visible values of the rows at an index array, which are known or None if all are).
+
+    Both are dense and in the library of the reference array, the values in its dtype. Missing
+    values become 0.
+    """
+    V = V[index]
+    V = np.asarray(V.toarray() if sp.issparse(V) else V, np.float32)  # 0, 1 and NaN
+    missing = np.isnan(V)
+    observed = from_numpy(~missing, reference) if missing.any() else None
+    V[missing] = 0
+    return cast(from_numpy(V, reference), reference.dtype), observed
+
+
+def initial_field(unit, V, weights):
+    """Return the field of independent units fitted to the known values of rows with weights."""
+    known = weights.sum()
+    if not sp.issparse(V) and V.dtype.kind == "f":
+        known = weights @ ~np.isnan(V)
+        V = np.nan_to_num(V)
+    on = np.asarray(V.T @ weights, np.float64)
+    mean = (on + 0.5) / (known + 1)  # one more row of which half is on keeps fields finite
+    return np.log(mean) if isinstance(unit, Categorical) else np.log(mean) - np.log1p(-mean)
 
 
 def check_targets(Y, X, *, missing=True, empty=False):
@@ -195,10 +161,24 @@ def check_targets(Y, X, *, missing=True, empty=False):
     """
     if Y is None:
         raise ValueError("ConditionalRBM requires y to be passed, but the target y is None")
-    Y = _check_sparse(Y) if sp.issparse(Y) else _check_dense(Y)
+    if is_foreign(Y):
+        Y = to_numpy(Y)
+    elif not sp.issparse(Y) and not hasattr(Y, "iloc"):  # check_array reads data frames better
+        Y = np.asarray(Y)
+    is_table = Y.ndim == 2 and Y.shape[1] != 1
+    options = {"dtype": "numeric" if is_table else None, "ensure_all_finite": "allow-nan"}
+    Y = check_array(Y, accept_sparse="csr", ensure_2d=False, input_name="y", **options)
+    if sp.issparse(Y):
+        Y = canonical(sp.csr_array(Y))  # entries of one place count together
+    data = Y.data if sp.issparse(Y) else Y
+    if data.dtype.kind == "f" and np.isnan(data).any() and (sp.issparse(Y) or not is_table):
+        raise ValueError(
+            "y contains NaN: one label must be known, and a sparse Y must not contain NaN. Leave "
+            "these rows out; NaN marks missing outputs in a dense Y with at least two columns"
+        )
     check_consistent_length(X, Y)
-    if Y.ndim == 2 and Y.shape[1] > 1:
-        _check_outputs(Y, missing, empty)
+    if is_table:
+        _check_outputs(Y, data, missing, empty)
         return Y
     Y = column_or_1d(Y.toarray() if sp.issparse(Y) else Y, warn=True)
     try:
@@ -219,76 +199,31 @@ def known_accuracy(Y, predicted, sample_weight=None):
     return float(np.average(right[rows], weights=weights[rows]))
 
 
-def _check_dense(Y):
-    if is_foreign(Y):
-        Y = to_numpy(Y)
-    elif not hasattr(Y, "iloc"):  # scikit-learn knows what is missing in a data frame
-        Y = np.asarray(Y)
-    is_table = Y.ndim == 2 and Y.shape[1] != 1
-    if is_table and not Y.shape[1]:
-        raise ValueError(f"Y has shape {tuple(Y.shape)}, without a column: nothing to predict")
-    Y = check_array(
-        Y,
-        ensure_2d=False,
-        dtype="numeric" if is_table else None,
-        ensure_all_finite="allow-nan" if is_table or _has_nan(Y) else True,
-        input_name="y",
-    )
-    if not is_table and _has_nan(Y):
-        raise ValueError(
-            "y contains NaN, and one label must be known: leave these rows out. What may be "
-            "missing are binary outputs, Y in two dimensions with at least two columns"
-        )
-    return Y
-
-
 def is_unknown(V):
     """Whether all of these encoded targets are missing."""
     return not sp.issparse(V) and V.dtype.kind == "f" and bool(np.isnan(V).all())
 
 
-def _has_nan(Y):
-    Y = np.asarray(Y)
-    return Y.dtype.kind == "f" and bool(np.isnan(Y).any())
-
-
-def _check_sparse(Y):
-    Y = canonical(sp.csr_array(Y))  # entries of one place count together
-    if _has_nan(Y.data):
+def _check_outputs(Y, data, missing, empty):
+    """Raise ValueError unless outputs are 0, 1 or NaN, and NaN only where that is allowed."""
+    known = data[data == data]  # NaN is not equal to itself
+    if not np.isin(known, (0, 1)).all():
+        values = np.unique(known)
         raise ValueError(
-            "a sparse Y must not contain NaN: what it leaves out is 0. For missing outputs make Y "
-            "dense and mark them with NaN"
+            "Y in two dimensions must contain only 0 and 1, or NaN where an output is missing, and "
+            f"it has the values {values[:5]}{'...' if len(values) > 5 else ''}. If they are "
+            "-1 and 1: give (Y + 1) / 2. For several labels of more than two classes each, make an "
+            "indicator column of each class, or fit a machine to each label"
         )
-    if not Y.shape[1]:
-        raise ValueError(f"Y has shape {Y.shape}, without a column: nothing to predict")
-    return Y
-
-
-def _check_outputs(Y, missing, empty):
-    values = np.unique(Y.data if sp.issparse(Y) else Y)
-    absent = values[np.isnan(values)] if values.dtype.kind == "f" else values[:0]
-    values = values[: len(values) - len(absent)]
-    if not np.isin(values, (0, 1)).all():
-        remedy = ""
-        if np.isin(values, (-1, 1)).all():
-            remedy = "; it has -1 and 1: give (Y + 1) / 2"
-        elif np.isin(values, np.arange(1000)).all():
-            remedy = (
-                "; for several labels of more than two classes each, make an indicator column of "
-                "each class, or fit a machine to each label"
-            )
-        raise ValueError(
-            f"Y in two dimensions must contain only 0 and 1, or NaN where an output is missing, "
-            f"and it has the values {values[:5]}{'...' if len(values) > 5 else ''}{remedy}"
-        )
-    if len(absent) and not missing:
+    if known.size == data.size:
+        return
+    if not missing:
         raise ValueError("Y contains NaN; impute(X, Y) fills missing outputs")
-    if len(absent) and not empty:
-        unknown = np.flatnonzero(np.isnan(Y).all(axis=0))
-        if unknown.size:
-            raise ValueError(
-                f"columns {unknown} of Y are NaN alone: leave out what nothing can be learnt of"
-            )
+    unknown = np.flatnonzero(np.isnan(Y).all(axis=0))
+    if unknown.size and not empty:
+        raise ValueError(
+            f"columns {unknown} of Y are NaN alone: leave out what nothing can be learnt of"
+        )
 
 
 def targets_of(Y, classes=None):

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._callbacks import HAS_CALLBACKS, with_callbacks
 from ..._checks import check_count
-from ..._epochs import keeps_features
 from ...arrays import (
     cast,
     from_numpy,
@@ -25,14 +24,23 @@ from ...arrays import (
     to_numpy,
 )
 from ...inference import Gibbs, sample
-from ...inputs import check_data, check_range, into_support, machine_from
+from ...inputs import (
+    DistinctRows,
+    check_data,
+    check_range,
+    check_weights,
+    into_support,
+    machine_from,
+)
+from ...learning import Trainer, Training
 from ...machine import MAX_UNITS
 from ...units import Bernoulli
 from .._bernoulli_rbm import BernoulliRBM
 from .._density import DensityModel
+from .._training import keeps_features
 from ._growth import Growth, Plan
 from ._mixture import Mixture, machine_of, mixture_of, rounded
-from ._path import STOPS, Monitor, Path
+from ._path import STOPS, GrowthLearner, Monitor, Path
 from ._samples import ExactModel, Rows, SampledModel
 
 _BURN_IN = 100  # sweeps of the chains of a machine that a path is cut to
@@ -273,7 +281,7 @@ class FrankWolfeRBM(DensityModel):
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Grow a machine on data, and choose its size.
 
         Parameters
@@ -281,6 +289,8 @@ class FrankWolfeRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units.
         y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows: a weight of 2 does exactly what the row twice does.
 
         Returns
         -------
@@ -294,7 +304,7 @@ class FrankWolfeRBM(DensityModel):
         """
         path = self._training if self.warm_start and hasattr(self, "_training") else None
         X = check_data(self, X, reset=path is None)
-        self._grow(X, path, self.max_components, self.early_stopping)
+        self._grow(X, sample_weight, path, self.max_components, self.early_stopping)
         if not self.n_components_:
             warnings.warn(
                 f"the machine has no hidden unit: {STOPS[self.stop_reason_]}. Its visible units "
@@ -305,7 +315,7 @@ class FrankWolfeRBM(DensityModel):
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def grow(self, X, n_units=1):
+    def grow(self, X, n_units=1, sample_weight=None):
         """Insert more units into the fitted machine, without stopping early.
 
         The penalty begins again at ``alpha``, as in each ``fit``.
@@ -315,6 +325,8 @@ class FrankWolfeRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Data to learn them from; all rows are used.
         n_units : int, default=1
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
 
         Returns
         -------
@@ -328,7 +340,7 @@ class FrankWolfeRBM(DensityModel):
         check_is_fitted(self, "path_")
         check_count("n_units", n_units, 1)
         X, wanted = check_data(self, X), self.n_components_ + n_units
-        self._grow(X, self._training, wanted, early_stopping=False)
+        self._grow(X, sample_weight, self._training, wanted, early_stopping=False)
         if self.n_components_ < wanted:
             warnings.warn(
                 f"the machine has {self.n_components_} units, {wanted - self.n_components_} less "
@@ -339,21 +351,27 @@ class FrankWolfeRBM(DensityModel):
         return self
 
     @one_blas_thread
-    def _grow(self, X, path, max_units, early_stopping):
+    def _grow(self, X, sample_weight, path, max_units, early_stopping):
         """Go on from the end of a path, or where there is none begin with ``init``."""
-        unit = Bernoulli()
+        unit, given = Bernoulli(), X
         if check_range(X, unit, self.binarize):
             X = into_support(X, unit, self.binarize)
         like = parameter_reference(X) if path is None else self.components_
         seeds = seed_sequence(self.random_state).spawn(3)
         generator = np.random.default_rng(seeds[2])
-        train, held_out = self._split(X.shape[0], early_stopping, generator)
-        mixture = self._first_mixture(X, train) if path is None else mixture_of(self.machine_)
+        distinct = DistinctRows([X], check_weights(sample_weight, X))
+        train, held_out = np.arange(len(distinct)), None
+        if early_stopping:
+            fraction = max(self.validation_fraction, 1 / distinct.total)
+            train, held_out = distinct.split(fraction, generator)
+            held_out = _rows(X, distinct, held_out)
+        mixture = self._first_mixture(X, distinct, train) if path is None else None
+        mixture = mixture_of(self.machine_) if mixture is None else mixture
         self._check(mixture, like, max_units if path is None else np.inf)
         model = self._model(mixture.bias.size, like, make_rng(seeds[1], like))
-        held_out = Rows(take_rows(X, held_out)) if early_stopping else None
         plan = Plan(**{field.name: getattr(self, field.name) for field in fields(Plan)})
-        growth = Growth(plan, Rows(take_rows(X, train)), model, mixture, generator, held_out)
+        data = _rows(X, distinct, train)
+        growth = Growth(plan, data, model, mixture, generator, held_out)
         # The fitted machine stays as it is until the end.
         path = Path([], [growth.snapshot()]) if path is None else path.until()
         margin = -self.free_energy_gap_tol if early_stopping == "free_energy_gap" else self.tol
@@ -362,23 +380,13 @@ class FrankWolfeRBM(DensityModel):
         monitor = Monitor(early_stopping, growth.scores(), *limits)
         self._evaluation_seed = seeds[0]
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
-        self._run(growth, path, monitor, X)
+        self._run(growth, path, monitor, given)
 
-    def _split(self, n, early_stopping, rng):
-        """Return the rows to train on and the held-out ones, as index arrays."""
-        n_held_out = max(1, round(self.validation_fraction * n)) if early_stopping else 0
-        if n_held_out >= n:
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction} of {n} samples leaves no row for "
-                "one of the two parts; give more samples or set early_stopping=False"
-            )
-        order = rng.permutation(n)
-        return np.sort(order[n_held_out:]), order[:n_held_out]
-
-    def _first_mixture(self, X, train):
+    def _first_mixture(self, X, distinct, train):
         """Return the machine to begin with: independent units, or ``init``."""
         if isinstance(self.init, str):
-            bias = to_numpy(Bernoulli().initial_theta(take_rows(X, train)).field).astype(np.float64)
+            rows, weights = take_rows(X, distinct.index[train]), distinct.weights_of(train)
+            bias = to_numpy(Bernoulli().initial_theta(rows, weights).field).astype(np.float64)
             return Mixture(np.zeros((0, bias.size + 1)), np.zeros(0), bias)
         parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
         if len(parts) != 3:
@@ -438,36 +446,37 @@ class FrankWolfeRBM(DensityModel):
 
     def _run(self, growth, path, monitor, X):
         """Take steps until the monitor says stop; whatever ends it, a machine is published."""
-        context = self._init_callback_context(max_subtasks=None)
-        data = {"estimator": self, "X": X, "y": X}
-        like, kept, reason = growth.model.visible, growth.snapshot(), "interrupted"
+        like = growth.model.visible
 
-        def attributes():
-            return _attributes(kept, like, len(path.rows))
+        def record(row):
+            path.record(row, growth.snapshot())
+            if self.verbose:
+                shown = {k: v for k, v in row.items() if isinstance(v, float) and v == v}
+                values = ", ".join(f"{name} = {value:.4g}" for name, value in shown.items())
+                print(
+                    f"[{type(self).__name__}] {row['reason']}: {row['n_components']} units, "
+                    f"{values}"
+                )
 
-        context.call_on_fit_task_begin(**data, reconstruction_attributes=attributes)
-        try:
-            stop = monitor.limit(len(growth.units))
-            while stop is None:
-                task = context.subcontext(task_name="unit")
-                task.call_on_fit_task_begin(**data)
-                path.record(growth.step(), growth.snapshot())
-                self._report(path.rows[-1])
-                stop = monitor.stop(path.rows[-1])
-                if monitor.improved:
-                    kept = path.machines[-1]
-                if task.call_on_fit_task_end(**data, reconstruction_attributes=attributes):
-                    stop = "callback"
-            reason = stop
-        finally:
+        def publish(kept, state):
+            reason = monitor.reason if trainer.ended in ("stopped", "n_iter") else trainer.ended
             self._publish(path, kept, reason, growth.draws(kept.mixture(), self.n_chains))
-        context.call_on_fit_task_end(**data, reconstruction_attributes=dict)
 
-    def _report(self, row):
-        if self.verbose:
-            shown = {k: v for k, v in row.items() if isinstance(v, float) and v == v}
-            values = ", ".join(f"{name} = {value:.4g}" for name, value in shown.items())
-            print(f"[{type(self).__name__}] {row['reason']}: {row['n_components']} units, {values}")
+        monitor.reason = monitor.limit(len(growth.units))
+        trainer = Trainer(
+            GrowthLearner(growth),
+            publish,
+            lambda kept, state: _attributes(kept, like, len(path.rows)),
+            record,
+            n_iter=0 if monitor.stop() else None,
+            monitor=monitor,
+            context=self._init_callback_context(max_subtasks=None),
+            data={"estimator": self, "X": X, "y": X},
+            task="unit",
+        )
+        first = growth.snapshot()
+        monitor.kept = first, None
+        trainer.run(Training(growth.proposer.rng, first))
 
     def _publish(self, path, kept, reason, chains):
         for name, value in _attributes(kept, chains, len(path.rows)).items():
@@ -572,6 +581,14 @@ class FrankWolfeRBM(DensityModel):
         Rounding is that of ``to_bernoulli_rbm("absorb")``.
         """
         return machine_of(rounded(mixture_of(self.machine_)), self.components_)
+
+
+def _rows(X, distinct, positions):
+    """Return rows with the probabilities that their weights make."""
+    weights = None
+    if distinct.weights is not None:
+        weights = distinct.weights[positions] / distinct.weights[positions].sum()
+    return Rows(take_rows(X, distinct.index[positions]), weights)
 
 
 def _attributes(snapshot, like, n_steps):

@@ -60,7 +60,12 @@ class Snapshot(NamedTuple):
     counts: np.ndarray
     bias: np.ndarray
 
+    def copy(self):
+        """Return the machine itself, which nothing writes to."""
+        return self
+
     def mixture(self):
+        """Return the machine as a mixture."""
         atoms = np.array(self.units).reshape(len(self.units), self.bias.size + 1)
         return Mixture(atoms, self.counts, self.bias)
 
@@ -104,7 +109,7 @@ class Growth:
         self._refit(plan.n_bias_steps)
         self.samples = model.sweep(self.mixture)
 
-    def step(self, progress=None):
+    def step(self):
         """Insert a unit, or shrink one; returns a row of the path.
 
         ``reason`` is what happened: "inserted", "shrunk", "removed", "refused", or "no unit".

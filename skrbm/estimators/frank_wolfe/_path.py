@@ -1,5 +1,6 @@
 """The machines of a growth, when it ends, and which machine is kept."""
 
+from ...learning import Monitor as BaseMonitor
 from ._growth import COLUMNS
 
 STOPS = {
@@ -11,6 +12,24 @@ STOPS = {
     "max_steps": "away-steps went on without end",
     "callback": "a callback stopped it",
 }
+
+
+class GrowthLearner:
+    """Grows a machine: an epoch of training is one step.
+
+    Parameters
+    ----------
+    growth : Growth
+    """
+
+    def __init__(self, growth):
+        self.growth = growth
+
+    def epoch(self, training, progress, rate):
+        """Take one step; returns the row of the path."""
+        row = self.growth.step()
+        training.machine, training.phase_state = self.growth.snapshot(), row
+        return row
 
 
 class Path:
@@ -42,7 +61,7 @@ class Path:
         return {name: [row[name] for row in self.rows] for name in COLUMNS}
 
 
-class Monitor:
+class Monitor(BaseMonitor):
     """When growth stops, and whether the last machine is to be kept.
 
     Parameters
@@ -62,10 +81,11 @@ class Monitor:
     """
 
     def __init__(self, criterion, scores, max_units, n_iter_no_change, margin, gap_tol):
+        super().__init__(n_iter_no_change)
         self.criterion, self.max_units = criterion, max_units
-        self.n_iter_no_change, self.margin, self.gap_tol = n_iter_no_change, margin, gap_tol
-        self.best, self.improved = self._value(scores), False
-        self.n_steps = self.n_bad = self.n_refused = 0
+        self.margin, self.gap_tol = margin, gap_tol
+        self.best, self.reason = self._value(scores), None
+        self.n_steps = self.n_refused = 0
 
     def _value(self, row):
         by_gap = self.criterion == "free_energy_gap"
@@ -77,25 +97,42 @@ class Monitor:
             return "max_components"
         return "max_steps" if self.n_steps >= 4 * self.max_units + 100 else None
 
-    def stop(self, row):
-        """Look at the row of a step; returns why to stop, or None."""
-        reason, self.n_steps = row["reason"], self.n_steps + 1
-        is_refused = reason == "refused"
+    def measure(self, machine, state):
+        """Look at the row of a step, which is the state."""
+        row, self.n_steps = state, self.n_steps + 1
+        is_refused = row["reason"] == "refused"
         self.n_refused = self.n_refused + 1 if is_refused else 0
-        self.improved = not self.criterion and not is_refused
-        if reason == "no unit":
-            return reason
+        improved = not self.criterion and not is_refused
+        self.reason = self._reason(row)
+        if self.criterion and not is_refused and self.reason is None:
+            improved = self._is_better(self._value(row))
+            if self.n_bad >= self.n_iter_no_change:
+                self.reason = "validation"
+        if self.reason is None:
+            self.reason = self.limit(row["n_components"])
+        if improved:
+            self.kept = machine, state
+        return {}
+
+    def _reason(self, row):
+        if row["reason"] == "no unit":
+            return "no unit"
         if row["duality_gap"] <= self.gap_tol:
             return "duality gap"
-        if self.n_refused >= self.n_iter_no_change:
-            return reason
-        if self.criterion and not is_refused and self._is_worse(self._value(row)):
-            return "validation"
-        return self.limit(row["n_components"])
+        return "refused" if self.n_refused >= self.n_iter_no_change else None
 
-    def _is_worse(self, value):
-        """Whether the criterion has been bad for ``n_iter_no_change`` steps."""
-        self.improved = value >= self.best + self.margin
-        self.n_bad = 0 if self.improved else self.n_bad + 1
+    def _is_better(self, value):
+        better = value >= self.best + self.margin
+        self.n_bad = 0 if better else self.n_bad + 1
         self.best = max(self.best, value)
-        return self.n_bad >= self.n_iter_no_change
+        return better
+
+    def stop(self):
+        return self.reason is not None
+
+    def keep(self, machine, state):
+        """What is kept was remembered when it was measured."""
+
+    def chosen(self, last, ended):
+        """The last machine that was better than those before, however growth ends."""
+        return last if self.kept is None else self.kept

@@ -1,0 +1,216 @@
+"""Inference in conditional machines, and how outputs are decided by it.
+
+Given the features of some rows, the machine is an ordinary one with fields for each row, ``given``.
+"""
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from ...arrays import cast, from_numpy, matmul, namespace, sigmoid, to_numpy
+from ...inference import BeliefPropagation, FixedPoint, Gibbs, solve
+from ...inference._propagation import propagate_rows
+from ...machine import (
+    Block,
+    Moments,
+    blocks_of_rows,
+    condition,
+    configurations,
+    free_energy,
+    log_partition,
+)
+from ...units import Theta
+from ._label import is_one_label, sum_classes
+
+TOL = 1e-6  # (1e-3)**2: the tolerance of Sec. 6 is on the change of the means, ours on its square
+MAX_SUMMED = 12  # units of the smaller layer for which log Z is summed exactly
+MAX_DECIDED = 14  # outputs of which all values are tried
+_HELD = 1e3  # smallest log-odds of a unit that is held at 1
+_STAGES = BeliefPropagation(200, 1e-12), BeliefPropagation(1000, 1e-12, 0.5)  # for log Z, in turn
+
+
+class Found(NamedTuple):
+    """Result of inference.
+
+    Attributes
+    ----------
+    logits : array of shape (n_rows, n_visible)
+        Fields of independent visible units with the same marginals, or with the same maximum.
+    hidden : array of shape (n_rows, n_hidden)
+        Means of the hidden units.
+    converged : ndarray of bool of shape (n_rows,)
+    moments : Moments or None
+        None if not asked for.
+    """
+
+    logits: Any
+    hidden: Any
+    converged: Any
+    moments: Any = None
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Inference by a fixed point.
+
+    Belief propagation is exact for one label, and without hidden units, where it serves for all
+    other methods too: not each of them takes such a machine.
+    """
+
+    method: FixedPoint
+
+    def check(self, given):
+        """Raise ValueError if the method does not apply to the machine."""
+        if not (self._propagates(given) and (is_one_label(given) or not given.n_units[1])):
+            self.method.check(given)
+
+    def __call__(self, given, moments=False):
+        """Return what is :class:`Found` for a machine."""
+        return (self._propagate if self._propagates(given) else self._solve)(given, moments)
+
+    def _propagates(self, given):
+        return isinstance(self.method, BeliefPropagation) or not given.n_units[1]
+
+    def _propagate(self, given, moments):
+        method = self.method if given.n_units[1] else BeliefPropagation()
+        if is_one_label(given):
+            found = sum_classes(method, given, pairs=moments)
+        else:
+            tap = method.product == "sum"
+            found = propagate_rows(method, given, from_tap=tap, pairs=moments)
+        hidden, pair_moments = sigmoid(found.hidden), None
+        if moments:
+            visible, weight = given.units[0].mean(Theta(found.visible)), 1.0 / hidden.shape[0]
+            block = Block((visible, hidden), (None, None), weight)
+            rest = found.pairs - matmul(hidden.T, visible)
+            rest *= weight
+            pair_moments = Moments((block,), ((0, rest),))
+        return Found(found.visible, hidden, found.converged, pair_moments)
+
+    def _solve(self, given, moments):
+        """Start at the visible means without hidden units."""
+        self.check(given)
+        first = self.method.start(given, given.units[0].mean(given.thetas[0]))
+        solution = solve(self.method, given, first)
+        visible, hidden = solution.state.means
+        found = self.method.moments(given, solution.state) if moments else None
+        return Found(_logits(given, visible), hidden, solution.converged, found)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The most probable values of all outputs, hidden units summed out.
+
+    They are found among all values of few outputs, and by ``method``, in mixed-product, of many.
+    For one label both are exact.
+    """
+
+    method: BeliefPropagation
+
+    def check(self, given):
+        """Raise ValueError if the machine is too large to enumerate and for the method."""
+        if not self._enumerates(given):
+            Inference(self.method).check(given)
+
+    def __call__(self, given):
+        """Return what is :class:`Found` for a machine."""
+        if not self._enumerates(given):
+            return Inference(self.method)(given)
+        xp, W = namespace(given.weights[0]), given.weights[0]
+        parts = [_best_differences(rows) for rows in blocks_of_rows(given, (0,))]
+        logits = cast(xp.concat(parts, axis=0), W.dtype)
+        hidden = given.units[1].mean(condition(given, given.units[0].mode(Theta(logits))))
+        return Found(logits, hidden, np.ones(logits.shape[0], bool))
+
+    @staticmethod
+    def _enumerates(given):
+        return not is_one_label(given) and 1 < given.n_units[0] <= MAX_DECIDED
+
+
+def decision_of(name, objective):
+    """Return the decision of a name, or that of an objective where it is None."""
+    check_name("decision", name, (None, "marginals", "joint"))
+    if name != "joint":
+        return objective.decide if name is None else objective.marginals
+    method = objective.method
+    if not isinstance(method, BeliefPropagation):
+        method = BeliefPropagation(method.max_iter, TOL)
+    return Joint(replace(method, product="mixed"))
+
+
+def check_name(parameter, name, names):
+    """Raise ValueError of a name that was set after fit, which nothing else checks."""
+    if name not in names:
+        raise ValueError(f"{parameter} must be one of {[*names]}, got {name!r}")
+
+
+def clamped(given, V, observed):
+    """Return the machine with outputs held at V where ``observed``.
+
+    A large field holds them. So every method takes such a machine: fixed points, maxima and chains.
+    """
+    xp, W = namespace(V), given.weights[0]
+    force = _HELD + xp.sum(xp.abs(W), axis=0)  # exceeds the largest field of the hidden units
+    field = xp.where(observed, force * (2 * V - 1), given.thetas[0].field)
+    return replace(given, thetas=(Theta(field), *given.thetas[1:]))
+
+
+def draw(given, n_steps, rng):
+    """Return outputs, one for each row: exactly for a label, or else by Gibbs sampling."""
+    if is_one_label(given):
+        return given.units[0].sample(Theta(sum_classes(BeliefPropagation(), given).visible), rng)
+    if given.n_units[0] > 1:
+        return Gibbs(n_steps).search(given, rng)
+    off = namespace(given.weights[0]).zeros_like(given.thetas[0].field)
+    logits = free_energy(given, off) - free_energy(given, off + 1)
+    return given.units[0].sample(Theta(cast(logits, off.dtype)[:, None]), rng)
+
+
+def log_partitions(given):
+    """Return log Z of each row in float64: exact for one label or a small layer, or else Bethe.
+
+    Warns of rows where belief propagation has not converged.
+    """
+    if is_one_label(given):
+        return sum_classes(BeliefPropagation(), given, log_partition=True).log_partition
+    if min(given.n_units) <= MAX_SUMMED:
+        return log_partition(given, (int(np.argmin(given.n_units)),))
+    W, n = given.weights[0], given.thetas[0].field.shape[0]
+    log_z, rows = np.empty(n), np.arange(n)
+    for method in _STAGES:
+        found = propagate_rows(method, given.rows(from_numpy(rows, W)), log_partition=True)
+        log_z[rows] = to_numpy(found.log_partition)
+        rows = rows[~found.converged]
+        if not rows.size:
+            return from_numpy(log_z, W)
+    warnings.warn(
+        f"belief propagation did not converge in {len(rows)} of {n} rows, whose log-probabilities "
+        "are not reliable; weights that are smaller, by a larger alpha, make it converge",
+        ConvergenceWarning,
+        stacklevel=4,  # beyond this, score_samples and its wrapper
+    )
+    return from_numpy(log_z, W)
+
+
+def _logits(given, means):
+    """Return fields at which independent visible units have these means."""
+    xp = namespace(means)
+    tiny = xp.finfo(means.dtype).smallest_normal
+    low = 0 if is_one_label(given) else xp.log(xp.clip(1 - means, tiny, None))
+    return xp.log(xp.clip(means, tiny, None)) - low
+
+
+def _best_differences(given):
+    """Return the largest log-weight with each output at 1, less that with it at 0."""
+    xp, n, best = namespace(given.weights[0]), given.n_units[0], None
+    for (bits, _), weights in configurations(given, (0,)):
+        values = (
+            xp.concat([bits, 1 - bits], axis=1) > 0.5
+        )  # a column for each output at 1, and at 0
+        columns = (xp.where(values[:, i], weights, -np.inf) for i in range(2 * n))
+        found = xp.stack([xp.max(column, axis=1) for column in columns], axis=1)
+        best = found if best is None else xp.maximum(best, found)
+    return best[:, :n] - best[:, n:]
