@@ -65,9 +65,9 @@ def _descent(x, max_iter, tol, ftol):
         new, new_value, new_gradient = yield from _line_search(x, value, gradient, direction)
         step, change = new - x, new_gradient - gradient
         product, square = _dot(step, change), _dot(change, change)
-        if product > 1e-10 * np.sqrt(_dot(step, step) * square):
-            pairs.append((step, change, 1 / product))
-            scale = product / square
+        is_fit = product > 1e-10 * np.sqrt(_dot(step, step) * square)
+        pairs.append((step, change, 1 / product if is_fit else 0.0))  # 0 leaves the pair out
+        scale = product / square if is_fit else scale
         falls.append(value - new_value)
         x, value, gradient = new, new_value, new_gradient
     return x, value
