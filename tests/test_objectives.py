@@ -24,8 +24,8 @@ from _conditional import (
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
-
 from skrbm._optim import SGD
+
 from skrbm.arrays import make_rng, to_numpy
 from skrbm.estimators.conditional import _decisions
 from skrbm.estimators.conditional._decisions import clamped, log_partitions
@@ -469,6 +469,7 @@ def test_log_partition_is_exact_up_to_twelve_units():
         assert np.allclose(found, expected, rtol=1e-10) == exact
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
 def test_log_partition_elsewhere_is_that_of_belief_propagation(library, monkeypatch):
     """Rows that do not settle go on with damping, and only these; some never do."""

@@ -1,9 +1,7 @@
 """The base of the estimators that learn a density by moment matching."""
 
-from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -14,7 +12,6 @@ from .. import evaluation
 from .._callbacks import with_callbacks
 from ..arrays import (
     cast,
-    copied,
     make_rng,
     namespace,
     one_blas_thread,
@@ -23,27 +20,24 @@ from ..arrays import (
     take_rows,
 )
 from ..evaluation import Density
-from ..inference import Gibbs, map_rows, sample
+from ..inference import Gibbs, sample
 from ..inputs import (
     THETA_ATTRIBUTES,
-    Coordinates,
     Rows,
     check_data,
     check_weights,
     machine_from,
 )
 from ..learning import (
-    NATURAL,
     LikelihoodMonitor,
-    ModelPhase,
     MomentLearner,
     Trainer,
     Training,
+    recorder,
 )
 from ..machine import Machine
 from ._density import DensityModel
-from ._noise_models import channel
-from ._posterior import denoised
+from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
     keeps_features,
@@ -52,34 +46,6 @@ from ._training import (
 
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
 _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What an estimator trains with. They are made and checked once in each fit.
-
-    Parameters
-    ----------
-    phase : ModelPhase
-    optimizer : SGD or Adam
-    n_states : int or None, default=None
-        Rows of the state of the model phase; None for ``batch_size``, or the number of rows of the
-        data if there are fewer.
-    parameters : NaturalParameters, default=NATURAL
-        Which parameters the optimiser sees.
-    coordinates : Coordinates, default=None
-        In which the machine is trained; None for those of the data.
-    """
-
-    phase: ModelPhase
-    optimizer: Any
-    n_states: int | None = None
-    parameters: Any = NATURAL
-    coordinates: Coordinates | None = None
-
-    def rows_of_state(self, batch_size, n_rows):
-        """Return how many rows the state of the model phase has for data of ``n_rows``."""
-        return min(batch_size, n_rows) if self.n_states is None else self.n_states
 
 
 def _learns_by_fixed_points(estimator):
@@ -258,10 +224,9 @@ class BaseRBM(DensityModel):
             learner,
             publish,
             lambda machine, state: self._attributes(machine, state, parts),
-            self.history_,
+            recorder(self.history_, type(self).__name__ if self.verbose else None),
             n_iter=n_iter,
             rate=rate_of(self),
-            verbose=type(self).__name__ if self.verbose else None,
         )
 
     def _start(self, X, sample_weight, goes_on, fewest=0):
@@ -293,50 +258,18 @@ class BaseRBM(DensityModel):
     def _resume(self, X, weights, fewest):
         training, parts = self._training, self._parts()
         machine = self._in_training(parts)
-        self._check_layers(machine)
+        check_layers(machine, self._units(), self._layer_sizes(), self.n_components)
         unit, coordinates = machine.units[0], parts.coordinates
         rows = Rows(X, unit, machine.dtype, self.binarize, weights, coordinates)
-        before, last, phase = training.parts, training.phase_state, parts.phase
-        fewest = parts.rows_of_state(self.batch_size, max(rows.total, fewest))
-        most = parts.rows_of_state(self.batch_size, np.inf)
-        same_coordinates = phase.has_noise_of(before.phase)
-        keeps_state = same_coordinates and phase.kind == before.phase.kind
-        state = last
-        if not (keeps_state and fewest <= self.starts_.shape[0] <= most):
-            state = phase.init(machine, training.rng, fewest, self.starts_)
-        velocity = training.optimizer_state
-        if (
-            velocity is None
-            or not same_coordinates
-            or parts.optimizer.kind != before.optimizer.kind
-        ):
-            velocity = parts.optimizer.init(parts.parameters.of(machine))
-        else:  # written in place in training, and perhaps a memory map
-            velocity = map_rows(copied, velocity)
-        training.machine, training.phase_state = machine, phase.resumed(state, last, before.phase)
-        training.optimizer_state, training.parts = velocity, parts
+        n_rows = max(rows.total, fewest)
+        resume(training, parts, machine, self.starts_, self.batch_size, n_rows)
         return rows, training
-
-    def _check_layers(self, machine):
-        """Refuse to go on with other sizes or units; bounds that are not given stay as they are."""
-        _, *sizes = machine.n_units
-        if sizes != self._layer_sizes():
-            single = isinstance(self.n_components, Integral) and len(sizes) == 1
-            before = sizes[0] if single else tuple(sizes)
-            raise ValueError(
-                f"n_components={self.n_components}, but the machine to go on from has "
-                f"{before} hidden units; fit without warm_start, or set n_components={before}"
-            )
-        for now, before in zip(self._units(), machine.units, strict=True):
-            if not now.asks_for(before):
-                raise ValueError(
-                    f"{now} was asked for, but the machine to go on from has {before}; fit "
-                    "without warm_start, or ask for the same kind of units with the same bounds"
-                )
 
     def _first_machine(self, rows, rng, parts):
         machine = self._random_machine(rows, rng)
-        return machine if isinstance(self.init, str) else self._machine_from_init(machine)
+        if isinstance(self.init, str):
+            return machine
+        return machine_of_init(self.init, machine, self.n_components)
 
     def _random_machine(self, rows, rng):
         """Return a machine with small weights whose visible units fit the data."""
@@ -346,24 +279,6 @@ class BaseRBM(DensityModel):
         thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]
         thetas[0] = rows.initial_theta.map(lambda part: namespace(part).asarray(part, copy=True))
         return Machine(units, tuple(thetas), tuple(weights))
-
-    def _machine_from_init(self, machine):
-        parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
-        if len(parts) != 3:
-            raise ValueError(
-                "init must be 'random', a fitted estimator or the three arrays (components, "
-                f"intercept_hidden, intercept_visible), got {len(parts)} items"
-            )
-        first = machine_from(*parts, machine.units, machine)
-        if first.n_units != machine.n_units:
-            n_visible, n_hidden = first.n_units
-            fits = n_visible == machine.n_units[0]
-            advice = f"; set n_components={n_hidden}" if fits else ""
-            raise ValueError(
-                f"init has {n_visible} visible and {n_hidden} hidden units, but X has "
-                f"{machine.n_units[0]} features and n_components={self.n_components}{advice}"
-            )
-        return first
 
     def _attributes(self, machine, state, parts):
         values = (part for theta in machine.thetas for part in theta)
@@ -500,75 +415,3 @@ class BaseRBM(DensityModel):
         check_is_fitted(self)
         X = None if X is None else check_data(self, X)
         return evaluation.solutions(self, self._own_fixed_point(), X, unique_tol=unique_tol)
-
-    @one_blas_thread
-    def denoise(
-        self,
-        Y,
-        *,
-        flip_probability=None,
-        noise_variance=None,
-        prior_mean=None,
-        n_starts=1,
-        n_steps=None,
-        return_std=False,
-        random_state=None,
-    ):
-        """Compute the posterior means of visible values that were observed with noise.
-
-        The machine is the prior, and what is observed adds a field and a precision to each visible
-        unit (Sec. VII.4 of Tramel et al. 2018). The equations of ``inference`` are solved with
-        them, from the pointwise estimate: the posterior means of independent units. Where
-        ``inference`` samples, Gibbs chains start at Y.
-
-        Read more in the :ref:`User Guide <denoising>`.
-
-        Parameters
-        ----------
-        Y : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Noisy values.
-        flip_probability : float in [0, 0.5], default=None
-            For binary visible units: probability with which each bit was flipped. With 0 the
-            result is Y.
-        noise_variance : float >= 0, default=None
-            For real visible units: variance of the normal noise that was added to each value, and
-            that may have taken it out of their bounds. With 0 the result is Y.
-        prior_mean : array-like of shape (n_features,), default=None
-            For binary visible units: means of the independent units of the pointwise estimate;
-            default: ``visible_means_``, or without them those of the machine without couplings.
-            Real units are started from their law without couplings.
-        n_starts : int, default=1
-            Number of solutions for each row, whose posteriors are averaged. The first starts at
-            the pointwise estimate, the others at draws from the independent units.
-        n_steps : int, default=None
-            Largest number of sweeps of the equations for each row, default 300 or that of
-            ``inference`` if it is larger; of chains, of which the later half is averaged, 200.
-        return_std : bool, default=False
-            Whether to return standard deviations too.
-        random_state : int, RandomState instance or None, default=None
-            Determines the draws; a single start needs none.
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-            Posterior means; of binary units, the probabilities of 1.
-        std : array of shape (n_samples, n_features)
-            Only if ``return_std``: posterior standard deviations.
-
-        Raises
-        ------
-        ValueError
-            If not one of ``flip_probability`` and ``noise_variance`` is given, if it is not for the
-            kind of visible units, or if Y has bits other than 0 and 1.
-        """
-        return denoised(
-            self,
-            Y,
-            channel(flip_probability, noise_variance),
-            method=self._own_fixed_point(),
-            prior_mean=prior_mean,
-            n_starts=n_starts,
-            n_steps=n_steps,
-            return_std=return_std,
-            random_state=random_state,
-        )

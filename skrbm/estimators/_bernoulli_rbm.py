@@ -8,7 +8,8 @@ from sklearn.utils._param_validation import Interval
 from ..inference import Gibbs
 from ..learning import SGD, ChainPhase
 from ..units import Bernoulli
-from ._base import BaseRBM, Parts
+from ._base import BaseRBM
+from ._parts import Parts
 
 
 class BernoulliRBM(BaseRBM):

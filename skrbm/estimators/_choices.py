@@ -4,7 +4,7 @@ from numbers import Integral
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..inference import FIXED_POINTS, FixedPoint
+from ..inference import FixedPoint, method_names, resolve
 from ..learning import STARTS
 from ..units import UNITS, Unit
 
@@ -13,7 +13,7 @@ UNIT_CONSTRAINTS = {
     "hidden": [StrOptions(set(UNITS)), Unit],
 }
 FIXED_POINT_CONSTRAINTS = {
-    "inference": [StrOptions(set(FIXED_POINTS)), FixedPoint],
+    "inference": [StrOptions(set(method_names(FixedPoint))), FixedPoint],
     "starts": [StrOptions(set(STARTS))],
     "n_starts": [None, Interval(Integral, 1, None, closed="left")],
 }
@@ -40,7 +40,6 @@ def _unit(estimator, side):
 
 def fixed_point_of(estimator):
     """Return the equations that an estimator asks for."""
-    if isinstance(estimator.inference, str):
-        return FIXED_POINTS[estimator.inference]
-    estimator.inference.check_marginals()
-    return estimator.inference
+    method = resolve(estimator.inference, FixedPoint)
+    method.check_marginals()
+    return method

@@ -16,8 +16,9 @@ from ..inputs import check_rows, layers_from
 from ..learning import SGD, DeepPhase, FixedPointPhase
 from ..machine import Machine, condition, turned_over
 from ..units import Theta
-from ._base import BaseRBM, Parts
+from ._base import BaseRBM
 from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
+from ._parts import Parts
 from ._tap_rbm import TAPRBM
 
 _BLOCK_ROWS = 1000  # rows that are solved together

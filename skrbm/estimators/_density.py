@@ -1,22 +1,18 @@
 """The public methods of density models."""
 
 import warnings
-from dataclasses import asdict, is_dataclass
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .. import evaluation
 from .._callbacks import CallbackSupportMixin
 from .._checks import check_count
 from ..arrays import cast, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
 from ..evaluation import Density
-from ..exceptions import DivergenceError, LikelihoodWarning
-from ..inference import AIS, FIXED_POINTS, Gibbs, sample
+from ..exceptions import LikelihoodWarning
+from ..inference import AIS, Gibbs, sample
 from ..inputs import (
     THETA_ATTRIBUTES,
     check_data,
@@ -28,11 +24,11 @@ from ..inputs import (
 )
 from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
-from ._posterior import imputed
+from ._log_partition import doubts_of, kept_log_partition, kept_with_parameters
+from ._noise_models import channel
+from ._posterior import denoised, imputed
 
 _BLOCK_ROWS = 1024  # whose log-weights are computed together
-_SMALL_ESS = 0.1  # part of the annealed chains, below which a score warns
-_APART = 1.0  # nats between log Z by sampling and by fixed points, above which a score warns
 
 
 class DensityModel(
@@ -198,8 +194,8 @@ class DensityModel(
         log_weights = self._by_blocks(
             lambda rows: density.log_weight(density.inward(rows)), X, density.machine.dtype
         )
-        estimate = self._log_partition("auto")
-        doubts = self._of_parameters("doubts", lambda: self._doubts(estimate))
+        estimate = kept_log_partition(self, "auto")
+        doubts = kept_with_parameters(self, "doubts", lambda: doubts_of(self, estimate))
         if doubts:
             warnings.warn(
                 f"the score rests on log Z = {estimate.value:.2f} by annealed importance sampling "
@@ -211,28 +207,6 @@ class DensityModel(
                 stacklevel=3,
             )
         return log_weights - estimate.value
-
-    def _doubts(self, estimate):
-        """Return what speaks against an estimate of log Z, a list of half sentences."""
-        if estimate.std == 0:  # exact
-            return []
-        own = self._own_fixed_point()
-        method = FIXED_POINTS["tap"] if own is None else own
-        doubts, solved = [], self._of_parameters("solved", lambda: _solved(self, method))
-        if estimate.ess < _SMALL_ESS * AIS().n_chains:
-            doubts.append("so few effective chains may all have missed the same modes")
-        if solved is not None and max(solved) > estimate.value + _APART:
-            doubts.append(
-                f"one solution of {method} alone stands for {max(solved):.2f}, so that the chains "
-                "have missed its mode, or weights are too large for these equations"
-            )
-        if own is not None and solved is not None and abs(solved.mean() - estimate.value) > _APART:
-            doubts.append(
-                f"the solutions of {method} have {solved.mean():.2f}, which tap_log_likelihood "
-                "takes: they miss modes of the machine, or its weights are too large for these "
-                "equations"
-            )
-        return doubts
 
     def _own_fixed_point(self):
         """Return the equations that the estimator learns by, None if it learns otherwise."""
@@ -281,32 +255,8 @@ class DensityModel(
         std : float
             Only if ``return_std``: 0 where exact, NaN where it is not known.
         """
-        result = self._log_partition(method)
+        result = kept_log_partition(self, method)
         return (result.value, result.std) if return_std else result.value
-
-    def _log_partition(self, method):
-        """Return a :class:`~skrbm.evaluation.LogPartition`, which is kept."""
-
-        def estimate():
-            seed = self._evaluation_seed
-            seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
-            return evaluation.log_partition(self, method, random_state=seed)
-
-        return self._of_parameters(_method_key(method), estimate)
-
-    def _of_parameters(self, name, function):
-        """Return ``function()``, which is kept with the parameters that it belongs to."""
-        machine = self.machine_
-        thetas = (part for theta in machine.thetas for part in theta if part is not None)
-        parts = (*machine.weights, self.starts_, *thetas)
-        values = [*(to_numpy(part) for part in parts), machine.units]
-        key = joblib.hash(values), name
-        known = self.__dict__.setdefault("_log_partitions", {})
-        if key not in known:
-            for stale in [old for old in known if old[0] != key[0]]:
-                del known[stale]
-            known[key] = function()
-        return known[key]
 
     @one_blas_thread
     def sample(self, n_samples=1, *, n_steps=100, init=None, random_state=None):
@@ -341,17 +291,6 @@ class DensityModel(
             return namespace(init).asarray(init, copy=True)
         chains = Gibbs().start(machine, init, rng)
         return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
-
-    def _split_missing(self, X):
-        """Return (machine, X filled with the visible means, which entries are observed)."""
-        machine, X = self.machine_, check_data(self, X, missing=True)
-        xp = namespace(X)
-        observed = X == X  # all but NaN, which a threshold would hide
-        X = into_support(X, machine.units[0], self.binarize)
-        check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
-        X = cast(X, machine.dtype)
-        means = machine.units[0].mean(machine.thetas[0])
-        return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
 
     @one_blas_thread
     def impute(self, X, *, n_steps=None, random_state=None):
@@ -395,22 +334,74 @@ class DensityModel(
         X = X.toarray() if sp.issparse(X) else X
         return sample(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, 1).layers[0]
 
+    @one_blas_thread
+    def denoise(
+        self,
+        Y,
+        *,
+        flip_probability=None,
+        noise_variance=None,
+        prior_mean=None,
+        n_starts=1,
+        n_steps=None,
+        return_std=False,
+        random_state=None,
+    ):
+        """Compute the posterior means of visible values that were observed with noise.
 
-def _method_key(method):
-    """Return what tells a method of evaluation from others; the text of arrays is shortened."""
-    if not is_dataclass(method) or isinstance(method, type):
-        return repr(method)
-    return joblib.hash((type(method).__qualname__, asdict(method)))
+        The machine is the prior, and what is observed adds a field and a precision to each visible
+        unit (Sec. VII.4 of Tramel et al. 2018). The equations of ``inference`` are solved with
+        them, from the pointwise estimate: the posterior means of independent units. Where
+        ``inference`` samples, Gibbs chains start at Y.
 
+        Read more in the :ref:`User Guide <denoising>`.
 
-def _solved(model, method):
-    """Return log Z by each solution that a model's starts lead to.
+        Parameters
+        ----------
+        Y : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Noisy values.
+        flip_probability : float in [0, 0.5], default=None
+            For binary visible units: probability with which each bit was flipped. With 0 the
+            result is Y.
+        noise_variance : float >= 0, default=None
+            For real visible units: variance of the normal noise that was added to each value, and
+            that may have taken it out of their bounds. With 0 the result is Y.
+        prior_mean : array-like of shape (n_features,), default=None
+            For binary visible units: means of the independent units of the pointwise estimate;
+            default: ``visible_means_``, or without them those of the machine without couplings.
+            Real units are started from their law without couplings.
+        n_starts : int, default=1
+            Number of solutions for each row, whose posteriors are averaged. The first starts at
+            the pointwise estimate, the others at draws from the independent units.
+        n_steps : int, default=None
+            Largest number of sweeps of the equations for each row, default 300 or that of
+            ``inference`` if it is larger; of chains, of which the later half is averaged, 200.
+        return_std : bool, default=False
+            Whether to return standard deviations too.
+        random_state : int, RandomState instance or None, default=None
+            Determines the draws; a single start needs none.
 
-    None if the method does not apply to its units.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return -evaluation.solutions(model, method).free_energies
-    except (DivergenceError, ValueError):
-        return None
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+            Posterior means; of binary units, the probabilities of 1.
+        std : array of shape (n_samples, n_features)
+            Only if ``return_std``: posterior standard deviations.
+
+        Raises
+        ------
+        ValueError
+            If not one of ``flip_probability`` and ``noise_variance`` is given, if it is not for the
+            kind of visible units, or if Y has bits other than 0 and 1.
+        """
+        return denoised(
+            self,
+            Y,
+            channel(flip_probability, noise_variance),
+            method=self._own_fixed_point(),
+            prior_mean=prior_mean,
+            n_starts=n_starts,
+            n_steps=n_steps,
+            return_std=return_std,
+            random_state=random_state,
+        )

@@ -5,24 +5,11 @@ from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..inference import (
-    FIXED_POINTS,
-    FixedPoint,
-    Gibbs,
-    GibbsLangevin,
-    Langevin,
-    Sampler,
-)
+from ..inference import FixedPoint, Sampler, method_names, resolve
 from ..learning import CHAINS, OPTIMIZERS, SGD, STARTS, Adam, ChainPhase, FixedPointPhase
-from ._base import BaseRBM, Parts
+from ._base import BaseRBM
 from ._choices import UNIT_CONSTRAINTS, units_of
-
-METHODS = {
-    **FIXED_POINTS,
-    "gibbs": Gibbs(),
-    "langevin": Langevin(),
-    "gibbs_langevin": GibbsLangevin(),
-}
+from ._parts import Parts
 
 
 class RBM(BaseRBM):
@@ -51,7 +38,7 @@ class RBM(BaseRBM):
         not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
         for hidden ones.
     inference : {"gibbs", "langevin", "gibbs_langevin", "tap", "tap3", "adaptive_tap", \
-            "naive_mean_field", "relaxed_bp", "bp"} or object, default="gibbs"
+            "naive_mean_field", "mean_field", "relaxed_bp", "bp"} or object, default="gibbs"
         How the machine's moments are found: by Markov chains (block Gibbs sampling; Langevin
         dynamics of real visible units) or by fixed points (TAP of second or third order, or
         adaptive; naive mean field; relaxed belief propagation; belief propagation between binary
@@ -175,7 +162,7 @@ class RBM(BaseRBM):
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
         **UNIT_CONSTRAINTS,
-        "inference": [StrOptions(set(METHODS)), FixedPoint, Sampler],
+        "inference": [StrOptions(set(method_names((FixedPoint, Sampler)))), FixedPoint, Sampler],
         "starts": [StrOptions({*STARTS, *CHAINS}), None],
         "n_states": [None, Interval(Integral, 1, None, closed="left")],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
@@ -248,7 +235,7 @@ class RBM(BaseRBM):
 
     def _method(self):
         """Return the object behind ``inference``."""
-        return METHODS[self.inference] if isinstance(self.inference, str) else self.inference
+        return resolve(self.inference, (FixedPoint, Sampler))
 
     def _own_fixed_point(self):
         method = self._method()

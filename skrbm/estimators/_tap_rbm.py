@@ -3,8 +3,9 @@
 from typing import ClassVar
 
 from ..learning import SGD, FixedPointPhase
-from ._base import BaseRBM, Parts
+from ._base import BaseRBM
 from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
+from ._parts import Parts
 
 
 class TAPRBM(BaseRBM):

@@ -20,7 +20,7 @@ from ...arrays import (
     one_blas_thread,
 )
 from ...evaluation import Density
-from ...inference import Gibbs, GibbsLangevin, Langevin, Sampler, sample
+from ...inference import SAMPLERS, Sampler, resolve, sample
 from ...inputs import Coordinates
 from ...learning import (
     CHAINS,
@@ -30,7 +30,8 @@ from ...learning import (
     Noise,
 )
 from ...units import Bernoulli, Gaussian
-from .._base import BaseRBM, Parts
+from .._base import BaseRBM
+from .._parts import Parts
 from ._coordinates import (
     PARAMETERS,
     MeanVariance,
@@ -41,12 +42,6 @@ from ._coordinates import (
     mean_and_deviation,
     parameters_of,
 )
-
-_SAMPLERS = {
-    "gibbs": lambda step: Gibbs(),
-    "langevin": lambda step: Langevin(**step),
-    "gibbs_langevin": lambda step: GibbsLangevin(**step),
-}
 
 
 @dataclass(frozen=True)
@@ -218,7 +213,7 @@ class GaussianBernoulliRBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **{k: v for k, v in BaseRBM._parameter_constraints.items() if k != "binarize"},
-        "inference": [StrOptions(set(_SAMPLERS)), Sampler],
+        "inference": [StrOptions(set(SAMPLERS)), Sampler],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "step_size": [Interval(Real, 0, 2, closed="neither")],
         "adjust_after": [None, Interval(Integral, 0, None, closed="left")],
@@ -304,13 +299,8 @@ class GaussianBernoulliRBM(BaseRBM):
         return Gaussian(), Bernoulli()
 
     def _sampler(self):
-        if not isinstance(self.inference, str):
-            return self.inference
-        if self.inference not in _SAMPLERS:
-            names = sorted(_SAMPLERS)
-            raise ValueError(f"inference must be one of {names}, got {self.inference!r}")
         step = {"step_size": self.step_size, "adjust_after": self.adjust_after}
-        return _SAMPLERS[self.inference](step)
+        return resolve(self.inference, Sampler, **step)
 
     def _parts(self, rows=None, noise=None):
         if rows is not None:

@@ -1,0 +1,85 @@
+"""log Z of a fitted estimator, which is kept with its parameters, and doubts about it."""
+
+import warnings
+from dataclasses import asdict, is_dataclass
+
+import joblib
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from .. import evaluation
+from ..arrays import to_numpy
+from ..exceptions import DivergenceError
+from ..inference import AIS, FIXED_POINTS
+
+_SMALL_ESS = 0.1  # part of the annealed chains, below which a score warns
+_APART = 1.0  # nats between log Z by sampling and by fixed points, above which a score warns
+
+
+def kept_log_partition(model, method):
+    """Return a :class:`~skrbm.evaluation.LogPartition`, which is kept."""
+
+    def estimate():
+        seed = model._evaluation_seed
+        seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+        return evaluation.log_partition(model, method, random_state=seed)
+
+    return kept_with_parameters(model, _method_key(method), estimate)
+
+
+def kept_with_parameters(model, name, function):
+    """Return ``function()``, which is kept with the parameters that it belongs to."""
+    machine = model.machine_
+    thetas = (part for theta in machine.thetas for part in theta if part is not None)
+    parts = (*machine.weights, model.starts_, *thetas)
+    values = [*(to_numpy(part) for part in parts), machine.units]
+    key = joblib.hash(values), name
+    known = model.__dict__.setdefault("_log_partitions", {})
+    if key not in known:
+        for stale in [old for old in known if old[0] != key[0]]:
+            del known[stale]
+        known[key] = function()
+    return known[key]
+
+
+def doubts_of(model, estimate):
+    """Return what speaks against an estimate of log Z, a list of half sentences."""
+    if estimate.std == 0:  # exact
+        return []
+    own = model._own_fixed_point()
+    method = FIXED_POINTS["tap"] if own is None else own
+    doubts, solved = [], kept_with_parameters(model, "solved", lambda: _solved(model, method))
+    if estimate.ess < _SMALL_ESS * AIS().n_chains:
+        doubts.append("so few effective chains may all have missed the same modes")
+    if solved is not None and max(solved) > estimate.value + _APART:
+        doubts.append(
+            f"one solution of {method} alone stands for {max(solved):.2f}, so that the chains "
+            "have missed its mode, or weights are too large for these equations"
+        )
+    if own is not None and solved is not None and abs(solved.mean() - estimate.value) > _APART:
+        doubts.append(
+            f"the solutions of {method} have {solved.mean():.2f}, which tap_log_likelihood "
+            "takes: they miss modes of the machine, or its weights are too large for these "
+            "equations"
+        )
+    return doubts
+
+
+def _method_key(method):
+    """Return what tells a method of evaluation from others; the text of arrays is shortened."""
+    if not is_dataclass(method) or isinstance(method, type):
+        return repr(method)
+    return joblib.hash((type(method).__qualname__, asdict(method)))
+
+
+def _solved(model, method):
+    """Return log Z by each solution that a model's starts lead to.
+
+    None if the method does not apply to its units.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return -evaluation.solutions(model, method).free_energies
+    except (DivergenceError, ValueError):
+        return None

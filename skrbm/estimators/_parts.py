@@ -1,0 +1,112 @@
+"""What an estimator trains with, and how a fit goes on from an earlier one."""
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from ..arrays import copied
+from ..inference import map_rows
+from ..inputs import Coordinates, machine_from
+from ..learning import NATURAL, ModelPhase
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an estimator trains with. They are made and checked once in each fit.
+
+    Parameters
+    ----------
+    phase : ModelPhase
+    optimizer : SGD or Adam
+    n_states : int or None, default=None
+        Rows of the state of the model phase; None for ``batch_size``, or the number of rows of the
+        data if there are fewer.
+    parameters : NaturalParameters, default=NATURAL
+        Which parameters the optimiser sees.
+    coordinates : Coordinates, default=None
+        In which the machine is trained; None for those of the data.
+    """
+
+    phase: ModelPhase
+    optimizer: Any
+    n_states: int | None = None
+    parameters: Any = NATURAL
+    coordinates: Coordinates | None = None
+
+    def rows_of_state(self, batch_size, n_rows):
+        """Return how many rows the state of the model phase has for data of ``n_rows``."""
+        return min(batch_size, n_rows) if self.n_states is None else self.n_states
+
+
+def resume(training, parts, machine, starts, batch_size, n_rows):
+    """Put a machine and new parts into the state of an earlier fit, as far as that still serves.
+
+    Parameters
+    ----------
+    training : Training
+        Which is changed.
+    parts : Parts
+    machine : Machine
+    starts : array of shape (n_starts, n_visible)
+        Visible values for a new state of the model phase.
+    batch_size, n_rows : int
+        Of the data to come.
+    """
+    before, last, phase = training.parts, training.phase_state, parts.phase
+    fewest = parts.rows_of_state(batch_size, n_rows)
+    most = parts.rows_of_state(batch_size, np.inf)
+    same_coordinates = phase.has_noise_of(before.phase)
+    same_kind = same_coordinates and phase.kind == before.phase.kind
+    state, velocity = last, training.optimizer_state
+    if not (same_kind and fewest <= starts.shape[0] <= most):
+        state = phase.init(machine, training.rng, fewest, starts)
+    same_optimizer = same_coordinates and parts.optimizer.kind == before.optimizer.kind
+    if velocity is None or not same_optimizer:
+        velocity = parts.optimizer.init(parts.parameters.of(machine))
+    else:  # written in place in training, and perhaps a memory map
+        velocity = map_rows(copied, velocity)
+    training.machine, training.phase_state = machine, phase.resumed(state, last, before.phase)
+    training.optimizer_state, training.parts = velocity, parts
+
+
+def check_layers(machine, units, sizes, n_components):
+    """Raise ValueError if a fit that goes on asks for other sizes or units than the machine has.
+
+    Bounds that are not given stay as they are.
+    """
+    _, *fitted = machine.n_units
+    if fitted != sizes:
+        single = isinstance(n_components, Integral) and len(fitted) == 1
+        before = fitted[0] if single else tuple(fitted)
+        raise ValueError(
+            f"n_components={n_components}, but the machine to go on from has {before} hidden "
+            f"units; fit without warm_start, or set n_components={before}"
+        )
+    for now, before in zip(units, machine.units, strict=True):
+        if not now.asks_for(before):
+            raise ValueError(
+                f"{now} was asked for, but the machine to go on from has {before}; fit without "
+                "warm_start, or ask for the same kind of units with the same bounds"
+            )
+
+
+def machine_of_init(init, machine, n_components):
+    """Return the machine that ``init`` describes; what it lacks is that of ``machine``."""
+    parts = init if isinstance(init, tuple | list) else (init, None, None)
+    if len(parts) != 3:
+        raise ValueError(
+            "init must be 'random', a fitted estimator or the three arrays (components, "
+            f"intercept_hidden, intercept_visible), got {len(parts)} items"
+        )
+    first = machine_from(*parts, machine.units, machine)
+    if first.n_units != machine.n_units:
+        n_visible, n_hidden = first.n_units
+        fits = n_visible == machine.n_units[0]
+        advice = f"; set n_components={n_hidden}" if fits else ""
+        raise ValueError(
+            f"init has {n_visible} visible and {n_hidden} hidden units, but X has "
+            f"{machine.n_units[0]} features and n_components={n_components}{advice}"
+        )
+    return first
