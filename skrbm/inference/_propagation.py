@@ -1,7 +1,6 @@
 """Belief propagation in many machines that share their weights and differ in their fields.
 
-Each machine is a row of one :class:`~skrbm.machine.Machine`. NumPy's rows are solved a few at a
-time, by sweeps in place, in messages that stay in cache.
+NumPy's machines are solved a few at a time, by sweeps in place in messages that stay in cache.
 """
 
 from numbers import Integral
@@ -162,8 +161,7 @@ def propagate_rows(
 ):
     """Do what :func:`propagate` does, in a machine of binary units with fields for each row.
 
-    ``method`` is the :class:`BeliefPropagation`; with ``from_tap`` it starts at TAP. All parameters
-    must be finite. There may be no hidden units.
+    With ``from_tap`` it starts at TAP. Parameters must be finite; there may be no hidden units.
     """
     if machine.n_units[1] == 0:
         return _independent(method, machine)
@@ -277,7 +275,7 @@ class _Expansion:
     In terms of their means, what two units send each other is a series in powers of their weight,
     which TAP ends after the second. If the third order changes little, all later ones change less.
     ``state`` is that after the third order, ``residual`` the largest of the three numbers of
-    :class:`Propagated`, and ``start`` is at ``state``, or at the fields where TAP has not converged.
+    :class:`Propagated`, and ``start`` is there, or at the fields where TAP has not converged.
     """
 
     def __init__(self, machine):
@@ -318,10 +316,9 @@ class _Expansion:
 
 
 def _changes(old, new):
-    """Return how much the means of each row change: the larger of the two numbers.
+    """Return the mean squared change of the means of each row, or that of one unit over 100.
 
-    The largest change of one unit counts besides the mean over all units, which hides what a few
-    large weights do.
+    The larger of the two: the mean over all units hides what a few large weights do.
     """
     total = _TAP.residual(old, new)
     for a, b in zip(old.means, new.means, strict=True):
