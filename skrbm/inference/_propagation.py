@@ -387,7 +387,6 @@ class _Sweeps(FixedPoint):
 
     A state has both layers in one array: ``means`` and ``beliefs`` are tuples of one. In place the
     messages of the old state are lost. So a step damps itself, and the driver must not.
-    ``n_rows`` is the largest number of rows at a time.
     """
 
     def __init__(self, method, odds, dtype, n_rows):
