@@ -365,6 +365,7 @@ def test_pseudo_log_likelihood_needs_binary_units():
 # Everything held against the exact sums.
 
 
+@pytest.mark.law
 @pairs
 def test_compare_tabulates_every_method_that_applies(kinds):
     machine = make(kinds, strength=0.2)

@@ -113,6 +113,7 @@ def test_data_moments_are_the_derivatives_of_the_clamped_free_energy(name, shape
         assert_allclose(part, slopes, rtol=1e-6, atol=2e-8, err_msg=label)
 
 
+@pytest.mark.law
 @cases
 def test_the_joint_gradient_is_that_of_the_likelihood_solved_again(name, shape):
     """Data phase minus model phase against differences of the clamped and the free solutions."""
