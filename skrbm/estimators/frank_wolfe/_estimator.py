@@ -361,6 +361,7 @@ class FrankWolfeRBM(DensityModel):
         generator = np.random.default_rng(seeds[2])
         distinct = DistinctRows([X], check_weights(sample_weight, X))
         train, held_out = np.arange(len(distinct)), None
+        early_stopping = early_stopping and len(distinct) > 1  # one kind of row needs no unit
         if early_stopping:
             fraction = max(self.validation_fraction, 1 / distinct.total)
             train, held_out = distinct.split(fraction, generator)

@@ -1,7 +1,7 @@
 """Limited-memory BFGS for many starts of one function at once.
 
 scipy's L-BFGS-B takes one start at a time, so that each evaluation reads all data for one atom. On
-60 000 rows of 784 pixels and 8 starts it took twice as long, and ended at values up to 0.001 worse.
+60 000 rows of 784 pixels and 8 starts it took twice as long, and ended at values up to 4e-4 worse.
 """
 
 from collections import deque
