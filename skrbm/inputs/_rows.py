@@ -230,7 +230,7 @@ class Rows(DistinctRows):
     Parameters
     ----------
     X : array or sparse matrix of shape (n_samples, n_visible)
-        Checked data.
+        Checked data. Values that the units cannot have are clipped, or thresholded, in a copy.
     unit : Unit
         Kind of the visible units.
     dtype : dtype
@@ -244,27 +244,22 @@ class Rows(DistinctRows):
     """
 
     def __init__(self, X, unit, dtype, binarize=None, weights=None, coordinates=None):
-        self.X, self.unit, self.dtype = X, unit, dtype
-        self.binarize, self.coordinates = binarize, coordinates
-        self._is_inside = not check_range(X, unit, binarize)
-        if self._is_inside:
-            check_held(X, dtype)
+        self.unit, self.dtype, self.coordinates = unit, dtype, coordinates
+        if check_range(X, unit, binarize):
+            X = into_support(X, unit, binarize)
+        check_held(X, dtype)
+        self.X = X
         super().__init__([X], weights)
 
     def __getitem__(self, positions):
         """Return the rows at an array of positions, dense, in the coordinates of learning."""
-        dtype = self.dtype if self._is_inside else self.X.dtype  # which may hold larger values
-        rows = dense_rows(self.X, from_numpy(self.index[positions], self.X), dtype)
-        rows = cast(self._inside(rows), self.dtype)
+        rows = dense_rows(self.X, from_numpy(self.index[positions], self.X), self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
-
-    def _inside(self, X):
-        return X if self._is_inside else into_support(X, self.unit, self.binarize)
 
     @property
     def values(self):
-        """All distinct rows as the units take them, dense or sparse, in the user's units."""
-        return self._inside(take_rows(self.X, self.index))
+        """All distinct rows, dense or sparse, in the user's units."""
+        return take_rows(self.X, self.index)
 
     @cached_property
     def initial_theta(self):

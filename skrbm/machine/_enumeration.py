@@ -16,8 +16,13 @@ from ..units import digits, log_weight
 from ._machine import Machine, conditional, is_per_row
 
 MAX_UNITS = 20  # default limit of exact sums: 2**20 configurations
-_BLOCK_ELEMENTS = 2**20  # size of the largest temporary array
-_MANY = 2**10  # configurations that a block of rows should have room for
+# Elements of the largest temporary array, 256 KiB of float64. Several of these stay in a cache,
+# and their memory is used again. That of larger ones often goes back to the system after each
+# block, and to get it anew takes longer than the sums. With fewer elements calls take longer.
+_BLOCK_ELEMENTS = 2**15
+# Configurations that a block of rows should have room for. With fewer rows at a time the fields of
+# the same configurations are worked out more often.
+_MANY = 2**7
 
 
 def enumerable_layers(machine: Machine) -> Sequence[int] | None:

@@ -67,6 +67,7 @@ def assert_close(estimate, truth):
     assert abs(estimate.value - truth) < 5 * estimate.std
 
 
+@pytest.mark.law
 @pairs
 @bases
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -229,6 +230,7 @@ def test_bad_number_of_chains_is_named(value):
 # Where the path begins, and how often intervals hold.
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kinds", enumerable_pairs(), ids="-".join)
 @pytest.mark.parametrize("run", [log_partition, reverse_log_partition])
 def test_starts_that_do_not_vary_leave_the_base_wide_enough(kinds, run):

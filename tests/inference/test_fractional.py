@@ -122,6 +122,7 @@ def test_sampler_leaves_the_distribution_invariant(counts, dtype, n_steps):
         assert (state.layers[0] != V).any()
 
 
+@pytest.mark.law
 @every
 def test_chains_forget_their_start(counts):
     machine, log_p, _ = fractional_machine(counts, 4)
@@ -147,6 +148,7 @@ def test_the_chi_square_test_sees_the_proposal():
         assert_distribution(state.layers[0], log_p)
 
 
+@pytest.mark.law
 @every
 def test_annealing(counts):
     """AIS and reverse AIS within 6 standard errors: a probability of 2e-9 each, were it normal."""

@@ -101,6 +101,7 @@ def test_joint_distribution_is_left_invariant(name, kinds, n_sweeps):
     assert_joint_distribution(exact, state.layers)
 
 
+@pytest.mark.law
 @each([*PAIRS, DEEP])
 def test_chains_forget_their_start(name, kinds):
     """An update that moves no unit would leave the joint distribution invariant as well."""

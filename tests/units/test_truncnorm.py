@@ -277,6 +277,7 @@ def test_blocks_are_put_together():
         assert_allclose(variance[row, -5:], b, rtol=1e-13)
 
 
+@pytest.mark.arrays
 @dtypes
 @pytest.mark.parametrize("library", ["array_api_strict", "torch"])
 def test_array_libraries(library, dtype):

@@ -12,7 +12,7 @@ from ..._callbacks import with_callbacks
 from ...arrays import copied, make_rng, one_blas_thread, parameter_reference, take_rows
 from ...inference import FixedPoint, Gibbs, map_rows, method_names
 from ...inputs import check_data, check_weights
-from ...learning import SGD, Trainer, Training
+from ...learning import SGD, Trainer, Training, recorder
 from .._training import TRAINING_CONSTRAINTS, keeps_features, rate_of
 from ._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps, largest_sweeps
 from ._losses import OBJECTIVES, make_objective
@@ -382,10 +382,9 @@ class ConditionalRBM(Predictions):
             learner,
             lambda machine, state: self._publish(machine, state, training),
             self._attributes,
-            self.history_,
+            recorder(self.history_, type(self).__name__ if self.verbose else None),
             n_iter=n_iter,
             rate=rate_of(self),
-            verbose=type(self).__name__ if self.verbose else None,
             **parts,
         )
 
