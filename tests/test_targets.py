@@ -12,6 +12,7 @@ from skrbm.estimators.conditional._targets import (
     BinaryLabel,
     Label,
     Outputs,
+    check_known,
     check_targets,
     initial_field,
     known_values,
@@ -132,8 +133,15 @@ def test_missing_outputs():
     V, observed = known_values(y, np.arange(4), np.zeros(1))
     assert_array_equal(observed, ~np.isnan(holes))
     assert_array_equal(V, np.nan_to_num(holes))
-    column = np.array([[np.nan, 1], [np.nan, 0], [np.nan, 1], [np.nan, 0]])
-    assert_array_equal(checked(column, empty=True), column)
+    check_known(y)
+
+
+def test_outputs_that_are_missing_in_all_rows():
+    column = checked(np.array([[np.nan, 1], [np.nan, 0], [np.nan, 1], [np.nan, 0]]))
+    with pytest.raises(ValueError, match=r"columns \[0\] of Y are NaN alone: leave out"):
+        check_known(column)
+    for y in (Y, sp.csr_array(Y), Y[:, 0], ["a", "b", "a", "b"]):
+        check_known(checked(y))
 
 
 # ---------------------------------------------------------- starts, probabilities
@@ -211,7 +219,6 @@ ONE = np.array([[0.0], [1], [np.nan], [1]])
         (Y[:3], r"inconsistent numbers of samples: \[4, 3\]"),
         (sp.csr_array(Y[:3]), r"inconsistent numbers of samples: \[4, 3\]"),
         ([0, 1, 1], r"inconsistent numbers of samples: \[4, 3\]"),
-        (np.where(np.arange(3) == 1, np.nan, Y), r"columns \[1\] of Y are NaN alone: leave out"),
         (sp.csr_array(np.where(Y == 1, np.nan, 0)), "sparse Y must not contain NaN.*dense"),
         (np.where(Y, np.inf, 0), "infinity"),
         (Y[:, :0], r"0 feature\(s\) \(shape=\(4, 0\)\)"),
@@ -232,7 +239,7 @@ def test_bad_targets(y, words):
 
 def test_nan_is_refused_where_nothing_may_be_missing():
     with pytest.raises(ValueError, match=r"Y contains NaN; impute\(X, Y\) fills missing outputs"):
-        checked(np.where(Y == 1, np.nan, Y), missing=False, empty=True)
+        checked(np.where(Y == 1, np.nan, Y), missing=False)
 
 
 @pytest.mark.parametrize("labels", [np.ones(4), ["a"] * 4])
