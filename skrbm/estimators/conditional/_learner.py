@@ -44,7 +44,8 @@ class Rows(DistinctRows):
 
     def initial_field(self, unit):
         """Return the field of independent visible units fitted to the targets."""
-        return initial_field(unit, self.V[self.index], self.weights_of(np.arange(len(self))))
+        weights = self.weights_of(np.arange(len(self)))
+        return initial_field(unit, self.V[self.index], weights * (self.total / weights.sum()))
 
 
 class Batch(NamedTuple):
