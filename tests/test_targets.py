@@ -12,6 +12,7 @@ from skrbm.estimators.conditional._targets import (
     BinaryLabel,
     Label,
     Outputs,
+    check_known,
     check_targets,
     initial_field,
     known_values,
@@ -132,33 +133,55 @@ def test_missing_outputs():
     V, observed = known_values(y, np.arange(4), np.zeros(1))
     assert_array_equal(observed, ~np.isnan(holes))
     assert_array_equal(V, np.nan_to_num(holes))
-    column = np.array([[np.nan, 1], [np.nan, 0], [np.nan, 1], [np.nan, 0]])
-    assert_array_equal(checked(column, empty=True), column)
+    check_known(y)
+
+
+def test_outputs_that_are_missing_in_all_rows():
+    column = checked(np.array([[np.nan, 1], [np.nan, 0], [np.nan, 1], [np.nan, 0]]))
+    with pytest.raises(ValueError, match=r"columns \[0\] of Y are NaN alone: leave out"):
+        check_known(column)
+    for y in (Y, sp.csr_array(Y), Y[:, 0], ["a", "b", "a", "b"]):
+        check_known(checked(y))
 
 
 # ---------------------------------------------------------- starts, probabilities
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array, lambda Y: Y.astype(bool)])
-def test_initial_field_is_the_log_odds_with_half_a_row(make):
-    mean = (Y.sum(axis=0) + 0.5) / 5
-    assert_allclose(initial_field(Bernoulli(), make(Y)), np.log(mean / (1 - mean)), rtol=1e-12)
+@pytest.mark.parametrize("weights", [np.ones(4), np.array([2.0, 0.5, 3.0, 1.25])])
+def test_initial_field_is_the_log_odds_with_half_a_row(make, weights):
+    """Each row counts by its weight."""
+    mean = (weights @ Y + 0.5) / (weights.sum() + 1)
+    field = initial_field(Bernoulli(), make(Y), weights)
+    assert_allclose(field, np.log(mean / (1 - mean)), rtol=1e-12)
 
 
 def test_initial_field_knows_missing_outputs_and_constant_ones():
     holes = np.array([[0, np.nan], [1, np.nan], [1, 1.0]])
-    mean = np.array([2.5 / 4, 1.5 / 2])
-    field = initial_field(Bernoulli(), holes)
-    assert_allclose(field, np.log(mean / (1 - mean)), rtol=1e-12)
-    assert np.isfinite(initial_field(Bernoulli(), np.array([[0, 1]] * 9))).all()
+    for weights, mean in (
+        (np.ones(3), np.array([2.5 / 4, 1.5 / 2])),
+        (np.array([2.0, 1.0, 3.0]), np.array([4.5 / 7, 3.5 / 4])),
+    ):
+        field = initial_field(Bernoulli(), holes, weights)
+        assert_allclose(field, np.log(mean / (1 - mean)), rtol=1e-12)
+    constant = np.array([[0, 1]] * 9)
+    assert np.isfinite(initial_field(Bernoulli(), constant, np.ones(9))).all()
 
 
 def test_initial_field_of_a_label():
     targets = Label(np.array(["a", "b", "c"]))
     V = targets.encode(np.array(["a", "b", "a", "a"]))
-    assert_allclose(
-        softmax(initial_field(targets.unit, V)), np.array([3.5, 1.5, 0.5]) / 5.5, rtol=1e-12
-    )
+    for weights, counts in ((np.ones(4), [3.5, 1.5, 0.5]), (np.arange(4.0), [5.5, 1.5, 0.5])):
+        field = initial_field(targets.unit, V, weights)
+        assert_allclose(softmax(field), np.array(counts) / np.sum(counts), rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, lambda Y: np.where(Y, 1.0, np.nan)])
+def test_initial_field_takes_a_whole_weight_for_copies_of_a_row(make):
+    weights = np.array([3, 1, 2, 5])
+    field = initial_field(Bernoulli(), make(Y), weights.astype(float))
+    copies = initial_field(Bernoulli(), make(np.repeat(Y, weights, axis=0)), np.ones(11))
+    assert_array_equal(field, copies)
 
 
 def test_shapes_are_those_of_scikit_learn():
@@ -196,7 +219,6 @@ ONE = np.array([[0.0], [1], [np.nan], [1]])
         (Y[:3], r"inconsistent numbers of samples: \[4, 3\]"),
         (sp.csr_array(Y[:3]), r"inconsistent numbers of samples: \[4, 3\]"),
         ([0, 1, 1], r"inconsistent numbers of samples: \[4, 3\]"),
-        (np.where(np.arange(3) == 1, np.nan, Y), r"columns \[1\] of Y are NaN alone: leave out"),
         (sp.csr_array(np.where(Y == 1, np.nan, 0)), "sparse Y must not contain NaN.*dense"),
         (np.where(Y, np.inf, 0), "infinity"),
         (Y[:, :0], r"0 feature\(s\) \(shape=\(4, 0\)\)"),
@@ -217,7 +239,7 @@ def test_bad_targets(y, words):
 
 def test_nan_is_refused_where_nothing_may_be_missing():
     with pytest.raises(ValueError, match=r"Y contains NaN; impute\(X, Y\) fills missing outputs"):
-        checked(np.where(Y == 1, np.nan, Y), missing=False, empty=True)
+        checked(np.where(Y == 1, np.nan, Y), missing=False)
 
 
 @pytest.mark.parametrize("labels", [np.ones(4), ["a"] * 4])

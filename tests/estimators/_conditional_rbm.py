@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skrbm import ConditionalRBM
 from skrbm.arrays import to_numpy
 from skrbm.estimators.conditional._machine import PARAMETERS
-from skrbm.inference import BeliefPropagation
+from skrbm.inference import BeliefPropagation, ContrastiveDivergence
 
 EXACT = BeliefPropagation(max_iter=300, tol=1e-28)  # on trees
 OBJECTIVES = [
@@ -31,6 +31,12 @@ def data(n=60, n_features=3, n_outputs=4, seed=0, dtype=np.float64):
     return X.astype(dtype), Y.astype(int)
 
 
+def numbered(n, n_outputs, seed=0):
+    """Features, and outputs that are the number of the row, in binary."""
+    X, _ = data(n, seed=seed)
+    return X, (np.arange(n)[:, None] >> np.arange(n_outputs)) & 1
+
+
 def labels(Y, n_classes=3):
     return WORDS[np.minimum(Y.sum(axis=1), n_classes - 1)]
 
@@ -44,6 +50,38 @@ def holes_in(Y, seed=1):
 
 def small(**params):
     return ConditionalRBM(**{"n_components": 5, "n_iter": 3, "random_state": 0, **params})
+
+
+class Batches:
+    """Keeps what the batches of a fit were, and ends it in one of them as Ctrl-C does.
+
+    ``seen`` has the number of hidden units and the targets of each batch, ``stop`` is the number of
+    the batch to end at, counted from 1.
+    """
+
+    def __init__(self, stop=None):
+        self.stop, self.seen = stop, []
+
+    def __call__(self, machine, V):
+        self.seen.append((machine.n_units[1], V.copy()))
+        if len(self.seen) == self.stop:
+            raise KeyboardInterrupt
+
+    def rows(self, n_hidden=5):
+        """The numbers of the rows that a machine of so many hidden units learnt from."""
+        parts = [V @ 2.0 ** np.arange(V.shape[1]) for n, V in self.seen if n == n_hidden]
+        return np.unique(np.concatenate(parts)).astype(int)
+
+
+def told(batches):
+    """Contrastive divergence that tells what it is given."""
+
+    class Told(ContrastiveDivergence):
+        def contrast(self, machine, X, rng):
+            batches(machine, X)
+            return super().contrast(machine, X, rng)
+
+    return Told()
 
 
 def fitted(machine, classes=None, **params):

@@ -5,13 +5,13 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _conditional_rbm import assert_same, data, every, labels, small, values
+from _conditional_rbm import Batches, assert_same, data, every, labels, small, told, values
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 from skrbm import ConditionalRBM
 from skrbm.exceptions import DivergenceError
-from skrbm.inference import Gibbs, _odds
+from skrbm.inference import ContrastiveDivergence, Gibbs, _odds
 
 
 @every
@@ -26,7 +26,7 @@ def test_huge_learning_rates(objective, inference, dtype, rate):
         crbm.set_params(learning_rate=rate, n_iter=1).fit(X, Y)
     except DivergenceError as error:
         assert "Lower learning_rate" in str(error) and "last complete epoch" in str(error)
-        assert crbm.n_iter_ == n_iter and crbm._training.velocity is None
+        assert crbm.n_iter_ == n_iter and crbm._training.optimizer_state is None
         for one, other in zip(values(crbm), before, strict=True):
             assert_array_equal(one, other)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -57,56 +57,49 @@ def test_features_whose_fields_overflow(inference, target):
                 getattr(crbm, method)(1e39 * X.astype(np.float64))
 
 
-def interrupted(monkeypatch, n_batches):
-    """Have the batch after so many of them end as by Ctrl-C; returns a list of those begun."""
-    calls, original = [], ConditionalRBM._learn
-
-    def learn(*args):
-        calls.append(args)
-        if len(calls) == n_batches + 1:
-            raise KeyboardInterrupt
-        return original(*args)
-
-    monkeypatch.setattr(ConditionalRBM, "_learn", learn)
-    return calls
-
-
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_interruption_keeps_the_last_fit(method, momentum, monkeypatch):
+def test_interruption_keeps_the_last_fit(method, momentum):
+    """In the third batch after a fit of two epochs, of which each has six."""
     X, Y = data()
-    crbm = small(n_iter=2, momentum=momentum, warm_start=True).fit(X, Y)
-    expected, calls = values(crbm), interrupted(monkeypatch, n_batches=2)
+    batches = Batches(stop=15)
+    crbm = small(n_iter=2, momentum=momentum, warm_start=True, inference=told(batches)).fit(X, Y)
+    expected = values(crbm)
     with pytest.raises(KeyboardInterrupt):
         getattr(crbm, method)(X, Y)
-    assert len(calls) == 3 and crbm.n_iter_ == 2 and crbm._training.velocity is None
+    assert len(batches.seen) == 15
+    assert crbm.n_iter_ == 2 and crbm._training.optimizer_state is None
     for one, other in zip(values(crbm), expected, strict=True):
         assert_array_equal(one, other)
     assert crbm.fit(X, Y).n_iter_ == 4
 
 
-def test_interruption_keeps_the_last_complete_epoch(monkeypatch):
+def test_interruption_keeps_the_last_complete_epoch():
     X, Y = data()
-    expected = small(n_iter=2).fit(X, Y)
-    interrupted(monkeypatch, n_batches=14)  # of which each epoch has six
-    crbm = small(n_iter=9)
+    expected = small(n_iter=2, inference=ContrastiveDivergence()).fit(X, Y)
+    crbm = small(n_iter=9, inference=told(Batches(stop=15)))
     with pytest.raises(KeyboardInterrupt):
         crbm.fit(X, Y)
     assert crbm.n_iter_ == len(crbm.history_["epoch"]) == 2
     assert_same(crbm, expected)
 
 
-def test_interruption_of_logistic_regression_keeps_what_it_learnt(monkeypatch):
+def test_interruption_of_logistic_regression_keeps_what_it_learnt():
     """The machine then starts at its last complete epoch."""
+
+    def schedule(progress):
+        if progress == 2 / 9:
+            raise KeyboardInterrupt
+        return 1.0
+
     X, Y = data()
     expected = small(n_components=0, n_iter=2, shuffle=False).fit(X, Y)
-    interrupted(monkeypatch, n_batches=14)
-    crbm = small(init="logistic", n_iter=9, shuffle=False)
+    crbm = small(init="logistic", n_iter=9, shuffle=False, schedule=schedule)
     with pytest.raises(KeyboardInterrupt):
         crbm.fit(X, Y)
     assert crbm.n_iter_ == 0 and crbm.predict(X).shape == Y.shape
     assert_array_equal(crbm.coef_visible_, expected.coef_visible_)
-    assert crbm.fit(X, Y).n_iter_ == 9
+    assert crbm.set_params(schedule="constant").fit(X, Y).n_iter_ == 9
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,18 @@
 
 import numpy as np
 import pytest
+from _conditional import random_machine
 from _conditional_rbm import (
     WORDS,
+    Batches,
     assert_same,
     data,
     every,
     holes_in,
     labels,
+    numbered,
     small,
+    told,
     values,
 )
 from numpy.testing import assert_allclose, assert_array_equal
@@ -18,9 +22,13 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputClassifier
 
 from skrbm import BernoulliRBM, ConditionalRBM
-from skrbm.estimators.conditional import _estimator, _learner
+from skrbm.arrays import make_rng
+from skrbm.estimators.conditional._decisions import Found, decision_of
+from skrbm.estimators.conditional._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps
 from skrbm.estimators.conditional._losses import make_objective
-from skrbm.inference import BeliefPropagation, Gibbs, NaiveMeanField
+from skrbm.estimators.conditional._targets import check_targets, targets_of
+from skrbm.inference import TAP, BeliefPropagation, Gibbs, NaiveMeanField
+from skrbm.learning import SGD, Trainer, Training
 
 
 @pytest.mark.parametrize("kind", ["outputs", "binary", "label"])
@@ -142,39 +150,48 @@ def test_partial_fit_where_an_output_is_unknown():
     assert np.isfinite(crbm.components_).all() and crbm.intercept_visible_[2] != before
 
 
-@pytest.mark.parametrize("n_sweeps", [None, 4, lambda epoch: 3 * epoch])
+OBJECTS = {"bp": BeliefPropagation, "mean_field": NaiveMeanField, "tap": TAP}
+
+
+@pytest.mark.parametrize(
+    "n_sweeps, expected",
+    [(None, [8, 9, 10, 11]), (4, [4, 4, 4, 4]), (lambda epoch: 3 * epoch, [3, 6, 9, 12])],
+)
 @every
-def test_sweeps_by_epoch(objective, inference, n_sweeps, monkeypatch):
-    """7 more than the number of the pass, and predictions have those of the last one."""
-    seen, original = [], _learner.ConditionalLearner.step
+def test_sweeps_by_epoch(objective, inference, n_sweeps, expected):
+    """Their default is 7 more than the number of the epoch; predictions have those of the last.
 
-    def step(self, *args):
-        method = self.objective.marginals.method
-        seen.append(method.max_iter)
-        assert method.tol == 1e-6
-        return original(self, *args)
-
+    A fixed point by name does what an object with so many sweeps does, from epoch to epoch.
+    """
     X, Y = data(n=10)
-    crbm = small(objective=objective, inference=inference, n_sweeps=n_sweeps, n_iter=4)
-    monkeypatch.setattr(_learner.ConditionalLearner, "step", step)
-    crbm.fit(X, Y)
-    expected = {None: [8, 9, 10, 11], 4: [4] * 4}.get(n_sweeps, [3, 6, 9, 12])
-    assert seen == expected
+    params = {"objective": objective, "inference": inference, "warm_start": True}
+    crbm = small(n_sweeps=n_sweeps, n_iter=4, **params).fit(X, Y)
     assert crbm.n_sweeps_ == expected[-1]
+    step = small(n_iter=1, **params)
+    for n in expected:
+        if inference in OBJECTS:
+            step.set_params(inference=OBJECTS[inference](max_iter=n, tol=1e-6))
+        else:
+            step.set_params(n_sweeps=n)
+        assert step.fit(X, Y).n_sweeps_ == n
+    assert_same(crbm, step)
 
 
-def test_methods_are_made_once_in_a_fit(monkeypatch):
-    """Besides one for each decision: after each pass, and of the error of the rows set aside."""
+def test_methods_are_not_made_for_each_batch():
     made = []
 
-    def make(*args):
-        made.append(args)
-        return make_objective(*args)
+    class Counted(BeliefPropagation):
+        def __post_init__(self):
+            made.append(self)
+            super().__post_init__()
 
-    monkeypatch.setattr(_estimator, "make_objective", make)
-    X, Y = data()
-    small(n_iter=3, batch_size=5, early_stopping=True).fit(X, Y)
-    assert made == [("likelihood", "auto", 8)]
+    (X, Y), counts = data(), []
+    for batch_size in (5, 60):
+        made.clear()
+        crbm = small(objective="margin", inference=Counted(), batch_size=batch_size)
+        crbm.set_params(early_stopping=True).fit(X, Y)
+        counts.append(len(made))
+    assert 0 < counts[0] == counts[1]
 
 
 def test_sweeps_are_at_most_a_hundred():
@@ -226,41 +243,30 @@ def test_history():
 
 
 @pytest.mark.parametrize("kind", ["outputs", "label"])
-def test_logistic_init(kind, monkeypatch):
+def test_logistic_init(kind):
     """A and b are those of the machine without hidden units; the rest is as without it."""
     X, Y = data()
     y = Y if kind == "outputs" else labels(Y)
     params = {"shuffle": False, "n_iter": 4, "batch_size": 60}
     first = small(**params).set_params(n_components=0).fit(X, y)
-    seen, original = [], ConditionalRBM._fit_epochs
-
-    def fit_epochs(self, machine, *args):
-        seen.append(machine.copy())
-        original(self, machine, *args)
-
-    monkeypatch.setattr(ConditionalRBM, "_fit_epochs", fit_epochs)
-    small(init="logistic", **params).fit(X, y)
-    small(**params).fit(X, y)
-    _, start, random = seen
-    assert_allclose(start.coef_visible, first.coef_visible_, rtol=1e-12)
-    assert_allclose(start.intercept_visible, first.intercept_visible_, rtol=1e-12)
-    for name in ("components", "coef_hidden", "intercept_hidden"):
+    rates = [1.0] * 4 + [0.0] * 4  # nothing is learnt after logistic regression
+    start = small(init="logistic", schedule=lambda progress: rates.pop(0), **params).fit(X, y)
+    random = small(schedule=lambda progress: 0.0, **params).fit(X, y)
+    assert not rates and random.components_.any()
+    assert_allclose(start.coef_visible_, first.coef_visible_, rtol=1e-12)
+    assert_allclose(start.intercept_visible_, first.intercept_visible_, rtol=1e-12)
+    for name in ("components_", "coef_hidden_", "intercept_hidden_"):
         assert_array_equal(getattr(start, name), getattr(random, name))
 
 
-def test_logistic_init_learns_nothing_of_the_rows_set_aside(monkeypatch):
-    X, Y = data(n=20)
-    kwargs = {"init": "logistic", "early_stopping": True, "validation_fraction": 0.25, "n_iter": 5}
-    seen, original = [], ConditionalRBM._learn
-
-    def learn(self, machine, training, data, rows, rate):
-        seen.append((self.n_components, set(rows)))
-        return original(self, machine, training, data, rows, rate)
-
-    monkeypatch.setattr(ConditionalRBM, "_learn", learn)
-    small(**kwargs).fit(X, Y)
-    learnt = [set.union(*(rows for m, rows in seen if m == n)) for n in (0, 5)]
-    assert learnt[0] < learnt[1] and len(learnt[1]) == 15
+def test_logistic_init_learns_nothing_of_the_rows_set_aside():
+    """5 of 20 rows are, and of those that are left it sets 4 aside for itself."""
+    batches, params = Batches(), {"validation_fraction": 0.25, "n_iter": 5}
+    crbm = small(init="logistic", early_stopping=True, inference=told(batches), **params)
+    crbm.fit(*numbered(20, 5))
+    assert len(batches.rows(n_hidden=5)) == 15
+    assert len(batches.rows(n_hidden=0)) == 11
+    assert set(batches.rows(n_hidden=0)) < set(batches.rows(n_hidden=5))
 
 
 def test_logistic_init_knows_classes_that_the_first_rows_lack():
@@ -321,30 +327,66 @@ def test_wrong_init(make, words):
 
 @pytest.mark.parametrize("kind", ["outputs", "holes", "label"])
 @pytest.mark.parametrize("decision", [None, "joint"])
-def test_validation_error(kind, decision, monkeypatch):
-    """The fraction of known outputs that are wrong, or of labels, in the rows set aside."""
-    X, Y = data(n=100)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_validation_error(kind, decision, weighted):
+    """The fraction of known outputs that are wrong, or of labels, of rows that count by weight.
+
+    They are more than a block of rows.
+    """
+    X, Y = data(n=1300)
     y = {"outputs": Y, "holes": holes_in(Y.astype(float)), "label": labels(Y)}[kind]
-    aside, original = [], ConditionalRBM._monitor
+    crbm = small(n_iter=1, decision=decision).fit(X[:100], y[:100])
+    weights = np.arange(1300) % 4 + 0.5 if weighted else None
+    rows = Rows(X, targets_of(y).encode(check_targets(y, X)), weights)
+    validation = np.arange(100, 1300)
+    monitor = ErrorMonitor(
+        lambda n: decision_of(decision, make_objective("likelihood", "bp", n)),
+        rows,
+        validation,
+        n_iter_no_change=1,
+        tol=0.0,
+    )
+    found = monitor.measure(crbm.machine_, Sweeps(crbm.n_sweeps_))
+    aside = rows.index[validation]
+    wrong, known = crbm.predict(X[aside]) != y[aside], y[aside] == y[aside]
+    weights = np.ones(1300) if weights is None else weights
+    counts = known * weights[aside].reshape(-1, *[1] * (known.ndim - 1))
+    assert_allclose(found["validation_error"], np.sum(wrong * counts) / np.sum(counts), rtol=1e-12)
+    assert monitor.value == -found["validation_error"] and 0 < found["validation_error"] < 1
 
-    def monitor(self, data, train, validation, rng):
-        aside.append((train, validation))
-        return original(self, data, train, validation, rng)
 
-    monkeypatch.setattr(ConditionalRBM, "_monitor", monitor)
-    params = {"n_iter": 1, "learning_rate": 0.5, "decision": decision}
-    crbm = small(early_stopping=True, validation_fraction=0.3, **params).fit(X, y)
-    ((train, validation),) = aside
-    assert len(validation) == 30
-    assert_array_equal(np.sort(np.concatenate([train, validation])), np.arange(100))
-    wrong, known = crbm.predict(X[validation]) != y[validation], y[validation] == y[validation]
-    assert_allclose(crbm.history_["validation_error"], [wrong[known].mean()], rtol=1e-12)
+def test_early_stopping_measures_rows_that_are_not_learnt():
+    """And what is kept has the minimum error."""
+    X, Y = numbered(100, 7)
+    batches = Batches()
+    params = {"n_iter": 4, "learning_rate": 0.5, "validation_fraction": 0.3}
+    crbm = small(early_stopping=True, inference=told(batches), n_sweeps=50, **params).fit(X, Y)
+    aside = np.setdiff1d(np.arange(100), batches.rows())
+    assert len(aside) == 30
+    error = np.mean(crbm.predict(X[aside]) != Y[aside])
+    assert_allclose(error, min(crbm.history_["validation_error"]), rtol=1e-12)
+
+
+class Script:
+    """Stands in for what decides: after each epoch a given fraction of the outputs V is wrong."""
+
+    def __init__(self, V, errors):
+        self.V, self.errors, self.weights = V, errors, []
+
+    def __call__(self, n_sweeps):
+        return self.decide
+
+    def decide(self, given):
+        n_wrong = round(self.errors[len(self.weights)] * self.V.size)
+        self.weights.append(given.weights[0].copy())
+        wrong = np.arange(self.V.size).reshape(self.V.shape) < n_wrong
+        return Found(np.where(wrong, 1 - 2 * self.V, 2 * self.V - 1), None, None)
 
 
 @pytest.mark.parametrize(
     "errors, tol, n_epochs, best",
     [
-        # Bad is an error above the least: epochs 3, 4, 5 are, and the second is kept.
+        # Bad is an error above the minimum: epochs 3, 4, 5 are, and the second is kept.
         ([0.5, 0.2, 0.3, 0.4, 0.3, 0.1], 0.0, 5, 2),
         # The last of several with the same error; equal ones do not stop.
         ([0.5, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2], 0.0, 7, 7),
@@ -352,52 +394,65 @@ def test_validation_error(kind, decision, monkeypatch):
         # The epochs run out before it stops.
         ([0.5, 0.2, 0.4, 0.1, 0.3, 0.2, 0.1], 0.0, 7, 7),
         ([0.5, 0.2, 0.4, 0.1, 0.3, 0.1, 0.2], 0.0, 7, 6),
-        # Less than tol is no progress, but the least error is the least.
+        # Less than tol is no progress, but the minimum error is kept.
         ([0.5, 0.45, 0.44, 0.43, 0.1], 0.1, 4, 4),
     ],
 )
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_early_stopping_keeps_the_best_parameters(
-    errors, tol, n_epochs, best, momentum, monkeypatch
-):
-    machines, original = [], _learner.ErrorMonitor.measure
-
-    def measure(self, machine, state):
-        original(self, machine, state)
-        self.value = -errors[len(machines)]
-        machines.append((machine.copy(), state))
-        return {"validation_error": -self.value}
-
+def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best, momentum):
+    """By the parts of a fit, with 25 rows of four outputs set aside."""
     X, Y = data()
-    crbm = small(
-        n_iter=7,
-        early_stopping=True,
-        n_iter_no_change=3,
-        tol=tol,
-        momentum=momentum,
-        learning_rate=0.5,
+    rows, validation, published = Rows(X, Y), np.arange(25), []
+    script = Script(Y[rows.index[validation]], errors)
+    objective, optimizer = make_objective("likelihood", "bp", 8), SGD(momentum)
+    machine = random_machine(0, (4, 5, 3))
+    learner = ConditionalLearner(
+        objective,
+        lambda n: decision_of(None, objective),
+        lambda epoch: 7 + epoch,
+        optimizer,
+        rows=rows,
+        index=np.arange(25, 60),
+        batch_size=10,
+        shuffle=True,
     )
-    monkeypatch.setattr(_learner.ErrorMonitor, "measure", measure)
-    crbm.fit(X, Y)
-    assert crbm.n_iter_ == len(machines) == n_epochs
-    machine, state = machines[best - 1]
-    for one, other in zip(values(crbm), machine.values, strict=True):
-        assert_array_equal(one, other)
-    assert crbm.n_sweeps_ == state.n_sweeps == 7 + best
+    training = Training(
+        make_rng(0, X),
+        machine=machine,
+        phase_state=Sweeps(8),
+        optimizer_state=optimizer.init(machine.values),
+    )
+    trainer = Trainer(
+        learner,
+        lambda *kept: published.append(kept),
+        lambda *kept: {},
+        {},
+        n_iter=7,
+        rate=lambda progress: 0.1,
+        monitor=ErrorMonitor(script, rows, validation, n_iter_no_change=3, tol=tol),
+    )
+    trainer.run(training)
+    assert trainer.history["validation_error"] == errors[:n_epochs]
+    assert training.n_epochs == len(script.weights) == n_epochs
+    ((machine, state),) = published
+    assert_array_equal(machine.components, script.weights[best - 1])
+    assert state.n_sweeps == 7 + best
     # Velocity of parameters that were given up is given up with them.
-    assert (crbm._training.velocity is None) == (momentum == 0 or best < n_epochs)
+    assert (training.optimizer_state is None) == (momentum == 0 or best < n_epochs)
 
 
-def test_early_stopping_needs_something_known_of_the_rows_set_aside(monkeypatch):
-    X, Y = data()
-    unknown, crbm = np.where(np.arange(60)[:, None] < 6, np.nan, Y), small(early_stopping=True)
-    rows = np.arange(60)
-    monkeypatch.setattr(ConditionalRBM, "_split", lambda *args: (rows[6:], rows[:6]))
-    with pytest.raises(ValueError, match="no target of the 6 rows set aside is known"):
-        crbm.fit(X, unknown)
-    assert not hasattr(crbm, "components_")
-    unknown[5, 2] = 1
-    assert set(crbm.fit(X, unknown).history_["validation_error"]) <= {0.0, 1.0}
+def test_early_stopping_needs_something_known_of_the_rows_set_aside():
+    """One row of ten is known and one is set aside: the same one with a few of the seeds."""
+    X, Y = data(n=10)
+    unknown, errors = np.where(np.arange(10)[:, None] == 3, Y, np.nan), []
+    for seed in range(30):
+        crbm = small(early_stopping=True, n_iter=1, random_state=seed)
+        try:
+            errors += crbm.fit(X, unknown).history_["validation_error"]
+        except ValueError as error:
+            assert "no target of the 1 rows set aside is known" in str(error)
+            assert not hasattr(crbm, "components_")
+    assert 0 < len(errors) < 30 and set(errors) <= {0.0, 0.25, 0.5, 0.75, 1.0}
 
 
 def test_early_stopping_needs_rows():

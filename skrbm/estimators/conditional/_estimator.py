@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
-from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ..._callbacks import with_callbacks
@@ -18,7 +17,7 @@ from ._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps, largest_sw
 from ._losses import OBJECTIVES, make_objective
 from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
 from ._predictions import Predictions
-from ._targets import check_targets, initial_field, is_unknown, targets_from, targets_of
+from ._targets import check_known, check_targets, is_unknown, targets_from, targets_of
 
 
 class ConditionalRBM(Predictions):
@@ -246,7 +245,7 @@ class ConditionalRBM(Predictions):
         rows, targets = self._checked(X, y, sample_weight, goes_on)
         training = self._start(rows, targets, goes_on)
         context = self._init_callback_context(max_subtasks=self.n_iter)
-        data = {"estimator": self, "X": rows.X, "y": y}
+        data = {"estimator": self, "X": X, "y": y}
         self._fit_rows(training, rows, np.arange(len(rows)), goes_on, context=context, data=data)
         return self
 
@@ -282,11 +281,12 @@ class ConditionalRBM(Predictions):
     def _checked(self, X, y, sample_weight, goes_on, classes=None, partial=False):
         """Return the rows to learn from and the kind of their targets."""
         X = check_data(self, X, reset=not goes_on)
-        weights = check_weights(sample_weight, X)
+        weights, y = check_weights(sample_weight, X), check_targets(y, X)
         if weights is not None and not weights.all():
             kept, weights = np.flatnonzero(weights), weights[weights > 0]
-            X, y = take_rows(X, kept), _safe_indexing(y, kept)
-        y = check_targets(y, X, empty=partial)  # an output may be known in rows to come
+            X, y = take_rows(X, kept), y[kept]
+        if not partial:  # an output may be known in rows to come
+            check_known(y)
         if partial and not goes_on and classes is None and y.ndim == 1:
             raise ValueError(
                 "the first call of partial_fit must name all classes of the label, in `classes`"
@@ -311,9 +311,7 @@ class ConditionalRBM(Predictions):
             reference = parameter_reference(rows.X)
             rng = make_rng(self.random_state, reference)
             training = Training(rng, phase_state=Sweeps(self._sweeps(1)))
-            V, weights = rows.V[rows.index], rows.weights_of(np.arange(len(rows)))
-            field = initial_field(targets.unit, V, weights)
-            sizes = self.n_components, rows.X.shape[1]
+            sizes, field = (self.n_components, rows.X.shape[1]), rows.initial_field(targets.unit)
             machine = random_machine(targets.unit, *sizes, field, rng, reference)
             if not isinstance(self.init, str):
                 machine = with_fitted(machine, self.init)

@@ -15,7 +15,7 @@ from ...learning import BatchLearner, Monitor
 from ...units import Theta
 from ._losses import wrong
 from ._machine import ConditionalGradient
-from ._targets import known_values
+from ._targets import initial_field, known_values
 
 _FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
 
@@ -41,6 +41,11 @@ class Rows(DistinctRows):
         index = self.index[positions]
         X = dense_rows(self.X, from_numpy(index, self.X), dtype)
         return Batch(X, *known_values(self.V, index, X))
+
+    def initial_field(self, unit):
+        """Return the field of independent visible units fitted to the targets."""
+        weights = self.weights_of(np.arange(len(self)))
+        return initial_field(unit, self.V[self.index], weights * (self.total / weights.sum()))
 
 
 class Batch(NamedTuple):

@@ -200,7 +200,7 @@ class Predictions(
         score : float
             Part of the rows that are right.
         """
-        Y = check_targets(y, X, empty=True)
+        Y = check_targets(y, X)
         if Y.ndim == 1 or sp.issparse(Y) or not np.isnan(Y).any():
             return super().score(X, y if is_foreign(y) else Y, sample_weight)
         return known_accuracy(self._targets.encode(Y), to_numpy(self.predict(X)), sample_weight)
@@ -253,7 +253,7 @@ class Predictions(
                 "impute fills missing outputs, and this machine was fitted to one label, of which "
                 "nothing is known where it is missing: use predict"
             )
-        V = self._targets.encode(check_targets(y, X, empty=True))
+        V = self._targets.encode(check_targets(y, X))
         V, observed = known_values(V, np.arange(X.shape[0]), machine.components)
         if observed is None:
             return cast(V, namespace(V).int64)

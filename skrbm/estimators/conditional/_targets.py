@@ -152,11 +152,10 @@ def initial_field(unit, V, weights):
     return np.log(mean) if isinstance(unit, Categorical) else np.log(mean) - np.log1p(-mean)
 
 
-def check_targets(Y, X, *, missing=True, empty=False):
+def check_targets(Y, X, *, missing=True):
     """Return the targets as a checked NumPy array, of labels or of outputs, or in CSR format.
 
-    Outputs are in two dimensions, of 0 and 1, and NaN where one is missing, if that is allowed;
-    ``empty`` allows an output that is missing everywhere.
+    Outputs are in two dimensions, of 0 and 1, and NaN where one is missing, if that is allowed.
     A column is taken for labels in one dimension, with scikit-learn's warning.
     """
     if Y is None:
@@ -178,7 +177,7 @@ def check_targets(Y, X, *, missing=True, empty=False):
         )
     check_consistent_length(X, Y)
     if is_table:
-        _check_outputs(Y, data, missing, empty)
+        _check_outputs(data, missing)
         return Y
     Y = column_or_1d(Y.toarray() if sp.issparse(Y) else Y, warn=True)
     try:
@@ -204,8 +203,8 @@ def is_unknown(V):
     return not sp.issparse(V) and V.dtype.kind == "f" and bool(np.isnan(V).all())
 
 
-def _check_outputs(Y, data, missing, empty):
-    """Raise ValueError unless outputs are 0, 1 or NaN, and NaN only where that is allowed."""
+def _check_outputs(data, missing):
+    """Raise ValueError unless outputs are 0, 1 or NaN, and NaN only if that is allowed."""
     known = data[data == data]  # NaN is not equal to itself
     if not np.isin(known, (0, 1)).all():
         values = np.unique(known)
@@ -215,12 +214,16 @@ def _check_outputs(Y, data, missing, empty):
             "-1 and 1: give (Y + 1) / 2. For several labels of more than two classes each, make an "
             "indicator column of each class, or fit a machine to each label"
         )
-    if known.size == data.size:
-        return
-    if not missing:
+    if not missing and known.size < data.size:
         raise ValueError("Y contains NaN; impute(X, Y) fills missing outputs")
+
+
+def check_known(Y):
+    """Raise ValueError if an output of checked targets is missing in all rows."""
+    if Y.ndim == 1 or sp.issparse(Y) or Y.dtype.kind != "f":
+        return
     unknown = np.flatnonzero(np.isnan(Y).all(axis=0))
-    if unknown.size and not empty:
+    if unknown.size:
         raise ValueError(
             f"columns {unknown} of Y are NaN alone: leave out what nothing can be learnt of"
         )
