@@ -149,7 +149,7 @@ def run_tests(tree, files, limit, *options):
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {"MPLBACKEND": "Agg", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-q", *options, *files],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", *options, *files],
         **{"cwd": tree, "env": environment, "start_new_session": True},
         **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL},
     )

@@ -3,18 +3,18 @@
 How many hidden units?
 ======================
 
-:class:`~skrbm.FrankWolfeRBM` inserts hidden units one by one, and stops where no unit is worth its
-penalty or rows that were set aside gain nothing more. Here it grows on scikit-learn's digits,
-thresholded; the path of machines that comes along is a curve of likelihood over size. Training then
-goes on from the chosen machine with :class:`~skrbm.BernoulliRBM`, and a machine of the same size
-from a random start stands beside it.
+:class:`~skrbm.FrankWolfeRBM` inserts hidden units one by one, and stops when no unit is worth its
+penalty or the held-out samples gain nothing more. Here it grows on scikit-learn's digits,
+thresholded; the machines on its path give a curve of the likelihood over the size. Training then
+goes on from the chosen machine with :class:`~skrbm.BernoulliRBM`, and is compared with a machine of
+the same size from a random start.
 """
 
 # %%
 # Growing a machine
 # -----------------
 # The digits are 8 x 8 pixels with 17 grey levels; a pixel counts as on above 8. A quarter of the
-# rows is held out for the comparison at the end: the machine sets aside rows of its own.
+# rows is the test set for the comparison at the end: the machine holds out samples of its own.
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -35,8 +35,8 @@ print(f"{grown.stop_reason_}, with {path['reason'].count('refused')} insertions 
 # Machines of the path
 # --------------------
 # ``truncate`` gives any machine of the path. Its log-likelihood is computed anew here, with log Z
-# by annealed importance sampling: the path's own estimates, by the chains that units are learned
-# from, cost nothing and are noisy.
+# by annealed importance sampling. The path has estimates of its own, which cost nothing but are
+# noisy.
 
 n, last = grown.n_components_, path["n_components"][-1]
 sizes = sorted({size for size in (1, 2, 5, 10, 15, 20, 30, 40, 50, 70) if size < last} | {n, last})
@@ -46,7 +46,7 @@ likelihood = [machine.score(X_test) for machine in machines]
 # %%
 # Training goes on
 # ----------------
-# Units that count in part are made whole by ``init``; contrastive divergence then trains all
+# ``init`` makes whole units of those that count in part; contrastive divergence then trains all
 # weights together.
 
 settings = {"n_iter": 60, "learning_rate": 0.05, "batch_size": 50, "schedule": "linear"}

@@ -1,25 +1,26 @@
-"""The machine whose biases depend on features: what it is given a row, and how it steps."""
+"""The machine whose biases depend on features: its fields given a row, and its gradient."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _conditional import Sums, random_machine
+from _conditional import Sums, differences, random_machine
 from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
-from skrbm._optim import SGD
 from skrbm.arrays import make_rng, to_numpy
 from skrbm.estimators.conditional._machine import (
     PARAMETERS,
+    ConditionalGradient,
     ConditionalMachine,
     machine_of,
     with_parameters,
 )
 from skrbm.estimators.conditional._machine import random_machine as new_machine
 from skrbm.inference import TAP
+from skrbm.learning import SGD
 from skrbm.machine import Block, Machine, Moments, data_moments
 from skrbm.units import Bernoulli, Categorical, Theta
 
@@ -60,17 +61,17 @@ def test_rows_of_dense_or_sparse_features(make, dtype):
     assert_allclose(given.thetas[1].field, fields[1][[4, 1]], rtol=1e-12)
 
 
-def gradient_of(given, V):
-    """Moments of V minus moments that have all that moments can have."""
+def difference_of(given, V):
+    """Moments of V minus moments that have means, variances and pairs."""
     method = TAP(max_iter=5)
     state = method.step(given, method.start(given, np.full_like(V, 0.4)))
     return data_moments(given, V) - method.moments(given, state)
 
 
-def slopes(machine, given, gradient):
+def slopes(machine, moments):
     """The gradient of each array from rows of expectations, term by term."""
     found = {name: np.zeros_like(getattr(machine, name)) for name in PARAMETERS}
-    for block in gradient.blocks:
+    for block in moments.blocks:
         for i, x in enumerate(X):
             v, h = block.means[0][i], block.means[1][i]
             found["components"] += block.weight * np.outer(h, v)
@@ -81,9 +82,70 @@ def slopes(machine, given, gradient):
             found["coef_hidden"] += block.weight * np.outer(h, x)
             found["intercept_visible"] += block.weight * v
             found["intercept_hidden"] += block.weight * h
-    for _, matrix in gradient.matrices:
+    for _, matrix in moments.matrices:
         found["components"] += matrix
     return found
+
+
+def some_gradient(machine, V):
+    """A gradient whose moments have all parts, and its arrays by name, term by term."""
+    given = machine.given(X)
+    moments = replace(difference_of(given, V), matrices=((0, np.ones((3, 4))),))
+    return ConditionalGradient(moments, given, X), slopes(machine, moments)
+
+
+@pytest.mark.parametrize("keep", [1.0, 0.7])
+def test_gradient_is_added_in_place(keep):
+    """target <- keep * target + rate * gradient; ``keep`` is for the first n_penalised alone."""
+    machine = random_machine(1)
+    gradient, parts = some_gradient(machine, np.eye(5, 4))
+    targets = random_machine(2).values
+    before = [target.copy() for target in targets]
+    assert gradient.n_penalised == 3 and PARAMETERS[:3] == (
+        "components",
+        "coef_visible",
+        "coef_hidden",
+    )
+    gradient.add(targets, 0.3, keep)
+    for i, (name, old, new) in enumerate(zip(PARAMETERS, before, targets, strict=True)):
+        expected = (keep if i < 3 else 1.0) * old + 0.3 * parts[name]
+        assert_allclose(new, expected, rtol=1e-12, atol=1e-14, err_msg=name)
+    for name, found in zip(PARAMETERS, gradient.arrays(machine.values), strict=True):
+        assert_allclose(found, parts[name], rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+def test_gradient_may_be_added_to_the_weights_that_it_reads():
+    """So plain gradient ascent does it; a pair of moments multiplies the weights before."""
+    machine = random_machine(1)
+    gradient, parts = some_gradient(machine, np.eye(5, 4))
+    expected = {name: 0.9 * getattr(machine, name) + 0.3 * parts[name] for name in PARAMETERS[:3]}
+    gradient.add(machine.values, 0.3, 0.9)
+    for name, part in expected.items():
+        assert_allclose(getattr(machine, name), part, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+@pytest.mark.parametrize("keep", [1.0, 0.7])
+@pytest.mark.parametrize("unit", [None, Categorical()], ids=str)
+def test_gradient_of_known_moments_against_differences(unit, keep):
+    """Of the mean negative energy of given v and h, which is linear in all parameters."""
+    machine, generator = random_machine(3, unit=unit), np.random.default_rng(3)
+    V, H = np.eye(5, 4), generator.random((5, 3))
+
+    def mean_energy(machine):
+        W, A, B, b, c = machine.values
+        return np.mean(
+            np.sum((H @ W + X @ A.T + b) * V, axis=1) + np.sum((X @ B.T + c) * H, axis=1)
+        )
+
+    moments = Moments((Block((V, H), (None, None), 0.2),))
+    gradient = ConditionalGradient(moments, machine.given(X), X)
+    targets = random_machine(4).values
+    factors = [keep] * gradient.n_penalised + [1.0, 1.0]
+    expected = [factor * part for factor, part in zip(factors, targets, strict=True)]
+    gradient.add(targets, 0.5, keep)
+    found = differences(mean_energy, machine)
+    for name, old, new in zip(PARAMETERS, expected, targets, strict=True):
+        assert_allclose(new, old + 0.5 * found[name], rtol=1e-8, atol=1e-9, err_msg=name)
 
 
 PENALTY = {"l1": np.sign, "l2": lambda part: part}
@@ -96,15 +158,13 @@ def test_steps(momentum, penalty, alpha):
     """velocity <- momentum * velocity + rate * (gradient - alpha * penalty'), twice."""
     machine, rate = random_machine(1), 0.1
     V = np.random.default_rng(1).integers(0, 2, (5, 4)).astype(float)
-    optimiser, velocity = SGD(momentum, alpha, penalty), None
+    optimizer = SGD(momentum, alpha, penalty)
+    velocity = optimizer.init(machine.values)
     expected = {name: getattr(machine, name).copy() for name in PARAMETERS}
     moving = dict.fromkeys(PARAMETERS, 0.0)
     for _ in range(2):
-        given = machine.given(X)
-        gradient = gradient_of(given, V)
-        gradient = replace(gradient, matrices=((0, np.ones((3, 4))),))
-        parts = slopes(machine, given, gradient)
-        velocity = machine.ascend(gradient, given, X, velocity, optimiser, rate)
+        gradient, parts = some_gradient(machine, V)
+        velocity = optimizer.update(machine.values, gradient, velocity, rate)
         for name in PARAMETERS:
             decay = alpha * PENALTY[penalty](expected[name]) if "intercept" not in name else 0.0
             moving[name] = momentum * moving[name] + rate * (parts[name] - decay)
@@ -117,8 +177,8 @@ def test_steps(momentum, penalty, alpha):
 def test_steps_without_hidden_units():
     machine = random_machine(0, (4, 0, 2))
     before, given = machine.copy(), machine.given(X)
-    V = np.ones((5, 4))
-    machine.ascend(data_moments(given, V), given, X, None, SGD(alpha=0.1), 0.5)
+    gradient = ConditionalGradient(data_moments(given, np.ones((5, 4))), given, X)
+    SGD(alpha=0.1).update(machine.values, gradient, None, 0.5)
     expected = before.coef_visible * (1 - 0.05) + 0.5 * np.outer(np.ones(4), X.mean(axis=0))
     assert_allclose(machine.coef_visible, expected, rtol=1e-12)
     assert machine.components.shape == (0, 4) and machine.coef_hidden.shape == (0, 2)
@@ -132,12 +192,13 @@ def test_array_libraries(name, dtype):
     machine, rtol = random_machine(dtype=np.dtype(dtype)), 1e-12 if dtype == "float64" else 1e-5
     other = ConditionalMachine(machine.units, *(xp.asarray(p.copy()) for p in machine.values))
     V = np.random.default_rng(1).integers(0, 2, (5, 4)).astype(dtype)
-    Z, velocities = X.astype(dtype), [None, None]
-    for _ in range(2):
-        for i, (m, x, v) in enumerate(((machine, Z, V), (other, xp.asarray(Z), xp.asarray(V)))):
+    Z, optimizer = X.astype(dtype), SGD(0.5, 0.1)
+    for m, x, v in ((machine, Z, V), (other, xp.asarray(Z), xp.asarray(V))):
+        velocity = optimizer.init(m.values)
+        for _ in range(2):
             given = m.given(x)
-            gradient = gradient_of_arrays(given, v)
-            velocities[i] = m.ascend(gradient, given, x, velocities[i], SGD(0.5, 0.1), 0.1)
+            gradient = ConditionalGradient(difference_of_arrays(given, v), given, x)
+            velocity = optimizer.update(m.values, gradient, velocity, 0.1)
     for ours, theirs in zip(machine.values, other.values, strict=True):
         assert type(theirs) is type(xp.asarray([0.0])) and ours.dtype == dtype
         assert_allclose(to_numpy(theirs), ours, rtol=rtol, atol=rtol)
@@ -145,7 +206,7 @@ def test_array_libraries(name, dtype):
     assert_array_equal(np.concatenate(index), np.arange(5))
 
 
-def gradient_of_arrays(given, V):
+def difference_of_arrays(given, V):
     means = V, 0.5 * V[:, :3]
     return data_moments(given, V) - Moments((Block(means, (None, None), 0.2),))
 
@@ -170,10 +231,10 @@ def test_what_is_not_finite_is_seen(name, wrong):
 def test_new_machines():
     """Variances of 6000 and 8000 normal numbers are within 10 %, which is 5 of their errors.
 
-    W gives the hidden units a field of variance 1 at outputs as many as are 1 on the average.
+    W gives the hidden units a field of variance 1 at outputs as many as are 1 on average.
     """
-    field, place = np.array([1.0, -2.0, 0.5]), np.zeros((1, 1), np.float32)
-    machine = new_machine(Bernoulli(), 2000, 4, field, make_rng(0, place), place)
+    field, reference = np.array([1.0, -2.0, 0.5]), np.zeros((1, 1), np.float32)
+    machine = new_machine(Bernoulli(), 2000, 4, field, make_rng(0, reference), reference)
     assert all(part.dtype == np.float32 for part in machine.values)
     assert_allclose(machine.intercept_visible, field)
     assert not machine.coef_visible.any() and not machine.intercept_hidden.any()
@@ -187,9 +248,9 @@ def test_new_machines():
     "unit, field", [(Bernoulli(), [-3.0, -2.0]), (Categorical(), np.log([0.5, 0.3, 0.1, 0.1]))]
 )
 def test_new_machines_of_few_outputs_and_of_a_label(unit, field):
-    """No more than a standard normal law; 8000 variances at least, as above."""
-    place = np.zeros((1, 1))
-    machine = new_machine(unit, 4000, 4, np.array(field), make_rng(0, place), place)
+    """The variance is at most 1; it is that of 8000 numbers or more, as above."""
+    reference = np.zeros((1, 1))
+    machine = new_machine(unit, 4000, 4, np.array(field), make_rng(0, reference), reference)
     assert 0.9 < np.mean(machine.components**2) < 1.1
 
 

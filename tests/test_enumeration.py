@@ -79,6 +79,13 @@ def test_log_weights_belong_to_their_values():
         assert log_weight == pytest.approx(expected, rel=1e-10)
 
 
+def test_layers_without_a_finite_support_are_named():
+    machine = random_machine(("gaussian", "truncated_gaussian"), (2, 3), 0)
+    assert n_enumerated(machine) == np.inf
+    with pytest.raises(ValueError, match=r"Gaussian.*cannot be enumerated.*method='ais'"):
+        log_partition(machine)
+
+
 def test_one_layer_alone_needs_no_sum():
     machine = random_machine(("bernoulli", "bernoulli"), (2, 2), 0, 1.0)
     hidden = type(machine)(machine.units[1:], (Theta(np.array([[0.0, 1.0], [2.0, -30.0]])),), ())

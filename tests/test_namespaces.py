@@ -6,6 +6,7 @@ errors of enumeration (6e-7 for one normal error), with fixed seeds.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import evaluation
-from skrbm._optim import SGD, train_step
 from skrbm.arrays import (
     add_products,
     column_moments,
@@ -30,23 +30,31 @@ from skrbm.arrays import (
 )
 from skrbm.inference import (
     AIS,
-    CHAINS,
     FIXED_POINTS,
-    GRADIENTS,
     SAMPLERS,
-    STARTS,
     STEP_SCALES,
     TAP,
     Clamped,
-    ContrastiveDivergence,
     Gibbs,
     clamped_mean,
     sample,
     solve,
 )
+from skrbm.learning import (
+    CHAINS,
+    GRADIENTS,
+    NATURAL,
+    SGD,
+    STARTS,
+    Adam,
+    ChainPhase,
+    FixedPointPhase,
+    MachineGradient,
+)
 from skrbm.machine import condition, data_moments, energy, free_energy, interpolate, uncoupled
 from skrbm.units import UNITS, log_weight
 
+pytestmark = pytest.mark.arrays
 LIBRARIES = ["numpy", "array_api_strict", "torch"]
 TOLERANCE = {"float64": {"rtol": 1e-12, "atol": 1e-12}, "float32": {"rtol": 1e-5, "atol": 1e-5}}
 PAIRS = enumerable_pairs()
@@ -127,7 +135,7 @@ def test_backend(library):
     x = np.array([[-300.0, -1.0, 0.0], [1e-3, 2.0, 300.0]], dtype=library.name)
     library.close(sigmoid(library.array(x)), sigmoid(x))
     library.close(softplus(library.array(x)), softplus(x))
-    assert namespace(library.array(x)).__name__.rpartition(".")[2] in (library.xp.__name__)
+    assert library.xp.__name__ in namespace(library.array(x)).__name__.split(".")
     assert is_foreign(library.array(x)) == (library.xp is not np)
     assert working_dtype(library.array(x)) == library.dtype
     assert_array_equal(to_numpy(from_numpy(np.arange(3), library.array(x))), np.arange(3))
@@ -142,12 +150,13 @@ def test_backend(library):
     library.close(result, 1 + 0.5 * left.T @ right)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int64", "bool"])
-def test_working_dtype_of_what_is_no_float(library, dtype):
-    X = library.xp.asarray(np.ones((2, 2), dtype))
-    if is_foreign(X):
-        wide = library.xp.float64 if dtype == "int64" else library.xp.float32
-        assert working_dtype(X) == wide
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize(
+    "given, expected", [("uint8", "float32"), ("int64", "float64"), ("bool", "float32")]
+)
+def test_working_dtype_of_what_is_no_float(name, given, expected):
+    xp = Library(name, "float64").xp
+    assert working_dtype(xp.asarray(np.ones((2, 2), given))) == getattr(xp, expected)
 
 
 @pytest.mark.parametrize("name", sorted(UNITS))
@@ -248,19 +257,21 @@ def test_clamped_fixed_points(library, kinds):
 
 
 @pairs
-@pytest.mark.parametrize("method", [ContrastiveDivergence(2), Gibbs(2)])
-def test_samplers(library, kinds, method):
+@pytest.mark.parametrize("start", ["data", "persistent"])
+def test_samplers(library, kinds, start):
+    method = Gibbs()
     machine, same = make(kinds, library)
     exact = Exact(machine)
     n = 4000
     X, rng = library.array(data(machine, n)), make_rng(0, same.weights[0])
-    state = method.init(same, rng, 5, X)
-    assert [tuple(layer.shape) for layer in state.layers] == [(5, 4), (5, 3)]
-    state = sample(method, same, method.start(same, X, rng), rng, 3)
-    state, phase, model = method.phases(same, state, X, rng)
-    for layer in state.layers:
+    learning = ChainPhase(method, start, 2)
+    state = learning.init(same, rng, 5, X)
+    assert [tuple(layer.shape) for layer in state.chains.layers] == [(5, 4), (5, 3)]
+    state = state._replace(chains=sample(method, same, method.start(same, X, rng), rng, 3))
+    state, phase, model = learning.phases(same, state, X, rng)
+    for layer in state.chains.layers:
         library.check(layer)
-    assert_array_equal(to_numpy(method.visible(state)), to_numpy(state.layers[0]))
+    assert_array_equal(to_numpy(learning.visible(state)), to_numpy(state.chains.layers[0]))
     # The chains began at the joint law and stay there.
     for moments in (phase, model):
         mean = library.check(moments.statistics(same.units[0], 0).field)
@@ -288,16 +299,22 @@ def test_langevin_samplers(library, name, scale):
     # The chains began at the joint law and stay there.
     mean = to_numpy(state.layers[0]).mean(axis=0)
     assert (np.abs(mean - exact.mean(0)) < 5 * np.sqrt(exact.variance(0) / n)).all()
-    for chains in CHAINS.values():
-        for gradient in GRADIENTS:
-            phases = chains(method, n_steps=3, burn_in=1, gradient=gradient)
-            first = phases.init(same, rng, 7, X)
-            state, data_phase, model = phases.phases(same, first, X, rng)
-            assert 0 < state.acceptance <= 1
-            library.check(phases.visible(state))
-            for moments in (data_phase, model):
-                for part in gradient_parts(same, moments):
-                    library.check(part)
+
+
+@pytest.mark.parametrize("name", ["gibbs", "gibbs_langevin", "langevin"])
+@pytest.mark.parametrize("start", sorted(CHAINS))
+@pytest.mark.parametrize("burn_in", [None, 1])
+def test_chain_phases(library, name, start, burn_in):
+    machine, same = make(("gaussian", "bernoulli"), library)
+    X, rng = library.array(data(machine)), make_rng(0, same.weights[0])
+    for gradient in GRADIENTS:
+        phase = ChainPhase(SAMPLERS[name](), start, 3, burn_in, gradient)
+        state, *both = phase.phases(same, phase.init(same, rng, 7, X), X, rng)
+        assert name == "gibbs" or 0 < state.acceptance <= 1
+        library.check(phase.visible(state))
+        for moments in both:
+            for part in gradient_parts(same, moments):
+                library.check(part)
 
 
 def gradient_parts(machine, moments):
@@ -327,38 +344,58 @@ def test_ais(library, kinds):
 # Learning.
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
+@pytest.mark.parametrize("max_norm", [None, 0.1])
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
 @pytest.mark.parametrize("order", [2, 3])
-def test_sgd(library, momentum, penalty, order):
+@pytest.mark.parametrize("kind", ["sgd", "momentum", "adam"])
+def test_optimizers(library, kind, order, penalty, max_norm):
     machine, same = make(("bernoulli", "bernoulli"), library)
-    X, method, optimiser = data(machine), TAP(order=order), SGD(momentum, 0.01, penalty)
-    velocities = [optimiser.init(m) for m in (machine, same)]
+    X, method = data(machine), TAP(order=order)
+    kinds = {"sgd": SGD, "momentum": partial(SGD, 0.5), "adam": partial(Adam, epsilon=0.1)}
+    optimiser = kinds[kind](alpha=0.01, penalty=penalty, max_norm=max_norm)
+    states = [optimiser.init(NATURAL.of(m)) for m in (machine, same)]
     for _ in range(3):
-        machine, velocities[0] = update(machine, velocities[0], X, method, optimiser)
-        same, velocities[1] = update(same, velocities[1], library.array(X), method, optimiser)
+        machine, states[0] = update(machine, states[0], X, method, optimiser)
+        same, states[1] = update(same, states[1], library.array(X), method, optimiser)
         library.close(same.weights[0], machine.weights[0])
         for a, b in zip(same.thetas, machine.thetas, strict=True):
             library.close(a.field, b.field)
 
 
-def update(machine, velocity, X, method, optimiser):
+def update(machine, before, X, method, optimiser):
     state = method.step(machine, method.step(machine, method.start(machine, X)))
-    gradient = data_moments(machine, X) - method.moments(machine, state)
-    return optimiser.update(machine, velocity, gradient, 0.1)
+    moments = data_moments(machine, X) - method.moments(machine, state)
+    parameters = NATURAL.of(machine)
+    after = optimiser.update(parameters, MachineGradient(machine, moments), before, 0.1)
+    return NATURAL.machine(machine, parameters), after
 
 
-@pairs
 @pytest.mark.parametrize("name", sorted(STARTS))
-def test_learning_from_every_start(library, kinds, name):
-    machine, same = make(kinds, library)
-    X, rng = library.array(data(machine)), make_rng(0, same.weights[0])
-    method, optimiser = STARTS[name](TAP(damping=0.5)), SGD(momentum=0.5)
-    state, velocity = method.init(same, rng, 8, X), optimiser.init(same)
-    for _ in range(3):
-        same, velocity, state = train_step(same, velocity, state, X, rng, method, optimiser, 0.05)
-    assert np.isfinite(library.check(same.weights[0])).all()
-    assert library.check(method.visible(state)).shape == (8, 4)
+def test_learning_from_every_start(library, name):
+    """Solutions are near the sums of enumeration, and a step goes along their difference.
+
+    With normal weights of 0.4 the means that TAP finds are off by less than 0.03.
+    """
+    machine, same = make(("bernoulli", "truncated_gaussian"), library)
+    exact, X = Exact(machine), library.array(data(machine))
+    phase = FixedPointPhase(TAP(max_iter=300, damping=0.5), name)
+    optimizer, rng = SGD(momentum=0.5), make_rng(0, same.weights[0])
+    state, velocity = phase.init(same, rng, 8, X), optimizer.init(NATURAL.of(same))
+    state, seen, model = phase.phases(same, state, X, rng)
+    assert library.check(phase.visible(state)).shape == (8, 4)
+    assert_allclose(
+        library.check(model.statistics(same.units[0], 0).field), exact.mean(0), atol=0.03
+    )
+    assert_allclose(
+        library.check(model.statistics(same.units[1], 1).field), exact.mean(1), atol=0.03
+    )
+    same_moments(library, seen, data_moments(machine, to_numpy(X)), same, machine)
+    W = library.check(same.weights[0]).copy()
+    pair = (seen - model).add_pair(same, 0, library.array(np.zeros(W.shape)), 0.05)
+    parameters = NATURAL.of(same)
+    optimizer.update(parameters, NATURAL.gradient(same, seen - model), velocity, 0.05)
+    after = NATURAL.machine(same, parameters)
+    library.close(after.weights[0], W + library.check(pair))
 
 
 # Evaluation.

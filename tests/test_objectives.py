@@ -25,12 +25,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm._optim import SGD
 from skrbm.arrays import make_rng, to_numpy
 from skrbm.estimators.conditional import _decisions
 from skrbm.estimators.conditional._decisions import clamped, log_partitions
 from skrbm.estimators.conditional._losses import loss_field, make_objective, wrong
-from skrbm.estimators.conditional._machine import PARAMETERS
+from skrbm.estimators.conditional._machine import PARAMETERS, ConditionalGradient
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,
@@ -49,15 +48,13 @@ EXACT = BeliefPropagation(max_iter=300, tol=1e-28)
 MARGINS = {"margin": (margin, path), "marginal_margin": (marginal_margin, leaves)}
 
 
-def step_of(machine, objective, X, Y, rng=None):
-    """Change of each array in one real step of rate 1, and the numbers for the history."""
-    moved, V = machine.copy(), np.where(np.isnan(Y), 0, Y)
+def gradient_of(machine, objective, X, Y, rng=None):
+    """The gradient of one batch by each array, and the numbers for the history."""
+    V, given = np.where(np.isnan(Y), 0, Y), machine.given(X)
     observed = None if not np.isnan(Y).any() else ~np.isnan(Y)
-    given = moved.given(X)
     data, model, report = objective.phases(given, V, observed, rng)
-    moved.ascend(data - model, given, X, None, SGD(), 1.0)
-    change = {name: getattr(moved, name) - getattr(machine, name) for name in PARAMETERS}
-    return change, report
+    arrays = ConditionalGradient(data - model, given, X).arrays(machine.values)
+    return dict(zip(PARAMETERS, arrays, strict=True)), report
 
 
 def some_rows(machine, n=5, seed=0):
@@ -76,10 +73,10 @@ def with_holes(Y, seed=1):
 
 
 def assert_gradient(machine, name, method, truth, X, Y):
-    change, _ = step_of(machine, make_objective(name, method, 1), X, Y)
+    gradient, _ = gradient_of(machine, make_objective(name, method, 1), X, Y)
     slopes = differences(lambda m: truth(m, X, Y), machine)
     for part in PARAMETERS:
-        assert_allclose(change[part], slopes[part], rtol=1e-6, atol=1e-8, err_msg=part)
+        assert_allclose(gradient[part], slopes[part], rtol=1e-6, atol=1e-8, err_msg=part)
 
 
 # ------------------------------------------------------------------- gradients
@@ -93,13 +90,13 @@ def test_likelihood_gradient_on_trees(seed, holes, edges):
     machine = random_machine(seed, (4, 3, 2), edges)
     X, Y = some_rows(machine)
     Y = with_holes(Y) if holes else Y
-    change, report = step_of(machine, make_objective("likelihood", EXACT, 1), X, Y)
+    gradient, report = gradient_of(machine, make_objective("likelihood", EXACT, 1), X, Y)
     assert report == {"converged": 1.0}
     slopes = differences(lambda m: log_likelihood(m, X, Y), machine)
     coupled = machine.components != 0
     for part in PARAMETERS:
         where = coupled if part == "components" else slice(None)
-        assert_allclose(change[part][where], slopes[part][where], rtol=1e-6, atol=1e-8)
+        assert_allclose(gradient[part][where], slopes[part][where], rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
@@ -138,14 +135,14 @@ def test_likelihood_gradient_by_other_methods_is_nearly_exact_for_weak_couplings
     for strength in (0.02, 0.01):
         machine = random_machine(0, (4, 3, 2), strength=strength)
         X, Y = some_rows(machine)
-        change, _ = step_of(machine, make_objective("likelihood", method, 100), X, Y)
+        gradient, _ = gradient_of(machine, make_objective("likelihood", method, 100), X, Y)
         slopes = differences(lambda m, X=X, Y=Y: log_likelihood(m, X, Y), machine)
-        errors.append(max(np.abs(change[part] - slopes[part]).max() for part in PARAMETERS))
+        errors.append(max(np.abs(gradient[part] - slopes[part]).max() for part in PARAMETERS))
     assert errors[0] < 0.02 and errors[1] < 0.6 * errors[0]
 
 
 class Minimiser(Gibbs):
-    """Stands in for a chain: finds the outputs of least free energy, by enumeration."""
+    """Stands in for a chain: finds the outputs of minimum free energy, by enumeration."""
 
     def search(self, machine, rng):
         found = []
@@ -162,7 +159,7 @@ def test_perceptron_gradient(unit):
     X, Y = some_rows(machine, n=8)
     Y[0] = Minimiser().search(machine.given(X), None)[0]  # this row is right and teaches nothing
     assert_gradient(machine, "perceptron", Minimiser(), perceptron, X, Y)
-    _, report = step_of(machine, make_objective("perceptron", Minimiser(), 1), X, Y)
+    _, report = gradient_of(machine, make_objective("perceptron", Minimiser(), 1), X, Y)
     best = np.array([Sums(machine, x).best()[0] for x in X])
     assert report == {"updated": np.mean((best != Y).any(axis=1))}
     assert 0 < report["updated"] < 1
@@ -225,8 +222,8 @@ def test_logits_turn_back_into_means(dtype):
 # ----------------------------------------------------------------- short chains
 
 
-def start_law(sums, machine, x, start):
-    """Law of the rows of V that a chain starts at: a label, or a draw from the biases."""
+def start_distribution(sums, machine, x, start):
+    """Distribution of the rows of V that a chain starts at: a label, or a draw from the biases."""
     if start is not None:
         return (sums.V == start).all(axis=1).astype(float)
     free = Sums(machine, x).V @ (machine.coef_visible @ x + machine.intercept_visible)
@@ -248,33 +245,33 @@ def statistics(machine, sums, x):
 
 
 def assert_chain(machine, objective, start, n_steps, only_better=False):
-    """The step of many copies of one row has the mean of the enumerated chain.
+    """The gradient of many copies of one row has the mean of the enumerated chain.
 
-    With ``only_better`` where it ends counts if that is more probable than the label. Returns the
-    numbers for the history, and the probability of the latter.
+    With ``only_better``, the end of the chain counts only if it is more probable than the label.
+    Returns the numbers for the history, and the probability of that.
     """
     n, x = 20_000, np.array([0.7, -0.4])
     sums = Sums(machine, x)
     y = sums.V[1 if isinstance(machine.units[0], Categorical) else 5]
-    law = start_law(sums, machine, x, y if start == "label" else None)
+    first = start_distribution(sums, machine, x, y if start == "label" else None)
     sweep, _ = sums.chain()
-    law = law @ np.linalg.matrix_power(sweep, n_steps)
+    ends = first @ np.linalg.matrix_power(sweep, n_steps)
     parts = statistics(machine, sums, x)
     label = np.flatnonzero((sums.V == y).all(axis=1))[0]
-    taken = np.arange(len(law))
+    taken = np.arange(len(ends))
     better = logsumexp(sums.log_weights, axis=1) > logsumexp(sums.log_weights[label])
     if only_better:
         taken = np.where(better, taken, label)
-    change, report = step_of(
+    gradient, report = gradient_of(
         machine, objective, np.tile(x, (n, 1)), np.tile(y, (n, 1)), make_rng(0, machine.components)
     )
     for name in PARAMETERS:
         values = parts[name][taken]
-        mean = np.tensordot(law, values, 1)
-        variance = np.tensordot(law, values**2, 1) - mean**2
+        mean = np.tensordot(ends, values, 1)
+        variance = np.tensordot(ends, values**2, 1) - mean**2
         error = 5 * np.sqrt(np.maximum(variance, 0) / n) + 1e-10
-        assert (np.abs(change[name] - (parts[name][label] - mean)) <= error).all(), name
-    return report, law @ better
+        assert (np.abs(gradient[name] - (parts[name][label] - mean)) <= error).all(), name
+    return report, ends @ better
 
 
 units = pytest.mark.parametrize("unit", [None, Categorical()], ids=str)
@@ -283,7 +280,7 @@ units = pytest.mark.parametrize("unit", [None, Categorical()], ids=str)
 @units
 @pytest.mark.parametrize("n_steps", [1, 2, 10])
 @pytest.mark.parametrize("make, start", [(ContrastiveDivergence, "label"), (Gibbs, "biases")])
-def test_expected_step_of_contrastive_divergence(unit, n_steps, make, start):
+def test_expected_gradient_of_contrastive_divergence(unit, n_steps, make, start):
     machine = random_machine(4, (4, 3, 2), unit=unit)
     objective = make_objective("likelihood", make(n_steps), 1)
     assert_chain(machine, objective, start, n_steps)
@@ -294,15 +291,16 @@ def test_the_number_of_sweeps_is_told_apart():
     machine, x = random_machine(4, (4, 3, 2)), np.array([0.7, -0.4])
     sums = Sums(machine, x)
     sweep, _ = sums.chain()
-    for law in (start_law(sums, machine, x, sums.V[5]), start_law(sums, machine, x, None)):
-        laws = [law @ np.linalg.matrix_power(sweep, k) @ sums.V for k in range(4)]
-        for before, after in pairwise(laws):
+    for start in (sums.V[5], None):
+        first = start_distribution(sums, machine, x, start)
+        means = [first @ np.linalg.matrix_power(sweep, k) @ sums.V for k in range(4)]
+        for before, after in pairwise(means):
             assert np.abs(before - after).max() > 2 * 5 * 0.5 / np.sqrt(20_000)
 
 
 @units
 @pytest.mark.parametrize("n_steps", [1, 10])
-def test_expected_step_of_the_perceptron(unit, n_steps):
+def test_expected_gradient_of_the_perceptron(unit, n_steps):
     machine = random_machine(4, (4, 3, 2), unit=unit)
     objective = make_objective("perceptron", Gibbs(n_steps), 1)
     report, expected = assert_chain(machine, objective, "biases", n_steps, only_better=True)
@@ -337,8 +335,7 @@ def test_missing_outputs_are_drawn_by_a_chain_in_which_the_others_are_fixed(name
     V, exact = block.means[0], Sums(machine, x, y)
     known = ~np.isnan(y)
     assert_array_equal(V[:, known], Y[:, known])
-    law = np.exp(exact.log_p)
-    for v, p in zip(exact.V, law, strict=True):
+    for v, p in zip(exact.V, np.exp(exact.log_p), strict=True):
         share = (V == v).all(axis=1).mean()
         assert abs(share - p) < 5 * np.sqrt(p * (1 - p) / n)
 

@@ -6,7 +6,7 @@ from skrbm.units import Theta, Unit
 
 @dataclass(frozen=True)
 class Spin(Unit):
-    """Unit with support {-1, +1} and law exp(field * x - precision / 2)."""
+    """Unit with support {-1, +1} and distribution exp(field * x - precision / 2)."""
 
     values = (-1.0, 1.0)
     bounds = (-1.0, 1.0)
@@ -37,9 +37,9 @@ class Spin(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def initial_theta(self, X):
-        mean, _ = column_moments(X)
-        n = X.shape[0]
+    def initial_theta(self, X, weights=None):
+        mean, _ = column_moments(X, weights)
+        n = X.shape[0] if weights is None else float(weights.sum())
         return Theta(namespace(mean).atanh(mean * n / (n + 0.5)))  # finite for constant columns
 
     def default_theta(self, n, reference):

@@ -1,4 +1,4 @@
-"""The array library that the numbers live in, products, columns, random numbers and threads."""
+"""Array libraries behind one interface: namespaces, products, columns, random numbers, threads."""
 
 from ._columns import (
     column_means,
@@ -33,8 +33,11 @@ from ._namespace import (
 from ._products import add_products, matmul
 from ._random import Rng, make_rng, seed_sequence
 from ._threads import n_threads, one_blas_thread, share, split
+from ._types import Array, Index
 
 __all__ = [
+    "Array",
+    "Index",
     "Rng",
     "add_products",
     "as_like",

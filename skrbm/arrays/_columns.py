@@ -1,29 +1,33 @@
 """Rows and columns of data, dense or sparse."""
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ._namespace import as_like, cast, from_numpy, is_foreign, namespace
+from ._types import Array, Index
 
 
-def squared(X):
+def squared(X: Array) -> Array:
     """X * X elementwise, for a dense or a sparse X."""
     return X.multiply(X).tocsr() if sp.issparse(X) else X * X
 
 
-def nonzero(X, dtype):
+def nonzero(X: Array, dtype: Any) -> Array:
     """1 where a dense or a sparse X is not 0, and 0 elsewhere, with ``dtype``."""
     return (X != 0).astype(dtype) if sp.issparse(X) else cast(X != 0, dtype)
 
 
-def dense_rows(X, index, dtype):
+def dense_rows(X: Array, index: Index, dtype: Any) -> Array:
     """Return the rows of a dense or sparse X at an index array, as one dense array of ``dtype``."""
     rows = X[index].toarray() if sp.issparse(X) else namespace(X).take(X, index, axis=0)
     return cast(rows, dtype)
 
 
-def take_rows(X, index):
+def take_rows(X: Array, index: Index) -> Array:
     """Return rows of a dense or sparse X, in X's own dtype.
 
     ``index`` is a slice, or an index array of NumPy or of X's library.
@@ -35,7 +39,7 @@ def take_rows(X, index):
     return namespace(X).take(X, as_like(index, X), axis=0)
 
 
-def row_blocks(X, size):
+def row_blocks(X: Array, size: int) -> Iterator[Array]:
     """Yield the rows of an array in blocks of at most ``size`` rows.
 
     Slices end at the last row at most: other libraries need not clip them as NumPy does.
@@ -45,8 +49,8 @@ def row_blocks(X, size):
         yield X[start : min(start + size, n), :]
 
 
-def value_range(X):
-    """Return the least and the largest value of a dense or sparse X."""
+def value_range(X: Array) -> tuple[float, float]:
+    """Return the smallest and the largest value of a dense or sparse X."""
     values = X.data if sp.issparse(X) else X
     if sp.issparse(X) and values.shape[0] < X.shape[0] * X.shape[1]:
         values = np.append(values, values.dtype.type(0))
@@ -56,14 +60,14 @@ def value_range(X):
     return float(xp.min(values)), float(xp.max(values))
 
 
-def column_sums(x):
+def column_sums(x: Array) -> Array:
     """Return the sum of each column of a dense array, in its dtype."""
     if isinstance(x, np.ndarray):
         return np.add.reduce(x, axis=0)  # without the overhead of np.sum, half of it for few rows
     return namespace(x).sum(x, axis=0)
 
 
-def column_means(X, weights=None):
+def column_means(X: Array, weights: np.ndarray | None = None) -> Array:
     """Return the mean of each column, in float64, of a dense or sparse X.
 
     ``weights`` is a NumPy array with a weight for each row, or None for equal weights.
@@ -82,7 +86,7 @@ def column_means(X, weights=None):
     return total / X.shape[0]
 
 
-def column_moments(X, weights=None):
+def column_moments(X: Array, weights: np.ndarray | None = None) -> tuple[Array, Array]:
     """Return mean and variance of each column, in float64, of a dense or sparse X.
 
     ``weights`` is a NumPy array with a weight for each row, or None for equal weights.
@@ -95,16 +99,18 @@ def column_moments(X, weights=None):
         return mean_variance_axis(X.astype(np.float64).tocsr(), axis=0)
     xp, n = namespace(X), X.shape[0]
 
-    def blocks():  # float64 copies of blocks, never of the whole
+    def blocks() -> Iterator[Array]:
         return (cast(rows, xp.float64) for rows in row_blocks(X, 1024))
 
     mean = sum(xp.sum(rows, axis=0) for rows in blocks()) / n
     return mean, sum(xp.sum((rows - mean) ** 2, axis=0) for rows in blocks()) / n
 
 
-def _weighted_sum(X, weights, function=None):
+def _weighted_sum(
+    X: Array, weights: np.ndarray, function: Callable[[Array], Array] | None = None
+) -> Array:
     """Return the sum of weight times row, or times a function of dense rows, in float64."""
-    total = 0.0
+    total: Array = 0.0
     for start in range(0, X.shape[0], 1024):
         rows, w = X[start : start + 1024, :], weights[start : start + 1024]
         if sp.issparse(rows) and function is None:

@@ -5,18 +5,21 @@ through ``array-api-compat``, which is imported only when such an array comes.
 """
 
 from math import exp, isfinite
+from typing import Any
 
 import numpy as np
 
-_NUMPY = np.ndarray, np.generic  # a tuple: a union would be built anew in each of many calls
+from ._types import Array
+
+_NUMPY = np.ndarray, np.generic  # a tuple: a union would be built again in each call
 
 
-def is_foreign(X):
+def is_foreign(X: Any) -> bool:
     """Whether X is an array of a library other than NumPy."""
     return not isinstance(X, _NUMPY) and hasattr(X, "__dlpack__")
 
 
-def namespace(x):
+def namespace(x: Any) -> Any:
     """Return the array namespace of ``x``; NumPy for everything that is no foreign array."""
     if not is_foreign(x):
         return np
@@ -30,7 +33,7 @@ def namespace(x):
     return array_api_compat.array_namespace(x)
 
 
-def like(x):
+def like(x: Array) -> dict[str, Any]:
     """Return the arguments that create an array like ``x``: its dtype and device."""
     if not is_foreign(x):
         return {"dtype": x.dtype}
@@ -39,7 +42,7 @@ def like(x):
     return {"dtype": x.dtype, "device": array_api_compat.device(x)}
 
 
-def to_numpy(x):
+def to_numpy(x: Any) -> np.ndarray:
     """Return ``x`` as a NumPy array; the identity for NumPy arrays."""
     if not is_foreign(x):
         return np.asarray(x)
@@ -51,14 +54,14 @@ def to_numpy(x):
     return np.asarray(x)
 
 
-def from_numpy(x, reference):
+def from_numpy(x: Array, reference: Array) -> Array:
     """Return the NumPy array ``x`` in the library and on the device of ``reference``."""
     if not is_foreign(reference):
         return x
     return namespace(reference).asarray(np.ascontiguousarray(x), device=like(reference)["device"])
 
 
-def as_like(x, reference):
+def as_like(x: Array, reference: Array) -> Array:
     """Return the dense array ``x`` in the library and on the device of ``reference``."""
     if not is_foreign(x) and not is_foreign(reference):
         return x
@@ -67,12 +70,12 @@ def as_like(x, reference):
     return from_numpy(to_numpy(x), reference)
 
 
-def cast(x, dtype):
+def cast(x: Array, dtype: Any) -> Array:
     """Return ``x`` with ``dtype``, itself where it has it already."""
     return x if x.dtype == dtype else namespace(x).astype(x, dtype)
 
 
-def working_dtype(X):
+def working_dtype(X: Array) -> Any:
     """Return the floating dtype that parameters learnt from ``X`` have.
 
     The promotion of X's dtype with float32: floating dtypes are kept, bytes and booleans
@@ -88,23 +91,23 @@ def working_dtype(X):
     return promoted if promoted in (np.float32, np.float64) else np.dtype(np.float64)
 
 
-def copied(x):
+def copied(x: Array) -> Array:
     """Return a copy of an array."""
     return namespace(x).asarray(x, copy=True)
 
 
-def parameter_reference(X):
+def parameter_reference(X: Array) -> Array:
     """Return a reference array for parameters learnt from X: their library, device and dtype."""
     options = like(X) if is_foreign(X) else {}
     return namespace(X).zeros((1, 1), **{**options, "dtype": working_dtype(X)})
 
 
-def is_finite(x):
+def is_finite(x: Array) -> bool:
     """Whether no entry is infinite or NaN, by a sum, which needs no temporary array."""
     return isfinite(float(namespace(x).sum(x)))
 
 
-def sigmoid(x):
+def sigmoid(x: Array) -> Array:
     """Logistic function, through the vectorised tanh: five times the speed of ``expit``."""
     y = namespace(x).tanh(0.5 * x)
     y *= 0.5
@@ -112,7 +115,7 @@ def sigmoid(x):
     return y
 
 
-def softplus(x):
+def softplus(x: Array) -> Array:
     """log(1 + exp(x)) without overflow."""
     xp = namespace(x)
     y = xp.log1p(xp.exp(-xp.abs(x)))
@@ -120,7 +123,7 @@ def softplus(x):
     return y
 
 
-def log_odds(x, limit):
+def log_odds(x: Array, limit: float) -> Array:
     """Return log(x / (1 - x)), at most ``limit`` in size."""
     xp = namespace(x)
     dtype, x, tiny = x.dtype, cast(x, xp.float64), exp(-limit)
@@ -128,20 +131,20 @@ def log_odds(x, limit):
     return cast(odds, dtype)
 
 
-def log_sum_exp(x):
+def log_sum_exp(x: Array) -> Array:
     """Return log of the sum of exp(x) over the last axis."""
     xp = namespace(x)
     largest = xp.max(x, axis=-1, keepdims=True)
     return largest[..., 0] + xp.log(xp.sum(xp.exp(x - largest), axis=-1))
 
 
-def cumulative_sum(x):
+def cumulative_sum(x: Array) -> Array:
     """Sum up along the last axis; NumPy 2.0 has the function by its old name alone."""
     xp = namespace(x)
     return np.cumsum(x, axis=-1) if xp is np else xp.cumulative_sum(x, axis=-1)
 
 
-def row_sums(x):
+def row_sums(x: Array) -> Array:
     """Sum each row in float64."""
     xp = namespace(x)
     return xp.sum(x, axis=-1, dtype=xp.float64)

@@ -1,4 +1,7 @@
-"""Products of matrices, which take most of the time of learning."""
+"""Products of matrices, which take most of the time in training."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -6,6 +9,10 @@ from scipy.linalg.blas import dgemm, sgemm
 
 from ._namespace import is_foreign
 from ._threads import share, split
+from ._types import Array
+
+Terms: TypeAlias = Sequence[tuple[Array, Array, float]]
+
 
 # OpenBLAS does a product of at most 10**6 multiplications without copying the factors into panels.
 # For a few rows that copy takes most of the time, so their products are done in parts.
@@ -15,7 +22,7 @@ _NOT_PACKED, _FEW_ROWS, _LEAST_WIDTH = 8 * 10**5, 16, 16
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
 
 
-def matmul(X, A):
+def matmul(X: Array, A: Array) -> Array:
     """X @ A for a dense or a sparse X; the result is dense.
 
     All large products go through here: sparse X stays sparse, and NumPy's products use the threads
@@ -40,15 +47,15 @@ def matmul(X, A):
     return X @ A
 
 
-def _fill_rows(rows, out, X, A):
+def _fill_rows(rows: slice, out: Array, X: Array, A: Array) -> None:
     np.matmul(X[rows], A, out=out[rows])
 
 
-def _fill_columns(columns, out, X, A):
+def _fill_columns(columns: slice, out: Array, X: Array, A: Array) -> None:
     np.matmul(X, A[:, columns], out=out[:, columns])
 
 
-def add_products(out, terms, keep=1.0):
+def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
     """out = keep * out + sum of alpha * left.T @ right, in place where the library can.
 
     Returns ``out``. ``terms`` are tuples (left, right, alpha). For NumPy each is one BLAS call
@@ -67,7 +74,7 @@ def add_products(out, terms, keep=1.0):
     return out
 
 
-def _check_accumulator(out, terms):
+def _check_accumulator(out: Array, terms: Terms) -> None:
     if not (out.flags.c_contiguous and out.flags.writeable and out.dtype in _GEMM):
         raise ValueError(
             "the accumulator must be a writeable C-contiguous float32 or float64 array"
@@ -79,14 +86,14 @@ def _check_accumulator(out, terms):
             raise ValueError("the accumulator shares memory with a factor")
 
 
-def _accumulate(rows, out, terms, keep):
+def _accumulate(rows: slice, out: Array, terms: Terms, keep: float) -> None:
     gemm = _GEMM[out.dtype]
     for left, right, alpha in terms:
         gemm(alpha, right.T, left.T, beta=keep, c=out.T, trans_b=True, overwrite_c=True)
         keep = 1.0
 
 
-def _add_products(rows, out, terms, keep):
+def _add_products(rows: slice, out: Array, terms: Terms, keep: float) -> None:
     """Add to some rows of ``out``, by calls that let other threads run, as SciPy's do not."""
     if keep != 1:
         out[rows] *= keep

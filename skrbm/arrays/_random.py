@@ -1,15 +1,20 @@
 """Random numbers in the array library, device and dtype of the machine.
 
-The law is the same on every library, the numbers are not.
+Draws have the same distribution in every library, but not the same numbers.
 """
+
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from ._namespace import cast, from_numpy, is_foreign, like, namespace, to_numpy
+from ._types import Array
+
+Shape: TypeAlias = tuple[int, ...]
 
 
-def seed_sequence(random_state):
+def seed_sequence(random_state: Any) -> np.random.SeedSequence:
     """Return a SeedSequence drawn from a scikit-learn ``random_state``."""
     words = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     return np.random.SeedSequence([int(word) for word in words])
@@ -26,20 +31,20 @@ class Rng:
         An array whose library, dtype and device the draws have; only an empty one is kept.
     """
 
-    def __init__(self, seed, reference):
+    def __init__(self, seed: np.random.SeedSequence, reference: Array) -> None:
         self._seed = seed
         self._reference = namespace(reference).empty(0, **like(reference))
         self._generator = np.random.Generator(np.random.SFC64(seed))
 
-    def uniform(self, shape):
+    def uniform(self, shape: Shape) -> Array:
         """Draw from the uniform distribution on [0, 1)."""
         return self._generator.random(shape, dtype=self._reference.dtype)
 
-    def normal(self, shape):
+    def normal(self, shape: Shape) -> Array:
         """Draw from the standard normal distribution."""
         return self._generator.standard_normal(shape, dtype=self._reference.dtype)
 
-    def signed(self, shape):
+    def signed(self, shape: Shape) -> tuple[Array, Any]:
         """Return noise uniform on (-bound, bound), and the bound.
 
         Raw integers need no scaling to be compared with: 32 random bits as a float32 cost half
@@ -52,21 +57,21 @@ class Rng:
         noise = raw.view(np.int32)[:size].astype(np.float32).reshape(shape)
         return noise, np.float32(2.0**31)
 
-    def permutation(self, n):
+    def permutation(self, n: int) -> Array:
         """Return a random order of ``range(n)``, an index array of the same library."""
         return from_numpy(self._generator.permutation(n), self._reference)
 
-    def integers(self, high, size):
+    def integers(self, high: int, size: Shape | int) -> Array:
         """Draw ``size`` integers from ``range(high)``, an index array of the same library."""
         return from_numpy(self._generator.integers(high, size=size), self._reference)
 
-    def binomial(self, n, p):
+    def binomial(self, n: Array, p: Array) -> Array:
         """Draw numbers of successes; whole numbers n and probabilities p broadcast."""
         whole = to_numpy(n).astype(np.int64)
         drawn = self._generator.binomial(whole, to_numpy(p))
         return cast(from_numpy(drawn, self._reference), self._reference.dtype)
 
-    def spawn(self, n):
+    def spawn(self, n: int) -> list["Rng"]:
         """Return ``n`` independent streams."""
         return [type(self)(seed, self._reference) for seed in self._seed.spawn(n)]
 
@@ -74,50 +79,50 @@ class Rng:
 class _ConvertedRng(Rng):
     """Draws by NumPy, converted to another array library."""
 
-    def _draw(self, name, *args):
+    def _draw(self, name: str, *args: Any) -> Array:
         values = getattr(self._generator, name)(*args)
         return cast(from_numpy(values, self._reference), self._reference.dtype)
 
-    def uniform(self, shape):
+    def uniform(self, shape: Shape) -> Array:
         return self._draw("random", shape)
 
-    def normal(self, shape):
+    def normal(self, shape: Shape) -> Array:
         return self._draw("standard_normal", shape)
 
-    def signed(self, shape):
+    def signed(self, shape: Shape) -> tuple[Array, Any]:
         return self._draw("uniform", -1.0, 1.0, shape), 1.0
 
 
 class _TorchRng(Rng):
     """Draws on the device of a torch tensor."""
 
-    def __init__(self, seed, reference):
+    def __init__(self, seed: np.random.SeedSequence, reference: Array) -> None:
         import torch
 
         super().__init__(seed, reference)
         self._torch = torch.Generator(device=reference.device)
         self._torch.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {"dtype": self._reference.dtype, "device": self._reference.device}
 
-    def uniform(self, shape):
+    def uniform(self, shape: Shape) -> Array:
         import torch
 
         return torch.rand(shape, generator=self._torch, **self._options())
 
-    def normal(self, shape):
+    def normal(self, shape: Shape) -> Array:
         import torch
 
         return torch.randn(shape, generator=self._torch, **self._options())
 
-    def signed(self, shape):
+    def signed(self, shape: Shape) -> tuple[Array, Any]:
         return 2 * self.uniform(shape) - 1, 1.0
 
-    def __getstate__(self):  # torch generators cannot be pickled, their states can
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_torch": to_numpy(self._torch.get_state())}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         import torch
 
         self.__dict__.update(state)
@@ -125,7 +130,7 @@ class _TorchRng(Rng):
         self._torch.set_state(torch.from_numpy(state["_torch"]))
 
 
-def make_rng(random_state, reference):
+def make_rng(random_state: Any, reference: Array) -> Rng:
     """Return the stream for ``random_state`` with draws like the array ``reference``."""
     seed = random_state
     if not isinstance(seed, np.random.SeedSequence):

@@ -7,16 +7,24 @@ products are cut into parts, for as many threads as BLAS was allowed before.
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, wraps
 from itertools import pairwise
+from typing import Any, ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
 _LOCK = threading.Lock()
-_HOLDERS = set()  # the threads that hold BLAS to one thread
-_ALLOWED = []  # pairs of a library and its number of threads before the first holder came
+_HOLDERS: set[int] = set()  # the threads that hold BLAS to one thread
+_ALLOWED: list[
+    tuple[Any, int]
+] = []  # pairs of a library and its number of threads before the first holder came
 _N_THREADS = 1  # the smallest of these numbers
 _HERE = threading.local()  # how often the holders nest in this thread
 
@@ -25,7 +33,7 @@ _HERE = threading.local()  # how often the holders nest in this thread
 _WAKING, _LEAST_WORK = 2**21, 2**23
 
 
-def one_blas_thread(function):
+def one_blas_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a function that holds BLAS to one thread; products may use threads of our own.
 
     The limit holds for the whole process, so of the threads that ask for it the first sets it and
@@ -35,7 +43,7 @@ def one_blas_thread(function):
     """
 
     @wraps(function)
-    def wrapper(*args, **kwargs):
+    def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         outer = _depth()
         try:
             _hold(outer + 1)
@@ -50,7 +58,7 @@ def one_blas_thread(function):
     return wrapper
 
 
-def _hold(depth):
+def _hold(depth: int) -> None:
     global _N_THREADS
     _HERE.depth = depth
     if depth > 1:
@@ -65,7 +73,7 @@ def _hold(depth):
                 _set_threads(library, 1)
 
 
-def _release(depth):
+def _release(depth: int) -> None:
     """Go back to a depth; doing it twice is doing it once."""
     _HERE.depth = depth
     if depth:
@@ -76,14 +84,14 @@ def _release(depth):
             _lift()
 
 
-def _lift():
+def _lift() -> None:
     """Give BLAS the threads back that it was allowed."""
     for library, n_threads in _ALLOWED:
         _set_threads(library, n_threads)
     _ALLOWED.clear()
 
 
-def _set_threads(library, n_threads):
+def _set_threads(library: Any, n_threads: int) -> None:
     """Set a limit from any thread: threadpoolctl (3.8) keeps that to the one which did so first."""
     take_over = getattr(library, "clear_controlling_thread", lambda force: None)
     take_over(force=True)
@@ -91,11 +99,11 @@ def _set_threads(library, n_threads):
     take_over(force=True)
 
 
-def _depth():
+def _depth() -> int:
     return getattr(_HERE, "depth", 0)
 
 
-def n_threads():
+def n_threads() -> int:
     """Return how many threads the calling thread may use.
 
     It is one for all that do not hold BLAS themselves: helpers, and workers of joblib, which share
@@ -105,11 +113,11 @@ def n_threads():
 
 
 @cache
-def _controller():
+def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # finding the loaded libraries takes milliseconds
 
 
-def split(n, work):
+def split(n: int, work: float) -> list[slice]:
     """Return slices that make up ``range(n)``, one for each thread that is worth its waking.
 
     The first is longer, for the thread that need not wake. ``work`` is the number of
@@ -123,7 +131,7 @@ def split(n, work):
     return [slice(*ends) for ends in pairwise(cuts)]
 
 
-def share(function, parts, *args):
+def share(function: Callable[..., Any], parts: list[slice], *args: Any) -> None:
     """Call ``function(part, *args)`` for each part, here and in other threads.
 
     The calls must not depend on each other, and gain only where they release the interpreter lock,
@@ -149,17 +157,17 @@ def share(function, parts, *args):
             future.cancel()
 
 
-def _submit(function, *args):
+def _submit(function: Callable[..., Any], *args: Any) -> Future[Any]:
     # NumPy's handling of overflow is part of the context.
     return _executor().submit(copy_context().run, function, *args)
 
 
 @cache
-def _executor():
+def _executor() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="skrbm")
 
 
-def _start_anew():
+def _start_anew() -> None:
     """Give up, in a forked process, threads that did not come along, and limits that they hold."""
     global _LOCK
     _LOCK = threading.Lock()  # another thread may have had it

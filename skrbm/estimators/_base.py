@@ -33,6 +33,7 @@ from ..learning import (
     MomentLearner,
     Trainer,
     Training,
+    recorder,
 )
 from ..machine import Machine
 from ._density import DensityModel
@@ -223,10 +224,9 @@ class BaseRBM(DensityModel):
             learner,
             publish,
             lambda machine, state: self._attributes(machine, state, parts),
-            self.history_,
+            recorder(self.history_, type(self).__name__ if self.verbose else None),
             n_iter=n_iter,
             rate=rate_of(self),
-            verbose=type(self).__name__ if self.verbose else None,
         )
 
     def _start(self, X, sample_weight, goes_on, fewest=0):

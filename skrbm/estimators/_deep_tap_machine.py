@@ -151,7 +151,7 @@ class DeepTAPMachine(BaseRBM):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        **BaseRBM._parameter_constraints,
+        **{k: v for k, v in BaseRBM._parameter_constraints.items() if k != "init"},
         **UNIT_CONSTRAINTS,
         **FIXED_POINT_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],

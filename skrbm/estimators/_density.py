@@ -74,7 +74,7 @@ class DensityModel(
         dtype = machine.dtype if dtype is None else dtype
         warn_clipped(X, machine.units[0])
         X = into_support(X, machine.units[0], self.binarize)
-        check_held(X, dtype)
+        check_held(X, machine.dtype)
         return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
 
     def _by_blocks(self, function, X, dtype):
@@ -291,17 +291,6 @@ class DensityModel(
             return namespace(init).asarray(init, copy=True)
         chains = Gibbs().start(machine, init, rng)
         return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
-
-    def _split_missing(self, X):
-        """Return (machine, X filled with the visible means, which entries are observed)."""
-        machine, X = self.machine_, check_data(self, X, missing=True)
-        xp = namespace(X)
-        observed = X == X  # all but NaN, which a threshold would hide
-        X = into_support(X, machine.units[0], self.binarize)
-        check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
-        X = cast(X, machine.dtype)
-        means = machine.units[0].mean(machine.thetas[0])
-        return machine, xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
 
     @one_blas_thread
     def impute(self, X, *, n_steps=None, random_state=None):

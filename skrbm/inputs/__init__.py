@@ -12,12 +12,13 @@ from ._rows import (
     into_support,
     warn_clipped,
 )
-from ._weights import check_weights, distinct_rows, rows_of_epoch
+from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch
 
 __all__ = [
     "SIDES",
     "THETA_ATTRIBUTES",
     "Coordinates",
+    "DistinctRows",
     "Rows",
     "canonical",
     "check_data",

@@ -26,6 +26,9 @@ def machine_from(
 ):
     """Return the machine of a fitted estimator, or of arrays.
 
+    An estimator whose units may count in part has a method ``ordinary_machine()``, which returns a
+    :class:`~skrbm.machine.Machine` of whole units: its parameters are taken then.
+
     ``statistics`` are arrays ``precision_visible`` and the like. Those that are not given are the
     ones of the machine ``defaults``, beside which the parameters then lie, or of units that know
     no data.
@@ -34,9 +37,13 @@ def machine_from(
     given |= statistics
     if hasattr(components, "fit"):
         _check_source(components, units)
-        source = getattr(components, "_whole", components)  # whole units of a machine with parts
-        components = source.components_
-        given = {name.rstrip("_"): getattr(source, name, None) for name in THETA_ATTRIBUTES}
+        parts = [getattr(components, name, None) for name in THETA_ATTRIBUTES]
+        if hasattr(components, "ordinary_machine"):
+            machine = components.ordinary_machine()
+            components, parts = machine.weights[0], (*machine.thetas[0], *machine.thetas[1])
+        else:
+            components = components.components_
+        given = {name.rstrip("_"): part for name, part in zip(THETA_ATTRIBUTES, parts, strict=True)}
     place = None if defaults is None else defaults.weights[0]
     W = parameter("components", components, 2, place)
     thetas = tuple(
@@ -68,8 +75,8 @@ def _check_source(estimator, units):
         )
     if estimator.components_.shape[0] == 0:
         raise ValueError(f"{name} has no hidden unit to start from; start at random")
-    # Copies of one unit have its values, whatever their sum.
-    found = () if hasattr(estimator, "_whole") else getattr(estimator, "units_", ())
+    # The units of an ordinary machine are binary, whatever the fitted ones are.
+    found = () if hasattr(estimator, "ordinary_machine") else getattr(estimator, "units_", ())
     for unit, other in zip(units, found, strict=False):
         if unit.values is not None and unit.values != other.values:
             raise ValueError(

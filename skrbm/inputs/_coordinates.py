@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import scipy.sparse as sp
+
 from ..arrays import cast, namespace
 from ..units import Theta
 
@@ -19,7 +21,8 @@ class Coordinates(NamedTuple):
     divisor: Any
 
     def inward(self, X):
-        """Return z for values v."""
+        """Return z for values v, a dense array."""
+        X = X.toarray() if sp.issparse(X) else X
         return (X - self.offset) / self.divisor
 
     def outward(self, Z):

@@ -21,9 +21,7 @@ from ..arrays import (
     working_dtype,
 )
 from ..exceptions import DataRangeWarning
-from ._weights import are_whole, distinct_rows, rows_of_epoch
-
-_SEED = 0  # of the order of positions, which is the same in all fits
+from ._weights import DistinctRows
 
 
 def check_data(estimator, X, *, reset=False, missing=False):
@@ -226,17 +224,13 @@ def check_rows(name, X, n_columns, place):
     return X
 
 
-class Rows:
+class Rows(DistinctRows):
     """The data of a fit: its distinct rows, dense, as the visible units of a machine take them.
-
-    Equal rows are one row, whose weight is the sum of theirs. Positions count distinct rows, in an
-    order that looks random and depends on the values of the rows alone. So fits do not depend on
-    the order of the rows of X, and a weight of 2 does what a row that is there twice does.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n_samples, n_visible)
-        Checked data.
+        Checked data. Values that the units cannot have are clipped, or thresholded, in a copy.
     unit : Unit
         Kind of the visible units.
     dtype : dtype
@@ -247,47 +241,25 @@ class Rows:
         Weights of the rows; None gives all the weight 1.
     coordinates : Coordinates or None, default=None
         Those of learning; None for the data's own.
-
-    Attributes
-    ----------
-    index : ndarray of int of shape (n_rows,)
-        The rows of X that are at the positions.
-    weights : ndarray of shape (n_rows,) or None
-        Their weights, float64; None if all are 1.
-    total : int
-        How many rows the weights stand for: their sum if they are whole numbers, and otherwise the
-        number of distinct rows.
     """
 
     def __init__(self, X, unit, dtype, binarize=None, weights=None, coordinates=None):
-        self.X, self.unit, self.dtype = X, unit, dtype
-        self.binarize, self.coordinates = binarize, coordinates
-        self._is_inside = not check_range(X, unit, binarize)
-        if self._is_inside:
-            check_held(X, dtype)
-        index, weights = distinct_rows([X], weights)
-        order = np.random.default_rng(_SEED).permutation(len(index))
-        self.index, weights = index[order], weights[order]
-        self.weights = None if (weights == 1).all() else weights
-        self.total = int(weights.sum()) if are_whole(weights) else len(index)
-
-    def __len__(self):
-        return len(self.index)
+        self.unit, self.dtype, self.coordinates = unit, dtype, coordinates
+        if check_range(X, unit, binarize):
+            X = into_support(X, unit, binarize)
+        check_held(X, dtype)
+        self.X = X
+        super().__init__([X], weights)
 
     def __getitem__(self, positions):
         """Return the rows at an array of positions, dense, in the coordinates of learning."""
-        dtype = self.dtype if self._is_inside else self.X.dtype  # which may hold larger values
-        rows = dense_rows(self.X, from_numpy(self.index[positions], self.X), dtype)
-        rows = cast(self._inside(rows), self.dtype)
+        rows = dense_rows(self.X, from_numpy(self.index[positions], self.X), self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
-
-    def _inside(self, X):
-        return X if self._is_inside else into_support(X, self.unit, self.binarize)
 
     @property
     def values(self):
-        """All distinct rows as the units take them, dense or sparse, in the user's units."""
-        return self._inside(take_rows(self.X, self.index))
+        """All distinct rows, dense or sparse, in the user's units."""
+        return take_rows(self.X, self.index)
 
     @cached_property
     def initial_theta(self):
@@ -299,45 +271,7 @@ class Rows:
         """The mean of each column, in float64, in the user's units."""
         return column_means(self.values, self.weights)
 
-    def weights_of(self, positions):
-        """Return the weights of the rows at some positions, float64."""
-        return np.ones(len(positions)) if self.weights is None else self.weights[positions]
-
-    def epoch(self, positions, rng):
-        """Return the positions of an epoch: each as often as the weight of its row says.
-
-        Whole weights are met exactly; others on average, to within 1 in each epoch.
-        """
-        if self.weights is None:
-            return positions
-        return rows_of_epoch(positions, self.weights[positions], rng)
-
-    def drawn(self, n, rng):
-        """Return ``n`` positions, drawn by the weights of the rows."""
-        ends = np.cumsum(self.weights_of(np.arange(len(self))))
-        noise = to_numpy(rng.uniform((n,))).astype(np.float64)
-        return np.minimum(np.searchsorted(ends, noise * ends[-1], side="right"), len(self) - 1)
-
     def some(self, n, rng):
         """Return at most ``n`` rows, at random."""
         positions = self.epoch(np.arange(len(self)), rng)
         return self[positions[to_numpy(rng.permutation(len(positions)))[:n]]]
-
-    def split(self, fraction, rng):
-        """Return positions to train on and positions to validate on, at random.
-
-        The latter have about ``fraction`` of the weight; no row is on both sides.
-
-        Raises ValueError if one of the two would have no row.
-        """
-        order = to_numpy(rng.permutation(len(self)))
-        before = np.cumsum(self.weights_of(order)) - self.weights_of(order)
-        total = before[-1] + self.weights_of(order[-1:])[0]
-        n_validation = int(np.sum(before < round(fraction * total)))
-        if not 0 < n_validation < len(self):
-            raise ValueError(
-                f"validation_fraction={fraction} of {self.total} samples, of which {len(self)} "
-                "differ, leaves no row for one of the two parts; give more samples or set "
-                "early_stopping=False"
-            )
-        return np.sort(order[n_validation:]), order[:n_validation]

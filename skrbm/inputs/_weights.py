@@ -13,7 +13,7 @@ from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows, to_nump
 
 _BLOCK_ROWS = 4096
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
-_SEED = 20160620  # of the directions, which are the same in all fits
+_SEED = 20160620  # of directions and positions, which are the same in all fits
 
 
 def check_weights(sample_weight, X):
@@ -138,3 +138,77 @@ def rows_of_epoch(index, weights, rng):
     n, ends = len(index), np.cumsum(weights)
     points = (np.arange(n) + float(to_numpy(rng.uniform((1,)))[0])) * (ends[-1] / n)
     return index[np.minimum(np.searchsorted(ends, points, side="right"), n - 1)]
+
+
+class DistinctRows:
+    """The rows of data that differ, with their weights, and the choice of some of them.
+
+    Equal rows are one row, whose weight is the sum of theirs. Positions count distinct rows, in an
+    order that looks random and depends on the values of the rows alone. So fits do not depend on
+    the order of the rows of X, and a weight of 2 does what a row that is there twice does.
+
+    Parameters
+    ----------
+    arrays, weights
+        As in :func:`distinct_rows`.
+
+    Attributes
+    ----------
+    index : ndarray of int of shape (n_rows,)
+        The rows of the arrays that are at the positions.
+    weights : ndarray of shape (n_rows,) or None
+        Their weights, float64; None if all are 1.
+    total : int
+        How many rows the weights stand for: their sum if they are whole numbers, and otherwise the
+        number of distinct rows.
+    """
+
+    def __init__(self, arrays, weights=None):
+        index, weights = distinct_rows(arrays, weights)
+        order = np.random.default_rng(_SEED).permutation(len(index))
+        self.index, weights = index[order], weights[order]
+        self.weights = None if (weights == 1).all() else weights
+        self.total = int(weights.sum()) if are_whole(weights) else len(index)
+
+    def __len__(self):
+        return len(self.index)
+
+    def weights_of(self, positions):
+        """Return the weights of the rows at some positions, float64."""
+        return np.ones(len(positions)) if self.weights is None else self.weights[positions]
+
+    def epoch(self, positions, rng):
+        """Return the positions of an epoch: each as often as the weight of its row says.
+
+        Whole weights are met exactly; others on average, to within 1 in each epoch.
+        """
+        if self.weights is None:
+            return positions
+        return rows_of_epoch(positions, self.weights[positions], rng)
+
+    def drawn(self, n, rng):
+        """Return ``n`` positions, drawn by the weights of the rows."""
+        ends = np.cumsum(self.weights_of(np.arange(len(self))))
+        noise = to_numpy(rng.uniform((n,))).astype(np.float64)
+        return np.minimum(np.searchsorted(ends, noise * ends[-1], side="right"), len(self) - 1)
+
+    def split(self, fraction, rng, positions=None):
+        """Return positions to train on and positions to validate on, at random.
+
+        The latter have about ``fraction`` of the weight; no row is on both sides. Only rows at
+        ``positions`` are taken, if they are given.
+
+        Raises ValueError if one of the two would have no row.
+        """
+        positions = np.arange(len(self)) if positions is None else positions
+        order = positions[to_numpy(rng.permutation(len(positions)))]
+        before = np.cumsum(self.weights_of(order)) - self.weights_of(order)
+        total = before[-1] + self.weights_of(order[-1:])[0]
+        n_validation = int(np.sum(before < round(fraction * total)))
+        if not 0 < n_validation < len(order):
+            raise ValueError(
+                f"validation_fraction={fraction} of {self.total} samples, of which {len(order)} "
+                "differ, leaves no row for one of the two parts; give more samples or set "
+                "early_stopping=False"
+            )
+        return np.sort(order[n_validation:]), order[:n_validation]

@@ -11,7 +11,7 @@ from ._gradient import (
     NaturalParameters,
     Training,
 )
-from ._loop import Monitor, NoTask, Trainer, record
+from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
 from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient
@@ -41,5 +41,5 @@ __all__ = [
     "Noise",
     "Trainer",
     "Training",
-    "record",
+    "recorder",
 ]

@@ -1,5 +1,6 @@
 """The loop over epochs: callbacks, the history, and what is kept when it ends."""
 
+import itertools
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,19 @@ class Monitor:
         if self.value is not None and self.n_bad == 0:
             self.kept = machine, state
 
+    def chosen(self, last, ended):
+        """Return which parameters are published: the last, or those that were remembered.
+
+        Parameters
+        ----------
+        last : tuple
+            Machine and state of the last complete epoch.
+        ended : {"interrupted", "callback", "stopped", "n_iter"} or None
+            Why training has ended; None if it goes on.
+        """
+        wanted = ended == "stopped" or (ended == "n_iter" and self.keeps_best)
+        return self.kept if wanted and self.kept is not None else last
+
     def conclude(self):
         """Warn of what the course of a fit, which has come to its end, tells of it."""
 
@@ -62,17 +76,22 @@ class NoTask:
         return False
 
 
-def record(history, row, verbose=None):
-    """Add a row to a history, a dict of lists; NaN stands where a quantity was not measured.
+def recorder(history, verbose=None):
+    """Return a function that adds rows to a history, a dict of lists, and prints them.
 
-    ``verbose`` is the name under which the row is printed, None for no print.
+    NaN stands where a quantity was not measured. ``verbose`` is the name under which rows are
+    printed, None for no print.
     """
-    n_rows = len(next(iter(history.values()), ()))
-    for name in [*(history | row)]:  # in the order in which they were first recorded
-        history.setdefault(name, [float("nan")] * n_rows).append(row.get(name, float("nan")))
-    if verbose:
-        values = ", ".join(f"{name} = {row[name]:.4g}" for name in list(row)[1:])
-        print(f"[{verbose}] Iteration {row['epoch']}, {values}")
+
+    def record(row):
+        n_rows = len(next(iter(history.values()), ()))
+        for name in [*(history | row)]:  # in the order in which they were first recorded
+            history.setdefault(name, [float("nan")] * n_rows).append(row.get(name, float("nan")))
+        if verbose:
+            values = ", ".join(f"{name} = {row[name]:.4g}" for name in list(row)[1:])
+            print(f"[{verbose}] Iteration {row['epoch']}, {values}")
+
+    return record
 
 
 @dataclass
@@ -86,86 +105,90 @@ class Trainer:
         numbers for the history.
     publish : callable
         Called once at the end, as ``publish(machine, state)``, with those of the last complete
-        epoch, or the best.
+        epoch, or what the monitor chooses.
     attributes : callable
         ``attributes(machine, state)`` returns the fitted attributes that a callback may ask for.
-    history : dict of list
-        To which a row is added for each epoch.
-    n_iter : int, default=1
-        Number of epochs.
+    record : callable
+        ``record(row)`` takes the numbers of an epoch, a dict.
+    n_iter : int or None, default=1
+        Number of epochs; None is until the monitor says stop.
     rate : callable, default=None
-        Learning rate by the fraction of the epochs that has passed.
+        Learning rate by the fraction of the epochs that has passed; None for no rate.
     monitor : Monitor, default=None
     context : object, default=None
         scikit-learn's callback context of the fit.
     data : dict, default=None
         What callbacks are given: ``estimator``, ``X`` and ``y``.
-    verbose : str or None, default=None
-        Name under which epochs are printed; None for no print.
+    task : str, default="epoch"
+        Name of an epoch in callbacks.
+
+    Attributes
+    ----------
+    ended : str
+        Why training has ended: "interrupted", "callback", "stopped" or "n_iter".
     """
 
     learner: Any
     publish: Any
     attributes: Any
-    history: dict
-    n_iter: int = 1
+    record: Any
+    n_iter: int | None = 1
     rate: Any = None
     monitor: Monitor = field(default_factory=Monitor)
     context: Any = field(default_factory=NoTask)
     data: dict = field(default_factory=dict)
-    verbose: str | None = None
+    task: str = "epoch"
+    ended: str = "interrupted"
 
     def run(self, training):
         """Train the machine of a :class:`Training`."""
         kept = training.machine, training.phase_state
         training.machine = training.machine.copy()  # which is written in place
-        self._begin(self.context, kept)
+        chosen = self._told(kept)
+        self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=chosen)
         try:
-            for epoch in range(self.n_iter):
-                task = self.context.subcontext(task_name="epoch")
+            for epoch in itertools.count() if self.n_iter is None else range(self.n_iter):
+                task = self.context.subcontext(task_name=self.task)
                 task.call_on_fit_task_begin(**self.data)
-                row = self._epoch(training, epoch / self.n_iter)
+                row = self._epoch(training, epoch)
                 kept = training.machine.copy(), training.phase_state
                 training.n_epochs += 1
-                record(self.history, {"epoch": training.n_epochs, **row}, self.verbose)
-                if self._end(task, kept):
+                self.record({"epoch": training.n_epochs, **row})
+                told = self._told(kept)
+                if task.call_on_fit_task_end(**self.data, reconstruction_attributes=told):
+                    self.ended = "callback"
                     break
                 stop = self.monitor.stop()
                 self.monitor.keep(*kept)
-                if stop or (epoch + 1 == self.n_iter and self.monitor.keeps_best):
-                    kept = self._chosen(kept, training)
                 if stop:
+                    self.ended = "stopped"
                     break
+            else:
+                self.ended = "n_iter"
+            chosen = self.monitor.chosen(kept, self.ended)
+            if chosen[0] is not kept[0]:
+                training.optimizer_state = None  # it belongs to parameters that are given up
         except BaseException:
+            chosen = self.monitor.chosen(kept, self.ended)
             training.optimizer_state = None  # it may belong to parameters that are given up
             raise
         finally:
             training.machine = None
-            self.publish(*kept)
+            self.publish(*chosen)
         self.monitor.conclude()
         self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=dict)
 
-    def _epoch(self, training, progress):
+    def _epoch(self, training, epoch):
         """Run one epoch; returns its row of the history."""
-        begin, rate = time.perf_counter(), self.rate(progress)
+        progress = 0.0 if self.n_iter is None else epoch / self.n_iter
+        row, rate = {}, None
+        begin = time.perf_counter()
+        if self.rate is not None:
+            rate = row["learning_rate"] = self.rate(progress)
         report = self.learner.epoch(training, progress, rate)
-        row = {"learning_rate": rate, "time": time.perf_counter() - begin, **report}
+        row = {**row, "time": time.perf_counter() - begin, **report}
         return row | self.monitor.measure(training.machine, training.phase_state)
 
-    def _begin(self, task, kept):
-        task.call_on_fit_task_begin(
-            **self.data, reconstruction_attributes=lambda: self.attributes(*kept)
-        )
-
-    def _end(self, task, kept):
-        return task.call_on_fit_task_end(
-            **self.data, reconstruction_attributes=lambda: self.attributes(*kept)
-        )
-
-    def _chosen(self, last, training):
-        """Return the parameters to publish after the last epoch."""
-        kept = self.monitor.kept
-        if kept is None or kept[0] is last[0]:
-            return last
-        training.optimizer_state = None  # it belongs to the parameters that are given up
-        return kept
+    def _told(self, kept):
+        """Return a function that gives the fitted attributes, for callbacks."""
+        return lambda: self.attributes(*self.monitor.chosen(kept, None))

@@ -1,17 +1,19 @@
 """Energies and free energies of a machine, and the path from it to independent units."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import scipy.sparse as sp
 
-from ..arrays import cast, matmul, namespace, row_sums, take_rows
-from ..units import log_weight
-from ._machine import condition, is_per_row
+from ..arrays import Array, cast, matmul, namespace, row_sums, take_rows
+from ..units import Theta, log_weight
+from ._machine import Layers, Machine, condition, is_per_row
 
 _BLOCK_ROWS = 1024  # rows whose free energies are computed together
 
 
-def coupling(machine, matrices, layers, power=1):
+def coupling(machine: Machine, matrices: Sequence[Array], layers: Layers, power: int = 1) -> Array:
     """Return scale**power * sum_l x_{l+1}' M_l x_l for each row, in float64.
 
     Parameters
@@ -33,7 +35,7 @@ def coupling(machine, matrices, layers, power=1):
     return total * machine.scale**power
 
 
-def log_correction(machine, thetas):
+def log_correction(machine: Machine, thetas: dict[int, Theta]) -> Array | None:
     """Return the log-weight that corrects sampling by proposals in each row, in float64.
 
     Where ``sample`` of hidden units is only a proposal, a block Gibbs sweep leaves the
@@ -59,19 +61,19 @@ def log_correction(machine, thetas):
     return total
 
 
-def energy(machine, layers):
+def energy(machine: Machine, layers: Layers) -> Array:
     """Return the energy of each row of complete configurations, in float64."""
     own = sum(log_weight(theta, x) for theta, x in zip(machine.thetas, layers, strict=True))
     return -own - coupling(machine, machine.weights, layers)
 
 
-def free_energy(machine, X):
+def free_energy(machine: Machine, X: Array) -> Array:
     """Return -log sum_h exp(-energy(x, h)) for each row, of a machine with one hidden layer."""
     hidden = machine.units[1].log_partition(condition(machine, X))
     return -log_weight(machine.thetas[0], X) - row_sums(hidden)
 
 
-def in_double(machine):
+def in_double(machine: Machine) -> Machine:
     """Return the machine in float64 if its visible units are real, else the machine itself.
 
     For data far from zero, terms of the size mean**2 / variance cancel in the energy of real
@@ -82,7 +84,7 @@ def in_double(machine):
     return machine.astype(namespace(machine.thetas[0].field).float64)
 
 
-def precise_free_energy(machine, X):
+def precise_free_energy(machine: Machine, X: Array) -> Array:
     """Return :func:`free_energy` in blocks of rows, in the dtype of :func:`in_double`.
 
     X may be dense or sparse, of any dtype.
@@ -97,7 +99,7 @@ def precise_free_energy(machine, X):
     return namespace(parts[0]).concat(parts, axis=0)
 
 
-def interpolate(machine0, machine1, beta):
+def interpolate(machine0: Machine, machine1: Machine, beta: Any) -> Machine:
     """Return the machine at ``beta`` between two that differ in thetas and scale.
 
     Parameters
@@ -117,7 +119,7 @@ def interpolate(machine0, machine1, beta):
     return replace(machine1, thetas=thetas, scale=scale)
 
 
-def uncoupled(machine, visible=None):
+def uncoupled(machine: Machine, visible: Theta | None = None) -> Machine:
     """Return a machine of independent units, which shares the weights and has scale 0.
 
     Hidden units have the parameters of units that know no data. Visible units have those of

@@ -5,21 +5,27 @@ are independent given their neighbours.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import cast, from_numpy, log_sum_exp, namespace, row_sums
+from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, row_sums
 from ..units import digits, log_weight
-from ._machine import conditional, is_per_row
+from ._machine import Machine, conditional, is_per_row
 
 MAX_UNITS = 20  # default limit of exact sums: 2**20 configurations
-_BLOCK_ELEMENTS = 2**20  # size of the largest temporary array
-_MANY = 2**10  # configurations that a block of rows should have room for
+# Elements of the largest temporary array, 256 KiB of float64. Several of these stay in a cache,
+# and their memory is used again. That of larger ones often goes back to the system after each
+# block, and to get it anew takes longer than the sums. With fewer elements calls take longer.
+_BLOCK_ELEMENTS = 2**15
+# Configurations that a block of rows should have room for. With fewer rows at a time the fields of
+# the same configurations are worked out more often.
+_MANY = 2**7
 
 
-def enumerable_layers(machine):
+def enumerable_layers(machine: Machine) -> Sequence[int] | None:
     """Return the layers that exact sums enumerate: every other layer, even or odd.
 
     It is the half with fewer configurations of those whose layers all have a finite number, or
@@ -30,11 +36,21 @@ def enumerable_layers(machine):
     return min(finite, key=lambda half: _n_configurations(machine, half), default=None)
 
 
-def _n_configurations(machine, layers):
+def _given_or_enumerable(machine: Machine, layers: Sequence[int] | None) -> Sequence[int]:
+    layers = enumerable_layers(machine) if layers is None else layers
+    if layers is None:
+        raise ValueError(
+            f"the layers {machine.units} cannot be enumerated: neither the even nor the odd ones "
+            "all have a finite number of configurations; use method='ais'"
+        )
+    return layers
+
+
+def _n_configurations(machine: Machine, layers: Sequence[int]) -> int:
     return math.prod(machine.units[l].n_configurations(machine.n_units[l]) for l in layers)
 
 
-def n_enumerated(machine):
+def n_enumerated(machine: Machine) -> float:
     """Return how many binary units have as many configurations as exact sums enumerate, a float.
 
     For layers of binary units it is their number. It is infinite if exact sums are impossible.
@@ -43,13 +59,13 @@ def n_enumerated(machine):
     return float("inf") if layers is None else math.log2(_n_configurations(machine, layers))
 
 
-def can_enumerate(machine, max_units=MAX_UNITS):
+def can_enumerate(machine: Machine, max_units: int = MAX_UNITS) -> bool:
     """Whether log Z can be summed exactly over at most 2**max_units configurations."""
     check_count("max_units", max_units, 0)
     return n_enumerated(machine) <= max_units
 
 
-def check_enumerable(machine, max_units=MAX_UNITS):
+def check_enumerable(machine: Machine, max_units: int = MAX_UNITS) -> None:
     """Raise ValueError if exact sums would need more than ``max_units`` units."""
     if not can_enumerate(machine, max_units):
         raise ValueError(
@@ -59,7 +75,9 @@ def check_enumerable(machine, max_units=MAX_UNITS):
         )
 
 
-def all_values(n, values=(0.0, 1.0), numbers=None):
+def all_values(
+    n: int, values: Sequence[float] = (0.0, 1.0), numbers: Array | None = None
+) -> np.ndarray:
     """Return configurations of ``n`` independent units that have the same finite support.
 
     Parameters
@@ -79,7 +97,9 @@ def all_values(n, values=(0.0, 1.0), numbers=None):
     return np.take(np.array(values, dtype=float), digits(numbers, [len(values)] * n))
 
 
-def configurations(machine, layers=None):
+def configurations(
+    machine: Machine, layers: Sequence[int] | None = None
+) -> Iterator[tuple[tuple[Array | None, ...], Array]]:
     """Yield blocks of all values of some layers, with their log-weights.
 
     Parameters
@@ -97,7 +117,7 @@ def configurations(machine, layers=None):
     log_weights : array of shape (n_configurations,), float64
         Of shape (n_rows, n_configurations), if the machine has parameters for each row.
     """
-    layers = enumerable_layers(machine) if layers is None else layers
+    layers = _given_or_enumerable(machine, layers)
     n, n_rows = _n_configurations(machine, layers), machine.n_rows or 1
     size = max(1, _BLOCK_ELEMENTS // (n_rows * max(machine.n_units)))
     thetas = tuple(  # of rows against configurations
@@ -118,7 +138,9 @@ def configurations(machine, layers=None):
         yield values, total
 
 
-def _block(machine, layers, start, stop):
+def _block(
+    machine: Machine, layers: Sequence[int], start: int, stop: int
+) -> tuple[Array | None, ...]:
     """Return the values of all layers, None of those between, with these numbers."""
     reference, values, numbers = machine.thetas[0].field, {}, np.arange(start, stop)
     for l in layers:
@@ -129,16 +151,16 @@ def _block(machine, layers, start, stop):
     return tuple(values.get(l) for l in range(len(machine.units)))
 
 
-def blocks_of_rows(machine, layers=None):
+def blocks_of_rows(machine: Machine, layers: Sequence[int] | None = None) -> Iterator[Machine]:
     """Yield machines of a few of the rows of one that has parameters for each row."""
-    layers = enumerable_layers(machine) if layers is None else layers
-    n_rows, n_values = machine.n_rows, min(_n_configurations(machine, layers), _MANY)
+    layers = _given_or_enumerable(machine, layers)
+    n_rows, n_values = machine.n_rows or 1, min(_n_configurations(machine, layers), _MANY)
     size = max(1, _BLOCK_ELEMENTS // (n_values * max(machine.n_units)))
     for start in range(0, n_rows, size):
         yield machine.rows(slice(start, min(start + size, n_rows)))
 
 
-def log_partition(machine, layers=None):
+def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Array:
     """Sum log Z, of each row if the machine has parameters for each row.
 
     Returns
@@ -153,7 +175,7 @@ def log_partition(machine, layers=None):
     return namespace(parts[0]).concat(parts, axis=0)
 
 
-def _log_partition(machine, layers):
+def _log_partition(machine: Machine, layers: Sequence[int] | None) -> Array:
     total = None
     for _, log_weights in configurations(machine, layers):
         part = log_sum_exp(log_weights)

@@ -1,10 +1,15 @@
 """The machine: layers of units and the couplings between them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
-from ..arrays import cast, copied, is_finite, matmul, take_rows
+from ..arrays import Array, Index, cast, copied, is_finite, matmul, take_rows
+from ..units import Theta, Unit
+
+Layers: TypeAlias = Sequence[Array | None]
+"""Values of each layer; None for those that are not known or not needed."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,12 @@ class Machine:
         row has its own, so that replicas at different temperatures are rows of one product.
     """
 
-    units: tuple
-    thetas: tuple
-    weights: tuple
+    units: tuple[Unit, ...]
+    thetas: tuple[Theta, ...]
+    weights: tuple[Array, ...]
     scale: Any = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         dtype = self.dtype
         parts = (part for theta in self.thetas for part in theta)
         if any(part is not None and part.dtype != dtype for part in parts):
@@ -44,17 +49,17 @@ class Machine:
             object.__setattr__(self, "scale", cast(self.scale, dtype))
 
     @property
-    def dtype(self):
+    def dtype(self) -> Any:
         """Dtype of all parameters, states and chains."""
         return self.weights[0].dtype if self.weights else self.thetas[0].field.dtype
 
     @property
-    def n_units(self):
+    def n_units(self) -> tuple[int, ...]:
         """Number of units of each layer."""
         return tuple(theta.field.shape[-1] for theta in self.thetas)
 
     @property
-    def n_rows(self):
+    def n_rows(self) -> int | None:
         """Number of rows that have their own parameters or scale, None if all rows share them."""
         parts = (part for theta in self.thetas for part in theta if part is not None)
         own = [part.shape[0] for part in parts if part.ndim > 1]
@@ -63,16 +68,16 @@ class Machine:
         return own[0] if own else None
 
     @cached_property
-    def squares(self):
+    def squares(self) -> tuple[Array, ...]:
         """W * W of each weight matrix."""
         return tuple(W * W for W in self.weights)
 
     @cached_property
-    def cubes(self):
+    def cubes(self) -> tuple[Array, ...]:
         """W * W * W of each weight matrix."""
         return tuple(W * W2 for W, W2 in zip(self.weights, self.squares, strict=True))
 
-    def rows(self, index):
+    def rows(self, index: Index) -> "Machine":
         """Return the machine of some rows, itself if all rows have the same distribution.
 
         ``index`` is a slice or an array of integers.
@@ -87,7 +92,7 @@ class Machine:
                 machine.__dict__[name] = self.__dict__[name]
         return machine
 
-    def tilted(self, l, field, precision=None):
+    def tilted(self, l: int, field: Array, precision: Array | None = None) -> "Machine":
         """Return the machine with layer ``l`` multiplied by exp(field * x - precision * x**2 / 2).
 
         With a field for each row, of shape (n_rows, n_units[l]), each row has its own distribution.
@@ -96,7 +101,7 @@ class Machine:
         thetas[l] = self.units[l].tilt(thetas[l], field, precision)
         return replace(self, thetas=tuple(thetas))
 
-    def written(self, thetas):
+    def written(self, thetas: Sequence[Theta]) -> "Machine":
         """Return the machine after its weights were written in place, with new thetas.
 
         What was computed from the weights is forgotten.
@@ -106,7 +111,7 @@ class Machine:
             return self
         return replace(self, thetas=tuple(thetas))
 
-    def copy(self):
+    def copy(self) -> "Machine":
         """Return a machine that shares no memory with this one."""
         return replace(
             self,
@@ -115,26 +120,28 @@ class Machine:
             scale=copied(self.scale) if is_per_row(self.scale) else self.scale,
         )
 
-    def astype(self, dtype):
+    def astype(self, dtype: Any) -> "Machine":
         """Return the machine with parameters of another dtype; the rest follows the weights."""
         return replace(self, weights=tuple(cast(W, dtype) for W in self.weights))
 
-    def is_finite(self):
+    def is_finite(self) -> bool:
         """Whether no parameter is infinite or NaN."""
         return all(is_finite(W) for W in self.weights) and self.has_finite_thetas()
 
-    def has_finite_thetas(self):
+    def has_finite_thetas(self) -> bool:
         """Whether no unit's own parameter is infinite or NaN, a check that is almost free."""
         parts = (part for theta in self.thetas for part in theta if part is not None)
         return all(is_finite(part) for part in parts)
 
 
-def is_per_row(x):
+def is_per_row(x: Any) -> bool:
     """Whether a weight or a scale is an array with a number for each row, not one number."""
-    return getattr(x, "ndim", 0) > 0
+    return type(x) is not float and getattr(x, "ndim", 0) > 0  # the usual type is checked first
 
 
-def coupled(machine, matrices, l, layers, power=1):
+def coupled(
+    machine: Machine, matrices: Sequence[Array], l: int, layers: Layers, power: int = 1
+) -> Array:
     """Return what the neighbours of layer ``l`` send to it through ``matrices``, summed.
 
     With the weights themselves and the neighbours' values it is the input field; with their
@@ -169,29 +176,29 @@ def coupled(machine, matrices, l, layers, power=1):
     return total
 
 
-def input_field(machine, l, layers):
+def input_field(machine: Machine, l: int, layers: Layers) -> Array:
     """Return the field on layer ``l`` given the values of its neighbours, (n_rows, n_units)."""
     return coupled(machine, machine.weights, l, layers)
 
 
-def conditional(machine, l, layers):
+def conditional(machine: Machine, l: int, layers: Layers) -> Theta:
     """Return the parameters of layer ``l`` given the values of its neighbours."""
     return machine.units[l].tilt(machine.thetas[l], input_field(machine, l, layers))
 
 
-def condition(machine, X):
+def condition(machine: Machine, X: Array) -> Theta:
     """Return the parameters of the first hidden layer given visible values X."""
     return conditional(machine, 1, (X, None))
 
 
-def above_visible(machine):
+def above_visible(machine: Machine) -> Machine:
     """Return the hidden layers as a machine, without the field of the visible layer."""
     return replace(
         machine, units=machine.units[1:], thetas=machine.thetas[1:], weights=machine.weights[1:]
     )
 
 
-def hidden_layers(machine, field):
+def hidden_layers(machine: Machine, field: Array) -> Machine:
     """Return the hidden layers as a machine, the first in a field for each row.
 
     Where the field is :func:`input_field` of visible values, its distribution is that of the
@@ -202,7 +209,7 @@ def hidden_layers(machine, field):
     return replace(hidden, thetas=(first, *hidden.thetas[1:]))
 
 
-def turned_over(machine, top):
+def turned_over(machine: Machine, top: int) -> Machine:
     """Return the layers from ``top`` down to the visible one as a machine that begins with it.
 
     Given the values of its first layer, its distribution is that of the lower layers given layer

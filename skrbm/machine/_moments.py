@@ -1,10 +1,12 @@
 """The expected statistics of a machine, which learning matches to those of data."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import add_products, cast, column_sums, matmul, namespace
-from ._machine import condition, is_per_row
+from ..arrays import Array, add_products, cast, column_sums, matmul, namespace
+from ..units import Theta, Unit
+from ._machine import Machine, condition, is_per_row
 
 
 class Block(NamedTuple):
@@ -26,11 +28,11 @@ class Block(NamedTuple):
         P[x != 0] of each layer, None where the unit has no atom at 0 or the values are known.
     """
 
-    means: tuple
-    variances: tuple
+    means: tuple[Array, ...]
+    variances: tuple[Array | None, ...]
     weight: Any
-    pair: Any = None
-    occupied: Any = None
+    pair: tuple[Array | None, ...] | None = None
+    occupied: tuple[Array | None, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,26 +52,28 @@ class Moments:
         Pairs (l, statistics): what the expected statistics of layer l have beyond the rows.
     """
 
-    blocks: tuple
-    matrices: tuple = ()
-    sums: tuple = ()
+    blocks: tuple[Block, ...]
+    matrices: tuple[tuple[int, Array], ...] = ()
+    sums: tuple[tuple[int, Theta], ...] = ()
 
-    def __add__(self, other):
+    def __add__(self, other: "Moments") -> "Moments":
         return Moments(
             self.blocks + other.blocks, self.matrices + other.matrices, self.sums + other.sums
         )
 
-    def __neg__(self):
+    def __neg__(self) -> "Moments":
         return Moments(
             tuple(block._replace(weight=-block.weight) for block in self.blocks),
             tuple((l, -matrix) for l, matrix in self.matrices),
             tuple((l, theta.map(lambda part: -part)) for l, theta in self.sums),
         )
 
-    def __sub__(self, other):
+    def __sub__(self, other: "Moments") -> "Moments":
         return self + -other
 
-    def add_pair(self, machine, l, out, step, keep=1.0):
+    def add_pair(
+        self, machine: Machine, l: int, out: Array, step: float, keep: float = 1.0
+    ) -> Array:
         """out = keep * out + step * E[x_{l+1} x_l'], in place where the library can.
 
         Returns ``out``. It may be the weights themselves, so what reads them comes before the first
@@ -96,7 +100,7 @@ class Moments:
                 out += step * matrix
         return out
 
-    def statistics(self, unit, l):
+    def statistics(self, unit: Unit, l: int) -> Theta:
         """Return the expected statistics of layer ``l``, a Theta of shape (n_units[l],)."""
         parts = [_block_statistics(block, unit, l) for block in self.blocks]
         parts += [theta for index, theta in self.sums if index == l]
@@ -105,7 +109,7 @@ class Moments:
             total = total.map(lambda a, b: a + b, part)
         return total
 
-    def reduced(self, machine):
+    def reduced(self, machine: Machine) -> "Moments":
         """Return the same moments without rows: one matrix and one Theta for each layer.
 
         These are plain sums. So moments of parts of a batch, of threads or of processes can be
@@ -114,7 +118,7 @@ class Moments:
         return sum_of(machine, [self])
 
 
-def _weighted(left, right, weight):
+def _weighted(left: Array, right: Array, weight: Any) -> tuple[Array, Array, float]:
     """Return (left, right, alpha) so that alpha * left' right weighs each row by ``weight``.
 
     A number stays a factor of the product, which costs nothing.
@@ -126,18 +130,18 @@ def _weighted(left, right, weight):
     return left, right * weight[:, None], 1.0
 
 
-def _block_statistics(block, unit, l):
+def _block_statistics(block: Block, unit: Unit, l: int) -> Theta:
     """Return the statistics of layer ``l`` summed over the rows of a block, by their weights."""
-    moments = (block.means[l], block.variances[l])
-    if block.occupied is not None and block.occupied[l] is not None:
-        moments = (*moments, block.occupied[l])
-    rows, weight = unit.statistics(*moments), block.weight
+    occupied = None if block.occupied is None else block.occupied[l]
+    moments = [block.means[l], block.variances[l]]
+    rows = unit.statistics(*moments, *([] if occupied is None else [occupied]))
+    weight = block.weight
     if is_per_row(weight):
         return rows.map(lambda part: weight @ part)
     return rows.map(lambda part: column_sums(part) * weight)
 
 
-def sum_of(machine, parts):
+def sum_of(machine: Machine, parts: Iterable[Moments]) -> Moments:
     """Return the sum of moments, reduced to one matrix and one Theta for each layer.
 
     Parameters
@@ -165,7 +169,7 @@ def sum_of(machine, parts):
     return Moments((), tuple(enumerate(pairs)), tuple(enumerate(thetas)))
 
 
-def data_moments(machine, X, weights=None):
+def data_moments(machine: Machine, X: Array, weights: Array | None = None) -> Moments:
     """Return the moments of a machine with one hidden layer whose visible values are known.
 
     Parameters

@@ -1,10 +1,22 @@
 """The contract of a unit: a one-dimensional exponential family in natural parameters."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, matmul, namespace, nonzero, row_sums, squared, take_rows
+from ..arrays import (
+    Array,
+    Index,
+    Rng,
+    cast,
+    matmul,
+    namespace,
+    nonzero,
+    row_sums,
+    squared,
+    take_rows,
+)
 
 
 class Theta(NamedTuple):
@@ -15,11 +27,11 @@ class Theta(NamedTuple):
     (n_rows, n_units) once a unit has been tilted by a field for each row.
     """
 
-    field: object
-    precision: object = None
-    spike: object = None
+    field: Array
+    precision: Array | None = None
+    spike: Array | None = None
 
-    def map(self, function, *others):
+    def map(self, function: Callable[..., Array], *others: "Theta") -> "Theta":
         """Apply ``function`` to each statistic that is present."""
         if self.precision is None and self.spike is None:  # the shortest way, for small machines
             return Theta(function(self.field, *[other.field for other in others]))
@@ -30,7 +42,7 @@ class Theta(NamedTuple):
             )
         )
 
-    def rows(self, index):
+    def rows(self, index: Index) -> "Theta":
         """Return the parameters of some rows; those shared by all rows are kept as they are.
 
         ``index`` is a slice or an array of integers.
@@ -38,7 +50,7 @@ class Theta(NamedTuple):
         return self.map(lambda part: part if part.ndim == 1 else take_rows(part, index))
 
 
-def log_weight(theta, X):
+def log_weight(theta: Theta, X: Array) -> Array:
     """Return sum_i of theta . statistics(X_i) for each row of X, in float64.
 
     X may be sparse, unless theta has a row for each row of X.
@@ -51,14 +63,14 @@ def log_weight(theta, X):
     return total
 
 
-def _row_products(X, part):
+def _row_products(X: Array, part: Array) -> Array:
     """Return the product of each row of X with ``part``, or with its own row of it."""
     if part.ndim == 1:
         return cast(matmul(X, part), namespace(part).float64)
     return row_sums(X * part)
 
 
-def digits(numbers, sizes):
+def digits(numbers: Array, sizes: Sequence[int]) -> np.ndarray:
     """Return the digits of whole numbers to the bases ``sizes``, the first digit the lowest.
 
     Returns
@@ -106,7 +118,7 @@ class Unit:
         What to use where a method does not apply to such units; it ends an error.
     """
 
-    values = None
+    values: tuple[float, ...] | None = None
     bounds = (float("-inf"), float("inf"))
     clips = False
     samples_exactly = True
@@ -117,14 +129,14 @@ class Unit:
     alternative = ""
 
     @property
-    def is_discrete(self):
+    def is_discrete(self) -> bool:
         return self.values is not None
 
-    def n_configurations(self, n):
+    def n_configurations(self, n: int) -> int:
         """Return how many configurations a layer of ``n`` columns has, an int; if discrete."""
-        return len(self.values) ** n
+        return len(self.values or ()) ** n
 
-    def configurations(self, n, numbers):
+    def configurations(self, n: int, numbers: Array) -> np.ndarray:
         """Return the configurations of a layer of ``n`` columns that have these numbers.
 
         Parameters
@@ -137,71 +149,72 @@ class Unit:
         -------
         ndarray of shape (n_numbers, n), float64
         """
-        return np.take(np.array(self.values), digits(numbers, [len(self.values)] * n))
+        values = self.values or ()
+        return np.take(np.array(values), digits(numbers, [len(values)] * n))
 
-    def check_values(self, X):
+    def check_values(self, X: Array) -> None:
         """Raise ValueError if rows of X within the bounds are no values of such a layer."""
 
     @property
-    def is_binary(self):
+    def is_binary(self) -> bool:
         """Whether the support is {0, 1}."""
         return self.values == (0.0, 1.0)
 
     @property
-    def is_unbounded(self):
+    def is_unbounded(self) -> bool:
         """Whether the support is the whole real line."""
         return self.bounds == (float("-inf"), float("inf"))
 
-    def fitted(self, X=None):
+    def fitted(self, X: Array | None = None) -> "Unit":
         """Return the unit with bounds that were not given taken from data X, if there are any."""
         return self
 
-    def asks_for(self, fitted):
+    def asks_for(self, fitted: "Unit") -> bool:
         """Whether ``fitted`` is a unit of this kind with the bounds that this one gives."""
         return type(self) is type(fitted)
 
-    def tilt(self, theta, field, precision=None):
-        """Multiply the law by exp(field * x - precision * x**2 / 2); returns a new Theta."""
+    def tilt(self, theta: Theta, field: Array, precision: Array | None = None) -> Theta:
+        """Multiply the density by exp(field * x - precision * x**2 / 2); returns a new Theta."""
         raise NotImplementedError
 
-    def log_partition(self, theta):
+    def log_partition(self, theta: Theta) -> Array:
         """log of the integral of exp(theta . statistics(x)) over the support, per unit."""
         raise NotImplementedError
 
-    def mean_variance(self, theta):
+    def mean_variance(self, theta: Theta) -> tuple[Array, Array]:
         """Return mean and variance of x, per unit."""
         raise NotImplementedError
 
-    def central_moments(self, theta):
+    def central_moments(self, theta: Theta) -> tuple[Array, Array, Array, Array]:
         """Return mean, variance, and third and fourth central moments of x, per unit.
 
         They tell how mean and variance change with field and precision.
         """
         raise NotImplementedError
 
-    def cumulants(self, mean):
+    def cumulants(self, mean: Array) -> tuple[Array, Array, Array]:
         """Return the second cumulant, half the third, and the latter's derivative by the mean.
 
         Only of units with ``has_cumulants``.
         """
         raise NotImplementedError
 
-    def mode(self, theta):
+    def mode(self, theta: Theta) -> Array:
         """Return the most probable x, per unit."""
         raise NotImplementedError
 
-    def sample(self, theta, rng):
+    def sample(self, theta: Theta, rng: Rng) -> Array:
         """Draw x, per unit."""
         raise NotImplementedError
 
-    def log_correction(self, theta):
-        """log of the law's own partition function over that of what ``sample`` draws from.
+    def log_correction(self, theta: Theta) -> Array:
+        """Return log of the unit's partition function over that of what ``sample`` draws from.
 
-        Per unit; only of units whose ``sample`` is a proposal.
+        Per unit, and only for units whose ``sample`` is a proposal.
         """
         raise NotImplementedError
 
-    def initial_theta(self, X, weights=None):
+    def initial_theta(self, X: Array, weights: np.ndarray | None = None) -> Theta:
         """Return the parameters of independent units fitted to the columns of X.
 
         Parameters
@@ -212,7 +225,7 @@ class Unit:
         """
         raise NotImplementedError
 
-    def base_theta(self, theta, X):
+    def base_theta(self, theta: Theta, X: Array) -> Theta:
         """Return the parameters of independent units from which annealing to a machine starts.
 
         Parameters
@@ -224,45 +237,42 @@ class Unit:
         """
         return theta
 
-    def default_theta(self, n, reference):
+    def default_theta(self, n: int, reference: Array) -> Theta:
         """Return parameters of ``n`` units that know no data, as arrays like ``reference``."""
         raise NotImplementedError
 
-    def statistics(self, mean, variance=None):
+    def statistics(self, mean: Array, variance: Array | None = None) -> Theta:
         """Return the expected statistics, a Theta; ``variance=None`` is that of known values.
 
         A kind of unit with an atom takes a third argument, its :meth:`occupancy`.
         """
         raise NotImplementedError
 
-    def occupancy(self, theta):
+    def occupancy(self, theta: Theta) -> Array | None:
         """Return P[x != 0], per unit, or None for a kind of unit without an atom at 0."""
         return None
 
-    def expectation(self, theta):
-        """Return the expected statistics under the law of each unit, a Theta."""
-        mean, variance = self.moments(theta)
-        occupied = self.occupancy(theta)
-        if occupied is None:
-            return self.statistics(mean, variance)
-        return self.statistics(mean, variance, occupied)
+    def expectation(self, theta: Theta) -> Theta:
+        """Return the expected statistics of each unit, a Theta."""
+        moments, occupied = list(self.moments(theta)), self.occupancy(theta)
+        return self.statistics(*moments, *([] if occupied is None else [occupied]))
 
-    def mean(self, theta):
+    def mean(self, theta: Theta) -> Array:
         """Return the mean of x, per unit."""
         return self.mean_variance(theta)[0]
 
-    def moments(self, theta):
+    def moments(self, theta: Theta) -> tuple[Array, Array | None]:
         """Return (mean, variance), where the variance is None if no statistic needs it."""
         return self.mean_variance(theta)
 
-    def is_improper(self, theta):
-        """Return where the law has no integral, per unit, or None for a bounded support."""
+    def is_improper(self, theta: Theta) -> Array | None:
+        """Return where the density has no integral, per unit, or None for a bounded support."""
         return None
 
-    def project(self, theta):
+    def project(self, theta: Theta) -> Theta:
         """Return the nearest parameters that have a log-partition function."""
         return theta
 
-    def log_ratio(self, theta0, theta1):
+    def log_ratio(self, theta0: Theta, theta1: Theta) -> Array:
         """Return the sum over units of log_partition(theta1) - log_partition(theta0), per row."""
         return row_sums(self.log_partition(theta1)) - row_sums(self.log_partition(theta0))

@@ -8,7 +8,7 @@ from ._base import Theta, Unit
 
 @dataclass(frozen=True)
 class Bernoulli(Unit):
-    """Unit with support {0, 1} and law exp(field * x).
+    """Unit with support {0, 1} and distribution exp(field * x).
 
     As x**2 = x, a precision A is the same as a field -A / 2.
     """

@@ -19,9 +19,6 @@ from ..arrays import (
 )
 from ._base import Theta, Unit, digits
 
-_NO_VARIANCES = (
-    "the classes of one label exclude each other and so have no variances of their own; use {}"
-)
 _BLOCK_ROWS = 1024  # rows that are checked together
 
 _NO_VARIANCES = (

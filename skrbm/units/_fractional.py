@@ -15,14 +15,15 @@ _FEW = 8  # copies that are drawn one by one: c is seldom above 1
 class Fractional(Unit):
     """Hidden units with log-partition function c * softplus(field), for any c > 0.
 
-    For a whole number c it is c binary units with one field, of which the value is the sum. For
-    other c no law has this log-partition function (its "probabilities" would be negative), but a
-    machine with such hidden units still has one: p(v) ∝ exp(b' v + sum_j c_j softplus(w_j' v)),
-    the fractional machine of Ping, Liu and Ihler (2016), Eq. (11). Means, free energies and
-    annealing weights follow from the log-partition function. What ``sample`` draws is a proposal:
-    floor(c) binary units in the field x, and with f = c - floor(c) one more in the field f x, worth
-    f (their Eq. (12), whose factor for c > 1 is split). :meth:`log_correction` is what is
-    missing, and :class:`~skrbm.inference.Gibbs` accepts or refuses by it.
+    For a whole number c the value is the sum of c binary units in one field. For other c no
+    distribution has this log-partition function (its "probabilities" would be negative), but a
+    machine with such hidden units has one, p(v) ∝ exp(b' v + sum_j c_j softplus(w_j' v)): the
+    fractional machine of Ping, Liu and Ihler (2016), Eq. (11). Means, free energies and annealing
+    weights follow from the log-partition function.
+
+    ``sample`` draws a proposal: floor(c) binary units in the field x and, with f = c - floor(c),
+    one more in the field f x that counts f (their Eq. (12), whose factor for c > 1 is split).
+    :class:`~skrbm.inference.Gibbs` accepts or rejects it by :meth:`log_correction`.
 
     Parameters
     ----------
@@ -93,10 +94,10 @@ class Fractional(Unit):
         xp = namespace(x)
         total = part * cast(rng.uniform(x.shape) < sigmoid(part * x), x.dtype)
         p = sigmoid(x)
-        most = int(xp.max(whole)) if whole.shape[0] else 0
-        if most > _FEW:
+        largest = int(xp.max(whole)) if whole.shape[0] else 0
+        if largest > _FEW:
             return total + rng.binomial(whole, p)
-        for copy in range(most):
+        for copy in range(largest):
             drawn = cast(rng.uniform(x.shape) < p, x.dtype)
             total += cast(whole > copy, x.dtype) * drawn
         return total

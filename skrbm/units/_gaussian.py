@@ -11,7 +11,7 @@ from ._base import Theta, Unit
 
 @dataclass(frozen=True)
 class Gaussian(Unit):
-    """Unit on the real line with law exp(field * x - precision * x**2 / 2).
+    """Unit on the real line with distribution exp(field * x - precision * x**2 / 2).
 
     Parameters
     ----------
@@ -22,9 +22,9 @@ class Gaussian(Unit):
     min_precision: float = 1e-6
 
     def __post_init__(self):
-        least = self.min_precision
-        if not isinstance(least, Real) or not 0 < least < math.inf:
-            raise ValueError(f"min_precision must be a finite number > 0, got {least!r}")
+        floor = self.min_precision
+        if not isinstance(floor, Real) or not 0 < floor < math.inf:
+            raise ValueError(f"min_precision must be a finite number > 0, got {floor!r}")
 
     def tilt(self, theta, field, precision=None):
         total = theta.precision if precision is None else theta.precision + precision
@@ -46,10 +46,10 @@ class Gaussian(Unit):
         """Refuse a precision that a reaction of TAP has made negative (A + V > 0 must hold)."""
         improper = self.is_improper(theta)
         if bool(namespace(improper).any(improper)):
-            least = float(namespace(improper).min(theta.precision))
+            smallest = float(namespace(improper).min(theta.precision))
             raise DivergenceError(
-                f"the precision of Gaussian units would be {least:.3g}, whose law has no integral: "
-                "the couplings are too strong for units without bounds. Use "
+                f"the precision of Gaussian units would be {smallest:.3g}, so that their density "
+                "has no integral: the couplings are too strong for units without bounds. Use "
                 "TruncatedGaussian(lower, upper) or inference='naive_mean_field', a lower "
                 "learning_rate or a larger alpha, or scale X."
             )

@@ -24,15 +24,15 @@ _LARGEST = 1e15  # bound
 
 @dataclass(frozen=True)
 class TruncatedGaussian(Unit):
-    """Unit on an interval with law exp(field * x - precision * x**2 / 2).
+    """Unit on an interval with distribution exp(field * x - precision * x**2 / 2).
 
-    The precision may have any sign: the support is bounded. A uniform law has none, and a negative
-    one makes both ends more probable than the middle.
+    The precision may have any sign, as the support is bounded. It is 0 for a uniform distribution,
+    and negative where both ends are more probable than the middle.
 
     Parameters
     ----------
     lower, upper : float or None, default=None
-        The least and the largest value. None is that of the data in training, and without data
+        The smallest and the largest value. None takes that of the training data; without data it is
         -1 or 1.
     """
 
@@ -96,7 +96,7 @@ class TruncatedGaussian(Unit):
         return replace(self, **bounds)
 
     def _range(self, X):
-        """Return the least and the largest value of X."""
+        """Return the smallest and the largest value of X."""
         return value_range(X)
 
     def tilt(self, theta, field, precision=None):
@@ -131,7 +131,10 @@ class TruncatedGaussian(Unit):
         return _fit(mean, variance, *self.bounds)
 
     def default_theta(self, n, reference):
-        """A normal law about the middle with a standard deviation of half the width, cut off."""
+        """Return a normal distribution cut off at the bounds.
+
+        Its mean is the middle of the interval, its standard deviation half the width.
+        """
         lower, upper = self.bounds
         centre, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
         ones = namespace(reference).ones(n, **like(reference))
@@ -142,14 +145,14 @@ class TruncatedGaussian(Unit):
 class TruncatedGaussBernoulli(TruncatedGaussian):
     """Unit that is 0 with a finite probability and otherwise lies in an interval about 0.
 
-    The law is delta(x) + exp(spike + field * x - precision * x**2 / 2) on [lower, upper], which
-    contains 0; ``spike`` is the logarithm of the density's weight, and P[x != 0] its mass over
-    one plus its mass.
+    The distribution is delta(x) + exp(spike + field * x - precision * x**2 / 2) on an interval
+    [lower, upper] that contains 0. ``spike`` is the logarithm of the weight of the density.
+    P[x != 0] is m / (1 + m), with m the mass of the density.
 
     Parameters
     ----------
     lower, upper : float or None, default=None
-        The least and the largest value. None is that of the data in training and 0, if that is
+        The smallest and the largest value. None takes that of the training data or 0, whichever is
         more extreme; without data it is 0 or 1.
     """
 
@@ -164,8 +167,8 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
             )
 
     def _range(self, X):
-        least, most = super()._range(X)
-        return min(least, 0.0), max(most, 0.0)
+        smallest, largest = super()._range(X)
+        return min(smallest, 0.0), max(largest, 0.0)
 
     def _log_odds(self, theta):
         """log of P[x != 0] / P[x = 0]."""

@@ -1,15 +1,15 @@
-"""The law exp(U x - V x**2 / 2) on an interval, for any sign of V: mass, moments, mode, samples.
+"""Mass, moments, mode and samples of exp(U x - V x**2 / 2) on an interval, for any sign of V.
 
 Closed forms of these are differences of error functions, which cancel in one regime or another:
-a law much wider than the interval, a mode far outside, V near zero, V negative. Here the peak is
-factored out instead, and what remains is integrated by one Gauss-Legendre rule over the part of
-the interval where the density is more than rounding: there the logarithm of the density is a
-quadratic that falls by a bounded amount, whatever the parameters are, so that one order serves
+a distribution much wider than the interval, a mode far outside, V near zero, V negative. Here the
+peak is factored out instead, and what remains is integrated by one Gauss-Legendre rule over the
+part of the interval where the density is more than rounding: there the logarithm of the density is
+a quadratic that falls by a bounded amount, whatever the parameters are, so that one order serves
 all. All terms are positive and nothing cancels; and the only function needed is exp, which every
 array library has.
 
-Lengths are fractions of the interval, counted from the end where the density is higher. A law
-with V < 0 that is high at both ends has a second piece, counted from the other end.
+Lengths are fractions of the interval, counted from the end where the density is higher. A
+distribution with V < 0 that is high at both ends has a second piece, counted from the other end.
 
 Parameters have float32 or float64; the setting up is in float64, because slopes at the ends are
 differences that cancel, and the integration in the dtype of the parameters. The arguments ``U``
@@ -24,7 +24,7 @@ import numpy as np
 from ..arrays import cast, from_numpy, is_foreign, like, namespace
 
 _BLOCK, _FOREIGN_BLOCK = 4096, 1 << 18  # elements at once: what fits a cache, what fits a device
-_SPLIT = 8.0  # a law that falls by more than exp(-8) between two high ends has two pieces
+_SPLIT = 8.0  # a distribution that falls by more than exp(-8) between two high ends has two pieces
 
 
 class _Rule(NamedTuple):
@@ -99,8 +99,8 @@ class _Piece(NamedTuple):
     C: Any
 
 
-class _Law(NamedTuple):
-    """The law with its peak factored out; all in float64."""
+class _Distribution(NamedTuple):
+    """The distribution with its peak factored out; all in float64."""
 
     log_peak: Any
     end: Any  # where lengths are counted from
@@ -132,8 +132,8 @@ def _piece(xp, rule, slope, curvature):
     return _Piece(begin, length, A, 0.5 * curvature * length**2, -0.5 * curvature * rise**2)
 
 
-def _law(rule, U, V, lo, hi):
-    """Return the pieces of the law, from arrays of float64, of which U has the full shape."""
+def _distribution(rule, U, V, lo, hi):
+    """Return the pieces, from arrays of float64, of which U has the full shape."""
     xp = namespace(U)
     width = hi - lo
     at_lo, at_hi = (U - V * lo) * width, (U - V * hi) * width
@@ -148,16 +148,16 @@ def _law(rule, U, V, lo, hi):
     top = xp.where(inside, U / xp.where(inside, V, 1.0), end)
     log_peak = xp.where(inside, 0.5 * U * top, end * (U - 0.5 * V * end))
     near = _piece(xp, rule, slope, curvature)
-    law = _Law(log_peak, end, xp.where(flip, -width, width), near, None, None)
+    dist = _Distribution(log_peak, end, xp.where(flip, -width, width), near, None, None)
     split = (curvature < 0) & (other < 0) & (slope * slope > -2 * _SPLIT * curvature)
     if not bool(xp.any(split)):
-        return law
+        return dist
     far = _piece(xp, rule, xp.where(split, other, -1.0), xp.where(split, curvature, 0.0))
     safe = xp.where(split, curvature, 1.0)
     near = _cut(xp, near, xp.where(split, slope / safe, 1.0))
     far = _cut(xp, far, xp.where(split, other / safe, 1.0))
     log_ratio = xp.where(split, -xp.abs(middle), -float("inf"))
-    return law._replace(near=near, far=far, log_ratio=log_ratio)
+    return dist._replace(near=near, far=far, log_ratio=log_ratio)
 
 
 def _cut(xp, piece, length):
@@ -217,50 +217,50 @@ def _centred(first, second, third, fourth):
     )
 
 
-def _masses(rule, law, reference):
+def _masses(rule, dist, reference):
     """Return the mass of the near and of the far piece, relative to peak and width."""
     xp = namespace(reference)
-    near = _integrals(rule, law.near, reference)[0]
-    if law.far is None:
+    near = _integrals(rule, dist.near, reference)[0]
+    if dist.far is None:
         return near, xp.zeros_like(near)
-    return near, xp.exp(law.log_ratio) * _integrals(rule, law.far, reference)[0]
+    return near, xp.exp(dist.log_ratio) * _integrals(rule, dist.far, reference)[0]
 
 
 def _moments(rule, U, V, lo, hi, reference):
     """Return log-mass, mean and variance."""
     xp = namespace(U)
-    law = _law(rule, U, V, lo, hi)
-    mass, mean, variance = _integrals(rule, law.near, reference)
-    if law.far is not None:
-        far_mass, far_mean, far_variance = _integrals(rule, law.far, reference)
-        far_mass = xp.exp(law.log_ratio) * far_mass
+    dist = _distribution(rule, U, V, lo, hi)
+    mass, mean, variance = _integrals(rule, dist.near, reference)
+    if dist.far is not None:
+        far_mass, far_mean, far_variance = _integrals(rule, dist.far, reference)
+        far_mass = xp.exp(dist.log_ratio) * far_mass
         near_mass, mass = mass, mass + far_mass
         share, kept, apart = far_mass / mass, near_mass / mass, 1 - far_mean - mean
         variance = kept * variance + share * far_variance + share * kept * apart**2
         mean = mean + share * apart
-    log_mass = law.log_peak + xp.log(xp.abs(law.width)) + xp.log(mass)
-    mean = xp.minimum(xp.maximum(law.end + law.width * mean, lo), hi)
-    return log_mass, mean, law.width**2 * xp.clip(variance, 0.0, 0.25)
+    log_mass = dist.log_peak + xp.log(xp.abs(dist.width)) + xp.log(mass)
+    mean = xp.minimum(xp.maximum(dist.end + dist.width * mean, lo), hi)
+    return log_mass, mean, dist.width**2 * xp.clip(variance, 0.0, 0.25)
 
 
 def _high_moments(rule, U, V, lo, hi, reference):
     """Return log-mass, mean and central moments up to the fourth."""
     xp = namespace(U)
-    law = _law(rule, U, V, lo, hi)
-    mass, *near = _four_moments(rule, law.near, reference)
-    if law.far is not None:
-        far_mass, mean, second, third, fourth = _four_moments(rule, law.far, reference)
-        far_mass = xp.exp(law.log_ratio) * far_mass
+    dist = _distribution(rule, U, V, lo, hi)
+    mass, *near = _four_moments(rule, dist.near, reference)
+    if dist.far is not None:
+        far_mass, mean, second, third, fourth = _four_moments(rule, dist.far, reference)
+        far_mass = xp.exp(dist.log_ratio) * far_mass
         near_mass, mass = mass, mass + far_mass
         far = (1 - mean, second, -third, fourth)
         near = mixed(near_mass / mass, near, far_mass / mass, far)
-    log_mass = law.log_peak + xp.log(xp.abs(law.width)) + xp.log(mass)
-    mean = xp.minimum(xp.maximum(law.end + law.width * near[0], lo), hi)
-    return log_mass, mean, *(law.width**k * part for k, part in enumerate(near[1:], start=2))
+    log_mass = dist.log_peak + xp.log(xp.abs(dist.width)) + xp.log(mass)
+    mean = xp.minimum(xp.maximum(dist.end + dist.width * near[0], lo), hi)
+    return log_mass, mean, *(dist.width**k * part for k, part in enumerate(near[1:], start=2))
 
 
 def mixed(share, near, other_share, far):
-    """Return mean and central moments, up to the fourth, of a mixture of two laws."""
+    """Return mean and central moments, up to the fourth, of a mixture of two distributions."""
     apart = far[0] - near[0]
     moments = [0.0, 0.0, 0.0]
     sides = ((share, near, -other_share * apart), (other_share, far, share * apart))
@@ -283,12 +283,12 @@ def _mode(rule, U, V, lo, hi, reference):
 def _sample(rule, U, V, lo, hi, reference, uniform, choice):
     """Invert the distribution function at ``uniform``; ``choice`` decides between two pieces."""
     xp, rule = namespace(U), rule._replace(order=rule.fine)
-    law = _law(rule, U, V, lo, hi)
-    piece, end, width = law.near, law.end, law.width
-    if law.far is not None:
-        near, far = _masses(rule, law, reference)
+    dist = _distribution(rule, U, V, lo, hi)
+    piece, end, width = dist.near, dist.end, dist.width
+    if dist.far is not None:
+        near, far = _masses(rule, dist, reference)
         other = choice * (near + far) < far
-        piece = _Piece(*(xp.where(other, b, a) for a, b in zip(law.near, law.far, strict=True)))
+        piece = _Piece(*(xp.where(other, b, a) for a, b in zip(dist.near, dist.far, strict=True)))
         end, width = xp.where(other, end + width, end), xp.where(other, -width, width)
     v = cast(_invert(rule, piece, cast(uniform, reference.dtype), reference), xp.float64)
     x = end + width * (piece.begin + piece.length * v)
@@ -373,12 +373,12 @@ def log_mass(U, V, lo, hi):
 
 
 def mean_variance(U, V, lo, hi):
-    """Return mean and variance of the law."""
+    """Return mean and variance of the distribution."""
     return moments(U, V, lo, hi)[1:]
 
 
 def high_moments(U, V, lo, hi):
-    """Return log-mass, mean, variance, and third and fourth central moments of the law."""
+    """Return log-mass, mean, variance, and third and fourth central moments of the distribution."""
     return tuple(_elementwise(_high_moments, U, V, lo, hi))
 
 
@@ -388,42 +388,44 @@ def mode(U, V, lo, hi):
 
 
 def sample(U, V, lo, hi, rng):
-    """Draw from the law, by inversion of its distribution function."""
+    """Draw from the distribution, by inversion of its distribution function."""
     xp = namespace(U)
     shape = xp.broadcast_arrays(U, V)[0].shape
     uniform, choice = rng.uniform(shape), rng.uniform(shape)
-    # Uniform numbers lie on a lattice with 0: shifted by half a step, so that a law without
-    # an atom at its end draws that end no more often than rounding does.
+    # Uniform numbers are multiples of a step, 0 included. They are shifted by half a step, so that
+    # an end of the interval without an atom is drawn no more often than rounding makes it.
     half = 0.5 * float(xp.finfo(U.dtype).eps)
     return _elementwise(_sample, U, V, lo, hi, half + (1 - half) * uniform, choice)[0]
 
 
 def points(U, V, lo, hi):
-    """Return a quadrature for each law: points and probabilities of shape (n_points, n_laws).
+    """Return a quadrature for each distribution: points and probabilities.
 
-    Arguments are one-dimensional NumPy arrays of float64, or numbers for the bounds.
+    Both have shape (n_points, n_distributions). Arguments are one-dimensional NumPy arrays of
+    float64, or numbers for the bounds.
     """
-    law = _law(_DOUBLE, U, V, np.float64(lo), np.float64(hi))
+    dist = _distribution(_DOUBLE, U, V, np.float64(lo), np.float64(hi))
     v, w = (part[:, None] for part in _nodes(_DOUBLE.order))
 
     def nodes(piece):
         fraction = piece.begin + piece.length * v
         return fraction, w * piece.length * _density(_DOUBLE, piece, U)
 
-    fractions, weights = nodes(law.near)
-    if law.far is not None:
-        others, far_weights = nodes(law.far)
+    fractions, weights = nodes(dist.near)
+    if dist.far is not None:
+        others, far_weights = nodes(dist.far)
         fractions = np.concatenate([fractions, 1 - others])
-        weights = np.concatenate([weights, np.exp(law.log_ratio) * far_weights])
-    return law.end + law.width * fractions, weights / weights.sum(axis=0)
+        weights = np.concatenate([weights, np.exp(dist.log_ratio) * far_weights])
+    return dist.end + dist.width * fractions, weights / weights.sum(axis=0)
 
 
 def fit(mean, variance, lo, hi, *, ridge=1e-8, max_iter=200):
-    """Return U and V of laws on [lo, hi] with these means and variances: maximum likelihood.
+    """Return U and V of the distributions on [lo, hi] with these means and variances.
 
-    A small penalty on both parameters, in units of half the interval, keeps those finite whose
-    moments are at the edge of what laws on the interval can have. One-dimensional NumPy arrays of
-    float64; Newton's method with backtracking on a strictly concave function.
+    They are those of maximum likelihood, with a small penalty on both parameters in units of half
+    the interval: it keeps parameters finite whose moments are at the edge of what is possible.
+    Arguments are one-dimensional NumPy arrays of float64. Newton's method with backtracking, on a
+    strictly concave function.
     """
     centre, half = 0.5 * (lo + hi), 0.5 * (hi - lo)
     first = np.clip((mean - centre) / half, -1.0, 1.0)

@@ -1,41 +1,70 @@
-"""What the tests of estimators share: which there are, small ones, data, and independent sums."""
+"""What the tests of estimators share: which there are, small ones, data, and independent sums.
+
+Estimators are found by what they offer to everybody: their methods and their parameters. A new one
+in ``skrbm.__all__`` is in the lists of all the contracts that it can keep.
+"""
 
 import inspect
+from functools import cache
 
 import numpy as np
+from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 from sklearn.base import BaseEstimator, is_classifier
 
 import skrbm
-from skrbm.estimators._base import BaseRBM
-from skrbm.units import Bernoulli
+from skrbm.arrays import to_numpy
+
+_PUBLIC = [getattr(skrbm, name) for name in skrbm.__all__]
+ESTIMATORS = [E for E in _PUBLIC if inspect.isclass(E) and issubclass(E, BaseEstimator)]
 
 
-def _estimators(base):
-    classes = [getattr(skrbm, name) for name in skrbm.__all__]
-    return [c for c in classes if inspect.isclass(c) and issubclass(c, base)]
+def with_methods(*names):
+    """The estimators that have all of these methods."""
+    return [E for E in ESTIMATORS if all(callable(getattr(E, name, None)) for name in names)]
 
 
-ESTIMATORS = _estimators(BaseEstimator)
-RBMS = _estimators(BaseRBM)
-BINARY = [RBM for RBM in RBMS if all(isinstance(unit, Bernoulli) for unit in RBM()._units())]
+def with_parameters(*names):
+    """The estimators whose constructors take all of these."""
+    return [E for E in ESTIMATORS if set(names) <= E().get_params().keys()]
+
+
+# Densities are of the rows of X, by methods that a classifier, of which y is drawn, does not have.
+DENSITIES = [E for E in ESTIMATORS if not is_classifier(E())]
+# One hidden layer of a size that is given, learnt in batches; of binary units by default.
+RBMS = [
+    E
+    for E in with_methods("gibbs", "partial_fit")
+    if isinstance(E().get_params()["n_components"], int)
+]
+BINARY = [RBM for RBM in RBMS if RBM in with_parameters("binarize")]
 
 
 def default(Estimator):
     """The estimator that scikit-learn's checks try: with its defaults, but for sizes that cost."""
     sizes = {
+        "ConditionalRBM": {"n_components": 16, "n_iter": 20},
         "DeepTAPMachine": {"n_components": (16, 8), "n_iter_pretrain": 5},
-        "FrankWolfeRBM": {"max_components": 10, "n_chains": 200},
+        "FrankWolfeRBM": {"max_components": 3, "n_chains": 50, "n_restarts": 2},
+        "GaussianBernoulliRBM": {"n_components": 16},
     }
     return Estimator(**sizes.get(Estimator.__name__, {}))
 
 
 def small(Estimator, **params):
     """An estimator that fits in milliseconds, by a schedule that does not look ahead."""
-    defaults = {"n_components": 5, "n_iter": 3, "batch_size": 10, "random_state": 0}
-    if "schedule" in Estimator().get_params():
-        defaults["schedule"] = "constant"
-    return Estimator(**{**defaults, **params})
+    usual = {"n_components": 5, "n_iter": 3, "batch_size": 10, "random_state": 0}
+    usual["schedule"] = "constant"
+    known = Estimator().get_params()
+    usual = {name: value for name, value in usual.items() if name in known}
+    sizes = {
+        "DeepTAPMachine": {"n_components": (5, 3), "n_iter_pretrain": 1},
+        "FrankWolfeRBM": {
+            **{"max_components": 2, "n_chains": 100, "n_restarts": 1, "n_bias_steps": 2},
+            **{"early_stopping": False, "n_iter_no_change": 2, "alpha": 1e-3, "tol": 1e-5},
+        },
+    }
+    return Estimator(**{**usual, **sizes.get(Estimator.__name__, {}), **params})
 
 
 def binary_data(n=60, n_features=8, seed=0, dtype=np.float64, p=0.4):
@@ -128,20 +157,92 @@ def independent_bits(V):
     return (V * np.log(mean) + (1 - V) * np.log(1 - mean)).sum(axis=1)
 
 
-def tiny(Estimator, **params):
-    """Any estimator of the package, one that fits in milliseconds."""
-    sizes = {
-        "DeepTAPMachine": {"n_components": (4, 3), "n_iter_pretrain": 1},
-        "FrankWolfeRBM": {"max_components": 3, "n_chains": 20, "n_restarts": 2},
-    }
-    usual = {"n_components": 4, "n_iter": 2, "random_state": 0}
-    known = Estimator().get_params()
-    usual = {name: value for name, value in usual.items() if name in known}
-    return Estimator(**{**usual, **sizes.get(Estimator.__name__, {}), **params})
+def targets(n):
+    """Two outputs for each of ``n`` rows."""
+    return np.stack([np.arange(n) % 2, np.arange(n) % 3 == 0], axis=1).astype(int)
 
 
-def learn(estimator, X):
+def learn(estimator, X, method="fit"):
     """Fit to X; a classifier to two outputs."""
-    n = X.shape[0]
-    Y = np.stack([np.arange(n) % 2, np.arange(n) % 3 == 0], axis=1).astype(int)
-    return estimator.fit(X, Y) if is_classifier(estimator) else estimator.fit(X)
+    y = [targets(X.shape[0])] if is_classifier(estimator) else []
+    return getattr(estimator, method)(X, *y)
+
+
+def state(estimator):
+    """All arrays that a fit has left, by name; those of lists one by one."""
+    found = {}
+    for name, value in vars(estimator).items():
+        if name[0] == "_" or name[-1] != "_" or name in ("classes_", "feature_names_in_"):
+            continue
+        for i, part in enumerate(value if isinstance(value, list | tuple) else [value]):
+            if getattr(part, "ndim", 0):
+                found[f"{name}{i}"] = part
+    return found
+
+
+@cache
+def read_only(Estimator):
+    """An estimator that is fitted once to binary data, for tests that only ask it."""
+    return learn(small(Estimator), binary_data())
+
+
+def copied_state(estimator):
+    """The same as float64 copies in NumPy."""
+    return {name: np.array(to_numpy(part), np.float64) for name, part in state(estimator).items()}
+
+
+def assert_same_state(one, other, **tolerance):
+    """The arrays of two estimators are equal, or nearly so."""
+    one, other = (e if isinstance(e, dict) else copied_state(e) for e in (one, other))
+    assert one.keys() == other.keys()
+    for name in one:
+        assert_allclose(one[name], other[name], **{"rtol": 0, **tolerance}, err_msg=name)
+
+
+def with_holes(X, seed=1):
+    """The same values, of which many are unknown: none in the second half, all in the first row."""
+    holes = np.array(X, dtype=np.result_type(X, np.float32))
+    unknown = np.random.default_rng(seed).random(holes.shape) < 0.4
+    unknown[len(X) // 2 :], unknown[0] = False, True
+    holes[unknown] = np.nan
+    return holes
+
+
+def _known_targets(estimator, X, make):
+    return [make(targets(len(X)))] if is_classifier(estimator) else []
+
+
+def _sample(estimator, X, make):
+    first = make(X) if is_classifier(estimator) else 3
+    return estimator.sample(first, n_steps=5, random_state=0)
+
+
+def _impute(estimator, X, make):
+    if is_classifier(estimator):
+        return estimator.impute(make(X), make(with_holes(targets(len(X)))))
+    return estimator.impute(make(with_holes(X)), random_state=0)
+
+
+METHODS = {
+    "transform": lambda e, X, make: e.transform(make(X)),
+    "inverse_transform": lambda e, X, make: e.inverse_transform(e.transform(make(X))),
+    "predict": lambda e, X, make: e.predict(make(X)),
+    "predict_proba": lambda e, X, make: e.predict_proba(make(X)),
+    "decision_function": lambda e, X, make: e.decision_function(make(X)),
+    "score_samples": lambda e, X, make: e.score_samples(make(X), *_known_targets(e, X, make)),
+    "free_energy": lambda e, X, make: e.free_energy(make(X)),
+    "tap_log_likelihood": lambda e, X, make: e.tap_log_likelihood(make(X)),
+    "gibbs": lambda e, X, make: e.gibbs(make(X), random_state=0),
+    "sample": _sample,
+    "impute": _impute,
+}
+SCORES = ("score_samples", "free_energy", "tap_log_likelihood")  # nats, in float64
+
+
+def answers(estimator, X, make=np.asarray, without=()):
+    """What the methods of an estimator return for the rows of a dense NumPy array, by their names.
+
+    ``make`` puts the rows, the targets and rows with holes into the container that they are given.
+    """
+    names = [name for name in METHODS if hasattr(estimator, name) and name not in without]
+    return {name: METHODS[name](estimator, X, make) for name in names}

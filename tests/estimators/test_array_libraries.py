@@ -5,15 +5,38 @@ import warnings
 
 import numpy as np
 import pytest
-from _estimators import BINARY, RBMS, all_rows, binary_data, log_likelihoods, parameters, small
+from _estimators import (
+    BINARY,
+    ESTIMATORS,
+    SCORES,
+    all_rows,
+    answers,
+    assert_same_state,
+    binary_data,
+    copied_state,
+    learn,
+    log_likelihoods,
+    parameters,
+    small,
+    state,
+    targets,
+    with_holes,
+    with_methods,
+    with_parameters,
+)
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import is_classifier
 
-from skrbm import TAPRBM, BernoulliRBM
+from skrbm import TAPRBM, BernoulliRBM, DeepTAPMachine
 from skrbm.arrays import to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import TAP
 
-every = pytest.mark.parametrize("RBM", RBMS)
+pytestmark = [
+    pytest.mark.arrays,
+    pytest.mark.filterwarnings("ignore:the machine has no hidden unit"),
+]
+every = pytest.mark.parametrize("Estimator", ESTIMATORS)
 binary = pytest.mark.parametrize("RBM", BINARY)
 
 
@@ -23,34 +46,38 @@ def library(request):
     return pytest.importorskip(request.param)
 
 
-RESULTS = {
-    "transform": lambda rbm, X: rbm.transform(X),
-    "inverse_transform": lambda rbm, X: rbm.inverse_transform(rbm.transform(X)),
-    "predict": lambda rbm, X: rbm.predict(X),
-    "gibbs": lambda rbm, X: rbm.gibbs(X, random_state=0),
-    "sample": lambda rbm, X: rbm.sample(3, n_steps=5, random_state=0),
-    "sample from init": lambda rbm, X: rbm.sample(X.shape[0], init=X, n_steps=2, random_state=0),
-    "impute": lambda rbm, X: rbm.impute(X),
-}
+def fitted(Estimator, X, library, method="fit", **params):
+    """Fit to rows and targets that are arrays of the library."""
+    estimator, y = small(Estimator, **params), []
+    if is_classifier(estimator):
+        y = [library.asarray(targets(X.shape[0]))]
+    return getattr(estimator, method)(X, *y)
 
 
 @every
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_arrays_stay_in_their_library(RBM, library, dtype):
-    X = library.asarray(binary_data(), dtype=getattr(library, dtype))
-    rbm = small(RBM, momentum=0.5, alpha=0.01).fit(X)
-    results = {name: result(rbm, X) for name, result in RESULTS.items()}
-    names = ("components_", "intercept_hidden_", "intercept_visible_", "starts_")
-    for name in (*names, "visible_means_"):
-        results[name] = getattr(rbm, name)
+def test_arrays_stay_in_their_library(Estimator, library, dtype):
+    rows, kind = binary_data(dtype=dtype), type(library.asarray([0.0]))
+    estimator = fitted(Estimator, library.asarray(rows), library)
+    results = {**state(estimator), **answers(estimator, rows, library.asarray)}
+    if not is_classifier(estimator):
+        init = library.asarray(rows)
+        results["from init"] = estimator.sample(60, init=init, n_steps=2, random_state=0)
+    counts = results.pop("multiplicities_0", None)  # belongs to a unit, not to the data
+    assert counts is None or isinstance(counts, np.ndarray)
+    wanted = dict.fromkeys(results, getattr(library, dtype))
+    wanted |= dict.fromkeys(SCORES, library.float64)
+    if is_classifier(estimator):
+        wanted |= dict.fromkeys(("predict", "sample", "impute"), library.int64)
     for name, value in results.items():
-        assert type(value) is type(X), name
-        assert value.dtype == X.dtype, name
-    for scores in (rbm.score_samples(X), rbm.free_energy(X)):
-        assert type(scores) is type(X) and scores.dtype == library.float64
-    assert type(rbm.score(X)) is float
-    rbm.partial_fit(X)
-    assert rbm.n_iter_ == 4
+        assert type(value) is kind, name
+        assert value.dtype == wanted[name], name
+    y = [library.asarray(targets(60))] if is_classifier(estimator) else []
+    assert type(estimator.score(library.asarray(rows), *y)) is float
+    holes = with_holes(targets(60) if is_classifier(estimator) else rows)
+    filled = to_numpy(results["impute"])
+    assert_array_equal(filled[~np.isnan(holes)], holes[~np.isnan(holes)])
+    assert np.isfinite(filled).all()
 
 
 @binary
@@ -68,64 +95,76 @@ def test_numbers_are_those_of_numpy(RBM, library):
     assert abs(value - rbm.log_partition("exact")) < 6 * std < 0.5
 
 
-@every
-def test_training_options(RBM, library):
-    X = library.asarray(binary_data())
-    for params in (
-        {"early_stopping": "score"},
-        {"early_stopping": True},
-        {"penalty": "l1", "alpha": 0.1},
-        {"warm_start": True, "momentum": 0.9},
-        {"init": small(RBM).fit(binary_data())},
-        {"binarize": 0.5},
-    ):
-        if not params.keys() <= RBM().get_params().keys():
-            continue  # real units are not made binary
-        rbm = small(RBM, **params).fit(X).fit(X)
-        assert type(rbm.components_) is type(X), params
+def test_numbers_of_a_deep_machine_are_those_of_numpy(library):
+    ours, X = small(DeepTAPMachine).fit(binary_data()), binary_data()
+    lists = [[library.asarray(part) for part in a] for a in (ours.components_, ours.intercepts_)]
+    theirs = DeepTAPMachine.from_parameters(*lists)
+    for method in ("transform", "free_energy", "score_samples", "predict"):
+        found = getattr(theirs, method)(library.asarray(X))
+        assert_allclose(to_numpy(found), getattr(ours, method)(X), rtol=1e-9)
+
+
+OPTIONS = [
+    {"early_stopping": True},
+    {"early_stopping": "score"},
+    {"penalty": "l1", "alpha": 0.1},
+    {"momentum": 0.9, "alpha": 0.01},
+    {"binarize": 0.5},
+]
 
 
 @every
-def test_integers_and_booleans(RBM, library):
+def test_training_options(Estimator, library):
+    X, one = library.asarray(binary_data()), {"warm_start": True}
+    if Estimator in with_parameters("n_iter"):
+        one["n_iter"] = 1
+    for params in OPTIONS:
+        if params.get("early_stopping") == "score" and is_classifier(Estimator()):
+            continue  # has one criterion
+        if Estimator in with_parameters(*params):
+            estimator = fitted(Estimator, X, library, **params, **one)
+            again = estimator.fit(X, *([targets(60)] if is_classifier(estimator) else []))
+            assert type(state(again)["components_0"]) is type(X), params
+    if Estimator in with_parameters("init"):
+        init = learn(small(Estimator), binary_data())
+        sizes = {"max_components": 4} if Estimator in with_parameters("max_components") else {}
+        estimator = fitted(Estimator, X, library, init=init, **sizes, **one)
+        assert type(state(estimator)["components_0"]) is type(X)
+
+
+@every
+def test_integers_and_booleans(Estimator, library):
     for dtype in (library.uint8, library.int64, library.bool):
         X = library.asarray(binary_data().astype(np.int64))
         X = X.astype(dtype) if hasattr(X, "astype") else library.asarray(X, dtype=dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("error", DataRangeWarning)
-            rbm = small(RBM).fit(X)
-        assert np.isfinite(rbm.score(X))
-        assert type(rbm.predict(X)) is type(X)
+            estimator = fitted(Estimator, X, library)
+        assert all(np.isfinite(part).all() for part in copied_state(estimator).values())
+        assert type(estimator.predict(X)) is type(X)
 
 
 @every
-def test_bad_input(RBM, library):
+def test_bad_input(Estimator, library):
     X = binary_data()
-    rbm = small(RBM).fit(library.asarray(X))
+    estimator = fitted(Estimator, library.asarray(X), library)
     with pytest.raises(ValueError, match=r"7 features.*8 features"):
-        rbm.transform(library.asarray(X[:, :7]))
+        estimator.transform(library.asarray(X[:, :7]))
     with pytest.raises(ValueError, match="2 dimensions"):
-        rbm.fit(library.asarray(X[0]))
+        learn(estimator, library.asarray(X[0]))
     with pytest.raises(ValueError, match="NaN"):
-        rbm.fit(library.asarray(np.full((3, 8), np.nan)))
+        learn(estimator, library.asarray(np.full((3, 8), np.nan)))
     with pytest.raises(ValueError, match="infinity"):
-        rbm.impute(library.asarray(np.full((3, 8), np.inf)))
+        learn(estimator, library.asarray(np.full((3, 8), np.inf)))
+    if not is_classifier(estimator):
+        with pytest.raises(ValueError, match="infinity"):
+            estimator.impute(library.asarray(np.full((3, 8), np.inf)))
 
 
-@pytest.mark.parametrize("RBM", BINARY)
-def test_range_warning(RBM, library):
+@pytest.mark.parametrize("Estimator", with_parameters("binarize"))
+def test_range_warning(Estimator, library):
     with pytest.warns(DataRangeWarning):
-        small(RBM).fit(library.asarray(3 * binary_data()))
-
-
-@every
-def test_impute(RBM, library):
-    X = binary_data(n=10)
-    holes = X.copy()
-    holes[0] = holes[1, 2] = np.nan
-    rbm = small(RBM).fit(library.asarray(X))
-    filled = to_numpy(rbm.impute(library.asarray(holes)))
-    assert np.isfinite(filled).all()
-    assert_array_equal(filled[~np.isnan(holes)], holes[~np.isnan(holes)])
+        small(Estimator).fit(library.asarray(3 * binary_data()))
 
 
 @pytest.mark.parametrize("n_starts", [1, 3])
@@ -146,27 +185,28 @@ def test_denoise(library, n_starts):
             rbm.denoise(library.asarray(np.full((1, 8), wrong)), **given)
 
 
-@every
-def test_pickle(RBM, library):
+@pytest.mark.parametrize("Estimator", with_methods("partial_fit"))
+def test_pickle_goes_on_as_the_original(Estimator, library):
     X = library.asarray(binary_data())
-    rbm = small(RBM).fit(X)
-    copied = pickle.loads(pickle.dumps(rbm))
-    one, other = (to_numpy(r.partial_fit(X).components_) for r in (rbm, copied))
-    assert_array_equal(one, other)
+    estimator = fitted(Estimator, X, library)
+    copied = pickle.loads(pickle.dumps(estimator))
+    assert_same_state(learn(copied, X, "partial_fit"), learn(estimator, X, "partial_fit"))
 
 
-@pytest.mark.parametrize(
-    "method", ["transform", "score_samples", "predict", "partial_fit", "gibbs"]
-)
-def test_data_of_another_library_than_the_parameters(library, method):
+@pytest.mark.parametrize("Estimator", with_methods("partial_fit"))
+def test_data_of_another_library_than_the_parameters(Estimator, library):
     """Parameters decide: data come to their library."""
     X = binary_data()
-    ours, theirs = small(BernoulliRBM).fit(X), small(BernoulliRBM).fit(library.asarray(X))
-    kind = type(theirs.components_)
-    for rbm, data, expected in ((ours, library.asarray(X), np.ndarray), (theirs, X, kind)):
-        result = getattr(rbm, method)(data)
-        result = result.components_ if method == "partial_fit" else result
-        assert isinstance(result, expected)
+    Z = library.asarray(X)
+    for estimator, given in (
+        (learn(small(Estimator), X), library.asarray),
+        (fitted(Estimator, Z, library), np.asarray),
+    ):
+        kind = type(state(estimator)["components_0"])
+        for name, found in answers(estimator, X, given).items():
+            assert type(found) is kind, name
+        learn(estimator, given(X), "partial_fit")
+        assert type(state(estimator)["components_0"]) is kind
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64"])

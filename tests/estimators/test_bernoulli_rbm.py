@@ -28,7 +28,8 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from skrbm import BernoulliRBM, _training
+from skrbm import BernoulliRBM
+from skrbm.learning import MomentLearner
 
 # ------------------------------------------------------------------------ drop-in
 
@@ -124,13 +125,13 @@ def test_partial_fit_makes_batches_keeps_the_dtype_and_returns_self():
 
 def test_rows_are_shuffled(monkeypatch):
     X = np.linspace(0, 1, 40)[:, None] * np.ones((1, 3))
-    order, step, their_step = [], _training.train_step, theirs.BernoulliRBM._fit
+    order, our_step, their_step = [], MomentLearner.step, theirs.BernoulliRBM._fit
 
-    def train_step(machine, velocity, state, V, *args):
-        order.append(V[:, 0].copy())
-        return step(machine, velocity, state, V, *args)
+    def step(self, training, index, rate):
+        order.append(self.rows[index][:, 0])
+        return our_step(self, training, index, rate)
 
-    monkeypatch.setattr(_training, "train_step", train_step)
+    monkeypatch.setattr(MomentLearner, "step", step)
     small(BernoulliRBM).fit(X)
     epochs = {tuple(epoch) for epoch in np.concatenate(order).reshape(3, 40)}
     assert len(epochs) == 3 and tuple(X[:, 0]) not in epochs
@@ -245,6 +246,7 @@ def test_counts_of_many_words_do_not_saturate():
 # ------------------------------------------------------------------------ learning
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "params, bound",
     [

@@ -144,6 +144,7 @@ def test_data_frames(library):
     assert_array_equal(words.predict(X_frame), small().fit(X, labels(Y)).predict(X))
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("name", ["array_api_strict", "torch"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @every
@@ -182,6 +183,7 @@ def test_arrays_stay_in_their_library(name, dtype, objective, inference):
         assert_array_equal(to_numpy(crbm.impute(Z, holes)), same.impute(X, to_numpy(holes)))
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("name", ["array_api_strict", "torch"])
 def test_labels_of_array_libraries(name):
     pytest.importorskip("array_api_compat")
@@ -200,6 +202,7 @@ def test_labels_of_array_libraries(name):
     assert type(init.components_) is type(xp.asarray([0]))
 
 
+@pytest.mark.arrays
 def test_data_of_another_library_than_the_parameters():
     pytest.importorskip("array_api_compat")
     torch = pytest.importorskip("torch")

@@ -57,6 +57,7 @@ def copies(n, seed=0):
     return generator.standard_normal((n, 2)), np.repeat(bit, 3, axis=1)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("inference", ["bp", "mean_field", "gibbs", "tap"])
 def test_outputs_that_depend_on_each_other_are_learnt(inference):
     """Independent outputs have a quarter of the mass on the two right rows, at best.
@@ -82,6 +83,7 @@ def parity(n, seed=0):
     return X, np.stack([bit, bit, 1 - bit], axis=1)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("objective", ["likelihood", "margin", "marginal_margin"])
 def test_hidden_units_learn_what_features_tell_together(objective):
     """Logistic regression gets half of the rows right; over six seeds these got 0.8 to 0.95."""

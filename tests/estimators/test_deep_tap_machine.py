@@ -5,7 +5,6 @@ of Alg. 4 of Tramel et al. (2018), and what the two parts of its training do.
 import itertools
 import pickle
 
-import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -19,13 +18,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from skrbm import TAPRBM, DeepTAPMachine, _training
+from skrbm import TAPRBM, DeepTAPMachine
 from skrbm.arrays import to_numpy
 from skrbm.estimators import _deep_tap_machine
-from skrbm.evaluation import AIS
+from skrbm.evaluation import AIS, _deep
 from skrbm.exceptions import DataRangeWarning, DivergenceError
-from skrbm.inference import FIXED_POINTS, STARTS, TAP
+from skrbm.inference import FIXED_POINTS, TAP
 from skrbm.inspection import ComponentsDisplay, HistoryDisplay, SolutionsRecorder
+from skrbm.learning import STARTS, LikelihoodMonitor, MomentLearner
 
 LEVEL = 1e-6
 with_callbacks = pytest.mark.skipif(
@@ -143,7 +143,7 @@ def test_scores_of_small_machines_are_exact(sizes, strength):
 @pytest.mark.parametrize("strength", [0.5, 2.0, 6.0])
 def test_scores_that_are_not_summed_do_not_flatter(strength, monkeypatch):
     """The bound of naive mean field lies below, and near where couplings are weak."""
-    monkeypatch.setattr(_deep_tap_machine, "_MOST_PER_ROW", 0)
+    monkeypatch.setattr(_deep, "_MOST_PER_ROW", 0)
     machine, V = known((4, 3), 5, strength=strength), all_rows(5)
     gap = log_likelihood(machine.machine_, V) - machine.score_samples(V)
     assert (gap > -1e-8).all()
@@ -405,6 +405,7 @@ def test_divergence_of_the_pretraining_says_so():
 # ------------------------------------------------------------------------- learning
 
 
+@pytest.mark.law
 def test_joint_training_raises_the_exact_likelihood():
     """Mean over the law of the data, exactly, over that of the pretrained stack, whose layers were
     not trained for each other; bounds are half of what five seeds gain at least (0.87 nats), and
@@ -498,67 +499,41 @@ def test_unconverged_data_phases_are_counted():
     assert machine.history_["n_unconverged_data"] == [10]
 
 
-def test_early_stopping_watches_the_score():
+def test_early_stopping_watches_the_score(monkeypatch):
     """One epoch, so that the parameters measured are those that are published."""
     X, held_out = noisy_patterns(100), []
-    original = _training.LikelihoodMonitor.__init__
+    original = LikelihoodMonitor.__init__
 
-    def spy(self, rbm, X, train, validation, rng):
-        held_out.append(X[validation])
-        original(self, rbm, X, train, validation, rng)
+    def spy(self, density, phase, rows, train, validation, *args, **kwargs):
+        if validation is not None:  # not in the pretraining
+            held_out.append(rows[validation])
+        original(self, density, phase, rows, train, validation, *args, **kwargs)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_training.LikelihoodMonitor, "__init__", spy)
-        machine = deep(n_iter=1, early_stopping=True, tol=100.0, validation_fraction=0.3).fit(X)
-    score = machine.score(held_out[-1])
+    monkeypatch.setattr(LikelihoodMonitor, "__init__", spy)
+    machine = deep(n_iter=1, early_stopping=True, tol=100.0, validation_fraction=0.3).fit(X)
+    score = machine.score(held_out[0])
     assert machine.history_["score"] == [pytest.approx(score, abs=1e-6)]
-
-
-def test_interruption_leaves_the_last_complete_epoch(monkeypatch):
-    """Six batches in an epoch: twice two epochs of pretraining, then two and a half."""
-    X, original, steps = binary_data(n=60), _training.train_step, []
-
-    def train_step(*args):
-        if len(steps) == 4 * 6 + 15:
-            raise KeyboardInterrupt
-        steps.append(1)
-        return original(*args)
-
-    expected = deep(n_iter=2).fit(X)
-    machine = deep(n_iter=10)
-    monkeypatch.setattr(_training, "train_step", train_step)
-    with pytest.raises(KeyboardInterrupt):
-        machine.fit(X)
-    assert_same(machine, expected)
-    assert machine.n_iter_ == len(machine.history_["epoch"]) == 2
 
 
 def test_interrupted_pretraining_leaves_the_estimator_as_it_was(monkeypatch):
     X = binary_data()
     machine = deep().fit(X)
-    expected, original = pickle.dumps(copies(machine)), _training.train_step
+    expected, original = pickle.dumps(copies(machine)), MomentLearner.step
     histories, steps = machine.pretraining_history_, []
 
-    def train_step(*args):
+    def step(*args):
         steps.append(1)
         if len(steps) == 3:
             raise KeyboardInterrupt
         return original(*args)
 
-    monkeypatch.setattr(_training, "train_step", train_step)
+    monkeypatch.setattr(MomentLearner, "step", step)
     with pytest.raises(KeyboardInterrupt):
         machine.fit(X)
     assert pickle.dumps(copies(machine)) == expected
     assert machine.pretraining_history_ is histories
     assert len(histories) == 2
     assert np.isfinite(machine.score(X))
-
-
-def test_partial_fit_goes_on_from_fit():
-    X = binary_data()
-    one = deep(n_iter=2, shuffle=False).fit(X)
-    other = deep(n_iter=1, shuffle=False).fit(X).partial_fit(X)
-    assert_same(one, other)
 
 
 def test_warm_start_refuses_other_sizes():
@@ -569,30 +544,6 @@ def test_warm_start_refuses_other_sizes():
     machine.set_params(n_components=(5, 3), hidden="truncated_gaussian")
     with pytest.raises(ValueError, match="same kind of units"):
         machine.fit(binary_data())
-
-
-@with_callbacks
-def test_callbacks_stop_the_joint_training():
-    seen = []
-
-    class Stop:
-        def setup(self, estimator, context):
-            pass
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
-        def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-            if context.task_name == "epoch":
-                seen.append(fitted_estimator.components_[1].copy())
-            return len(seen) == 2
-
-    machine = deep(n_iter=10).set_callbacks(Stop()).fit(binary_data())
-    assert machine.n_iter_ == len(seen) == 2
-    assert_array_equal(machine.components_[1], seen[-1])
 
 
 # ----------------------------------------------------------------- as scikit-learn's
@@ -608,61 +559,13 @@ def test_layers_are_searched_in_a_pipeline():
     assert sizes == {0: 6, 1: 4, -2: 6}
 
 
-@pytest.mark.parametrize(
-    "given, expected",
-    [(np.float32, np.float32), (np.float64, np.float64), (bool, np.float32)],
-)
-def test_dtypes(given, expected):
-    X = binary_data(dtype=given)
-    machine = deep().fit(X)
-    results = [*machine.components_, *machine.intercepts_, machine.starts_]
-    results += [machine.transform(X), machine.transform_layer(X, 0), machine.predict(X)]
-    results += [
-        machine.inverse_transform(machine.transform(X)),
-        machine.sample(3),
-        machine.impute(X),
-    ]
-    assert {result.dtype for result in results} == {np.dtype(expected)}
-    assert machine.score_samples(X).dtype == machine.free_energy(X).dtype == np.float64
-
-
-@pytest.mark.parametrize("container", [sp.csr_matrix, sp.csc_array])
-def test_sparse_is_dense(container):
-    X = binary_data()
-    dense, sparse = deep().fit(X), deep().fit(container(X))
-    assert_same(dense, sparse, rtol=1e-9, atol=1e-10)
-    for method in ("transform", "score_samples", "free_energy"):
-        left, right = getattr(dense, method)(container(X)), getattr(dense, method)(X)
-        assert_allclose(left, right, rtol=1e-9)
-    with pytest.raises(TypeError, match="sparse"):
-        dense.predict(container(X))
-
-
 def test_rows_are_solved_in_blocks(monkeypatch):
     machine, X = known(), all_rows(4)
     whole = machine.transform(X), machine.free_energy(X), machine.free_energy(sp.csr_array(X))
-    monkeypatch.setattr(_deep_tap_machine, "_BLOCK_ROWS", 3)
+    monkeypatch.setattr(_deep, "_BLOCK_ROWS", 3)
     blocks = machine.transform(X), machine.free_energy(X), machine.free_energy(sp.csr_array(X))
     for one, other in zip(whole, blocks, strict=True):
         assert_allclose(one, other, rtol=1e-9)
-
-
-def test_nothing_writes_into_data_or_memory_maps(tmp_path):
-    X = binary_data()
-    X.setflags(write=False)
-    machine = deep(momentum=0.5, alpha=0.1).fit(X)
-    joblib.dump(machine, tmp_path / "machine")
-    loaded = joblib.load(tmp_path / "machine", mmap_mode="r")
-    assert_array_equal(loaded.transform(X), machine.transform(X))
-    assert_same(loaded.partial_fit(X), pickle.loads(pickle.dumps(machine)).partial_fit(X))
-    assert_same(joblib.load(tmp_path / "machine"), machine)
-
-
-def test_same_seed_same_machine():
-    X = binary_data()
-    one, same, other = (deep(random_state=seed).fit(X) for seed in (1, 1, 2))
-    assert_same(one, same)
-    assert not np.allclose(one.components_[0], other.components_[0])
 
 
 @pytest.mark.parametrize("name", ["array_api_strict", "torch"])
@@ -760,17 +663,6 @@ def test_layers_that_are_not_there(layer):
         deep().fit(X).transform_layer(X, layer)
     with pytest.raises(ValueError, match=message):
         deep().fit(X).set_params(layer=layer).inverse_transform(np.zeros((1, 3)))
-
-
-def test_wrong_data():
-    machine, X = deep().fit(binary_data()), binary_data()
-    for method in ("transform", "score_samples", "free_energy", "predict", "impute"):
-        with pytest.raises(ValueError, match=r"7 features, but \w+ is expecting 8"):
-            getattr(machine, method)(X[:, :7])
-    with pytest.raises(ValueError, match="NaN"):
-        machine.transform(np.full((1, 8), np.nan))
-    with pytest.raises(ValueError, match="H has 5 columns, but the machine has 3"):
-        machine.inverse_transform(np.zeros((1, 5)))
 
 
 def test_one_range_warning():

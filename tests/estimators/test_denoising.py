@@ -219,7 +219,7 @@ def test_rows_do_not_depend_on_their_neighbours_nor_on_blocks(monkeypatch):
     for row in range(3):
         alone = rbm.denoise(Y[row : row + 1], flip_probability=0.2)
         assert_allclose(alone[0], together[row], rtol=1e-12)
-    monkeypatch.setattr("skrbm.estimators._denoising._BLOCK_ROWS", 7)
+    monkeypatch.setattr("skrbm.estimators._posterior._BLOCK_ROWS", 7)
     assert_allclose(rbm.denoise(Y, flip_probability=0.2), together, rtol=1e-12)
 
 

@@ -17,10 +17,11 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
 from skrbm import TAPRBM, GaussianBernoulliRBM, evaluation
-from skrbm._optim import Adam, MeanVarianceAscent, Momentum
-from skrbm.estimators.gaussian_bernoulli._coordinates import machine_of
+from skrbm.estimators.gaussian_bernoulli._coordinates import MeanVariance, machine_of
 from skrbm.evaluation import log_partition
-from skrbm.inference import AIS, CHAINS, Gibbs, GibbsLangevin, Langevin
+from skrbm.inference import AIS, GibbsLangevin, Langevin
+from skrbm.learning import CHAINS, SGD, Adam, Noise
+from skrbm.learning._chains import noisy_base
 from skrbm.machine import Block, Moments, data_moments
 from skrbm.units import Theta
 
@@ -149,8 +150,8 @@ def test_a_base_of_one_row_leaves_log_z_right():
 def test_annealed_chains_begin_as_wide_as_the_machine():
     """Noise of little width in a machine of variance 1: the base is no narrower than that."""
     machine = machine_of(np.zeros((2, 3)), np.zeros(2), np.zeros(3), np.ones(3))
-    method = CHAINS["annealed"](Gibbs(), 2, mean=np.full(3, 5.0), scale=np.array([1e-3, 1.0, 2.0]))
-    theta = method.base(machine).thetas[0]
+    noise = Noise(np.full(3, 5.0), np.array([1e-3, 1.0, 2.0]))
+    theta = noisy_base(machine, noise).thetas[0]
     assert_allclose(1 / theta.precision, [1, 1, 4])
     assert_allclose(theta.field / theta.precision, 5)
 
@@ -235,11 +236,28 @@ def exact_moments(machine):
     return Moments((Block(means, (exact.variance(0)[None], None), 1.0),), ((0, pair),))
 
 
+def slopes_of(machine, moments):
+    """By C, mu, log sigma**2 and b."""
+    return MeanVariance().gradient(machine, moments).arrays(())
+
+
+def stepped(machine, moments, rate, optimizer=SGD(), state=None, min_variance=1e-6):  # noqa: B008
+    """(C, mu, log sigma**2, b) after a step, the machine, and the state of the optimiser."""
+    coordinates = MeanVariance(min_variance)
+    values = coordinates.of(machine.copy())
+    state = optimizer.update(values, coordinates.gradient(machine, moments), state, rate)
+    moved = coordinates.machine(machine, values)
+    precision = moved.thetas[0].precision
+    mean = moved.thetas[0].field / precision
+    found = moved.weights[0] / precision, mean, -np.log(precision), moved.thetas[1].field
+    return found, moved, state
+
+
 def test_gradient_is_that_of_the_log_likelihood():
     """Eqs. 14 to 17 against central differences of the exact mean log-likelihood."""
     V = np.random.default_rng(2).normal(size=(7, 2))
     machine = known().machine_
-    slopes = MeanVarianceAscent().slopes(machine, data_moments(machine, V) - exact_moments(machine))
+    slopes = slopes_of(machine, data_moments(machine, V) - exact_moments(machine))
 
     def likelihood(C, mean, log_variance, b):
         return log_density(V, C, b, mean, np.exp(log_variance)).mean()
@@ -259,18 +277,10 @@ def test_a_step_goes_along_the_gradient_and_no_further_than_the_clip():
     V = np.random.default_rng(3).normal(size=(7, 2))
     machine = known().machine_
     moments = data_moments(machine, V) - exact_moments(machine)
-    slopes = MeanVarianceAscent().slopes(machine, moments)
+    slopes = slopes_of(machine, moments)
     norm = np.sqrt(sum((slope**2).sum() for slope in slopes))
     for most, factor in [(None, 1.0), (2 * norm, 1.0), (norm / 4, 0.25)]:
-        optimiser = MeanVarianceAscent(max_norm=most)
-        moved, _ = optimiser.update(machine.copy(), None, moments, 0.1)
-        precision = moved.thetas[0].precision
-        found = (
-            moved.weights[0] / precision,
-            moved.thetas[0].field / precision,
-            -np.log(precision),
-            moved.thetas[1].field,
-        )
+        found, _, _ = stepped(machine, moments, 0.1, SGD(max_norm=most))
         first = (C, MU, np.log(VARIANCES), B)
         for value, old, slope in zip(found, first, slopes, strict=True):
             assert_allclose(value, old + 0.1 * factor * slope, rtol=1e-10, atol=1e-12)
@@ -280,12 +290,11 @@ def test_momentum_and_penalty_act_on_the_components():
     machine = known().machine_
     V = np.random.default_rng(4).normal(size=(7, 2))
     moments = data_moments(machine, V) - exact_moments(machine)
-    plain = MeanVarianceAscent().slopes(machine, moments)
-    optimiser = MeanVarianceAscent(Momentum(0.5), alpha=0.3)
-    start = optimiser.init(machine)
+    plain, optimiser = slopes_of(machine, moments), SGD(0.5, alpha=0.3)
+    start = optimiser.init(MeanVariance().of(machine))
     assert all((part == 0).all() for part in start)
     velocity = tuple(np.ones_like(part) for part in start)
-    _, velocity = optimiser.update(machine.copy(), velocity, moments, 0.1)
+    *_, velocity = stepped(machine, moments, 0.1, optimiser, velocity)
     assert_allclose(velocity[0], 0.5 + 0.1 * (plain[0] - 0.3 * C), rtol=1e-10)
     assert_allclose(velocity[1], 0.5 + 0.1 * plain[1], rtol=1e-10)
 
@@ -295,30 +304,25 @@ def test_adam_moves_each_parameter_by_the_rate_at_first():
     machine = known().machine_
     V = np.random.default_rng(4).normal(size=(7, 2))
     moments = data_moments(machine, V) - exact_moments(machine)
-    slopes = MeanVarianceAscent().slopes(machine, moments)
-    optimiser = MeanVarianceAscent(Adam())
-    moved, velocity = optimiser.update(machine.copy(), optimiser.init(machine), moments, 1e-3)
-    precision = moved.thetas[0].precision
-    steps = (
-        moved.weights[0] / precision - C,
-        moved.thetas[0].field / precision - MU,
-        -np.log(precision) - np.log(VARIANCES),
-        moved.thetas[1].field - B,
-    )
-    for step, slope in zip(steps, slopes, strict=True):
+    slopes = slopes_of(machine, moments)
+    state = Adam().init(MeanVariance().of(machine))
+    found, _, state = stepped(machine, moments, 1e-3, Adam(), state)
+    first = (C, MU, np.log(VARIANCES), B)
+    for value, old, slope in zip(found, first, slopes, strict=True):
+        step = value - old
         assert_allclose(step, 1e-3 * slope / (np.abs(slope) + 1e-8), rtol=1e-6, atol=1e-12)
-    assert velocity.n_steps == 1
+    assert state.n_steps == 1
 
 
 def test_fits_go_on_when_the_optimizer_changes():
     """Running means of one rule are nothing to the other, which begins anew."""
     X = np.random.default_rng(5).normal(size=(60, 2))
     rbm = GaussianBernoulliRBM(3, n_iter=2, optimizer="adam", warm_start=True, random_state=0)
-    assert rbm.fit(X)._training.velocity.n_steps == 2
+    assert rbm.fit(X)._training.optimizer_state.n_steps == 2
     rbm.set_params(optimizer="sgd", momentum=0.5).fit(X)
-    assert len(rbm._training.velocity) == 4
+    assert len(rbm._training.optimizer_state) == 4
     rbm.set_params(optimizer="adam").fit(X)
-    assert rbm._training.velocity.n_steps == 2
+    assert rbm._training.optimizer_state.n_steps == 2
     assert np.isfinite(rbm.components_).all()
 
 
@@ -326,13 +330,14 @@ def test_variances_stay_above_their_floor():
     """A step that would go far below, where the gradient is negative."""
     machine = known().machine_
     moments = data_moments(machine, np.tile(MU, (5, 1))) - exact_moments(machine)
-    falls = MeanVarianceAscent().slopes(machine, moments)[2] < 0
+    falls = slopes_of(machine, moments)[2] < 0
     assert falls.any()
-    moved, _ = MeanVarianceAscent(min_variance=1e-2).update(machine, None, moments, 100)
+    _, moved, _ = stepped(machine, moments, 100, min_variance=1e-2)
     assert_allclose(1 / moved.thetas[0].precision[falls], 1e-2, rtol=1e-10)
     assert moved.is_finite()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("inference", ["gibbs_langevin", "langevin", "gibbs"])
 @pytest.mark.parametrize(
     "starts, gradient", [*((starts, "marginal") for starts in CHAINS), ("noise", "joint")]
@@ -353,6 +358,7 @@ def three_clusters(n=1000):
     return means + 0.5 * generator.standard_normal((n, 2))
 
 
+@pytest.mark.law
 def test_learning_leaves_the_single_normal_law():
     """A mixture with the covariance of one normal law, of which the mean log-density is -4.41."""
     X = three_clusters()
@@ -469,6 +475,7 @@ def test_init_gives_parameters_in_the_units_of_the_data():
 # ------------------------------------------------------------------ what it is used for
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("inference", ["gibbs_langevin", "langevin", "gibbs"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_samples_have_the_law_of_the_machine(inference, dtype):
@@ -535,6 +542,7 @@ def test_samples_of_annealed_chains_have_the_shares_of_the_machine(inference):
     assert (stays[:, 0] < 5).all()
 
 
+@pytest.mark.law
 def test_annealed_samples_drawn_in_pairs_have_the_shares_of_the_machine():
     """Of 600 rows; 0.09 is five of their standard deviations of 0.018: a probability of 6e-7."""
     rbm = GaussianBernoulliRBM.from_parameters(
@@ -777,8 +785,9 @@ def test_a_step_of_the_mean_variance_that_tunes_itself_stays_stable(target):
     """Variances move between runs, by which the same step comes to be another one."""
     sampler = GibbsLangevin(0.5, step_scale="mean_variance", target_acceptance=target)
     rbm = small(inference=sampler, n_iter=40).fit(clusters())
-    sampler = sampler.sized(rbm.step_size_).stable(rbm._trained_machine())
-    assert np.max(sampler.relative_step(rbm._trained_machine())) < 2
+    machine = rbm._training.parts.coordinates.machine_inward(rbm.machine_)
+    sampler = sampler.sized(rbm.step_size_).stable(machine)
+    assert np.max(sampler.relative_step(machine)) < 2
 
 
 def test_another_sampler_begins_at_its_own_step_size():

@@ -3,8 +3,6 @@
 Random tests use fixed seeds; the probability that a correct program fails is stated in each.
 """
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -16,7 +14,6 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skrbm import TAPRBM
 from skrbm.exceptions import DataRangeWarning, DivergenceError
@@ -69,16 +66,6 @@ def fitted_to(machine, **params):
     return TAPRBM.from_parameters(machine.weights[0], *fields, **params)
 
 
-@parametrize_with_checks(
-    [TAPRBM(visible=kind, n_components=4, n_iter=2, learning_rate=0.01) for kind in BOUNDED]
-    + [TAPRBM(hidden=kind, n_components=4, n_iter=2, learning_rate=0.001) for kind in REAL]
-)
-def test_scikit_learn_checks(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataRangeWarning)
-        check(estimator)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @kinds
 def test_parameters_of_the_units_are_published(kind, dtype):
@@ -106,6 +93,7 @@ def test_no_epochs_gives_units_fitted_to_the_data(kind):
         assert_allclose(theta.spike, (X != 0).mean(axis=0), atol=1e-5)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("visible", "hidden"), enumerable_pairs())
 def test_training_raises_the_exact_likelihood(visible, hidden):
     # From start to end by far more than the noise of its steps: clusters need hidden units.
@@ -308,6 +296,7 @@ def test_starts(kind, starts):
     assert rbm.machine_.is_finite()
 
 
+@pytest.mark.law
 def test_unit_objects_are_searched_over():
     X, y = load_digits(return_X_y=True)
     X, y = X[:600] / 16, y[:600]

@@ -29,13 +29,13 @@ from skrbm import TAPRBM, BernoulliRBM, evaluation
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inference import (
     FIXED_POINTS,
-    STARTS,
     TAP,
     BeliefPropagation,
     Clamped,
     Gibbs,
     NaiveMeanField,
 )
+from skrbm.learning import STARTS
 from skrbm.units import TruncatedGaussian
 
 starts_by_name = pytest.mark.parametrize("starts", sorted(STARTS))
@@ -108,6 +108,7 @@ def test_a_name_is_its_object(name, method):
     assert_array_equal(by_name.tap_log_likelihood(X), by_object.tap_log_likelihood(X))
 
 
+@pytest.mark.law
 def test_inference_and_starts_matter():
     X = noisy_patterns(200)
     fits = [small(TAPRBM, n_iter=10, learning_rate=0.3, inference=i) for i in FIXED_POINTS]
@@ -397,6 +398,7 @@ def test_rows_that_converge_early_stop_early():
 # -------------------------------------------------------------------------- learning
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "params, bound",
     [
@@ -415,6 +417,7 @@ def test_learns_a_known_law(params, bound):
     assert divergence_from_noisy_patterns(independent_bits) > 3.9
 
 
+@pytest.mark.law
 def test_learns_as_well_as_sampling():
     """With its defaults, and epochs to match, within 0.3 nats of persistent chains."""
     X = noisy_patterns(1000)

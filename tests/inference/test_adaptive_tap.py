@@ -26,7 +26,7 @@ def solved(machine, n=1, method=METHOD):
     return solution.state
 
 
-def couplings(machine):
+def all_weights(machine):
     """The matrix J of all units, layer by layer."""
     edges = np.cumsum([0, *machine.n_units])
     J = np.zeros((edges[-1], edges[-1]))
@@ -55,7 +55,7 @@ def test_blocks_equal_the_dense_inverse(kinds, sizes):
     state = METHOD.start(machine, np.full((2, sizes[0]), 0.4))
     for _ in range(2):
         state = METHOD.step(machine, state)
-    found, J = _gaussian(machine, state), couplings(machine)
+    found, J = _gaussian(machine, state), all_weights(machine)
     assert not found.rejected.any()
     dense = []
     for row in range(2):
@@ -111,7 +111,7 @@ def test_exact_for_gaussian_units(sizes):
         for below, above in itertools.pairwise(sizes)
     )
     machine = Machine((Gaussian(),) * len(sizes), thetas, weights)
-    P = np.diag(np.concatenate([theta.precision for theta in thetas])) - couplings(machine)
+    P = np.diag(np.concatenate([theta.precision for theta in thetas])) - all_weights(machine)
     field, C = np.concatenate([theta.field for theta in thetas]), np.linalg.inv(P)
     log_z = 0.5 * field @ C @ field + 0.5 * np.linalg.slogdet(2 * np.pi * C)[1]
     state = solved(machine)
@@ -130,7 +130,7 @@ def orthogonal_machine(seed, n_visible=12, n_hidden=8):
 
 
 def test_closer_than_tap_on_orthogonal_weights():
-    """In at least 9 of 10 machines, as weights that are not independent are what it is for."""
+    """In at least 9 of 10 machines with weights that are not independent."""
     closer = 0
     for seed in range(10):
         machine = orthogonal_machine(seed)
@@ -273,7 +273,7 @@ def test_careful_reactions_leave_a_positive_definite_matrix():
         variances=tuple(np.full_like(c, 0.25) for c in state.variances),
         precisions=tuple(np.zeros_like(A) for A in state.precisions),
     )
-    J, own = couplings(machine), np.full(100, 4.0)
+    J, own = all_weights(machine), np.full(100, 4.0)
     assert np.linalg.eigvalsh(np.diag(own) - J)[0] < 0
     found = _gaussian(machine, state)
     assert found.rejected.all() and (found.factor == 1).all()

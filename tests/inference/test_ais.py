@@ -67,6 +67,7 @@ def assert_close(estimate, truth):
     assert abs(estimate.value - truth) < 5 * estimate.std
 
 
+@pytest.mark.law
 @pairs
 @bases
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -215,7 +216,7 @@ def test_schedule_by_number_is_that_array():
         ([[0, 1], [0, 1]], "increase from 0 to 1"),
     ],
 )
-def test_bad_schedules_are_refused_at_once(schedule, message):
+def test_bad_schedules_raise_at_once(schedule, message):
     with pytest.raises(ValueError, match=message):
         AIS(schedule=schedule)
 
@@ -229,10 +230,11 @@ def test_bad_number_of_chains_is_named(value):
 # Where the path begins, and how often intervals hold.
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kinds", enumerable_pairs(), ids="-".join)
 @pytest.mark.parametrize("run", [log_partition, reverse_log_partition])
 def test_starts_that_do_not_vary_leave_the_base_wide_enough(kinds, run):
-    """All starts are one row, whose variance of 0 is no width for a law that goes everywhere.
+    """All starts are one row, whose variance of 0 is too small for an unbounded base.
 
     Within 5 standard errors, of which no estimate has more than 0.2 nats.
     """
@@ -246,7 +248,7 @@ def test_starts_that_do_not_vary_leave_the_base_wide_enough(kinds, run):
 
 @pytest.mark.parametrize("name", sorted(UNITS))
 def test_the_base_is_as_wide_as_the_starts_and_as_the_machine(name):
-    """Without couplings the base of binary and Gaussian units is what the starts say."""
+    """Without weights the base of binary and Gaussian units is fitted to the starts."""
     unit, generator = UNITS[name](), np.random.default_rng(0)
     own = random_theta(unit, 3, generator)
     X = unit.sample(own.map(lambda part: part + np.zeros((50, 1))), make_rng(0, np.zeros(1)))
@@ -255,8 +257,8 @@ def test_the_base_is_as_wide_as_the_starts_and_as_the_machine(name):
     if name in ("bernoulli", "gaussian"):
         fitted = unit.initial_theta(X)
         assert_allclose(unit.mean(base), unit.mean(fitted), rtol=1e-9)
-        least = unit.mean_variance(own)[1] if name == "gaussian" else 0.0
-        expected = np.maximum(unit.mean_variance(fitted)[1], least)
+        minimum = unit.mean_variance(own)[1] if name == "gaussian" else 0.0
+        expected = np.maximum(unit.mean_variance(fitted)[1], minimum)
         assert_allclose(unit.mean_variance(base)[1], expected, rtol=1e-9)
     else:
         assert base is own

@@ -17,7 +17,8 @@ from _machines import (
 from numpy.testing import assert_allclose
 
 from skrbm.arrays import make_rng
-from skrbm.inference import FIXED_POINTS, STARTS, DeepPhases, given_visible, solve, with_visible
+from skrbm.inference import FIXED_POINTS, given_visible, solve, with_visible
+from skrbm.learning import DeepPhase, FixedPointPhase
 from skrbm.units import log_weight
 
 SHAPES = {
@@ -112,6 +113,7 @@ def test_data_moments_are_the_derivatives_of_the_clamped_free_energy(name, shape
         assert_allclose(part, slopes, rtol=1e-6, atol=2e-8, err_msg=label)
 
 
+@pytest.mark.law
 @cases
 def test_the_joint_gradient_is_that_of_the_likelihood_solved_again(name, shape):
     """Data phase minus model phase against differences of the clamped and the free solutions."""
@@ -126,7 +128,7 @@ def test_the_joint_gradient_is_that_of_the_likelihood_solved_again(name, shape):
         return np.mean(value - method.log_partition(machine, free(machine).state))
 
     tight = replace(method, tol=1e-29, max_iter=5000)
-    learning = DeepPhases(STARTS["data"](tight))
+    learning = DeepPhase(FixedPointPhase(tight))
     rng = make_rng(0, X)
     state = learning.init(machine, rng, 4, X)
     state, data, model = learning.phases(machine, state, X, rng)

@@ -92,7 +92,7 @@ def test_exact_without_couplings(name, shape):
 
 
 def errors(method, shape, factor):
-    """Errors of log Z and of all means over ten machines with weak couplings."""
+    """Errors of log Z and of all means over ten machines with small weights."""
     of_log_z, of_means = [], []
     for seed in range(10):
         machine = with_strength(make(shape, seed, 0.08), factor)
@@ -243,10 +243,12 @@ def test_each_row_stops_when_it_has_converged(name, shape):
         while residual > tol:
             old, new, sweep = new, method.step(machine, new), sweep + 1
             change = [b - a for a, b in zip(old.means, new.means, strict=True)]
-            least = np.mean(np.concatenate(change, axis=1) ** 2)
+            square = np.mean(np.concatenate(change, axis=1) ** 2)
             residual = float(method.residual(old, new)[0])
             own = type(method).residual is not FixedPoint.residual  # a method may ask for more
-            assert residual >= least * (1 - 1e-9) if own else np.isclose(residual, least, rtol=1e-9)
+            assert (
+                residual >= square * (1 - 1e-9) if own else np.isclose(residual, square, rtol=1e-9)
+            )
         assert solution.n_iter[row] == sweep
         assert_allclose(solution.residual[row], residual, rtol=1e-6)
         for a, b in zip(leaves(solution.state), leaves(new), strict=True):
@@ -272,7 +274,7 @@ def tilt_each(machine, fields, row=slice(None)):
 
 
 @cases
-def test_each_row_may_have_a_law_of_its_own(name, shape):
+def test_each_row_may_have_parameters_of_its_own(name, shape):
     """Also after others have converged and left; sweeps and free energies are its own."""
     method, machine, n = FIXED_POINTS[name], make(shape, 14, 0.4), 6
     generator = np.random.default_rng(14)
@@ -377,7 +379,7 @@ def test_bad_order_is_named():
         TAP(order=4)
 
 
-def test_third_order_refuses_units_that_have_no_third_cumulant():
+def test_third_order_needs_units_with_cumulants():
     kinds = [kind for kind in UNITS if not UNITS[kind].has_cumulants]
     assert kinds
     for kind in kinds:
@@ -385,7 +387,7 @@ def test_third_order_refuses_units_that_have_no_third_cumulant():
             TAP(order=3).check(random_machine((kind, "bernoulli"), (2, 2), 0))
 
 
-def test_rows_with_laws_of_their_own_settle_in_stages():
+def test_rows_with_parameters_of_their_own_converge_in_stages():
     """Rows that go round in circles undamped stay with their own parameters when damped."""
     machine = random_machine(("bernoulli", "bernoulli"), (6, 1), 15, strength=4.0)
     field = 6.0 * np.random.default_rng(15).standard_normal((8, 6))

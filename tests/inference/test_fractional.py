@@ -1,6 +1,6 @@
 """Fractional machines: units that count in part, and their sampler, against sums over all rows.
 
-Seeds are fixed; a test of a law has a level of 1e-6.
+Seeds are fixed; a test of a distribution has a level of 1e-6.
 """
 
 from dataclasses import replace
@@ -15,7 +15,9 @@ from scipy.special import expit
 
 from skrbm.arrays import make_rng
 from skrbm.evaluation import exact_log_partition, exact_marginals, reverse_log_partition
-from skrbm.inference import AIS, ContrastiveDivergence, Gibbs, clamped_mean, sample
+from skrbm.inference import AIS, Gibbs, clamped_mean, sample
+from skrbm.learning import ChainPhase
+from skrbm.learning._chains import Run
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Fractional, Theta
 
@@ -34,7 +36,7 @@ def drawn_rows(log_p, n, n_visible, seed=0):
     return all_rows(n_visible)[index]
 
 
-def assert_law(V, log_p):
+def assert_distribution(V, log_p):
     """Chi-square over all rows, those expected fewer than five times in one class."""
     counts = np.bincount(row_numbers(V), minlength=log_p.size)
     expected = len(V) * np.exp(log_p)
@@ -109,28 +111,29 @@ def test_draws_have_the_law_of_the_proposal(counts):
 @every
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_steps", [1, 3])
-def test_sampler_leaves_the_law_invariant(counts, dtype, n_steps):
+def test_sampler_leaves_the_distribution_invariant(counts, dtype, n_steps):
     machine, log_p, _ = fractional_machine(counts, 4, dtype=dtype)
     V = drawn_rows(log_p, 50_000, 4).astype(dtype)
     rng = make_rng(1, machine.weights[0])
     state = sample(Gibbs(), machine, Gibbs().start(machine, V, rng), rng, n_steps)
-    assert_law(state.layers[0], log_p)
+    assert_distribution(state.layers[0], log_p)
     assert state.layers[0].dtype == state.layers[1].dtype == dtype
     if n_steps == 1:
         assert (state.layers[0] != V).any()
 
 
+@pytest.mark.law
 @every
 def test_chains_forget_their_start(counts):
     machine, log_p, _ = fractional_machine(counts, 4)
     rng = make_rng(2, machine.weights[0])
     state = Gibbs().start(machine, np.zeros((50_000, 4)), rng)
     state = sample(Gibbs(), machine, state, rng, 60)
-    assert_law(state.layers[0], log_p)
+    assert_distribution(state.layers[0], log_p)
 
 
 def test_the_chi_square_test_sees_the_proposal():
-    """Without the refusals the law is another one: the tests above can fail."""
+    """Without rejections the distribution is another one: the tests above can fail."""
     machine, log_p, _ = fractional_machine(COUNTS["parts"], 4)
     c = machine.units[1].multiplicities
     pushed = Machine(  # Eq. (12): c inside of the softplus
@@ -142,9 +145,10 @@ def test_the_chi_square_test_sees_the_proposal():
     V = drawn_rows(log_p, 50_000, 4)
     state = sample(Gibbs(), pushed, Gibbs().start(pushed, V, rng), rng, 10)
     with pytest.raises(AssertionError):
-        assert_law(state.layers[0], log_p)
+        assert_distribution(state.layers[0], log_p)
 
 
+@pytest.mark.law
 @every
 def test_annealing(counts):
     """AIS and reverse AIS within 6 standard errors: a probability of 2e-9 each, were it normal."""
@@ -175,22 +179,23 @@ def test_clamped_mean_is_the_conditional_expectation(counts):
 
 
 @every
-@pytest.mark.parametrize("method", [Gibbs(2), ContrastiveDivergence(2)], ids=["gibbs", "cd"])
-def test_phases_keep_to_the_law(method, counts):
-    """Chains and data in the law: their moments differ by noise only, within 5 errors."""
+@pytest.mark.parametrize("start", ["persistent", "data"])
+def test_phases_leave_the_distribution_invariant(start, counts):
+    """Chains and data have one distribution: moments differ by noise only, within 5 errors."""
     machine, log_p, _ = fractional_machine(counts, 4)
     X, rng = drawn_rows(log_p, 20_000, 4), make_rng(6, machine.weights[0])
-    state = method.start(machine, drawn_rows(log_p, 20_000, 4, seed=1), rng)
-    state, _, model = method.phases(machine, state, X, rng)
+    chains = Gibbs().start(machine, drawn_rows(log_p, 20_000, 4, seed=1), rng)
+    phase = ChainPhase(Gibbs(), start, n_steps=2)
+    run, _, model = phase.phases(machine, Run(chains), X, rng)
     mean = model.statistics(machine.units[0], 0).field
     truth = np.exp(log_p) @ all_rows(4)
     error = np.sqrt(truth * (1 - truth) / 20_000)
     assert (np.abs(mean - truth) < 5 * error).all()
-    assert_law(state.layers[0], log_p)
+    assert_distribution(run.chains.layers[0], log_p)
 
 
-def test_a_unit_that_never_counts_in_part_is_never_refused():
-    """Units of multiplicity 1 beside Bernoulli units, from one seed: no refusal changes a row."""
+def test_whole_multiplicities_reject_nothing():
+    """Units of multiplicity 1 are Bernoulli units: no rejection changes a row."""
     machine = random_machine(("bernoulli", "bernoulli"), (3, 4), 0)
     once = replace(machine, units=(Bernoulli(), Fractional(np.ones(4))))
     rng = make_rng(7, machine.weights[0])

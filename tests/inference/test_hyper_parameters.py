@@ -35,7 +35,7 @@ def test_clones_are_equal_and_others_are_not(method):
 
 
 @every
-def test_unknown_names_are_refused_as_by_scikit_learn(method):
+def test_unknown_names_raise_as_in_scikit_learn(method):
     copy = clone(method)
     with pytest.raises(ValueError, match=r"Invalid parameter 'wrong' for .*Valid parameters are"):
         copy.set_params(wrong=1)

@@ -1,8 +1,8 @@
-"""Langevin and Gibbs-Langevin samplers against the mixture of normal laws that a machine is.
+"""Langevin and Gibbs-Langevin samplers against the machine's mixture of normal distributions.
 
-A machine with M binary hidden units is a mixture of 2**M normal laws, which is written out here by
-itself: exact draws, densities and moments. Seeds are fixed; a test of a law has a level of 1e-6,
-split among its parts.
+A machine with M binary hidden units is a mixture of 2**M normal distributions, which is written out
+here by itself: exact draws, densities and moments. Seeds are fixed; a test of a distribution has a
+level of 1e-6, split among its parts.
 """
 
 import itertools
@@ -69,12 +69,12 @@ class Mixture:
         return self.means[which] + np.sqrt(self.variances) * noise, self.hidden[which]
 
     def uniform(self, i, x):
-        """Numbers that are uniform if x follows the marginal law of visible unit i."""
+        """Numbers that are uniform if x follows the marginal distribution of visible unit i."""
         z = (x[:, None] - self.means[:, i]) / np.sqrt(self.variances[i])
         return stats.norm.cdf(z) @ self.weights
 
 
-def assert_law(mixture, V, H=None):
+def assert_distribution(mixture, V, H=None):
     """Each visible unit, and one direction across them, and the hidden units jointly."""
     n, n_tests = len(V), V.shape[1] + 2
     for i in range(V.shape[1]):
@@ -97,7 +97,7 @@ def assert_law(mixture, V, H=None):
         assert stats.chisquare(counts, expected).pvalue > LEVEL / n_tests
 
 
-def test_the_mixture_is_the_law_of_the_machine():
+def test_the_mixture_is_the_distribution_of_the_machine():
     parameters = random_parameters(0)
     mixture, exact = Mixture(*parameters), Exact(machine_of(*parameters))
     assert_allclose(mixture.weights @ mixture.means, exact.mean(0), rtol=1e-8)
@@ -109,7 +109,7 @@ def test_the_mixture_is_the_law_of_the_machine():
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("n_steps", [1, 7])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_adjusted_steps_leave_the_law_invariant(Sampler, scale, n_steps, seed):
+def test_adjusted_steps_leave_the_distribution_invariant(Sampler, scale, n_steps, seed):
     parameters = random_parameters(seed)
     mixture, machine = Mixture(*parameters), machine_of(*parameters)
     method = Sampler(step_size=0.3, step_scale=scale, adjust_after=0)
@@ -124,9 +124,9 @@ def test_adjusted_steps_leave_the_law_invariant(Sampler, scale, n_steps, seed):
         n_steps,
         callback=lambda step, state, info: rates.append(info["acceptance"].mean()),
     )
-    assert 0.05 < min(rates) < 0.999  # some are refused, not all
+    assert 0.05 < min(rates) < 0.999  # some are rejected, not all
     assert not np.array_equal(state.layers[0], V)
-    assert_law(mixture, *state.layers)
+    assert_distribution(mixture, *state.layers)
 
 
 @both
@@ -177,7 +177,7 @@ def test_detailed_balance(Sampler, scale, n_inner):
 
 
 def test_a_collapsed_draw_is_k_steps():
-    """Its mean and variance are those of K explicit steps, whose law is normal too."""
+    """Its mean and variance are those of K explicit steps, whose result is normal too."""
     parameters = random_parameters(6)
     variances = parameters[3]
     machine = machine_of(*parameters)
@@ -279,7 +279,7 @@ def test_steps_fall_as_half_a_cosine():
 
 
 @both
-def test_a_step_that_diverges_is_refused_before_the_first_move(Sampler):
+def test_a_step_size_that_diverges_raises_before_the_first_step(Sampler):
     machine = machine_of(np.ones((2, 2)), np.zeros(2), np.zeros(2), np.array([1e-4, 1.0]))
     V = np.zeros((3, 2))
     printed = Sampler(step_size=0.1, step_scale="mean_variance")
@@ -312,7 +312,7 @@ def test_a_step_size_tunes_itself(Sampler):
 
 
 @both
-def test_a_proposal_that_overflows_is_refused(Sampler):
+def test_a_proposal_that_overflows_is_rejected(Sampler):
     """NaN is no acceptance: the chain stays."""
     machine = random_machine(KINDS, (3, 3), 0)
     method, V = Sampler(step_size=0.3), np.full((2, 3), 1e200)
@@ -351,7 +351,7 @@ def test_float32(Sampler):
         ({"target_acceptance": 1.0}, r"target_acceptance must be None or a number in \(0, 1\)"),
     ],
 )
-def test_refused(Sampler, arguments, message):
+def test_bad_hyper_parameters_are_named(Sampler, arguments, message):
     with pytest.raises(ValueError, match=message):
         Sampler(**arguments)
 
@@ -363,9 +363,43 @@ def test_inner_steps_are_counted():
 
 
 @both
-@pytest.mark.parametrize("kinds", [("bernoulli", "bernoulli"), (*KINDS, "bernoulli")])
-def test_other_machines_are_refused(Sampler, kinds):
+@pytest.mark.parametrize(
+    ("kinds", "needed"),
+    [
+        (("bernoulli", "bernoulli"), "visible units on the whole real line, and this machine"),
+        ((*KINDS, "bernoulli"), "one hidden layer, and this machine"),
+        (("bernoulli",) * 3, "one hidden layer and visible units on the whole real line"),
+    ],
+)
+def test_other_machines_raise(Sampler, kinds, needed):
     machine = random_machine(kinds, (3, 3, 2)[: len(kinds)], 0)
     V = np.zeros((2, 3))
-    with pytest.raises(ValueError, match="needs one hidden layer and visible units on the whole"):
+    with pytest.raises(ValueError, match=f"{Sampler.__name__} needs {needed}"):
         Sampler().start(machine, V, make_rng(0, V))
+
+
+@both
+def test_hidden_units_may_be_real(Sampler):
+    """Against the normal distribution of the visible units, by quantiles of all directions.
+
+    Adjusted steps choose rows of all parts of a state, some of which all rows share.
+    """
+    machine = random_machine(("gaussian", "gaussian"), (3, 2), 0, 0.3)
+    (b, p, _), (c, q, _) = machine.thetas
+    W = machine.weights[0]
+    covariance = np.linalg.inv(np.diag(p) - W.T @ np.diag(1 / q) @ W)
+    mean, root = covariance @ (b + W.T @ (c / q)), np.linalg.cholesky(covariance)
+    V = mean + np.random.default_rng(0).standard_normal((20_000, 3)) @ root.T
+    rng, method, rates = make_rng(0, V), Sampler(step_size=1.0), []
+    state = sample(
+        method,
+        machine,
+        method.start(machine, V, rng),
+        rng,
+        5,
+        callback=lambda step, state, info: rates.append(float(info["acceptance"].mean())),
+    )
+    assert 0.05 < min(rates) < 0.999
+    z = np.linalg.solve(root, (state.layers[0] - mean).T)
+    assert all(stats.kstest(row, "norm").pvalue > LEVEL / 3 for row in z)
+    assert (state.layers[0] != V).any(axis=1).mean() > 0.05

@@ -25,7 +25,7 @@ def line(machine, l, i, field=0.0):
 
 
 class Integral:
-    """log Z and the means of a machine with one hidden unit, whose law is smooth."""
+    """log Z and the means of a machine with one hidden unit, whose distribution is smooth."""
 
     def __init__(self, machine):
         theta, W = machine.thetas[1].map(lambda part: float(part[0])), machine.weights[0][0]
@@ -39,12 +39,12 @@ class Integral:
         weights += theta.field * points - 0.5 * theta.precision * points**2
         if theta.spike is not None:
             points, weights = np.append(points, 0.0), np.append(weights + theta.spike, 0.0)
-        laws = [[line(machine, 0, i, w * h) for i, w in enumerate(W)] for h in points]
-        weights = weights + np.array([sum(law.log_z for law in row) for row in laws])
+        lines = [[line(machine, 0, i, w * h) for i, w in enumerate(W)] for h in points]
+        weights = weights + np.array([sum(one.log_z for one in row) for row in lines])
         self.log_z = logsumexp(weights)
         probabilities = np.exp(weights - self.log_z)
         self.hidden = probabilities @ points
-        self.visible = probabilities @ np.array([[law.mean for law in row] for row in laws])
+        self.visible = probabilities @ np.array([[one.mean for one in row] for row in lines])
 
 
 def log_z_error(method, machine):

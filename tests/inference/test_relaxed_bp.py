@@ -25,7 +25,7 @@ def solution(machine, n=1, dtype=np.float64):
 
 
 def tilted(machine, i, received):
-    """The law of unit ``i`` under messages {j: (W_ij, mean, variance)}: Eqs. 56-58."""
+    """Unit ``i`` and its parameters under messages {j: (W_ij, mean, variance)}: Eqs. 56-58."""
     layer, index = (0, i) if i < machine.n_units[0] else (1, i - machine.n_units[0])
     unit, theta = machine.units[layer], machine.thetas[layer].map(lambda part: part[index])
     B = sum(W * a for W, a, _ in received.values())
@@ -46,16 +46,16 @@ def test_messages_and_log_partition_are_those_of_the_appendix(kinds):
     log_z = 0.0
     for i in range(5):
         received = {l: message for (to, l), message in messages.items() if to == i}
-        unit, law = tilted(machine, i, received)
-        node = unit.log_partition(law)[0]
+        unit, theta = tilted(machine, i, received)
+        node = unit.log_partition(theta)[0]
         log_z += node
-        assert_allclose(np.concatenate(state.means, axis=1)[0, i], unit.mean(law)[0], rtol=1e-10)
+        assert_allclose(np.concatenate(state.means, axis=1)[0, i], unit.mean(theta)[0], rtol=1e-10)
         for j in received:
             others = {l: message for l, message in received.items() if l != j}
-            unit, law = tilted(machine, i, others)
-            mean, variance = unit.mean_variance(law)
+            unit, theta = tilted(machine, i, others)
+            mean, variance = unit.mean_variance(theta)
             assert_allclose(messages[j, i][1:], (mean[0], variance[0]), rtol=1e-9, atol=1e-12)
-            log_z -= 0.5 * (node - unit.log_partition(law)[0])
+            log_z -= 0.5 * (node - unit.log_partition(theta)[0])
     assert_allclose(METHOD.log_partition(machine, state), log_z, rtol=1e-12)
 
 
@@ -88,7 +88,7 @@ def test_means_of_gaussian_units_are_exact_with_loops_too():
 
 @pytest.mark.parametrize("sizes", [(1, 5), (5, 1)])
 def test_trees_of_binary_units_are_right_to_second_order_and_no_further(sizes):
-    """The messages are two moments of a binary law's exponential factor, not the factor."""
+    """A message is two moments of the factor of a binary unit, not the factor itself."""
 
     def errors(factor):
         found = []
@@ -110,7 +110,7 @@ def test_trees_of_binary_units_are_right_to_second_order_and_no_further(sizes):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("strength", [1.0, 5.0, 50.0])
 def test_nothing_becomes_nan(kinds, dtype, strength):
-    """Even where messages of Gaussian units would have no precision left, or nothing settles."""
+    """Even where messages of Gaussian units would have no precision left, or nothing converges."""
     machine = random_machine(kinds, (5, 4), 0, strength, dtype=dtype)
     X = np.random.default_rng(0).uniform(size=(3, 5)).astype(dtype)
     with np.errstate(all="raise", under="ignore"):
@@ -161,7 +161,7 @@ def test_a_unit_without_variance_is_a_bias(dtype):
 
     The moments are those of the machine without it. (So it is with visible units of which two
     moments say everything.) The means of the units, which stand for the moments where messages
-    have not settled, differ from these by more than the tolerance.
+    have not converged, differ from these by more than the tolerance.
     """
     machine = random_machine(("gaussian", "bernoulli"), (4, 3), 0, 0.4, dtype=dtype)
     (visible, hidden), (W,) = machine.thetas, machine.weights

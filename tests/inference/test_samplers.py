@@ -1,7 +1,7 @@
 """The contract of a sampler, checked for every sampler that is listed, against enumeration.
 
-Seeds are fixed. A test of a law has a level of 1e-6; a test of means allows 5 standard errors,
-which the largest of 20 means exceeds with a probability of 1.2e-5.
+Seeds are fixed. A test of a distribution has a level of 1e-6; a test of means allows 5 standard
+errors, which the largest of 20 means exceeds with a probability of 1.2e-5.
 """
 
 from dataclasses import replace
@@ -14,16 +14,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import make_rng
-from skrbm.inference import SAMPLERS, Chains, ContrastiveDivergence, Gibbs, clamped_mean, sample
+from skrbm.inference import SAMPLERS, Chains, Gibbs, clamped_mean, sample
+from skrbm.learning import ChainPhase
+from skrbm.learning._chains import Run
 from skrbm.machine import Block, Moments, data_moments
 
 LEVEL = 1e-6
 PAIRS = enumerable_pairs()
 DEEP = ("bernoulli", "bernoulli", "bernoulli")
 
-ALL = {**SAMPLERS, "cd": ContrastiveDivergence()}
+# The model phases of learning by each sampler, and by chains that start at the data.
+PHASES = {name: ChainPhase(sampler) for name, sampler in SAMPLERS.items()}
+PHASES["cd"] = ChainPhase(Gibbs(), start="data")
 
-gibbs = pytest.mark.parametrize("name", ["cd", "gibbs"])  # which move any units
 pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
 
 
@@ -32,21 +35,21 @@ def make(kinds, seed=0, strength=0.7, **kwargs):
 
 
 def applies(name, kinds):
-    return ALL[name].applies_to(make(kinds))
+    return PHASES[name].sampler.applies_to(make(kinds))
 
 
-def each(kinds):
+def each(kinds, names=SAMPLERS):
     """Parametrize by the samplers and the kinds of units they apply to."""
-    cases = [(name, pair) for pair in kinds for name in sorted(ALL) if applies(name, pair)]
+    cases = [(name, pair) for pair in kinds for name in sorted(names) if applies(name, pair)]
     return pytest.mark.parametrize("name, kinds", cases)
 
 
 def exact_chains(exact, n, dtype=np.float64, seed=0):
-    """States drawn from the joint law itself."""
+    """Exact draws from the joint distribution."""
     return Chains(tuple(x.astype(dtype) for x in exact.sample(np.random.default_rng(seed), n)))
 
 
-def assert_joint_law(exact, layers):
+def assert_joint_distribution(exact, layers):
     """All discrete units jointly by chi-square, each continuous unit by Kolmogorov-Smirnov."""
     x = np.concatenate(layers, axis=1).astype(np.float64)
     n, n_tests = len(x), 1 + len(exact.continuous)
@@ -54,7 +57,7 @@ def assert_joint_law(exact, layers):
     match = (x[:, None, exact.discrete] == configurations[None]).all(axis=2)
     assert (match.sum(axis=1) == 1).all()
     counts, expected = match.sum(axis=0), n * exact.probabilities
-    rare = expected < 5  # too few for the chi-square law: one class together
+    rare = expected < 5  # too few for the chi-square distribution: pooled
     counts = np.append(counts[~rare], counts[rare].sum())
     expected = np.append(expected[~rare], expected[rare].sum())
     if expected[-1] < 5:
@@ -88,24 +91,25 @@ def assert_moments(moments, machine, expected):
 
 @each([*PAIRS, DEEP])
 @pytest.mark.parametrize("n_sweeps", [1, 3])
-def test_joint_law_is_left_invariant(name, kinds, n_sweeps):
-    method, machine = ALL[name], make(kinds, scale=0.8)
+def test_joint_distribution_is_left_invariant(name, kinds, n_sweeps):
+    method, machine = SAMPLERS[name], make(kinds, scale=0.8)
     exact = Exact(machine)
     state = exact_chains(exact, 20_000)
-    assert_joint_law(exact, state.layers)  # the oracle's own draws
+    assert_joint_distribution(exact, state.layers)  # the oracle's own draws
     state = method.resumed(machine, state)
     state = sample(method, machine, state, make_rng(1, machine.weights[0]), n_sweeps)
-    assert_joint_law(exact, state.layers)
+    assert_joint_distribution(exact, state.layers)
 
 
+@pytest.mark.law
 @each([*PAIRS, DEEP])
 def test_chains_forget_their_start(name, kinds):
-    """An update that leaves units where they are would leave the joint law invariant as well."""
-    method, machine = ALL[name], make(kinds)
+    """An update that moves no unit would leave the joint distribution invariant as well."""
+    method, machine = SAMPLERS[name], make(kinds)
     exact, rng = Exact(machine), make_rng(2, machine.weights[0])
     state = method.start(machine, np.zeros((20_000, machine.n_units[0])), rng)
     state = sample(method, machine, state, rng, 100)
-    assert_joint_law(exact, state.layers)
+    assert_joint_distribution(exact, state.layers)
 
 
 @each(PAIRS)
@@ -113,7 +117,7 @@ def test_start_draws_hidden_units_given_the_visible_values(name, kinds):
     machine = make(kinds)
     row = Exact(machine).sample(np.random.default_rng(3), 1)[0]
     X = np.repeat(row, 20_000, axis=0)
-    state = ALL[name].start(machine, X, make_rng(3, X))
+    state = SAMPLERS[name].start(machine, X, make_rng(3, X))
     assert_array_equal(state.layers[0], X)
     held = Exact(machine, observed=row[0])
     x = np.concatenate(state.layers, axis=1)
@@ -133,21 +137,22 @@ def test_start_draws_hidden_units_given_the_visible_values(name, kinds):
 @each(PAIRS)
 def test_init_draws_visible_units_without_couplings(name, kinds):
     machine = make(kinds)
-    state = ALL[name].init(machine, make_rng(4, machine.weights[0]), 20_000, np.zeros((2, 3)))
+    state = SAMPLERS[name].init(machine, make_rng(4, machine.weights[0]), 20_000, np.zeros((2, 3)))
     free = Exact(make(kinds, scale=0.0))
     error = np.sqrt(free.variance(0) / 20_000)
     assert (np.abs(state.layers[0].mean(axis=0) - free.mean(0)) < 5 * error).all()
     assert state.layers[1].shape == (20_000, 3)
 
 
-@each(PAIRS)
+@each(PAIRS, PHASES)
 def test_dtype_is_kept(name, kinds):
     machine = make(kinds, dtype=np.float32)
-    method, rng = ALL[name], make_rng(5, machine.weights[0])
+    phase, rng = PHASES[name], make_rng(5, machine.weights[0])
     X = np.ones((4, 3), np.float32)
-    state = method.init(machine, rng, 6, X)
-    state, data, model = method.phases(machine, state, X, rng)
-    state, _ = method.step(machine, state, rng)
+    run = phase.init(machine, rng, 6, X)
+    run, data, model = phase.phases(machine, run, X, rng)
+    chains = phase.sampler.resumed(machine, run.chains)
+    state, _ = phase.sampler.step(machine, chains, rng)
     for rows in (*state.layers, *data.blocks[0].means, *model.blocks[0].means):
         assert rows.dtype == np.float32
 
@@ -155,13 +160,12 @@ def test_dtype_is_kept(name, kinds):
 # The two phases of learning.
 
 
-@each(PAIRS)
+@each(PAIRS, PHASES)
 def test_data_phase_is_the_exact_conditional_expectation(name, kinds):
     machine = make(kinds, seed=1)
-    method, rng = ALL[name], make_rng(6, machine.weights[0])
+    phase, rng = PHASES[name], make_rng(6, machine.weights[0])
     X = Exact(machine).sample(np.random.default_rng(6), 5)[0]
-    state = method.init(machine, rng, 3, X)
-    _, data, _ = method.phases(machine, state, X, rng)
+    _, data, _ = phase.phases(machine, phase.init(machine, rng, 3, X), X, rng)
     held = clamped(machine, X)
     expected = []
     for l, theta in enumerate(machine.thetas):
@@ -180,70 +184,69 @@ def test_data_phase_is_the_exact_conditional_expectation(name, kinds):
 @pairs
 @pytest.mark.parametrize("n_steps", [1, 2])
 def test_phases_of_persistent_chains_have_the_stationary_moments(kinds, n_steps):
-    method, machine = Gibbs(n_steps), make(kinds, seed=2)
+    phase, machine = ChainPhase(Gibbs(), n_steps=n_steps), make(kinds, seed=2)
     exact, X = Exact(machine), np.zeros((5, 3))
-    state = exact_chains(exact, 20_000)
-    state, _, model = method.phases(machine, state, X, make_rng(7, X))
+    run = Run(exact_chains(exact, 20_000))
+    run, _, model = phase.phases(machine, run, X, make_rng(7, X))
     assert_moments(model, machine, exact)
-    assert_joint_law(exact, state.layers)
+    assert_joint_distribution(exact, run.chains.layers)
 
 
-def chain_law(exact, row, n_steps):
-    """Law of the visible units after ``n_steps`` sweeps from the visible values ``row``."""
+def chain_distribution(exact, row, n_steps):
+    """Distribution of the visible units after ``n_steps`` sweeps from the values ``row``."""
     visible, where_v = np.unique(exact.values[:, exact.layers[0]], axis=0, return_inverse=True)
     hidden, where_h = np.unique(exact.values[:, exact.layers[1]], axis=0, return_inverse=True)
     joint = np.zeros((len(visible), len(hidden)))
     joint[where_v.ravel(), where_h.ravel()] = exact.probabilities
     up = joint / joint.sum(axis=1, keepdims=True)
     down = (joint / joint.sum(axis=0)).T
-    law = (visible == row).all(axis=1).astype(float)
+    p = (visible == row).all(axis=1).astype(float)
     for _ in range(n_steps):
-        law = law @ up @ down
-    return visible, hidden, law, up
+        p = p @ up @ down
+    return visible, hidden, p, up
 
 
 class ChainMoments:
     """Exact moments of a chain of ``n_steps`` sweeps, with the interface of the oracle."""
 
     def __init__(self, exact, row, n_steps):
-        self._v, hidden, self._law, up = chain_law(exact, row, n_steps)
+        self._v, hidden, self._p, up = chain_distribution(exact, row, n_steps)
         self._means = [self._v, up @ hidden]
 
     def mean(self, l):
-        return self._law @ self._means[l]
+        return self._p @ self._means[l]
 
     def pair(self, l):
-        return (self._law[:, None] * self._means[1]).T @ self._v
+        return (self._p[:, None] * self._means[1]).T @ self._v
 
 
-@gibbs
+@pytest.mark.parametrize("name", ["cd", "gibbs"])
 @pytest.mark.parametrize("n_steps", [1, 2, 5])
 def test_phases_from_data_have_the_moments_of_the_chain_of_that_length(name, n_steps):
     """The k of CD-k is the number of sweeps, not one more or less."""
     machine = make(("bernoulli", "bernoulli"), seed=11, strength=2.5)
-    method, row = replace(ALL[name], n_steps=n_steps), np.array([1.0, 0.0, 1.0])
+    phase, row = replace(PHASES[name], n_steps=n_steps), np.array([1.0, 0.0, 1.0])
     X = np.repeat(row[None], 50_000, axis=0)
     rng = make_rng(8, X)
-    state = method.start(machine, X, rng)
-    state, _, model = method.phases(machine, state, X, rng)
+    run, _, model = phase.phases(machine, Run(Gibbs().start(machine, X, rng)), X, rng)
     truth = ChainMoments(Exact(machine), row, n_steps)
     assert_moments(model, machine, truth)
-    assert_array_equal(method.visible(state), model.blocks[0].means[0])
+    assert_array_equal(phase.visible(run), model.blocks[0].means[0])
     others = [ChainMoments(Exact(machine), row, k).pair(0) for k in (n_steps - 1, n_steps + 1)]
     # The test tells the numbers of sweeps apart: the differences exceed its tolerance of 0.011.
     assert all(np.abs(other - truth.pair(0)).max() > 0.03 for other in others)
 
 
-@each(PAIRS)
+@each(PAIRS, PHASES)
 @pytest.mark.parametrize("n_rows", [1, 7])
 def test_both_phases_are_normalised_for_any_numbers_of_rows(name, kinds, n_rows):
     """A short last batch must not give one phase more weight than the other."""
-    method, machine = ALL[name], make(kinds)
+    phase, machine = PHASES[name], make(kinds)
     rng = make_rng(9, machine.weights[0])
     X = Exact(machine).sample(np.random.default_rng(9), n_rows)[0]
-    state = method.init(machine, rng, 4, X)
+    run = phase.init(machine, rng, 4, X)
     for _ in range(3):
-        state, data, model = method.phases(machine, state, X, rng)
+        run, data, model = phase.phases(machine, run, X, rng)
         for moments in (data, model):
             (block,) = moments.blocks
             rows = block.means[0]
@@ -256,24 +259,24 @@ def test_both_phases_are_normalised_for_any_numbers_of_rows(name, kinds, n_rows)
 def test_persistent_chains_are_as_many_as_at_the_start():
     machine = make(PAIRS[0])
     rng, X = make_rng(10, machine.weights[0]), np.ones((7, 3))
-    state = Gibbs().init(machine, rng, 4, X)
+    phase = PHASES["gibbs"]
+    run = phase.init(machine, rng, 4, X)
     for n_rows in (7, 2):
-        state, _, model = Gibbs().phases(machine, state, X[:n_rows], rng)
-        assert all(len(layer) == 4 for layer in (*state.layers, *model.blocks[0].means))
+        run, _, model = phase.phases(machine, run, X[:n_rows], rng)
+        assert all(len(layer) == 4 for layer in (*run.chains.layers, *model.blocks[0].means))
 
 
 def test_contrastive_divergence_starts_at_each_batch_anew():
     machine = make(PAIRS[0])
-    rng = make_rng(11, machine.weights[0])
-    _, _, model = ContrastiveDivergence().phases(machine, None, np.ones((2, 3)), rng)
+    rng, phase, X = make_rng(11, machine.weights[0]), PHASES["cd"], np.ones((2, 3))
+    _, _, model = phase.phases(machine, phase.init(machine, rng, 4, X), X, rng)
     assert len(model.blocks[0].means[0]) == 2
 
 
-@gibbs
-def test_moments_of_a_state_are_those_given_its_visible_values(name):
+def test_moments_of_a_state_are_those_given_its_visible_values():
     machine = make(PAIRS[0])
     state = Chains((np.eye(3), np.zeros((3, 3))))
-    moments = ALL[name].moments(machine, state)
+    moments = Gibbs().moments(machine, state)
     expected = Moments((Block((np.eye(3), moments.blocks[0].means[1]), (None, None), 1 / 3),))
     for part, truth in zip(gradient(machine, moments), gradient(machine, expected), strict=True):
         assert_allclose(part, truth)
@@ -319,8 +322,8 @@ def test_clamped_mean_is_of_the_second_half_of_the_sweeps(n_steps, averaged):
     """
     machine = make(("bernoulli", "bernoulli"), seed=11, strength=2.5)
     exact, row, n = Exact(machine), np.array([1.0, 0.0, 1.0]), 50_000
-    laws = [chain_law(exact, row, k) for k in range(n_steps + 2)]
-    expected = [law @ visible for visible, _, law, _ in laws]
+    chains = [chain_distribution(exact, row, k) for k in range(n_steps + 2)]
+    expected = [p @ visible for visible, _, p, _ in chains]
     X = np.repeat(row[None], n, axis=0)
     means = clamped_mean(machine, X, np.zeros(X.shape, bool), make_rng(14, X), n_steps)
     truth = np.mean([expected[k] for k in averaged], axis=0)
@@ -332,11 +335,10 @@ def test_clamped_mean_is_of_the_second_half_of_the_sweeps(n_steps, averaged):
             assert np.abs(other - truth).max() > 0.02
 
 
-@gibbs
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", None])
-def test_bad_number_of_steps_is_named(name, value):
+def test_bad_number_of_steps_is_named(value):
     with pytest.raises(ValueError, match=f"n_steps must be an integer >= 1, got {value!r}"):
-        replace(ALL[name], n_steps=value)
+        Gibbs(n_steps=value)
     machine, X = make(PAIRS[0]), np.zeros((1, 3))
     with pytest.raises(ValueError, match=f"n_steps must be an integer >= 1, got {value!r}"):
         clamped_mean(machine, X, X > 0, make_rng(0, X), value)

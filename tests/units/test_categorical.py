@@ -235,6 +235,7 @@ def test_variances_are_refused():
     assert not unit.takes_precision and not unit.has_variances
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("name", ["array_api_strict", "torch"])
 @pytest.mark.parametrize("sizes", [None, 2, (1, 3)])
 def test_array_libraries(name, sizes):

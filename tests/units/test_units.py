@@ -1,12 +1,15 @@
 """The contract of a unit, checked for every unit against sums and integrals over its support.
 
 Columns of a categorical layer come in groups; each column then has the distribution of one bit.
+The unit that the developers' guide shows is one of them.
+
 Random tests use fixed seeds and a level of 1e-6 for each test.
 """
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _documented import Spin
 from _exact import Line, groups
 from _machines import random_theta
 from numpy.testing import assert_allclose, assert_array_equal
@@ -20,7 +23,7 @@ LEVEL = 1e-6
 N_UNITS = 7
 TOLERANCE = {np.float64: {"rtol": 1e-10, "atol": 1e-12}, np.float32: {"rtol": 5e-6, "atol": 2e-6}}
 
-KINDS = {**UNITS, "categorical": lambda: Categorical((3, 4))}
+KINDS = {**UNITS, "categorical": lambda: Categorical((3, 4)), "spin of the guide": Spin}
 INDEPENDENT = [name for name in sorted(KINDS) if KINDS[name]().has_variances]
 every_kind = pytest.mark.parametrize("name", sorted(KINDS))
 independent = pytest.mark.parametrize("name", INDEPENDENT)
@@ -398,6 +401,14 @@ def test_map_keeps_absent_statistics_absent(name):
     assert isinstance(doubled, Theta)
     for part, twice in zip(theta, doubled, strict=True):
         assert (part is None and twice is None) or (twice == 2 * part).all()
+
+
+@every_kind
+def test_what_a_unit_can_do_is_told_by_its_support(name):
+    unit = KINDS[name]()
+    assert unit.is_binary is (unit.values == (0.0, 1.0))
+    assert unit.is_unbounded is (unit.bounds == (-np.inf, np.inf))
+    assert unit.is_discrete is (unit.values is not None or name == "categorical")
 
 
 DISCRETE = [name for name in sorted(KINDS) if KINDS[name]().is_discrete]

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import heading, mnist, timed
 
-from skrbm.estimators.frank_wolfe._subproblem import Rows
+from skrbm.estimators.frank_wolfe._samples import Rows
 
 
 def dense(X, w):

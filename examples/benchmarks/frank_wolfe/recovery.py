@@ -68,9 +68,8 @@ def trial(n_hidden, strength, seed, args):
         return 100 * (rbm.score(X_test) - base) / (top - base)
 
     begin = time.process_time()
-    fw = FrankWolfeRBM(alpha=args.alpha, tol=args.tol, n_chains=args.chains, random_state=seed).fit(
-        X
-    )
+    tols = {"insert_tol": args.tol, "tol": args.tol}
+    fw = FrankWolfeRBM(alpha=args.alpha, n_chains=args.chains, random_state=seed, **tols).fit(X)
     seconds = time.process_time() - begin
     pcd = {
         "n_iter": max(1, round(150 * args.scale)),
@@ -79,7 +78,7 @@ def trial(n_hidden, strength, seed, args):
         "schedule": "linear",
         "random_state": seed,
     }
-    refined = BernoulliRBM(fw._whole.components_.shape[0], init=fw, **pcd).fit(X)
+    refined = BernoulliRBM(fw.ordinary_machine().n_units[1], init=fw, **pcd).fit(X)
     fresh = BernoulliRBM(n_hidden, **pcd).fit(X)
     return (
         n_hidden,

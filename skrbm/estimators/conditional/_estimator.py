@@ -1,20 +1,19 @@
 """Conditional machine: structured prediction of binary outputs, or of one label, from features."""
 
-from contextlib import contextmanager
-from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ..._callbacks import with_callbacks
-from ..._epochs import Progress, TrainedInEpochs, keeps_features
-from ...arrays import copied, make_rng, one_blas_thread, parameter_reference
-from ...exceptions import DivergenceError
-from ...inference import FixedPoint, Gibbs, method_names
-from ...inputs import check_data
+from ...arrays import copied, make_rng, one_blas_thread, parameter_reference, take_rows
+from ...inference import FixedPoint, Gibbs, map_rows, method_names
+from ...inputs import check_data, check_weights
+from ...learning import SGD, Trainer, Training, recorder
+from .._training import TRAINING_CONSTRAINTS, keeps_features, rate_of
 from ._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps, largest_sweeps
 from ._losses import OBJECTIVES, make_objective
 from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
@@ -22,14 +21,7 @@ from ._predictions import Predictions
 from ._targets import check_targets, initial_field, is_unknown, targets_from, targets_of
 
 
-@dataclass
-class _Training(Progress):
-    """What a fit needs to go on. ``state`` is :class:`Sweeps`, ``learner`` that of the epoch."""
-
-    learner: Any = None
-
-
-class ConditionalRBM(Predictions, TrainedInEpochs):
+class ConditionalRBM(Predictions):
     """Conditional restricted Boltzmann machine: joint prediction of many binary outputs.
 
     Outputs v and hidden units h are binary and share couplings; features x move their biases:
@@ -168,7 +160,7 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        **TrainedInEpochs._parameter_constraints,
+        **TRAINING_CONSTRAINTS,
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "objective": [StrOptions(set(OBJECTIVES))],
         "inference": [StrOptions({"auto", *method_names((FixedPoint, Gibbs))}), FixedPoint, Gibbs],
@@ -229,7 +221,7 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     @one_blas_thread
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Fit the machine to features and targets.
 
         Parameters
@@ -237,6 +229,9 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
             Binary outputs, NaN where one is not known and so latent; or one label.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for: a weight of 2 does exactly what the row twice does.
+            Weights that are not whole numbers are met on average over the epochs.
 
         Returns
         -------
@@ -247,16 +242,18 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         DivergenceError
             If parameters stop being finite. As after Ctrl-C, those of the last complete epoch stay.
         """
-        goes_on = self.warm_start and self._is_trained()
-        data, targets = self._checked(X, y, goes_on)
-        machine, training = self._start(data, targets, goes_on)
-        self._fit_rows(machine, training, data, np.arange(data.X.shape[0]), goes_on)
+        goes_on = self.warm_start and hasattr(self, "_training")
+        rows, targets = self._checked(X, y, sample_weight, goes_on)
+        training = self._start(rows, targets, goes_on)
+        context = self._init_callback_context(max_subtasks=self.n_iter)
+        data = {"estimator": self, "X": rows.X, "y": y}
+        self._fit_rows(training, rows, np.arange(len(rows)), goes_on, context=context, data=data)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     @one_blas_thread
-    def partial_fit(self, X, y, classes=None):
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Go once through some rows of data, in batches of ``batch_size``.
 
         Parameters
@@ -266,24 +263,29 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         classes : array-like of shape (n_classes,), default=None
             All classes that the label will ever have. For one label, the first call must give
             them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
 
         Returns
         -------
         self : object
         """
         self._validate_params()  # which scikit-learn does in the first call alone
-        goes_on = self._is_trained()
-        data, targets = self._checked(X, y, goes_on, classes, partial=True)
-        machine, training = self._start(data, targets, goes_on)
-        rows = np.arange(data.X.shape[0])
+        goes_on = hasattr(self, "_training")
+        rows, targets = self._checked(X, y, sample_weight, goes_on, classes, partial=True)
+        training, index = self._start(rows, targets, goes_on), np.arange(len(rows))
         if not goes_on:
-            machine = self._prepared(machine, training, data, rows)
-        self._pass_once(machine, training, data, len(rows))
+            training.machine = self._prepared(training, rows, index)
+        self._trainer(training, rows, index, 1).run(training)
         return self
 
-    def _checked(self, X, y, goes_on, classes=None, partial=False):
+    def _checked(self, X, y, sample_weight, goes_on, classes=None, partial=False):
         """Return the rows to learn from and the kind of their targets."""
         X = check_data(self, X, reset=not goes_on)
+        weights = check_weights(sample_weight, X)
+        if weights is not None and not weights.all():
+            kept, weights = np.flatnonzero(weights), weights[weights > 0]
+            X, y = take_rows(X, kept), _safe_indexing(y, kept)
         y = check_targets(y, X, empty=partial)  # an output may be known in rows to come
         if partial and not goes_on and classes is None and y.ndim == 1:
             raise ValueError(
@@ -292,14 +294,13 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         targets = self._targets if goes_on else targets_of(y, classes)
         if classes is not None and not np.array_equal(np.unique(classes), targets.classes):
             raise ValueError(f"classes={classes} are not those of this machine, {targets.classes}")
-        return Rows(X, targets.encode(y), y), targets
+        return Rows(X, targets.encode(y), weights), targets
 
-    def _start(self, data, targets, goes_on):
-        """Return the machine and what a fit needs; methods are made and checked here."""
+    def _start(self, rows, targets, goes_on):
+        """Return what a fit starts from; methods are made and checked here."""
         if goes_on:
-            machine, training = self.machine_.copy(), self._training
-            if training.velocity is not None:  # written in place in training
-                training.velocity = tuple(copied(part) for part in training.velocity)
+            training, machine = self._training, self.machine_.copy()
+            training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
             if machine.components.shape[0] != self.n_components:
                 raise ValueError(
                     f"n_components={self.n_components}, but the machine to go on from has "
@@ -307,90 +308,91 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
                     "warm_start"
                 )
         else:
-            reference = parameter_reference(data.X)
+            reference = parameter_reference(rows.X)
             rng = make_rng(self.random_state, reference)
-            training = _Training(rng, self._sweeps(1))
-            field = initial_field(targets.unit, data.V)
-            sizes = self.n_components, data.X.shape[1]
+            training = Training(rng, phase_state=Sweeps(self._sweeps(1)))
+            V, weights = rows.V[rows.index], rows.weights_of(np.arange(len(rows)))
+            field = initial_field(targets.unit, V, weights)
+            sizes = self.n_components, rows.X.shape[1]
             machine = random_machine(targets.unit, *sizes, field, rng, reference)
             if not isinstance(self.init, str):
                 machine = with_fitted(machine, self.init)
-        objective = make_objective(self.objective, self.inference, training.state.n_sweeps)
-        objective.decide.check(machine.given_rows(data.X, np.arange(1)))
-        training.learner, self._targets = ConditionalLearner(objective, self._optimiser()), targets
+        optimizer = SGD(self.momentum, self.alpha, self.penalty)
+        known = training.optimizer_state
+        if known is None or training.parts is None or training.parts.kind != optimizer.kind:
+            training.optimizer_state = optimizer.init(machine.values)
+        objective = make_objective(self.objective, self.inference, training.phase_state.n_sweeps)
+        objective.decide.check(machine.given_rows(rows.X, np.arange(1)))
+        training.machine, training.parts, self._targets = machine, optimizer, targets
         if not goes_on:
             self.history_ = {}
-        return machine, training
+        return training
 
-    def _fit_rows(self, machine, training, data, rows, goes_on=False):
-        """Learn from the rows at an index array, less those that are set aside."""
-        train, validation = self._split(len(rows), self._n_validation(len(rows)), training.rng)
-        train, validation = rows[train], None if validation is None else rows[validation]
-        if validation is not None and is_unknown(data.V[validation]):
-            raise ValueError(
-                f"no target of the {len(validation)} rows set aside is known, so that no error can "
-                "be measured: raise validation_fraction, leave out rows of which nothing is known, "
-                "or set early_stopping=False"
-            )
+    def _sweeps(self, epoch):
+        return largest_sweeps(self.inference, self.n_sweeps, epoch)
+
+    def _fit_rows(self, training, rows, index, goes_on=False, **callbacks):
+        """Learn from the rows at some positions, less those that are set aside."""
+        validation = None
+        if self.early_stopping:
+            train, validation = rows.split(self.validation_fraction, training.rng, index)
+            if is_unknown(rows.V[rows.index[validation]]):
+                raise ValueError(
+                    f"no target of the {len(validation)} rows set aside is known, so that no error "
+                    "can be measured: raise validation_fraction, leave out rows of which nothing "
+                    "is known, or set early_stopping=False"
+                )
+            index = train
         if not goes_on:
-            machine = self._prepared(machine, training, data, train)
-        self._fit_epochs(machine, training, data, train, validation)
+            training.machine = self._prepared(training, rows, index)
+        monitor = ErrorMonitor(self._decision, rows, validation, self.n_iter_no_change, self.tol)
+        self._trainer(training, rows, index, self.n_iter, monitor=monitor, **callbacks).run(
+            training
+        )
 
-    def _prepared(self, machine, training, data, rows):
+    def _prepared(self, training, rows, index):
         """Return the machine that the first epoch begins with."""
         if self.init != "logistic":
-            return machine
+            return training.machine
         params = self.get_params(deep=False) | {"n_components": 0, "init": "random"}
         first = type(self)(**params)  # no clone, which would take the callbacks along
-        start, logistic = first._start(data, self._targets, goes_on=False)
-        logistic.rng = training.rng
+        logistic = first._start(rows, self._targets, goes_on=False)
+        logistic.rng, machine = training.rng, training.machine
         try:
-            first._fit_rows(start, logistic, data, rows)
+            first._fit_rows(logistic, rows, index)
         except BaseException:
-            if first._is_trained():  # the machine begins at its last complete epoch
-                self._publish(with_fitted(machine, first), training.state, training)
+            if hasattr(first, "_training"):  # the machine begins at its last complete epoch
+                self._publish(with_fitted(machine, first), training.phase_state, training)
             raise
         return with_fitted(machine, first)
 
-    def _sweeps(self, epoch):
-        return Sweeps(largest_sweeps(self.inference, self.n_sweeps, epoch))
+    def _trainer(self, training, rows, index, n_iter, **parts):
+        """Return the :class:`~skrbm.learning.Trainer` of a fit."""
+        learner = ConditionalLearner(
+            make_objective(self.objective, self.inference, training.phase_state.n_sweeps),
+            self._decision,
+            self._sweeps,
+            training.parts,
+            rows=rows,
+            index=index,
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+        )
+        return Trainer(
+            learner,
+            lambda machine, state: self._publish(machine, state, training),
+            self._attributes,
+            recorder(self.history_, type(self).__name__ if self.verbose else None),
+            n_iter=n_iter,
+            rate=rate_of(self),
+            **parts,
+        )
 
-    def _fit_epoch(self, machine, training, data, rows, rate):
-        """Learn from the rows once; parameters that no inference takes are never published."""
-        epoch = training.n_epochs + 1
-        training.state = self._sweeps(epoch)
-        training.learner = training.learner.with_sweeps(training.state.n_sweeps)
-        machine = super()._fit_epoch(machine, training, data, rows, rate)
-        with self._explained(f"after epoch {epoch}"):
-            self._decision(training.state.n_sweeps).check(machine.given_rows(data.X, rows[:1]))
-        return machine
-
-    def _learn(self, machine, training, data, rows, rate):
-        """Learn from one batch; the parameters are written in place."""
-        batch, velocity = data.batch(rows, machine.dtype), training.velocity
-        with self._explained(f"in epoch {training.n_epochs + 1}"):
-            machine, training.velocity, report = training.learner.step(
-                machine, velocity, batch, training.rng, rate, training.progress
-            )
-        return machine, report
-
-    @contextmanager
-    def _explained(self, where):
-        """Say what to do where parameters are finite, but too large for inference."""
-        try:
-            yield
-        except ValueError as error:
-            raise DivergenceError(
-                f"{type(self).__name__}: no inference {where}: {error}. Lower "
-                "learning_rate or momentum, raise alpha, or scale X. The parameters of the last "
-                "complete epoch are kept."
-            ) from error
-
-    def _monitor(self, data, train, validation, rng):
-        return ErrorMonitor(self._decision, data, validation, self.n_iter_no_change, self.tol)
-
-    def _callback_data(self, data):
-        return {"X": data.X, "y": data.y}
+    def _publish(self, machine, state, training):
+        for name, value in self._attributes(machine, state).items():
+            setattr(self, name, value)
+        training.phase_state, training.machine = state, None
+        self._training, self.n_iter_ = training, training.n_epochs
 
     def _attributes(self, machine, state):
         named = zip(PARAMETERS, machine.values, strict=True)
@@ -442,9 +444,9 @@ class ConditionalRBM(Predictions, TrainedInEpochs):
         targets = targets_from(classes, n_outputs)
         crbm = cls(n_components=n_components, **params)
         crbm._validate_params()
-        state = crbm._sweeps(max(crbm.n_iter, 1))
+        state = Sweeps(crbm._sweeps(max(crbm.n_iter, 1)))
         crbm._targets, crbm.history_ = targets, {}
         crbm.n_features_in_ = machine.coef_visible.shape[1]
         rng = make_rng(crbm.random_state, machine.components)
-        crbm._publish(machine, state, _Training(rng, state))
+        crbm._publish(machine, state, Training(rng, phase_state=state))
         return crbm

@@ -1,31 +1,44 @@
 """How a conditional machine learns from a batch of rows, and the error of rows set aside."""
 
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..._checks import check_count
-from ..._epochs import Monitor
-from ..._optim import SGD
 from ...arrays import dense_rows, from_numpy, to_numpy
+from ...exceptions import DivergenceError
 from ...inference import FixedPoint
+from ...inputs import DistinctRows
+from ...learning import BatchLearner, Monitor
 from ...units import Theta
-from ._losses import Objective, wrong
+from ._losses import wrong
+from ._machine import ConditionalGradient
 from ._targets import known_values
 
 _FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
 
 
-class Rows(NamedTuple):
-    """Features and targets of the rows that are learnt from."""
+class Rows(DistinctRows):
+    """Features and targets of the rows that are learnt from.
 
-    X: Any
-    V: Any  # targets as values of the visible units, NumPy or CSR, NaN where missing
-    y: Any  # as they came
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+    V : ndarray or sparse matrix of shape (n_samples, n_outputs)
+        Targets as values of the visible units, NaN where missing.
+    weights : ndarray of shape (n_samples,) or None
+    """
 
-    def batch(self, index, dtype):
-        """Return the :class:`Batch` of the rows at an index array."""
+    def __init__(self, X, V, weights=None):
+        self.X, self.V = X, V
+        missing = not sp.issparse(V) and V.dtype.kind == "f"
+        super().__init__([X, np.nan_to_num(V, nan=-1.0) if missing else V], weights)
+
+    def batch(self, positions, dtype):
+        """Return the :class:`Batch` of the rows at an array of positions."""
+        index = self.index[positions]
         X = dense_rows(self.X, from_numpy(index, self.X), dtype)
         return Batch(X, *known_values(self.V, index, X))
 
@@ -63,49 +76,63 @@ def largest_sweeps(inference, n_sweeps, epoch):
     return n_sweeps
 
 
-@dataclass(frozen=True)
-class ConditionalLearner:
+class ConditionalLearner(BatchLearner):
     """Gradient ascent on an objective of targets given features.
 
     Parameters
     ----------
     objective : Objective
+    decision : callable
+        Returns what predicts, given the largest number of sweeps.
+    sweeps : callable
+        Largest number of sweeps of inference by epoch, counted from 1.
     optimizer : SGD
+    rows, index, batch_size, shuffle
+        As in :class:`~skrbm.learning.BatchLearner`.
     """
 
-    objective: Objective
-    optimizer: SGD
+    def __init__(self, objective, decision, sweeps, optimizer, *, rows, index, batch_size, shuffle):
+        super().__init__(rows, index, batch_size, shuffle)
+        self.objective, self.decision = objective, decision
+        self.sweeps, self.optimizer = sweeps, optimizer
 
-    def with_sweeps(self, n_sweeps):
-        """Return the learner with another largest number of sweeps of inference."""
-        return replace(self, objective=self.objective.with_sweeps(n_sweeps))
+    def epoch(self, training, progress, rate):
+        number = training.n_epochs + 1
+        training.phase_state = Sweeps(self.sweeps(number))
+        self.objective = self.objective.with_sweeps(training.phase_state.n_sweeps)
+        with _explained(f"in epoch {number}"):
+            report = super().epoch(training, progress, rate)
+        # Parameters that no inference takes are never published.
+        with _explained(f"after epoch {number}"), np.errstate(over="ignore", invalid="ignore"):
+            first = self.rows.index[self.index[:1]]
+            given = training.machine.given_rows(self.rows.X, first)
+            self.decision(training.phase_state.n_sweeps).check(given)
+        return report
 
-    def step(self, machine, velocity, rows, rng, rate, progress=None):
-        """Learn from one batch.
+    def step(self, training, index, rate):
+        machine = training.machine
+        X, V, observed = self.rows.batch(index, machine.dtype)
+        given = machine.given(X)
+        data, model, report = self.objective.phases(given, V, observed, training.rng)
+        gradient = ConditionalGradient(data - model, given, X)
+        training.optimizer_state = self.optimizer.update(
+            machine.values, gradient, training.optimizer_state, rate
+        )
+        return report
 
-        Parameters
-        ----------
-        machine : ConditionalMachine
-            Its parameters are written in place.
-        velocity : tuple of arrays or None
-            State of the optimizer.
-        rows : Batch
-        rng : Rng
-        rate : float
-            Learning rate.
-        progress : float, default=None
-            Part of the epochs that has passed; this learner does not change with it.
 
-        Returns
-        -------
-        machine, velocity
-        report : dict of float
-            For the history.
-        """
-        given = machine.given(rows.X)
-        data, model, report = self.objective.phases(given, rows.V, rows.observed, rng)
-        velocity = machine.ascend(data - model, given, rows.X, velocity, self.optimizer, rate)
-        return machine, velocity, report
+@contextmanager
+def _explained(where):
+    """Say what to do where parameters are finite, but too large for inference."""
+    try:
+        yield
+    except DivergenceError:
+        raise
+    except ValueError as error:
+        raise DivergenceError(
+            f"no inference {where}: {error}. Lower learning_rate or momentum, raise alpha, or "
+            "scale X. The parameters of the last complete epoch are kept."
+        ) from error
 
 
 class ErrorMonitor(Monitor):
@@ -132,15 +159,19 @@ class ErrorMonitor(Monitor):
         """Return the error of the rows set aside, if there are any."""
         if self.validation is None:
             return {}
-        decide, n_wrong, n = self.decision(state.n_sweeps), 0, 0
+        decide, n_wrong, n = self.decision(state.n_sweeps), 0.0, 0.0
+        index, begin = self.data.index[self.validation], 0
+        weights = self.data.weights_of(self.validation)[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
-            for part, given in machine.blocks(self.data.X, rows=self.validation):
+            for part, given in machine.blocks(self.data.X, rows=index):
                 V, observed = known_values(self.data.V, part, given.thetas[0].field)
                 values = given.units[0].mode(Theta(decide(given).logits))
                 missed = to_numpy(wrong(given, V, values))
                 seen = np.ones_like(missed) if observed is None else to_numpy(observed)
-                n_wrong, n = n_wrong + np.sum(missed & seen), n + np.sum(seen)
-        error = float(n_wrong / max(n, 1))
+                seen = seen * weights[begin : begin + len(part)]
+                n_wrong, n = n_wrong + np.sum(missed * seen), n + np.sum(seen)
+                begin += len(part)
+        error = float(n_wrong / n) if n else 0.0
         self.value = -error
         return {"validation_error": error}
 

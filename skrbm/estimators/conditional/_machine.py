@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from ...arrays import add_products, cast, dense_rows, from_numpy, is_finite, like, matmul, namespace
 from ...inputs import parameter
+from ...learning import Gradient
 from ...machine import Machine
 from ...units import Bernoulli, Theta
 
@@ -110,37 +111,36 @@ class ConditionalMachine:
         """Whether no intercept is infinite or NaN: a check that costs nothing."""
         return all(is_finite(part) for part in self.values[-2:])
 
-    def ascend(self, gradient, given, X, velocity, optimiser, rate):
-        """Take a step up the log-likelihood of rows X; returns the velocity.
 
-        Parameters are written in place.
+class ConditionalGradient(Gradient):
+    """Gradient of the log-likelihood of rows by W, A, B, b and c, written in that order.
 
-        Parameters
-        ----------
-        gradient : Moments
-            Data moments minus those of ``given``; each block has as many rows as X, in the
-            same order.
-        given : Machine
-            What :meth:`given` returned for X.
-        X : array of shape (n_rows, n_features)
-        velocity : tuple of arrays or None
-        optimiser : SGD
-            Its penalty is on all that multiplies: W, A and B.
-        rate : float
-        """
+    The penalty is on all that multiplies: W, A and B.
 
-        def add(targets, keep):
-            W, *coefs, b, c = targets
-            layers = (0, 1) if W.shape[0] else (0,)  # there may be no hidden units
-            if len(layers) == 2:
-                gradient.add_pair(given, 0, W, rate, keep)
-            for l in layers:
-                rows = sum(block.weight * block.means[l] for block in gradient.blocks)
-                rows, intercept = cast(rows, self.dtype), (b, c)[l]
-                add_products(coefs[l], [(rows, X, rate)], keep)
-                intercept += rate * namespace(rows).sum(rows, axis=0)
+    Parameters
+    ----------
+    moments : Moments
+        Data moments minus those of ``given``; each block has as many rows as X, in the same order.
+    given : Machine
+        What :meth:`ConditionalMachine.given` returned for X.
+    X : array of shape (n_rows, n_features)
+    """
 
-        return optimiser.ascend(self.values, 3, velocity, add, rate)
+    n_penalised = 3
+
+    def __init__(self, moments, given, X):
+        self.moments, self.given, self.X = moments, given, X
+
+    def add(self, targets, rate, keep=1.0):
+        W, *coefs, b, c = targets
+        layers = (0, 1) if W.shape[0] else (0,)  # there may be no hidden units
+        if len(layers) == 2:
+            self.moments.add_pair(self.given, 0, W, rate, keep)
+        for l in layers:
+            rows = sum(block.weight * block.means[l] for block in self.moments.blocks)
+            rows, intercept = cast(rows, W.dtype), (b, c)[l]
+            add_products(coefs[l], [(rows, self.X, rate)], keep)
+            intercept += rate * namespace(rows).sum(rows, axis=0)
 
 
 def random_machine(unit, n_hidden, n_features, field, rng, reference):

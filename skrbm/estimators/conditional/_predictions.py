@@ -2,9 +2,15 @@
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.utils.validation import check_is_fitted
 
+from ..._callbacks import CallbackSupportMixin
 from ..._checks import check_count
 from ...arrays import (
     cast,
@@ -27,7 +33,13 @@ from ._targets import check_targets, known_accuracy, known_values
 _CHAINS = 1024  # drawn at a time
 
 
-class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin):
+class Predictions(
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClassifierMixin,
+    CallbackSupportMixin,
+    BaseEstimator,
+):
     """Public methods of a fitted conditional machine.
 
     They read the parameters of the estimator, ``n_sweeps_`` and ``_targets``, the

@@ -141,15 +141,14 @@ def known_values(V, index, reference):
     return cast(from_numpy(V, reference), reference.dtype), observed
 
 
-def initial_field(unit, V):
-    """Return the field of independent units fitted to the known values."""
-    if sp.issparse(V):
-        on, n = np.asarray(V.sum(axis=0), np.float64).ravel(), V.shape[0]
-    else:
-        on, n = np.nansum(V, axis=0, dtype=np.float64), V.shape[0]
-        if V.dtype.kind == "f":
-            n = n - np.isnan(V).sum(axis=0)
-    mean = (on + 0.5) / (n + 1)  # one more row of which half is on keeps constant outputs finite
+def initial_field(unit, V, weights):
+    """Return the field of independent units fitted to the known values of rows with weights."""
+    known = weights.sum()
+    if not sp.issparse(V) and V.dtype.kind == "f":
+        known = weights @ ~np.isnan(V)
+        V = np.nan_to_num(V)
+    on = np.asarray(V.T @ weights, np.float64)
+    mean = (on + 0.5) / (known + 1)  # one more row of which half is on keeps fields finite
     return np.log(mean) if isinstance(unit, Categorical) else np.log(mean) - np.log1p(-mean)
 
 

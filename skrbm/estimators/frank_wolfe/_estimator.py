@@ -1,18 +1,49 @@
 """Binary machine that grows unit by unit, until the data say that it is enough."""
 
+import copy
+import warnings
+from dataclasses import fields
 from numbers import Integral, Real
-from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
-from ...inference import Gibbs
+from ..._callbacks import HAS_CALLBACKS, with_callbacks
+from ..._checks import check_count
+from ...arrays import (
+    cast,
+    from_numpy,
+    make_rng,
+    one_blas_thread,
+    parameter_reference,
+    seed_sequence,
+    take_rows,
+    to_numpy,
+)
+from ...inference import Gibbs, sample
+from ...inputs import (
+    DistinctRows,
+    check_data,
+    check_range,
+    check_weights,
+    into_support,
+    machine_from,
+)
+from ...learning import Trainer, Training
 from ...machine import MAX_UNITS
+from ...units import Bernoulli
 from .._bernoulli_rbm import BernoulliRBM
 from .._density import DensityModel
-from ._mixture import ExactModel, machine_of, mixture_of, rounded, rounding_loss
-from ._path import TrainedByGrowth
-from ._subproblem import Rows
+from .._training import keeps_features
+from ._growth import Growth, Plan
+from ._mixture import Mixture, machine_of, mixture_of, rounded
+from ._path import STOPS, GrowthLearner, Monitor, Path
+from ._samples import ExactModel, Rows, SampledModel
+
+_BURN_IN = 100  # sweeps of the chains of a machine that a path is cut to
 
 
 class RoundingLoss(NamedTuple):
@@ -32,7 +63,7 @@ class RoundingLoss(NamedTuple):
     divergence: float
 
 
-class FrankWolfeRBM(TrainedByGrowth, DensityModel):
+class FrankWolfeRBM(DensityModel):
     """Restricted Boltzmann machine whose number of hidden units is learned.
 
     Units are inserted one by one, by the Frank-Wolfe algorithm on the convex problem of learning a
@@ -47,28 +78,28 @@ class FrankWolfeRBM(TrainedByGrowth, DensityModel):
     Parameters
     ----------
     max_components : int, default=700
-        Most hidden units, those of ``init`` included.
+        Maximum number of hidden units, those of ``init`` included.
     alpha : float, default=0.01
         Strength λ of the penalty λ/2 Σ c_j (||w_j||² + d_j²). It must be positive unless ``radius``
-        is given. Raised by a fifth where an insertion is refused, unless ``inference`` is "exact"
-        and ``step`` "line_search": then nothing is refused that promises more than ``tol``.
+        is given. A refused insertion raises it by a fifth, unless ``inference`` is "exact" and
+        ``step`` "line_search".
     radius : float or None, default=None
-        Largest norm of the weights and bias of a unit. With ``alpha=0`` lowered by a sixth where
-        ``alpha`` would be raised, unless the temperature is a number that the units have reached.
+        Largest norm of the weights and bias of a unit. With ``alpha=0`` a refused insertion lowers
+        it by a sixth, unless the temperature is a number that the units have reached.
     step : {"line_search", "1/t"}, default="line_search"
-        Multiplicity of a new unit: the best one in [0, 1], or 1 (as printed in [1]_, which
-        overshoots on small data).
+        Multiplicity of a new unit: the best one in [0, 1]; or 1, as printed in [1]_, which is too
+        long a step on small data.
     temperature : {"n_components", "learn"} or float, default="n_components"
-        Σ c_j: as the units make it; or changed by a line search after each insertion, which needs
-        ``step="line_search"``; or a bound, where a new unit takes from the others what it gets. A
-        machine to begin with whose Σ c_j is above the bound is refused.
+        Sum of the multiplicities. "n_components" leaves it free; "learn" adds a line search over it
+        after each insertion, which needs ``step="line_search"``; a number is an upper bound, and a
+        new unit takes its multiplicity from the others. A first machine above the bound is refused.
     inference : {"gibbs", "exact"} or Gibbs, default="gibbs"
         Where the machine's expectations come from: chains, carried from one insertion to the next
         and after every fifth drawn anew by annealing from independent units, or a sum over all
         configurations of at most 20 visible units.
     n_chains : int, default=1000
-        Number of chains from which units are learned; as many others judge them. The more visible
-        units, the more chains it takes.
+        Number of chains from which units are learned. There are as many others, from which the
+        gain of a unit is estimated. The more visible units, the more chains are needed.
     n_gibbs_steps : int, default=10
         Sweeps of the chains before each use of their states.
     n_restarts : int, default=8
@@ -76,29 +107,32 @@ class FrankWolfeRBM(TrainedByGrowth, DensityModel):
     n_bias_steps : int, default=10
         Updates of the visible biases after each insertion, each after a sweep; 0 keeps the biases.
     learning_rate : float, default=0.5
-        Part of a Newton step that the first of these takes; the next take less and less.
+        Part of a Newton step that the first of these updates takes; the next take less and less.
     away_steps : bool, default=False
         Whether a unit may be shrunk or removed where that is steeper than inserting one.
     init : "independent", fitted estimator or (components, intercept_hidden, \
             intercept_visible), default="independent"
         Where the growth starts: independent visible units, or any binary machine.
     early_stopping : bool or {"free_energy_gap", "score"}, default=True
-        Whether to set rows aside, stop when they have gained nothing for ``n_iter_no_change``
-        steps, and keep the best machine before, that of the beginning included. With "score", or
-        True, what counts is their log-likelihood, with log Z followed from machine to machine. With
-        "free_energy_gap" it is how far their mean log-likelihood lies below that of the training
-        rows, in which log Z cancels, the criterion of [1]_: a step is bad if the gap exceeds the
-        smallest one by ``gap_tol``.
+        Whether to hold samples out, stop when they have gained nothing for ``n_iter_no_change``
+        steps, and keep the best machine so far, the first one included. With "score", or True, a
+        step must raise their mean log-likelihood by ``tol``, where log Z is followed from machine
+        to machine. "free_energy_gap" is the criterion of [1]_, in which log Z cancels: the mean
+        log-likelihood of the training rows less that of the held-out samples. A step is bad if this
+        gap exceeds the smallest one by ``free_energy_gap_tol``.
     validation_fraction : float in (0, 1), default=0.1
-        Part of the rows to set aside.
+        Part of the rows to hold out.
     n_iter_no_change : int, default=10
-        Bad steps, or refused insertions, in a row after which the path stops.
+        Bad steps, or refused insertions, in a row after which growth stops.
+    insert_tol : float, default=1e-3
+        Smallest gain for which a unit is inserted, in nats: both the slope of the penalised
+        log-likelihood by the multiplicity of the unit, and the gain that the line search promises.
     tol : float, default=1e-3
-        Least slope of the penalised log-likelihood, in nats for a unit of multiplicity 1, and
-        least promise of a rise, for which a unit is inserted; the rise by which a step must beat
-        the best score; and with a temperature given the duality gap at which to stop.
-    gap_tol : float, default=1.0
-        Widening of the free-energy gap that is acceptable, in nats.
+        Smallest gain of the held-out samples that counts, in nats.
+    gap_tol : float, default=1e-3
+        Duality gap at which growth stops, in nats, if ``temperature`` is a number.
+    free_energy_gap_tol : float, default=1.0
+        How much the free-energy gap may widen, in nats.
     warm_start : bool, default=False
         Whether ``fit`` goes on from the last machine.
     binarize : float or None, default=None
@@ -106,7 +140,7 @@ class FrankWolfeRBM(TrainedByGrowth, DensityModel):
     verbose : int, default=0
         Whether to print a line for each step.
     random_state : int, RandomState instance or None, default=None
-        Determines the rows set aside, the starts, the chains, and the seed with which
+        Determines the held-out samples, the starts, the chains, and the seed with which
         ``score_samples`` estimates log Z.
 
     Attributes
@@ -181,8 +215,10 @@ class FrankWolfeRBM(TrainedByGrowth, DensityModel):
         "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "insert_tol": [Interval(Real, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "gap_tol": [Interval(Real, 0, None, closed="left")],
+        "free_energy_gap_tol": [Interval(Real, 0, None, closed="left")],
         "warm_start": ["boolean"],
         "binarize": [None, Interval(Real, None, None, closed="neither")],
         "verbose": ["verbose"],
@@ -208,8 +244,10 @@ class FrankWolfeRBM(TrainedByGrowth, DensityModel):
         early_stopping=True,
         validation_fraction=0.1,
         n_iter_no_change=10,
+        insert_tol=1e-3,
         tol=1e-3,
-        gap_tol=1.0,
+        gap_tol=1e-3,
+        free_energy_gap_tol=1.0,
         warm_start=False,
         binarize=None,
         verbose=0,
@@ -231,14 +269,253 @@ class FrankWolfeRBM(TrainedByGrowth, DensityModel):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.insert_tol = insert_tol
         self.tol = tol
         self.gap_tol = gap_tol
+        self.free_energy_gap_tol = free_energy_gap_tol
         self.warm_start = warm_start
         self.binarize = binarize
         self.verbose = verbose
         self.random_state = random_state
 
-    # ------------------------------------------------------------------ ordinary machines
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    @keeps_features
+    def fit(self, X, y=None, sample_weight=None):
+        """Grow a machine on data, and choose its size.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Values of the visible units.
+        y : Ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows: a weight of 2 does exactly what the row twice does.
+
+        Returns
+        -------
+        self : object
+
+        Warns
+        -----
+        UserWarning
+            If no hidden unit is worth inserting: the machine then has none. So it is wherever all
+            rows are the same, or have one column, where the best machine has biases alone.
+        """
+        path = self._training if self.warm_start and hasattr(self, "_training") else None
+        X = check_data(self, X, reset=path is None)
+        self._grow(X, sample_weight, path, self.max_components, self.early_stopping)
+        if not self.n_components_:
+            warnings.warn(
+                f"the machine has no hidden unit: {STOPS[self.stop_reason_]}. Its visible units "
+                "are independent. Set another alpha, a lower insert_tol, or give more data; "
+                "constant or independent columns need no hidden unit.",
+                stacklevel=4 + HAS_CALLBACKS,  # beyond the wrappers of this method
+            )
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def grow(self, X, n_units=1, sample_weight=None):
+        """Insert more units into the fitted machine, without stopping early.
+
+        The penalty begins again at ``alpha``, as in each ``fit``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data to learn them from; all rows are used.
+        n_units : int, default=1
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        self : object
+
+        Warns
+        -----
+        UserWarning
+            If the path ends before there are ``n_units`` more.
+        """
+        check_is_fitted(self, "path_")
+        check_count("n_units", n_units, 1)
+        X, wanted = check_data(self, X), self.n_components_ + n_units
+        self._grow(X, sample_weight, self._training, wanted, early_stopping=False)
+        if self.n_components_ < wanted:
+            warnings.warn(
+                f"the machine has {self.n_components_} units, {wanted - self.n_components_} less "
+                f"than were asked for: {STOPS[self.stop_reason_]}. Lower alpha or insert_tol, or "
+                "raise n_chains or n_iter_no_change.",
+                stacklevel=3,  # beyond scikit-learn's wrapper
+            )
+        return self
+
+    @one_blas_thread
+    def _grow(self, X, sample_weight, path, max_units, early_stopping):
+        """Go on from the end of a path, or where there is none begin with ``init``."""
+        unit, given = Bernoulli(), X
+        if check_range(X, unit, self.binarize):
+            X = into_support(X, unit, self.binarize)
+        like = parameter_reference(X) if path is None else self.components_
+        seeds = seed_sequence(self.random_state).spawn(3)
+        generator = np.random.default_rng(seeds[2])
+        distinct = DistinctRows([X], check_weights(sample_weight, X))
+        train, held_out = np.arange(len(distinct)), None
+        if early_stopping:
+            fraction = max(self.validation_fraction, 1 / distinct.total)
+            train, held_out = distinct.split(fraction, generator)
+            held_out = _rows(X, distinct, held_out)
+        mixture = self._first_mixture(X, distinct, train) if path is None else None
+        mixture = mixture_of(self.machine_) if mixture is None else mixture
+        self._check(mixture, like, max_units if path is None else np.inf)
+        model = self._model(mixture.bias.size, like, make_rng(seeds[1], like))
+        plan = Plan(**{field.name: getattr(self, field.name) for field in fields(Plan)})
+        data = _rows(X, distinct, train)
+        growth = Growth(plan, data, model, mixture, generator, held_out)
+        # The fitted machine stays as it is until the end.
+        path = Path([], [growth.snapshot()]) if path is None else path.until()
+        margin = -self.free_energy_gap_tol if early_stopping == "free_energy_gap" else self.tol
+        gap_tol = -np.inf if plan.total is None else self.gap_tol
+        limits = max_units, self.n_iter_no_change, margin, gap_tol
+        monitor = Monitor(early_stopping, growth.scores(), *limits)
+        self._evaluation_seed = seeds[0]
+        self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
+        self._run(growth, path, monitor, given)
+
+    def _first_mixture(self, X, distinct, train):
+        """Return the machine to begin with: independent units, or ``init``."""
+        if isinstance(self.init, str):
+            rows, weights = take_rows(X, distinct.index[train]), distinct.weights_of(train)
+            bias = to_numpy(Bernoulli().initial_theta(rows, weights).field).astype(np.float64)
+            return Mixture(np.zeros((0, bias.size + 1)), np.zeros(0), bias)
+        parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
+        if len(parts) != 3:
+            raise ValueError(
+                "init must be 'independent', a fitted estimator or the three arrays (components, "
+                f"intercept_hidden, intercept_visible), got {len(parts)} items"
+            )
+        if isinstance(parts[0], FrankWolfeRBM) and hasattr(parts[0], "components_"):
+            machine = parts[0].machine_
+        else:
+            machine = machine_from(*parts, (Bernoulli(), Bernoulli()))
+        if machine.n_units[0] != X.shape[1]:
+            raise ValueError(
+                f"init has {machine.n_units[0]} visible units, but X has {X.shape[1]} features"
+            )
+        return mixture_of(machine)
+
+    def _check(self, mixture, like, max_units):
+        """Refuse parameters, or a machine to begin with, that cannot grow."""
+        if self.alpha <= 0 and self.radius is None:
+            raise ValueError(
+                "alpha=0 leaves the weights of a new unit without bound; set alpha > 0, or radius "
+                "to the largest norm of a unit's weights"
+            )
+        if self.temperature == "learn" and self.step == "1/t":
+            raise ValueError(
+                "temperature='learn' scales units that a line search has found; whole units of "
+                "step='1/t' have the temperature 'n_components', or share a number"
+            )
+        n, total = mixture.counts.size, mixture.counts.sum()
+        if n > max_units:
+            raise ValueError(
+                f"init has {n} hidden units, more than max_components={max_units}; raise "
+                "max_components"
+            )
+        if isinstance(self.temperature, Real) and total > self.temperature * (1 + 1e-6):
+            raise ValueError(
+                f"temperature={self.temperature} bounds the sum of the multiplicities, and that of "
+                f"the machine to begin with is {total:.4g} already; set temperature to more, or to "
+                "'n_components' or 'learn'"
+            )
+        with np.errstate(over="ignore"):
+            if not machine_of(mixture, like).is_finite():
+                raise ValueError(f"parameters of init overflow {like.dtype}, the dtype of X's")
+
+    def _model(self, n_visible, like, rng):
+        """Return what stands for the distribution of the machines."""
+        if self.inference != "exact":
+            sampler = Gibbs(self.n_gibbs_steps) if self.inference == "gibbs" else self.inference
+            return SampledModel(sampler, self.n_chains, like, rng)
+        if n_visible > MAX_UNITS:
+            raise ValueError(
+                "inference='exact' sums over all configurations of at most "
+                f"{MAX_UNITS} visible units, and X has {n_visible} features; use inference='gibbs'"
+            )
+        return ExactModel(n_visible, like)
+
+    def _run(self, growth, path, monitor, X):
+        """Take steps until the monitor says stop; whatever ends it, a machine is published."""
+        like = growth.model.visible
+
+        def record(row):
+            path.record(row, growth.snapshot())
+            if self.verbose:
+                shown = {k: v for k, v in row.items() if isinstance(v, float) and v == v}
+                values = ", ".join(f"{name} = {value:.4g}" for name, value in shown.items())
+                print(
+                    f"[{type(self).__name__}] {row['reason']}: {row['n_components']} units, "
+                    f"{values}"
+                )
+
+        def publish(kept, state):
+            reason = monitor.reason if trainer.ended in ("stopped", "n_iter") else trainer.ended
+            self._publish(path, kept, reason, growth.draws(kept.mixture(), self.n_chains))
+
+        monitor.reason = monitor.limit(len(growth.units))
+        trainer = Trainer(
+            GrowthLearner(growth),
+            publish,
+            lambda kept, state: _attributes(kept, like, len(path.rows)),
+            record,
+            n_iter=0 if monitor.stop() else None,
+            monitor=monitor,
+            context=self._init_callback_context(max_subtasks=None),
+            data={"estimator": self, "X": X, "y": X},
+            task="unit",
+        )
+        first = growth.snapshot()
+        monitor.kept = first, None
+        trainer.run(Training(growth.proposer.rng, first))
+
+    def _publish(self, path, kept, reason, chains):
+        for name, value in _attributes(kept, chains, len(path.rows)).items():
+            setattr(self, name, value)
+        self.starts_, self.stop_reason_ = chains, reason
+        self._training, self.path_ = path, path.columns()
+
+    @one_blas_thread
+    def truncate(self, n_components):
+        """Return a smaller machine of the path.
+
+        Parameters
+        ----------
+        n_components : int
+            Number of units; the last machine of this size on ``path_`` is taken. The machine that
+            the path begins with is on it.
+
+        Returns
+        -------
+        estimator : FrankWolfeRBM
+            Fitted; this one is left as it is.
+        """
+        check_is_fitted(self, "path_")
+        check_count("n_components", n_components, 0)
+        sizes = [len(machine.units) for machine in self._training.machines]  # after 0, 1, ... steps
+        if n_components not in sizes:
+            raise ValueError(
+                f"no machine on the path has {n_components} units; its sizes are "
+                f"{sorted(set(sizes))}"
+            )
+        n_steps = len(sizes) - 1 - sizes[::-1].index(n_components)
+        other, kept = copy.copy(self), self._training.machines[n_steps]
+        other.__dict__.pop("_log_partitions", None)
+        machine = machine_of(kept.mixture(), self.starts_)
+        rng = make_rng(self._evaluation_seed, self.starts_)
+        chains = Gibbs().start(machine, self.starts_, rng)
+        chains = sample(Gibbs(), machine, chains, rng, _BURN_IN).layers[0]
+        other._publish(self._training.until(n_steps), kept, "truncated", chains)
+        return other
 
     def to_bernoulli_rbm(self, rounding=None, *, return_loss=False, **params):
         """Return the machine as a :class:`BernoulliRBM`, to be trained on or used.
@@ -246,12 +523,12 @@ class FrankWolfeRBM(TrainedByGrowth, DensityModel):
         Parameters
         ----------
         rounding : {None, "absorb", "nearest"}, default=None
-            What becomes of a unit that counts c times, for c not whole: "absorb" multiplies the
-            weights and bias of one unit by the fraction, as Eq. (12) of Ping et al. (2016) does;
-            "nearest" takes the nearest number of copies, which may be 0. None refuses. Whole c
-            become c copies.
+            What becomes of a unit whose multiplicity c is not whole: "absorb" multiplies the
+            weights and bias of one unit by the fraction, Eq. (12) of Ping et al. (2016);
+            "nearest" takes the nearest number of copies, which may be 0; None raises an error.
+            A whole c becomes c copies.
         return_loss : bool, default=False
-            Whether to return what the rounding changed too.
+            Whether to return also what the rounding changed.
         **params
             Parameters of the :class:`BernoulliRBM` other than ``n_components``; ``random_state``
             and ``binarize`` are by default those of this machine.
@@ -273,7 +550,7 @@ class FrankWolfeRBM(TrainedByGrowth, DensityModel):
                 "which a BernoulliRBM cannot have; set rounding='absorb' (scales the weights) or "
                 "'nearest', or fit with step='1/t'"
             )
-        whole = rounded(mixture, rounding or "absorb")
+        whole = rounded(mixture, rounding)
         if not len(whole.atoms):
             raise ValueError("the machine has no hidden unit left, and a BernoulliRBM needs one")
         if "n_components" in params:
@@ -290,19 +567,39 @@ class FrankWolfeRBM(TrainedByGrowth, DensityModel):
         return (rbm, self._rounding_loss(mixture, whole, rounding)) if return_loss else rbm
 
     def _rounding_loss(self, mixture, whole, rounding):
+        rows = Rows(self.starts_)
         if mixture.bias.size <= MAX_UNITS:
-            rows = ExactModel(mixture.bias.size, self.components_).rows(mixture)[0]
-        else:
-            rows = Rows(self.starts_)
-        bound, divergence = rounding_loss(mixture, whole, rows)
-        return RoundingLoss(float("nan") if rounding == "nearest" else bound, divergence)
+            rows = ExactModel(mixture.bias.size, self.components_).sweep(mixture).training
+        change = whole.hidden(rows) - mixture.hidden(rows)
+        part = mixture.counts % 1
+        bound = float("nan") if rounding == "nearest" else (1 - part)[part > 0].sum() * np.log(2)
+        return RoundingLoss(float(bound), rows.log_mean_exp(change) - float(rows.mean(change)))
 
-    @property
-    def _whole(self):
-        """The ordinary machine that training by other estimators starts at, as attributes."""
-        machine = machine_of(rounded(mixture_of(self.machine_), "absorb"), self.components_)
-        return SimpleNamespace(
-            components_=machine.weights[0],
-            intercept_hidden_=machine.thetas[1].field,
-            intercept_visible_=machine.thetas[0].field,
-        )
+    def ordinary_machine(self):
+        """Return the machine with whole units, where other estimators start, as a ``Machine``.
+
+        Rounding is that of ``to_bernoulli_rbm("absorb")``.
+        """
+        return machine_of(rounded(mixture_of(self.machine_)), self.components_)
+
+
+def _rows(X, distinct, positions):
+    """Return rows with the probabilities that their weights make."""
+    weights = None
+    if distinct.weights is not None:
+        weights = distinct.weights[positions] / distinct.weights[positions].sum()
+    return Rows(take_rows(X, distinct.index[positions]), weights)
+
+
+def _attributes(snapshot, like, n_steps):
+    """Return the fitted attributes of a machine."""
+    machine = machine_of(snapshot.mixture(), like)
+    return {
+        "units_": machine.units,
+        "components_": machine.weights[0],
+        "intercept_hidden_": machine.thetas[1].field,
+        "intercept_visible_": machine.thetas[0].field,
+        "multiplicities_": snapshot.counts.copy(),
+        "n_components_": len(snapshot.units),
+        "n_iter_": n_steps,
+    }

@@ -1,161 +1,16 @@
-"""What one more hidden unit is worth: the linear subproblem of Frank-Wolfe, and its line search.
-
-An *atom* is the weights of a hidden unit and its bias, which is the weight of a visible unit that
-is always 1: an array of shape (n_visible + 1,), the bias last. Atoms are NumPy arrays of float64,
-since they are few; what has a row for each sample stays in its own library and dtype.
-"""
+"""What unit to insert, or to shrink: the linear subproblem of Frank-Wolfe, and its candidates."""
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.optimize import brentq
 
-from ...arrays import cast, from_numpy, matmul, namespace, row_blocks, to_numpy, working_dtype
 from ._lbfgs import minimise
+from ._mixture import Direction
 
-_BLOCK_ELEMENTS = 2**21  # of a block of dense rows, which stays in a cache for both products
-_SPARSE_BELOW = 0.25  # density at which products with a sparse copy are faster
-_WORTH_A_COPY = 2**20  # elements
-
-
-class Rows:
-    """Rows of visible values that stand for a law, as products with atoms need them.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n_rows, n_visible)
-        Of any dtype; products are in float32 or float64, whichever X has or becomes.
-    weights : ndarray of shape (n_rows,), default=None
-        Probabilities of the rows, which sum to one; default: each 1 / n_rows.
-    """
-
-    def __init__(self, X, weights=None):
-        self.n, self.weights, self.dtype = X.shape[0], weights, working_dtype(X)
-        if isinstance(X, np.ndarray) and X.size >= _WORTH_A_COPY:
-            if np.count_nonzero(X) < _SPARSE_BELOW * X.size:
-                X = sp.csr_array(X)
-        self._X = X.astype(self.dtype, copy=False) if sp.issparse(X) else X
-
-    def needs_no_atom(self):
-        """Whether no atom can raise the likelihood: all rows are the same, or have one column.
-
-        A law that has the means of such rows gives each softplus(w'v), which is convex, at least
-        the mean that they give it.
-        """
-        if self._X.shape[1] == 1:
-            return True
-        if sp.issparse(self._X):
-            return (self._X.max(axis=0) != self._X.min(axis=0)).nnz == 0
-        return bool(namespace(self._X).all(self._X == self._X[:1, :]))
-
-    def softplus_moments(self, atoms):
-        """Return means of softplus(w'v) and of its derivative by w, for each atom.
-
-        Parameters
-        ----------
-        atoms : ndarray of shape (n_atoms, n_visible + 1)
-
-        Returns
-        -------
-        values : ndarray of shape (n_atoms,)
-        slopes : ndarray of shape (n_atoms, n_visible + 1)
-            Means of sigmoid(w'v) v.
-        """
-        values, slopes, start = np.zeros(len(atoms)), np.zeros_like(atoms), 0
-        for block in self._blocks():
-            value, slope = _softplus_and_slope(self._fields(block, atoms))
-            if self.weights is not None:
-                place = self.weights[start : start + block.shape[0], None]
-                place = cast(from_numpy(place, slope), self.dtype)
-                value, slope = value * place, slope * place
-            sums = namespace(slope).sum
-            values += to_numpy(sums(value, axis=0, dtype=namespace(slope).float64))
-            slopes[:, :-1] += to_numpy(matmul(block.T, slope)).T
-            slopes[:, -1] += to_numpy(sums(slope, axis=0, dtype=namespace(slope).float64))
-            start += block.shape[0]
-        scale = 1 / self.n if self.weights is None else 1.0
-        return values * scale, slopes * scale
-
-    def softplus(self, atoms):
-        """Return softplus(w'v) of each row and atom, ndarray of shape (n_rows, n_atoms)."""
-        if not len(atoms):
-            return np.zeros((self.n, 0))
-        parts = [
-            to_numpy(_softplus_and_slope(self._fields(block, atoms))[0]) for block in self._blocks()
-        ]
-        return np.concatenate(parts).astype(np.float64)
-
-    def mean(self, values):
-        """Return the mean over the rows of values of shape (n_rows, ...), in float64."""
-        if self.weights is None:
-            return values.mean(axis=0, dtype=np.float64)
-        return self.weights @ values
-
-    def fields(self, atoms):
-        """Return w'v of each row and atom, of shape (n_rows, n_atoms), in float64."""
-        if not len(atoms):
-            return np.zeros((self.n, 0))
-        parts = [to_numpy(self._fields(block, atoms)) for block in self._blocks()]
-        return np.concatenate(parts).astype(np.float64)
-
-    def product(self, vector):
-        """Return the inner product of each row with a vector, in float64."""
-        return self.fields(np.append(vector, 0.0)[None])[:, 0]
-
-    def regression(self, values):
-        """Return the means of the columns and cov(values, v_i), each of shape (n_visible,)."""
-        weights = np.full(self.n, 1 / self.n) if self.weights is None else self.weights
-        columns = np.stack([weights, weights * (values - weights @ values)], axis=1)
-        sums, start = 0.0, 0
-        for block in self._blocks():
-            part = columns[start : start + block.shape[0]]
-            sums = sums + to_numpy(matmul(block.T, cast(from_numpy(part, block), self.dtype)))
-            start += block.shape[0]
-        return sums.T.astype(np.float64)
-
-    def covariance(self):
-        """Return the covariances of the columns, of shape (n_visible, n_visible), in float64."""
-        total, mean, start = 0.0, 0.0, 0
-        for block in self._blocks():
-            weighted = block.T
-            if self.weights is not None:
-                part = cast(
-                    from_numpy(self.weights[start : start + block.shape[0]], block), self.dtype
-                )
-                weighted = weighted.multiply(part) if sp.issparse(block) else weighted * part
-            product = matmul(weighted, block.toarray() if sp.issparse(block) else block)
-            total = total + to_numpy(product).astype(np.float64)
-            sums = (
-                weighted.sum(axis=1)
-                if sp.issparse(block)
-                else namespace(block).sum(weighted, axis=1)
-            )
-            mean = mean + np.asarray(to_numpy(sums), dtype=np.float64).ravel()
-            start += block.shape[0]
-        scale = 1 / self.n if self.weights is None else 1.0
-        return scale * total - np.outer(scale * mean, scale * mean)
-
-    def _blocks(self):
-        if sp.issparse(self._X):
-            return [self._X]
-        size = max(64, _BLOCK_ELEMENTS // self._X.shape[1])
-        return (cast(rows, self.dtype) for rows in row_blocks(self._X, size))
-
-    def _fields(self, block, atoms):
-        """Return w'v of each row of a block and each atom, beside the block."""
-        W = atoms.T if sp.issparse(block) else from_numpy(atoms.T, block)
-        W = cast(W, self.dtype)
-        fields = matmul(block, W[:-1, :])
-        fields += W[-1, :]
-        return fields
-
-
-def _softplus_and_slope(fields):
-    xp = namespace(fields)
-    small = xp.exp(-xp.abs(fields))
-    value = xp.log1p(small)
-    value += xp.maximum(fields, xp.zeros_like(fields))
-    slope = 1 / (1 + small)
-    return value, xp.where(fields >= 0, slope, 1 - slope)
+_SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
+_N_BEST = 3  # solutions that compete
+_RUNGS, _RUNG = 6, 2.5  # penalties that are tried, each so many times the last one
+_RUNG_SOLVER = {"max_iter": 30, "tol": 1e-3, "ftol": 1e-4}  # rough: samples decide on what it finds
+_MIN_VARIANCE = 0.01  # of a visible unit, in random starts
+_START_ROWS = 1000  # of the data, from which half of the starts are made
 
 
 class Subproblem:
@@ -194,92 +49,133 @@ class Subproblem:
         return atoms[order], values[order]
 
     def _solve_in_ball(self, starts, **options):
-        """Minimise over the projection into the ball, which is onto and keeps the interior.
+        """Minimise over the projection onto the ball.
 
-        Outside, the composition does not see that the way inward may lead down. So what ended on
-        the sphere starts again a little below it.
+        A point outside does not see that the way inward may lead down. So what ended on the sphere
+        starts again a little inside it.
         """
-        points, values = self._projected(starts, 1.0), None
+        points, values = self._projected(starts)[0], None
         for _ in range(2):
             points, values = minimise(self._in_ball, 0.999 * points, **options)
-            points = self._projected(points, 1.0)
+            points = self._projected(points)[0]
         return points, values
 
-    def _projected(self, points, most):
-        norms = np.linalg.norm(points, axis=1, keepdims=True)
-        return points * np.minimum(1, most * self.radius / np.maximum(norms, 1e-300))
+    def _projected(self, points):
+        norms = np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-300)
+        return points * np.minimum(1, self.radius / norms), norms
 
     def _in_ball(self, points):
-        atoms = self._projected(points, 1.0)
+        atoms, norms = self._projected(points)
         values, gradients = self(atoms)
-        norms = np.linalg.norm(points, axis=1, keepdims=True)
-        outside = norms > self.radius
-        unit = points / np.maximum(norms, 1e-300)
+        unit = points / norms
         radial = np.einsum("ij,ij->i", gradients, unit)[:, None] * unit
-        scaled = (gradients - radial) * self.radius / np.maximum(norms, 1e-300)
-        return values, np.where(outside, scaled, gradients)
+        outer = (gradients - radial) * self.radius / norms
+        return values, np.where(norms > self.radius, outer, gradients)
 
 
-def log_mean_exp(values, weights=None):
-    """Return log of the mean of exp(values) over rows, weighted if wanted."""
-    top = values.max()
-    e = np.exp(values - top)
-    return float(top + np.log(e.mean() if weights is None else weights @ e))
-
-
-def effective_part(log_weights, weights=None):
-    """Return the part of the rows that importance weights leave effective, in (0, 1]."""
-    double = log_mean_exp(2 * log_weights, weights)
-    return float(np.exp(2 * log_mean_exp(log_weights, weights) - double))
-
-
-def gain_of_step(step, slope, change, weights=None):
-    """Return by how much a step raises the penalised mean log-likelihood.
-
-    The model's log-weights change by step * change(v), and the mean over the data, penalty
-    included, by step * slope; log Z changes by log E_model exp(step * change), over the rows that
-    stand for the model: exact if these are all configurations with their probabilities, and else
-    by importance weights.
-    """
-    return step * slope - log_mean_exp(step * change, weights)
-
-
-def best_step(slope, change, weights=None, *, low=0.0, high=1.0, least_ess=0.0):
-    """Return the step in [low, high] that raises :func:`gain_of_step` most, a concave function.
+class Proposer:
+    """Finds directions in which the penalised likelihood rises.
 
     Parameters
     ----------
-    slope : float
-    change : ndarray of shape (n_rows,)
-    weights : ndarray of shape (n_rows,), default=None
-        Probabilities of the rows; default: each 1 / n_rows.
-    low, high : float
-        ``low <= 0 <= high``.
-    least_ess : float in [0, 1)
-        Least effective part of the rows that importance weights leave; bounds the step.
-
-    Returns
-    -------
-    step : float
-    is_bound : bool
-        Whether ``least_ess`` alone keeps it from being longer.
+    plan : Plan
+    data : Rows
+    means : ndarray of shape (n_visible,)
+        Of the data.
+    rng : numpy.random.Generator
     """
 
-    def derivative(step):
-        p = np.exp(step * change - (step * change).max())
-        p = p if weights is None else p * weights
-        return slope - (p @ change) / p.sum()
+    def __init__(self, plan, data, means, rng):
+        self.plan, self.data, self.means, self.rng = plan, data, means, rng
+        self.rows = data.dense(np.sort(rng.permutation(data.n)[:_START_ROWS]))
+        self.needs_no_unit = data.need_no_unit()
 
-    def ess(step):
-        return effective_part(step * change, weights) - least_ess
+    def propose(self, mixture, values, model, alpha, radius):
+        """Return (directions, slope, duality gap); without directions no unit is worth inserting.
 
-    least, most = low, high
-    if least_ess and ess(low) < 0:
-        least = brentq(ess, 0, low, xtol=1e-6 * abs(low))
-    if least_ess and ess(high) < 0:
-        most = brentq(ess, 0, high, xtol=1e-6 * high)
-    if derivative(most) >= 0:
-        return float(most), most < high
-    if derivative(least) <= 0:
-        return float(least), least > low
-    return float(brentq(derivative, least, most, xtol=1e-12, rtol=1e-10)), False
+        ``slope`` is phi of the best atom found. The duality gap is the temperature times
+        (phi(w) - E_q phi), where q is the distribution of the units, with the rest of its mass at
+        the atom 0, which changes nothing. It is that of the problem with the penalty as it is now,
+        and NaN where the ball has shrunk, which leaves units outside.
+
+        Parameters
+        ----------
+        mixture : Mixture
+        values : ndarray of shape (n_units,)
+            Means of softplus(w'v) over the data for each unit.
+        model : Rows
+            Samples of the machine.
+        alpha, radius : float
+            As they are now.
+        """
+        if self.needs_no_unit:
+            return [], 0.0, 0.0
+        atoms, found = Subproblem(self.data, model, alpha, radius).solve(self._starts(), **_SOLVER)
+        slope = -float(found[0])
+        slopes = values - model.softplus_means(mixture.atoms) - mixture.penalties(alpha)
+        inside, total = float(mixture.counts @ slopes), self.plan.next_temperature(mixture)
+        gap = total * max(slope, 0.0) - inside
+        shown = gap if radius == self.plan.radius else float("nan")
+        directions = []
+        if self.plan.away_steps and mixture.counts.size:
+            directions = self._away(mixture, values, slopes, slope, shown)
+        if not directions and slope > self.plan.insert_tol:
+            if self.plan.step == "line_search":
+                atoms = self._ladder(model, alpha, radius, atoms, found)
+            else:
+                atoms = atoms[:1]
+            directions = [self._insertion(mixture, values, atom) for atom in atoms]
+        return directions, slope, shown
+
+    def _ladder(self, model, alpha, radius, atoms, found):
+        """Return the best atoms, and what they become under stronger and stronger penalties.
+
+        The linear subproblem does not know how long the step will be. With a small penalty its
+        solution is a huge atom, of which the line search takes next to nothing. The slope of
+        smaller atoms is smaller, but the step can be longer.
+        """
+        best = atoms[:_N_BEST][found[:_N_BEST] < -self.plan.insert_tol]
+        rungs = [best]
+        for _ in range(_RUNGS):
+            alpha *= _RUNG
+            radius = None if radius is None else radius / np.sqrt(_RUNG)
+            problem = Subproblem(self.data, model, alpha, radius)
+            best, found = problem.solve(best, **_RUNG_SOLVER)
+            best = best[found < -0.5 * self.plan.insert_tol]
+            if not len(best):
+                break
+            rungs.append(best)
+        return np.vstack(rungs)
+
+    def _insertion(self, mixture, values, atom):
+        values = np.append(values, self.data.softplus_means(atom[None]))
+        change, total = np.append(np.zeros(mixture.counts.size), 1.0), self.plan.total
+        if total is not None:  # the new unit takes its multiplicity from the others
+            change = np.append(-mixture.counts, total)
+        return Direction("inserted", mixture.with_atom(atom), values, change, unit=-1)
+
+    def _away(self, mixture, values, slopes, slope, gap):
+        """Return [the direction away from the worst unit] if that is steeper than inserting."""
+        k, counts, total = int(np.argmin(slopes)), mixture.counts, self.plan.total
+        rise, change, high = -slopes[k], -np.eye(counts.size)[k], counts[k]
+        if total is not None:
+            if counts[k] >= total:
+                return []
+            rise, slope = counts @ slopes - total * slopes[k], gap
+            change, high = counts + total * change, counts[k] / (total - counts[k])
+        if not rise > max(slope, self.plan.insert_tol):
+            return []
+        return [Direction("shrunk", mixture, values, change, k, high=high)]
+
+    def _starts(self):
+        """Return starts: random directions, and planes between rows of data and their mean."""
+        n, mean = self.plan.n_restarts, self.means
+        spread = np.sqrt(np.maximum(mean * (1 - mean), _MIN_VARIANCE).sum())
+        starts = self.rng.standard_normal((n, mean.size)) * (2 / spread)
+        bias = -starts @ mean + self.rng.standard_normal(n)
+        rows = self.rows[self.rng.integers(len(self.rows), size=n // 2)]
+        away = rows - mean
+        squares = np.maximum(np.einsum("ij,ij->i", away, away), _MIN_VARIANCE)
+        starts[: n // 2] = 4 * away / squares[:, None]
+        bias[: n // 2] = -np.einsum("ij,ij->i", starts[: n // 2], rows + mean) / 2
+        return np.column_stack([starts, bias])

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from _exact import clamped
 from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import make_rng
-from skrbm.inference import CHAINS, GRADIENTS, Gibbs, GibbsLangevin, Langevin, sample
-from skrbm.inference._chains import resampled
+from skrbm.inference import Gibbs, GibbsLangevin, Langevin, resampled, sample
+from skrbm.learning import CHAINS, GRADIENTS, ChainPhase, Noise
 from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Gaussian, Theta
 
@@ -30,24 +31,50 @@ class Recorded(Gibbs):
         return state, info
 
 
+def sums_by_hand(machine, V, H, gradient_name):
+    """Means over rows of x, -x**2 / 2 and [x != 0] of each layer that has them, and of h x."""
+    layers = [(V, V**2, V != 0), (H, H**2, H != 0)]
+    if gradient_name == "marginal":
+        held = clamped(machine, V)
+        layers[1] = [np.array([getattr(one, f)(1) for one in held]) for f in STATISTICS]
+    parts = []
+    for theta, (first, second, occupied) in zip(machine.thetas, layers, strict=True):
+        present = zip(theta, (first, -0.5 * second, occupied), strict=True)
+        parts += [rows.mean(axis=0) for part, rows in present if part is not None]
+    return [*parts, layers[1][0].T @ V / len(V)]
+
+
+STATISTICS = ("mean", "second", "occupancy")
+ATOM = "truncated_gauss_bernoulli"
+
+
+@pytest.mark.parametrize(
+    "kinds", [KINDS, (ATOM, "bernoulli"), ("bernoulli", ATOM), (ATOM, ATOM)], ids="-".join
+)
 @pytest.mark.parametrize("gradient_name", sorted(GRADIENTS))
-@pytest.mark.parametrize("n_steps, burn_in", [(1, 0), (4, 0), (4, 2), (4, 3)])
-def test_moments_are_means_over_the_steps_after_burn_in(gradient_name, n_steps, burn_in):
+@pytest.mark.parametrize("n_steps, burn_in", [(1, 0), (1, None), (4, 0), (4, 2), (4, 3), (4, None)])
+def test_moments_are_means_over_the_steps_after_burn_in(kinds, gradient_name, n_steps, burn_in):
     """By plain sums over the states that the sampler went through; the start is none of them."""
-    method = CHAINS["noise"](Recorded(), n_steps, burn_in, gradient_name)
+    machine = random_machine(kinds, (3, 4), 0)
+    phase = ChainPhase(Recorded(), "noise", n_steps, burn_in, gradient_name)
     X, Recorded.seen[:] = np.ones((5, 3)), []
     rng = make_rng(0, X)
-    state, _, model = method.phases(MACHINE, method.init(MACHINE, rng, 5, X), X, rng)
+    state, _, model = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
     assert len(Recorded.seen) == n_steps
-    V, H = (np.concatenate([s.layers[l] for s in Recorded.seen[burn_in:]]) for l in (0, 1))
-    if gradient_name == "marginal":
-        H = 1 / (1 + np.exp(-condition(MACHINE, V).field))
-    field, precision, hidden, pair = gradient(MACHINE, model)
-    assert_allclose(field, V.mean(axis=0), rtol=1e-10)
-    assert_allclose(precision, -0.5 * (V**2).mean(axis=0), rtol=1e-10)
-    assert_allclose(hidden, H.mean(axis=0), rtol=1e-10)
-    assert_allclose(pair, H.T @ V / len(V), rtol=1e-10, atol=1e-12)
-    assert_array_equal(method.visible(state), Recorded.seen[-1].layers[0])
+    counted = Recorded.seen[n_steps - 1 if burn_in is None else burn_in :]
+    V, H = (np.concatenate([s.layers[l] for s in counted]) for l in (0, 1))
+    expected = sums_by_hand(machine, V, H, gradient_name)
+    for part, sums in zip(gradient(machine, model), expected, strict=True):
+        assert_allclose(part, sums, rtol=1e-8, atol=1e-10)
+    assert_array_equal(phase.visible(state), Recorded.seen[-1].layers[0])
+
+
+def test_atoms_are_met():
+    """The tests above would show nothing if no unit were at 0, or all were."""
+    machine = random_machine((ATOM, ATOM), (3, 4), 0)
+    rng = make_rng(0, np.ones(1))
+    chains = sample(Gibbs(), machine, Gibbs().init(machine, rng, 50, np.ones((1, 3))), rng, 3)
+    assert all(0 < (layer == 0).mean() < 1 for layer in chains.layers)
 
 
 def test_data_moments_are_expected_or_drawn():
@@ -55,8 +82,8 @@ def test_data_moments_are_expected_or_drawn():
     rng = make_rng(2, X)
     found = {}
     for name in GRADIENTS:
-        method = CHAINS["data"](Gibbs(), gradient=name)
-        _, data, _ = method.phases(MACHINE, method.init(MACHINE, rng, 1, X), X, rng)
+        phase = ChainPhase(Gibbs(), "data", gradient=name)
+        _, data, _ = phase.phases(MACHINE, phase.init(MACHINE, rng, 1, X), X, rng)
         found[name] = gradient(MACHINE, data)
         drawn = data.blocks[0].means[1]
         assert (set(np.unique(drawn)) == {0, 1}) == (name == "joint")
@@ -77,13 +104,13 @@ def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler
     b = np.array([-(C**2).sum() / 2 + np.log(weight / (1 - weight))])
     own = Theta(np.zeros(2), np.ones(2))
     machine = Machine((Gaussian(), Bernoulli()), (own, Theta(b)), (C,))
-    noise, X = {"mean": np.array([5.0, 0.0]), "scale": np.array([5.0, 1.0])}, np.zeros((1000, 2))
+    noise, X = Noise(np.array([5.0, 0.0]), np.array([5.0, 1.0])), np.zeros((1000, 2))
     shares = {"annealed": [], "noise": []}
     for name, found in shares.items():
         for seed in range(20):
-            method, rng = CHAINS[name](sampler, 30, **noise), make_rng(seed, X)
-            state, _, _ = method.phases(machine, method.init(machine, rng, 1000, X), X, rng)
-            found.append((method.visible(state)[:, 0] > 5).mean())
+            phase, rng = ChainPhase(sampler, name, 30, noise=noise), make_rng(seed, X)
+            state, _, _ = phase.phases(machine, phase.init(machine, rng, 1000, X), X, rng)
+            found.append((phase.visible(state)[:, 0] > 5).mean())
     assert stats.ttest_1samp(shares["annealed"], weight).pvalue > LEVEL / 3
     assert np.std(shares["annealed"]) < 0.05
     assert abs(np.mean(shares["noise"]) - 0.5) < 0.05
@@ -99,8 +126,8 @@ def test_annealing_adjusts_from_the_step_that_a_run_does(Sampler):
             return super().step(machine, state, rng)
 
     X = np.zeros((5, 3))
-    method, rng = CHAINS["annealed"](Watched(adjust_after=2), 4), make_rng(0, X)
-    method.phases(MACHINE, method.init(MACHINE, rng, 5, X), X, rng)
+    phase, rng = ChainPhase(Watched(adjust_after=2), "annealed", 4), make_rng(0, X)
+    phase.phases(MACHINE, phase.init(MACHINE, rng, 5, X), X, rng)
     assert adjusted == 2 * [False, False, True, True]  # of the annealing, and of the run
 
 
@@ -118,14 +145,13 @@ def test_rows_are_drawn_systematically():
 @samplers
 def test_noise_has_the_law_asked_for(sampler):
     mean, scale = np.array([1.0, 0.0, -5.0]), np.array([2.0, 1.0, 0.0])
-    noise = CHAINS["noise"](sampler, mean=mean, scale=scale).noise(
-        MACHINE, make_rng(3, mean), 20_000
-    )
+    phase = ChainPhase(sampler, "noise", noise=Noise(mean, scale))
+    noise = phase.noise_rows(MACHINE, make_rng(3, mean), 20_000)
     for i in (0, 1):
         z = (noise[:, i] - mean[i]) / scale[i]
         assert stats.kstest(z, "norm").pvalue > LEVEL / 2
     assert_array_equal(noise[:, 2], -5.0)
-    free = CHAINS["noise"](sampler).noise(MACHINE, make_rng(4, mean), 20_000)
+    free = ChainPhase(sampler, "noise").noise_rows(MACHINE, make_rng(4, mean), 20_000)
     theta = MACHINE.thetas[0]
     z = (free - theta.field / theta.precision) * np.sqrt(theta.precision)
     assert all(stats.kstest(z[:, i], "norm").pvalue > LEVEL / 3 for i in range(3))
@@ -137,12 +163,12 @@ def test_starts(sampler):
     X = 100 + np.arange(12.0).reshape(4, 3)
     rng = make_rng(5, X)
     ends = {}
-    for name, chains in CHAINS.items():
-        method = chains(sampler, mean=np.zeros(3), scale=np.ones(3))
-        first = method.init(MACHINE, rng, 6, X)
-        assert method.visible(first).shape == (6, 3)
-        state, _, _ = method.phases(MACHINE, first, X, rng)
-        ends[name] = first, method.visible(state)
+    for name in CHAINS:
+        phase = ChainPhase(sampler, name, noise=Noise(np.zeros(3), np.ones(3)))
+        first = phase.init(MACHINE, rng, 6, X)
+        assert phase.visible(first).shape == (6, 3)
+        state, _, _ = phase.phases(MACHINE, first, X, rng)
+        ends[name] = first, phase.visible(state)
     assert {ends[name][1].shape for name in ("noise", "annealed", "data")} == {(4, 3)}
     assert ends["persistent"][1].shape == (6, 3)
 
@@ -168,17 +194,17 @@ def test_persistent_chains_go_on_in_a_machine_that_has_changed(sampler):
 def test_step_sizes_are_tuned_from_run_to_run():
     X = np.zeros((500, 3))
     rng = make_rng(7, X)
-    method = CHAINS["persistent"](Langevin(0.01, target_acceptance=0.9), n_steps=5)
-    state = method.init(MACHINE, rng, 500, X)
+    phase = ChainPhase(Langevin(0.01, target_acceptance=0.9), n_steps=5)
+    state = phase.init(MACHINE, rng, 500, X)
     assert state.step_size == 0.01
     rates = []
     for _ in range(250):
-        state, _, _ = method.phases(MACHINE, state, X, rng)
+        state, _, _ = phase.phases(MACHINE, state, X, rng)
         rates.append(state.acceptance)
     assert state.step_size > 0.05
     assert abs(np.mean(rates[-10:]) - 0.9) < 0.03
-    assert method.report(state) == {"acceptance": rates[-1], "step_size": state.step_size}
-    plain = CHAINS["noise"](Gibbs())
+    assert phase.report(state) == {"acceptance": rates[-1], "step_size": state.step_size}
+    plain = ChainPhase(Gibbs(), "noise")
     assert plain.report(plain.init(MACHINE, rng, 2, X)) == {}
 
 
@@ -193,10 +219,19 @@ def test_step_sizes_are_tuned_from_run_to_run():
 )
 def test_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        CHAINS["noise"](Gibbs(), **arguments)
+        ChainPhase(Gibbs(), "noise", **arguments)
 
 
-def test_units_with_an_atom_are_refused():
-    machine = random_machine(("truncated_gauss_bernoulli", "bernoulli"), (3, 2), 0)
-    with pytest.raises(ValueError, match="atom"):
-        CHAINS["noise"](Gibbs()).init(machine, make_rng(0, np.zeros(1)), 2, np.zeros((2, 3)))
+def test_one_rule_alone_sets_the_step_size():
+    with pytest.raises(ValueError, match="anneal_step_size=True and a sampler with target_acc"):
+        ChainPhase(Langevin(target_acceptance=0.9), anneal_step_size=True)
+
+
+def test_the_step_size_falls_as_half_a_cosine():
+    phase = ChainPhase(Langevin(0.4), anneal_step_size=True)
+    sizes = [phase.at(k / 4).sampler.step_size for k in range(4)]
+    assert_allclose(sizes, 0.2 * (1 + np.cos(np.pi * np.arange(4) / 4)), rtol=1e-12)
+    plain = ChainPhase(Langevin(0.4))
+    assert plain.at(0.5) is plain
+    without = ChainPhase(Gibbs(), anneal_step_size=True)
+    assert without.at(0.5) is without

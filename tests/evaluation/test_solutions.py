@@ -20,8 +20,8 @@ from scipy.special import expit, logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import BernoulliRBM
-from skrbm._solutions import find_solutions, solution_groups
-from skrbm.evaluation import AIS, log_partition, solutions
+from skrbm.evaluation import AIS, _unique, log_partition, solutions
+from skrbm.evaluation._unique import find_solutions, solution_groups
 from skrbm.inference import (
     FIXED_POINTS,
     TAP,
@@ -269,13 +269,12 @@ def test_settling_respects_the_method():
 
 def never(monkeypatch, which):
     """Let the starts of some rows never converge."""
-    from skrbm import _solutions
 
     def unsettled(*args):
         solution = solve_to_convergence(*args)
         return solution._replace(converged=solution.converged & ~which)
 
-    monkeypatch.setattr(_solutions, "solve_to_convergence", unsettled)
+    monkeypatch.setattr(_unique, "solve_to_convergence", unsettled)
 
 
 def test_starts_that_do_not_converge(monkeypatch):
@@ -358,11 +357,9 @@ def test_tolerances():
 @pytest.mark.parametrize("method", ["naive_mean_field", "tap", "relaxed_bp"])
 @pytest.mark.parametrize("elements", [1, 30, 1000])
 def test_blocks_do_not_matter(method, elements, monkeypatch):
-    from skrbm import _solutions
-
     machine, X = random_machine(("bernoulli",) * 2, (5, 4), 0), starts_of(5, 20)
     whole = solutions(machine, method, X)
-    monkeypatch.setattr(_solutions, "_BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(_unique, "_BLOCK_ELEMENTS", elements)
     blocks = solutions(machine, method, X)
     assert_array_equal(blocks.labels, whole.labels)
     assert_allclose(blocks.free_energies, whole.free_energies, rtol=1e-9)

@@ -7,7 +7,6 @@ import gzip
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,9 +17,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import loadmat
 from scipy.special import logsumexp
 
-from skrbm import BernoulliRBM, ConditionalRBM, _solutions, evaluation
+from skrbm import BernoulliRBM, ConditionalRBM, evaluation
 from skrbm.evaluation import (
     AIS,
+    Density,
+    _pseudo_likelihood,
+    _unique,
     can_enumerate,
     compare,
     exact_log_partition,
@@ -129,7 +131,7 @@ def test_exact_sums_of_deep_machines(kinds, sizes, monkeypatch):
     machine = random_machine(kinds, sizes[: len(kinds)], 0, 0.5)
     exact = Exact(machine)
     for elements in (2**22, 7):
-        monkeypatch.setattr(evaluation, "_BLOCK_ELEMENTS", elements)
+        monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", elements)
         assert exact_log_partition(machine) == pytest.approx(exact.log_z, rel=1e-12)
         for l, mean in enumerate(exact_marginals(machine)):
             assert_allclose(mean, exact.mean(l), rtol=1e-10)
@@ -146,7 +148,9 @@ def test_a_deep_machine_may_be_too_large():
 
 def test_an_estimator_is_taken_by_its_machine():
     machine = make()
-    assert exact_log_partition(SimpleNamespace(machine_=machine)) == exact_log_partition(machine)
+    W, (b, c) = machine.weights[0], (theta.field for theta in machine.thetas)
+    rbm = BernoulliRBM.from_parameters(W, c, b)
+    assert exact_log_partition(rbm) == exact_log_partition(machine)
 
 
 # log_partition and its methods.
@@ -168,12 +172,12 @@ def test_auto_is_ais_where_no_layer_is_small():
 
 
 @pytest.mark.parametrize("method", ["ais", AIS(n_chains=300, schedule=100)])
-@pytest.mark.parametrize("where", ["own", "starts", "base", "estimator"])
+@pytest.mark.parametrize("where", ["own", "starts", "base", "density"])
 def test_ais_from_every_base(method, where):
     machine = make()
     X = np.array([[1.0, 0, 0, 1], [1, 1, 0, 1]])
     given = {"starts": {"starts": X}, "base": {"base": Theta(np.array([0.3, 0, 0, -1.0]))}}
-    model = SimpleNamespace(machine_=machine, starts_=X) if where == "estimator" else machine
+    model = Density(machine, X) if where == "density" else machine
     estimate = log_partition(model, method, random_state=0, **given.get(where, {}))
     assert 0 < estimate.std < 0.1
     assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
@@ -270,7 +274,7 @@ def test_unconverged_solutions_are_left_out(monkeypatch):
         state = solution.state._replace(means=means)
         return solution._replace(state=state, converged=np.repeat([True, False], 4))
 
-    monkeypatch.setattr(_solutions, "solve_to_convergence", one_stops_early)
+    monkeypatch.setattr(_unique, "solve_to_convergence", one_stops_early)
     assert log_partition(machine, method, starts=np.eye(4)).value == pytest.approx(expected)
 
 
@@ -330,7 +334,7 @@ def test_pseudo_log_likelihood_over_some_bits_is_scaled_up():
 def test_pseudo_log_likelihood_does_not_depend_on_the_blocks(monkeypatch):
     machine, X = make(), np.random.default_rng(1).integers(2, size=(9, 4))
     whole = pseudo_log_likelihood(machine, X)
-    monkeypatch.setattr(evaluation, "_BLOCK_ELEMENTS", 9)
+    monkeypatch.setattr(_pseudo_likelihood, "_BLOCK_ELEMENTS", 9)
     assert_allclose(pseudo_log_likelihood(machine, X), whole, rtol=1e-12)
 
 
@@ -361,6 +365,7 @@ def test_pseudo_log_likelihood_needs_binary_units():
 # Everything held against the exact sums.
 
 
+@pytest.mark.law
 @pairs
 def test_compare_tabulates_every_method_that_applies(kinds):
     machine = make(kinds, strength=0.2)
@@ -495,7 +500,7 @@ def test_a_conditional_machine_has_no_single_law(function):
     crbm = ConditionalRBM.from_parameters(np.ones((3, 2)), np.ones((2, 4)))
     with pytest.raises(TypeError, match=r"another log Z, for each row.*use its score_samples"):
         function(crbm)
-    with pytest.raises(TypeError, match="fitted estimator of skrbm"):
+    with pytest.raises(TypeError, match="fitted estimator of a density"):
         function(object())
 
 

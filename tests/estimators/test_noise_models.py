@@ -9,8 +9,13 @@ from _machines import enumerable_pairs, random_machine, with_strength
 from numpy.testing import assert_allclose
 from scipy.special import expit
 
-from skrbm.inference import FIXED_POINTS, channel, posterior_moments, solve
-from skrbm.inference._channels import BinarySymmetric, GaussianNoise
+from skrbm.estimators._noise_models import (
+    BinarySymmetric,
+    GaussianNoise,
+    channel,
+    posterior_moments,
+)
+from skrbm.inference import FIXED_POINTS, solve
 from skrbm.units import UNITS
 
 REAL = [kind for kind in UNITS if UNITS[kind].values is None]
@@ -43,10 +48,10 @@ def exact_posterior(machine, noise, y):
     Bits are weighted with their likelihood; real units get the terms of a normal density in x.
     """
     if isinstance(noise, BinarySymmetric):
-        rows, law = Exact(machine).layer_law(0)
+        rows, p_rows = Exact(machine).layer_law(0)
         p = noise.flip_probability
-        law = law * np.where(rows == y, 1 - p, p).prod(axis=1)
-        mean = law @ rows / law.sum()
+        p_rows = p_rows * np.where(rows == y, 1 - p, p).prod(axis=1)
+        mean = p_rows @ rows / p_rows.sum()
         return mean, mean * (1 - mean)
     theta, s = machine.thetas[0], noise.noise_variance
     theta = theta._replace(field=theta.field + y / s, precision=theta.precision + 1 / s)
@@ -147,7 +152,7 @@ def test_moments_of_several_solutions_are_those_of_their_mixture(kind):
 
 
 def test_variances_of_bits_that_a_method_does_not_track():
-    """Naive mean field keeps none of binary units; expit is the law of one sweep."""
+    """Naive mean field does not store that of binary units; one sweep gives expit of the field."""
     machine = random_machine(("bernoulli", "bernoulli"), (4, 3), 1)
     start = np.full((1, 4), 0.5)
     method = FIXED_POINTS["naive_mean_field"]

@@ -10,18 +10,17 @@ from skrbm.arrays import make_rng
 from skrbm.estimators.frank_wolfe._growth import Growth, Plan
 from skrbm.estimators.frank_wolfe._mixture import (
     Direction,
-    ExactModel,
     Mixture,
-    SampledModel,
     machine_of,
     mixture_of,
     rounded,
 )
-from skrbm.estimators.frank_wolfe._subproblem import Rows
+from skrbm.estimators.frank_wolfe._path import Monitor
+from skrbm.estimators.frank_wolfe._samples import ExactModel, Rows, SampledModel
 from skrbm.inference import Gibbs
 from skrbm.machine import free_energy
 
-PLACE = np.zeros((1, 1))
+LIKE = np.zeros((1, 1))
 
 
 def data(n=60, d=5, seed=0):
@@ -37,14 +36,13 @@ def log_odds(X):
     return np.log(mean / (1 - mean))
 
 
-def growth(X, plan=None, alpha=0.01, mixture=None, seed=0, held_out=None):
+def growth(X, plan=None, mixture=None, seed=0, held_out=None):
     d = X.shape[1]
     if mixture is None:
         mixture = Mixture(np.zeros((0, d + 1)), np.zeros(0), log_odds(X))
-    model, generator = ExactModel(d, PLACE), np.random.default_rng(seed)
-    made = Growth(plan or Plan(), alpha, Rows(X), model, mixture, generator, X)
-    made.held_out_with(None if held_out is None else Rows(held_out))
-    return made
+    model, generator = ExactModel(d, LIKE), np.random.default_rng(seed)
+    held_out = None if held_out is None else Rows(held_out)
+    return Growth(plan or Plan(), Rows(X), model, mixture, generator, held_out)
 
 
 def log_z_of(mixture):
@@ -65,11 +63,12 @@ def assert_consistent(made, X):
     """What growth says of its machine is what sums say."""
     assert made.log_z == pytest.approx(log_z_of(made.mixture), abs=1e-10)
     expected = penalised(made.mixture, X, 0.0)
-    assert made.score() == pytest.approx(expected, abs=1e-10)
-    assert_allclose(made.mixture.atoms, np.array(made.pool)[made.index].reshape(-1, X.shape[1] + 1))
+    assert made.scores()["score"] == pytest.approx(expected, abs=1e-10)
+    for one, other in zip(made.mixture, made.snapshot().mixture(), strict=True):
+        assert_array_equal(one, other)
 
 
-FIXED = Plan(temperature=6.0, n_bias_steps=0, n_restarts=40, tol=1e-9)
+FIXED = Plan(temperature=6.0, n_bias_steps=0, n_restarts=40, insert_tol=1e-9)
 
 
 @pytest.mark.parametrize("away_steps", [False, True])
@@ -121,41 +120,41 @@ def test_away_steps_remove_a_bad_unit():
 def test_a_unit_that_counts_no_more_is_left_out():
     generator = np.random.default_rng(0)
     mixture = Mixture(generator.standard_normal((3, 5)), np.array([0.5, 0.0, 2.0]), np.arange(4.0))
-    machine, V = machine_of(mixture, PLACE), all_rows(4)
+    machine, V = machine_of(mixture, LIKE), all_rows(4)
     W, c = mixture.atoms[[0, 2], :-1], mixture.atoms[[0, 2], -1]
     expected = unnormalised(V, W, c, mixture.bias, np.array([0.5, 2.0]))
     assert_allclose(-free_energy(machine, V), expected, rtol=1e-13)
     atom = mixture.atoms[0]
-    full = Direction("inserted", -1.0, 1.5, atom).counts(mixture.counts, 1.0)
-    assert_array_equal(full, [0, 0, 0, 1.5])
-    away = Direction("shrunk", 0.0, -1.0, None, 0, high=0.5).counts(mixture.counts, 0.5 - 1e-12)
-    assert_array_equal(away, [0, 0, 2])
+    change = np.append(-mixture.counts, 1.5)
+    full = Direction("inserted", mixture.with_atom(atom), None, change, -1)
+    assert_array_equal(full.counts(1.0), [0, 0, 0, 1.5])
+    away = Direction("shrunk", mixture, None, np.array([-1.0, 0, 0]), 0, high=0.5)
+    assert_array_equal(away.counts(0.5 - 1e-12), [0, 0, 2])
 
 
 @pytest.mark.parametrize(
-    "temperature, line_search",
-    [(None, True), (None, False), (3.0, True), (3.0, False), ("learn", True)],
+    "temperature, step",
+    [
+        ("n_components", "line_search"),
+        ("n_components", "1/t"),
+        (3.0, "line_search"),
+        (3.0, "1/t"),
+        ("learn", "line_search"),
+    ],
 )
-def test_machines_stay_consistent(line_search, temperature):
-    X, learns = data(), temperature == "learn"
-    plan = Plan(
-        line_search=line_search,
-        temperature=None if learns else temperature,
-        learns_temperature=learns,
-        away_steps=True,
-    )
+def test_machines_stay_consistent(step, temperature):
+    X, plan = data(), Plan(step=step, temperature=temperature, away_steps=True)
     made = growth(X, plan, held_out=data(seed=5))
     start = penalised(made.mixture, X, 0.01)
     for _ in range(20):
-        if made.step()["reason"] == "refused":  # full steps, until the penalty is large enough
-            made.tighten()
+        made.step()
         assert_consistent(made, X)
         assert (made.mixture.counts > 0).all()
     assert penalised(made.mixture, X, 0.01) > start + 0.05
     held_out = penalised(made.mixture, data(seed=5), 0.0)
-    assert made.score(held_out=True) == pytest.approx(held_out, abs=1e-10)
+    assert made.scores()["validation_score"] == pytest.approx(held_out, abs=1e-10)
     # Moments match: the biases were refitted.
-    p = made.rows.weights
+    p = made.samples.training.weights
     assert_allclose(p @ all_rows(5), X.mean(axis=0), atol=0.02)
 
 
@@ -180,28 +179,28 @@ def test_biases_take_as_many_steps_as_asked(n_bias_steps):
 
 def test_steps_of_one_over_t_append_columns():
     """With temperature t an insertion is one more column of an ordinary machine, to rounding."""
-    made = growth(data(), Plan(line_search=False), alpha=0.05)
+    made = growth(data(), Plan(0.05, step="1/t"))
     for _ in range(30):
         before = made.mixture.atoms
         (direction,), _, _ = made.propose()
         if made.advance([direction]) is None:
-            made.tighten()
+            made._tighten()
             continue
-        assert_array_equal(made.mixture.atoms, np.vstack([before, direction.atom]))
-        assert_array_equal(made.mixture.counts, np.ones(len(made.index)))
-        machine = machine_of(made.mixture, PLACE)
+        assert_array_equal(made.mixture.atoms, np.vstack([before, direction.base.atoms[-1]]))
+        assert_array_equal(made.mixture.counts, np.ones(len(made.units)))
+        machine = machine_of(made.mixture, LIKE)
         V, W, bias = all_rows(5), made.mixture.atoms[:, :-1], made.mixture.bias
         columns = V @ bias + np.logaddexp(0, V @ W.T + made.mixture.atoms[:, -1]).sum(axis=1)
         assert_allclose(-free_energy(machine, V), columns, rtol=1e-13)
         assert machine.units[1].samples_exactly
-        if len(made.index) == 3:
+        if len(made.units) == 3:
             return
     raise AssertionError("fewer than three insertions")
 
 
 def test_steps_of_one_over_t_within_a_temperature():
     """q becomes (1 - 1/t) q + 1/t at the new atom: the multiplicities are all alpha / t."""
-    made = growth(data(), Plan(line_search=False, temperature=2.0), alpha=0.2)
+    made = growth(data(), Plan(0.2, step="1/t", temperature=2.0))
     for t in range(1, 5):
         if made.step()["reason"] == "inserted":
             assert_allclose(made.mixture.counts, 2.0 / t)
@@ -210,13 +209,13 @@ def test_steps_of_one_over_t_within_a_temperature():
 def test_a_full_step_that_overshoots_is_refused():
     """Huge atoms with a small penalty: the printed step lowers the likelihood, the search not."""
     X = data(n=20)
-    printed = growth(X, Plan(line_search=False, n_bias_steps=0), alpha=1e-4)
+    printed = growth(X, Plan(1e-4, step="1/t", n_bias_steps=0))
     start = penalised(printed.mixture, X, 1e-4)
     row = printed.step()
-    assert row["reason"] == "refused" and not printed.index
+    assert row["reason"] == "refused" and not printed.units
     assert penalised(printed.mixture, X, 1e-4) == pytest.approx(start)
     assert_consistent(printed, X)
-    searched = growth(X, Plan(n_bias_steps=0), alpha=1e-4)
+    searched = growth(X, Plan(1e-4, n_bias_steps=0))
     assert searched.step()["reason"] == "inserted"
     assert penalised(searched.mixture, X, 1e-4) > start
 
@@ -225,7 +224,7 @@ def test_nothing_to_learn():
     """Independent bits in all combinations: w = 0 is the best atom."""
     made = growth(all_rows(4), Plan())
     row = made.step()
-    assert row["reason"] == "no unit" and row["slope"] <= 1e-3 and not made.index
+    assert row["reason"] == "no unit" and row["slope"] <= 1e-3 and not made.units
 
 
 @pytest.mark.parametrize("X", [np.tile([1.0, 0, 1], (9, 1)), np.eye(5)[:, :1]], ids=["row", "bit"])
@@ -234,26 +233,27 @@ def test_biases_alone_give_one_row_or_one_bit(X):
     made = growth(X, Plan(n_restarts=0))
     row = made.step()
     assert (row["reason"], row["slope"], row["duality_gap"]) == ("no unit", 0, 0)
-    assert not made.index
+    assert not made.units
 
 
-def test_judges_that_chose_a_unit_do_not_accept_it(monkeypatch):
+def test_samples_that_chose_a_unit_do_not_accept_it(monkeypatch):
     """Samples of one configuration alone praise a unit that is off there; fresh ones do not."""
     made = growth(all_rows(4), Plan(n_bias_steps=0))
-    made.judges = Rows(np.zeros((1, 4)))
-    atom = Direction("inserted", 0.0, 1.0, np.array([1.0, 1, 1, 1, -1]))
-    (praised,) = made._lines([atom], [None], made.mixture)
+    made.samples = made.samples._replace(evaluation=Rows(np.zeros((1, 4))))
+    atom = np.array([1.0, 1, 1, 1, -1])
+    insertion = made.proposer._insertion(made.mixture, made.data.values, atom)
+    (praised,) = made._lines([insertion])
     assert praised.promise > 0.1
     monkeypatch.setattr(made, "_move", lambda *args: pytest.fail("the machine was changed"))
-    assert made.advance([atom]) is None
+    assert made.advance([insertion]) is None
 
 
-def test_tighten():
-    made = growth(data(), Plan(line_search=False))
-    made.tighten()
-    assert made.alpha == pytest.approx(0.012)
-    made = growth(data(), Plan(radius=2.4, line_search=False), alpha=0.0)
-    made.tighten()
+def test_refusals_tighten():
+    """A refusal raises the penalty by a fifth; without one it shrinks the ball by a sixth."""
+    made = growth(data(n=20), Plan(1e-4, step="1/t", n_bias_steps=0))
+    assert [made.step()["alpha"] for _ in range(2)] == pytest.approx([1e-4, 1.2e-4])
+    made = growth(data(), Plan(0.0, radius=2.4, step="1/t"))
+    made._tighten()
     assert made.radius == pytest.approx(2.0)
     for _ in range(3):
         made.step()
@@ -262,21 +262,20 @@ def test_tighten():
 
 def test_gaps_where_refusals_tighten():
     """In a ball all units stay inside where they share a temperature; a smaller ball has no gap."""
-    plan = Plan(radius=2.0, temperature=1.0)
-    made = growth(data(), plan, alpha=0.0)
+    made = growth(data(), Plan(0.0, radius=2.0, temperature=1.0))
     while made.mixture.counts.sum() < 1:
         assert made.step()["reason"] == "inserted"
-    made.tighten()
+    made._tighten()
     row = made.step()
     assert made.radius == row["radius"] == 2 and row["duality_gap"] >= 0
-    made = growth(data(), Plan(radius=2.0, line_search=False), alpha=0.0)
+    made = growth(data(), Plan(0.0, radius=2.0, step="1/t"))
     assert made.step()["duality_gap"] > 0
-    made.tighten()
+    made.radius = 2 / 1.2
     row = made.step()
     assert row["radius"] == pytest.approx(2 / 1.2) and np.isnan(row["duality_gap"])
 
 
-@pytest.mark.parametrize("temperature", [None, 3.0])
+@pytest.mark.parametrize("temperature", ["n_components", 3.0])
 def test_exact_growth_that_is_refused_stays_at_its_optimum(temperature):
     """The objective at the penalty given never falls, however often the optimum refuses a step."""
     X = data()
@@ -285,7 +284,7 @@ def test_exact_growth_that_is_refused_stays_at_its_optimum(temperature):
     reached = penalised(made.mixture, X, 0.01)
     for _ in range(40):
         n_refused += made.step()["reason"] == "refused"
-        made.tighten()
+        made._tighten()
         now = penalised(made.mixture, X, 0.01)
         assert now >= reached - 1e-9
         reached = now
@@ -300,9 +299,9 @@ def test_samples_do_as_sums_do():
     X = data(n=400)
     exact = growth(X)
     mixture = Mixture(np.zeros((0, 6)), np.zeros(0), log_odds(X))
-    rng = make_rng(0, PLACE)
-    model, generator = SampledModel(Gibbs(10), 2000, PLACE, rng), np.random.default_rng(0)
-    sampled = Growth(Plan(), 0.01, Rows(X), model, mixture, generator, X)
+    rng = make_rng(0, LIKE)
+    model, generator = SampledModel(Gibbs(10), 2000, LIKE, rng), np.random.default_rng(0)
+    sampled = Growth(Plan(), Rows(X), model, mixture, generator)
     for _ in range(4):
         exact.step()
         sampled.step()
@@ -319,17 +318,17 @@ def test_log_z_does_not_know_the_noise_that_biases_are_fitted_to():
     """
     W = 0.7 * np.array([np.ones(10), -np.ones(10), 2 * (np.arange(10) % 2) - 1.0])
     mixture = Mixture(np.column_stack([W, [-3.5, 2.8, -0.7]]), np.ones(3), np.zeros(10))
-    model, X = SampledModel(Gibbs(1), 50, PLACE, make_rng(0, PLACE)), data(n=500, d=10)
-    made = Growth(Plan(), 0.01, Rows(X), model, mixture, np.random.default_rng(0), X)
+    model, X = SampledModel(Gibbs(1), 50, LIKE, make_rng(0, LIKE)), data(n=500, d=10)
+    made = Growth(Plan(), Rows(X), model, mixture, np.random.default_rng(0))
     made.log_z = log_z_of(made.mixture)
     made._refit(200)
     assert made.log_z == pytest.approx(log_z_of(made.mixture), abs=2)
 
 
-def test_resampling_takes_chains_to_the_law():
-    """Systematic resampling of the judges, for each set: as often as the weight says, to one."""
+def test_resampling_takes_chains_to_the_distribution():
+    """Evaluation samples are resampled for each set: as often as the weight says, to one."""
     V = all_rows(4)
-    model = SampledModel(Gibbs(), 1600, PLACE, make_rng(0, PLACE))
+    model = SampledModel(Gibbs(), 1600, LIKE, make_rng(0, LIKE))
     model.visible = np.vstack([np.zeros((1600, 4)), np.repeat(V, 100, axis=0)])
     direction = np.array([1.0, -2, 0.5, 0])
     model.resample(np.repeat(V @ direction, 100))
@@ -347,7 +346,7 @@ def two_clusters(n, d, generator):
     return rows.astype(np.float32)
 
 
-def test_a_unit_that_parts_the_law_in_two_gets_the_share_of_the_data():
+def test_a_unit_with_two_clusters_gets_the_share_of_the_data():
     """Chains do not pass between the clusters, so that the share is what resampling makes it.
 
     The exact share differs from one half, over 6 seeds, with a standard deviation of 0.03. With
@@ -356,8 +355,8 @@ def test_a_unit_that_parts_the_law_in_two_gets_the_share_of_the_data():
     generator = np.random.default_rng(0)
     X = two_clusters(2000, 200, generator)
     mixture = Mixture(np.zeros((0, 201)), np.zeros(0), log_odds(X))
-    model = SampledModel(Gibbs(10), 1000, PLACE, make_rng(0, PLACE))
-    made = Growth(Plan(), 0.05, Rows(X), model, mixture, generator, X[:500])
+    model = SampledModel(Gibbs(10), 1000, LIKE, make_rng(0, LIKE))
+    made = Growth(Plan(0.05), Rows(X), model, mixture, generator)
     made.step()
     (atom,), (count,), b = made.mixture
     assert count == 1
@@ -368,10 +367,10 @@ def test_a_unit_that_parts_the_law_in_two_gets_the_share_of_the_data():
 
 def test_growth_anneals_from_time_to_time():
     """What log Z is wrong by stays for some steps and is gone after an annealing."""
-    X, rng = data(n=400), make_rng(0, PLACE)
+    X, rng = data(n=400), make_rng(0, LIKE)
     mixture = Mixture(np.zeros((0, 6)), np.zeros(0), log_odds(X))
-    model, generator = SampledModel(Gibbs(10), 2000, PLACE, rng), np.random.default_rng(0)
-    made = Growth(Plan(), 0.01, Rows(X), model, mixture, generator, X)
+    model, generator = SampledModel(Gibbs(10), 2000, LIKE, rng), np.random.default_rng(0)
+    made = Growth(Plan(), Rows(X), model, mixture, generator)
     made.log_z += 5
     errors = []
     for _ in range(6):
@@ -389,7 +388,7 @@ def test_annealing_finds_all_modes_and_log_z():
     W = 4 * np.random.default_rng(0).choice([-1.0, 1.0], (3, 20))
     bias = 20 + np.log([0.1, 0.3, 0.6]) - np.logaddexp(0, W).sum(axis=1)
     mixture = Mixture(np.column_stack([W, bias]), np.ones(3), np.zeros(20))
-    model = SampledModel(Gibbs(1), 1000, PLACE, make_rng(0, PLACE))
+    model = SampledModel(Gibbs(1), 1000, LIKE, make_rng(0, LIKE))
     log_z = model.anneal(mixture, np.zeros(20))
     bits = all_rows(3)
     log_weights = bits @ bias + np.logaddexp(0, bits @ W).sum(axis=1)
@@ -418,3 +417,60 @@ def test_machines_and_mixtures(dtype):
     nearest = rounded(mixture, "nearest")
     assert_allclose(nearest.atoms, mixture.atoms[[1, 2, 2]])  # 0.5 rounds to even: to 0
     assert (absorbed.counts == 1).all() and (nearest.counts == 1).all()
+
+
+# ------------------------------------------------------------------------- when to stop
+
+
+def row(reason="inserted", **numbers):
+    given = {
+        "n_components": 1,
+        "duality_gap": 1.0,
+        "score": -5.0,
+        "validation_score": -6.0,
+        "free_energy_gap": 1.0,
+    }
+    return {"reason": reason, **given, **numbers}
+
+
+def test_monitor_follows_held_out_samples():
+    """A gain below the margin is a bad step; the machines that gained more are kept."""
+    monitor = Monitor(True, row(), 9, 2, margin=0.1, gap_tol=-np.inf)
+    found = []
+    for score in (-5.5, -5.45, -5.0, -5.0, -5.2):
+        stop = monitor.stop(row(validation_score=score))
+        found.append((stop, monitor.improved))
+    assert found == [
+        (None, True),
+        (None, False),
+        (None, True),
+        (None, False),
+        ("validation", False),
+    ]
+
+
+def test_monitor_follows_the_free_energy_gap():
+    """With a margin of -1 the gap may widen by one nat."""
+    monitor = Monitor("free_energy_gap", row(), 9, 1, margin=-1.0, gap_tol=-np.inf)
+    assert monitor.stop(row(free_energy_gap=1.9)) is None and monitor.improved
+    assert monitor.stop(row(free_energy_gap=2.1)) == "validation" and not monitor.improved
+
+
+def test_monitor_without_held_out_samples_keeps_all_but_refused_steps():
+    monitor = Monitor(False, row(), 9, 2, margin=0.1, gap_tol=0.01)
+    assert monitor.stop(row(validation_score=np.nan)) is None and monitor.improved
+    assert monitor.stop(row("refused")) is None and not monitor.improved
+    assert monitor.stop(row()) is None and monitor.improved
+    assert [monitor.stop(row("refused")) for _ in range(2)] == [None, "refused"]
+    assert monitor.stop(row(duality_gap=0.01)) == "duality gap"
+    assert monitor.stop(row("no unit")) == "no unit"
+    assert Monitor(False, row(), 9, 2, 0.1, -np.inf).stop(row(duality_gap=np.nan)) is None
+
+
+def test_monitor_has_limits():
+    """Of the units, and of the steps: 100 and four for each unit that may be."""
+    monitor = Monitor(False, row(), 2, 5, margin=0.1, gap_tol=0.01)
+    assert monitor.limit(1) is None and monitor.limit(2) == "max_components"
+    assert monitor.stop(row(n_components=2)) == "max_components"
+    stops = [monitor.stop(row("shrunk")) for _ in range(107)]
+    assert stops[:-1] == [None] * 106 and stops[-1] == "max_steps"

@@ -8,9 +8,16 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from skrbm.estimators.frank_wolfe import _subproblem as _atoms
+from skrbm.estimators.frank_wolfe import _samples
 from skrbm.estimators.frank_wolfe._lbfgs import minimise
-from skrbm.estimators.frank_wolfe._subproblem import Rows, Subproblem, best_step, gain_of_step
+from skrbm.estimators.frank_wolfe._line_search import best_step
+from skrbm.estimators.frank_wolfe._samples import Rows
+from skrbm.estimators.frank_wolfe._subproblem import Subproblem
+
+
+def gain_of_step(step, slope, change, weights):
+    """By how much the penalised likelihood rises: log Z rises by log E exp(step * change)."""
+    return step * slope - logsumexp(step * change, b=weights)
 
 
 def bits(n, d, seed, p=0.3):
@@ -48,9 +55,9 @@ kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("copies", [False, True])
 def test_objective(kind, n_atoms, copies, monkeypatch):
     if copies:  # small data are then treated as large ones are
-        monkeypatch.setattr(_atoms, "_WORTH_A_COPY", 0)
-        monkeypatch.setattr(_atoms, "_SPARSE_BELOW", 1.0)
-        monkeypatch.setattr(_atoms, "_BLOCK_ELEMENTS", 100)
+        monkeypatch.setattr(_samples, "_WORTH_A_COPY", 0)
+        monkeypatch.setattr(_samples, "_SPARSE_BELOW", 1.0)
+        monkeypatch.setattr(_samples, "_BLOCK_ELEMENTS", 100)
     X, V, w = bits(150, 7, 0), bits(130, 7, 1, 0.5), atoms_of(n_atoms, 7)
     p = np.random.default_rng(2).dirichlet(np.ones(130))
     problem = Subproblem(Rows(kind(X)), Rows(kind(V), p), 0.2)
@@ -74,11 +81,26 @@ def test_rows(kind):
     assert_allclose(rows.softplus(w), np.logaddexp(0, X @ w[:, :-1].T + w[:, -1]), atol=single)
     assert_allclose(rows.product(w[0, :-1]), X @ w[0, :-1], atol=single)
     values = np.arange(150.0)
-    mean, covariance = rows.regression(values)
-    assert_allclose(mean, X.mean(axis=0), rtol=1e-5)
-    expected = [np.cov(values, X[:, i], bias=True)[0, 1] for i in range(7)]
-    assert_allclose(covariance, expected, rtol=1e-4, atol=1e-5)
+    assert_allclose(rows.average(), X.mean(axis=0), rtol=1e-5)
+    assert_allclose(rows.average(values), (values[:, None] * X).mean(axis=0), rtol=1e-5)
+    assert_allclose(rows.covariance(), np.cov(X.T, bias=True), rtol=1e-4, atol=1e-5)
+    means = np.logaddexp(0, X @ w[:, :-1].T + w[:, -1]).mean(axis=0)
+    assert_allclose(rows.softplus_means(w), means, atol=single)
+    assert_allclose(rows.dense(np.array([3, 149])), X[[3, 149]])
     assert rows.softplus(np.zeros((0, 8))).shape == (150, 0)
+    assert rows.softplus_means(np.zeros((0, 8))).shape == (0,)
+
+
+def test_rows_with_probabilities():
+    X, p = bits(130, 7, 1), np.random.default_rng(2).dirichlet(np.ones(130))
+    values = np.linspace(-1, 1, 130)
+    rows = Rows(X, p)
+    assert_allclose(rows.average(values), p * values @ X, rtol=1e-12)
+    assert_allclose(rows.covariance(), np.cov(X.T, bias=True, aweights=p), atol=1e-14)
+    assert rows.mean(values) == pytest.approx(p @ values)
+    assert rows.log_mean_exp(values) == pytest.approx(np.log(p @ np.exp(values)))
+    ess = (p @ np.exp(values)) ** 2 / (p @ np.exp(2 * values))
+    assert rows.effective_part(values) == pytest.approx(ess)
 
 
 def test_objective_is_the_functional_gradient():
@@ -184,6 +206,7 @@ def test_best_step(weighted):
     generator = np.random.default_rng(0)
     change = generator.standard_normal(200)
     weights = generator.dirichlet(np.ones(200)) if weighted else None
+    rows = Rows(np.zeros((200, 1)), weights)
     own = np.full(200, 1 / 200) if weights is None else weights
 
     def ess(values):
@@ -192,15 +215,15 @@ def test_best_step(weighted):
     grid = np.linspace(-0.5, 1, 3001)
     reached = []
     for slope in (-20.0, -2.0, -0.3, 0.0, 0.4, 2.0, 20.0):
-        gains = [gain_of_step(step, slope, change, weights) for step in grid]
-        step, is_bound = best_step(slope, change, weights, low=-0.5, high=1.0)
+        gains = [gain_of_step(step, slope, change, own) for step in grid]
+        step, is_cut = best_step(slope, change, rows, low=-0.5, high=1.0)
         assert step == pytest.approx(grid[np.argmax(gains)], abs=1e-3)
-        assert not is_bound
-        step, is_bound = best_step(slope, 3 * change, weights, low=-0.5, high=1.0, least_ess=0.5)
+        assert not is_cut
+        step, is_cut = best_step(slope, 3 * change, rows, low=-0.5, high=1.0, min_ess=0.5)
         assert ess(step * 3 * change) >= 0.4999
-        gains = [gain_of_step(step, slope, 3 * change, weights) for step in grid]
+        gains = [gain_of_step(step, slope, 3 * change, own) for step in grid]
         best = grid[np.argmax(gains)]
-        if is_bound:  # the way on leads up
+        if is_cut:  # the way on leads up
             reached.append(np.sign(step))
             assert abs(best) > abs(step) and ess(step * 3 * change) < 0.5001
         else:

@@ -1,0 +1,82 @@
+"""Data outside of the interval that binary units take, and the threshold that makes them bits."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from _estimators import BINARY, binary_data, parameters, small
+from numpy.testing import assert_array_equal
+from sklearn.preprocessing import MinMaxScaler
+
+from skrbm.exceptions import DataRangeWarning
+
+binary = pytest.mark.parametrize("RBM", BINARY)
+
+
+def range_warnings(function):
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        function()
+    return [str(w.message) for w in record if issubclass(w.category, DataRangeWarning)]
+
+
+@binary
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("scale, values", [(255, "0 to 255"), (-0.5, "-0.5 to "), (1.01, "1.01")])
+def test_range_warning(RBM, make, scale, values):
+    X = make(scale * binary_data())
+    messages = range_warnings(lambda: small(RBM).fit(X))
+    assert len(messages) == 1
+    for part in ("outside [0, 1]", "MinMaxScaler", "binarize"):
+        assert part in messages[0]
+    if not sp.issparse(X):
+        assert values in messages[0]
+
+
+@binary
+def test_one_range_warning_for_each_fit(RBM):
+    X, rbm = 3 * binary_data(), small(RBM)
+    assert len(range_warnings(lambda: rbm.fit(X).fit(X))) == 2
+    assert len(range_warnings(lambda: small(RBM).partial_fit(X).partial_fit(X))) == 2
+    assert len(range_warnings(lambda: rbm.transform(X))) == 0
+
+
+@binary
+def test_no_range_warning(RBM):
+    X = binary_data()
+    for data in (X, 0.5 * X, X.astype(bool), sp.csr_array(X), sp.csr_array(X.shape)):
+        assert not range_warnings(lambda data=data: small(RBM).fit(data))
+    for make in (np.asarray, sp.csr_array):
+        rbm = small(RBM, binarize=100)
+        assert not range_warnings(lambda make=make, rbm=rbm: rbm.fit(make(255 * X)))
+    assert not range_warnings(lambda: small(RBM).fit(MinMaxScaler().fit_transform(255 * X)))
+
+
+@binary
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_matrix])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_binarize(RBM, make, dtype):
+    generator = np.random.default_rng(0)
+    X = generator.integers(0, 256, (60, 8)) * (generator.random((60, 8)) < 0.7)
+    bits, X = (X > 100).astype(dtype), make(X.astype(dtype))
+    rbm, expected = small(RBM, binarize=100).fit(X), small(RBM).fit(make(bits))
+    for one, other in zip(parameters(rbm), parameters(expected), strict=True):
+        assert_array_equal(one, other)
+    for method in ("transform", "score_samples", "free_energy"):
+        assert_array_equal(getattr(rbm, method)(X), getattr(expected, method)(make(bits)))
+
+
+@binary
+def test_binarize_keeps_no_value_at_the_threshold(RBM):
+    X = np.array([[0.0, 0.5, 0.51, 1.0]] * 3)
+    rbm = small(RBM, binarize=0.5).fit(X)
+    assert_array_equal(rbm.sample(3, init=X, n_steps=0), [[0, 0, 1, 1]] * 3)
+
+
+@binary
+def test_binarize_below_zero(RBM):
+    X = binary_data() - 1
+    assert not range_warnings(lambda: small(RBM, binarize=-0.5).fit(X))
+    with pytest.raises(ValueError, match=r"binarize=-0\.5 .* sparse .* threshold >= 0 or a dense"):
+        small(RBM, binarize=-0.5).fit(sp.csr_array(X))

@@ -1,0 +1,119 @@
+"""Densities in other coordinates, against closed forms in the data's own."""
+
+import numpy as np
+import pytest
+from _machines import random_machine
+from numpy.testing import assert_allclose
+from scipy.special import logsumexp
+
+from skrbm.evaluation import (
+    AIS,
+    Density,
+    density_of,
+    exact_log_partition,
+    exact_marginals,
+    log_partition,
+    reverse_log_partition,
+    solutions,
+)
+from skrbm.inputs import Coordinates
+from skrbm.units import Theta
+
+OFFSET, DIVISOR = np.array([5.0, -300.0, 0.0]), np.array([2.0, 0.5, 10.0])
+COORDINATES = Coordinates(OFFSET, DIVISOR)
+LOG_VOLUME = np.log(10.0)
+
+
+def make(strength=0.5):
+    """Gaussian visible units, in the coordinates (v - offset) / divisor."""
+    return random_machine(("gaussian", "bernoulli"), (3, 4), 0, strength)
+
+
+def mixture(machine):
+    """Weights (not normalised, in logarithms), means and deviations of the 16 components of v."""
+    H = ((np.arange(16)[:, None] >> np.arange(4)) & 1).astype(float)
+    own, hidden = machine.thetas
+    fields = own.field + H @ machine.weights[0]
+    log_weights = H @ hidden.field + 0.5 * (fields**2 / own.precision).sum(axis=1)
+    log_weights = log_weights + 0.5 * np.log(2 * np.pi / own.precision).sum()
+    return log_weights, OFFSET + DIVISOR * fields / own.precision, DIVISOR / np.sqrt(own.precision)
+
+
+def log_density(machine, V):
+    log_weights, means, deviations = mixture(machine)
+    z = (V[:, None] - means) / deviations
+    normal = (-0.5 * z**2 - np.log(deviations) - 0.5 * np.log(2 * np.pi)).sum(axis=2)
+    return logsumexp(log_weights - logsumexp(log_weights) + normal, axis=1)
+
+
+def rows(n=6):
+    return OFFSET + DIVISOR * np.random.default_rng(0).normal(size=(n, 3))
+
+
+def test_scores_are_those_of_the_mixture():
+    machine = make()
+    density = Density(machine, coordinates=COORDINATES)
+    log_z = exact_log_partition(density)
+    assert log_z == pytest.approx(logsumexp(mixture(machine)[0]), rel=1e-12)
+    X = density.visible(rows())
+    assert_allclose(X, (rows() - OFFSET) / DIVISOR, rtol=1e-12)
+    assert_allclose(density.log_weight(X) - log_z, log_density(machine, rows()), rtol=1e-10)
+    assert_allclose(density.free_energy(X), -density.log_weight(X), rtol=1e-12)
+    assert_allclose(density.outward(X), rows(), rtol=1e-12)
+    assert float(COORDINATES.log_volume) == pytest.approx(LOG_VOLUME, rel=1e-12)
+
+
+def test_coordinates_that_change_nothing():
+    machine, same = make(), Coordinates(np.zeros(3), np.ones(3))
+    X = rows()
+    found = [Density(machine, coordinates=c).free_energy(X) for c in (None, same)]
+    assert_allclose(*found, rtol=1e-12)
+
+
+def test_marginals_and_solutions_are_those_of_the_data():
+    machine = make(0.1)
+    density = Density(machine, np.zeros((2, 3)), COORDINATES)
+    log_weights, means, _ = mixture(machine)
+    p = np.exp(log_weights - logsumexp(log_weights))
+    visible, _ = exact_marginals(density)
+    assert_allclose(visible, p @ means, rtol=1e-10)
+    found = solutions(density, "tap")
+    assert_allclose(found.starts, np.tile(OFFSET, (2, 1)), atol=1e-12)
+    assert_allclose(found.visible_means[0], p @ means, rtol=1e-3)
+    given = solutions(density, "tap", starts=rows())
+    assert_allclose(given.starts, rows(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("where", ["own", "starts", "base"])
+def test_estimates_take_starts_and_bases_of_the_data(where):
+    """Within 5 standard errors: a probability of 6e-7 each, were they normal.
+
+    A base in other coordinates than the machine's would lie hundreds of deviations away.
+    """
+    density = Density(make(), np.zeros((5, 3)), COORDINATES)
+    base = Theta(OFFSET / (4 * DIVISOR**2), 1 / (4 * DIVISOR**2))  # twice as wide as the data
+    given = {"own": {}, "starts": {"starts": rows(200)}, "base": {"base": base}}[where]
+    truth = exact_log_partition(density)
+    found = log_partition(density, AIS(300, 200), random_state=0, **given)
+    assert abs(found.value - truth) < 5 * found.std < 0.5
+    found = reverse_log_partition(density, method=AIS(300, 200), random_state=0, **given)
+    assert abs(found.value - truth) < 5 * found.std < 1
+
+
+def test_a_machine_is_a_density_of_its_own_coordinates():
+    machine = make()
+    density = density_of(machine)
+    assert density == Density(machine) and density_of(density) is density
+    with pytest.raises(TypeError, match="fitted estimator of a density, a Density or a Machine"):
+        density_of("tap")
+
+
+def test_values_above_a_threshold_count_as_one():
+    machine = random_machine(("bernoulli", "bernoulli"), (3, 2), 0)
+    density = Density(machine, binarize=10.0)
+    found = density.visible([[11.0, 10.0, -3.0], [0.5, 200.0, 12.0]])
+    assert_allclose(found, [[1, 0, 0], [0, 1, 1]])
+    with pytest.raises(ValueError, match="X has 2 columns, but the machine has 3"):
+        density.visible([[1.0, 2.0]])
+    with pytest.raises(ValueError, match="starts contains NaN"):
+        density.visible([[1.0, 2.0, np.nan]], "starts")

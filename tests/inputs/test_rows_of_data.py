@@ -1,0 +1,112 @@
+"""Rows of data as the machine takes them, and coordinates of learning."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from _exact import Exact
+from _machines import random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm.exceptions import DataRangeWarning
+from skrbm.inputs import Coordinates, Rows
+from skrbm.units import Bernoulli, Gaussian, TruncatedGaussian
+
+INDEX = np.array([4, 0, 0, 7])
+SPARSE = [sp.csr_array, sp.csr_matrix]
+
+
+def data(n=10, n_columns=3, dtype=np.float64):
+    generator = np.random.default_rng(0)
+    X = generator.random((n, n_columns)) * (generator.random((n, n_columns)) < 0.6)
+    return X.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("make", [np.asarray, *SPARSE], ids=lambda make: make.__name__)
+def test_rows_are_dense_and_of_the_dtype(make, dtype):
+    rows = Rows(make(data()), Bernoulli(), np.dtype(dtype))
+    found = rows[INDEX]
+    assert type(found) is np.ndarray and found.dtype == dtype
+    assert_array_equal(found, data()[INDEX].astype(dtype))
+    assert len(rows) == 10
+    assert rows.values is rows.X  # nothing is copied where nothing changes
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64])
+def test_integers_become_numbers_of_the_dtype(dtype):
+    X = (data() > 0.5).astype(dtype)
+    found = Rows(X, Bernoulli(), np.dtype(np.float32))[INDEX]
+    assert found.dtype == np.float32
+    assert_array_equal(found, X[INDEX])
+
+
+@pytest.mark.parametrize("make", [np.asarray, *SPARSE], ids=lambda make: make.__name__)
+def test_values_are_clipped_with_a_warning(make):
+    X = 3 * data() - 0.0
+    with pytest.warns(
+        DataRangeWarning, match=r"X has values from 0 to 2\.\d+; those outside \[0, 1"
+    ):
+        rows = Rows(make(X), Bernoulli(), np.dtype(np.float32))
+    assert_allclose(rows[INDEX], np.minimum(X, 1)[INDEX], rtol=1e-6)
+    values = rows.values.toarray() if sp.issparse(rows.values) else rows.values
+    assert_allclose(values, np.minimum(X, 1))
+    assert X.max() > 2  # the data are left as they are
+
+
+@pytest.mark.parametrize("make", [np.asarray, *SPARSE], ids=lambda make: make.__name__)
+def test_values_above_a_threshold_are_one(make, recwarn):
+    X = 300 * data()
+    rows = Rows(make(X), Bernoulli(), np.dtype(np.float32), binarize=150.0)
+    found = rows[INDEX]
+    assert type(found) is np.ndarray and found.dtype == np.float32
+    assert_array_equal(found, X[INDEX] > 150)
+    assert not recwarn.list
+
+
+def test_what_cannot_be_learnt_is_refused():
+    with pytest.raises(ValueError, match="makes data binary"):
+        Rows(data(), Gaussian(), np.dtype(np.float64), binarize=0.5)
+    with pytest.raises(ValueError, match="cannot be learnt"):
+        Rows(3 * data(), TruncatedGaussian(0, 1), np.dtype(np.float64))
+    with pytest.raises(ValueError, match=r"beyond the range of float32"):
+        Rows(1e300 * data(), Gaussian(), np.dtype(np.float32))
+
+
+@pytest.mark.parametrize("make", [np.asarray, *SPARSE], ids=lambda make: make.__name__)
+def test_rows_are_in_the_coordinates_of_learning(make):
+    offset, divisor = np.array([0.5, -2.0, 100.0]), np.array([0.1, 2.0, 50.0])
+    rows = Rows(make(data()), Gaussian(), np.dtype(np.float64), None, Coordinates(offset, divisor))
+    assert_allclose(rows[INDEX], (data()[INDEX] - offset) / divisor, rtol=1e-12)
+    assert rows.values is rows.X  # these are the user's
+
+
+def test_coordinates_there_and_back():
+    coordinates = Coordinates(np.array([0.5, -2.0, 100.0]), np.array([0.1, 2.0, 50.0]))
+    assert_allclose(coordinates.outward(coordinates.inward(data())), data(), atol=1e-12)
+    machine = random_machine(("gaussian", "bernoulli"), (3, 2), 0)
+    again = coordinates.machine_inward(coordinates.machine_outward(machine))
+    assert_allclose(again.weights[0], machine.weights[0], rtol=1e-10)
+    for one, other in zip(again.thetas, machine.thetas, strict=True):
+        assert_allclose(one.field, other.field, rtol=1e-10)
+
+
+def test_a_machine_in_other_coordinates_has_the_same_distribution():
+    """Means and variances of v by enumeration of both machines; hidden means are the same."""
+    coordinates = Coordinates(np.array([0.5, -2.0, 3.0]), np.array([0.1, 2.0, 5.0]))
+    machine = random_machine(("gaussian", "bernoulli"), (3, 2), 0)
+    inner, outer = Exact(machine), Exact(coordinates.machine_outward(machine))
+    assert_allclose(outer.mean(0), coordinates.outward(inner.mean(0)), rtol=1e-9)
+    assert_allclose(outer.variance(0), coordinates.divisor**2 * inner.variance(0), rtol=1e-7)
+    assert_allclose(outer.mean(1), inner.mean(1), rtol=1e-9)
+
+
+def test_machines_are_converted_in_double_and_keep_their_dtype():
+    """At a mean of 1000 deviations, fields of 1e6 cancel: float32 would leave errors of 0.1."""
+    machine = random_machine(("gaussian", "bernoulli"), (3, 2), 0)
+    far = Coordinates(np.full(3, 1e3), np.ones(3))
+    outer = far.machine_outward(machine)
+    single = Coordinates(*(part.astype(np.float32) for part in far))
+    inner = far.machine_inward(outer.astype(np.float32))
+    assert inner.dtype == np.float32
+    assert single.machine_inward(machine.astype(np.float32)).dtype == np.float32
+    assert_allclose(far.machine_inward(outer).thetas[1].field, machine.thetas[1].field, atol=1e-9)

@@ -1,0 +1,167 @@
+"""What an epoch does to a machine: batches, one step, and that steps lead uphill."""
+
+import numpy as np
+import pytest
+from _exact import log_likelihood
+from _machines import gradient, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm.arrays import make_rng
+from skrbm.exceptions import DivergenceError
+from skrbm.inference import TAP, Gibbs
+from skrbm.inputs import Rows
+from skrbm.learning import (
+    CHAINS,
+    NATURAL,
+    SGD,
+    STARTS,
+    Adam,
+    BatchLearner,
+    ChainPhase,
+    FixedPointPhase,
+    MomentLearner,
+    Training,
+)
+from skrbm.machine import Machine
+
+BINARY = ("bernoulli", "bernoulli")
+
+
+def make(kinds=BINARY, **kwargs):
+    return random_machine(kinds, (4, 3), 0, **{"strength": 0.5, **kwargs})
+
+
+def rows_of(machine, X):
+    return Rows(X, machine.units[0], machine.dtype)
+
+
+def begin(machine, phase, optimizer, X, n=6, seed=0):
+    rng = make_rng(seed, X)
+    state = phase.init(machine, rng, n, X)
+    return Training(rng, machine, state, optimizer.init(NATURAL.of(machine)))
+
+
+class Counting(BatchLearner):
+    """Keeps the batches, and reports their numbers."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.batches = []
+
+    def step(self, training, index, rate):
+        self.batches.append(list(index))
+        return {"n": float(len(index)), "rate": rate}
+
+
+@pytest.mark.parametrize("n, sizes", [(20, [7, 7, 6]), (8, [8]), (9, [5, 4]), (3, [3])])
+def test_batches_have_nearly_one_size(n, sizes):
+    index = np.arange(100, 100 + n)
+    learner, training = Counting(index, 8), Training(make_rng(0, np.ones(1)), make())
+    orders = []
+    for _ in range(3):
+        learner.batches.clear()
+        report = learner.epoch(training, 0.0, 0.5)
+        assert [len(batch) for batch in learner.batches] == sizes
+        assert report == {"n": pytest.approx(np.mean(sizes)), "rate": 0.5}
+        orders.append(np.concatenate(learner.batches))
+        assert sorted(orders[-1]) == list(index)
+    assert n == 3 or len({tuple(order) for order in orders}) == 3
+    plain = Counting(index, 8, shuffle=False)
+    plain.epoch(training, 0.0, 0.5)
+    assert_array_equal(np.concatenate(plain.batches), index)
+
+
+def test_a_step_is_data_minus_model():
+    X = np.random.default_rng(2).integers(2, size=(5, 4)).astype(float)
+    machine, phase = make(), ChainPhase(Gibbs())
+    training = begin(machine.copy(), phase, SGD(), X, seed=3)
+    other = begin(machine.copy(), phase, SGD(), X, seed=3)
+    _, data, model = phase.phases(machine, other.phase_state, X, other.rng)
+    slopes = gradient(machine, data - model)
+    expected = [part + 0.03 * slope for part, slope in zip(parts(machine), slopes, strict=True)]
+    learner = MomentLearner(rows_of(machine, X), phase, SGD(), batch_size=5, shuffle=False)
+    assert learner.step(training, np.arange(5), 0.03) == {}
+    for one, truth in zip(parts(training.machine), expected, strict=True):
+        assert_allclose(one, truth, rtol=1e-12)
+    assert len(training.phase_state.chains.layers[0]) == 6
+    assert training.optimizer_state is None
+
+
+def parts(machine):
+    return [*(theta.field for theta in machine.thetas), *machine.weights]
+
+
+def test_only_the_rows_of_the_index_are_learnt_from():
+    """Without couplings and at a huge rate, biases show which rows there were."""
+    X = np.repeat(np.eye(4), 5, axis=0)
+    machine, phase = make(strength=0.0, spread=0.0), FixedPointPhase(TAP())
+    training = begin(machine, phase, SGD(), X)
+    rows, index = rows_of(machine, X), np.arange(5, 10)
+    MomentLearner(rows, phase, SGD(), index=index, batch_size=2).epoch(training, 0.0, 1.0)
+    assert (np.argsort(training.machine.thetas[0].field)[-1:] == [1]).all()
+    assert (training.machine.thetas[0].field[[0, 2, 3]] < -0.5).all()
+
+
+@pytest.mark.parametrize("kind", ["intercepts", "components"])
+def test_divergence_is_noticed(kind):
+    """Of intercepts after each batch, of weights after the epoch."""
+    X = np.random.default_rng(2).integers(2, size=(6, 4)).astype(float)
+    machine, phase = make(dtype=np.float32), FixedPointPhase(TAP())
+    training = begin(machine, phase, SGD(), X.astype(np.float32))
+    training.n_epochs = 4
+
+    class Spoilt(MomentLearner):
+        def step(self, training, index, rate):
+            target = training.machine.weights[0]
+            if kind == "intercepts":
+                target = training.machine.thetas[1].field
+            target[0] = np.inf
+            return {}
+
+    learner = Spoilt(rows_of(machine, X), phase, SGD(), batch_size=2)
+    batch = 1 if kind == "intercepts" else 3
+    message = (
+        f"the {kind} were no longer finite after batch {batch} of epoch 5.* 0.1.*learning_rate"
+    )
+    with pytest.raises(DivergenceError, match=message):
+        learner.epoch(training, 0.0, 0.1)
+
+
+def test_a_machine_that_cannot_be_published_has_diverged():
+    X = np.ones((6, 4))
+    machine, phase = make(), FixedPointPhase(TAP())
+    learner = MomentLearner(
+        rows_of(machine, X), phase, SGD(), batch_size=2, is_finite=lambda machine: False
+    )
+    with pytest.raises(DivergenceError, match="components were no longer finite"):
+        learner.epoch(begin(machine, phase, SGD(), X), 0.0, 0.1)
+
+
+def cases():
+    """Every phase with SGD, and one with Adam."""
+    tap = {f"tap-{start}": FixedPointPhase(TAP(damping=0.5), start) for start in STARTS}
+    chains = {f"chains-{start}": ChainPhase(Gibbs(), start, 3) for start in CHAINS}
+    chains["burn-in"] = ChainPhase(Gibbs(), "persistent", 4, 1)
+    chains["joint"] = ChainPhase(Gibbs(), "persistent", 4, 1, "joint")
+    for name, phase in (tap | chains).items():
+        yield pytest.param(SGD(0.5), phase, id=name)
+    yield pytest.param(Adam(), tap["tap-data"], id="tap-data-adam")
+
+
+@pytest.mark.parametrize(("optimizer", "phase"), list(cases()))
+@pytest.mark.parametrize("kinds", [BINARY, ("gaussian", "bernoulli")], ids="-".join)
+def test_learning_raises_the_exact_log_likelihood(kinds, optimizer, phase):
+    """Data of two opposite patterns with noise, which independent units cannot describe."""
+    generator = np.random.default_rng(4)
+    X = np.where(generator.integers(2, size=(60, 1)) == 1, [1, 1, 0, 0], [0, 0, 1, 1]).astype(float)
+    X = X + 0.3 * generator.normal(size=X.shape) if "gaussian" in kinds else X
+    machine = make(kinds, strength=0.1, spread=0.1)
+    # Independent units fitted to the data: what learning has to beat.
+    thetas = machine.units[0].initial_theta(X), machine.thetas[1]
+    machine = Machine(machine.units, thetas, machine.weights)
+    before = log_likelihood(machine, X).mean()
+    training = begin(machine, phase, optimizer, X, 60, seed=5)
+    learner = MomentLearner(rows_of(machine, X), phase, optimizer, batch_size=60)
+    for epoch in range(300):
+        learner.epoch(training, epoch / 300, 0.05)
+    assert log_likelihood(training.machine, X).mean() > before + 0.4

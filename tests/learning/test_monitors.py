@@ -1,0 +1,162 @@
+"""What is measured after an epoch, against enumeration, and when a fit has diverged."""
+
+import numpy as np
+import pytest
+from _exact import Exact, free_energy, log_likelihood
+from _machines import random_machine
+from numpy.testing import assert_allclose
+from scipy.special import expit, logsumexp
+from sklearn.exceptions import ConvergenceWarning
+
+from skrbm.arrays import make_rng
+from skrbm.evaluation import Density
+from skrbm.inference import TAP, Gibbs
+from skrbm.inputs import Coordinates, Rows
+from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor
+
+BINARY, REAL = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
+TRAIN, VALIDATION = np.arange(0, 20), np.arange(20, 30)
+
+
+def make(kinds=BINARY, strength=0.5, seed=0):
+    return random_machine(kinds, (4, 3), seed, strength)
+
+
+def monitor(machine, X, phase=None, validation=VALIDATION, density=Density, **options):
+    options = {
+        "criterion": "score",
+        "tol": 0.25,
+        "n_iter_no_change": 1,
+        "batch_size": 7,
+        "seed": np.random.SeedSequence(0),
+        **options,
+    }
+    rows = Rows(X, machine.units[0], machine.dtype, coordinates=options.pop("coordinates", None))
+    phase = ChainPhase(Gibbs()) if phase is None else phase
+    made = LikelihoodMonitor(
+        lambda machine, state: density(machine),
+        phase,
+        rows,
+        TRAIN,
+        validation,
+        make_rng(0, X),
+        **options,
+    )
+    return made, phase
+
+
+def data(machine, n=30):
+    return Exact(machine).sample(np.random.default_rng(1), n)[0]
+
+
+def pseudo_log_likelihood(machine, X):
+    total = 0.0
+    for bit in range(X.shape[1]):
+        flipped = X.copy()
+        flipped[:, bit] = 1 - X[:, bit]
+        weights = -np.array([free_energy(machine, X), free_energy(machine, flipped)])
+        total = total + weights[0] - logsumexp(weights, axis=0)
+    return total.mean()
+
+
+@pytest.mark.parametrize("criterion", ["score", "free_energy_gap"])
+def test_quantities_are_exact_where_sums_are(criterion):
+    machine = make()
+    X = data(machine)
+    watch, _ = monitor(machine, X, criterion=criterion)
+    measured = watch.measure(machine, None)
+    gap = free_energy(machine, X[VALIDATION]).mean() - free_energy(machine, X[TRAIN]).mean()
+    score = log_likelihood(machine, X[VALIDATION]).mean()
+    expected = {
+        "pseudo_log_likelihood": pseudo_log_likelihood(machine, X[TRAIN]),
+        "free_energy_gap": gap,
+    }
+    if criterion == "score":
+        expected["score"] = score
+    assert set(measured) == set(expected)
+    for name, value in expected.items():
+        assert measured[name] == pytest.approx(value, rel=1e-10)
+    assert watch.value == pytest.approx(score if criterion == "score" else -gap, rel=1e-10)
+    both = [free_energy(machine, X[index]) for index in (VALIDATION, TRAIN)]
+    noise = np.sqrt(sum(F.var() / F.size for F in both))
+    margin = 0.25 if criterion == "score" else -0.25 - noise
+    assert watch.margin == pytest.approx(margin, rel=1e-10)
+
+
+def test_without_rows_set_aside_nothing_stops():
+    machine = make()
+    watch, _ = monitor(machine, data(machine), validation=None)
+    for _ in range(3):
+        assert set(watch.measure(machine, None)) == {"pseudo_log_likelihood"}
+        assert watch.value is None and not watch.stop()
+    quiet, _ = monitor(machine, data(machine), validation=None, records_likelihood=False)
+    assert quiet.measure(machine, None) == {}
+    quiet.conclude()
+
+
+def test_real_units_have_the_likelihood_of_the_solutions_of_the_phase():
+    """TAP with weights of 0.1, where its own error is below 0.001."""
+    machine = make(REAL, strength=0.1)
+    X = data(machine)
+    watch, phase = monitor(machine, X, FixedPointPhase(TAP(tol=1e-20, max_iter=200)))
+    rng = make_rng(0, X)
+    state, _, _ = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
+    measured = watch.measure(machine, state)
+    expected = log_likelihood(machine, X[TRAIN]).mean()
+    assert measured["tap_log_likelihood"] == pytest.approx(expected, abs=1e-3)
+    sampled, _ = monitor(machine, X, ChainPhase(Gibbs()))
+    assert set(sampled.measure(machine, None)) == {"free_energy_gap", "score"}
+
+
+def test_scores_are_those_of_the_data_in_other_coordinates():
+    """The machine learns (v - offset) / divisor; the score is a log-density of v."""
+    machine = make(REAL)
+    coordinates = Coordinates(np.array([5.0, -3.0, 0.0, 1.0]), np.array([2.0, 0.5, 1.0, 10.0]))
+    X = coordinates.outward(data(machine))
+    watch, _ = monitor(
+        machine,
+        X,
+        density=lambda machine: Density(machine, None, coordinates),
+        coordinates=coordinates,
+    )
+    measured = watch.measure(machine, None)
+    expected = log_likelihood(machine, coordinates.inward(X[VALIDATION])).mean() - np.log(10.0)
+    assert measured["score"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_large_machines_are_scored_by_annealing():
+    """21 units in each layer are not summed; without couplings every log Z is exact."""
+    machine = random_machine(BINARY, (21, 21), 0, 0.0)
+    X = np.random.default_rng(0).integers(2, size=(30, 21)).astype(float)
+    watch, _ = monitor(machine, X)
+    b = machine.thetas[0].field
+    expected = (X[VALIDATION] @ b - np.logaddexp(0, b).sum()).mean()
+    assert watch.measure(machine, None)["score"] == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("strength, diverged", [(0.1, False), (300.0, True)])
+def test_conclusions(strength, diverged, recwarn):
+    """A warning where training rows are far less likely than by independent units."""
+    generator = np.random.default_rng(0)
+    X = (generator.random((30, 4)) < expit([1.0, 0.0, -1.0, 0.5])).astype(float)
+    machine = make(strength=strength, seed=1)
+    machine = type(machine)(
+        machine.units, (machine.units[0].initial_theta(X), machine.thetas[1]), machine.weights
+    )
+    watch, _ = monitor(machine, X, validation=None)
+    watch.measure(machine, None)
+    watch.conclude()
+    found = [w for w in recwarn if w.category is ConvergenceWarning]
+    assert len(found) == diverged
+    if diverged:
+        assert "pseudo-log-likelihood of training rows is" in str(found[0].message)
+        assert "learning has diverged. Lower learning_rate" in str(found[0].message)
+
+
+def test_independent_units_are_those_of_all_rows():
+    X = data(make())
+    watch, _ = monitor(make(), X)
+    watch.measure(make(), None)
+    p = (X.sum(axis=0) + 0.5) / (len(X) + 1)
+    log_p = X[TRAIN] * np.log(p) + (1 - X[TRAIN]) * np.log(1 - p)
+    assert_allclose(watch.independent, log_p.sum(axis=1).mean(), rtol=1e-10)

@@ -1,0 +1,255 @@
+"""Every optimiser against a plain transcription of its rule."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from _machines import gradient, random_machine
+from numpy.testing import assert_allclose
+
+from skrbm.inference import TAP
+from skrbm.learning import (
+    NATURAL,
+    OPTIMIZERS,
+    PENALTIES,
+    SGD,
+    Adam,
+    ArrayGradient,
+    MachineGradient,
+)
+from skrbm.machine import Block, Moments, data_moments
+
+RATE = 0.03
+SHAPES = (3, 4), (2, 3), (4,), (3,)
+N_PENALISED = 2
+
+
+def make(kinds=("bernoulli", "bernoulli"), seed=0, **kwargs):
+    return random_machine(kinds, (4, 3), seed, 0.5, **kwargs)
+
+
+def two_phases(kind, machine, X):
+    """Data moments minus model moments, with and without what is no product of row statistics."""
+    data = data_moments(machine, X)
+    if kind == "rows":
+        return data - data_moments(machine, 1 - X)
+    method = {"pair": TAP(), "pair and matrices": TAP(order=3)}[kind]
+    state = method.start(machine, X)
+    for _ in range(3):
+        state = method.step(machine, state)
+    return data - method.moments(machine, state)
+
+
+def slopes_of(machine, moments):
+    """The gradient in the order of the natural parameters: weights first."""
+    parts = gradient(machine, moments)
+    n = len(machine.weights)
+    return [*parts[-n:], *parts[:-n]]
+
+
+class Rule:
+    """The rules of the docstrings, on lists of arrays, of which the first have the penalty."""
+
+    def __init__(self, kind, momentum=0.0, alpha=0.0, penalty="l2", max_norm=None, n_penalised=1):
+        self.is_adam, self.momentum, self.alpha = kind == "adam", momentum, alpha
+        self.shrink = {"l2": lambda W: W, "l1": np.sign}[penalty]
+        self.max_norm, self.n_penalised, self.n = max_norm, n_penalised, 0
+        self.first = self.second = None
+
+    def step(self, parameters, slopes):
+        if self.first is None:
+            self.first = [np.zeros_like(part) for part in parameters]
+            self.second = [np.zeros_like(part) for part in parameters]
+        norm = np.sqrt(sum((slope**2).sum() for slope in slopes))
+        if self.max_norm is not None and norm > self.max_norm:
+            slopes = [slope * self.max_norm / norm for slope in slopes]
+        slopes = [
+            slope - self.alpha * self.shrink(part) if i < self.n_penalised else slope
+            for i, (slope, part) in enumerate(zip(slopes, parameters, strict=True))
+        ]
+        self.n += 1
+        return [self._moved(i, part, slopes[i]) for i, part in enumerate(parameters)]
+
+    def _moved(self, i, part, slope):
+        if not self.is_adam:
+            self.first[i] = self.momentum * self.first[i] + RATE * slope
+            return part + self.first[i]
+        self.first[i] = 0.9 * self.first[i] + 0.1 * slope
+        self.second[i] = 0.999 * self.second[i] + 0.001 * slope**2
+        mean, square = self.first[i] / (1 - 0.9**self.n), self.second[i] / (1 - 0.999**self.n)
+        return part + RATE * mean / (np.sqrt(square) + 1e-8)
+
+
+KINDS = {"sgd": SGD, "momentum": partial(SGD, 0.9), "adam": Adam}
+kinds = pytest.mark.parametrize("kind", sorted(KINDS))
+penalties = pytest.mark.parametrize(("alpha", "penalty"), [(0.0, "l2"), (0.1, "l2"), (0.1, "l1")])
+
+
+def both(kind, n_penalised=1, **options):
+    """The optimiser and the rule that it is to follow."""
+    momentum = 0.9 if kind == "momentum" else 0.0
+    return KINDS[kind](**options), Rule(kind, momentum, n_penalised=n_penalised, **options)
+
+
+def test_every_optimizer_that_is_listed_is_tested():
+    made = {make(0.5, 0.1, "l1", 2.0) for make in OPTIMIZERS.values()}
+    assert made == {SGD(0.5, 0.1, "l1", 2.0), Adam(alpha=0.1, penalty="l1", max_norm=2.0)}
+
+
+@kinds
+@penalties
+@pytest.mark.parametrize("max_norm", [None, 1e-3, 1.0, 1e3])
+def test_arrays_follow_the_rule(kind, alpha, penalty, max_norm):
+    """Gradients of norms from about 0.05 to 50, with zeros, so that some are clipped."""
+    generator = np.random.default_rng(0)
+    options = {"alpha": alpha, "penalty": penalty, "max_norm": max_norm}
+    optimizer, rule = both(kind, N_PENALISED, **options)
+    ours = tuple(generator.normal(size=shape) for shape in SHAPES)
+    plain, state = [part.copy() for part in ours], optimizer.init(ours)
+    for scale in (0.01, 1.0, 10.0, 0.1):
+        slopes = [
+            scale * generator.normal(size=shape) * generator.integers(2, size=shape)
+            for shape in SHAPES
+        ]
+        gradient = ArrayGradient(tuple(slope.copy() for slope in slopes), N_PENALISED)
+        state = optimizer.update(ours, gradient, state, RATE)
+        plain = rule.step(plain, slopes)
+        for one, other in zip(ours, plain, strict=True):
+            assert_allclose(one, other, rtol=1e-10, atol=1e-13)
+
+
+@kinds
+@penalties
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+@pytest.mark.parametrize("moments", ["rows", "pair", "pair and matrices"])
+def test_machines_follow_the_rule(moments, kind, alpha, penalty, max_norm):
+    machine = make()
+    X = np.random.default_rng(0).integers(2, size=(5, 4)).astype(float)
+    optimizer, rule = both(kind, alpha=alpha, penalty=penalty, max_norm=max_norm)
+    plain = [part.copy() for part in NATURAL.of(machine)]
+    state = optimizer.init(NATURAL.of(machine))
+    for _ in range(4):
+        difference, parameters = two_phases(moments, machine, X), NATURAL.of(machine)
+        plain = rule.step(plain, slopes_of(machine, difference))
+        state = optimizer.update(parameters, MachineGradient(machine, difference), state, RATE)
+        machine = NATURAL.machine(machine, parameters)
+        for one, other in zip(NATURAL.of(machine), plain, strict=True):
+            assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@kinds
+def test_all_layers_of_a_deep_machine_move(kind):
+    machine = random_machine(("bernoulli", "bernoulli", "bernoulli"), (4, 3, 2), 0)
+    method, (optimizer, rule) = TAP(), both(kind, n_penalised=2, alpha=0.1)
+    state = method.step(machine, method.start(machine, np.full((2, 4), 0.3)))
+    moments = method.moments(machine, state)
+    plain = rule.step([p.copy() for p in NATURAL.of(machine)], slopes_of(machine, moments))
+    parameters = NATURAL.of(machine)
+    optimizer.update(parameters, MachineGradient(machine, moments), optimizer.init(plain), RATE)
+    assert len(plain) == 5
+    for one, other in zip(NATURAL.of(NATURAL.machine(machine, parameters)), plain, strict=True):
+        assert_allclose(one, other, rtol=1e-10)
+
+
+def step(machine, moments, optimizer=SGD(), state=None):  # noqa: B008
+    parameters = NATURAL.of(machine)
+    state = optimizer.update(parameters, MachineGradient(machine, moments), state, RATE)
+    return NATURAL.machine(machine, parameters), state
+
+
+def test_real_units_learn_their_precision_and_keep_it_positive():
+    machine = make(("gaussian", "bernoulli"))
+    X = np.random.default_rng(1).normal(size=(5, 4))
+    moments = two_phases("rows", machine, X)
+    slopes, old = gradient(machine, moments), machine.copy()
+    after, _ = step(machine, moments)
+    assert_allclose(after.thetas[0].precision, old.thetas[0].precision + RATE * slopes[1])
+    far = Moments((Block((np.full((1, 4), 1e3), np.zeros((1, 3))), (None, None), 1.0),))
+    after, _ = step(old, far)
+    assert (after.thetas[0].precision == after.units[0].min_precision).all()
+
+
+@kinds
+def test_parameters_are_written_in_place(kind):
+    machine = make()
+    before = NATURAL.of(machine)
+    optimizer = KINDS[kind]()
+    parts = [part.copy() for part in before]
+    after, state = step(
+        machine, two_phases("rows", machine, np.ones((2, 4))), optimizer, optimizer.init(before)
+    )
+    assert after.weights[0] is machine.weights[0]
+    for one, other, old in zip(NATURAL.of(after), before, parts, strict=True):
+        assert (one == other).all() and not (one == old).all()
+    assert (state is None) == (kind == "sgd")
+
+
+@kinds
+@pytest.mark.parametrize("max_norm", [None, 1e-3])
+@pytest.mark.parametrize("moments", ["rows", "pair", "pair and matrices"])
+def test_single_precision_is_kept(kind, max_norm, moments):
+    machine = make(dtype=np.float32)
+    optimizer = KINDS[kind](alpha=0.1, max_norm=max_norm)
+    state = optimizer.init(NATURAL.of(machine))
+    moments = two_phases(moments, machine, np.ones((2, 4), np.float32))
+    machine, state = step(machine, moments, optimizer, state)
+    leaves = NATURAL.of(machine)
+    if kind == "momentum":
+        leaves += state
+    if kind == "adam":
+        leaves += (state.n_steps, *state.means, *state.squares)
+    assert {leaf.dtype for leaf in leaves} == {np.dtype(np.float32)}
+
+
+def test_powers_of_the_weights_are_those_after_the_update():
+    machine = make()
+    assert machine.squares[0].any()  # now cached
+    after, _ = step(machine, two_phases("rows", machine, np.ones((2, 4))))
+    assert_allclose(after.squares[0], after.weights[0] ** 2)
+
+
+@kinds
+def test_norms_whose_squares_overflow_are_clipped(kind):
+    slopes = (np.array([3e200, 0.0]), np.array([[4e200]]))
+    values = tuple(np.zeros_like(slope) for slope in slopes)
+    optimizer, rule = both(kind, 0, max_norm=5.0)
+    optimizer.update(values, ArrayGradient(slopes, 0), optimizer.init(values), RATE)
+    expected = rule.step([np.zeros_like(s) for s in slopes], [slope / 1e200 for slope in slopes])
+    for one, other in zip(values, expected, strict=True):
+        assert_allclose(one, other, rtol=1e-10)
+
+
+def test_a_warm_start_tells_states_by_their_kind():
+    same = SGD(0.5).kind == SGD(0.9, 0.1, "l1", 3.0).kind
+    assert same and len({SGD().kind, SGD(0.5).kind, Adam().kind}) == 3
+
+
+def test_penalties_are_derivatives():
+    """Of the halved squares and of the absolute values."""
+    W = np.array([[1.5, -0.2], [0.7, -3.0]])
+    norms = {"l2": lambda W: 0.5 * (W**2).sum(), "l1": lambda W: np.abs(W).sum()}
+    assert set(norms) == set(PENALTIES)
+    for name, slope in PENALTIES.items():
+        for index in np.ndindex(W.shape):
+            shift = np.zeros_like(W)
+            shift[index] = 1e-6
+            change = (norms[name](W + shift) - norms[name](W - shift)) / 2e-6
+            assert_allclose(slope(W)[index], change, rtol=1e-6)
+    assert PENALTIES["l1"](np.zeros(1)) == 0
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_steps_of_adam_are_those_of_torch(scale):
+    """Gradients of any size, with zeros; torch.optim.Adam descends where this one ascends."""
+    torch = pytest.importorskip("torch")
+    generator = np.random.default_rng(7)
+    values = generator.normal(size=(3, 2))
+    parameter = torch.nn.Parameter(torch.tensor(values))
+    theirs = torch.optim.Adam([parameter], lr=RATE)
+    state = Adam().init((values,))
+    for _ in range(6):
+        slope = scale * generator.normal(size=(3, 2)) * generator.integers(2, size=(3, 2))
+        parameter.grad = torch.tensor(-slope)
+        theirs.step()
+        state = Adam().update((values,), ArrayGradient((slope,), 1), state, RATE)
+        assert_allclose(values, parameter.detach().numpy(), rtol=1e-10, atol=1e-14)
