@@ -32,6 +32,7 @@ kinds = {
     "truncated": TruncatedGaussian(0, 4),
 }
 rates = {"sgd": 0.1, "adam": 0.01}
+fill = {"sgd": "none", "adam": "full"}
 machines = {
     (name, optimizer): RBM(
         48,
@@ -86,18 +87,15 @@ for row, (name, color) in zip(rows, zip(kinds, ("C0", "C1", "C2"), strict=True),
 plt.show()
 
 # %%
-# Log-likelihoods
-# ---------------
-# The same scores as a picture; longer bars are better.
+# The scores once more
+# --------------------
+# Filled circles are Adam, open ones gradient ascent. Further to the right is better.
 
-figure, axis = plt.subplots(figsize=(7, 3), layout="constrained")
-names = [f"{name}, {optimizer}" for name, optimizer in scores]
-colors = [f"C{list(kinds).index(name)}" for name, _ in scores]
-floor = np.floor(min(scores.values())) - 1
-bars = axis.barh(names, np.array(list(scores.values())) - floor, left=floor, color=colors)
-axis.bar_label(bars, labels=[f" {score:.1f}" for score in scores.values()])
-axis.set(
-    xlim=(floor, max(scores.values()) + 0.5), xlabel="held-out log-likelihood (nats per image)"
-)
+figure, axis = plt.subplots(figsize=(7, 2.5), layout="constrained")
+for (name, optimizer), score in scores.items():
+    color = f"C{list(kinds).index(name)}"
+    axis.plot(score, name, "o", color=color, markersize=12, fillstyle=fill[optimizer])
+axis.set(xlabel="log-likelihood of held-out images (nats per image)")
+axis.margins(y=0.3)
 axis.invert_yaxis()
 plt.show()
