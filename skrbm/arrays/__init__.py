@@ -1,6 +1,7 @@
 """Array libraries behind one interface: namespaces, products, columns, random numbers, threads."""
 
 from ._columns import (
+    RowView,
     column_means,
     column_moments,
     column_sums,
@@ -39,6 +40,7 @@ __all__ = [
     "Array",
     "Index",
     "Rng",
+    "RowView",
     "add_products",
     "as_like",
     "cast",

@@ -60,6 +60,22 @@ def value_range(X: Array) -> tuple[float, float]:
     return float(xp.min(values)), float(xp.max(values))
 
 
+class RowView:
+    """Some rows of an array or sparse matrix in some order, of which slices are copied when asked.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_rows, n_columns)
+    index : ndarray of int of shape (n_some,)
+    """
+
+    def __init__(self, X: Array, index: Array) -> None:
+        self.X, self.index, self.shape = X, index, (len(index), X.shape[1])
+
+    def __getitem__(self, key: tuple) -> Array:
+        return take_rows(self.X, self.index[key[0]])
+
+
 def column_sums(x: Array) -> Array:
     """Return the sum of each column of a dense array, in its dtype."""
     if isinstance(x, np.ndarray):
@@ -67,13 +83,14 @@ def column_sums(x: Array) -> Array:
     return namespace(x).sum(x, axis=0)
 
 
-def column_means(X: Array, weights: np.ndarray | None = None) -> Array:
+def column_means(X: Array, weights: Array | None = None, function: Any = None) -> Array:
     """Return the mean of each column, in float64, of a dense or sparse X.
 
-    ``weights`` is a NumPy array with a weight for each row, or None for equal weights.
+    ``weights`` is a NumPy array with a weight for each row, or None for equal weights. With it X
+    may be a :class:`RowView`, and the means may be those of a function of dense rows.
     """
     if weights is not None:
-        return _weighted_sum(X, weights) / float(np.sum(weights))
+        return _weighted_sum(X, weights, function) / float(np.sum(weights))
     if sp.issparse(X):  # scipy's mean would sum in the dtype of X, whatever dtype is asked for
         blocks = (rows.astype(np.float64) for rows in row_blocks(X.tocsr(), 1024))
         return sum(np.asarray(rows.sum(axis=0)).ravel() for rows in blocks) / X.shape[0]
@@ -89,7 +106,8 @@ def column_means(X: Array, weights: np.ndarray | None = None) -> Array:
 def column_moments(X: Array, weights: np.ndarray | None = None) -> tuple[Array, Array]:
     """Return mean and variance of each column, in float64, of a dense or sparse X.
 
-    ``weights`` is a NumPy array with a weight for each row, or None for equal weights.
+    ``weights`` is a NumPy array with a weight for each row, or None for equal weights. With it X
+    may be a :class:`RowView`.
     """
     if weights is not None:
         mean = column_means(X, weights)

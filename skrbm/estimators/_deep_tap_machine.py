@@ -250,7 +250,9 @@ class DeepTAPMachine(BaseRBM):
             self.pretraining_history_ = []
             return machine
         histories, weights, thetas = [], [], []
-        V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
+        V = rows.X  # which the estimators put into order themselves
+        if rows.weights is not None or len(index) < len(rows):
+            V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
         for l, binarize in enumerate([self.binarize] + [None] * (len(machine.weights) - 1)):
             rbm = self._layer_estimator(machine, l, binarize, rng)
             self._pretrain(rbm, V, l)

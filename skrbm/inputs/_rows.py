@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import (
+    RowView,
     as_like,
     cast,
     column_means,
@@ -15,7 +16,6 @@ from ..arrays import (
     from_numpy,
     is_foreign,
     namespace,
-    take_rows,
     to_numpy,
     value_range,
     working_dtype,
@@ -259,18 +259,23 @@ class Rows(DistinctRows):
 
     @property
     def values(self):
-        """All distinct rows, dense or sparse, in the user's units."""
-        return take_rows(self.X, self.index)
+        """All distinct rows in the user's units, a :class:`~skrbm.arrays.RowView`."""
+        return RowView(self.X, self.index)
+
+    @property
+    def counts(self):
+        """The weights of all distinct rows, float64."""
+        return np.ones(len(self)) if self.weights is None else self.weights
 
     @cached_property
     def initial_theta(self):
         """The parameters of independent units fitted to the rows."""
-        return self.unit.initial_theta(self.values, self.weights)
+        return self.unit.initial_theta(self.values, self.counts)
 
     @cached_property
     def means(self):
         """The mean of each column, in float64, in the user's units."""
-        return column_means(self.values, self.weights)
+        return column_means(self.values, self.counts)
 
     def some(self, n, rng):
         """Return at most ``n`` rows, at random."""

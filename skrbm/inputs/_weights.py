@@ -12,7 +12,8 @@ from sklearn.utils.validation import _check_sample_weight
 from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows, to_numpy
 
 _BLOCK_ROWS = 4096
-_MAX_REPEATED = 10**8  # rows of an epoch; an index array of more may not fit into memory
+# Rows of an epoch: an index array of more may not fit into memory.
+_MAX_REPEATED = 10**8
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
 _SEED = 20160620  # of directions and positions, which are the same in all fits
 
@@ -125,8 +126,9 @@ def are_whole(weights):
 def rows_of_epoch(index, weights, rng):
     """Return the rows of an epoch: each as often as its weight says.
 
-    Whole weights are met exactly, if they sum to at most 1e8. Others are scaled to a mean of 1, and as many rows as there are
-    are drawn by systematic resampling, so that each comes within 1 of its weight.
+    Whole weights are met exactly, if they sum to at most 1e8. Others are scaled to a mean of 1, and
+    as many rows as there are are drawn by systematic resampling, so that each comes within 1 of its
+    weight.
 
     Parameters
     ----------

@@ -215,7 +215,10 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         """
         mean, variance = column_moments(X, weights)
         xp, n = namespace(mean), X.shape[0] if weights is None else float(weights.sum())
-        occupied = column_means(nonzero(X, mean.dtype), weights)
+        if weights is None:
+            occupied = column_means(nonzero(X, mean.dtype))
+        else:
+            occupied = column_means(X, weights, lambda rows: nonzero(rows, rows.dtype))
         share = xp.where(occupied > 0, occupied, 1.0)
         inner = mean / share
         spread = (variance + mean * mean) / share - inner * inner
