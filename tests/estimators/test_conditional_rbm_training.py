@@ -215,7 +215,7 @@ def test_inference_objects_keep_their_own_numbers(method):
         assert margin.marginals.method == method
 
 
-def test_sweeps_beside_an_inference_that_has_its_own():
+def test_sweeps_with_an_inference_that_has_its_own():
     X, Y = data()
     crbm = small(inference=BeliefPropagation(max_iter=3), n_sweeps=50)
     with pytest.raises(ValueError, match=r"n_sweeps=50 is of .* by name.*max_iter=3.*set its max"):
