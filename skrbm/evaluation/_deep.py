@@ -22,8 +22,11 @@ class DeepDensity(Density):
 
     Parameters
     ----------
-    machine, starts, coordinates, binarize
-        As in :class:`Density`.
+    machine : Machine
+    starts : array of shape (n_starts, n_visible), default=None
+    coordinates : Coordinates, default=None
+    binarize : float or None, default=None
+        All four as in :class:`Density`.
     method : FixedPoint
         Whose solutions given the data are the hidden layers.
     precise : bool, default=True

@@ -1,7 +1,6 @@
 """Belief propagation in many machines that share their weights and differ in their fields.
 
-Each machine is a row of one :class:`~skrbm.machine.Machine`. NumPy's rows are solved a few at a
-time, by sweeps in place, in messages that stay in cache.
+NumPy's machines are solved a few at a time, by sweeps in place in messages that stay in cache.
 """
 
 from numbers import Integral
@@ -33,8 +32,7 @@ from ._fixed_point import FixedPoint, Magnetizations, finished_rows, solve, take
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
 
-# The work of NumPy is cut by numbers of messages. These were measured on two cores with caches of
-# 1 MB each, in float32.
+# The work of NumPy is cut by numbers of messages, as measured on two cores with caches of 1 MB.
 _N_PARTS = 16  # sums of pair beliefs, whatever the number of threads: rounding stays the same
 _MIN_PART = 2**15  # of a part: with fewer, time goes into calls
 _SHARED = 2**20  # together where several threads run: they gain by longer operations
@@ -56,13 +54,9 @@ class Propagated(NamedTuple):
     n_iter : ndarray of int of shape (n_instances,)
         Sweeps done; 0 where TAP and the third order of its expansion were enough.
     residual : ndarray of shape (n_instances,)
-        float64. In the last sweep the larger of
-
-        - the mean squared change of the means,
-        - the square of the largest change of a belief, over 100, or over the belief's size if that
-          is larger.
-
-        Without sweeps the largest of
+        float64. In the last sweep the larger of the mean squared change of the means, and the
+        square of the largest change of a belief, over 100, or over the belief's size if that is
+        larger. Without sweeps the largest of
 
         - the mean squared change of the means by the third order,
         - a hundredth of the largest squared change of one mean,
@@ -167,8 +161,7 @@ def propagate_rows(
 ):
     """Do what :func:`propagate` does, in a machine of binary units with fields for each row.
 
-    ``method`` is the :class:`BeliefPropagation`; with ``from_tap`` it starts at TAP. All parameters
-    must be finite. There may be no hidden units.
+    With ``from_tap`` it starts at TAP. Parameters must be finite; there may be no hidden units.
     """
     if machine.n_units[1] == 0:
         return _independent(method, machine)
@@ -255,6 +248,20 @@ class _Start(NamedTuple):
         return _Start(*(xp.take(part, index, axis=0) for part in self))
 
 
+class _Fields(NamedTuple):
+    """The fields of each row in float64: the part of a machine that sweeps need.
+
+    Rows of a whole machine, and casts of its fields in each sweep, would cost a twentieth more.
+    """
+
+    visible: Any
+    hidden: Any
+
+    def rows(self, index):
+        """Return the fields of the rows at an index array of the same library."""
+        return _Fields(*(namespace(part).take(part, index, axis=0) for part in self))
+
+
 def _at_fields(machine):
     """Return the start without messages."""
     visible, hidden = fields_of(machine)
@@ -267,15 +274,8 @@ class _Expansion:
 
     In terms of their means, what two units send each other is a series in powers of their weight,
     which TAP ends after the second. If the third order changes little, all later ones change less.
-
-    Attributes
-    ----------
-    state : Magnetizations
-        After the third order.
-    residual : ndarray of shape (n_rows,)
-        The largest of the three numbers of :class:`Propagated`.
-    start : _Start
-        At ``state``, or at the fields where TAP has not converged.
+    ``state`` is that after the third order, ``residual`` the largest of the three numbers of
+    :class:`Propagated`, and ``start`` is there, or at the fields where TAP has not converged.
     """
 
     def __init__(self, machine):
@@ -316,10 +316,9 @@ class _Expansion:
 
 
 def _changes(old, new):
-    """Return how much the means of each row change: the larger of the two numbers.
+    """Return the mean squared change of the means of each row, or that of one unit over 100.
 
-    The largest change of one unit counts besides the mean over all units, which hides what a few
-    large weights do.
+    The larger of the two: the mean over all units hides what a few large weights do.
     """
     total = _TAP.residual(old, new)
     for a, b in zip(old.means, new.means, strict=True):
@@ -371,10 +370,12 @@ def _propagate(method, machine, start, log_partition, pairs, n_jobs):
         together = min(block, _MAX_TOGETHER // size)
     parts, found = [np.arange(i, n, n_parts) for i in range(n_parts)], [None] * n_parts
 
+    fields = _Fields(*fields_of(machine))
+
     def run(numbers):
-        sweeps = _Sweeps(method, odds, max(1, min(len(parts[0]), together)))
+        sweeps = _Sweeps(method, odds, machine.dtype, max(1, min(len(parts[0]), together)))
         for i in numbers:
-            found[i] = sweeps.solved(machine, start, parts[i], log_partition, pairs)
+            found[i] = sweeps.solved(fields, start, parts[i], log_partition, pairs)
 
     share(run, [range(i, n_parts, n_jobs) for i in range(min(n_jobs, n_parts))])
     result = joined(found, parts)
@@ -386,62 +387,64 @@ class _Sweeps(FixedPoint):
 
     A state has both layers in one array: ``means`` and ``beliefs`` are tuples of one. In place the
     messages of the old state are lost. So a step damps itself, and the driver must not.
-    ``n_rows`` is the largest number of rows at a time.
     """
 
-    def __init__(self, method, odds, n_rows):
-        self.method, self.odds, self.n_rows = method, odds, n_rows
-        self.in_place = not is_foreign(odds.E)
+    def __init__(self, method, odds, dtype, n_rows):
+        self.method, self.odds, self.dtype, self.n_rows = method, odds, dtype, n_rows
+        self.xp, self.in_place = namespace(odds.E), not is_foreign(odds.E)
         if self.in_place:
             self.buffer = np.empty((n_rows, *odds.E.shape), odds.dtype)
             self.scratch = odds.scratch(n_rows)
 
-    def solved(self, machine, start, rows, log_partition, pairs):
+    def solved(self, fields, start, rows, log_partition, pairs):
         """Return the result for the rows at an index array, a few at a time."""
         found, order, tol = [], [], self.method.tol
         for i in range(0, len(rows), self.n_rows):
             some = rows[i : i + self.n_rows]
-            block = machine.rows(from_numpy(some, self.odds.E))
+            block = fields.rows(from_numpy(some, self.odds.E))
             first = self.start(block, start.rows(some))
             finished = finished_rows(self, block, first, self.method.max_iter, tol, damping=0)
             for state, index, n_iter, residual in finished:
                 part = block.rows(from_numpy(index, self.odds.E))
                 log_z, joint = self._sums(part, state, log_partition, pairs)
                 if pairs and found:  # many are summed in float64
-                    joint = cast(joint, namespace(joint).float64)
-                beliefs = cast(state.beliefs[0], machine.dtype)
-                n = machine.n_units[0]
+                    joint = cast(joint, self.xp.float64)
+                beliefs = cast(state.beliefs[0], self.dtype)
+                n = part.visible.shape[1]
                 numbers = n_iter, residual, residual <= tol
                 found.append(Propagated(beliefs[:, :n], beliefs[:, n:], *numbers, log_z, joint))
                 order.append(some[index])
         return joined(found, order)
 
-    def start(self, machine, first):
+    def start(self, fields, first):
         out = self.buffer[: len(first.means)] if self.in_place else None
-        R, concat = self.odds.of_means(first.means, out=out), namespace(first.means).concat
+        R, concat = self.odds.of_means(first.means, out=out), self.xp.concat
         means = concat([sigmoid(first.visible), first.means], axis=1)
         return Messages((means,), (None,), R, (concat(first[:2], axis=1),))
 
-    def step(self, machine, state):
-        (b, c), (old,), keep = fields_of(machine), state.beliefs, self.method.damping
+    def step(self, fields, state):
+        (b, c), (old,), keep = fields, state.beliefs, self.method.damping
         visible, R = old[:, : b.shape[1]], state.odds
         if self.in_place:
             new = self.odds.sweep_in_place(R, visible, b, c, keep, self.scratch)
         else:
             sent, *new = self.odds.sweep(R, visible, b, c)
             R = keep * R + (1 - keep) * sent
-        new = namespace(old).concat([*new], axis=1)
-        means = state.means[0] + (1 - keep) * (sigmoid(new) - state.means[0])
-        return Messages((means,), (None,), R, (keep * old + (1 - keep) * new,))
+        new = self.xp.concat([*new], axis=1)
+        means = sigmoid(new)
+        if keep:
+            means = keep * state.means[0] + (1 - keep) * means
+            new = keep * old + (1 - keep) * new
+        return Messages((means,), (None,), R, (new,))
 
     def residual(self, old, new):
-        change, xp = new.means[0] - old.means[0], namespace(new.means[0])
+        change = new.means[0] - old.means[0]
         moved = belief_change(old.beliefs[0], new.beliefs[0])
-        return np.maximum(to_numpy(xp.mean(change * change, axis=1)), to_numpy(moved))
+        return to_numpy(self.xp.maximum(self.xp.mean(change * change, axis=1), moved))
 
-    def _sums(self, machine, state, log_partition, pairs):
+    def _sums(self, fields, state, log_partition, pairs):
         """Return log Z of each row and the sum of E[h v], each None if not asked for."""
-        (b, c), (beliefs,), R = fields_of(machine), state.beliefs, state.odds
+        (b, c), (beliefs,), R = fields, state.beliefs, state.odds
         visible, hidden = beliefs[:, : b.shape[1]], beliefs[:, b.shape[1] :]
         log_z = self.odds.log_partition(R, visible, b, c) if log_partition else None
         return log_z, self.odds.pairs(R, visible, hidden, c) if pairs else None

@@ -130,6 +130,7 @@ class Unit:
 
     @property
     def is_discrete(self) -> bool:
+        """Whether a layer has a finite number of configurations."""
         return self.values is not None
 
     def n_configurations(self, n: int) -> int:

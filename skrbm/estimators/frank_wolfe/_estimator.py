@@ -190,8 +190,8 @@ class FrankWolfeRBM(DensityModel):
     --------
     >>> import numpy as np
     >>> from skrbm import FrankWolfeRBM
-    >>> X = np.repeat([[0, 0, 0, 0], [1, 1, 1, 1]], 50, axis=0)
-    >>> FrankWolfeRBM(random_state=0).fit(X).n_components_ > 0
+    >>> X = np.repeat(np.random.default_rng(0).integers(2, size=(300, 8)), 2, axis=1)
+    >>> FrankWolfeRBM(max_components=5, random_state=0).fit(X).n_components_ > 0
     True
     """
 
@@ -361,6 +361,7 @@ class FrankWolfeRBM(DensityModel):
         generator = np.random.default_rng(seeds[2])
         distinct = DistinctRows([X], check_weights(sample_weight, X))
         train, held_out = np.arange(len(distinct)), None
+        early_stopping = early_stopping and len(distinct) > 1  # one kind of row needs no unit
         if early_stopping:
             fraction = max(self.validation_fraction, 1 / distinct.total)
             train, held_out = distinct.split(fraction, generator)
