@@ -1,6 +1,11 @@
 """Configuration of the documentation; it builds without a network and with warnings as errors."""
 
+import ast
+import importlib
 import os
+from pathlib import Path
+
+from sphinx.util.docutils import SphinxDirective
 
 import skrbm
 
@@ -60,6 +65,32 @@ def skip_foreign_members(app, what, name, obj, skip, options):
     return skip or not module.startswith("skrbm")
 
 
+class Rooms(SphinxDirective):
+    """The rooms of the package in the order in which they may import each other.
+
+    The order is that of the list which ``tests/test_imports.py`` holds the code to; what a room is
+    comes from its docstring.
+    """
+
+    def run(self):
+        package = Path(skrbm.__file__).parent
+        tree = ast.parse((package.parent / "tests" / "test_imports.py").read_text())
+        assigned = {
+            node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)
+        }
+        rooms = [
+            room
+            for room in ast.literal_eval(assigned["ORDER"])
+            if room and (package / room).is_dir()
+        ]
+        text = []
+        for room in rooms:
+            summary = importlib.import_module(f"skrbm.{room}").__doc__.strip().splitlines()[0]
+            text.append(f"``{room}``\n    {summary}\n")
+        return self.parse_text_to_nodes("\n".join(text))
+
+
 def setup(app):
-    """Connect the filter of members."""
+    """Connect the filter of members, and add the list of rooms."""
     app.connect("autodoc-skip-member", skip_foreign_members)
+    app.add_directive("rooms", Rooms)

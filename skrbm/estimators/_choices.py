@@ -32,8 +32,7 @@ def _unit(estimator, side):
     if not isinstance(unit, Unit) or not unit.is_learnt:
         raise ValueError(
             f"{side}={given!r}: {type(estimator).__name__} cannot learn such units. It learns "
-            f"{sorted(UNITS)}; ConditionalRBM predicts one label of several classes, and "
-            "FrankWolfeRBM learns multiplicities"
+            f"{sorted(UNITS)}, or Categorical; FrankWolfeRBM learns multiplicities"
         )
     return unit
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..inference import FixedPoint, Sampler, method_names, resolve
-from ..learning import CHAINS, OPTIMIZERS, SGD, STARTS, Adam, ChainPhase, FixedPointPhase
+from ..learning import CHAINS, OPTIMIZERS, STARTS, ChainPhase, FixedPointPhase, Optimizer
 from ._base import BaseRBM
 from ._choices import UNIT_CONSTRAINTS, units_of
 from ._parts import Parts
@@ -167,7 +167,7 @@ class RBM(BaseRBM):
         "n_states": [None, Interval(Integral, 1, None, closed="left")],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "burn_in": [None, Interval(Integral, 0, None, closed="left")],
-        "optimizer": [StrOptions(set(OPTIMIZERS)), SGD, Adam],
+        "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
         "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
     }
 

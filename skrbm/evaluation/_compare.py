@@ -10,7 +10,7 @@ from ..inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, sample
 from ..machine import MAX_UNITS, conditional
 from ._density import density_of
 from ._exact import exact_log_partition, exact_marginals
-from ._log_partition import resolve
+from ._log_partition import method_of
 from ._unique import find_solutions
 
 
@@ -45,7 +45,7 @@ def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state
     ConvergenceWarning
         If no start converges. The states where they ended are then returned.
     """
-    density, method = density_of(model), resolve(method)
+    density, method = density_of(model), method_of(method)
     if not isinstance(method, FixedPoint):
         raise ValueError(f"method must be a fixed point, one of {sorted(FIXED_POINTS)}, not AIS")
     rng = make_rng(random_state, density.machine.weights[0])

@@ -7,7 +7,16 @@ import numpy as np
 from .._checks import check_count
 from ..arrays import make_rng, one_blas_thread
 from ..exceptions import DivergenceError
-from ..inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, sample
+from ..inference import (
+    AIS,
+    FIXED_POINTS,
+    FixedPoint,
+    Gibbs,
+    LogPartition,
+    method_names,
+    resolve,
+    sample,
+)
 from ..machine import MAX_UNITS, in_double
 from ._density import density_of
 from ._exact import can_enumerate, exact_log_partition
@@ -59,7 +68,7 @@ def log_partition(
     if isinstance(method, str) and method == "exact":
         return LogPartition(exact_log_partition(machine, max_units))
     rng = make_rng(random_state, machine.weights[0])
-    method = resolve(method)
+    method = method_of(method)
     if isinstance(method, AIS):
         if base is None and (starts is not None or density.starts is not None):
             base = density.independent_units(density.starting_rows(starts, rng))
@@ -121,14 +130,17 @@ def reverse_log_partition(
     return method.reverse_log_partition(machine, rng, chains.layers, base)
 
 
-def resolve(method):
+def method_of(method):
     """Return the object behind the name of an approximate method."""
-    methods = {"ais": AIS(), "bethe": FIXED_POINTS["bp"], **FIXED_POINTS}
-    if isinstance(method, AIS | FixedPoint):
+    own = {"ais": AIS(), "bethe": FIXED_POINTS["bp"]}
+    if isinstance(method, AIS):
         return method
-    if not isinstance(method, str) or method not in methods:
+    if isinstance(method, str) and method in own:
+        return own[method]
+    if not isinstance(method, FixedPoint) and method not in method_names(FixedPoint):
+        names = sorted([*own, *method_names(FixedPoint)])
         raise ValueError(
-            f"method must be 'auto', 'exact', one of {sorted(methods)}, or an AIS or fixed-point "
-            f"object, got {method!r}"
+            f"method must be 'auto', 'exact', one of {names}, or an AIS or fixed-point object, got "
+            f"{method!r}"
         )
-    return methods[method]
+    return resolve(method, FixedPoint)

@@ -193,15 +193,18 @@ def _usable(converged):
 
 
 def _variances(machine, state):
-    """Return the variances of each layer.
-
-    A method that has no use for a variance leaves it out; it is then that of the unit in the mean
-    field of its neighbours.
-    """
+    """Return the variances of all layers, also those that the method does not keep."""
+    layers = enumerate(zip(machine.units, state.means, state.variances, strict=True))
     return tuple(
-        unit.mean_variance(conditional(machine, l, state.means))[1] if known is None else known
-        for l, (unit, known) in enumerate(zip(machine.units, state.variances, strict=True))
+        _variance(machine, l, unit, state.means, mean) if known is None else known
+        for l, (unit, mean, known) in layers
     )
+
+
+def _variance(machine, l, unit, means, mean):
+    if not unit.has_variances:  # columns of a site, each 0 or 1
+        return mean - mean * mean
+    return unit.mean_variance(conditional(machine, l, means))[1]
 
 
 def check_tolerance(name, value):

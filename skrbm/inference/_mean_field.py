@@ -150,10 +150,10 @@ class NaiveMeanField(FixedPoint):
         for l, (unit, a) in enumerate(zip(machine.units, state.means, strict=True)):
             field, precision = self._cavity(machine, l, state)
             local = unit.log_partition(unit.tilt(machine.thetas[l], field, precision))
-            local -= field * a
+            tilts = field * a
             if precision is not None:
-                local += 0.5 * precision * (a * a + state.variances[l])
-            total = total + row_sums(local)
+                tilts -= 0.5 * precision * (a * a + state.variances[l])
+            total = total + (row_sums(local) - row_sums(tilts))  # a site has one log Z
         for term in self.terms:
             total = total + term.log_partition(machine, state)
         return total

@@ -31,7 +31,7 @@ class Coordinates(NamedTuple):
 
     @property
     def log_volume(self):
-        """log |dv / dz|, a float64 array: what a log-density of v is lower by than that of z."""
+        """``log |dv / dz|``: what a log-density of v is lower by than that of z, float64."""
         xp = namespace(self.divisor)
         return xp.sum(xp.log(cast(self.divisor, xp.float64)))
 

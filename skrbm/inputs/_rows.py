@@ -248,6 +248,7 @@ class Rows(DistinctRows):
         if check_range(X, unit, binarize):
             X = into_support(X, unit, binarize)
         check_held(X, dtype)
+        unit.check_values(X)
         self.X = X
         super().__init__([X], weights)
 

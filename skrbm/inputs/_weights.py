@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_sample_weight
 from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows, to_numpy
 
 _BLOCK_ROWS = 4096
+_MAX_REPEATED = 10**8  # rows of an epoch; an index array of more may not fit into memory
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
 _SEED = 20160620  # of directions and positions, which are the same in all fits
 
@@ -124,7 +125,7 @@ def are_whole(weights):
 def rows_of_epoch(index, weights, rng):
     """Return the rows of an epoch: each as often as its weight says.
 
-    Whole weights are met exactly. Others are scaled to a mean of 1, and as many rows as there are
+    Whole weights are met exactly, if they sum to at most 1e8. Others are scaled to a mean of 1, and as many rows as there are
     are drawn by systematic resampling, so that each comes within 1 of its weight.
 
     Parameters
@@ -133,7 +134,7 @@ def rows_of_epoch(index, weights, rng):
     weights : ndarray of shape (n_rows,)
     rng : Rng
     """
-    if are_whole(weights):
+    if are_whole(weights) and weights.sum() <= _MAX_REPEATED:
         return np.repeat(index, weights.astype(np.int64))
     n, ends = len(index), np.cumsum(weights)
     points = (np.arange(n) + float(to_numpy(rng.uniform((1,)))[0])) * (ends[-1] / n)

@@ -14,7 +14,7 @@ from ._gradient import (
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
-from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient
+from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient, Optimizer
 
 __all__ = [
     "CHAINS",
@@ -39,6 +39,7 @@ __all__ = [
     "NaturalParameters",
     "NoTask",
     "Noise",
+    "Optimizer",
     "Trainer",
     "Training",
     "recorder",

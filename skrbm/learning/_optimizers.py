@@ -7,8 +7,10 @@ call, no array of the size of the weights in between). See :class:`Gradient`.
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
+from .._params import HyperParameters
 from ..arrays import like, namespace
 
 PENALTIES = {"l2": lambda W: W, "l1": lambda W: namespace(W).sign(W)}
@@ -56,8 +58,42 @@ class ArrayGradient(Gradient):
         return self._arrays
 
 
+class Optimizer(HyperParameters):
+    """The contract of an optimiser. Subclasses are frozen dataclasses of hyper-parameters."""
+
+    @property
+    def kind(self):
+        """Layout of the state. A warm start goes on only from a state of the same kind."""
+        return (type(self),)
+
+    def init(self, parameters):
+        """Return the state before the first step, for a tuple of arrays."""
+        raise NotImplementedError
+
+    def update(self, parameters, gradient, state, rate):
+        """Take one step up a :class:`Gradient`; the parameters are written in place.
+
+        Returns the new state.
+        """
+        raise NotImplementedError
+
+
+def _check(optimizer, **bounds):
+    """Raise ValueError unless hyper-parameters are numbers in [0, bound)."""
+    for name, bound in bounds.items():
+        value = getattr(optimizer, name)
+        if not isinstance(value, Real) or not 0 <= value < bound:
+            upper = "" if bound == math.inf else f" and < {bound}"
+            raise ValueError(f"{name} must be a number >= 0{upper}, got {value!r}")
+    if optimizer.penalty not in PENALTIES:
+        raise ValueError(f"penalty must be one of {sorted(PENALTIES)}, got {optimizer.penalty!r}")
+    norm = optimizer.max_norm
+    if norm is not None and (not isinstance(norm, Real) or not norm > 0):
+        raise ValueError(f"max_norm must be None or a number > 0, got {norm!r}")
+
+
 @dataclass(frozen=True)
-class SGD:
+class SGD(Optimizer):
     """Stochastic gradient ascent with momentum and a penalty on the weights.
 
     velocity <- momentum * velocity + rate * (gradient - alpha * penalty'(W)), W <- W + velocity
@@ -78,9 +114,11 @@ class SGD:
     penalty: str = "l2"
     max_norm: float | None = None
 
+    def __post_init__(self):
+        _check(self, momentum=1, alpha=math.inf)
+
     @property
     def kind(self):
-        """Layout of the state. A warm start goes on only from a state of the same kind."""
         return type(self), bool(self.momentum)
 
     def init(self, parameters):
@@ -123,7 +161,7 @@ class AdamState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(Optimizer):
     """Gradient ascent with a step length of its own for each parameter (Kingma and Ba 2015).
 
     Parameters
@@ -143,10 +181,8 @@ class Adam:
     penalty: str = "l2"
     max_norm: float | None = None
 
-    @property
-    def kind(self):
-        """Layout of the state. A warm start goes on only from a state of the same kind."""
-        return (type(self),)
+    def __post_init__(self):
+        _check(self, decay=1, decay_squares=1, epsilon=math.inf, alpha=math.inf)
 
     def init(self, parameters):
         """Return the state before the first step."""

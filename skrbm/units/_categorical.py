@@ -48,8 +48,7 @@ class Categorical(Unit):
     is_discrete = True
     takes_precision = False
     has_variances = False
-    is_learnt = False
-    alternative = "inference 'bp', which is exact for one label, 'mean_field' or 'gibbs'"
+    alternative = "inference 'gibbs' or 'mean_field', or 'bp', which is exact for one label"
 
     def __post_init__(self):
         sizes = (self.sizes,) if isinstance(self.sizes, Integral) else self.sizes

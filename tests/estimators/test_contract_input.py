@@ -119,7 +119,7 @@ def test_hidden_values_are_checked(Estimator):
 
 
 @pytest.mark.parametrize("Estimator", with_methods("log_partition"))
-@pytest.mark.parametrize("method", ["mcmc", 3, None, object()], ids=["name", "int", "None", "object"])
+@pytest.mark.parametrize("method", ["mcmc", 3, None, object()], ids=["text", "3", "None", "object"])
 def test_log_partition_method(Estimator, method):
     estimator = read_only(Estimator)
     with pytest.raises((ValueError, TypeError), match=r"method must be .*'exact'.*'ais'.*got"):

@@ -4,7 +4,7 @@ import copy
 import warnings
 from dataclasses import fields
 from numbers import Integral, Real
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -20,8 +20,6 @@ from ...arrays import (
     one_blas_thread,
     parameter_reference,
     seed_sequence,
-    take_rows,
-    to_numpy,
 )
 from ...inference import Gibbs, sample
 from ...inputs import (
@@ -30,37 +28,20 @@ from ...inputs import (
     check_range,
     check_weights,
     into_support,
-    machine_from,
 )
 from ...learning import Trainer, Training
-from ...machine import MAX_UNITS
 from ...units import Bernoulli
 from .._bernoulli_rbm import BernoulliRBM
 from .._density import DensityModel
 from .._training import keeps_features
 from ._growth import Growth, Plan
-from ._mixture import Mixture, machine_of, mixture_of, rounded
+from ._mixture import machine_of, mixture_of, rounded
 from ._path import STOPS, GrowthLearner, Monitor, Path
-from ._samples import ExactModel, Rows, SampledModel
+from ._rounding import RoundingLoss as RoundingLoss
+from ._rounding import rounding_loss, whole_units
+from ._start import check_start, first_mixture, model_of, rows_of
 
 _BURN_IN = 100  # sweeps of the chains of a machine that a path is cut to
-
-
-class RoundingLoss(NamedTuple):
-    """What :meth:`FrankWolfeRBM.to_bernoulli_rbm` changes.
-
-    Attributes
-    ----------
-    bound : float
-        No log-likelihood changes by more than this, in nats (Prop. 3.2 of Ping et al. 2016); NaN
-        for ``rounding="nearest"``, which has no such bound.
-    divergence : float
-        KL divergence of the rounded machine from the fitted one, in nats: exact with at most 20
-        visible units, otherwise estimated from the chains in ``starts_``.
-    """
-
-    bound: float
-    divergence: float
 
 
 class FrankWolfeRBM(DensityModel):
@@ -365,13 +346,13 @@ class FrankWolfeRBM(DensityModel):
         if early_stopping:
             fraction = max(self.validation_fraction, 1 / distinct.total)
             train, held_out = distinct.split(fraction, generator)
-            held_out = _rows(X, distinct, held_out)
-        mixture = self._first_mixture(X, distinct, train) if path is None else None
+            held_out = rows_of(X, distinct, held_out)
+        mixture = first_mixture(self.init, X, distinct, train) if path is None else None
         mixture = mixture_of(self.machine_) if mixture is None else mixture
-        self._check(mixture, like, max_units if path is None else np.inf)
-        model = self._model(mixture.bias.size, like, make_rng(seeds[1], like))
+        check_start(self, mixture, like, max_units if path is None else np.inf)
+        model = model_of(self, mixture.bias.size, like, make_rng(seeds[1], like))
         plan = Plan(**{field.name: getattr(self, field.name) for field in fields(Plan)})
-        data = _rows(X, distinct, train)
+        data = rows_of(X, distinct, train)
         growth = Growth(plan, data, model, mixture, generator, held_out)
         # The fitted machine stays as it is until the end.
         path = Path([], [growth.snapshot()]) if path is None else path.until()
@@ -382,68 +363,6 @@ class FrankWolfeRBM(DensityModel):
         self._evaluation_seed = seeds[0]
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
         self._run(growth, path, monitor, given)
-
-    def _first_mixture(self, X, distinct, train):
-        """Return the machine to begin with: independent units, or ``init``."""
-        if isinstance(self.init, str):
-            rows, weights = take_rows(X, distinct.index[train]), distinct.weights_of(train)
-            bias = to_numpy(Bernoulli().initial_theta(rows, weights).field).astype(np.float64)
-            return Mixture(np.zeros((0, bias.size + 1)), np.zeros(0), bias)
-        parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
-        if len(parts) != 3:
-            raise ValueError(
-                "init must be 'independent', a fitted estimator or the three arrays (components, "
-                f"intercept_hidden, intercept_visible), got {len(parts)} items"
-            )
-        if isinstance(parts[0], FrankWolfeRBM) and hasattr(parts[0], "components_"):
-            machine = parts[0].machine_
-        else:
-            machine = machine_from(*parts, (Bernoulli(), Bernoulli()))
-        if machine.n_units[0] != X.shape[1]:
-            raise ValueError(
-                f"init has {machine.n_units[0]} visible units, but X has {X.shape[1]} features"
-            )
-        return mixture_of(machine)
-
-    def _check(self, mixture, like, max_units):
-        """Refuse parameters, or a machine to begin with, that cannot grow."""
-        if self.alpha <= 0 and self.radius is None:
-            raise ValueError(
-                "alpha=0 leaves the weights of a new unit without bound; set alpha > 0, or radius "
-                "to the largest norm of a unit's weights"
-            )
-        if self.temperature == "learn" and self.step == "1/t":
-            raise ValueError(
-                "temperature='learn' scales units that a line search has found; whole units of "
-                "step='1/t' have the temperature 'n_components', or share a number"
-            )
-        n, total = mixture.counts.size, mixture.counts.sum()
-        if n > max_units:
-            raise ValueError(
-                f"init has {n} hidden units, more than max_components={max_units}; raise "
-                "max_components"
-            )
-        if isinstance(self.temperature, Real) and total > self.temperature * (1 + 1e-6):
-            raise ValueError(
-                f"temperature={self.temperature} bounds the sum of the multiplicities, and that of "
-                f"the machine to begin with is {total:.4g} already; set temperature to more, or to "
-                "'n_components' or 'learn'"
-            )
-        with np.errstate(over="ignore"):
-            if not machine_of(mixture, like).is_finite():
-                raise ValueError(f"parameters of init overflow {like.dtype}, the dtype of X's")
-
-    def _model(self, n_visible, like, rng):
-        """Return what stands for the distribution of the machines."""
-        if self.inference != "exact":
-            sampler = Gibbs(self.n_gibbs_steps) if self.inference == "gibbs" else self.inference
-            return SampledModel(sampler, self.n_chains, like, rng)
-        if n_visible > MAX_UNITS:
-            raise ValueError(
-                "inference='exact' sums over all configurations of at most "
-                f"{MAX_UNITS} visible units, and X has {n_visible} features; use inference='gibbs'"
-            )
-        return ExactModel(n_visible, like)
 
     def _run(self, growth, path, monitor, X):
         """Take steps until the monitor says stop; whatever ends it, a machine is published."""
@@ -542,18 +461,7 @@ class FrankWolfeRBM(DensityModel):
             Only if ``return_loss``: a bound and an estimate of the change, in nats.
         """
         mixture = mixture_of(self.machine_)
-        if rounding not in (None, "absorb", "nearest"):
-            raise ValueError(f"rounding must be None, 'absorb' or 'nearest', got {rounding!r}")
-        n_parts = int((mixture.counts % 1 != 0).sum())
-        if rounding is None and n_parts:
-            raise ValueError(
-                f"{n_parts} of {self.n_components_} units have multiplicities that are not whole, "
-                "which a BernoulliRBM cannot have; set rounding='absorb' (scales the weights) or "
-                "'nearest', or fit with step='1/t'"
-            )
-        whole = rounded(mixture, rounding)
-        if not len(whole.atoms):
-            raise ValueError("the machine has no hidden unit left, and a BernoulliRBM needs one")
+        whole = whole_units(mixture, rounding)
         if "n_components" in params:
             raise ValueError(
                 f"n_components is no choice: the machine has {len(whole.atoms)} whole units; use "
@@ -565,16 +473,9 @@ class FrankWolfeRBM(DensityModel):
         rbm = BernoulliRBM.from_parameters(*parts, **params)
         if hasattr(self, "feature_names_in_"):
             rbm.feature_names_in_ = self.feature_names_in_
-        return (rbm, self._rounding_loss(mixture, whole, rounding)) if return_loss else rbm
-
-    def _rounding_loss(self, mixture, whole, rounding):
-        rows = Rows(self.starts_)
-        if mixture.bias.size <= MAX_UNITS:
-            rows = ExactModel(mixture.bias.size, self.components_).sweep(mixture).training
-        change = whole.hidden(rows) - mixture.hidden(rows)
-        part = mixture.counts % 1
-        bound = float("nan") if rounding == "nearest" else (1 - part)[part > 0].sum() * np.log(2)
-        return RoundingLoss(float(bound), rows.log_mean_exp(change) - float(rows.mean(change)))
+        if not return_loss:
+            return rbm
+        return rbm, rounding_loss(mixture, whole, rounding, self.starts_)
 
     def ordinary_machine(self):
         """Return the machine with whole units, where other estimators start, as a ``Machine``.
@@ -582,14 +483,6 @@ class FrankWolfeRBM(DensityModel):
         Rounding is that of ``to_bernoulli_rbm("absorb")``.
         """
         return machine_of(rounded(mixture_of(self.machine_)), self.components_)
-
-
-def _rows(X, distinct, positions):
-    """Return rows with the probabilities that their weights make."""
-    weights = None
-    if distinct.weights is not None:
-        weights = distinct.weights[positions] / distinct.weights[positions].sum()
-    return Rows(take_rows(X, distinct.index[positions]), weights)
 
 
 def _attributes(snapshot, like, n_steps):

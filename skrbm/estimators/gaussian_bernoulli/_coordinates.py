@@ -72,6 +72,26 @@ def given_parameters(parts, machine=None):
     return found.weights[0], found.thetas[1].field, own.field, variances
 
 
+def machine_of_init(init, machine, coordinates):
+    """Return the machine of ``init``; what it lacks is that of another machine."""
+    parts = init if isinstance(init, tuple | list) else (init, None, None)
+    if len(parts) not in (3, 4):
+        raise ValueError(
+            "init must be 'random', a fitted estimator or the arrays (components, "
+            "intercept_hidden, intercept_visible) and, if wanted, variances, got "
+            f"{len(parts)} items"
+        )
+    sizes = getattr(parts[0], "components_", parts[0])
+    sizes = tuple(getattr(sizes, "shape", None) or np.shape(sizes))
+    if len(sizes) == 2 and sizes != tuple(machine.weights[0].shape):
+        raise ValueError(
+            f"init has {sizes[1]} visible and {sizes[0]} hidden units, but "
+            f"X has {machine.n_units[0]} features and n_components={machine.n_units[1]}"
+        )
+    first = machine_of(*given_parameters(parts, coordinates.machine_outward(machine)))
+    return coordinates.machine_inward(first)
+
+
 def first_machine(rows, noise, scale, mean, deviation):
     """Return a machine to begin with, whose hidden units tell rows of the data from the mean.
 

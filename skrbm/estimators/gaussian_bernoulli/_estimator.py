@@ -39,6 +39,7 @@ from ._coordinates import (
     first_machine,
     given_parameters,
     machine_of,
+    machine_of_init,
     mean_and_deviation,
     parameters_of,
 )
@@ -339,26 +340,7 @@ class GaussianBernoulliRBM(BaseRBM):
         )
         if isinstance(self.init, str):
             return machine
-        return self._from_init(machine, coordinates)
-
-    def _from_init(self, machine, coordinates):
-        """Return the machine of ``init``; what it lacks is that of another machine."""
-        parts = self.init if isinstance(self.init, tuple | list) else (self.init, None, None)
-        if len(parts) not in (3, 4):
-            raise ValueError(
-                "init must be 'random', a fitted estimator or the arrays (components, "
-                "intercept_hidden, intercept_visible) and, if wanted, variances, got "
-                f"{len(parts)} items"
-            )
-        sizes = getattr(parts[0], "components_", parts[0])
-        sizes = tuple(getattr(sizes, "shape", None) or np.shape(sizes))
-        if len(sizes) == 2 and sizes != tuple(machine.weights[0].shape):
-            raise ValueError(
-                f"init has {sizes[1]} visible and {sizes[0]} hidden units, but "
-                f"X has {machine.n_units[0]} features and n_components={self.n_components}"
-            )
-        first = machine_of(*given_parameters(parts, coordinates.machine_outward(machine)))
-        return coordinates.machine_inward(first)
+        return machine_of_init(self.init, machine, coordinates)
 
     def _in_training(self, parts):
         return parts.coordinates.machine_inward(self.machine_).copy()
@@ -475,12 +457,7 @@ class GaussianBernoulliRBM(BaseRBM):
         check_count("n_samples", n_samples, 1)
         n_steps = self.n_steps if n_steps is None else n_steps
         check_count("n_steps", n_steps, 0)
-        wanted = np.asarray(() if return_steps is None else return_steps)
-        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-            raise ValueError(f"return_steps must be a list of integers, got {return_steps!r}")
-        wanted = [int(step) for step in wanted]
-        if any(not 0 <= step <= n_steps for step in wanted):
-            raise ValueError(f"return_steps must lie in [0, n_steps={n_steps}], got {wanted}")
+        wanted = _checked_steps(return_steps, n_steps)
         parts = self._parts()
         machine, phase, coordinates = self._in_training(parts), parts.phase, parts.coordinates
         rng = make_rng(random_state, machine.weights[0])
@@ -515,3 +492,14 @@ class GaussianBernoulliRBM(BaseRBM):
         if init.shape[0] != n_samples:
             raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
         return init.toarray() if sp.issparse(init) else init
+
+
+def _checked_steps(return_steps, n_steps):
+    """Return the numbers of steps as a list of int."""
+    wanted = np.asarray(() if return_steps is None else return_steps)
+    if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+        raise ValueError(f"return_steps must be a list of integers, got {return_steps!r}")
+    wanted = [int(step) for step in wanted]
+    if any(not 0 <= step <= n_steps for step in wanted):
+        raise ValueError(f"return_steps must lie in [0, n_steps={n_steps}], got {wanted}")
+    return wanted

@@ -1,0 +1,50 @@
+"""The pages of the documentation agree with the code: examples run, and what is public is named."""
+
+import doctest
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import skrbm
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(page for page in (ROOT / "doc").rglob("*.rst") if ">>> " in page.read_text())
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+ESTIMATORS = [name for name in skrbm.__all__ if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_examples_of_a_page_print_what_it_says(page):
+    failed, attempted = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
+    assert attempted and not failed
+
+
+def test_pages_have_examples():
+    assert {"rbm", "fit", "add_optimizer", "arrays"} <= {page.stem for page in PAGES}
+
+
+def test_the_estimator_of_the_guide_learns_as_the_general_one_does():
+    X = (np.random.default_rng(0).random((30, 6)) < 0.4).astype(np.float64)
+    Estimator = runpy.run_path(str(ROOT / "doc" / "developers" / "hopfield.py"))["HopfieldRBM"]
+    same = {"n_components": 3, "n_iter": 3, "n_steps": 2, "random_state": 0}
+    ours = Estimator(**same).fit(X, sample_weight=np.arange(30) % 3)
+    theirs = skrbm.RBM(hidden="gaussian", **same).fit(X, sample_weight=np.arange(30) % 3)
+    assert_array_equal(ours.components_, theirs.components_)
+    assert_array_equal(ours.sample(5, random_state=0), theirs.sample(5, random_state=0))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_is_in_the_reference_and_the_readme(name):
+    assert re.search(rf"^   {name}$", (ROOT / "doc" / "api.rst").read_text(), re.MULTILINE)
+    assert f"| `{name}` |" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_chapter_that_an_estimator_names_exists(name):
+    (label,) = re.findall(r":ref:`User Guide <(\w+)>`", getattr(skrbm, name).__doc__)
+    chapters = (ROOT / "doc" / "user_guide").glob("*.rst")
+    assert any(page.read_text().startswith(f".. _{label}:") for page in chapters)
