@@ -10,7 +10,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from ._namespace import as_like, cast, from_numpy, is_foreign, namespace
 from ._types import Array, Index
 
-_BLOCK_ELEMENTS = 2**18  # of dense rows that are summed together, 2 MiB in float64
+_BLOCK_ELEMENTS = 2**16  # of dense rows that are summed together, 512 KiB in float64
 
 
 def squared(X: Array) -> Array:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows, to_numpy
 
-_BLOCK_ELEMENTS = 2**17  # of rows that are looked at together, 1 MiB in float64
+_BLOCK_ELEMENTS = 2**16  # of rows that are looked at together, 512 KiB in float64
 # Rows of an epoch: an index array of more may not fit into memory.
 _MAX_REPEATED = 10**8
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
