@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import ClassVar
 
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from ..arrays import cast, namespace, row_blocks, take_rows
+from ..arrays import cast, namespace, row_blocks, take_rows, working_dtype
 from ..evaluation import DeepDensity
 from ..exceptions import DataRangeWarning, DivergenceError
 from ..inputs import check_rows, layers_from
@@ -253,8 +254,10 @@ class DeepTAPMachine(BaseRBM):
         V = rows.X  # which the estimators put into order themselves
         if rows.weights is not None or len(index) < len(rows):
             V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
-        for l, binarize in enumerate([self.binarize] + [None] * (len(machine.weights) - 1)):
-            rbm = self._layer_estimator(machine, l, binarize, rng)
+        if working_dtype(V) != rows.dtype:  # thresholds and clipping change the dtype
+            V = V.astype(rows.dtype) if sp.issparse(V) else cast(V, rows.dtype)
+        for l in range(len(machine.weights)):
+            rbm = self._layer_estimator(machine, l, rng)
             self._pretrain(rbm, V, l)
             fitted = rbm.machine_
             histories.append(rbm.history_)
@@ -279,7 +282,7 @@ class DeepTAPMachine(BaseRBM):
                 "or scale X."
             ) from error
 
-    def _layer_estimator(self, machine, l, binarize, rng):
+    def _layer_estimator(self, machine, l, rng):
         """Return the estimator that pretrains the weights ``l``, below hidden layer ``l``."""
         shared = set(TAPRBM().get_params()) & set(self.get_params(deep=False))
         params = {name: getattr(self, name) for name in shared}
@@ -291,7 +294,7 @@ class DeepTAPMachine(BaseRBM):
             "random_state": int(rng.integers(2**31 - 1, 1)[0]),
             "early_stopping": False,
             "warm_start": False,
-            "binarize": binarize,
+            "binarize": None,  # the rows are thresholded already
         }
         return TAPRBM(**params)
 

@@ -74,7 +74,7 @@ class DensityModel(
         dtype = machine.dtype if dtype is None else dtype
         warn_clipped(X, machine.units[0])
         X = into_support(X, machine.units[0], self.binarize)
-        check_held(X, machine.dtype)
+        check_held(X, dtype)
         return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
 
     def _by_blocks(self, function, X, dtype):
