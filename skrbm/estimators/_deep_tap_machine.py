@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import ClassVar
 
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
@@ -250,11 +251,12 @@ class DeepTAPMachine(BaseRBM):
             self.pretraining_history_ = []
             return machine
         histories, weights, thetas = [], [], []
-        V = rows.X  # which the estimators put into order themselves
-        if rows.weights is not None or len(index) < len(rows):
-            V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
-        for l, binarize in enumerate([self.binarize] + [None] * (len(machine.weights) - 1)):
-            rbm = self._layer_estimator(machine, l, binarize, rng)
+        # In the order of the fit, as each row has its own samples of the layers above.
+        V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
+        if self.binarize is not None:  # which left booleans
+            V = V.astype(rows.dtype) if sp.issparse(V) else cast(V, rows.dtype)
+        for l in range(len(machine.weights)):
+            rbm = self._layer_estimator(machine, l, rng)
             self._pretrain(rbm, V, l)
             fitted = rbm.machine_
             histories.append(rbm.history_)
@@ -279,7 +281,7 @@ class DeepTAPMachine(BaseRBM):
                 "or scale X."
             ) from error
 
-    def _layer_estimator(self, machine, l, binarize, rng):
+    def _layer_estimator(self, machine, l, rng):
         """Return the estimator that pretrains the weights ``l``, below hidden layer ``l``."""
         shared = set(TAPRBM().get_params()) & set(self.get_params(deep=False))
         params = {name: getattr(self, name) for name in shared}
@@ -291,7 +293,7 @@ class DeepTAPMachine(BaseRBM):
             "random_state": int(rng.integers(2**31 - 1, 1)[0]),
             "early_stopping": False,
             "warm_start": False,
-            "binarize": binarize,
+            "binarize": None,
         }
         return TAPRBM(**params)
 
