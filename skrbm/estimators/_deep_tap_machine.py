@@ -251,9 +251,8 @@ class DeepTAPMachine(BaseRBM):
             self.pretraining_history_ = []
             return machine
         histories, weights, thetas = [], [], []
-        V = rows.X  # which the estimators put into order themselves
-        if rows.weights is not None or len(index) < len(rows):
-            V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
+        # In the order of the fit, as each row has its own samples of the layers above.
+        V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
         if working_dtype(V) != rows.dtype:  # thresholds and clipping change the dtype
             V = V.astype(rows.dtype) if sp.issparse(V) else cast(V, rows.dtype)
         for l in range(len(machine.weights)):

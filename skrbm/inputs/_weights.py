@@ -209,9 +209,10 @@ class DistinctRows:
         """
         positions = np.arange(len(self)) if positions is None else positions
         order = positions[to_numpy(rng.permutation(len(positions)))]
-        before = np.cumsum(self.weights_of(order)) - self.weights_of(order)
-        total = before[-1] + self.weights_of(order[-1:])[0]
-        n_validation = int(np.sum(before < round(fraction * total)))
+        weights = self.weights_of(order)
+        total, before = weights.sum(), np.cumsum(weights) - weights
+        n = total if are_whole(weights) else len(order)  # real weights have a mean of 1
+        n_validation = int(np.sum(before < round(fraction * n) * (total / n)))
         if not 0 < n_validation < len(order):
             raise ValueError(
                 f"validation_fraction={fraction} of {self.total} samples, of which {len(order)} "

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, is_classifier
 
 import skrbm
 from skrbm.arrays import to_numpy
+from skrbm.learning import LikelihoodMonitor
 
 _PUBLIC = [getattr(skrbm, name) for name in skrbm.__all__]
 ESTIMATORS = [E for E in _PUBLIC if inspect.isclass(E) and issubclass(E, BaseEstimator)]
@@ -160,6 +161,19 @@ def independent_bits(V):
 def targets(n):
     """Two outputs for each of ``n`` rows."""
     return np.stack([np.arange(n) % 2, np.arange(n) % 3 == 0], axis=1).astype(int)
+
+
+def kept_held_out(monkeypatch):
+    """Return a list that gets the rows that each fit sets aside, each as often as it is there."""
+    held_out, original = [], LikelihoodMonitor.__init__
+
+    def spy(self, density, phase, rows, train, validation, *args, **kwargs):
+        if validation is not None:
+            held_out.append(rows[np.repeat(validation, rows.counts[validation].astype(int))])
+        original(self, density, phase, rows, train, validation, *args, **kwargs)
+
+    monkeypatch.setattr(LikelihoodMonitor, "__init__", spy)
+    return held_out
 
 
 def learn(estimator, X, method="fit"):

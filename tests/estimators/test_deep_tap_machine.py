@@ -8,7 +8,14 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _estimators import all_rows, binary_data, law_of_noisy_patterns, noisy_patterns, small
+from _estimators import (
+    all_rows,
+    binary_data,
+    kept_held_out,
+    law_of_noisy_patterns,
+    noisy_patterns,
+    small,
+)
 from _exact import Exact, clamped, log_likelihood
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
@@ -21,11 +28,11 @@ from sklearn.pipeline import make_pipeline
 from skrbm import TAPRBM, DeepTAPMachine
 from skrbm.arrays import to_numpy
 from skrbm.estimators import _deep_tap_machine
-from skrbm.evaluation import AIS, _deep
-from skrbm.exceptions import DataRangeWarning, DivergenceError
+from skrbm.evaluation import AIS, _deep, _log_partition
+from skrbm.exceptions import DataRangeWarning, DivergenceError, LikelihoodWarning
 from skrbm.inference import FIXED_POINTS, TAP
 from skrbm.inspection import ComponentsDisplay, HistoryDisplay, SolutionsRecorder
-from skrbm.learning import STARTS, LikelihoodMonitor, MomentLearner
+from skrbm.learning import STARTS, MomentLearner
 
 LEVEL = 1e-6
 with_callbacks = pytest.mark.skipif(
@@ -143,11 +150,27 @@ def test_scores_of_small_machines_are_exact(sizes, strength):
 @pytest.mark.parametrize("strength", [0.5, 2.0, 6.0])
 def test_scores_that_are_not_summed_do_not_flatter(strength, monkeypatch):
     """The bound of naive mean field lies below, and near where couplings are weak."""
-    monkeypatch.setattr(_deep, "_MOST_PER_ROW", 0)
+    monkeypatch.setattr(_deep, "_LOG2_WORK", -1)
     machine, V = known((4, 3), 5, strength=strength), all_rows(5)
     gap = log_likelihood(machine.machine_, V) - machine.score_samples(V)
     assert (gap > -1e-8).all()
     assert strength > 0.5 or gap.max() < 0.05
+
+
+def test_scores_of_a_machine_with_more_configurations_than_floats_can_count(monkeypatch):
+    """Without couplings between hidden layers these are independent given a row.
+
+    Two steps of annealing are quick and too few, of which the score warns.
+    """
+    monkeypatch.setattr(_log_partition, "method_of", lambda method: AIS(schedule=2))
+    machine, V = known((1100, 1100), 4), all_rows(4)
+    machine.components_[1][:] = 0.0
+    visible, first, second = machine.intercepts_
+    with pytest.warns(LikelihoodWarning, match="chains effective"):
+        scores = machine.score_samples(V)
+    exact = V @ visible + np.logaddexp(0, V @ machine.components_[0].T + first).sum(axis=1)
+    exact += np.logaddexp(0, second).sum()
+    assert_allclose(scores + machine.log_partition(), exact, rtol=1e-9)
 
 
 @pytest.mark.parametrize("n_features", [8, 24])
@@ -370,7 +393,8 @@ def test_pretraining_is_greedy(monkeypatch):
     options = {"momentum": 0.3, "alpha": 0.01, "penalty": "l1", "learning_rate": 0.2}
     machine = deep((6, 4, 2), n_iter=0, n_iter_pretrain=7, **options).fit(X)
     assert len(seen) == 3
-    assert seen[0][1] is X or np.array_equal(seen[0][1], X)
+    given = seen[0][1]  # the rows of X, each as often, in another order
+    assert_array_equal(given[np.lexsort(given.T)], X[np.lexsort(X.T)])
     for l, (rbm, _) in enumerate(seen):
         assert (rbm.n_iter, rbm.n_components) == (7, (6, 4, 2)[l])
         assert {name: getattr(rbm, name) for name in options} == options
@@ -385,6 +409,17 @@ def test_pretraining_is_greedy(monkeypatch):
     assert (machine.n_iter_, machine.history_) == (0, {})
     seeds = {rbm.random_state for rbm, _ in seen}
     assert len(seeds) == 3
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_threshold_is_taken_once(make, dtype):
+    """Not again of the ones and zeros that layers are pretrained on, and in the dtype of X."""
+    bits = binary_data(dtype=dtype)
+    expected = deep().fit(bits)
+    machine = deep(binarize=150.0).fit(make(200 * bits))
+    assert_same(machine, expected)
+    assert {part.dtype for part in machine.components_} == {np.dtype(dtype)}
 
 
 def test_validation_rows_are_not_pretrained_on(monkeypatch):
@@ -516,16 +551,9 @@ def test_unconverged_data_phases_are_counted():
 
 def test_early_stopping_watches_the_score(monkeypatch):
     """One epoch, so that the parameters measured are those that are published."""
-    X, held_out = noisy_patterns(100), []
-    original = LikelihoodMonitor.__init__
-
-    def spy(self, density, phase, rows, train, validation, *args, **kwargs):
-        if validation is not None:  # not in the pretraining
-            held_out.append(rows[validation])
-        original(self, density, phase, rows, train, validation, *args, **kwargs)
-
-    monkeypatch.setattr(LikelihoodMonitor, "__init__", spy)
+    X, held_out = noisy_patterns(100), kept_held_out(monkeypatch)
     machine = deep(n_iter=1, early_stopping=True, tol=100.0, validation_fraction=0.3).fit(X)
+    assert len(held_out) == 1  # nothing in the pretraining
     score = machine.score(held_out[0])
     assert machine.history_["score"] == [pytest.approx(score, abs=1e-6)]
 
@@ -665,7 +693,7 @@ def test_wrong_parameters(name, value):
 
 
 def test_belief_propagation_is_for_one_hidden_layer():
-    with pytest.raises(ValueError, match=r"one layer of binary hidden units.*use 'tap'"):
+    with pytest.raises(ValueError, match=r"BeliefPropagation needs one hidden layer.*use 'tap'"):
         deep(inference="bp").fit(binary_data())
 
 

@@ -235,7 +235,7 @@ def test_binarize_needs_binary_units(kind):
 @pytest.mark.parametrize("kind", REAL)
 def test_third_order_needs_binary_units(kind, side):
     X = real_data(kind) if side == "visible" else binary_data()
-    with pytest.raises(ValueError, match=r"order=3.*binary units.*use order=2"):
+    with pytest.raises(ValueError, match=r"TAP needs .*binary units.*TAP\(order=2\) for real"):
         small(**{side: kind}, inference="tap3").fit(X)
 
 

@@ -11,7 +11,7 @@ from skrbm.exceptions import DataRangeWarning
 from skrbm.inputs import Coordinates, Rows
 from skrbm.units import Bernoulli, Gaussian, TruncatedGaussian
 
-INDEX = np.array([4, 0, 0, 7])
+POSITIONS = np.array([4, 0, 0, 6])
 SPARSE = [sp.csr_array, sp.csr_matrix]
 
 
@@ -21,23 +21,33 @@ def data(n=10, n_columns=3, dtype=np.float64):
     return X.astype(dtype)
 
 
+def all_values(rows):
+    """All distinct rows in the user's units, dense."""
+    values = rows.values[:, :]
+    return values.toarray() if sp.issparse(values) else values
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("make", [np.asarray, *SPARSE], ids=lambda make: make.__name__)
 def test_rows_are_dense_and_of_the_dtype(make, dtype):
-    rows = Rows(make(data()), Bernoulli(), np.dtype(dtype))
-    found = rows[INDEX]
+    X = make(data())
+    rows = Rows(X, Bernoulli(), np.dtype(dtype))
+    found = rows[POSITIONS]
     assert type(found) is np.ndarray and found.dtype == dtype
-    assert_array_equal(found, data()[INDEX].astype(dtype))
-    assert len(rows) == 10
-    assert rows.values is rows.X  # nothing is copied where nothing changes
+    assert_array_equal(found, data()[rows.index[POSITIONS]].astype(dtype))
+    assert len(rows) == rows.total == 10
+    assert sorted(rows.index) == list(range(10))
+    assert rows.values.X is rows.X is X  # nothing is copied where nothing changes
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64])
 def test_integers_become_numbers_of_the_dtype(dtype):
     X = (data() > 0.5).astype(dtype)
-    found = Rows(X, Bernoulli(), np.dtype(np.float32))[INDEX]
+    rows = Rows(X, Bernoulli(), np.dtype(np.float32))
+    found = rows[POSITIONS]
     assert found.dtype == np.float32
-    assert_array_equal(found, X[INDEX])
+    assert_array_equal(found, X[rows.index[POSITIONS]])
+    assert len(rows) == len(np.unique(X, axis=0)) < rows.total == 10
 
 
 @pytest.mark.parametrize("make", [np.asarray, *SPARSE], ids=lambda make: make.__name__)
@@ -47,9 +57,10 @@ def test_values_are_clipped_with_a_warning(make):
         DataRangeWarning, match=r"X has values from 0 to 2\.\d+; those outside \[0, 1"
     ):
         rows = Rows(make(X), Bernoulli(), np.dtype(np.float32))
-    assert_allclose(rows[INDEX], np.minimum(X, 1)[INDEX], rtol=1e-6)
-    values = rows.values.toarray() if sp.issparse(rows.values) else rows.values
-    assert_allclose(values, np.minimum(X, 1))
+    expected = np.minimum(X, 1)[rows.index]
+    assert_allclose(rows[POSITIONS], expected[POSITIONS], rtol=1e-6)
+    assert_allclose(all_values(rows), expected)
+    assert_array_equal(np.unique(expected, axis=0), np.unique(np.minimum(X, 1), axis=0))
     assert X.max() > 2  # the data are left as they are
 
 
@@ -57,9 +68,13 @@ def test_values_are_clipped_with_a_warning(make):
 def test_values_above_a_threshold_are_one(make, recwarn):
     X = 300 * data()
     rows = Rows(make(X), Bernoulli(), np.dtype(np.float32), binarize=150.0)
-    found = rows[INDEX]
+    found = rows[POSITIONS]
     assert type(found) is np.ndarray and found.dtype == np.float32
-    assert_array_equal(found, X[INDEX] > 150)
+    assert_array_equal(found, X[rows.index[POSITIONS]] > 150)
+    kinds, counts = np.unique(X > 150, axis=0, return_counts=True)  # rows are one that become one
+    order = np.lexsort(all_values(rows).T[::-1])
+    assert_array_equal(all_values(rows)[order], kinds)
+    assert_array_equal(rows.counts[order], counts)
     assert not recwarn.list
 
 
@@ -75,9 +90,12 @@ def test_what_cannot_be_learnt_is_refused():
 @pytest.mark.parametrize("make", [np.asarray, *SPARSE], ids=lambda make: make.__name__)
 def test_rows_are_in_the_coordinates_of_learning(make):
     offset, divisor = np.array([0.5, -2.0, 100.0]), np.array([0.1, 2.0, 50.0])
-    rows = Rows(make(data()), Gaussian(), np.dtype(np.float64), None, Coordinates(offset, divisor))
-    assert_allclose(rows[INDEX], (data()[INDEX] - offset) / divisor, rtol=1e-12)
-    assert rows.values is rows.X  # these are the user's
+    coordinates = Coordinates(offset, divisor)
+    rows = Rows(make(data()), Gaussian(), np.dtype(np.float64), coordinates=coordinates)
+    expected = data()[rows.index]
+    assert_allclose(rows[POSITIONS], (expected[POSITIONS] - offset) / divisor, rtol=1e-12)
+    assert_array_equal(all_values(rows), expected)  # these are the user's
+    assert_allclose(rows.means, data().mean(axis=0), rtol=1e-12)
 
 
 def test_coordinates_there_and_back():

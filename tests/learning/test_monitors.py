@@ -15,14 +15,24 @@ from skrbm.inputs import Coordinates, Rows
 from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor
 
 BINARY, REAL = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
-TRAIN, VALIDATION = np.arange(0, 20), np.arange(20, 30)
 
 
 def make(kinds=BINARY, strength=0.5, seed=0):
     return random_machine(kinds, (4, 3), seed, strength)
 
 
-def monitor(machine, X, phase=None, validation=VALIDATION, density=Density, **options):
+def positions(rows):
+    """Two thirds of the distinct rows to train on, and the others."""
+    return np.split(np.arange(len(rows)), [2 * len(rows) // 3])
+
+
+def parts(watch, X):
+    """The rows of X to train on and those set aside, each as often as it is there."""
+    index, counts = watch.rows.index, watch.rows.counts.astype(int)
+    return [np.repeat(X[index[part]], counts[part], axis=0) for part in positions(watch.rows)]
+
+
+def monitor(machine, X, phase=None, held_out=True, density=Density, **options):
     options = {
         "criterion": "score",
         "tol": 0.25,
@@ -33,12 +43,13 @@ def monitor(machine, X, phase=None, validation=VALIDATION, density=Density, **op
     }
     rows = Rows(X, machine.units[0], machine.dtype, coordinates=options.pop("coordinates", None))
     phase = ChainPhase(Gibbs()) if phase is None else phase
+    train, validation = positions(rows)
     made = LikelihoodMonitor(
         lambda machine, state: density(machine),
         phase,
         rows,
-        TRAIN,
-        validation,
+        train,
+        validation if held_out else None,
         make_rng(0, X),
         **options,
     )
@@ -65,10 +76,12 @@ def test_quantities_are_exact_where_sums_are(criterion):
     X = data(machine)
     watch, _ = monitor(machine, X, criterion=criterion)
     measured = watch.measure(machine, None)
-    gap = free_energy(machine, X[VALIDATION]).mean() - free_energy(machine, X[TRAIN]).mean()
-    score = log_likelihood(machine, X[VALIDATION]).mean()
+    train, validation = parts(watch, X)
+    assert len(train) + len(validation) == 30 > len(watch.rows)  # some rows are equal
+    gap = free_energy(machine, validation).mean() - free_energy(machine, train).mean()
+    score = log_likelihood(machine, validation).mean()
     expected = {
-        "pseudo_log_likelihood": pseudo_log_likelihood(machine, X[TRAIN]),
+        "pseudo_log_likelihood": pseudo_log_likelihood(machine, train),
         "free_energy_gap": gap,
     }
     if criterion == "score":
@@ -77,7 +90,7 @@ def test_quantities_are_exact_where_sums_are(criterion):
     for name, value in expected.items():
         assert measured[name] == pytest.approx(value, rel=1e-10)
     assert watch.value == pytest.approx(score if criterion == "score" else -gap, rel=1e-10)
-    both = [free_energy(machine, X[index]) for index in (VALIDATION, TRAIN)]
+    both = [free_energy(machine, part) for part in (validation, train)]
     noise = np.sqrt(sum(F.var() / F.size for F in both))
     margin = 0.25 if criterion == "score" else -0.25 - noise
     assert watch.margin == pytest.approx(margin, rel=1e-10)
@@ -85,11 +98,11 @@ def test_quantities_are_exact_where_sums_are(criterion):
 
 def test_without_rows_set_aside_nothing_stops():
     machine = make()
-    watch, _ = monitor(machine, data(machine), validation=None)
+    watch, _ = monitor(machine, data(machine), held_out=False)
     for _ in range(3):
         assert set(watch.measure(machine, None)) == {"pseudo_log_likelihood"}
         assert watch.value is None and not watch.stop()
-    quiet, _ = monitor(machine, data(machine), validation=None, records_likelihood=False)
+    quiet, _ = monitor(machine, data(machine), held_out=False, records_likelihood=False)
     assert quiet.measure(machine, None) == {}
     quiet.conclude()
 
@@ -102,7 +115,7 @@ def test_real_units_have_the_likelihood_of_the_solutions_of_the_phase():
     rng = make_rng(0, X)
     state, _, _ = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
     measured = watch.measure(machine, state)
-    expected = log_likelihood(machine, X[TRAIN]).mean()
+    expected = log_likelihood(machine, parts(watch, X)[0]).mean()
     assert measured["tap_log_likelihood"] == pytest.approx(expected, abs=1e-3)
     sampled, _ = monitor(machine, X, ChainPhase(Gibbs()))
     assert set(sampled.measure(machine, None)) == {"free_energy_gap", "score"}
@@ -119,8 +132,8 @@ def test_scores_are_those_of_the_data_in_other_coordinates():
         density=lambda machine: Density(machine, None, coordinates),
         coordinates=coordinates,
     )
-    measured = watch.measure(machine, None)
-    expected = log_likelihood(machine, coordinates.inward(X[VALIDATION])).mean() - np.log(10.0)
+    measured, held_out = watch.measure(machine, None), parts(watch, X)[1]
+    expected = log_likelihood(machine, coordinates.inward(held_out)).mean() - np.log(10.0)
     assert measured["score"] == pytest.approx(expected, rel=1e-9)
 
 
@@ -130,7 +143,7 @@ def test_large_machines_are_scored_by_annealing():
     X = np.random.default_rng(0).integers(2, size=(30, 21)).astype(float)
     watch, _ = monitor(machine, X)
     b = machine.thetas[0].field
-    expected = (X[VALIDATION] @ b - np.logaddexp(0, b).sum()).mean()
+    expected = (parts(watch, X)[1] @ b - np.logaddexp(0, b).sum()).mean()
     assert watch.measure(machine, None)["score"] == pytest.approx(expected, rel=1e-8)
 
 
@@ -143,7 +156,7 @@ def test_conclusions(strength, diverged, recwarn):
     machine = type(machine)(
         machine.units, (machine.units[0].initial_theta(X), machine.thetas[1]), machine.weights
     )
-    watch, _ = monitor(machine, X, validation=None)
+    watch, _ = monitor(machine, X, held_out=False)
     watch.measure(machine, None)
     watch.conclude()
     found = [w for w in recwarn if w.category is ConvergenceWarning]
@@ -158,5 +171,6 @@ def test_independent_units_are_those_of_all_rows():
     watch, _ = monitor(make(), X)
     watch.measure(make(), None)
     p = (X.sum(axis=0) + 0.5) / (len(X) + 1)
-    log_p = X[TRAIN] * np.log(p) + (1 - X[TRAIN]) * np.log(1 - p)
+    train = parts(watch, X)[0]
+    log_p = train * np.log(p) + (1 - train) * np.log(1 - p)
     assert_allclose(watch.independent, log_p.sum(axis=1).mean(), rtol=1e-10)
