@@ -80,8 +80,8 @@ class GaussianBernoulliRBM(BaseRBM):
         own; nor are ``adjust_after`` and, by Gibbs sampling, ``anneal_step_size``.
     adjust_after : int or None, default=None
         Step of a run from which on proposals are accepted or rejected, so that chains have the
-        distribution of the machine: 0 for all, None for none. With many features acceptance needs small steps:
-        see ``acceptance`` in ``history_``.
+        distribution of the machine: 0 for all, None for none. With many features acceptance needs
+        small steps: see ``acceptance`` in ``history_``.
     anneal_step_size : bool, default=False
         Whether the step size falls over the epochs, as half a cosine.
     starts : {"noise", "annealed", "data", "persistent"}, default="noise"
