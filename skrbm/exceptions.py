@@ -10,4 +10,4 @@ class LikelihoodWarning(UserWarning):
 
 
 class DivergenceError(ArithmeticError):
-    """Values are not finite, or a law has no integral; training keeps the last good parameters."""
+    """Values are not finite, or a density has no integral. The last good parameters are kept."""

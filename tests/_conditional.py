@@ -32,6 +32,11 @@ def leaves(n_hidden, n_visible):
     return np.arange(n_hidden)[:, None] % n_visible == np.arange(n_visible)
 
 
+def corner(n_hidden, n_visible):
+    """Where couplings are that join the first six units of both layers, with many circles."""
+    return (np.arange(n_hidden)[:, None] < 6) & (np.arange(n_visible) < 6)
+
+
 def everywhere(n_hidden, n_visible):
     return np.ones((n_hidden, n_visible), bool)
 

@@ -10,6 +10,8 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from ._namespace import as_like, cast, from_numpy, is_foreign, namespace
 from ._types import Array, Index
 
+_BLOCK_ELEMENTS = 2**16  # of dense rows that are summed together, 512 KiB in float64
+
 
 def squared(X: Array) -> Array:
     """X * X elementwise, for a dense or a sparse X."""
@@ -129,8 +131,9 @@ def _weighted_sum(
 ) -> Array:
     """Return the sum of weight times row, or times a function of dense rows, in float64."""
     total: Array = 0.0
-    for start in range(0, X.shape[0], 1024):
-        rows, w = X[start : start + 1024, :], weights[start : start + 1024]
+    size = max(1, _BLOCK_ELEMENTS // X.shape[1])
+    for start in range(0, X.shape[0], size):
+        rows, w = X[start : start + size, :], weights[start : start + size]
         if sp.issparse(rows) and function is None:
             total = total + np.asarray(rows.astype(np.float64).T @ w)
             continue

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from ..arrays import cast, namespace, row_blocks, take_rows
+from ..arrays import cast, namespace, row_blocks, take_rows, working_dtype
 from ..evaluation import DeepDensity
 from ..exceptions import DataRangeWarning, DivergenceError
 from ..inputs import check_rows, layers_from
@@ -253,7 +253,7 @@ class DeepTAPMachine(BaseRBM):
         histories, weights, thetas = [], [], []
         # In the order of the fit, as each row has its own samples of the layers above.
         V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
-        if self.binarize is not None:  # which left booleans
+        if working_dtype(V) != rows.dtype:  # thresholds and clipping change the dtype
             V = V.astype(rows.dtype) if sp.issparse(V) else cast(V, rows.dtype)
         for l in range(len(machine.weights)):
             rbm = self._layer_estimator(machine, l, rng)
@@ -293,7 +293,7 @@ class DeepTAPMachine(BaseRBM):
             "random_state": int(rng.integers(2**31 - 1, 1)[0]),
             "early_stopping": False,
             "warm_start": False,
-            "binarize": None,
+            "binarize": None,  # the rows are thresholded already
         }
         return TAPRBM(**params)
 

@@ -74,7 +74,7 @@ class DensityModel(
         dtype = machine.dtype if dtype is None else dtype
         warn_clipped(X, machine.units[0])
         X = into_support(X, machine.units[0], self.binarize)
-        check_held(X, machine.dtype)
+        check_held(X, dtype)
         return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
 
     def _by_blocks(self, function, X, dtype):
@@ -369,7 +369,7 @@ class DensityModel(
         prior_mean : array-like of shape (n_features,), default=None
             For binary visible units: means of the independent units of the pointwise estimate;
             default: ``visible_means_``, or without them those of the machine without couplings.
-            Real units are started from their law without couplings.
+            Real units start as independent units.
         n_starts : int, default=1
             Number of solutions for each row, whose posteriors are averaged. The first starts at
             the pointwise estimate, the others at draws from the independent units.

@@ -1,7 +1,7 @@
 """Noisy channels through which the visible units are observed.
 
-What an observation says of a unit is a factor exp(field * x - precision * x**2 / 2) on its law, so
-that the posterior of a machine is a machine whose visible units are tilted, for each row.
+What an observation says of a unit is a factor exp(field * x - precision * x**2 / 2) on its density.
+So the posterior of a machine is a machine whose visible units are tilted, for each row.
 """
 
 import math
@@ -138,7 +138,7 @@ def posterior_moments(method, machine, starts, max_iter):
     ----------
     method : FixedPoint
     machine : Machine
-        With a law for each row.
+        With a distribution for each row.
     starts : iterable of arrays of shape (n_rows, n_visible)
         Visible values from which a solution is sought for each row, all of equal weight.
     max_iter : int

@@ -91,7 +91,7 @@ class TAPRBM(BaseRBM):
     intercept_visible_ : array of shape (n_features,)
         Biases of the visible units.
     precision_visible_, spike_visible_ : array of shape (n_features,)
-        Only of units that have them: the law of a visible unit without couplings is
+        Only of units that have them: the density of an independent visible unit is
         exp(bias x - precision x² / 2) on its support, with exp(spike) times its mass against a
         point mass of 1 at 0.
     precision_hidden_, spike_hidden_ : array of shape (n_components,)

@@ -1,4 +1,4 @@
-"""How good a machine is: log-partition functions, likelihoods, and methods beside each other.
+"""How good a machine is: log-partition functions, likelihoods, and comparisons of methods.
 
 Every function takes a fitted estimator of a density, a :class:`Density` or a
 :class:`~skrbm.machine.Machine`.

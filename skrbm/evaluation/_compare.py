@@ -1,4 +1,4 @@
-"""Solutions of fixed-point equations, and all methods beside the exact sums."""
+"""Solutions of fixed-point equations, and all methods compared with the exact sums."""
 
 from dataclasses import replace
 

@@ -91,8 +91,8 @@ def reverse_log_partition(
 ):
     """Estimate the log-partition function by annealing from samples of the machine.
 
-    The samples are the ends of Gibbs chains. As far as these have the machine's law, log Z is
-    overestimated on average, where AIS underestimates it: the two bracket a likelihood, unless
+    The samples are the ends of Gibbs chains. As far as these have the machine's
+    distribution, log Z is overestimated on average, where AIS underestimates it: the two bracket a likelihood, unless
     both miss the same mode, as they often do where weights are strong (see :class:`AIS`).
 
     Parameters

@@ -9,7 +9,7 @@ from ._fixed_point import FixedPoint, Magnetizations
 
 @dataclass(frozen=True)
 class Independent(FixedPoint):
-    """One layer of units without couplings, whose law needs no iteration."""
+    """One layer of independent units, whose distribution needs no iteration."""
 
     max_iter: int = 1
     tol: float = 0.0
@@ -45,7 +45,7 @@ def given_visible(machine, X, method):
     Returns
     -------
     hidden : Machine
-        The hidden layers, with a law for each row.
+        The hidden layers, with a distribution for each row.
     method : FixedPoint
         The one given; if there is one hidden layer, one that is exact.
     start : NamedTuple

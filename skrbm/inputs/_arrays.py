@@ -30,7 +30,7 @@ def machine_from(
     :class:`~skrbm.machine.Machine` of whole units: its parameters are taken then.
 
     ``statistics`` are arrays ``precision_visible`` and the like. Those that are not given are the
-    ones of the machine ``defaults``, beside which the parameters then lie, or of units that know
+    ones of the machine ``defaults``, in whose library they then are, or of units that know
     no data.
     """
     given = {"intercept_hidden": intercept_hidden, "intercept_visible": intercept_visible}
@@ -104,8 +104,8 @@ def _theta(where, unit, n, values, default, W):
     improper = unit.is_improper(theta)
     if improper is not None and bool(namespace(improper).any(improper)):
         raise ValueError(
-            f"precision{where} must be positive for {unit}, whose law has no integral otherwise; "
-            "units with bounds, such as TruncatedGaussian(lower, upper), take any"
+            f"precision{where} must be positive for {unit}, whose density has no integral "
+            "otherwise; units with bounds, such as TruncatedGaussian(lower, upper), take any"
         )
     return theta
 
@@ -150,7 +150,7 @@ def layers_from(components, parts, visible, hidden):
 
 
 def parameter(name, values, ndim, place=None, *, empty=False):
-    """Return a finite, contiguous copy of a parameter, beside the array ``place`` if given.
+    """Return a finite, contiguous copy of a parameter, in the library of ``place`` if given.
 
     ``empty`` allows for no units.
     """

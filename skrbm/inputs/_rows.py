@@ -113,7 +113,7 @@ def _check_foreign_data(estimator, X, reset, missing):
 
 
 def _outside(X, bounds):
-    """Return the least and the largest value of X if they lie outside of the bounds, else None."""
+    """Return the smallest and the largest value of X if one is out of bounds, else None."""
     if bounds == (-np.inf, np.inf):
         return None
     least, most = value_range(X)
@@ -203,7 +203,7 @@ def check_held(X, dtype):
 
 
 def check_rows(name, X, n_columns, place):
-    """Return X as finite dense rows of the width given, beside and in the dtype of ``place``."""
+    """Return X as finite dense rows of the given width, in the library and dtype of ``place``."""
     if sp.issparse(X):
         X = X.toarray()
     if not is_foreign(X):

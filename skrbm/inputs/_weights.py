@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows, to_numpy
 
-_BLOCK_ROWS = 4096
+_BLOCK_ELEMENTS = 2**16  # of rows that are looked at together, 512 KiB in float64
 # Rows of an epoch: an index array of more may not fit into memory.
 _MAX_REPEATED = 10**8
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
@@ -94,7 +94,7 @@ def _keys(arrays):
     for X in arrays:
         direction = generator.standard_normal(X.shape[1])
         parts = []
-        for block in row_blocks(X, _BLOCK_ROWS):
+        for block in row_blocks(X, _block_rows(X)):
             if sp.issparse(block):
                 parts.append(block.astype(np.float64) @ direction)
             else:
@@ -104,13 +104,17 @@ def _keys(arrays):
     return total
 
 
+def _block_rows(X):
+    return max(1, _BLOCK_ELEMENTS // X.shape[1])
+
+
 def _are_equal(arrays, first, second):
     """Return whether the rows at two index arrays are equal, block by block."""
-    parts = []
-    for start in range(0, len(first), _BLOCK_ROWS):
+    parts, size = [], min(_block_rows(X) for X in arrays)
+    for start in range(0, len(first), size):
         equal = True
         for X in arrays:
-            a, b = (take_rows(X, i[start : start + _BLOCK_ROWS]) for i in (first, second))
+            a, b = (take_rows(X, i[start : start + size]) for i in (first, second))
             if sp.issparse(a):
                 equal = equal & (np.diff((a != b).tocsr().indptr) == 0)
             else:

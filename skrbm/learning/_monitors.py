@@ -12,7 +12,7 @@ from ._loop import Monitor
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
 _GAP_ROWS = 1000  # training rows whose free energy is compared with the validation rows'
-_BLOCK_ROWS = 64
+_BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 
 
@@ -65,7 +65,8 @@ class LikelihoodMonitor(Monitor):
         self.train = train[to_numpy(rng.permutation(len(train)))[:_GAP_ROWS]]
         self.bits = to_numpy(rng.permutation(rows.X.shape[1]))[:_MONITORED_BITS]
         self.criterion, self.tol, self.seed = criterion, tol, seed
-        self.block_rows = max(batch_size, _BLOCK_ROWS)
+        few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
+        self.block_rows = max(batch_size, 64, min(few, _MONITORED_ROWS))
         self.records_likelihood = records_likelihood
         self.noise = 0.0  # standard error of the gap
         self.independent = self.reached = None  # log-likelihoods of training rows

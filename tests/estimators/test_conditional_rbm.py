@@ -28,10 +28,8 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import KFold, cross_val_score
 
 from skrbm import ConditionalRBM
-from skrbm.estimators.conditional import _decisions
 from skrbm.estimators.conditional._machine import PARAMETERS
 from skrbm.inference import BeliefPropagation
-from skrbm.machine import _enumeration
 from skrbm.units import Categorical
 
 LEVEL = 1e-6  # of each of 9 comparisons, so that a right program fails with 9e-6
@@ -116,22 +114,20 @@ def test_margins_are_differences_of_the_best():
 
 @every
 @pytest.mark.parametrize("sizes", [(4, 3, 2), (3, 6, 2), (4, 0, 2)])
-def test_joint_decisions_are_the_best_of_all(objective, inference, sizes, monkeypatch):
-    """On loopy machines, whatever the objective; and for a few values at a time."""
-    for elements in (2**16, 20):
-        monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", elements)
-        machine = random_machine(5, sizes)
-        X = features(machine, n=20)
-        crbm = fitted(machine, objective=objective, inference=inference, decision="joint")
-        found = crbm.decision_function(X)
-        for x, row in zip(X, found, strict=True):
-            sums = Sums(machine, x)
-            for i in range(sizes[0]):
-                best = [sums.log_p[sums.V[:, i] == value].max() for value in (1, 0)]
-                assert_allclose(row[i], best[0] - best[1], rtol=1e-9, atol=1e-12)
-        expected = [Sums(machine, x).best()[0] for x in X]
-        assert_array_equal(crbm.predict(X), expected)
-        assert_allclose(crbm.score_samples(X), [Sums(machine, x).log_p.max() for x in X])
+def test_joint_decisions_are_the_best_of_all(objective, inference, sizes):
+    """On loopy machines, whatever the objective; and for more rows than a block has."""
+    machine = random_machine(5, sizes)
+    X = features(machine, n=20)
+    crbm = fitted(machine, objective=objective, inference=inference, decision="joint")
+    found, sums = crbm.decision_function(X), [Sums(machine, x) for x in X]
+    for one, row in zip(sums, found, strict=True):
+        for i in range(sizes[0]):
+            best = [one.log_p[one.V[:, i] == value].max() for value in (1, 0)]
+            assert_allclose(row[i], best[0] - best[1], rtol=1e-9, atol=1e-12)
+    assert_array_equal(crbm.predict(X), [one.best()[0] for one in sums])
+    assert_allclose(crbm.score_samples(X), [one.log_p.max() for one in sums])
+    many = crbm.decision_function(np.tile(X, (60, 1)))  # a few configurations at a time
+    assert_allclose(many, np.tile(found, (60, 1)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -152,15 +148,14 @@ def test_joint_decisions_of_a_label(n_classes):
     assert_array_equal(crbm.predict(X), WORDS[np.argmax(crbm.predict_proba(X), axis=1)])
 
 
-def test_joint_decisions_of_many_outputs(monkeypatch):
+def test_joint_decisions_of_many_outputs():
     """Mixed-product, exact where each hidden unit has one neighbour; damped as its method is."""
-    monkeypatch.setattr(_decisions, "MAX_DECIDED", 3)
-    machine = random_machine(2, (4, 3, 2), leaves)
+    machine = random_machine(2, (15, 3, 2), leaves)
     X = features(machine, n=20)
     best = [Sums(machine, x).best()[0] for x in X]
     for inference in ("bp", "gibbs", "mean_field", EXACT):
         assert_array_equal(fitted(machine, inference=inference, decision="joint").predict(X), best)
-    loopy, damped = random_machine(2, (4, 3, 2)), BeliefPropagation(3, damping=0.9)
+    loopy, damped = random_machine(2, (15, 3, 2)), BeliefPropagation(3, damping=0.9)
     one = fitted(loopy, inference=damped, decision="joint").decision_function(X)
     other = fitted(loopy, inference=damped, objective="marginal_margin").decision_function(X)
     assert_array_equal(one, other)
@@ -240,7 +235,7 @@ def test_score_asks_for_known_outputs_alone():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sample_has_the_law_of_the_outputs(dtype):
+def test_sample_has_the_distribution_of_the_outputs(dtype):
     """100 sweeps leave no trace of the start in a machine with couplings of order 1."""
     machine = random_machine(0, (3, 3, 2), strength=0.5, dtype=dtype)
     crbm, X, n = fitted(machine), features(machine, 2), 10_000
@@ -252,7 +247,7 @@ def test_sample_has_the_law_of_the_outputs(dtype):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_sample_has_the_law_of_the_label(n_classes):
+def test_sample_has_the_distribution_of_the_label(n_classes):
     unit = Categorical() if n_classes > 2 else None
     machine = random_machine(1, (n_classes if n_classes > 2 else 1, 4, 2), unit=unit)
     crbm, X, n = fitted(machine, WORDS[:n_classes]), features(machine, 2), 10_000

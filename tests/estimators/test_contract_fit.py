@@ -381,7 +381,6 @@ def test_divergence(Estimator, dtype, rate, momentum, recwarn):
     with pytest.raises(DivergenceError, match=wanted) as info:
         learn(estimator, X)
     assert not recwarn.list  # the error says it all
-    assert Estimator.__name__ in str(info.value)
     assert isinstance(info.value, ArithmeticError)
     assert_same_state(estimator, expected)
     assert estimator.n_iter_ == 2

@@ -371,6 +371,21 @@ def recorded_pretraining(monkeypatch):
     return seen
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_pretraining_learns_what_a_threshold_or_clipping_leaves(make, dtype):
+    """A second threshold, of bits, would leave none that is above 2; clipped bytes are reals."""
+    bits = binary_data(dtype=dtype)
+    expected = deep().fit(make(bits))
+    found = [deep(binarize=2.0).fit(make(3 * bits))]
+    with pytest.warns(DataRangeWarning, match="clipped"):
+        found.append(deep().fit(make(3 * bits)))
+    for machine in found:
+        assert machine.components_[0].dtype == expected.components_[0].dtype
+        for ours, theirs in zip(machine.components_, expected.components_, strict=True):
+            assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
 def test_pretraining_is_greedy(monkeypatch):
     """Each layer learns from samples of the one below: their means are within 5 standard errors
     (a right program fails with probability 5e-6 for the 6 means), and they are binary."""

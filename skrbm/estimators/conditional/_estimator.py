@@ -90,8 +90,8 @@ class ConditionalRBM(Predictions):
         Whether to shuffle the rows in each pass.
     early_stopping : bool, default=False
         Whether to set rows aside, stop after ``n_iter_no_change`` passes in a row in which their
-        error (the fraction of outputs that are wrong) was above the least so far less ``tol``,
-        and keep the parameters with the least error.
+        error (the fraction of outputs that are wrong) was above the smallest so far less ``tol``,
+        and keep the parameters with the smallest error.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5

@@ -181,6 +181,6 @@ class ErrorMonitor(Monitor):
         return {"validation_error": error}
 
     def keep(self, machine, state):
-        """Remember the parameters with the least error, the last of several."""
+        """Remember the parameters with the smallest error, the last of several."""
         if self.value is not None and self.value >= self.best:
             self.kept = machine, state

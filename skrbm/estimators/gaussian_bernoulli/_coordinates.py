@@ -67,7 +67,7 @@ def given_parameters(parts, machine=None):
     if not all(bool(xp.all(xp.isfinite(part))) for part in divided):
         raise ValueError(
             f"variances are too small for {found.dtype}, or components and intercepts too large "
-            "beside them; scale the data"
+            "compared with them; scale the data"
         )
     return found.weights[0], found.thetas[1].field, own.field, variances
 
@@ -98,7 +98,7 @@ def first_machine(rows, noise, scale, mean, deviation):
     Components are ``scale`` times the rows' distances from the mean and, lest units with the same
     row stay the same, some noise in units of the columns' deviations. Each hidden unit has its
     threshold, the plane on which it is on with probability 1/2, halfway from the mean to its row.
-    If all thresholds lay at the mean, the first law would be symmetric about it, a saddle that
+    If all thresholds lay at the mean, the first density would be symmetric about it, a saddle that
     learning takes long to leave. The means of the machine come near ``mean``.
     """
     xp = namespace(rows)

@@ -79,14 +79,14 @@ class GaussianBernoulliRBM(BaseRBM):
         diverge. Not looked at by Gibbs sampling, or if ``inference`` is an object, which has its
         own; nor are ``adjust_after`` and, by Gibbs sampling, ``anneal_step_size``.
     adjust_after : int or None, default=None
-        Step of a run from which on proposals are accepted or rejected, so that chains have the law
-        of the machine: 0 for all, None for none. With many features acceptance needs small steps:
+        Step of a run from which on proposals are accepted or rejected, so that chains have the
+        distribution of the machine: 0 for all, None for none. With many features acceptance needs small steps:
         see ``acceptance`` in ``history_``.
     anneal_step_size : bool, default=False
         Whether the step size falls over the epochs, as half a cosine.
     starts : {"noise", "annealed", "data", "persistent"}, default="noise"
         Where the chains start for each batch: at normal noise with means and variances of the data
-        (modified CD); at such noise that comes to the law of the machine by ``n_steps``
+        (modified CD); at such noise that is annealed to the machine by ``n_steps``
         temperatures, with resampling; at the rows of the batch (CD), or where they ended (PCD).
     burn_in : int, default=0
         Steps of each run that do not count; the moments are means over the others.
@@ -440,8 +440,8 @@ class GaussianBernoulliRBM(BaseRBM):
             Steps of each chain; default: as in training, the estimator's ``n_steps``.
         init : array-like of shape (n_samples, n_features), default=None
             Where the chains start; default: normal noise with the means ``noise_mean_`` and the
-            standard deviations ``noise_scale_``, which with ``starts="annealed"`` comes to the law
-            of the machine by ``n_steps`` temperatures first.
+            standard deviations ``noise_scale_``, which with ``starts="annealed"`` is annealed
+            to the machine by ``n_steps`` temperatures first.
         return_steps : array-like of int, default=None
             Numbers of steps after which the visible values are returned too; 0 is the start, and
             the noise where it is annealed.

@@ -1,0 +1,158 @@
+"""ConditionalRBM: when it stops, and what it keeps then."""
+
+import numpy as np
+import pytest
+from _conditional import random_machine
+from _conditional_rbm import (
+    Batches,
+    data,
+    holes_in,
+    labels,
+    numbered,
+    small,
+    told,
+)
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm.arrays import make_rng
+from skrbm.estimators.conditional._decisions import Found, decision_of
+from skrbm.estimators.conditional._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps
+from skrbm.estimators.conditional._losses import make_objective
+from skrbm.estimators.conditional._targets import check_targets, targets_of
+from skrbm.learning import SGD, Trainer, Training
+
+
+@pytest.mark.parametrize("kind", ["outputs", "holes", "label"])
+@pytest.mark.parametrize("decision", [None, "joint"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_validation_error(kind, decision, weighted):
+    """The fraction of known outputs that are wrong, or of labels, of rows that count by weight.
+
+    They are more than a block of rows.
+    """
+    X, Y = data(n=1300)
+    y = {"outputs": Y, "holes": holes_in(Y.astype(float)), "label": labels(Y)}[kind]
+    crbm = small(n_iter=1, decision=decision).fit(X[:100], y[:100])
+    weights = np.arange(1300) % 4 + 0.5 if weighted else None
+    rows = Rows(X, targets_of(y).encode(check_targets(y, X)), weights)
+    validation = np.arange(100, 1300)
+    monitor = ErrorMonitor(
+        lambda n: decision_of(decision, make_objective("likelihood", "bp", n)),
+        rows,
+        validation,
+        n_iter_no_change=1,
+        tol=0.0,
+    )
+    found = monitor.measure(crbm.machine_, Sweeps(crbm.n_sweeps_))
+    aside = rows.index[validation]
+    wrong, known = crbm.predict(X[aside]) != y[aside], y[aside] == y[aside]
+    weights = np.ones(1300) if weights is None else weights
+    counts = known * weights[aside].reshape(-1, *[1] * (known.ndim - 1))
+    assert_allclose(found["validation_error"], np.sum(wrong * counts) / np.sum(counts), rtol=1e-12)
+    assert monitor.value == -found["validation_error"] and 0 < found["validation_error"] < 1
+
+
+def test_early_stopping_measures_rows_that_are_not_learnt():
+    """And what is kept has the minimum error."""
+    X, Y = numbered(100, 7)
+    batches = Batches()
+    params = {"n_iter": 4, "learning_rate": 0.5, "validation_fraction": 0.3}
+    crbm = small(early_stopping=True, inference=told(batches), n_sweeps=50, **params).fit(X, Y)
+    aside = np.setdiff1d(np.arange(100), batches.rows())
+    assert len(aside) == 30
+    error = np.mean(crbm.predict(X[aside]) != Y[aside])
+    assert_allclose(error, min(crbm.history_["validation_error"]), rtol=1e-12)
+
+
+class Script:
+    """Stands in for what decides: after each epoch a given fraction of the outputs V is wrong."""
+
+    def __init__(self, V, errors):
+        self.V, self.errors, self.weights = V, errors, []
+
+    def __call__(self, n_sweeps):
+        return self.decide
+
+    def decide(self, given):
+        n_wrong = round(self.errors[len(self.weights)] * self.V.size)
+        self.weights.append(given.weights[0].copy())
+        wrong = np.arange(self.V.size).reshape(self.V.shape) < n_wrong
+        return Found(np.where(wrong, 1 - 2 * self.V, 2 * self.V - 1), None, None)
+
+
+@pytest.mark.parametrize(
+    "errors, tol, n_epochs, best",
+    [
+        # Bad is an error above the minimum: epochs 3, 4, 5 are, and the second is kept.
+        ([0.5, 0.2, 0.3, 0.4, 0.3, 0.1], 0.0, 5, 2),
+        # The last of several with the same error; equal ones do not stop.
+        ([0.5, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2], 0.0, 7, 7),
+        ([0.5, 0.2, 0.3, 0.2, 0.3, 0.3, 0.3], 0.0, 7, 4),
+        # The epochs run out before it stops.
+        ([0.5, 0.2, 0.4, 0.1, 0.3, 0.2, 0.1], 0.0, 7, 7),
+        ([0.5, 0.2, 0.4, 0.1, 0.3, 0.1, 0.2], 0.0, 7, 6),
+        # Less than tol is no progress, but the minimum error is kept.
+        ([0.5, 0.45, 0.44, 0.43, 0.1], 0.1, 4, 4),
+    ],
+)
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best, momentum):
+    """By the parts of a fit, with 25 rows of four outputs set aside."""
+    X, Y = data()
+    rows, validation, published, history = Rows(X, Y), np.arange(25), [], []
+    script = Script(Y[rows.index[validation]], errors)
+    objective, optimizer = make_objective("likelihood", "bp", 8), SGD(momentum)
+    machine = random_machine(0, (4, 5, 3))
+    learner = ConditionalLearner(
+        objective,
+        lambda n: decision_of(None, objective),
+        lambda epoch: 7 + epoch,
+        optimizer,
+        rows=rows,
+        index=np.arange(25, 60),
+        batch_size=10,
+        shuffle=True,
+    )
+    training = Training(
+        make_rng(0, X),
+        machine=machine,
+        phase_state=Sweeps(8),
+        optimizer_state=optimizer.init(machine.values),
+    )
+    trainer = Trainer(
+        learner,
+        lambda *kept: published.append(kept),
+        lambda *kept: {},
+        history.append,
+        n_iter=7,
+        rate=lambda progress: 0.1,
+        monitor=ErrorMonitor(script, rows, validation, n_iter_no_change=3, tol=tol),
+    )
+    trainer.run(training)
+    assert [row["validation_error"] for row in history] == errors[:n_epochs]
+    assert training.n_epochs == len(script.weights) == n_epochs
+    ((machine, state),) = published
+    assert_array_equal(machine.components, script.weights[best - 1])
+    assert state.n_sweeps == 7 + best
+    # Velocity of parameters that were given up is given up with them.
+    assert (training.optimizer_state is None) == (momentum == 0 or best < n_epochs)
+
+
+def test_early_stopping_needs_something_known_of_the_rows_set_aside():
+    """One row of ten is known and one is set aside: the same one with a few of the seeds."""
+    X, Y = data(n=10)
+    unknown, errors = np.where(np.arange(10)[:, None] == 3, Y, np.nan), []
+    for seed in range(30):
+        crbm = small(early_stopping=True, n_iter=1, random_state=seed)
+        try:
+            errors += crbm.fit(X, unknown).history_["validation_error"]
+        except ValueError as error:
+            assert "no target of the 1 rows set aside is known" in str(error)
+            assert not hasattr(crbm, "components_")
+    assert 0 < len(errors) < 30 and set(errors) <= {0.0, 0.25, 0.5, 0.75, 1.0}
+
+
+def test_early_stopping_needs_rows():
+    X, Y = data(n=3)
+    with pytest.raises(ValueError, match=r"validation_fraction=0\.1 of 3 samples"):
+        small(early_stopping=True).fit(X, Y)
