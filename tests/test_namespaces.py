@@ -308,7 +308,7 @@ def test_chain_phases(library, name, start, burn_in):
     machine, same = make(("gaussian", "bernoulli"), library)
     X, rng = library.array(data(machine)), make_rng(0, same.weights[0])
     for gradient in GRADIENTS:
-        phase = ChainPhase(SAMPLERS[name](), start, 3, burn_in, gradient)
+        phase = ChainPhase(SAMPLERS[name], start, 3, burn_in, gradient)
         state, *both = phase.phases(same, phase.init(same, rng, 7, X), X, rng)
         assert name == "gibbs" or 0 < state.acceptance <= 1
         library.check(phase.visible(state))

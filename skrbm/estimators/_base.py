@@ -17,7 +17,6 @@ from ..arrays import (
     one_blas_thread,
     parameter_reference,
     seed_sequence,
-    take_rows,
 )
 from ..evaluation import Density
 from ..inference import Gibbs, sample
@@ -25,8 +24,8 @@ from ..inputs import (
     THETA_ATTRIBUTES,
     Rows,
     check_data,
-    check_weights,
     machine_from,
+    rows_with_weight,
 )
 from ..learning import (
     LikelihoodMonitor,
@@ -231,9 +230,7 @@ class BaseRBM(DensityModel):
 
     def _start(self, X, sample_weight, goes_on, fewest=0):
         """Return the rows and what a fit starts from, for data of ``fewest`` rows at least."""
-        weights = check_weights(sample_weight, X)
-        if weights is not None and not weights.all():
-            X, weights = take_rows(X, np.flatnonzero(weights)), weights[weights > 0]
+        X, weights = rows_with_weight(X, sample_weight)
         return (self._resume if goes_on else self._begin)(X, weights, fewest)
 
     def _begin(self, X, weights, fewest):

@@ -12,7 +12,13 @@ from ._rows import (
     into_support,
     warn_clipped,
 )
-from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch
+from ._weights import (
+    DistinctRows,
+    check_weights,
+    distinct_rows,
+    rows_of_epoch,
+    rows_with_weight,
+)
 
 __all__ = [
     "SIDES",
@@ -32,5 +38,6 @@ __all__ = [
     "machine_from",
     "parameter",
     "rows_of_epoch",
+    "rows_with_weight",
     "warn_clipped",
 ]

@@ -37,6 +37,18 @@ def check_weights(sample_weight, X):
     return None if (weights == 1).all() else weights
 
 
+def rows_with_weight(X, sample_weight):
+    """Return (X, weights) without the rows of weight 0, whose values do not matter.
+
+    Raises ValueError as :func:`check_weights`.
+    """
+    weights = check_weights(sample_weight, X)
+    if weights is None or weights.all():
+        return X, weights
+    kept = np.flatnonzero(weights)
+    return take_rows(X, kept), weights[kept]
+
+
 def distinct_rows(arrays, weights=None):
     """Return the rows that differ, in an order that depends on their values alone.
 
@@ -70,8 +82,10 @@ def distinct_rows(arrays, weights=None):
             rows[run] = rows[run][_lexical_order(arrays, rows[run])]
             inside = rows[run]
             same[run.start + 1 : run.stop] = _are_equal(arrays, inside[:-1], inside[1:])
-    first = np.flatnonzero(~same)
-    return rows[first], np.add.reduceat(weights[rows], first)
+    # Sums are to be the same, to the last bit, in whatever order equal rows were given.
+    first, weights = np.flatnonzero(~same), weights[rows]
+    weights = weights[np.lexsort((weights, np.cumsum(~same)))]
+    return rows[first], np.add.reduceat(weights, first)
 
 
 def _keys(arrays):

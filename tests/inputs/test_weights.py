@@ -70,6 +70,15 @@ def test_equal_rows_are_one(make, dtype, weighted):
         assert (given[index] > 0).all()
 
 
+def test_sums_of_weights_do_not_depend_on_their_order():
+    """To the last bit, though they are rounded."""
+    X, given = data(n=300, n_columns=2), np.random.default_rng(1).exponential(size=300)
+    weights = distinct_rows([X], given)[1]
+    for seed in range(20):
+        order = np.random.default_rng(seed).permutation(300)
+        assert_array_equal(distinct_rows([X[order]], given[order])[1], weights)
+
+
 @kinds
 def test_rows_that_all_differ(make):
     X = np.random.default_rng(0).normal(size=(50, 3))

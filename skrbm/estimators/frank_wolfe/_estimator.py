@@ -26,8 +26,8 @@ from ...inputs import (
     DistinctRows,
     check_data,
     check_range,
-    check_weights,
     into_support,
+    rows_with_weight,
 )
 from ...learning import Trainer, Training
 from ...units import Bernoulli
@@ -335,12 +335,13 @@ class FrankWolfeRBM(DensityModel):
     def _grow(self, X, sample_weight, path, max_units, early_stopping):
         """Go on from the end of a path, or where there is none begin with ``init``."""
         unit, given = Bernoulli(), X
+        X, weights = rows_with_weight(X, sample_weight)
         if check_range(X, unit, self.binarize):
             X = into_support(X, unit, self.binarize)
         like = parameter_reference(X) if path is None else self.components_
         seeds = seed_sequence(self.random_state).spawn(3)
         generator = np.random.default_rng(seeds[2])
-        distinct = DistinctRows([X], check_weights(sample_weight, X))
+        distinct = DistinctRows([X], weights)
         train, held_out = np.arange(len(distinct)), None
         early_stopping = early_stopping and len(distinct) > 1  # one kind of row needs no unit
         if early_stopping:
