@@ -22,7 +22,7 @@ from ...arrays import (
     take_rows,
     to_numpy,
 )
-from ...inputs import check_data
+from ...inputs import check_data, check_weights
 from ...machine import free_energy
 from ...units import Bernoulli
 from ._decisions import clamped, decision_of, draw, log_partitions
@@ -201,6 +201,7 @@ class Predictions(
             Part of the rows that are right.
         """
         Y = check_targets(y, X)
+        sample_weight = check_weights(sample_weight, Y)
         if Y.ndim == 1 or sp.issparse(Y) or not np.isnan(Y).any():
             return super().score(X, y if is_foreign(y) else Y, sample_weight)
         return known_accuracy(self._targets.encode(Y), to_numpy(self.predict(X)), sample_weight)

@@ -338,7 +338,7 @@ class FrankWolfeRBM(DensityModel):
         X, weights = rows_with_weight(X, sample_weight)
         if check_range(X, unit, self.binarize):
             X = into_support(X, unit, self.binarize)
-        like = parameter_reference(X) if path is None else self.components_
+        like = parameter_reference(given) if path is None else self.components_
         seeds = seed_sequence(self.random_state).spawn(3)
         generator = np.random.default_rng(seeds[2])
         distinct = DistinctRows([X], weights)
