@@ -133,7 +133,8 @@ def _weighted_sum(
     total: Array = 0.0
     size = max(1, _BLOCK_ELEMENTS // X.shape[1])
     for start in range(0, X.shape[0], size):
-        rows, w = X[start : start + size, :], weights[start : start + size]
+        stop = min(start + size, X.shape[0])  # other libraries need not clip slices
+        rows, w = X[start:stop, :], weights[start:stop]
         if sp.issparse(rows) and function is None:
             total = total + np.asarray(rows.astype(np.float64).T @ w)
             continue

@@ -118,7 +118,7 @@ def test_the_order_depends_on_the_values_alone(make, kind, block_rows, monkeypat
     """Not on the order of the rows, nor on how they are stored or in which blocks."""
     X = data(n=120, n_columns=7) if kind == "plain" else ties(kind)
     index, weights = distinct_rows([X])
-    monkeypatch.setattr(_weights, "_BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(_weights, "_BLOCK_ELEMENTS", block_rows * X.shape[1])
     order = np.random.default_rng(2).permutation(len(X))
     again, others = distinct_rows([make(X[order])])
     assert_array_equal(X[order][again], X[index])

@@ -226,7 +226,7 @@ def test_learning_by_persistent_chains_finds_the_distribution():
 
 def test_variances_are_refused():
     unit, theta = Categorical(), Theta(FIELDS)
-    with pytest.raises(ValueError, match=r"exclude each other.*use inference 'bp'"):
+    with pytest.raises(ValueError, match=r"exclude each other.*use inference 'gibbs'.*'bp'"):
         unit.mean_variance(theta)
     with pytest.raises(ValueError, match="exclude each other"):
         unit.tilt(theta, FIELDS, np.ones(4))

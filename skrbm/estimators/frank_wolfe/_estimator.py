@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -20,6 +21,7 @@ from ...arrays import (
     one_blas_thread,
     parameter_reference,
     seed_sequence,
+    working_dtype,
 )
 from ...inference import Gibbs, sample
 from ...inputs import (
@@ -339,6 +341,8 @@ class FrankWolfeRBM(DensityModel):
         if check_range(X, unit, self.binarize):
             X = into_support(X, unit, self.binarize)
         like = parameter_reference(given) if path is None else self.components_
+        if working_dtype(X) != working_dtype(given):  # thresholds leave booleans
+            X = X.astype(like.dtype) if sp.issparse(X) else cast(X, like.dtype)
         seeds = seed_sequence(self.random_state).spawn(3)
         generator = np.random.default_rng(seeds[2])
         distinct = DistinctRows([X], weights)
