@@ -3,11 +3,9 @@
 from functools import wraps
 from numbers import Integral, Real
 
-import numpy as np
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from .._schedules import SCHEDULES, scheduled
-from ..arrays import to_numpy
 from ..learning import PENALTIES
 
 TRAINING_CONSTRAINTS = {
@@ -72,24 +70,3 @@ def keeps_features(method):
 def rate_of(estimator):
     """Return the learning rate of an estimator, as a function of the fraction of its epochs."""
     return lambda progress: float(estimator.learning_rate) * scheduled(estimator.schedule, progress)
-
-
-def n_validation_rows(estimator, n):
-    """Return how many of ``n`` rows are set aside for early stopping."""
-    if not estimator.early_stopping:
-        return 0
-    n_validation = round(estimator.validation_fraction * n)
-    if not 0 < n_validation < n:
-        raise ValueError(
-            f"validation_fraction={estimator.validation_fraction} of {n} samples leaves no row for "
-            "one of the two parts; give more samples or set early_stopping=False"
-        )
-    return n_validation
-
-
-def split(n, n_validation, rng):
-    """Return the rows to train on and those to validate on, as index arrays."""
-    if not n_validation:
-        return np.arange(n), None
-    order = to_numpy(rng.permutation(n))
-    return np.sort(order[n_validation:]), order[:n_validation]
