@@ -62,7 +62,7 @@ def _pseudo_log_likelihood(machine, X, bits):
     here = _hidden_log_partition(machine, field)
     for bit in bits:
         flip = 1 - 2 * X[:, bit]
-        flipped = field + machine.scale * flip[:, None] * W[None, :, bit]
+        flipped = field + (machine.scale * flip)[:, None] * W[None, :, bit]
         gain = _hidden_log_partition(machine, flipped) - here
         total -= softplus(gain + cast(flip * bias[bit], xp.float64))
     return total * (n_visible / len(bits))

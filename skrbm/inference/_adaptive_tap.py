@@ -260,7 +260,7 @@ class AdaptiveTAP(FixedPoint):
         Weight of the old state in each new one.
     """
 
-    needs = Needs(units=("takes_precision",))
+    needs = Needs(units=("takes_precision",), one_scale=True)
 
     max_iter: int = 10
     tol: float = 1e-8

@@ -5,7 +5,7 @@ from math import log
 from typing import Any, NamedTuple
 
 from ..arrays import cast, cumulative_sum, like, log_sum_exp, namespace
-from ..machine import conditional, input_field, interpolate
+from ..machine import conditional, input_field, interpolate, is_per_row
 from ..units import log_weight
 from ._fixed_point import map_rows
 from ._gibbs import accept, samples_exactly
@@ -57,6 +57,8 @@ def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=False):
     -------
     Annealed
     """
+    if is_per_row(machine.scale):
+        raise ValueError("annealing needs one scale for all rows; anneal one machine at a time")
     path, layers, n_steps = _Path(machine, base), tuple(layers), None
     fields, last = path.fields(layers), path.at(0.0)
     if not callable(betas):

@@ -90,7 +90,8 @@ class NaiveMeanField(FixedPoint):
 
     @property
     def needs(self):
-        return Needs(units=tuple(term.needs for term in self.terms))
+        units = tuple(term.needs for term in self.terms)
+        return Needs(units=units, one_scale=len(units) > 1)
 
     def _unit_moments(self, unit, theta):
         """Return mean and variance; the variance is None if nothing needs it."""

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from .._params import HyperParameters
+from ..machine import is_per_row
 
 CAPABILITIES = {
     "takes_precision": "units that take a precision",
@@ -24,11 +25,14 @@ class Needs(NamedTuple):
         The same for the visible units alone.
     one_hidden_layer : bool
         Whether the machine must have one hidden layer.
+    one_scale : bool
+        Whether all rows must share the factor on the couplings.
     """
 
     units: tuple = ()
     visible: tuple = ()
     one_hidden_layer: bool = False
+    one_scale: bool = False
 
     def missing(self, units):
         """Return what the layers of a machine lack.
@@ -73,6 +77,8 @@ class InferenceMethod(HyperParameters):
     def unmet(self, machine):
         """Return a sentence that says what the machine lacks, or None if the method applies."""
         missing = self.needs.missing(machine.units)
+        if self.needs.one_scale and is_per_row(machine.scale):
+            missing.append(("one scale for all rows", None))
         if not missing:
             return None
         units = [unit for _, unit in missing if unit is not None]

@@ -29,6 +29,7 @@ from ._machine import (
     coupled,
     hidden_layers,
     input_field,
+    is_per_row,
     turned_over,
 )
 from ._moments import Block, Moments, data_moments, sum_of
@@ -56,6 +57,7 @@ __all__ = [
     "in_double",
     "input_field",
     "interpolate",
+    "is_per_row",
     "log_correction",
     "log_partition",
     "n_enumerated",

@@ -1,9 +1,13 @@
 """Names of methods, and what methods need of machines."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _machines import random_machine
+from numpy.testing import assert_allclose
 
+from skrbm.evaluation import pseudo_log_likelihood
 from skrbm.inference import (
     CAPABILITIES,
     FIXED_POINTS,
@@ -18,10 +22,12 @@ from skrbm.inference import (
     Langevin,
     NaiveMeanField,
     Sampler,
+    anneal,
     method_names,
     resolve,
+    solve_to_convergence,
 )
-from skrbm.machine import Machine
+from skrbm.machine import Machine, uncoupled
 from skrbm.units import UNITS, Bernoulli, Categorical, Fractional, Gaussian, Theta, Unit
 
 BINARY = ("bernoulli", "bernoulli")
@@ -134,3 +140,44 @@ def test_a_method_can_need_more_than_kinds_of_units():
     assert not BeliefPropagation().applies_to(machine)
     with pytest.raises(ValueError, match="needs weights between"):
         BeliefPropagation().check(machine)
+
+
+def replicas():
+    """A machine of two rows with couplings of different strength, and one machine for each."""
+    machine = random_machine(("bernoulli", "bernoulli"), (3, 2), 0)
+    scales = np.array([0.5, 1.0])
+    return replace(machine, scale=scales), [replace(machine, scale=float(s)) for s in scales]
+
+
+@pytest.mark.parametrize("name", ["tap3", "adaptive_tap", "relaxed_bp", "bp"])
+def test_methods_that_know_one_scale_refuse_several(name):
+    machine, (first, _) = replicas()
+    METHODS[name].check(first)
+    with pytest.raises(ValueError, match="needs one scale for all rows"):
+        METHODS[name].check(machine)
+
+
+@pytest.mark.parametrize("name", ["naive_mean_field", "tap"])
+def test_fixed_points_of_rows_with_their_own_scale(name):
+    machine, singles = replicas()
+    method, X = METHODS[name], np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
+    method.check(machine)
+    together = solve_to_convergence(method, machine, method.start(machine, X)).state
+    values = method.log_partition(machine, together)
+    for i, single in enumerate(singles):
+        alone = solve_to_convergence(method, single, method.start(single, X[i : i + 1])).state
+        assert_allclose(together.means[0][i], alone.means[0][0], atol=1e-6)
+        assert_allclose(values[i], method.log_partition(single, alone)[0], atol=1e-6)
+
+
+def test_annealing_refuses_several_scales():
+    machine, _ = replicas()
+    with pytest.raises(ValueError, match="one scale for all rows"):
+        anneal(machine, uncoupled(machine), [0.0, 1.0], (np.zeros((2, 3)), None), None)
+
+
+def test_pseudo_likelihood_of_rows_with_their_own_scale():
+    machine, singles = replicas()
+    X = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
+    alone = [pseudo_log_likelihood(m, X[i : i + 1])[0] for i, m in enumerate(singles)]
+    assert_allclose(pseudo_log_likelihood(machine, X), alone, rtol=1e-12)
