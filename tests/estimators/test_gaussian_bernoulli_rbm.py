@@ -658,7 +658,7 @@ def test_wrong_variances(variances, message):
 
 def test_parameters_whose_quotients_overflow():
     components, variances = np.full((3, 5), 10, "f4"), np.full(5, 1e-38)
-    with pytest.raises(ValueError, match="components and intercepts too large beside them"):
+    with pytest.raises(ValueError, match="components and intercepts too large compared with them"):
         GaussianBernoulliRBM.from_parameters(components, variances=variances)
 
 

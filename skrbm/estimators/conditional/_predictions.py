@@ -8,6 +8,7 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..._callbacks import CallbackSupportMixin
@@ -15,7 +16,6 @@ from ..._checks import check_count
 from ...arrays import (
     cast,
     from_numpy,
-    is_foreign,
     make_rng,
     namespace,
     one_blas_thread,
@@ -202,9 +202,10 @@ class Predictions(
         """
         Y = check_targets(y, X)
         sample_weight = check_weights(sample_weight, Y)
+        predicted = to_numpy(self.predict(X))
         if Y.ndim == 1 or sp.issparse(Y) or not np.isnan(Y).any():
-            return super().score(X, y if is_foreign(y) else Y, sample_weight)
-        return known_accuracy(self._targets.encode(Y), to_numpy(self.predict(X)), sample_weight)
+            return float(accuracy_score(Y, predicted, sample_weight=sample_weight))
+        return known_accuracy(self._targets.encode(Y), predicted, sample_weight)
 
     @one_blas_thread
     def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):
