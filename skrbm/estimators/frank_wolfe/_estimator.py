@@ -51,8 +51,8 @@ class FrankWolfeRBM(DensityModel):
 
     Units are inserted one by one, by the Frank-Wolfe algorithm on the convex problem of learning a
     distribution of hidden units (Alg. 1 of [1]_):
-    log p(v) = Σ_j c_j softplus(w_j' v + d_j) + b' v - log Z, with w = ``components_``,
-    d = ``intercept_hidden_``, b = ``intercept_visible_`` and multiplicities c =
+    log p(v) = Σ_j m_j softplus(w_j' v + c_j) + b' v - log Z, with W = ``components_``,
+    c = ``intercept_hidden_``, b = ``intercept_visible_`` and multiplicities m =
     ``multiplicities_`` > 0, at most 1 with the default ``temperature``. Where all of these are 1
     it is an ordinary machine.
 
@@ -63,7 +63,7 @@ class FrankWolfeRBM(DensityModel):
     max_components : int, default=700
         Maximum number of hidden units, those of ``init`` included.
     alpha : float, default=0.01
-        Strength λ of the penalty λ/2 Σ c_j (||w_j||² + d_j²). It must be positive unless ``radius``
+        Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²). It must be positive unless ``radius``
         is given. A refused insertion raises it by a fifth, unless ``inference`` is "exact" and
         ``step`` "line_search".
     radius : float or None, default=None
@@ -448,10 +448,10 @@ class FrankWolfeRBM(DensityModel):
         Parameters
         ----------
         rounding : {None, "absorb", "nearest"}, default=None
-            What becomes of a unit whose multiplicity c is not whole: "absorb" multiplies the
+            What becomes of a unit whose multiplicity m is not whole: "absorb" multiplies the
             weights and bias of one unit by the fraction, Eq. (12) of Ping et al. (2016);
             "nearest" takes the nearest number of copies, which may be 0; None raises an error.
-            A whole c becomes c copies.
+            A whole m becomes m copies.
         return_loss : bool, default=False
             Whether to return also what the rounding changed.
         **params

@@ -55,11 +55,11 @@ class _Parts(Parts):
 class GaussianBernoulliRBM(BaseRBM):
     """Restricted Boltzmann machine with Gaussian visible and binary hidden units.
 
-    p(v, h) ∝ exp(-Σ (v - μ)² / (2σ²) + h' C (v / σ²) + b' h), with C = ``components_``,
-    μ = ``intercept_visible_``, σ² = ``variances_`` and b = ``intercept_hidden_``, so that given h
-    the visible units are normal with means μ + C' h and variances σ² (Eq. 1 of [1]_). The
-    variances are learned. Chains of the model phase start at noise, by default, so that the machine
-    generates from noise.
+    p(v, h) ∝ exp(-Σ (v - b)² / (2σ²) + h' W (v / σ²) + c' h), with W = ``components_``, b =
+    ``intercept_visible_``, σ² = ``variances_`` and c = ``intercept_hidden_``, so that given h the
+    visible units are normal with means b + W' h and variances σ² (Eq. 1 of [1]_, whose b and μ are
+    our c and b). The variances are learned. Chains of the model phase start at noise, by default,
+    so that the machine generates from noise.
 
     Read more in the :ref:`User Guide <gaussian_bernoulli_rbm>`.
 
@@ -123,7 +123,7 @@ class GaussianBernoulliRBM(BaseRBM):
     alpha : float, default=0.0
         Strength of the penalty on the components.
     penalty : {"l2", "l1"}, default="l2"
-        alpha / 2 ||C||² or alpha ||C||₁.
+        alpha / 2 ||W||² or alpha ||W||₁.
     schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="cosine"
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.
@@ -157,9 +157,9 @@ class GaussianBernoulliRBM(BaseRBM):
     components_ : array of shape (n_components, n_features)
         The paper's W': what a hidden unit adds to the visible means.
     intercept_hidden_ : array of shape (n_components,)
-        Biases b of the hidden units.
+        Biases c of the hidden units.
     intercept_visible_ : array of shape (n_features,)
-        Means μ of the visible units without hidden ones.
+        Means b of the visible units without hidden ones.
     variances_ : array of shape (n_features,)
         Variances σ² of the visible units given the hidden ones.
     noise_mean_, noise_scale_ : array of shape (n_features,)
