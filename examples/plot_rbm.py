@@ -95,6 +95,9 @@ figure, axis = plt.subplots(figsize=(7, 2.5), layout="constrained")
 for (name, optimizer), score in scores.items():
     color = f"C{list(kinds).index(name)}"
     axis.plot(score, name, "o", color=color, markersize=12, fillstyle=fill[optimizer])
+for optimizer, style in fill.items():
+    axis.plot([], [], "o", color="gray", markersize=12, fillstyle=style, label=optimizer)
+axis.legend(loc="lower left")
 axis.set(xlabel="log-likelihood of held-out images (nats per image)")
 axis.margins(y=0.3)
 axis.invert_yaxis()
