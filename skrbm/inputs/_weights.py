@@ -69,10 +69,11 @@ def distinct_rows(arrays, weights=None):
     n = arrays[0].shape[0]
     rows = np.arange(n) if weights is None else np.flatnonzero(weights)
     weights = np.ones(n) if weights is None else weights
-    keys = _keys(arrays)[rows]
-    order = np.argsort(keys, kind="stable")
-    rows, keys = rows[order], keys[order]
-    near = np.flatnonzero(np.diff(keys) <= _NEAR * max(np.abs(keys).max(), 1e-300))
+    with np.errstate(over="ignore", invalid="ignore"):  # keys that overflow are all near
+        keys = np.nan_to_num(_keys(arrays)[rows])
+        order = np.argsort(keys, kind="stable")
+        rows, keys = rows[order], keys[order]
+        near = np.flatnonzero(np.diff(keys) <= _NEAR * max(np.abs(keys).max(), 1e-300))
     if not near.size:
         return rows, weights[rows]
     same = np.zeros(len(rows), bool)  # whether a row equals the one before
