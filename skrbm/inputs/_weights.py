@@ -69,11 +69,10 @@ def distinct_rows(arrays, weights=None):
     n = arrays[0].shape[0]
     rows = np.arange(n) if weights is None else np.flatnonzero(weights)
     weights = np.ones(n) if weights is None else weights
-    with np.errstate(over="ignore", invalid="ignore"):  # keys that overflow are all near
-        keys = np.nan_to_num(_keys(arrays)[rows])
-        order = np.argsort(keys, kind="stable")
-        rows, keys = rows[order], keys[order]
-        near = np.flatnonzero(np.diff(keys) <= _NEAR * max(np.abs(keys).max(), 1e-300))
+    keys = _keys(arrays)[rows]
+    order = np.argsort(keys, kind="stable")
+    rows, keys = rows[order], keys[order]
+    near = np.flatnonzero(np.diff(keys) <= _NEAR * max(np.abs(keys).max(), 1e-300))
     if not near.size:
         return rows, weights[rows]
     same = np.zeros(len(rows), bool)  # whether a row equals the one before
@@ -93,7 +92,8 @@ def _keys(arrays):
     """Return a number for each row: its projection on a direction, in float64."""
     generator, total = np.random.default_rng(_SEED), 0.0
     for X in arrays:
-        direction = generator.standard_normal(X.shape[1])
+        # So short that sums of the largest numbers do not overflow, nor their differences.
+        direction = generator.standard_normal(X.shape[1]) / (32 * len(arrays) * X.shape[1])
         parts = []
         for block in row_blocks(X, _block_rows(X)):
             if sp.issparse(block):

@@ -97,14 +97,14 @@ def ties(kind):
         return np.hstack([1e20 * X[:, :2], X[:, 2:]])
     if kind == "tiny column":
         return np.hstack([X, 1e-18 * data(n=120, n_columns=2, seed=3)])
-    if kind == "overflowing":  # sums that are infinite, or no number
+    if kind == "huge":  # of which plain sums would overflow
         return np.random.default_rng(0).choice([-1.5e308, 1e308, 1.0, 0.0], size=(120, 4))
     return np.zeros((120, 3))
 
 
 @kinds
 @pytest.mark.parametrize(
-    "kind", ["large column", "two large columns", "tiny column", "overflowing", "zeros"]
+    "kind", ["large column", "two large columns", "tiny column", "huge", "zeros"]
 )
 def test_keys_that_are_equal_by_rounding(make, kind):
     X = ties(kind)
@@ -117,7 +117,7 @@ def test_keys_that_are_equal_by_rounding(make, kind):
 
 @kinds
 @pytest.mark.parametrize(
-    "kind", ["plain", "large column", "two large columns", "tiny column", "overflowing"]
+    "kind", ["plain", "large column", "two large columns", "tiny column", "huge"]
 )
 @pytest.mark.parametrize("block_rows", [7, 4096])
 def test_the_order_depends_on_the_values_alone(make, kind, block_rows, monkeypatch):
