@@ -150,17 +150,22 @@ class BaseRBM(DensityModel):
             batch_size=self.batch_size,
             seed=self._evaluation_seed,
         )
-        # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
-        data = {"estimator": self, "X": X, "y": X}
-        context = self._init_callback_context(max_subtasks=self.n_iter)
 
         def publish(machine, state):
             training.n_rows, training.visible_means = rows.total, rows.means
             self._publish(machine, state, training)
 
-        trainer = self._trainer(rows, train, training, publish, self.n_iter)
-        trainer.monitor, trainer.context, trainer.data = monitor, context, data
-        trainer.run(training)
+        self._trainer(
+            rows,
+            train,
+            training,
+            publish,
+            self.n_iter,
+            monitor=monitor,
+            context=self._init_callback_context(max_subtasks=self.n_iter),
+            # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
+            data={"estimator": self, "X": X, "y": X},
+        ).run(training)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -206,7 +211,7 @@ class BaseRBM(DensityModel):
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
 
-    def _trainer(self, rows, index, training, publish, n_iter=1):
+    def _trainer(self, rows, index, training, publish, n_iter=1, **options):
         """Return the :class:`Trainer` of a fit."""
         parts = training.parts
         learner = MomentLearner(
@@ -226,6 +231,7 @@ class BaseRBM(DensityModel):
             recorder(self.history_, type(self).__name__ if self.verbose else None),
             n_iter=n_iter,
             rate=rate_of(self),
+            **options,
         )
 
     def _start(self, X, sample_weight, goes_on, fewest=0):

@@ -144,8 +144,8 @@ class Trainer:
         """Train the machine of a :class:`Training`."""
         kept = training.machine, training.phase_state
         training.machine = training.machine.copy()  # which is written in place
-        chosen = self._told(kept)
-        self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=chosen)
+        told = self._told(kept)
+        self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=told)
         try:
             for epoch in itertools.count() if self.n_iter is None else range(self.n_iter):
                 task = self.context.subcontext(task_name=self.task)
@@ -181,12 +181,11 @@ class Trainer:
     def _epoch(self, training, epoch):
         """Run one epoch; returns its row of the history."""
         progress = 0.0 if self.n_iter is None else epoch / self.n_iter
-        row, rate = {}, None
+        rate = None if self.rate is None else self.rate(progress)
         begin = time.perf_counter()
-        if self.rate is not None:
-            rate = row["learning_rate"] = self.rate(progress)
         report = self.learner.epoch(training, progress, rate)
-        row = {**row, "time": time.perf_counter() - begin, **report}
+        row = {} if rate is None else {"learning_rate": rate}
+        row |= {"time": time.perf_counter() - begin, **report}
         return row | self.monitor.measure(training.machine, training.phase_state)
 
     def _told(self, kept):

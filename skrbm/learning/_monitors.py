@@ -40,8 +40,6 @@ class LikelihoodMonitor(Monitor):
     batch_size : int
     seed : SeedSequence
         Of annealed importance sampling.
-    records_likelihood : bool, default=True
-        Whether the history has a likelihood of training rows.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class LikelihoodMonitor(Monitor):
         n_iter_no_change,
         batch_size,
         seed,
-        records_likelihood=True,
     ):
         super().__init__(n_iter_no_change)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
@@ -67,7 +64,6 @@ class LikelihoodMonitor(Monitor):
         self.criterion, self.tol, self.seed = criterion, tol, seed
         few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
         self.block_rows = max(batch_size, 64, min(few, _MONITORED_ROWS))
-        self.records_likelihood = records_likelihood
         self.noise = 0.0  # standard error of the gap
         self.independent = self.reached = None  # log-likelihoods of training rows
 
@@ -77,7 +73,7 @@ class LikelihoodMonitor(Monitor):
 
     def measure(self, machine, state):
         density = self.density(machine, state)
-        measured = self._likelihood(density, state) if self.records_likelihood else {}
+        measured = self._likelihood(density, state)
         if self.validation is None:
             return measured
         held_out = self._values(density.free_energy, self.validation)
@@ -99,7 +95,7 @@ class LikelihoodMonitor(Monitor):
         """Return the (pseudo-)log-likelihood of training rows by its name, if there is one."""
         machine, shown = density.machine, self.train[:_MONITORED_ROWS]
         columns = np.arange(self.rows.X.shape[1])
-        if machine.units[0].values == (0.0, 1.0) and len(machine.units) == 2:
+        if machine.units[0].is_binary and len(machine.units) == 2:
             name, columns = "pseudo_log_likelihood", self.bits
             values = self._values(
                 lambda rows: evaluation.pseudo_log_likelihood(machine, rows, self.bits), shown
