@@ -5,13 +5,13 @@ Every function takes a fitted estimator of a density, a :class:`Density` or a
 """
 
 from ..inference import AIS, LogPartition
-from ._compare import compare, solutions
+from ._compare import compare
 from ._deep import DeepDensity
 from ._density import Density, density_of
 from ._exact import can_enumerate, exact_log_partition, exact_marginals
 from ._log_partition import log_partition, reverse_log_partition
 from ._pseudo_likelihood import pseudo_log_likelihood
-from ._unique import Solutions, find_solutions, unique_solutions
+from ._solutions import Solutions, find_solutions, solutions, unique_solutions
 
 __all__ = [
     "AIS",

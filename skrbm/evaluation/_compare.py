@@ -1,58 +1,14 @@
-"""Solutions of fixed-point equations, and all methods compared with the exact sums."""
-
-from dataclasses import replace
+"""All methods compared with the exact sums."""
 
 import numpy as np
 
 from .._checks import check_count
 from ..arrays import cast, make_rng, to_numpy
-from ..inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, sample
+from ..inference import AIS, FIXED_POINTS, Gibbs, sample
 from ..machine import MAX_UNITS, conditional
 from ._density import density_of
 from ._exact import exact_log_partition, exact_marginals
-from ._log_partition import method_of
-from ._unique import find_solutions
-
-
-def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state=None):
-    """Find the distinct solutions of the fixed-point equations that starts lead to.
-
-    Every start is followed to a mean squared change of 1e-12, in float64: by sweeps of the method,
-    and if 500 of these do not do, as where they jump back and forth between two states, by sweeps
-    with more damping. ``unique_tol`` then says which ends are one solution.
-
-    Parameters
-    ----------
-    model : estimator or Machine
-    method : str or object, default="tap"
-        "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" or a fixed-point
-        object.
-    starts : array-like of shape (n_starts, n_visible), default=None
-        Visible values to start at; default: the estimator's ``starts_``, else the ends of 100
-        short Gibbs chains.
-    unique_tol : float, default=1e-2
-        Two solutions are one if no visible mean differs by this much or more, or if a chain of
-        such pairs links them, so that their number does not depend on the order of the starts.
-    random_state : int, RandomState or SeedSequence, default=None
-        Of the Gibbs chains.
-
-    Returns
-    -------
-    Solutions
-
-    Warns
-    -----
-    ConvergenceWarning
-        If no start converges. The states where they ended are then returned.
-    """
-    density, method = density_of(model), method_of(method)
-    if not isinstance(method, FixedPoint):
-        raise ValueError(f"method must be a fixed point, one of {sorted(FIXED_POINTS)}, not AIS")
-    rng = make_rng(random_state, density.machine.weights[0])
-    starts = density.starting_rows(starts, rng)
-    found = find_solutions(density.machine, method, starts, unique_tol)
-    means = (density.outward(found.means[0]), *found.means[1:])
-    return replace(found, means=means, starts=density.outward(found.starts))
+from ._solutions import find_solutions
 
 
 def compare(model, *, starts=None, n_steps=1000, max_units=MAX_UNITS, random_state=None):

@@ -20,7 +20,7 @@ from ..inference import (
 from ..machine import MAX_UNITS, in_double
 from ._density import density_of
 from ._exact import can_enumerate, exact_log_partition
-from ._unique import find_solutions
+from ._solutions import find_solutions
 
 
 def log_partition(

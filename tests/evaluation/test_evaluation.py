@@ -22,7 +22,7 @@ from skrbm.evaluation import (
     AIS,
     Density,
     _pseudo_likelihood,
-    _unique,
+    _solutions,
     can_enumerate,
     compare,
     exact_log_partition,
@@ -274,7 +274,7 @@ def test_unconverged_solutions_are_left_out(monkeypatch):
         state = solution.state._replace(means=means)
         return solution._replace(state=state, converged=np.repeat([True, False], 4))
 
-    monkeypatch.setattr(_unique, "solve_to_convergence", one_stops_early)
+    monkeypatch.setattr(_solutions, "solve_to_convergence", one_stops_early)
     assert log_partition(machine, method, starts=np.eye(4)).value == pytest.approx(expected)
 
 

@@ -20,8 +20,8 @@ from scipy.special import expit, logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import BernoulliRBM
-from skrbm.evaluation import AIS, _unique, log_partition, solutions
-from skrbm.evaluation._unique import find_solutions, solution_groups
+from skrbm.evaluation import AIS, _solutions, log_partition, solutions
+from skrbm.evaluation._solutions import find_solutions, solution_groups
 from skrbm.inference import (
     FIXED_POINTS,
     TAP,
@@ -274,7 +274,7 @@ def never(monkeypatch, which):
         solution = solve_to_convergence(*args)
         return solution._replace(converged=solution.converged & ~which)
 
-    monkeypatch.setattr(_unique, "solve_to_convergence", unsettled)
+    monkeypatch.setattr(_solutions, "solve_to_convergence", unsettled)
 
 
 def test_starts_that_do_not_converge(monkeypatch):
@@ -359,7 +359,7 @@ def test_tolerances():
 def test_blocks_do_not_matter(method, elements, monkeypatch):
     machine, X = random_machine(("bernoulli",) * 2, (5, 4), 0), starts_of(5, 20)
     whole = solutions(machine, method, X)
-    monkeypatch.setattr(_unique, "_BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(_solutions, "_BLOCK_ELEMENTS", elements)
     blocks = solutions(machine, method, X)
     assert_array_equal(blocks.labels, whole.labels)
     assert_allclose(blocks.free_energies, whole.free_energies, rtol=1e-9)
@@ -409,7 +409,7 @@ def test_tolerances_that_are_none(tol):
         (lambda m: solutions(m, "tap", np.eye(3)), "starts has 3 columns"),
         (lambda m: solutions(m, "tap", np.zeros(4)), "Expected 2D array"),
         (lambda m: solutions(m, "loopy", np.eye(4)), "method must be .* got 'loopy'"),
-        (lambda m: solutions(m, AIS(), np.eye(4)), "method must be a fixed point"),
+        (lambda m: solutions(m, AIS(), np.eye(4)), "method must be one of .*'tap'.*FixedPoint"),
         (lambda m: solutions(BernoulliRBM(), "tap", np.eye(4)), "not fitted"),
     ],
 )

@@ -102,9 +102,6 @@ def test_without_rows_set_aside_nothing_stops():
     for _ in range(3):
         assert set(watch.measure(machine, None)) == {"pseudo_log_likelihood"}
         assert watch.value is None and not watch.stop()
-    quiet, _ = monitor(machine, data(machine), held_out=False, records_likelihood=False)
-    assert quiet.measure(machine, None) == {}
-    quiet.conclude()
 
 
 def test_real_units_have_the_likelihood_of_the_solutions_of_the_phase():

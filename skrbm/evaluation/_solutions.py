@@ -2,16 +2,17 @@
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..arrays import cast, from_numpy, namespace, one_blas_thread, row_blocks, to_numpy
-from ..inference import map_rows, solve_to_convergence
+from ..arrays import cast, from_numpy, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
+from ..inference import FixedPoint, map_rows, resolve, solve_to_convergence
 from ..machine import conditional
+from ._density import density_of
 
 TOLERANCES = (1e-1, 1e-2, 1e-3)  # at which distinct solutions are always counted
 _BLOCK_ELEMENTS = 2**20  # of an array of a block of starts
@@ -262,3 +263,42 @@ def unique_solutions(means, tol=1e-2):
     if np.ndim(means) != 2:
         raise ValueError(f"means must have 2 dimensions, got {np.ndim(means)}")
     return np.unique(solution_groups(means, tol), return_index=True)[1]
+
+
+def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state=None):
+    """Find the distinct solutions of the fixed-point equations that starts lead to.
+
+    Every start is followed to a mean squared change of 1e-12, in float64: by sweeps of the method,
+    and if 500 of these do not do, as where they jump back and forth between two states, by sweeps
+    with more damping. ``unique_tol`` then says which ends are one solution.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    method : str or object, default="tap"
+        "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" or a fixed-point
+        object.
+    starts : array-like of shape (n_starts, n_visible), default=None
+        Visible values to start at; default: the estimator's ``starts_``, else the ends of 100
+        short Gibbs chains.
+    unique_tol : float, default=1e-2
+        Two solutions are one if no visible mean differs by this much or more, or if a chain of
+        such pairs links them, so that their number does not depend on the order of the starts.
+    random_state : int, RandomState or SeedSequence, default=None
+        Of the Gibbs chains.
+
+    Returns
+    -------
+    Solutions
+
+    Warns
+    -----
+    ConvergenceWarning
+        If no start converges. The states where they ended are then returned.
+    """
+    density, method = density_of(model), resolve(method, FixedPoint, argument="method")
+    rng = make_rng(random_state, density.machine.weights[0])
+    starts = density.starting_rows(starts, rng)
+    found = find_solutions(density.machine, method, starts, unique_tol)
+    means = (density.outward(found.means[0]), *found.means[1:])
+    return replace(found, means=means, starts=density.outward(found.starts))
