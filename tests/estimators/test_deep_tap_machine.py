@@ -509,7 +509,7 @@ UNITS = [
 ]
 
 
-@pytest.mark.parametrize(("visible", "hidden"), UNITS, ids="-".join)
+@pytest.mark.parametrize(("visible", "hidden"), UNITS)
 def test_kinds_of_units(visible, hidden):
     X = binary_data() * (1 if visible == "bernoulli" else np.linspace(0.2, 0.9, 8))
     params = {"visible": visible, "hidden": hidden, "learning_rate": 0.01}
