@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _estimators import RBMS, all_rows, binary_data, log_likelihoods, machine, small
+from _estimators import RBMS, binary_data, log_likelihoods, machine, small
 from _exact import Exact
+from _fractional import all_rows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 

@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _estimators import all_rows, binary_data, log_likelihoods, noisy_patterns
-from _fractional import row_numbers, unnormalised
+from _estimators import binary_data, log_likelihoods, noisy_patterns
+from _fractional import all_rows, row_numbers, unnormalised
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, logsumexp
