@@ -22,7 +22,6 @@ from skrbm.evaluation import (
     AIS,
     Density,
     _pseudo_likelihood,
-    _solutions,
     can_enumerate,
     compare,
     exact_log_partition,
@@ -34,7 +33,7 @@ from skrbm.evaluation import (
     unique_solutions,
 )
 from skrbm.exceptions import DivergenceError
-from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, solve, solve_to_convergence
+from skrbm.inference import FIXED_POINTS, TAP, NaiveMeanField, solve
 from skrbm.machine import Machine, _enumeration
 from skrbm.machine import free_energy as free_energies
 from skrbm.units import Bernoulli, Gaussian, Theta
@@ -262,20 +261,6 @@ def test_fixed_points_start_at_chains_by_default():
     machine = make(strength=0.3)
     values = [log_partition(machine, "tap", random_state=seed).value for seed in (0, 1)]
     assert values[0] == pytest.approx(values[1], rel=1e-9)
-
-
-def test_unconverged_solutions_are_left_out(monkeypatch):
-    machine, method = make(strength=0.2), NaiveMeanField()
-    expected = log_partition(machine, method, starts=np.eye(4)).value
-
-    def one_stops_early(*args, **kwargs):
-        solution = solve_to_convergence(*args, **kwargs)
-        means = tuple(np.concatenate([mean, mean + 0.3]) for mean in solution.state.means)
-        state = solution.state._replace(means=means)
-        return solution._replace(state=state, converged=np.repeat([True, False], 4))
-
-    monkeypatch.setattr(_solutions, "solve_to_convergence", one_stops_early)
-    assert log_partition(machine, method, starts=np.eye(4)).value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("method", ["AIS", "exactly", ""])

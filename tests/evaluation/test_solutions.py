@@ -267,30 +267,34 @@ def test_settling_respects_the_method():
     assert (longer.n_iter > 700).all()
 
 
-def never(monkeypatch, which):
-    """Let the starts of some rows never converge."""
+@dataclass(frozen=True)
+class Restless(NaiveMeanField):
+    """Naive mean field that never converges where the first visible mean is above a bound."""
 
-    def unsettled(*args):
-        solution = solve_to_convergence(*args)
-        return solution._replace(converged=solution.converged & ~which)
+    bound: float = 0.5
 
-    monkeypatch.setattr(_solutions, "solve_to_convergence", unsettled)
+    def residual(self, old, new):
+        return super().residual(old, new) + (new.means[0][:, 0] > self.bound)
 
 
-def test_starts_that_do_not_converge(monkeypatch):
-    X = np.array([[0.0] * 4, [1.0] * 4, [0.0] * 4])
-    never(monkeypatch, np.array([False, True, False]))
-    found = solutions(uniform_machine(), "tap", X)
+def test_starts_that_do_not_converge():
+    """Of two solutions, all units off and all on, the second does not count, nor in log Z."""
+    machine, X = uniform_machine(tilt=0.5), np.array([[0.0] * 4, [1.0] * 4, [0.0] * 4])
+    found = solutions(machine, Restless(), X)
     assert found.n_unconverged == 1
     assert_array_equal(found.labels, [0, -1, 0])
     assert_array_equal(found.counts, [2])
+    both, off, counted = (
+        log_partition(machine, method, starts=starts).value
+        for method, starts in [(NaiveMeanField(), X), (NaiveMeanField(), X[:1]), (Restless(), X)]
+    )
+    assert counted == pytest.approx(off, rel=1e-12) and both - off > 1
 
 
-def test_no_start_converges(monkeypatch):
-    never(monkeypatch, np.array([True, True]))
+def test_no_start_converges():
     X = np.array([[0.0] * 4, [1.0] * 4])
     with pytest.warns(ConvergenceWarning, match="none of the 2 starts converged"):
-        found = solutions(uniform_machine(), "tap", X)
+        found = solutions(uniform_machine(), Restless(bound=-1.0), X)
     assert found.n_unconverged == 2
     assert len(found) == 2 and np.isfinite(found.free_energies).all()
 
