@@ -7,6 +7,7 @@ from _estimators import RBMS, binary_data, log_likelihoods, machine, small
 from _exact import Exact
 from _fractional import all_rows
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import hadamard
 from scipy.special import expit
 
 from skrbm import TAPRBM, DeepTAPMachine
@@ -53,6 +54,29 @@ def test_near_the_exact_posterior_at_weak_couplings(p):
     assert error < 0.02
     assert error < 0.3 * np.abs(naive.denoise(Y, flip_probability=p) - truth).max() + 1e-4
     assert np.abs(Y - truth).max() > p  # there is something to gain
+
+
+def test_posteriors_are_solved_to_the_tolerance():
+    """One more sweep without damping, by formulas, moves them by no more."""
+    tol, Y, p = 1e-4, all_rows(6), 0.4
+    rbm = machine(TAPRBM, 5, 6, strength=2.0, inference=NaiveMeanField(tol=tol))
+    W, c, b = rbm.components_, rbm.intercept_hidden_, rbm.intercept_visible_
+    mean = rbm.denoise(Y, flip_probability=p)
+    field = b + (2 * Y - 1) * np.log((1 - p) / p)
+    change = expit(expit(mean @ W.T + c) @ W + field) - mean
+    assert ((change**2).mean(axis=1) <= tol).all()
+
+
+def test_posteriors_where_plain_sweeps_go_round_in_circles():
+    """Orthogonal couplings so strong that sweeps of TAP without damping overshoot."""
+    W, Y = 1.5 * hadamard(16), np.random.default_rng(0).integers(0, 2, (20, 16)).astype(float)
+    found, finer = (
+        TAPRBM.from_parameters(
+            W, -W.sum(axis=1) / 2, -W.sum(axis=0) / 2, inference=method, random_state=0
+        ).denoise(Y, flip_probability=0.45)
+        for method in (TAP(tol=1e-10), TAP(tol=1e-24, damping=0.9, max_iter=5000))
+    )
+    assert_allclose(found, finer, atol=1e-4)
 
 
 def test_flips_are_found_by_what_the_others_say():
@@ -354,6 +378,21 @@ def test_means_of_the_data_are_kept(RBM, dtype):
     assert_allclose(stream.visible_means_, X.mean(axis=0), rtol=1e-6)
     later = RBM.from_parameters(rbm, batch_size=10).partial_fit(X[:9])
     assert_allclose(later.visible_means_, X[:9].mean(axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("RBM", RBMS)
+def test_rows_of_an_epoch_that_did_not_end_are_not_in_the_means(RBM):
+    def interrupted(progress):
+        raise KeyboardInterrupt
+
+    X = binary_data()
+    rbm = small(RBM).partial_fit(X[:20]).set_params(schedule=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rbm.partial_fit(X[20:50])
+    assert_allclose(rbm.visible_means_, X[:20].mean(axis=0), rtol=1e-12)
+    rbm.set_params(schedule="constant").partial_fit(X[50:])
+    learnt = np.concatenate([X[:20], X[50:]])
+    assert_allclose(rbm.visible_means_, learnt.mean(axis=0), rtol=1e-12)
 
 
 def test_missing_values_are_for_impute():

@@ -284,11 +284,24 @@ def test_starts_that_do_not_converge():
     assert found.n_unconverged == 1
     assert_array_equal(found.labels, [0, -1, 0])
     assert_array_equal(found.counts, [2])
-    both, off, counted = (
-        log_partition(machine, method, starts=starts).value
-        for method, starts in [(NaiveMeanField(), X), (NaiveMeanField(), X[:1]), (Restless(), X)]
+    counted = log_partition(machine, Restless(), starts=X).value
+    both, off, on = (
+        log_partition(machine, NaiveMeanField(), starts=starts).value
+        for starts in (X, X[:1], X[1:2])
     )
-    assert counted == pytest.approx(off, rel=1e-12) and both - off > 1
+    assert counted == pytest.approx(off, rel=1e-12) and on - off > 1
+    assert both == pytest.approx((off + on) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+def test_the_row_that_moves_least_stands_for_a_solution(order):
+    """A start at the solution itself, beside those that come near to it."""
+    machine, method = random_machine(("bernoulli", "bernoulli"), (4, 3), 0, 0.5), NaiveMeanField()
+    exact = solve(method, machine, method.start(machine, np.eye(4)[:1]), tol=1e-30, max_iter=900)
+    X = np.concatenate([np.eye(4)[:2], exact.state.means[0]])[order]
+    found = solutions(machine, method, X)
+    assert_array_equal(found.counts, [3])
+    assert_allclose(found.means[0], exact.state.means[0], rtol=0, atol=1e-14)
 
 
 def test_no_start_converges():

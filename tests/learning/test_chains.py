@@ -116,6 +116,23 @@ def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler
     assert abs(np.mean(shares["noise"]) - 0.5) < 0.05
 
 
+def test_few_annealed_chains_are_drawn_from_many():
+    """Two of 100 rows of noise, of which about ten outweigh all others, and which hardly move.
+
+    Two draws have one origin with a probability of 0.2 at most, more than 20 of 40 pairs with one
+    of less than 1e-5; neighbours nearly always have.
+    """
+    theta = MACHINE.thetas[0]
+    scale = 3 / np.sqrt(theta.precision)
+    phase = ChainPhase(Langevin(1e-9), "annealed", noise=Noise(np.zeros(3), scale))
+    X, n_same = np.zeros((2, 3)), 0
+    for seed in range(40):
+        rng = make_rng(seed, X)
+        state, _, _ = phase.phases(MACHINE, phase.init(MACHINE, rng, 2, X), X, rng)
+        n_same += np.ptp(phase.visible(state), axis=0).max() < 1e-3
+    assert n_same <= 20
+
+
 @pytest.mark.parametrize("Sampler", [Langevin, GibbsLangevin])
 def test_annealing_adjusts_from_the_step_that_a_run_does(Sampler):
     adjusted = []
