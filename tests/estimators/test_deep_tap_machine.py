@@ -602,6 +602,13 @@ def test_layers_are_searched_in_a_pipeline():
     assert sizes == {0: 6, 1: 4, -2: 6}
 
 
+def test_a_coarse_tolerance_is_for_learning_alone():
+    """What depends on hidden layers is followed to the end."""
+    X, (coarse, fine) = all_rows(4), (known(inference=TAP(tol=tol)) for tol in (0.1, 1e-12))
+    assert_allclose(coarse.transform(X), fine.transform(X), rtol=1e-5)
+    assert_allclose(coarse.free_energy(X), fine.free_energy(X), rtol=1e-8)
+
+
 def test_rows_are_solved_in_blocks(monkeypatch):
     machine, X = known(), all_rows(4)
     whole = machine.transform(X), machine.free_energy(X), machine.free_energy(sp.csr_array(X))

@@ -376,6 +376,9 @@ def test_means_of_the_data_are_kept(RBM, dtype):
     for rows in (X[:5], X[5:35], X[35:36], X[36:]):
         stream.partial_fit(rows)
     assert_allclose(stream.visible_means_, X.mean(axis=0), rtol=1e-6)
+    weighted = small(RBM).fit(X[:20], sample_weight=np.full(20, 3)).partial_fit(X[20:])
+    learnt = np.concatenate([X[:20], X[:20], X])
+    assert_allclose(weighted.visible_means_, learnt.mean(axis=0), rtol=1e-6)
     later = RBM.from_parameters(rbm, batch_size=10).partial_fit(X[:9])
     assert_allclose(later.visible_means_, X[:9].mean(axis=0), rtol=1e-6)
 
