@@ -319,6 +319,16 @@ def test_score_does_not_miss_modes_that_no_start_leads_to():
     assert flattering > 1
 
 
+def test_log_partition_by_fixed_points_belongs_to_the_starts():
+    """All units off and all on are two solutions, of which the second is worth more."""
+    field = np.full(4, -7.5)
+    rbm = TAPRBM.from_parameters(np.full((4, 4), 4.0), field, field, random_state=0)
+    rbm.starts_ = np.zeros((1, 4))
+    off = rbm.log_partition("tap")
+    rbm.starts_ = np.ones((1, 4))
+    assert rbm.log_partition("tap") - off > 1
+
+
 def test_log_partitions_agree_on_a_small_machine():
     """Weights of 0.3, where the expansion in their powers leaves little."""
     rbm = machine(TAPRBM, 5, 6, strength=0.3)

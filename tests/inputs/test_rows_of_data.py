@@ -141,7 +141,10 @@ def test_machines_are_converted_in_double_and_keep_their_dtype():
     far = Coordinates(np.full(3, 1e3), np.ones(3))
     outer = far.machine_outward(machine)
     single = Coordinates(*(part.astype(np.float32) for part in far))
-    inner = far.machine_inward(outer.astype(np.float32))
+    rounded = outer.astype(np.float32)
+    inner = far.machine_inward(rounded)
     assert inner.dtype == np.float32
+    W, field = (part.astype(np.float64) for part in (rounded.weights[0], rounded.thetas[1].field))
+    assert_allclose(inner.thetas[1].field, field + W @ far.offset, rtol=1e-6)
     assert single.machine_inward(machine.astype(np.float32)).dtype == np.float32
     assert_allclose(far.machine_inward(outer).thetas[1].field, machine.thetas[1].field, atol=1e-9)
