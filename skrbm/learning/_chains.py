@@ -65,26 +65,52 @@ class Noise(NamedTuple):
         return self.mean + self.scale * rng.normal((n, self.mean.shape[0]))
 
 
-# Where the chains of a run start: functions (phase, machine, sampler, state, X, rng).
+class NoiseStart:
+    """Start at noise."""
+
+    def rows(self, phase, machine, rng, n):
+        """Return ``n`` rows of noise."""
+        return draw_visible(machine, rng, n) if phase.noise is None else phase.noise.draw(rng, n)
+
+    def started(self, phase, machine, sampler, rows, rng):
+        """Return the chains that start at rows of noise."""
+        return sampler.start(machine, rows, rng)
+
+    def chains(self, phase, machine, sampler, state, X, rng):
+        """Return the chains of a run."""
+        rows = self.rows(phase, machine, rng, X.shape[0])
+        return self.started(phase, machine, sampler, rows, rng)
 
 
-def _at_noise(phase, machine, sampler, state, X, rng):
-    return phase.started(machine, sampler, phase.noise_rows(machine, rng, X.shape[0]), rng)
+class AnnealedStart(NoiseStart):
+    """Start at noise that is annealed to the machine."""
+
+    def rows(self, phase, machine, rng, n):
+        return draw_visible(noisy_base(machine, phase.noise), rng, n)
+
+    def started(self, phase, machine, sampler, rows, rng):
+        return annealed(machine, sampler, rows, phase.n_steps, rng, phase.noise)
 
 
-def _at_data(phase, machine, sampler, state, X, rng):
-    return sampler.start(machine, X, rng)
+class DataStart(NoiseStart):
+    """Start at the rows of the batch."""
+
+    def chains(self, phase, machine, sampler, state, X, rng):
+        return sampler.start(machine, X, rng)
 
 
-def _where_they_ended(phase, machine, sampler, state, X, rng):
-    return sampler.resumed(machine, state.chains)
+class PersistentStart(NoiseStart):
+    """Start where the chains ended; at noise the first time."""
+
+    def chains(self, phase, machine, sampler, state, X, rng):
+        return sampler.resumed(machine, state.chains)
 
 
 CHAINS = {
-    "noise": _at_noise,
-    "annealed": _at_noise,
-    "data": _at_data,
-    "persistent": _where_they_ended,
+    "noise": NoiseStart(),
+    "annealed": AnnealedStart(),
+    "data": DataStart(),
+    "persistent": PersistentStart(),
 }
 """Where chains start in learning, by name."""
 
@@ -123,13 +149,11 @@ class ChainPhase(ModelPhase):
 
     def __post_init__(self):
         check_count("n_steps", self.n_steps, 1)
-        if self.burn_in is not None:
-            check_count("burn_in", self.burn_in, 0)
-            if self.burn_in >= self.n_steps:
-                raise ValueError(
-                    f"burn_in={self.burn_in} leaves none of n_steps={self.n_steps}; it must be "
-                    "smaller"
-                )
+        check_count("burn_in", self.burn_in, 0, or_none=True)
+        if self._n_left_out >= self.n_steps:
+            raise ValueError(
+                f"burn_in={self.burn_in} leaves none of n_steps={self.n_steps}; it must be smaller"
+            )
         if self.anneal_step_size and self.sampler.target_acceptance is not None:
             raise ValueError(
                 "anneal_step_size=True and a sampler with target_acceptance both set the step "
@@ -158,19 +182,17 @@ class ChainPhase(ModelPhase):
 
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""
-        if self.start == "annealed":
-            return draw_visible(noisy_base(machine, self.noise), rng, n)
-        return draw_visible(machine, rng, n) if self.noise is None else self.noise.draw(rng, n)
+        return CHAINS[self.start].rows(self, machine, rng, n)
 
     def started(self, machine, sampler, rows, rng):
         """Return the chains that start at rows of noise."""
-        if self.start == "annealed":
-            return annealed(machine, sampler, rows, self.n_steps, rng, self.noise)
-        return sampler.start(machine, rows, rng)
+        return CHAINS[self.start].started(self, machine, sampler, rows, rng)
 
     def phases(self, machine, state, X, rng):
         if self._shares_product(machine):
-            chains, data, model = _PHASES[self.start](self, machine, state.chains, X, rng)
+            chains, data, model = _PHASES[self.start, self.gradient](
+                self, machine, state.chains, X, rng
+            )
             return state._replace(chains=chains), data, model
         sampler, hidden = self.current(machine, state.step_size), machine.units[1]
         theta = condition(machine, X)
@@ -178,16 +200,15 @@ class ChainPhase(ModelPhase):
         above = moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng))
         data = _moments_of((X, None, None), above, X.shape[0])
         total = _Total(machine, sampler, moments, self._n_left_out)
-        chains = CHAINS[self.start](self, machine, sampler, state, X, rng)
+        chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
         return self._next(sampler, chains, total.acceptance(), state), data, total.moments()
 
     def _shares_product(self, machine):
         """Whether one product serves for the hidden units of both phases, or for two steps."""
         return (
-            self.start in _PHASES
+            (self.start, self.gradient) in _PHASES
             and self._n_left_out == self.n_steps - 1
-            and self.gradient == "marginal"
             and self.sampler.ends_with_hidden_draw(machine)
         )
 
@@ -262,7 +283,7 @@ def _data_phases(phase, machine, chains, X, rng):
     return Chains((visible, drawn)), data, data_moments(machine, visible)
 
 
-_PHASES = {"persistent": _persistent_phases, "data": _data_phases}
+_PHASES = {("persistent", "marginal"): _persistent_phases, ("data", "marginal"): _data_phases}
 
 
 def annealed(machine, sampler, rows, n_steps, rng, noise=None):

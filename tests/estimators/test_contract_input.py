@@ -186,5 +186,5 @@ def test_hyper_parameters(Estimator):
 @pytest.mark.parametrize("factor", [np.nan, -1, 1j, None, "fast"])
 def test_schedules_must_return_factors(Estimator, factor):
     estimator = small(Estimator, schedule=lambda progress: factor)
-    with pytest.raises(ValueError, match="schedule must return a factor >= 0"):
+    with pytest.raises(ValueError, match=r"schedule returns .* must be a finite number >= 0"):
         learn(estimator, binary_data())
