@@ -216,7 +216,7 @@ def make_objective(name, inference, n_sweeps):
     check_name("objective", name, OBJECTIVES)
     kinds = OBJECTIVES[name]
     asked = kinds[0].usual if isinstance(inference, str) and inference == "auto" else inference
-    method = resolve(asked, (FixedPoint, Gibbs), max_iter=n_sweeps, tol=TOL)
+    method = resolve(asked, FixedPoint, Gibbs, max_iter=n_sweeps, tol=TOL)
     for kind in kinds:
         if isinstance(method, kind.takes):
             if isinstance(method, FixedPoint):
