@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 from .._checks import check_count
 from .._schedules import SCHEDULES
 from ..arrays import namespace
-from ..inference import Chains, Sampler, anneal, draw_visible, map_rows, sample
+from ..inference import Chains, Sampler, anneal, draw_visible, last_visible, map_rows, sample
 from ..machine import (
     Block,
     Moments,
     condition,
-    conditional,
     data_moments,
     uncoupled,
 )
@@ -197,8 +196,7 @@ class ChainPhase(ModelPhase):
         sampler, hidden = self.current(machine, state.step_size), machine.units[1]
         theta = condition(machine, X)
         moments = GRADIENTS[self.gradient]
-        above = moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng))
-        data = _moments_of((X, None, None), above, X.shape[0])
+        data = _moments_of(X, moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng)))
         total = _Total(machine, sampler, moments, self._n_left_out)
         chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
@@ -249,37 +247,29 @@ class ChainPhase(ModelPhase):
 # conditional is what the moments are made of.
 
 
-def _walked(phase, machine, chains, rng):
-    """Return the visible values after all steps."""
-    chains = sample(phase.sampler, machine, chains, rng, phase.n_steps - 1)
-    return machine.units[0].sample(conditional(machine, 0, chains.layers), rng)
-
-
 def _persistent_phases(phase, machine, chains, X, rng):
     """Data rows and chain rows lie in one buffer and share the product with the weights."""
-    hidden, visible = machine.units[1], _walked(phase, machine, chains, rng)
+    hidden = machine.units[1]
+    visible = last_visible(phase.sampler, machine, chains, rng, phase.n_steps)
     n, m = X.shape[0], visible.shape[0]
+    batch, model = slice(0, n), slice(n, n + m)
     buffer = namespace(X).concat([X, visible], axis=0)
     theta = condition(machine, buffer)
-    mean, variance = hidden.moments(theta)
-    atoms = hidden.occupancy(theta)
+    above = *hidden.moments(theta), hidden.occupancy(theta)
 
-    def moments(rows, n_rows):
-        above = (None if part is None else part[rows, :] for part in (mean, variance, atoms))
-        return _moments_of((buffer[rows, :], None, None), tuple(above), n_rows)
+    def moments(rows):
+        parts = (None if part is None else part[rows, :] for part in above)
+        return _moments_of(buffer[rows, :], parts)
 
-    model = slice(n, n + m)
     chains = Chains((buffer[model, :], hidden.sample(theta.rows(model), rng)))
-    return chains, moments(slice(0, n), n), moments(model, m)
+    return chains, moments(batch), moments(model)
 
 
 def _data_phases(phase, machine, chains, X, rng):
     """The hidden units of the data are those that the chains start with."""
-    hidden, theta = machine.units[1], condition(machine, X)
-    above = *hidden.moments(theta), hidden.occupancy(theta)
-    data = _moments_of((X, None, None), above, X.shape[0])
-    drawn = hidden.sample(theta, rng)
-    visible = _walked(phase, machine, Chains((X, drawn)), rng)
+    theta = condition(machine, X)
+    data, drawn = data_moments(machine, X, given=theta), machine.units[1].sample(theta, rng)
+    visible = last_visible(phase.sampler, machine, Chains((X, drawn)), rng, phase.n_steps)
     return Chains((visible, drawn)), data, data_moments(machine, visible)
 
 
@@ -320,10 +310,10 @@ def noisy_base(machine, noise):
     )
 
 
-def _moments_of(below, above, n):
-    """Return moments of ``n`` rows; of each layer means, variances and P[x != 0], or None."""
-    means, variances, occupied = (below[0], above[0]), (below[1], above[1]), (below[2], above[2])
-    return Moments((Block(means, variances, 1.0 / n, None, occupied),))
+def _moments_of(X, above):
+    """Return moments of rows X and of means, variances and P[h != 0] above them, or None."""
+    mean, variance, occupied = above
+    return Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0], None, (None, occupied)),))
 
 
 class _Total:
@@ -348,7 +338,7 @@ class _Total:
         if self.last is not None:  # rows are summed up only if there are those of a second step
             self._sum_up()
         X = state.layers[0]
-        self.last, self.n_steps = _moments_of((X, None, None), above, X.shape[0]), self.n_steps + 1
+        self.last, self.n_steps = _moments_of(X, above), self.n_steps + 1
 
     def _sum_up(self):
         machine, last = self.machine, self.last
