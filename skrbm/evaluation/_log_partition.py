@@ -7,15 +7,7 @@ import numpy as np
 from .._checks import check_count
 from ..arrays import make_rng, one_blas_thread
 from ..exceptions import DivergenceError
-from ..inference import (
-    AIS,
-    FIXED_POINTS,
-    FixedPoint,
-    Gibbs,
-    LogPartition,
-    resolve,
-    sample,
-)
+from ..inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, resolve, sample
 from ..machine import MAX_UNITS, in_double
 from ._density import density_of
 from ._exact import can_enumerate, exact_log_partition

@@ -7,13 +7,7 @@ from .._checks import check_count
 from .._schedules import SCHEDULES
 from ..arrays import namespace
 from ..inference import Chains, Sampler, anneal, draw_visible, last_visible, map_rows, sample
-from ..machine import (
-    Block,
-    Moments,
-    condition,
-    data_moments,
-    uncoupled,
-)
+from ..machine import Block, Moments, condition, data_moments, uncoupled
 from ._model_phase import ModelPhase
 
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
