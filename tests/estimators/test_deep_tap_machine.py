@@ -162,7 +162,7 @@ def test_scores_of_a_machine_with_more_configurations_than_floats_can_count(monk
 
     Two steps of annealing are quick and too few, of which the score warns.
     """
-    monkeypatch.setattr(_log_partition, "method_of", lambda method: AIS(schedule=2))
+    monkeypatch.setattr(_log_partition, "method_of", lambda *_: AIS(schedule=2))
     machine, V = known((1100, 1100), 4), all_rows(4)
     machine.components_[1][:] = 0.0
     visible, first, second = machine.intercepts_

@@ -297,8 +297,8 @@ def test_binarize_makes_bits_of_noisy_values():
     [
         ({}, "give one of flip_probability .* and noise_variance"),
         ({"flip_probability": 0.1, "noise_variance": 0.1}, "give one of flip_probability"),
-        ({"flip_probability": 0.6}, r"flip_probability must be .* \[0, 0.5\], got 0.6"),
-        ({"flip_probability": -0.1}, r"flip_probability must be .* \[0, 0.5\], got -0.1"),
+        ({"flip_probability": 0.6}, r"flip_probability must be .* >= 0 and <= 0.5, got 0.6"),
+        ({"flip_probability": -0.1}, r"flip_probability must be .* >= 0 and <= 0.5, got -0.1"),
         ({"flip_probability": np.nan}, r"flip_probability must be .* got nan"),
         ({"flip_probability": "0.1"}, r"flip_probability must be .* got '0.1'"),
         ({"noise_variance": 0.1}, "noise_variance is for real visible units.*Bernoulli"),

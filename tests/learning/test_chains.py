@@ -229,7 +229,7 @@ def test_step_sizes_are_tuned_from_run_to_run():
     [
         ({"n_steps": 0}, "n_steps must be an integer >= 1, got 0"),
         ({"n_steps": 2.5}, "n_steps must be an integer >= 1"),
-        ({"burn_in": -1}, "burn_in must be an integer >= 0"),
+        ({"burn_in": -1}, "burn_in must be None or an integer >= 0"),
         ({"n_steps": 3, "burn_in": 3}, "burn_in=3 leaves none of n_steps=3"),
     ],
 )
