@@ -32,6 +32,7 @@ from ..learning import (
     MomentLearner,
     Trainer,
     Training,
+    check_integral,
     recorder,
 )
 from ..machine import Machine
@@ -124,9 +125,9 @@ class BaseRBM(DensityModel):
         Raises
         ------
         DivergenceError
-            If parameters stop being finite, or the distribution of a unit has no integral any
-            more. As after an interruption by Ctrl-C, the estimator then keeps the parameters of the
-            last complete epoch.
+            If parameters stop being finite, or the distribution has no integral any more. As after
+            an interruption by Ctrl-C, the estimator then keeps the parameters of the last complete
+            epoch.
         """
         goes_on = self.warm_start and hasattr(self, "_training")
         X = check_data(self, X, reset=not goes_on)
@@ -136,6 +137,7 @@ class BaseRBM(DensityModel):
             train, validation = rows.split(self.validation_fraction, training.rng)
         if not goes_on:
             training.machine = self._pretrained(training.machine, rows, train, training.rng)
+            check_integral(training.machine, "before the first epoch")
         parts = training.parts
         monitor = LikelihoodMonitor(
             lambda machine, state: self._density(machine, state, parts),
@@ -195,6 +197,7 @@ class BaseRBM(DensityModel):
         index = np.arange(len(rows))
         if not goes_on:
             training.machine = self._pretrained(training.machine, rows, index, training.rng)
+            check_integral(training.machine, "before the first epoch")
 
         def publish(machine, state):
             self._publish(machine, state, training)

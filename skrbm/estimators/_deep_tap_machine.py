@@ -277,8 +277,8 @@ class DeepTAPMachine(BaseRBM):
         except DivergenceError as error:
             raise DivergenceError(
                 f"{type(self).__name__}: the pretraining of hidden layer {l + 1} diverged in epoch "
-                f"{rbm.n_iter_ + 1}, and nothing is kept of it. Lower learning_rate or momentum, "
-                "or scale X."
+                f"{getattr(rbm, 'n_iter_', 0) + 1}, and nothing is kept of it. Lower learning_rate "
+                "or momentum, or scale X."
             ) from error
 
     def _layer_estimator(self, machine, l, rng):
