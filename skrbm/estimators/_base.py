@@ -69,7 +69,7 @@ class BaseRBM(DensityModel):
 
     - ``_layer_sizes()``: the numbers of units of the hidden layers;
     - ``_first_machine(rows, rng, parts)``: the machine where training starts;
-    - ``_pretrained(machine, rows, index, rng)``: learning that comes before the first epoch;
+    - ``_pretrain(training, rows, index)``: learning that comes before the first epoch;
     - ``_in_training(parts)``: the fitted machine in the coordinates of training;
     - ``_is_finite(machine, parts)``: whether a machine in training can be published;
     - ``_attributes(machine, state, parts)``: the fitted attributes;
@@ -88,8 +88,8 @@ class BaseRBM(DensityModel):
     def _layer_sizes(self):
         return [self.n_components]
 
-    def _pretrained(self, machine, rows, index, rng):
-        return machine
+    def _pretrain(self, training, rows, index):
+        """Change the machine of ``training`` by what comes before the first epoch."""
 
     def _in_training(self, parts):
         return self.machine_.copy()
@@ -136,7 +136,7 @@ class BaseRBM(DensityModel):
         if self.early_stopping:
             train, validation = rows.split(self.validation_fraction, training.rng)
         if not goes_on:
-            training.machine = self._pretrained(training.machine, rows, train, training.rng)
+            self._pretrain(training, rows, train)
             check_integral(training.machine, "before the first epoch")
         parts = training.parts
         monitor = LikelihoodMonitor(
@@ -196,7 +196,7 @@ class BaseRBM(DensityModel):
         rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)
         index = np.arange(len(rows))
         if not goes_on:
-            training.machine = self._pretrained(training.machine, rows, index, training.rng)
+            self._pretrain(training, rows, index)
             check_integral(training.machine, "before the first epoch")
 
         def publish(machine, state):
