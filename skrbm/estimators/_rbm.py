@@ -77,7 +77,7 @@ class RBM(BaseRBM):
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows, chains and starts.
     momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next. Not looked at by Adam.
+        Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.0
         Strength of the penalty on the weights.
     penalty : {"l2", "l1"}, default="l2"

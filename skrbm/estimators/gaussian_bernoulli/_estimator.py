@@ -79,8 +79,8 @@ class GaussianBernoulliRBM(BaseRBM):
         ``Gibbs(10)``, and 20 of other samplers.
     step_size : float, default=0.5
         Langevin step, in units of each visible unit's variance; below 2, where the dynamics would
-        diverge. Not looked at by Gibbs sampling, or if ``inference`` is an object, which has its
-        own; nor are ``adjust_after`` and, by Gibbs sampling, ``anneal_step_size``.
+        diverge. Ignored, as ``adjust_after`` is, if ``inference`` is an object, which has its own.
+        Gibbs sampling ignores both, and ``anneal_step_size``.
     adjust_after : int or None, default=None
         Step of a run from which on proposals are accepted or rejected, so that chains have the
         distribution of the machine: 0 for all, None for none. With many features acceptance needs
@@ -122,7 +122,7 @@ class GaussianBernoulliRBM(BaseRBM):
         Determines initial weights, the order of rows, the chains, and the seed with which
         ``score_samples`` estimates log Z.
     momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next. Not looked at by Adam.
+        Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.0
         Strength of the penalty on the components.
     penalty : {"l2", "l1"}, default="l2"
