@@ -16,6 +16,7 @@ from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows, to_nump
 _BLOCK_ELEMENTS = 2**16  # of rows that are looked at together, 512 KiB in float64
 # Rows of an epoch: an index array of more may not fit into memory.
 _MAX_REPEATED = 10**8
+_LARGEST_RATIO = 2.0**53  # of weights: more than 1 to that, and float64 sums lose the 1
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
 _SEED = 20160620  # of directions and positions, which are the same in all fits
 
@@ -23,7 +24,8 @@ _SEED = 20160620  # of directions and positions, which are the same in all fits
 def check_weights(sample_weight, X):
     """Return the weights of the rows of X, float64, or None where all are 1.
 
-    Raises ValueError if one is negative or not finite, or if all are 0.
+    Raises ValueError if one is negative or not finite, if all are 0, or if the largest is more than
+    2**53 times the smallest positive one, which is then lost in sums.
     """
     if sample_weight is None:
         return None
@@ -36,6 +38,12 @@ def check_weights(sample_weight, X):
         raise ValueError("sample_weight has negative values; weights must be >= 0")
     if not weights.any():
         raise ValueError("sample_weight is 0 for all rows: at least one must be positive")
+    least, largest = weights[weights > 0].min(), weights.max()
+    if least < largest / _LARGEST_RATIO:
+        raise ValueError(
+            f"sample_weight has positive values from {least:.3g} to {largest:.3g}; float64 sums "
+            "hold ratios of up to 9e15, so leave out rows of so small a weight, or set it to 0"
+        )
     return None if (weights == 1).all() else weights
 
 

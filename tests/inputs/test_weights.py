@@ -382,11 +382,19 @@ def test_weights_are_float64(make):
         (np.ones(3), r"shape|inconsistent"),
         (np.ones((4, 2)), "1D|dimension"),
         (["a", "b", "c", "d"], "could not convert|dtype"),
+        ([1e20, 0, 1, 1], r"sample_weight has positive values from 1 to 1e\+20"),
+        ([1e-300, 1, 1e300, 1], "sample_weight has positive values from 1e-300"),
     ],
 )
 def test_weights_that_are_refused(weights, message):
     with pytest.raises(ValueError, match=message):
         check_weights(weights, data(n=4))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e290])
+def test_weights_of_a_ratio_that_sums_can_hold(scale):
+    weights = scale * np.array([2.0**53, 1.0, 0.0, 2.0])
+    assert_array_equal(check_weights(weights, data(n=4)), weights)
 
 
 # ---------------------------------------------------------------------------- row views
