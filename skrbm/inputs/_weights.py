@@ -5,6 +5,7 @@ twice does, to the last bit. So rows are sorted by their values first, and equal
 neighbours then, become one row whose weight is the sum of theirs.
 """
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -252,12 +253,20 @@ class DistinctRows:
     def split(self, fraction, rng, positions=None):
         """Return positions to train on and positions to validate on, at random.
 
-        The latter have about ``fraction`` of the weight; no row is on both sides. Only rows at
-        ``positions`` are taken, if they are given.
+        The latter have about ``fraction`` of the weight; no row is on both sides. They are None,
+        with a warning, where all rows are equal. Only rows at ``positions`` are taken, if they are
+        given.
 
-        Raises ValueError if one of the two would have no row.
+        Raises ValueError if one of the two would have no row, though rows differ.
         """
         positions = np.arange(len(self)) if positions is None else positions
+        if len(positions) == 1:
+            warnings.warn(
+                "all rows are equal, so that none is set aside and the fit goes without early "
+                "stopping",
+                stacklevel=2,
+            )
+            return positions, None
         order = positions[to_numpy(rng.permutation(len(positions)))]
         weights = self.weights_of(order)
         total, before = weights.sum(), np.cumsum(weights) - weights

@@ -344,13 +344,21 @@ def test_rows_are_set_aside_at_random():
     assert stats.chisquare(np.bincount(chosen, minlength=5)).pvalue > LEVEL
 
 
-@pytest.mark.parametrize("n, fraction", [(3, 0.1), (3, 0.9), (1, 0.5)])
+@pytest.mark.parametrize("n, fraction", [(3, 0.1), (3, 0.9), (2, 0.1)])
 def test_a_split_needs_rows_for_both_parts(n, fraction):
-    """Three rows that are there once, or one that is there three times."""
-    rows = DistinctRows([np.arange(n)[:, None]], np.full(n, 3.0 / n))
+    rows = DistinctRows([np.arange(3)[:, None]], np.array([1, 1, 1] if n == 3 else [2, 1, 0]))
     message = f"validation_fraction={fraction} of 3 samples, of which {n} differ, leaves no row"
     with pytest.raises(ValueError, match=message):
         rows.split(fraction, make_rng(0, np.ones(1)))
+
+
+@pytest.mark.parametrize("n, some", [(1, None), (4, np.array([2]))])
+def test_equal_rows_are_not_split(n, some):
+    rows = DistinctRows([np.repeat(np.arange(n), 5)[:, None]])
+    with pytest.warns(UserWarning, match="all rows are equal, so that none is set aside"):
+        train, validation = rows.split(0.5, None, some)
+    assert_array_equal(train, [0] if some is None else some)
+    assert validation is None
 
 
 # ------------------------------------------------------------------------------- checks
