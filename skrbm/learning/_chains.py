@@ -1,11 +1,14 @@
 """Model phases by Markov chains: where the chains start, and which of their moments count."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from .._checks import check_count
 from .._schedules import SCHEDULES
-from ..arrays import namespace
+from ..arrays import cast, from_numpy, namespace
 from ..inference import Chains, Sampler, anneal, draw_visible, map_rows, sample
 from ..machine import (
     Block,
@@ -171,7 +174,7 @@ class ChainPhase(ModelPhase):
     def phases(self, machine, state, X, rng):
         if self._shares_product(machine):
             chains, data, model = _PHASES[self.start](self, machine, state.chains, X, rng)
-            return state._replace(chains=chains), data, model
+            return Run(chains, *state[1:]), data, model
         sampler, hidden = self.current(machine, state.step_size), machine.units[1]
         theta = condition(machine, X)
         moments = GRADIENTS[self.gradient]
@@ -235,21 +238,33 @@ def _walked(phase, machine, chains, rng):
 
 
 def _persistent_phases(phase, machine, chains, X, rng):
-    """Data rows and chain rows lie in one buffer and share the product with the weights."""
+    """Data rows and chain rows are one block, with other weights for data and for the machine.
+
+    So they share the product with the weights, and their difference is one product too.
+    """
     hidden, visible = machine.units[1], _walked(phase, machine, chains, rng)
     n, m = X.shape[0], visible.shape[0]
-    buffer = namespace(X).concat([X, visible], axis=0)
-    theta = condition(machine, buffer)
+    rows = namespace(X).concat([X, visible], axis=0)
+    theta = condition(machine, rows)
     mean, variance = hidden.moments(theta)
-    atoms = hidden.occupancy(theta)
+    means, occupied = (rows, mean), (None, hidden.occupancy(theta))
+    data, model = (
+        Moments((Block(means, (None, variance), weights, occupied=occupied),))
+        for weights in _weights_of_two(n, m, X)
+    )
+    drawn = hidden.sample(theta.rows(slice(n, n + m)), rng)
+    return Chains((visible, drawn)), data, model
 
-    def moments(rows, n_rows):
-        above = (None if part is None else part[rows, :] for part in (mean, variance, atoms))
-        return _moments_of((buffer[rows, :], None, None), tuple(above), n_rows)
 
-    model = slice(n, n + m)
-    chains = Chains((buffer[model, :], hidden.sample(theta.rows(model), rng)))
-    return chains, moments(slice(0, n), n), moments(model, m)
+def _weights_of_two(n, m, reference):
+    """Return row weights of the mean over the first ``n`` of ``n + m`` rows, and over the rest."""
+    return [cast(from_numpy(w, reference), reference.dtype) for w in _two_means(n, m)]
+
+
+@lru_cache(maxsize=8)  # batches have few sizes
+def _two_means(n, m):
+    first = np.arange(n + m) < n
+    return first / n, ~first / m
 
 
 def _data_phases(phase, machine, chains, X, rng):
