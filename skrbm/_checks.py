@@ -1,9 +1,53 @@
-"""Checks of numbers."""
+"""Checks of numbers, and of values that are one of several."""
 
-from numbers import Integral
+from collections.abc import Mapping
+from math import inf
+from numbers import Integral, Real
+from typing import Any
+
+_NOUNS: dict[type, str] = {Real: "a finite number", Integral: "an integer"}
 
 
-def check_count(name: str, value: object, minimum: int) -> None:
-    """Raise ValueError unless ``value`` is an integer (no bool) of at least ``minimum``."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
-        raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
+def check_count(name: str, value: object, minimum: float = -inf, *, or_none: bool = False) -> None:
+    """Raise ValueError unless ``value`` is an integer (no bool) of at least ``minimum``.
+
+    ``or_none`` allows None as well.
+    """
+    check_number(name, value, at_least=minimum, or_none=or_none, kind=Integral)
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    above: float = -inf,
+    at_least: float = -inf,
+    below: float = inf,
+    at_most: float = inf,
+    or_none: bool = False,
+    kind: type = Real,
+) -> None:
+    """Raise ValueError unless ``value`` is a finite number (no bool) of a kind, within limits.
+
+    ``or_none`` allows None as well.
+    """
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    if is_number and above < value < below and at_least <= value <= at_most:  # not so if NaN
+        return
+    if value is None and or_none:
+        return
+    limits = {" >": above, " >=": at_least, " <": below, " <=": at_most}
+    given = [f"{sign} {limit:g}" for sign, limit in limits.items() if abs(limit) != inf]
+    noun = "None or " * or_none + _NOUNS[kind] + " and".join(given)
+    raise ValueError(f"{name} must be {noun}, got {value!r}")
+
+
+def look_up(name: str, value: object, table: Mapping[Any, Any], also: str = "") -> Any:
+    """Return what ``table`` has for ``value``.
+
+    Raises ValueError if it has nothing: ``name`` must be one of its keys, ``also`` says what else.
+    """
+    try:
+        return table[value]
+    except (KeyError, TypeError):  # the latter if it has no hash
+        raise ValueError(f"{name} must be one of {sorted(table)}{also}, got {value!r}") from None

@@ -1,7 +1,8 @@
 """How learning rates and step sizes fall."""
 
 import math
-from numbers import Real
+
+from ._checks import check_number
 
 SCHEDULES = {
     "constant": lambda progress: 1.0,
@@ -15,9 +16,6 @@ SCHEDULES = {
 def scheduled(schedule, progress):
     """Return the factor of a schedule, a name or a function, at a fraction of the epochs."""
     factor = (schedule if callable(schedule) else SCHEDULES[schedule])(progress)
-    if not isinstance(factor, Real) or not factor >= 0:
-        raise ValueError(
-            f"schedule must return a factor >= 0 for the learning rate, got {factor!r} at "
-            f"{progress:.3g} of n_iter"
-        )
+    name = f"the factor that schedule returns for the learning rate at {progress:.3g} of n_iter"
+    check_number(name, factor, at_least=0)
     return float(factor)

@@ -154,7 +154,7 @@ def test_components_by_activation(rbm):
         ({"rank_by": "size"}, "rank_by must be one of .* got 'size'"),
         ({"rank_by": None}, "rank_by must be one of .* got None"),
         ({"rank_by": "activation"}, "rank_by='activation' needs the data X"),
-        ({"end": "middle"}, "end must be 'highest' or 'lowest', got 'middle'"),
+        ({"end": "middle"}, r"end must be one of \['highest', 'lowest'\], got 'middle'"),
         ({"n_components": 0}, "n_components must be an integer >= 1, got 0"),
         ({"n_columns": 0}, "n_columns must be an integer >= 1, got 0"),
         ({"n_columns": 2.5}, "n_columns must be an integer >= 1, got 2.5"),
@@ -284,9 +284,10 @@ def test_records_go_on_with_a_warm_start_and_begin_anew_without():
     "params, message",
     [
         ({"every": 0}, "every must be an integer >= 1, got 0"),
-        ({"epochs": [1, -1]}, r"epochs must be a list of integers >= 0, got \[1, -1\]"),
-        ({"epochs": [0.5]}, r"epochs must be a list of integers >= 0, got \[0.5\]"),
-        ({"epochs": 3}, "epochs must be a list of integers >= 0, got 3; for every k-th epoch"),
+        ({"epochs": [1, -1]}, "each of epochs must be an integer >= 0, got -1"),
+        ({"epochs": [0.5]}, r"each of epochs must be an integer >= 0, got 0\.5"),
+        ({"epochs": "all"}, "each of epochs must be an integer >= 0, got 'a'"),
+        ({"epochs": 3}, "epochs must be a list of integers, got 3; for every k-th epoch"),
     ],
 )
 def test_wrong_parameters_of_the_recorder(params, message):
@@ -451,7 +452,7 @@ def test_landscape_by_isomap_and_by_embeddings_without_transform(trained, fit_on
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"fit_on": "data"}, "fit_on must be 'solutions' or 'starts', got 'data'"),
+        ({"fit_on": "data"}, r"fit_on must be one of \['solutions', 'starts'\], got 'data'"),
         ({"y": np.zeros(60)}, "y colours the starts"),
         ({"fit_on": "starts", "y": np.zeros(3)}, "y has 3 entries, but there are 60 starts"),
         ({"embedding": Whole(3)}, "embedding must have 2 components, and Whole gave 3"),

@@ -30,5 +30,5 @@ def test_a_schedule_is_a_name_or_a_function():
 
 @pytest.mark.parametrize("factor", [-0.1, float("nan"), None, "0.5"])
 def test_factors_that_are_no_rates_are_refused(factor):
-    with pytest.raises(ValueError, match=r"schedule must return a factor >= 0 .* at 0\.25 of"):
+    with pytest.raises(ValueError, match=r"schedule .* at 0\.25 of n_iter must be .* >= 0, got"):
         scheduled(lambda progress: factor, 0.25)

@@ -130,9 +130,8 @@ class _TorchRng(Rng):
 
 def make_rng(random_state: Any, reference: Array) -> Rng:
     """Return the stream for ``random_state`` with draws like the array ``reference``."""
-    seed = random_state
-    if not isinstance(seed, np.random.SeedSequence):
-        seed = seed_sequence(random_state)
+    is_seed = hasattr(random_state, "generate_state")
+    seed = random_state if is_seed else seed_sequence(random_state)
     if not is_foreign(reference):
         return Rng(seed, reference)
     is_torch = type(reference).__module__.partition(".")[0] == "torch"

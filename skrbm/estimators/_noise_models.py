@@ -6,10 +6,10 @@ So the posterior of a machine is a machine whose visible units are tilted, for e
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 
+from .._checks import check_number
 from ..arrays import namespace
 from ..inference import solve
 from ..units import Theta
@@ -28,9 +28,7 @@ class BinarySymmetric:
     flip_probability: float
 
     def __post_init__(self):
-        p = self.flip_probability
-        if not isinstance(p, Real) or not 0 <= p <= 0.5:
-            raise ValueError(f"flip_probability must be a number in [0, 0.5], got {p!r}")
+        check_number("flip_probability", self.flip_probability, at_least=0, at_most=0.5)
 
     @property
     def is_clean(self):
@@ -84,9 +82,7 @@ class GaussianNoise:
     noise_variance: float
 
     def __post_init__(self):
-        s = self.noise_variance
-        if not isinstance(s, Real) or not 0 <= s < math.inf:
-            raise ValueError(f"noise_variance must be a finite number >= 0, got {s!r}")
+        check_number("noise_variance", self.noise_variance, at_least=0)
 
     @property
     def is_clean(self):

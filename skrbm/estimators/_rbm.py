@@ -162,7 +162,7 @@ class RBM(BaseRBM):
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
         **UNIT_CONSTRAINTS,
-        "inference": [StrOptions(set(method_names((FixedPoint, Sampler)))), FixedPoint, Sampler],
+        "inference": [StrOptions(set(method_names(FixedPoint, Sampler))), FixedPoint, Sampler],
         "starts": [StrOptions({*STARTS, *CHAINS}), None],
         "n_states": [None, Interval(Integral, 1, None, closed="left")],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
@@ -235,7 +235,7 @@ class RBM(BaseRBM):
 
     def _method(self):
         """Return the object behind ``inference``."""
-        return resolve(self.inference, (FixedPoint, Sampler))
+        return resolve(self.inference, FixedPoint, Sampler)
 
     def _own_fixed_point(self):
         method = self._method()

@@ -10,7 +10,7 @@ from ..inference import FixedPoint, NaiveMeanField, given_visible, solve_to_conv
 from ..machine import hidden_layers, input_field
 from ..machine._enumeration import log_partition, n_enumerated
 from ..units import log_weight
-from ._density import Density
+from ._density import Density, in_float64
 
 _BLOCK_ROWS = 1000  # rows that are solved together
 _LOG2_WORK = 18  # binary logarithm of configurations times units that are summed for a row
@@ -77,7 +77,7 @@ class DeepDensity(Density):
         """Return ``function(machine, rows)`` of blocks of rows, in float64 if ``precise``."""
         machine = self.machine if machine is None else machine
         if self.precise:
-            machine = machine.astype(namespace(machine.weights[0]).float64)
+            machine = in_float64(machine)
         dtype, parts = machine.dtype, []
         for rows in row_blocks(X, _BLOCK_ROWS):
             rows = rows.astype(dtype) if sp.issparse(rows) else cast(rows, dtype)

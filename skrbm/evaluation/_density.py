@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..arrays import cast, is_finite, namespace
 from ..inference import Gibbs, sample
 from ..inputs import Coordinates, check_rows, into_support
@@ -33,6 +35,11 @@ class Density:
     starts: Any = None
     coordinates: Coordinates | None = None
     binarize: float | None = None
+
+    @property
+    def density_(self):
+        """Itself, as a density is one of its own."""
+        return self
 
     def visible(self, X, name="X"):
         """Return rows of data, dense, as visible values in the machine's coordinates.
@@ -81,6 +88,8 @@ class Density:
     def checked_base(self, base):
         """Return given parameters of independent visible units, in the machine's coordinates.
 
+        They are a Theta, or a tuple of the same parts.
+
         Raises ValueError if they are not those of the machine's visible units.
         """
         machine = self.machine
@@ -91,6 +100,7 @@ class Density:
                 f"base must be a Theta of the visible units, with finite arrays {names} of shape "
                 f"({machine.n_units[0]},), got {base!r}"
             )
+        base = Theta(*base)
         improper = unit.is_improper(base)
         if improper is not None and bool(namespace(improper).any(improper)):
             raise ValueError(f"base must have positive precisions for {unit}, got {base!r}")
@@ -102,15 +112,14 @@ class Density:
 
 
 def _is_like(base, own):
-    """Whether ``base`` is a Theta with the statistics and shapes of ``own``, and finite."""
-    if not isinstance(base, Theta):
+    """Whether ``base`` has the statistics and shapes of ``own``, and is finite."""
+    if not np.iterable(base) or _shapes(base) != _shapes(own):
         return False
-    for part, known in zip(base, own, strict=True):
-        if (part is None) != (known is None):
-            return False
-        if part is not None and getattr(part, "shape", None) != own.field.shape:
-            return False
     return all(is_finite(part) for part in base if part is not None)
+
+
+def _shapes(theta):
+    return [None if part is None else getattr(part, "shape", ()) for part in theta]
 
 
 def density_of(model):
@@ -118,8 +127,6 @@ def density_of(model):
 
     Raises TypeError if it is none of these.
     """
-    if isinstance(model, Density):
-        return model
     if isinstance(model, Machine):
         return Density(model)
     if not hasattr(type(model), "density_"):

@@ -7,16 +7,7 @@ import numpy as np
 from .._checks import check_count
 from ..arrays import make_rng, one_blas_thread
 from ..exceptions import DivergenceError
-from ..inference import (
-    AIS,
-    FIXED_POINTS,
-    FixedPoint,
-    Gibbs,
-    LogPartition,
-    method_names,
-    resolve,
-    sample,
-)
+from ..inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, resolve, sample
 from ..machine import MAX_UNITS, in_double
 from ._density import density_of
 from ._exact import can_enumerate, exact_log_partition
@@ -63,12 +54,10 @@ def log_partition(
     machine = in_double(density.machine)
     density = replace(density, machine=machine)
     base = None if base is None else density.checked_base(base)
-    if isinstance(method, str) and method == "auto":
-        method = "exact" if can_enumerate(machine, max_units) else "ais"
-    if isinstance(method, str) and method == "exact":
+    method = method_of(method, None if can_enumerate(machine, max_units) else AIS())
+    if method is None:
         return LogPartition(exact_log_partition(machine, max_units))
     rng = make_rng(random_state, machine.weights[0])
-    method = method_of(method)
     if isinstance(method, AIS):
         if base is None and (starts is not None or density.starts is not None):
             base = density.independent_units(density.starting_rows(starts, rng))
@@ -87,7 +76,7 @@ def log_partition(
 
 @one_blas_thread
 def reverse_log_partition(
-    model, starts=None, *, method=None, burn_in=1000, base=None, random_state=None
+    model, starts=None, *, method="ais", burn_in=1000, base=None, random_state=None
 ):
     """Estimate the log-partition function by annealing from samples of the machine.
 
@@ -101,8 +90,8 @@ def reverse_log_partition(
     starts : array of shape (n_chains, n_visible), default=None
         Visible values where the chains start, such as rows of data; default: the estimator's
         ``starts_``, else draws without couplings.
-    method : AIS, default=None
-        Whose schedule and ``n_jobs`` are taken; default: ``AIS()``. A chain for each start.
+    method : "ais" or AIS, default="ais"
+        Whose schedule and ``n_jobs`` are taken. There is a chain for each start.
     burn_in : int, default=1000
         Gibbs sweeps before the annealing.
     base : Theta, default=None
@@ -119,9 +108,7 @@ def reverse_log_partition(
     machine = in_double(density.machine)
     density = replace(density, machine=machine)
     base = None if base is None else density.checked_base(base)
-    method = AIS() if method is None else method
-    if not isinstance(method, AIS):
-        raise ValueError(f"method must be an AIS object, whose schedule is taken, got {method!r}")
+    method = resolve(method, AIS, argument="method", own={"ais": AIS()})
     rng = make_rng(random_state, machine.weights[0])
     starts = density.starting_rows(starts, rng)
     check_count("burn_in", burn_in, 0)
@@ -130,17 +117,7 @@ def reverse_log_partition(
     return method.reverse_log_partition(machine, rng, chains.layers, base)
 
 
-def method_of(method):
-    """Return the object behind the name of an approximate method."""
-    own = {"ais": AIS(), "bethe": FIXED_POINTS["bp"]}
-    if isinstance(method, AIS):
-        return method
-    if isinstance(method, str) and method in own:
-        return own[method]
-    if not isinstance(method, FixedPoint) and method not in method_names(FixedPoint):
-        names = sorted([*own, *method_names(FixedPoint)])
-        raise ValueError(
-            f"method must be 'auto', 'exact', one of {names}, or an AIS or fixed-point object, got "
-            f"{method!r}"
-        )
-    return resolve(method, FixedPoint)
+def method_of(method, auto):
+    """Return the object behind the name of a method, ``auto`` behind "auto"; None is exact."""
+    own = {"auto": auto, "exact": None, "ais": AIS(), "bethe": FIXED_POINTS["bp"]}
+    return resolve(method, FixedPoint, AIS, argument="method", own=own)

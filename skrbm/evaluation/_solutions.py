@@ -3,20 +3,28 @@
 import math
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._checks import check_number, look_up
 from ..arrays import cast, from_numpy, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
 from ..inference import FixedPoint, map_rows, resolve, solve_to_convergence
 from ..machine import conditional
-from ._density import density_of
+from ._density import density_of, in_float64
 
 TOLERANCES = (1e-1, 1e-2, 1e-3)  # at which distinct solutions are always counted
 _BLOCK_ELEMENTS = 2**20  # of an array of a block of starts
 _PROBES = (8, 64)  # columns that are looked at before all
+
+
+def _boltzmann_average(free_energies):
+    relative = np.exp(np.min(free_energies) - free_energies)
+    return (relative @ free_energies) / relative.sum()
+
+
+_AVERAGES = {"uniform": np.mean, "boltzmann": _boltzmann_average}
 
 
 @dataclass(frozen=True)
@@ -109,12 +117,7 @@ class Solutions:
         states that share the probability out between them, log Z is the logarithm of their sum:
         ``scipy.special.logsumexp(-solutions.free_energies)``.
         """
-        if weights == "uniform":
-            return float(np.mean(-self.free_energies))
-        if weights == "boltzmann":
-            relative = np.exp(np.min(self.free_energies) - self.free_energies)
-            return float(-(relative @ self.free_energies) / relative.sum())
-        raise ValueError(f"weights must be 'uniform' or 'boltzmann', got {weights!r}")
+        return -float(look_up("weights", weights, _AVERAGES)(self.free_energies))
 
 
 @one_blas_thread
@@ -124,7 +127,7 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     They are solved for in float64 to a mean squared change of 1e-12. Of the rows that are one
     solution, the one with the smallest change in its last sweep stands for it.
     """
-    check_tolerance("unique_tol", unique_tol)
+    check_number("unique_tol", unique_tol, above=0)
     method.check_marginals()
     method.check(machine)
     moments, residual, converged, free_energies = _settled(machine, method, starts)
@@ -158,8 +161,7 @@ def _settled(machine, method, starts):
     Returns ((means, variances), residual, converged, free energies) of all rows; the last three
     are NumPy arrays. States themselves are not kept: those of messages on edges are large.
     """
-    double = machine.astype(namespace(machine.weights[0]).float64)
-    pieces = []
+    double, pieces = in_float64(machine), []
     for rows in row_blocks(starts, _block_size(double, method, starts)):
         start = method.start(double, cast(rows, double.dtype))
         solution = solve_to_convergence(method, double, start)
@@ -208,11 +210,6 @@ def _variance(machine, l, unit, means, mean):
     return unit.mean_variance(conditional(machine, l, means))[1]
 
 
-def check_tolerance(name, value):
-    if not isinstance(value, Real) or not 0 < value < float("inf"):
-        raise ValueError(f"{name} must be a number > 0, got {value!r}")
-
-
 def solution_groups(means, tol):
     """Return the group of each row, counted from 0 in the order of their first rows.
 
@@ -259,7 +256,7 @@ def unique_solutions(means, tol=1e-2):
     -------
     ndarray of int
     """
-    check_tolerance("tol", tol)
+    check_number("tol", tol, above=0)
     if np.ndim(means) != 2:
         raise ValueError(f"means must have 2 dimensions, got {np.ndim(means)}")
     return np.unique(solution_groups(means, tol), return_index=True)[1]

@@ -22,7 +22,7 @@ from ._needs import CAPABILITIES, InferenceMethod, Needs
 from ._propagation import Propagated, propagate
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
-from ._sampler import Chains, Sampler, draw_visible, sample
+from ._sampler import Chains, Sampler, draw_visible, last_visible, sample
 
 __all__ = [
     "AIS",
@@ -55,6 +55,7 @@ __all__ = [
     "clamped_mean",
     "draw_visible",
     "given_visible",
+    "last_visible",
     "map_rows",
     "method_names",
     "propagate",

@@ -1,7 +1,6 @@
 """Annealed importance sampling of the log-partition function (Neal 2001; Salakhutdinov 2008)."""
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,13 +56,10 @@ def inverse_temperatures(schedule):
     -------
     ndarray of shape (n_temperatures,), float64
     """
-    if isinstance(schedule, str):
-        if schedule not in SCHEDULES:
-            raise ValueError(f"schedule must be one of {sorted(SCHEDULES)}, got {schedule!r}")
-        return SCHEDULES[schedule]()
-    if isinstance(schedule, Integral):
-        if schedule < 1:
-            raise ValueError(f"the number of temperature steps must be >= 1, got {schedule!r}")
+    if np.ndim(schedule) == 0:
+        if schedule in list(SCHEDULES):
+            return SCHEDULES[schedule]()
+        check_count(f"schedule, unless {sorted(SCHEDULES)} or an array,", schedule, 1)
         return np.linspace(0, 1, int(schedule) + 1)
     betas = np.asarray(schedule, dtype=np.float64)
     increases = betas.ndim == 1 and betas.size > 1 and np.all(np.diff(betas) > 0)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._checks import look_up
 from ..arrays import (
     cast,
     is_foreign,
@@ -75,8 +76,7 @@ class BeliefPropagation(FixedPoint):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.product not in PRODUCTS:
-            raise ValueError(f"product must be one of {sorted(PRODUCTS)}, got {self.product!r}")
+        look_up("product", self.product, PRODUCTS)
 
     def unmet(self, machine):
         sentence = super().unmet(machine)

@@ -61,9 +61,8 @@ def with_visible(moments, X):
 
     def known(block):
         below = {"means": (X, *block.means), "variances": (None, *block.variances)}
-        for name in ("pair", "occupied"):
-            part = getattr(block, name)
-            below[name] = None if part is None else (None, *part)
+        more = {"pair": block.pair, "occupied": block.occupied}
+        below |= {name: part and (None, *part) for name, part in more.items()}
         return block._replace(**below)
 
     matrices = tuple((l + 1, matrix) for l, matrix in moments.matrices)

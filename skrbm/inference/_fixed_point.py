@@ -1,11 +1,10 @@
 """Fixed points: their contract, and the drivers that iterate them."""
 
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._checks import check_count
+from .._checks import check_count, check_number
 from ..arrays import cast, from_numpy, namespace, to_numpy
 from ._needs import InferenceMethod
 
@@ -63,10 +62,8 @@ class FixedPoint(InferenceMethod):
 
     def __post_init__(self):
         check_count("max_iter", self.max_iter, 1)
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise ValueError(f"tol must be a number >= 0, got {self.tol!r}")
-        if not isinstance(self.damping, Real) or not 0 <= self.damping < 1:
-            raise ValueError(f"damping must be a number in [0, 1), got {self.damping!r}")
+        check_number("tol", self.tol, at_least=0)
+        check_number("damping", self.damping, at_least=0, below=1)
 
     def check_marginals(self):
         """Raise ValueError if the method does not find marginals, for any visible values."""

@@ -7,8 +7,8 @@ accepted or rejected (Metropolis-Hastings; Sec. 3.3 of Ping, Liu and Ihler 2016)
 from dataclasses import dataclass
 
 from .._checks import check_count
-from ..machine import Block, Moments, condition, conditional, data_moments, log_correction
-from ._sampler import Chains, Sampler, choose, metropolis, sample
+from ..machine import condition, conditional, data_moments, log_correction
+from ._sampler import Chains, Sampler, choose, last_visible, metropolis
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,7 @@ class Gibbs(Sampler):
         """
         n_rows = machine.thetas[0].field.shape[0]
         state = self.init(machine, rng, n_rows, machine.weights[0])
-        return self._walk(machine, state, rng).layers[0]
-
-    def _walk(self, machine, state, rng):
-        """Return chains after all sweeps but the last draw of the hidden units."""
-        state = sample(self, machine, state, rng, self.n_steps - 1)
-        visible = machine.units[0].sample(conditional(machine, 0, state.layers), rng)
-        return Chains((visible, state.layers[1]))
+        return last_visible(self, machine, state, rng, self.n_steps)
 
     def contrast(self, machine, X, rng):
         """Return moments of the data X and of chains, where the machine has fields for each row."""
@@ -107,9 +101,8 @@ class ContrastiveDivergence(Gibbs):
     """Block Gibbs sampling with new chains for each batch, which start at its data."""
 
     def contrast(self, machine, X, rng):
-        hidden, theta = machine.units[1], condition(machine, X)
-        mean, variance = hidden.moments(theta)
-        occupied = (None, hidden.occupancy(theta))
-        block = Block((X, mean), (None, variance), 1.0 / X.shape[0], occupied=occupied)
-        state = self._walk(machine, Chains((X, hidden.sample(theta, rng))), rng)
-        return Moments((block,)), data_moments(machine, state.layers[0])
+        theta = condition(machine, X)
+        data = data_moments(machine, X, given=theta)
+        chains = Chains((X, machine.units[1].sample(theta, rng)))
+        visible = last_visible(self, machine, chains, rng, self.n_steps)
+        return data, data_moments(machine, visible)

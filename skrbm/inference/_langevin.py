@@ -11,24 +11,48 @@ expectation, which makes the gradient that of the marginal energy (Langevin).
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, NamedTuple
 
-from .._checks import check_count
+from .._checks import check_count, check_number, look_up
 from .._schedules import SCHEDULES
 from ..arrays import namespace, row_sums
 from ..machine import condition, conditional
 from ._needs import Needs
 from ._sampler import Sampler, choose, metropolis
 
-STEP_SCALES = {
-    "variance": lambda precision: 1.0,
-    "mean_variance": lambda precision: precision * namespace(precision).mean(1 / precision),
-}
-"""Step / variance of each unit for a step size of 1, given the precisions of the units."""
-
 _LARGEST = 2.0  # step / variance from which on the dynamics diverge
 _ROOM = 0.95  # tuning keeps step / variance below this part of it
+
+
+class StepScale(NamedTuple):
+    """A unit of step sizes.
+
+    Attributes
+    ----------
+    relative : callable
+        ``relative(precision)`` returns step / variance for a step size of 1, given the precisions
+        of the units: one number, or one for each unit.
+    limit : float
+        Step size from which on the dynamics diverge on all machines.
+    largest, root : callable
+        The largest of such numbers, a float, and the square root of each.
+    """
+
+    relative: Any
+    limit: float
+    largest: Any
+    root: Any
+
+
+STEP_SCALES = {
+    "variance": StepScale(lambda precision: 1.0, _LARGEST, float, math.sqrt),
+    "mean_variance": StepScale(
+        lambda precision: precision * namespace(precision).mean(1 / precision),
+        math.inf,
+        lambda step: float(namespace(step).max(step)),
+        lambda variance: namespace(variance).sqrt(variance),
+    ),
+}
 
 
 def cosine(step, n_steps):
@@ -91,24 +115,11 @@ class Langevin(Sampler):
     target_acceptance: float | None = None
 
     def __post_init__(self):
-        size, after, target = self.step_size, self.adjust_after, self.target_acceptance
-        if isinstance(size, bool) or not isinstance(size, Real) or not 0 < size < math.inf:
-            raise ValueError(f"step_size must be a finite number > 0, got {size!r}")
-        if self.step_scale not in STEP_SCALES:
-            raise ValueError(
-                f"step_scale must be one of {sorted(STEP_SCALES)}, got {self.step_scale!r}"
-            )
-        if self.step_scale == "variance" and size >= _LARGEST:
-            raise ValueError(
-                f"step_size must be below {_LARGEST:g}, from where on the dynamics diverge, "
-                f"got {size!r}"
-            )
-        if after is not None:
-            check_count("adjust_after, unless None,", after, 0)
-        if target is not None and (not isinstance(target, Real) or not 0 < target < 1):
-            raise ValueError(
-                f"target_acceptance must be None or a number in (0, 1), got {target!r}"
-            )
+        after, target = self.adjust_after, self.target_acceptance
+        limit = look_up("step_scale", self.step_scale, STEP_SCALES).limit
+        check_number("step_size", self.step_size, above=0, below=limit)
+        check_count("adjust_after", after, 0, or_none=True)
+        check_number("target_acceptance", target, above=0, below=1, or_none=True)
         if target is not None and after is None:
             raise ValueError(
                 "target_acceptance tunes the step size to a rate that only adjusted steps have; "
@@ -133,13 +144,11 @@ class Langevin(Sampler):
         if self.target_acceptance is None or not acceptance >= 0:
             return self
         size = self.step_size * math.exp(gain * (acceptance - self.target_acceptance))
-        if self.step_scale == "variance":
-            size = min(size, _ROOM * _LARGEST)
-        return replace(self, step_size=size)
+        return self.sized(min(size, _ROOM * self._scale.limit))
 
     def stable(self, machine):
         """Return the sampler, with a smaller step size if its own diverges on this machine."""
-        largest = self._largest(self._relative(machine))
+        largest = self._scale.largest(self._relative(machine))
         if largest < _LARGEST:
             return self
         return self.sized(self.step_size * _ROOM * _LARGEST / largest)
@@ -157,7 +166,7 @@ class Langevin(Sampler):
             If it is 2 or more for a unit, as the dynamics then diverge.
         """
         step = self._relative(machine)
-        largest = self._largest(step)
+        largest = self._scale.largest(step)
         if not largest < _LARGEST:
             raise ValueError(
                 f"a step of {largest:.3g} times a unit's variance diverges (it must be below "
@@ -167,12 +176,12 @@ class Langevin(Sampler):
             )
         return step
 
-    def _relative(self, machine):
-        return self.step_size * STEP_SCALES[self.step_scale](machine.thetas[0].precision)
+    @property
+    def _scale(self):
+        return STEP_SCALES[self.step_scale]
 
-    @staticmethod
-    def _largest(step):
-        return step if isinstance(step, Real) else float(namespace(step).max(step))
+    def _relative(self, machine):
+        return self.step_size * self._scale.relative(machine.thetas[0].precision)
 
     def _factors(self):
         """Return the factors on the step size of the inner steps, which are made as one."""
@@ -188,8 +197,7 @@ class Langevin(Sampler):
         for factor in self._factors():
             part = factor * step
             beta, variance = beta * (1 - part), variance * (1 - part) ** 2 + 2 * part
-        root = math.sqrt if isinstance(variance, Real) else namespace(variance).sqrt
-        return beta, root(variance)
+        return beta, self._scale.root(variance)
 
     # ---------------------------------------------------------------------- chains
 

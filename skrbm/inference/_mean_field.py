@@ -7,8 +7,8 @@ a mean and c a variance; B and A are the field and the precision that tilt a uni
 """
 
 from dataclasses import dataclass
-from numbers import Integral
 
+from .._checks import look_up
 from ..arrays import matmul, namespace, row_sums
 from ..machine import Block, Moments, coupled, coupling, input_field
 from ._fixed_point import FixedPoint, Magnetizations
@@ -61,7 +61,7 @@ class _ThirdOrder:
         return tuple((l, factor * W2 * matmul(above.T, below)) for l, (W2, below, above) in pairs)
 
 
-_TERMS = (_SecondOrder(), _ThirdOrder())
+_TERMS = {2: (_SecondOrder(),), 3: (_SecondOrder(), _ThirdOrder())}
 
 
 @dataclass(frozen=True)
@@ -194,14 +194,11 @@ class TAP(NaiveMeanField):
 
     def __post_init__(self):
         super().__post_init__()
-        if not isinstance(self.order, Integral) or self.order not in (2, 3):
-            raise ValueError(
-                f"order must be 2 or 3, got {self.order!r}; NaiveMeanField is the first order"
-            )
+        look_up("order", self.order, _TERMS, "; or take NaiveMeanField, the first order")
 
     @property
     def terms(self):
-        return _TERMS[: self.order - 1]
+        return _TERMS[self.order]
 
     def _unit_moments(self, unit, theta):
         return unit.mean_variance(theta)

@@ -3,13 +3,13 @@
 NumPy's machines are solved a few at a time, by sweeps in place in messages that stay in cache.
 """
 
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 
+from .._checks import check_count, look_up
 from ..arrays import (
     add_products,
     cast,
@@ -147,13 +147,12 @@ def propagate(
         number, a weight exceeds 200 in size, 80 in float32, or the start does not fit the product.
     """
     method = BeliefPropagation(max_iter, tol, damping, product)
-    if start not in ("fields", "tap") or (start == "tap" and product != "sum"):
-        raise ValueError(f"start must be 'fields', or 'tap' with product='sum', got {start!r}")
-    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
-        raise ValueError(f"n_jobs must be None or an integer that is not 0, got {n_jobs!r}")
+    from_tap = {"fields": False, "tap": True} if product == "sum" else {"fields": False}
+    from_tap = look_up("start", start, from_tap, ", or 'tap' with product='sum'")
+    check_count("n_jobs", n_jobs, or_none=True)
     machine = _checked_machine(W, visible_fields, hidden_fields)
     wanted = {"log_partition": log_partition, "pairs": pairs, "n_jobs": n_jobs}
-    return propagate_rows(method, machine, from_tap=start == "tap", **wanted)
+    return propagate_rows(method, machine, from_tap=from_tap, **wanted)
 
 
 def propagate_rows(

@@ -2,60 +2,51 @@
 
 from dataclasses import replace
 
+from .._checks import look_up
 from ._adaptive_tap import AdaptiveTAP
 from ._belief_propagation import BeliefPropagation
-from ._fixed_point import FixedPoint
 from ._gibbs import Gibbs
 from ._langevin import GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._relaxed_bp import RelaxedBP
-from ._sampler import Sampler
 
-ALIASES = {"mean_field": "naive_mean_field"}
-
-METHODS = {
+FIXED_POINTS = {
     "naive_mean_field": NaiveMeanField(),
     "tap": TAP(),
     "tap3": TAP(order=3),
     "relaxed_bp": RelaxedBP(),
     "bp": BeliefPropagation(),
     "adaptive_tap": AdaptiveTAP(),
+}
+SAMPLERS = {
     "gibbs": Gibbs(),
     "langevin": Langevin(),
     "gibbs_langevin": GibbsLangevin(),
 }
+METHODS = FIXED_POINTS | SAMPLERS
 """All methods by name, with their default hyper-parameters."""
 
-FIXED_POINTS = {name: method for name, method in METHODS.items() if isinstance(method, FixedPoint)}
-SAMPLERS = {name: method for name, method in METHODS.items() if isinstance(method, Sampler)}
+_NAMED = METHODS | {"mean_field": METHODS["naive_mean_field"]}  # aliases included
 
 
-def method_names(kinds):
-    """Return the names of methods of some classes, aliases included.
-
-    Parameters
-    ----------
-    kinds : type or tuple of types
-
-    Returns
-    -------
-    list of str, sorted
-    """
-    names = [name for name, method in METHODS.items() if isinstance(method, kinds)]
-    return sorted(names + [alias for alias, name in ALIASES.items() if name in names])
+def method_names(*kinds):
+    """Return the names of methods of some classes, aliases included; a list of str, sorted."""
+    return sorted(name for name, method in _NAMED.items() if isinstance(method, kinds))
 
 
-def resolve(method, kinds, *, argument="inference", **params):
+def resolve(method, *kinds, argument="inference", own=None, **params):
     """Return the inference method behind a name, or the object that is given.
 
     Parameters
     ----------
     method : str or InferenceMethod
         An object is returned as it is.
-    kinds : type or tuple of types
+    *kinds : type
         Classes that are allowed.
     argument : str, default="inference"
         Name of the caller's argument, for the error.
+    own : dict, default=None
+        What the caller has names for besides; None stays None.
     **params
         Hyper-parameters of a method that is given by name; those it does not have are ignored.
 
@@ -70,13 +61,8 @@ def resolve(method, kinds, *, argument="inference", **params):
     """
     if isinstance(method, kinds):
         return method
-    names = method_names(kinds)
-    if isinstance(method, str) and method in names:
-        found = METHODS[ALIASES.get(method, method)]
-        known = found.get_params()
-        return replace(found, **{name: params[name] for name in params if name in known})
-    classes = kinds if isinstance(kinds, tuple) else (kinds,)
-    raise ValueError(
-        f"{argument} must be one of {names} or an object of class "
-        f"{' or '.join(kind.__name__ for kind in classes)}, got {method!r}"
-    )
+    table = {name: _NAMED[name] for name in method_names(*kinds)} | (own or {})
+    also = f" or an object of class {' or '.join(kind.__name__ for kind in kinds)}"
+    found = look_up(argument, method, table, also)
+    known = {name: params[name] for name in params if name in found.get_params()}
+    return None if found is None else replace(found, **known)  # a copy: objects can be set

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ..arrays import cast, like, namespace
-from ..machine import condition, data_moments
+from ..machine import condition, conditional, data_moments
 from ._fixed_point import map_rows
 from ._needs import InferenceMethod
 
@@ -104,6 +104,15 @@ def sample(method, machine, state, rng, n_steps, *, callback=None):
         if callback is not None:
             callback(step + 1, state, info)
     return state
+
+
+def last_visible(method, machine, state, rng, n_steps):
+    """Return the visible values after ``n_steps`` sweeps of block Gibbs sampling.
+
+    The last draw of the hidden units is left out: its conditional is enough for moments.
+    """
+    state = sample(method, machine, state, rng, n_steps - 1)
+    return machine.units[0].sample(conditional(machine, 0, state.layers), rng)
 
 
 def draw_visible(machine, rng, n):

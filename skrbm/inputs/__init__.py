@@ -12,13 +12,7 @@ from ._rows import (
     into_support,
     warn_clipped,
 )
-from ._weights import (
-    DistinctRows,
-    check_weights,
-    distinct_rows,
-    rows_of_epoch,
-    rows_with_weight,
-)
+from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
 __all__ = [
     "SIDES",

@@ -1,24 +1,16 @@
 """Machines of arrays and of fitted estimators that users give."""
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from ..arrays import as_like, cast, is_foreign, namespace, working_dtype
+from ..arrays import as_like, cast, is_foreign, like, namespace, working_dtype
 from ..machine import Machine
 from ..units import Theta
 
 SIDES = ("visible", "hidden")
 
 
-def _public(statistic):
-    """Return the name that users know a natural parameter by."""
-    return "intercept" if statistic == "field" else statistic
-
-
-THETA_ATTRIBUTES = tuple(
-    f"{_public(statistic)}_{side}_" for side in SIDES for statistic in Theta._fields
-)
+_PUBLIC = ("intercept", *Theta._fields[1:])  # the names that users know natural parameters by
+THETA_ATTRIBUTES = tuple(f"{statistic}_{side}_" for side in SIDES for statistic in _PUBLIC)
 
 
 def machine_from(
@@ -87,13 +79,11 @@ def _check_source(estimator, units):
 
 def _theta(where, unit, n, values, default, W):
     """Return the parameters of one layer: the biases that are given or 0, the rest as default."""
-    parts = []
-    for statistic, value, usual in zip(Theta._fields, values, default, strict=True):
-        name = f"{_public(statistic)}{where}"
+    parts, default = [], default._replace(field=namespace(W).zeros(n, **like(W)))
+    for statistic, value, usual in zip(_PUBLIC, values, default, strict=True):
+        name = f"{statistic}{where}"
         if usual is None and value is not None:
             raise ValueError(f"{name} is given, but {unit} has no such parameter")
-        if value is None and statistic == "field":
-            value = np.zeros(n)
         parts.append(usual if value is None else parameter(name, value, 1, W))
         if parts[-1] is not None and parts[-1].shape[0] != n:
             raise ValueError(
@@ -115,7 +105,7 @@ def layers_from(components, parts, visible, hidden):
 
     ``parts`` are lists as long as there are layers, of arrays or None, or None.
     """
-    if hasattr(components, "fit") or not isinstance(components, Iterable):
+    if hasattr(components, "fit") or not np.iterable(components):
         raise ValueError(
             "components must be a list of arrays, the weights of each hidden layer upwards, got "
             f"{type(components).__name__}; of a machine with one hidden layer give "
@@ -133,11 +123,11 @@ def layers_from(components, parts, visible, hidden):
                 f"{weights[l - 1].shape[0]} units"
             )
     lists = []
-    for statistic, values in zip(Theta._fields, parts, strict=True):
+    for statistic, values in zip(_PUBLIC, parts, strict=True):
         lists.append([None] * len(units) if values is None else list(values))
         if len(lists[-1]) != len(units):
             raise ValueError(
-                f"{_public(statistic)}s must be {len(units)} arrays, one for each layer, visible "
+                f"{statistic}s must be {len(units)} arrays, one for each layer, visible "
                 f"first, got {len(lists[-1])}"
             )
     sizes = [weights[0].shape[1], *(W.shape[0] for W in weights)]

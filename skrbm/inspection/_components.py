@@ -5,11 +5,10 @@ import math
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_count
+from .._checks import check_count, look_up
 from ..arrays import to_numpy
 from ._base import grid_shape
 
-RANKINGS = ("norm", "spread", "activation")
 _SPREAD_POWER = 0.1
 
 
@@ -79,7 +78,7 @@ class ComponentsDisplay:
         check_is_fitted(estimator, "components_")
         check_count("n_components", n_components, 1)
         components = estimator.components_
-        components = to_numpy(components[0] if isinstance(components, list) else components)
+        components = to_numpy(components[0] if _is_deep(estimator) else components)
         n_features = components.shape[1]
         if image_shape is None:
             image_shape = (math.isqrt(n_features),) * 2
@@ -88,7 +87,8 @@ class ComponentsDisplay:
                 f"{n_features} features do not fill an image of shape {tuple(image_shape)}; "
                 "give image_shape=(height, width)"
             )
-        order = _ranking(estimator, components, X, rank_by, end)
+        scores = look_up("rank_by", rank_by, _SCORES)(estimator, components, X)
+        order = np.argsort(look_up("end", end, _SIGNS) * scores, kind="stable")
         return cls(components[order[:n_components]], image_shape).plot(**plot_params)
 
     def plot(self, *, n_columns=None, cmap="RdBu_r", figure=None):
@@ -125,26 +125,28 @@ class ComponentsDisplay:
         return self
 
 
-def _ranking(estimator, components, X, rank_by, end):
-    """Return the units in the order in which they are shown."""
-    signs = {"highest": -1, "lowest": 1}
-    if not isinstance(end, str) or end not in signs:
-        raise ValueError(f"end must be 'highest' or 'lowest', got {end!r}")
-    return np.argsort(signs[end] * _scores(estimator, components, X, rank_by), kind="stable")
+def _is_deep(estimator):
+    return hasattr(estimator, "transform_layer")
 
 
-def _scores(estimator, components, X, rank_by):
-    if rank_by == "norm":
-        return np.linalg.norm(components, axis=1)
-    if rank_by == "spread":
-        sums = np.sum(np.abs(components) ** _SPREAD_POWER, axis=1, dtype=np.float64)
-        return sums ** (1 / _SPREAD_POWER)
-    if rank_by == "activation":
-        if X is None:
-            raise ValueError(
-                "rank_by='activation' needs the data X over which activations are averaged"
-            )
-        deep = hasattr(estimator, "transform_layer")
-        hidden = estimator.transform_layer(X, 0) if deep else estimator.transform(X)
-        return np.asarray(to_numpy(hidden), dtype=np.float64).mean(axis=0)
-    raise ValueError(f"rank_by must be one of {RANKINGS}, got {rank_by!r}")
+def _norms(estimator, components, X):
+    return np.linalg.norm(components, axis=1)
+
+
+def _spreads(estimator, components, X):
+    sums = np.sum(np.abs(components) ** _SPREAD_POWER, axis=1, dtype=np.float64)
+    return sums ** (1 / _SPREAD_POWER)
+
+
+def _activations(estimator, components, X):
+    if X is None:
+        raise ValueError(
+            "rank_by='activation' needs the data X over which activations are averaged"
+        )
+    deep = _is_deep(estimator)
+    hidden = estimator.transform_layer(X, 0) if deep else estimator.transform(X)
+    return np.asarray(to_numpy(hidden), dtype=np.float64).mean(axis=0)
+
+
+_SCORES = {"norm": _norms, "spread": _spreads, "activation": _activations}
+_SIGNS = {"highest": -1, "lowest": 1}  # of what is sorted

@@ -2,6 +2,8 @@
 
 from sklearn.utils.validation import check_is_fitted
 
+from .._checks import look_up
+
 _USUAL = (
     "pseudo_log_likelihood",
     "tap_log_likelihood",
@@ -80,11 +82,10 @@ class HistoryDisplay:
             raise ValueError("history has no epoch: the machine was not trained by fit")
         if quantity is None:
             quantity = next((name for name in _USUAL if name in self.history), None)
-        if quantity not in self.history:
-            raise ValueError(f"quantity must be one of {sorted(self.history)}, got {quantity!r}")
+        values = look_up("quantity", quantity, self.history)
         if ax is None:
             _, ax = plt.subplots()
-        self.lines_ = ax.plot(self.history["epoch"], self.history[quantity], **line_params)
+        self.lines_ = ax.plot(self.history["epoch"], values, **line_params)
         ax.set_xlabel("epoch")
         ax.set_ylabel(quantity.replace("_", " "))
         self.ax_, self.figure_ = ax, ax.figure

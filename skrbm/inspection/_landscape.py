@@ -5,6 +5,7 @@ from sklearn.base import clone
 from sklearn.manifold import Isomap
 from sklearn.utils.validation import column_or_1d
 
+from .._checks import look_up
 from ..arrays import to_numpy
 from ._base import final_record, grid_shape, records_of, spread
 
@@ -115,16 +116,8 @@ class LandscapeDisplay:
     @classmethod
     def _of(cls, records, y, fit_on, embedding):
         """Return the display of some records, embedded by the last of them."""
-        if fit_on not in ("solutions", "starts"):
-            raise ValueError(f"fit_on must be 'solutions' or 'starts', got {fit_on!r}")
         found = [record["solutions"] for record in records]
-        if fit_on == "solutions":
-            if y is not None:
-                raise ValueError("y colours the starts, which fit_on='starts' shows")
-            parts = _solution_parts(found, embedding)
-        else:
-            y = _classes(y, len(found[-1].labels))
-            parts = _start_parts(found, embedding)
+        parts, y = look_up("fit_on", fit_on, _PARTS)(found, embedding, y)
         pictures = [
             {
                 "title": f"epoch {record['epoch']}: {_number(len(solutions))}",
@@ -196,24 +189,31 @@ def _classes(y, n_starts):
     return y
 
 
-def _solution_parts(found, embedding):
+def _solution_parts(found, embedding, y):
     """Embed the means of all layers, fitted on the last solutions."""
+    if y is not None:
+        raise ValueError("y colours the starts, which fit_on='starts' shows")
     rows = [np.concatenate([to_numpy(mean) for mean in one.means], axis=1) for one in found]
     last, others = _embedded(embedding, rows[-1], rows[:-1])
-    return [{"points": points} for points in (*others, last)]
+    return [{"points": points} for points in (*others, last)], None
 
 
-def _start_parts(found, embedding):
-    """Embed starts and visible means, fitted on the last starts."""
+def _start_parts(found, embedding, y):
+    """Embed starts and visible means, fitted on the last starts, with their classes."""
+    y = _classes(y, len(found[-1].labels))
     starts = [to_numpy(one.starts) for one in found]
     fresh = [i for i, rows in enumerate(starts) if not np.array_equal(rows, starts[-1])]
     means = [to_numpy(one.means[0]) for one in found]
     last, others = _embedded(embedding, starts[-1], means + [starts[i] for i in fresh])
     start_points = dict(zip(fresh, others[len(found) :], strict=True))
-    return [
+    parts = [
         {"points": points, "start_points": start_points.get(i, last), "labels": one.labels}
         for i, (points, one) in enumerate(zip(others, found, strict=False))
     ]
+    return parts, y
+
+
+_PARTS = {"solutions": _solution_parts, "starts": _start_parts}
 
 
 def _embedded(embedding, rows, others):
@@ -248,7 +248,7 @@ def _draw_free_energies(ax, picture, cmap):
 
 
 def _draw_starts(ax, picture, y, lines):
-    starts, labels, points = (picture[name] for name in ("start_points", "labels", "points"))
+    starts, labels, points = picture["start_points"], picture["labels"], picture["points"]
     style = {"s": 7, "alpha": 0.6, "linewidths": 0}
     if lines:
         ends = labels >= 0

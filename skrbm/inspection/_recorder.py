@@ -1,8 +1,6 @@
 """A callback that records the solutions of the mean-field equations during training."""
 
-from collections.abc import Iterable
-from numbers import Integral
-
+import numpy as np
 import sklearn
 
 from .._callbacks import HAS_CALLBACKS
@@ -107,11 +105,11 @@ class SolutionsRecorder:
 def _epochs(epochs):
     if epochs is None:
         return None
-    known = isinstance(epochs, Iterable) and not isinstance(epochs, (str, bytes))
-    numbers = list(epochs) if known else [None]
-    if not all(isinstance(epoch, Integral) and epoch >= 0 for epoch in numbers):
+    if not np.iterable(epochs):
         raise ValueError(
-            f"epochs must be a list of integers >= 0, got {numbers if known else epochs!r}; for "
-            "every k-th epoch use every=k"
+            f"epochs must be a list of integers, got {epochs!r}; for every k-th epoch use every=k"
         )
-    return frozenset(numbers)
+    epochs = list(epochs)
+    for epoch in epochs:
+        check_count("each of epochs", epoch, 0)
+    return frozenset(epochs)

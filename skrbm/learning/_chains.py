@@ -9,15 +9,8 @@ import numpy as np
 from .._checks import check_count
 from .._schedules import SCHEDULES
 from ..arrays import cast, from_numpy, namespace
-from ..inference import Chains, Sampler, anneal, draw_visible, map_rows, sample
-from ..machine import (
-    Block,
-    Moments,
-    condition,
-    conditional,
-    data_moments,
-    uncoupled,
-)
+from ..inference import Chains, Sampler, anneal, draw_visible, last_visible, map_rows, sample
+from ..machine import Block, Moments, condition, data_moments, uncoupled
 from ._model_phase import ModelPhase
 
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
@@ -68,26 +61,52 @@ class Noise(NamedTuple):
         return self.mean + self.scale * rng.normal((n, self.mean.shape[0]))
 
 
-# Where the chains of a run start: functions (phase, machine, sampler, state, X, rng).
+class NoiseStart:
+    """Start at noise."""
+
+    def rows(self, phase, machine, rng, n):
+        """Return ``n`` rows of noise."""
+        return draw_visible(machine, rng, n) if phase.noise is None else phase.noise.draw(rng, n)
+
+    def started(self, phase, machine, sampler, rows, rng):
+        """Return the chains that start at rows of noise."""
+        return sampler.start(machine, rows, rng)
+
+    def chains(self, phase, machine, sampler, state, X, rng):
+        """Return the chains of a run."""
+        rows = self.rows(phase, machine, rng, X.shape[0])
+        return self.started(phase, machine, sampler, rows, rng)
 
 
-def _at_noise(phase, machine, sampler, state, X, rng):
-    return phase.started(machine, sampler, phase.noise_rows(machine, rng, X.shape[0]), rng)
+class AnnealedStart(NoiseStart):
+    """Start at noise that is annealed to the machine."""
+
+    def rows(self, phase, machine, rng, n):
+        return draw_visible(noisy_base(machine, phase.noise), rng, n)
+
+    def started(self, phase, machine, sampler, rows, rng):
+        return annealed(machine, sampler, rows, phase.n_steps, rng, phase.noise)
 
 
-def _at_data(phase, machine, sampler, state, X, rng):
-    return sampler.start(machine, X, rng)
+class DataStart(NoiseStart):
+    """Start at the rows of the batch."""
+
+    def chains(self, phase, machine, sampler, state, X, rng):
+        return sampler.start(machine, X, rng)
 
 
-def _where_they_ended(phase, machine, sampler, state, X, rng):
-    return sampler.resumed(machine, state.chains)
+class PersistentStart(NoiseStart):
+    """Start where the chains ended; at noise the first time."""
+
+    def chains(self, phase, machine, sampler, state, X, rng):
+        return sampler.resumed(machine, state.chains)
 
 
 CHAINS = {
-    "noise": _at_noise,
-    "annealed": _at_noise,
-    "data": _at_data,
-    "persistent": _where_they_ended,
+    "noise": NoiseStart(),
+    "annealed": AnnealedStart(),
+    "data": DataStart(),
+    "persistent": PersistentStart(),
 }
 """Where chains start in learning, by name."""
 
@@ -126,13 +145,11 @@ class ChainPhase(ModelPhase):
 
     def __post_init__(self):
         check_count("n_steps", self.n_steps, 1)
-        if self.burn_in is not None:
-            check_count("burn_in", self.burn_in, 0)
-            if self.burn_in >= self.n_steps:
-                raise ValueError(
-                    f"burn_in={self.burn_in} leaves none of n_steps={self.n_steps}; it must be "
-                    "smaller"
-                )
+        check_count("burn_in", self.burn_in, 0, or_none=True)
+        if self._n_left_out >= self.n_steps:
+            raise ValueError(
+                f"burn_in={self.burn_in} leaves none of n_steps={self.n_steps}; it must be smaller"
+            )
         if self.anneal_step_size and self.sampler.target_acceptance is not None:
             raise ValueError(
                 "anneal_step_size=True and a sampler with target_acceptance both set the step "
@@ -161,36 +178,32 @@ class ChainPhase(ModelPhase):
 
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""
-        if self.start == "annealed":
-            return draw_visible(noisy_base(machine, self.noise), rng, n)
-        return draw_visible(machine, rng, n) if self.noise is None else self.noise.draw(rng, n)
+        return CHAINS[self.start].rows(self, machine, rng, n)
 
     def started(self, machine, sampler, rows, rng):
         """Return the chains that start at rows of noise."""
-        if self.start == "annealed":
-            return annealed(machine, sampler, rows, self.n_steps, rng, self.noise)
-        return sampler.start(machine, rows, rng)
+        return CHAINS[self.start].started(self, machine, sampler, rows, rng)
 
     def phases(self, machine, state, X, rng):
         if self._shares_product(machine):
-            chains, data, model = _PHASES[self.start](self, machine, state.chains, X, rng)
+            chains, data, model = _PHASES[self.start, self.gradient](
+                self, machine, state.chains, X, rng
+            )
             return Run(chains, *state[1:]), data, model
         sampler, hidden = self.current(machine, state.step_size), machine.units[1]
         theta = condition(machine, X)
         moments = GRADIENTS[self.gradient]
-        above = moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng))
-        data = _moments_of((X, None, None), above, X.shape[0])
+        data = _moments_of(X, moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng)))
         total = _Total(machine, sampler, moments, self._n_left_out)
-        chains = CHAINS[self.start](self, machine, sampler, state, X, rng)
+        chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
         return self._next(sampler, chains, total.acceptance(), state), data, total.moments()
 
     def _shares_product(self, machine):
         """Whether one product serves for the hidden units of both phases, or for two steps."""
         return (
-            self.start in _PHASES
+            (self.start, self.gradient) in _PHASES
             and self._n_left_out == self.n_steps - 1
-            and self.gradient == "marginal"
             and self.sampler.ends_with_hidden_draw(machine)
         )
 
@@ -231,53 +244,38 @@ class ChainPhase(ModelPhase):
 # conditional is what the moments are made of.
 
 
-def _walked(phase, machine, chains, rng):
-    """Return the visible values after all steps."""
-    chains = sample(phase.sampler, machine, chains, rng, phase.n_steps - 1)
-    return machine.units[0].sample(conditional(machine, 0, chains.layers), rng)
-
-
 def _persistent_phases(phase, machine, chains, X, rng):
     """Data rows and chain rows are one block, with other weights for data and for the machine.
 
     So they share the product with the weights, and their difference is one product too.
     """
-    hidden, visible = machine.units[1], _walked(phase, machine, chains, rng)
+    visible = last_visible(phase.sampler, machine, chains, rng, phase.n_steps)
     n, m = X.shape[0], visible.shape[0]
     rows = namespace(X).concat([X, visible], axis=0)
     theta = condition(machine, rows)
-    mean, variance = hidden.moments(theta)
-    means, occupied = (rows, mean), (None, hidden.occupancy(theta))
-    data, model = (
-        Moments((Block(means, (None, variance), weights, occupied=occupied),))
-        for weights in _weights_of_two(n, m, X)
-    )
-    drawn = hidden.sample(theta.rows(slice(n, n + m)), rng)
+    of_data, of_chains = (cast(from_numpy(w, X), X.dtype) for w in _two_means(n, m))
+    data = data_moments(machine, rows, of_data, given=theta)
+    model = Moments((data.blocks[0]._replace(weight=of_chains),))
+    drawn = machine.units[1].sample(theta.rows(slice(n, n + m)), rng)
     return Chains((visible, drawn)), data, model
-
-
-def _weights_of_two(n, m, reference):
-    """Return row weights of the mean over the first ``n`` of ``n + m`` rows, and over the rest."""
-    return [cast(from_numpy(w, reference), reference.dtype) for w in _two_means(n, m)]
 
 
 @lru_cache(maxsize=8)  # batches have few sizes
 def _two_means(n, m):
+    """Return row weights of the mean over the first ``n`` of ``n + m`` rows, and over the rest."""
     first = np.arange(n + m) < n
     return first / n, ~first / m
 
 
 def _data_phases(phase, machine, chains, X, rng):
     """The hidden units of the data are those that the chains start with."""
-    hidden, theta = machine.units[1], condition(machine, X)
-    above = *hidden.moments(theta), hidden.occupancy(theta)
-    data = _moments_of((X, None, None), above, X.shape[0])
-    drawn = hidden.sample(theta, rng)
-    visible = _walked(phase, machine, Chains((X, drawn)), rng)
+    theta = condition(machine, X)
+    data, drawn = data_moments(machine, X, given=theta), machine.units[1].sample(theta, rng)
+    visible = last_visible(phase.sampler, machine, Chains((X, drawn)), rng, phase.n_steps)
     return Chains((visible, drawn)), data, data_moments(machine, visible)
 
 
-_PHASES = {"persistent": _persistent_phases, "data": _data_phases}
+_PHASES = {("persistent", "marginal"): _persistent_phases, ("data", "marginal"): _data_phases}
 
 
 def annealed(machine, sampler, rows, n_steps, rng, noise=None):
@@ -314,10 +312,10 @@ def noisy_base(machine, noise):
     )
 
 
-def _moments_of(below, above, n):
-    """Return moments of ``n`` rows; of each layer means, variances and P[x != 0], or None."""
-    means, variances, occupied = (below[0], above[0]), (below[1], above[1]), (below[2], above[2])
-    return Moments((Block(means, variances, 1.0 / n, None, occupied),))
+def _moments_of(X, above):
+    """Return moments of rows X and of means, variances and P[h != 0] above them, or None."""
+    mean, variance, occupied = above
+    return Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0], None, (None, occupied)),))
 
 
 class _Total:
@@ -342,7 +340,7 @@ class _Total:
         if self.last is not None:  # rows are summed up only if there are those of a second step
             self._sum_up()
         X = state.layers[0]
-        self.last, self.n_steps = _moments_of((X, None, None), above, X.shape[0]), self.n_steps + 1
+        self.last, self.n_steps = _moments_of(X, above), self.n_steps + 1
 
     def _sum_up(self):
         machine, last = self.machine, self.last

@@ -61,7 +61,7 @@ class LikelihoodMonitor(Monitor):
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
         self.train = train[to_numpy(rng.permutation(len(train)))[:_GAP_ROWS]]
         self.bits = to_numpy(rng.permutation(rows.X.shape[1]))[:_MONITORED_BITS]
-        self.criterion, self.tol, self.seed = criterion, tol, seed
+        self.by_score, self.tol, self.seed = criterion == "score", tol, seed
         few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
         self.block_rows = max(batch_size, 64, min(few, _MONITORED_ROWS))
         self.noise = 0.0  # standard error of the gap
@@ -69,7 +69,7 @@ class LikelihoodMonitor(Monitor):
 
     @property
     def margin(self):
-        return self.tol if self.criterion == "score" else -self.tol - self.noise
+        return self.tol if self.by_score else -self.tol - self.noise
 
     def measure(self, machine, state):
         density = self.density(machine, state)
@@ -84,7 +84,7 @@ class LikelihoodMonitor(Monitor):
         gap = float(means[0] - means[1])
         self.noise = np.hypot(*errors)
         self.value, measured["free_energy_gap"] = -gap, gap
-        if self.criterion == "score":
+        if self.by_score:
             log_weights = self._values(density.log_weight, self.validation)
             log_z = self._log_partition(density)
             mean, _ = self._mean(log_weights, self.validation)

@@ -7,9 +7,9 @@ call, no array of the size of the weights in between). See :class:`Gradient`.
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, NamedTuple
 
+from .._checks import check_number, look_up
 from .._params import HyperParameters
 from ..arrays import like, namespace
 
@@ -81,15 +81,9 @@ class Optimizer(HyperParameters):
 def _check(optimizer, **bounds):
     """Raise ValueError unless hyper-parameters are numbers in [0, bound)."""
     for name, bound in bounds.items():
-        value = getattr(optimizer, name)
-        if not isinstance(value, Real) or not 0 <= value < bound:
-            upper = "" if bound == math.inf else f" and < {bound}"
-            raise ValueError(f"{name} must be a number >= 0{upper}, got {value!r}")
-    if optimizer.penalty not in PENALTIES:
-        raise ValueError(f"penalty must be one of {sorted(PENALTIES)}, got {optimizer.penalty!r}")
-    norm = optimizer.max_norm
-    if norm is not None and (not isinstance(norm, Real) or not norm > 0):
-        raise ValueError(f"max_norm must be None or a number > 0, got {norm!r}")
+        check_number(name, getattr(optimizer, name), at_least=0, below=bound)
+    look_up("penalty", optimizer.penalty, PENALTIES)
+    check_number("max_norm", optimizer.max_norm, above=0, or_none=True)
 
 
 @dataclass(frozen=True)

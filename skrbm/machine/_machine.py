@@ -11,6 +11,8 @@ from ..units import Theta, Unit
 Layers: TypeAlias = Sequence[Array | None]
 """Values of each layer; None for those that are not known or not needed."""
 
+_POWERS = {"squares", "cubes"}  # what a machine keeps that is computed from its weights
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -87,9 +89,8 @@ class Machine:
         scale = take_rows(self.scale, index) if is_per_row(self.scale) else self.scale
         thetas = tuple(theta.rows(index) for theta in self.thetas)
         machine = replace(self, thetas=thetas, scale=scale)
-        for name in ("squares", "cubes"):  # of the same weights
-            if name in self.__dict__:
-                machine.__dict__[name] = self.__dict__[name]
+        known = {name: self.__dict__[name] for name in _POWERS if name in self.__dict__}
+        machine.__dict__.update(known)  # of the same weights
         return machine
 
     def tilted(self, l: int, field: Array, precision: Array | None = None) -> "Machine":
@@ -107,7 +108,7 @@ class Machine:
         What was computed from the weights is forgotten.
         """
         same = all(new is old for new, old in zip(thetas, self.thetas, strict=True))
-        if same and not ("squares" in self.__dict__ or "cubes" in self.__dict__):
+        if same and _POWERS.isdisjoint(self.__dict__):
             return self
         return replace(self, thetas=tuple(thetas))
 

@@ -171,7 +171,9 @@ def sum_of(machine: Machine, parts: Iterable[Moments]) -> Moments:
     return Moments((), tuple(enumerate(pairs)), tuple(enumerate(thetas)))
 
 
-def data_moments(machine: Machine, X: Array, weights: Array | None = None) -> Moments:
+def data_moments(
+    machine: Machine, X: Array, weights: Array | None = None, given: Theta | None = None
+) -> Moments:
     """Return the moments of a machine with one hidden layer whose visible values are known.
 
     Parameters
@@ -182,8 +184,10 @@ def data_moments(machine: Machine, X: Array, weights: Array | None = None) -> Mo
     weights : array of shape (n_rows,), default=None
         Weights of the rows, used as they are: sample weights divided by their sum give a weighted
         mean. None gives each row 1 / n_rows.
+    given : Theta, default=None
+        Parameters of the hidden units given X, if they are known already.
     """
-    theta, hidden = condition(machine, X), machine.units[1]
+    theta, hidden = condition(machine, X) if given is None else given, machine.units[1]
     mean, variance = hidden.moments(theta)
     occupied = (None, hidden.occupancy(theta))
     weight = 1.0 / X.shape[0] if weights is None else cast(weights, machine.dtype)

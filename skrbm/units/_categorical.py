@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cache
-from numbers import Integral
 
 import numpy as np
 
+from .._checks import check_count
 from ..arrays import (
     cast,
     column_means,
@@ -51,18 +51,14 @@ class Categorical(Unit):
     alternative = "inference 'gibbs' or 'mean_field', or 'bp', which is exact for one label"
 
     def __post_init__(self):
-        sizes = (self.sizes,) if isinstance(self.sizes, Integral) else self.sizes
-        if sizes is None:
+        if self.sizes is None:
             return
-        sizes = tuple(sizes) if isinstance(sizes, tuple | list | np.ndarray) else ()
-        whole = all(isinstance(q, Integral) and not isinstance(q, bool) and q > 0 for q in sizes)
-        if not sizes or not whole:
-            raise ValueError(
-                "sizes must be the number of values of every site, or a tuple with that of each "
-                f"site, all >= 1, got {self.sizes!r}"
-            )
-        if not isinstance(self.sizes, Integral):
-            object.__setattr__(self, "sizes", tuple(int(q) for q in sizes))
+        several = np.iterable(self.sizes)
+        sizes = tuple(self.sizes) if several else (self.sizes,)
+        check_count("the number of sites in sizes", len(sizes), 1)
+        for q in sizes:
+            check_count("sizes, the number of values of every site or of each,", q, 1)
+        object.__setattr__(self, "sizes", tuple(map(int, sizes)) if several else int(self.sizes))
 
     def sites(self, n):
         """Return the number of values of each site of a layer of ``n`` columns, a tuple of int.
@@ -74,10 +70,10 @@ class Categorical(Unit):
         """
         if self.sizes is None:
             sites = (n,)
-        elif isinstance(self.sizes, tuple):
+        elif np.iterable(self.sizes):
             sites = self.sizes
         else:
-            sites = (int(self.sizes),) * (n // int(self.sizes))
+            sites = (self.sizes,) * (n // self.sizes)
         if n < 1 or sum(sites) != n:
             raise ValueError(
                 f"{self} does not fit a layer of {n} columns: the sizes of its sites must sum to "

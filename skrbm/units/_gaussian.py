@@ -2,8 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 
+from .._checks import check_number
 from ..arrays import cast, column_moments, like, namespace
 from ..exceptions import DivergenceError
 from ._base import Theta, Unit
@@ -22,9 +22,7 @@ class Gaussian(Unit):
     min_precision: float = 1e-6
 
     def __post_init__(self):
-        floor = self.min_precision
-        if not isinstance(floor, Real) or not 0 < floor < math.inf:
-            raise ValueError(f"min_precision must be a finite number > 0, got {floor!r}")
+        check_number("min_precision", self.min_precision, above=0)
 
     def tilt(self, theta, field, precision=None):
         total = theta.precision if precision is None else theta.precision + precision

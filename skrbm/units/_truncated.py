@@ -1,9 +1,8 @@
 """Real units on a bounded support, without and with an atom at zero."""
 
-import math
 from dataclasses import dataclass, replace
-from numbers import Real
 
+from .._checks import check_number
 from ..arrays import (
     column_means,
     column_moments,
@@ -41,13 +40,9 @@ class TruncatedGaussian(Unit):
     default_bounds = (-1.0, 1.0)
 
     def __post_init__(self):
-        for name in ("lower", "upper"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if not isinstance(value, Real) or not math.isfinite(value):
-                raise ValueError(f"{name} must be a finite number, got {value!r}")
-            object.__setattr__(self, name, float(value))
+        for name, value in (("lower", self.lower), ("upper", self.upper)):
+            check_number(name, value, or_none=True)
+            object.__setattr__(self, name, None if value is None else float(value))
         if None not in (self.lower, self.upper) and not self.lower < self.upper:
             raise ValueError(
                 f"lower must be less than upper, got lower={self.lower!r} and upper={self.upper!r}"

@@ -8,6 +8,7 @@ import inspect
 from functools import cache
 
 import numpy as np
+from _fractional import all_rows
 from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 from sklearn.base import BaseEstimator, is_classifier
@@ -75,11 +76,6 @@ def binary_data(n=60, n_features=8, seed=0, dtype=np.float64, p=0.4):
     copies = generator.random((n, n_features)) < 0.5
     X[:, 1:] = np.where(copies[:, 1:], X[:, :-1], X[:, 1:])
     return X.astype(dtype)
-
-
-def all_rows(n):
-    """Every configuration of ``n`` bits, in the order of the binary numbers."""
-    return ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float64)
 
 
 def parameters(rbm):

@@ -122,7 +122,7 @@ def test_hidden_values_are_checked(Estimator):
 @pytest.mark.parametrize("method", ["mcmc", 3, None, object()], ids=["text", "3", "None", "object"])
 def test_log_partition_method(Estimator, method):
     estimator = read_only(Estimator)
-    with pytest.raises((ValueError, TypeError), match=r"method must be .*'exact'.*'ais'.*got"):
+    with pytest.raises((ValueError, TypeError), match=r"method must be .*'ais'.*'exact'.*got"):
         estimator.log_partition(method)
 
 
@@ -186,5 +186,5 @@ def test_hyper_parameters(Estimator):
 @pytest.mark.parametrize("factor", [np.nan, -1, 1j, None, "fast"])
 def test_schedules_must_return_factors(Estimator, factor):
     estimator = small(Estimator, schedule=lambda progress: factor)
-    with pytest.raises(ValueError, match="schedule must return a factor >= 0"):
+    with pytest.raises(ValueError, match=r"schedule returns .* must be a finite number >= 0"):
         learn(estimator, binary_data())

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _estimators import RBMS, all_rows, binary_data, log_likelihoods, machine, small
+from _estimators import RBMS, binary_data, log_likelihoods, machine, small
 from _exact import Exact
+from _fractional import all_rows
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import hadamard
 from scipy.special import expit
 
 from skrbm import TAPRBM, DeepTAPMachine
@@ -52,6 +54,29 @@ def test_near_the_exact_posterior_at_weak_couplings(p):
     assert error < 0.02
     assert error < 0.3 * np.abs(naive.denoise(Y, flip_probability=p) - truth).max() + 1e-4
     assert np.abs(Y - truth).max() > p  # there is something to gain
+
+
+def test_posteriors_are_solved_to_the_tolerance():
+    """One more sweep without damping, by formulas, moves them by no more."""
+    tol, Y, p = 1e-4, all_rows(6), 0.4
+    rbm = machine(TAPRBM, 5, 6, strength=2.0, inference=NaiveMeanField(tol=tol))
+    W, c, b = rbm.components_, rbm.intercept_hidden_, rbm.intercept_visible_
+    mean = rbm.denoise(Y, flip_probability=p)
+    field = b + (2 * Y - 1) * np.log((1 - p) / p)
+    change = expit(expit(mean @ W.T + c) @ W + field) - mean
+    assert ((change**2).mean(axis=1) <= tol).all()
+
+
+def test_posteriors_where_plain_sweeps_go_round_in_circles():
+    """Orthogonal couplings so strong that sweeps of TAP without damping overshoot."""
+    W, Y = 1.5 * hadamard(16), np.random.default_rng(0).integers(0, 2, (20, 16)).astype(float)
+    found, finer = (
+        TAPRBM.from_parameters(
+            W, -W.sum(axis=1) / 2, -W.sum(axis=0) / 2, inference=method, random_state=0
+        ).denoise(Y, flip_probability=0.45)
+        for method in (TAP(tol=1e-10), TAP(tol=1e-24, damping=0.9, max_iter=5000))
+    )
+    assert_allclose(found, finer, atol=1e-4)
 
 
 def test_flips_are_found_by_what_the_others_say():
@@ -272,8 +297,8 @@ def test_binarize_makes_bits_of_noisy_values():
     [
         ({}, "give one of flip_probability .* and noise_variance"),
         ({"flip_probability": 0.1, "noise_variance": 0.1}, "give one of flip_probability"),
-        ({"flip_probability": 0.6}, r"flip_probability must be .* \[0, 0.5\], got 0.6"),
-        ({"flip_probability": -0.1}, r"flip_probability must be .* \[0, 0.5\], got -0.1"),
+        ({"flip_probability": 0.6}, r"flip_probability must be .* >= 0 and <= 0.5, got 0.6"),
+        ({"flip_probability": -0.1}, r"flip_probability must be .* >= 0 and <= 0.5, got -0.1"),
         ({"flip_probability": np.nan}, r"flip_probability must be .* got nan"),
         ({"flip_probability": "0.1"}, r"flip_probability must be .* got '0.1'"),
         ({"noise_variance": 0.1}, "noise_variance is for real visible units.*Bernoulli"),
@@ -351,8 +376,26 @@ def test_means_of_the_data_are_kept(RBM, dtype):
     for rows in (X[:5], X[5:35], X[35:36], X[36:]):
         stream.partial_fit(rows)
     assert_allclose(stream.visible_means_, X.mean(axis=0), rtol=1e-6)
+    weighted = small(RBM).fit(X[:20], sample_weight=np.full(20, 3)).partial_fit(X[20:])
+    learnt = np.concatenate([X[:20], X[:20], X])
+    assert_allclose(weighted.visible_means_, learnt.mean(axis=0), rtol=1e-6)
     later = RBM.from_parameters(rbm, batch_size=10).partial_fit(X[:9])
     assert_allclose(later.visible_means_, X[:9].mean(axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("RBM", RBMS)
+def test_rows_of_an_epoch_that_did_not_end_are_not_in_the_means(RBM):
+    def interrupted(progress):
+        raise KeyboardInterrupt
+
+    X = binary_data()
+    rbm = small(RBM).partial_fit(X[:20]).set_params(schedule=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rbm.partial_fit(X[20:50])
+    assert_allclose(rbm.visible_means_, X[:20].mean(axis=0), rtol=1e-12)
+    rbm.set_params(schedule="constant").partial_fit(X[50:])
+    learnt = np.concatenate([X[:20], X[50:]])
+    assert_allclose(rbm.visible_means_, learnt.mean(axis=0), rtol=1e-12)
 
 
 def test_missing_values_are_for_impute():

@@ -255,6 +255,8 @@ def test_few_rows_need_few_chains_whatever_the_batch_size(RBM):
     X = binary_data(n=30)
     assert small(RBM, batch_size=10**8).partial_fit(X).starts_.shape[0] <= 100
     assert small(RBM, batch_size=10**8).fit(X).starts_.shape[0] == 30
+    few = small(RBM, batch_size=10**8).fit(X).partial_fit(X[:5])
+    assert few.starts_.shape[0] in (100, 5)  # more rows may come; 5 where each batch has its own
     given = RBM.from_parameters(np.eye(3), batch_size=10**8, random_state=0)
     assert given.starts_.shape[0] <= 1000
     rbm = small(RBM, batch_size=200).partial_fit(X)

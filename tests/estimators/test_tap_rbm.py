@@ -142,11 +142,11 @@ def test_wrong_names_and_objects(name, value):
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"order": 4}, "order must be 2 or 3, got 4"),
+        ({"order": 4}, r"order must be one of \[2, 3\]; or take NaiveMeanField.*, got 4"),
         ({"max_iter": 0}, "max_iter must be an integer >= 1, got 0"),
-        ({"tol": -1}, "tol must be a number >= 0, got -1"),
-        ({"tol": np.nan}, "tol must be a number >= 0, got nan"),
-        ({"damping": 1}, r"damping must be a number in \[0, 1\), got 1"),
+        ({"tol": -1}, "tol must be a finite number >= 0, got -1"),
+        ({"tol": np.nan}, "tol must be a finite number >= 0, got nan"),
+        ({"damping": 1}, "damping must be a finite number >= 0 and < 1, got 1"),
     ],
 )
 def test_wrong_parameters_of_objects(params, message):
@@ -317,6 +317,16 @@ def test_score_does_not_miss_modes_that_no_start_leads_to():
     assert score == pytest.approx(-rbm.free_energy(X)[0] - exact, abs=0.3)
     flattering = rbm.tap_log_likelihood(X)[0] - score
     assert flattering > 1
+
+
+def test_log_partition_by_fixed_points_belongs_to_the_starts():
+    """All units off and all on are two solutions, of which the second is worth more."""
+    field = np.full(4, -7.5)
+    rbm = TAPRBM.from_parameters(np.full((4, 4), 4.0), field, field, random_state=0)
+    rbm.starts_ = np.zeros((1, 4))
+    off = rbm.log_partition("tap")
+    rbm.starts_ = np.ones((1, 4))
+    assert rbm.log_partition("tap") - off > 1
 
 
 def test_log_partitions_agree_on_a_small_machine():
@@ -495,8 +505,8 @@ def test_solutions_from_thresholded_starts():
         (np.full((2, 8), np.nan), 1e-2, "NaN"),
         (np.zeros((2, 7)), 1e-2, "X has 7 features"),
         (np.zeros(8), 1e-2, "Expected 2D array"),
-        (None, 0, "unique_tol must be a number > 0, got 0"),
-        (None, -1.0, "unique_tol must be a number > 0, got -1.0"),
+        (None, 0, "unique_tol must be a finite number > 0, got 0"),
+        (None, -1.0, "unique_tol must be a finite number > 0, got -1.0"),
     ],
 )
 def test_solutions_check_their_input(X, tol, message):

@@ -267,30 +267,47 @@ def test_settling_respects_the_method():
     assert (longer.n_iter > 700).all()
 
 
-def never(monkeypatch, which):
-    """Let the starts of some rows never converge."""
+@dataclass(frozen=True)
+class Restless(NaiveMeanField):
+    """Naive mean field that never converges where the first visible mean is above a bound."""
 
-    def unsettled(*args):
-        solution = solve_to_convergence(*args)
-        return solution._replace(converged=solution.converged & ~which)
+    bound: float = 0.5
 
-    monkeypatch.setattr(_solutions, "solve_to_convergence", unsettled)
+    def residual(self, old, new):
+        return super().residual(old, new) + (new.means[0][:, 0] > self.bound)
 
 
-def test_starts_that_do_not_converge(monkeypatch):
-    X = np.array([[0.0] * 4, [1.0] * 4, [0.0] * 4])
-    never(monkeypatch, np.array([False, True, False]))
-    found = solutions(uniform_machine(), "tap", X)
+def test_starts_that_do_not_converge():
+    """Of two solutions, all units off and all on, the second does not count, nor in log Z."""
+    machine, X = uniform_machine(tilt=0.5), np.array([[0.0] * 4, [1.0] * 4, [0.0] * 4])
+    found = solutions(machine, Restless(), X)
     assert found.n_unconverged == 1
     assert_array_equal(found.labels, [0, -1, 0])
     assert_array_equal(found.counts, [2])
+    counted = log_partition(machine, Restless(), starts=X).value
+    both, off, on = (
+        log_partition(machine, NaiveMeanField(), starts=starts).value
+        for starts in (X, X[:1], X[1:2])
+    )
+    assert counted == pytest.approx(off, rel=1e-12) and on - off > 1
+    assert both == pytest.approx((off + on) / 2, rel=1e-12)
 
 
-def test_no_start_converges(monkeypatch):
-    never(monkeypatch, np.array([True, True]))
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+def test_the_row_that_moves_least_stands_for_a_solution(order):
+    """A start at the solution itself, beside those that come near to it."""
+    machine, method = random_machine(("bernoulli", "bernoulli"), (4, 3), 0, 0.5), NaiveMeanField()
+    exact = solve(method, machine, method.start(machine, np.eye(4)[:1]), tol=1e-30, max_iter=900)
+    X = np.concatenate([np.eye(4)[:2], exact.state.means[0]])[order]
+    found = solutions(machine, method, X)
+    assert_array_equal(found.counts, [3])
+    assert_allclose(found.means[0], exact.state.means[0], rtol=0, atol=1e-14)
+
+
+def test_no_start_converges():
     X = np.array([[0.0] * 4, [1.0] * 4])
     with pytest.warns(ConvergenceWarning, match="none of the 2 starts converged"):
-        found = solutions(uniform_machine(), "tap", X)
+        found = solutions(uniform_machine(), Restless(bound=-1.0), X)
     assert found.n_unconverged == 2
     assert len(found) == 2 and np.isfinite(found.free_energies).all()
 
@@ -389,7 +406,9 @@ def test_log_partition_by_both_weights():
     weights = np.exp(-F - logsumexp(-F))
     assert found.log_partition("boltzmann") == pytest.approx(-weights @ F, rel=1e-12)
     assert found.log_partition() < found.log_partition("boltzmann") < -F.min()
-    with pytest.raises(ValueError, match="weights must be 'uniform' or 'boltzmann', got 'equal'"):
+    with pytest.raises(
+        ValueError, match=r"weights must be one of \['boltzmann', 'uniform'\], got 'equal'"
+    ):
         found.log_partition("equal")
 
 
@@ -398,7 +417,7 @@ def test_log_partition_by_both_weights():
 
 @pytest.mark.parametrize("tol", [0, -1e-2, np.nan, np.inf, None, "small"])
 def test_tolerances_that_are_none(tol):
-    with pytest.raises(ValueError, match=f"unique_tol must be a number > 0, got {tol!r}"):
+    with pytest.raises(ValueError, match=f"unique_tol must be a finite number > 0, got {tol!r}"):
         solutions(uniform_machine(), "tap", np.eye(4), unique_tol=tol)
 
 

@@ -204,9 +204,12 @@ def test_schedule_by_number_is_that_array():
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ("fast", "schedule must be one of .*salakhutdinov2008.*'fast'"),
-        (0, "temperature steps must be >= 1, got 0"),
-        (-3, "temperature steps must be >= 1, got -3"),
+        ("fast", "schedule, .*salakhutdinov2008.* must be an integer >= 1, got 'fast'"),
+        (0, "must be an integer >= 1, got 0"),
+        (-3, "must be an integer >= 1, got -3"),
+        (2.5, "must be an integer >= 1, got 2.5"),
+        (None, "must be an integer >= 1, got None"),
+        (np.array(5), "must be an integer >= 1, got array"),
         ([0.1, 1], "increase from 0 to 1"),
         ([0, 0.9], "increase from 0 to 1"),
         ([0, 0.5, 0.5, 1], "increase from 0 to 1"),

@@ -517,12 +517,15 @@ def test_array_libraries(library, product, start, dtype):
         ({"c": np.full(5, None)}, "hidden_fields must be an array of real numbers"),
         ({"W": sp.csr_array(np.ones((5, 9)))}, r"W is sparse.*give W\.toarray\(\)"),
         ({"c": sp.csr_array(np.ones((7, 5)))}, r"give hidden_fields\.toarray\(\)"),
-        ({"n_jobs": 2.5}, r"n_jobs must be None or an integer that is not 0, got 2\.5"),
-        ({"n_jobs": 0}, "n_jobs must be None or an integer"),
+        ({"n_jobs": 2.5}, r"n_jobs must be None or an integer, got 2\.5"),
+        ({"n_jobs": 0}, "n_jobs == 0 in Parallel has no meaning"),
         ({"product": "min"}, "product must be one of .*'max', 'mixed', 'sum'.* got 'min'"),
-        ({"tol": -1.0}, "tol must be a number >= 0"),
-        ({"start": "mean_field"}, "start must be 'fields', or 'tap' with product='sum'"),
-        ({"start": "tap", "product": "max"}, "start must be 'fields', or 'tap' with product='sum'"),
+        ({"tol": -1.0}, "tol must be a finite number >= 0"),
+        ({"start": "mean_field"}, r"start must be one of \['fields', 'tap'\].*got 'mean_field'"),
+        (
+            {"start": "tap", "product": "max"},
+            r"start must be one of \['fields'\], or 'tap' with product='sum', got 'tap'",
+        ),
     ],
 )
 def test_bad_input_is_named(change, words):

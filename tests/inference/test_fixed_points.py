@@ -375,7 +375,9 @@ def test_bad_hyper_parameters_are_named(name, argument, value):
 
 
 def test_bad_order_is_named():
-    with pytest.raises(ValueError, match="order must be 2 or 3, got 4"):
+    with pytest.raises(
+        ValueError, match=r"order must be one of \[2, 3\]; or take NaiveMeanField.*, got 4"
+    ):
         TAP(order=4)
 
 

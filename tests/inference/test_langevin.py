@@ -338,17 +338,20 @@ def test_float32(Sampler):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"step_size": 0}, "step_size must be a finite number > 0, got 0"),
+        ({"step_size": 0}, "step_size must be a finite number > 0 and < 2, got 0"),
         ({"step_size": -1.0}, "step_size must be a finite number > 0"),
         ({"step_size": math.nan}, "step_size must be a finite number > 0"),
-        ({"step_size": 2.0}, "step_size must be below 2"),
+        ({"step_size": 2.0}, "step_size must be a finite number > 0 and < 2, got 2.0"),
         ({"step_size": "auto"}, "step_size must be a finite number > 0"),
         ({"step_scale": "median"}, r"step_scale must be one of \['mean_variance', 'variance'\]"),
-        ({"adjust_after": -1}, "adjust_after, unless None, must be an integer >= 0, got -1"),
-        ({"adjust_after": 1.5}, "adjust_after, unless None, must be an integer >= 0"),
-        ({"adjust_after": False}, "adjust_after, unless None, must be an integer >= 0"),
+        ({"adjust_after": -1}, "adjust_after must be None or an integer >= 0, got -1"),
+        ({"adjust_after": 1.5}, "adjust_after must be None or an integer >= 0"),
+        ({"adjust_after": False}, "adjust_after must be None or an integer >= 0"),
         ({"step_size": True}, "step_size must be a finite number > 0"),
-        ({"target_acceptance": 1.0}, r"target_acceptance must be None or a number in \(0, 1\)"),
+        (
+            {"target_acceptance": 1.0},
+            "must be None or a finite number > 0 and < 1, got 1.0",
+        ),
     ],
 )
 def test_bad_hyper_parameters_are_named(Sampler, arguments, message):

@@ -52,7 +52,7 @@ def test_mean_field_is_naive_mean_field():
     assert resolve("mean_field", FixedPoint) == NaiveMeanField()
     assert method_names(FixedPoint) == sorted([*FIXED_POINTS, "mean_field"])
     assert method_names(Sampler) == sorted(SAMPLERS)
-    assert method_names((BeliefPropagation, Gibbs)) == ["bp", "gibbs"]
+    assert method_names(BeliefPropagation, Gibbs) == ["bp", "gibbs"]
 
 
 def test_hyper_parameters_are_those_of_named_methods_alone():
@@ -69,7 +69,7 @@ def test_errors_list_what_is_possible(wrong):
         resolve(wrong, FixedPoint, argument="method")
     message = "an object of class BeliefPropagation or Langevin, got"
     with pytest.raises(ValueError, match=message):
-        resolve(wrong, (BeliefPropagation, Langevin))
+        resolve(wrong, BeliefPropagation, Langevin)
 
 
 # What methods need.

@@ -7,6 +7,7 @@ from _exact import Exact
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skrbm.arrays import make_rng
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inputs import Coordinates, Rows
 from skrbm.units import Bernoulli, Gaussian, TruncatedGaussian
@@ -98,6 +99,22 @@ def test_rows_are_in_the_coordinates_of_learning(make):
     assert_allclose(rows.means, data().mean(axis=0), rtol=1e-12)
 
 
+def test_some_rows_are_drawn_by_their_weights_and_without_replacement():
+    """Numbers of 2000 draws within 5 standard errors, for 4 rows: wrong with less than 3e-6."""
+    weights = np.array([1.0, 2.0, 3.0, 4.0])
+    rows = Rows(np.arange(4.0)[:, None], Gaussian(), np.dtype(float), weights=weights)
+    rng, n = make_rng(0, rows.X), 2000
+    counts = np.zeros(4)
+    for _ in range(n):
+        drawn = np.bincount(rows.some(3, rng)[:, 0].astype(int), minlength=4)
+        assert (drawn <= weights).all()
+        counts += drawn
+    p = weights / 10
+    error = np.sqrt(n * 3 * p * (1 - p) * 7 / 9)  # hypergeometric
+    assert (np.abs(counts - n * 3 * p) < 5 * error).all()
+    assert_array_equal(np.sort(rows.some(99, rng)[:, 0]), np.repeat(np.arange(4), [1, 2, 3, 4]))
+
+
 def test_coordinates_there_and_back():
     coordinates = Coordinates(np.array([0.5, -2.0, 100.0]), np.array([0.1, 2.0, 50.0]))
     assert_allclose(coordinates.outward(coordinates.inward(data())), data(), atol=1e-12)
@@ -124,7 +141,10 @@ def test_machines_are_converted_in_double_and_keep_their_dtype():
     far = Coordinates(np.full(3, 1e3), np.ones(3))
     outer = far.machine_outward(machine)
     single = Coordinates(*(part.astype(np.float32) for part in far))
-    inner = far.machine_inward(outer.astype(np.float32))
+    rounded = outer.astype(np.float32)
+    inner = far.machine_inward(rounded)
     assert inner.dtype == np.float32
+    W, field = (part.astype(np.float64) for part in (rounded.weights[0], rounded.thetas[1].field))
+    assert_allclose(inner.thetas[1].field, field + W @ far.offset, rtol=1e-6)
     assert single.machine_inward(machine.astype(np.float32)).dtype == np.float32
     assert_allclose(far.machine_inward(outer).thetas[1].field, machine.thetas[1].field, atol=1e-9)

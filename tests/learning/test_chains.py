@@ -6,6 +6,7 @@ from _exact import clamped
 from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
+from scipy.spatial.distance import pdist
 
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, GibbsLangevin, Langevin, resampled, sample
@@ -116,6 +117,21 @@ def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler
     assert abs(np.mean(shares["noise"]) - 0.5) < 0.05
 
 
+def test_few_annealed_chains_are_drawn_from_many():
+    """Five of 100 rows that hardly move, of which copies are neighbours after resampling.
+
+    Two draws have one origin with a probability below 0.1. So of 20 times 10 pairs, 20 may be
+    copies on average, and more than 60 are with a probability below 1e-6; of neighbours, 90 are.
+    """
+    scale, X, n_copies = 3 / np.sqrt(MACHINE.thetas[0].precision), np.zeros((5, 3)), 0
+    phase = ChainPhase(Langevin(1e-9), "annealed", noise=Noise(np.zeros(3), scale))
+    for seed in range(20):
+        rng = make_rng(seed, X)
+        state, _, _ = phase.phases(MACHINE, phase.init(MACHINE, rng, 5, X), X, rng)
+        n_copies += (pdist(phase.visible(state)) < 1e-2).sum()
+    assert n_copies <= 60
+
+
 @pytest.mark.parametrize("Sampler", [Langevin, GibbsLangevin])
 def test_annealing_adjusts_from_the_step_that_a_run_does(Sampler):
     adjusted = []
@@ -213,7 +229,7 @@ def test_step_sizes_are_tuned_from_run_to_run():
     [
         ({"n_steps": 0}, "n_steps must be an integer >= 1, got 0"),
         ({"n_steps": 2.5}, "n_steps must be an integer >= 1"),
-        ({"burn_in": -1}, "burn_in must be an integer >= 0"),
+        ({"burn_in": -1}, "burn_in must be None or an integer >= 0"),
         ({"n_steps": 3, "burn_in": 3}, "burn_in=3 leaves none of n_steps=3"),
     ],
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import entr
 
 from skrbm.arrays import make_rng
 from skrbm.inference import NaiveMeanField, solve
@@ -65,3 +66,31 @@ def test_unconverged_solutions_are_reported():
     phase = FixedPointPhase(NaiveMeanField(max_iter=1, tol=0.0))
     state, _, _ = phase.phases(machine, phase.init(machine, None, 3, X), X, None)
     assert phase.report(state) == {"n_unconverged": 3.0, "n_sweeps": 1.0}
+
+
+def test_reports_are_of_all_rows():
+    """Rows that are solved alone need as many sweeps."""
+    machine, X = make(), np.array([[0.0] * 4, [0.5] * 4, [1.0, 0.0, 1.0, 0.0], [9.0] * 4])
+    method = NaiveMeanField(max_iter=500)
+    n_iter = [solve(method, machine, method.start(machine, row[None])).n_iter[0] for row in X]
+    for max_iter in (500, max(n_iter) - 1):
+        phase = FixedPointPhase(NaiveMeanField(max_iter=max_iter))
+        state, _, _ = phase.phases(machine, phase.init(machine, None, 4, X), X, None)
+        counted = np.minimum(n_iter, max_iter)
+        expected = {"n_sweeps": np.mean(counted), "n_unconverged": np.sum(n_iter > counted)}
+        assert phase.report(state) == expected
+    assert 0 < expected["n_unconverged"] < 4
+
+
+def test_log_partitions_are_means_in_double_precision():
+    """Of naive mean field: what the energy leaves of the entropy of all units, by formulas."""
+    machine = random_machine(("gaussian", "bernoulli"), (4, 3), 3, 2.0, dtype=np.float32)
+    X = 10 * np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    phase = FixedPointPhase(NaiveMeanField(max_iter=500, tol=1e-13))
+    state, _, _ = phase.phases(machine, phase.init(machine, None, 9, X), X, None)
+    a, h = (mean.astype(np.float64) for mean in state.solution.state.means)
+    (own, hidden), W = machine.astype(np.float64).thetas, machine.weights[0].astype(np.float64)
+    values = a @ own.field - a**2 @ own.precision / 2 + np.log(2 * np.pi / own.precision).sum() / 2
+    values += h @ hidden.field + ((h @ W) * a).sum(axis=1) + (entr(h) + entr(1 - h)).sum(axis=1)
+    assert np.ptp(values) > 0.1
+    assert phase.log_partition(machine, state) == pytest.approx(values.mean(), rel=1e-10)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
 from skrbm.exceptions import DivergenceError
-from skrbm.inference import TAP, Gibbs
+from skrbm.inference import TAP, Gibbs, Langevin
 from skrbm.inputs import DistinctRows, Rows
 from skrbm.learning import (
     CHAINS,
@@ -129,6 +129,16 @@ def test_divergence_is_noticed(kind):
     )
     with pytest.raises(DivergenceError, match=message):
         learner.epoch(training, 0.0, 0.1)
+
+
+def test_each_epoch_has_the_phase_of_its_progress():
+    """The step size falls as half a cosine: to its half midway."""
+    machine, X = make(("gaussian", "bernoulli"), strength=0.2), np.eye(4)
+    phase, optimizer = ChainPhase(Langevin(0.4), anneal_step_size=True), SGD()
+    learner = MomentLearner(rows_of(machine, X), phase, optimizer, batch_size=2)
+    training = begin(machine, phase, optimizer, X)
+    sizes = [learner.epoch(training, progress, 1e-3)["step_size"] for progress in (0.0, 0.5)]
+    assert sizes == pytest.approx([0.4, 0.2])
 
 
 def test_a_machine_that_cannot_be_published_has_diverged():

@@ -250,6 +250,17 @@ def test_states_have_rows_and_the_dtype(phase, dtype):
     assert all(isinstance(value, float) for value in phase.report(state).values())
 
 
+@pytest.mark.parametrize("start", sorted(STARTS))
+def test_deep_states_are_kept_without_solutions(start):
+    phase, machine, X = DeepPhase(FixedPointPhase(TAP(), start)), make(), np.eye(3)
+    rng = make_rng(0, X)
+    state, _, _ = phase.phases(machine, phase.init(machine, rng, 3, X), X, rng)
+    kept, solution = phase.kept(state), state.model.solution
+    assert kept.model.solution is None and kept.data is None
+    starts = solution.state.means[0] if start == "persistent" else phase.visible(state)
+    assert_array_equal(phase.visible(kept), starts)
+
+
 def test_kinds_tell_states_apart():
     assert len({phase.kind for phase in PHASES}) == len(PHASES)
     assert ChainPhase(Gibbs(), n_steps=5).kind == ChainPhase(Gibbs()).kind

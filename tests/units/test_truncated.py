@@ -17,7 +17,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["lower", "upper"])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, "a"])
 def test_bounds_that_are_no_finite_numbers_are_named(kind, name, value):
-    with pytest.raises(ValueError, match=f"{name} must be a finite number, got {value!r}"):
+    with pytest.raises(ValueError, match=f"{name} must be None or a finite number, got {value!r}"):
         kind(**{name: value})
 
 

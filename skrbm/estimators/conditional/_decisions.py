@@ -132,19 +132,15 @@ class Joint:
 
 def decision_of(name, objective):
     """Return the decision of a name, or that of an objective where it is None."""
-    check_name("decision", name, (None, "marginals", "joint"))
+    names = (None, "marginals", "joint")
+    if name not in names:  # set after fit, where nothing else checks it
+        raise ValueError(f"decision must be one of {[*names]}, got {name!r}")
     if name != "joint":
         return objective.decide if name is None else objective.marginals
     method = objective.method
     if not isinstance(method, BeliefPropagation):
         method = BeliefPropagation(method.max_iter, TOL)
     return Joint(replace(method, product="mixed"))
-
-
-def check_name(parameter, name, names):
-    """Raise ValueError of a name that was set after fit, which nothing else checks."""
-    if name not in names:
-        raise ValueError(f"{parameter} must be one of {[*names]}, got {name!r}")
 
 
 def clamped(given, V, observed):

@@ -162,7 +162,7 @@ class ConditionalRBM(Predictions):
         **TRAINING_CONSTRAINTS,
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "objective": [StrOptions(set(OBJECTIVES))],
-        "inference": [StrOptions({"auto", *method_names((FixedPoint, Gibbs))}), FixedPoint, Gibbs],
+        "inference": [StrOptions({"auto", *method_names(FixedPoint, Gibbs)}), FixedPoint, Gibbs],
         "decision": [StrOptions({"marginals", "joint"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left"), callable, None],
         "init": [StrOptions({"random", "logistic"}), HasMethods(["fit", "predict"])],

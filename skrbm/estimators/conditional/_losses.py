@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..._checks import look_up
 from ...arrays import cast, namespace
 from ...inference import (
     BeliefPropagation,
@@ -20,7 +21,7 @@ from ...inference import (
 )
 from ...machine import Block, Moments, condition, data_moments, free_energy
 from ...units import Theta
-from ._decisions import TOL, Inference, check_name, clamped
+from ._decisions import TOL, Inference, clamped
 from ._label import is_one_label
 
 
@@ -213,10 +214,9 @@ def make_objective(name, inference, n_sweeps):
         Largest number of sweeps of a fixed point that is given by name, and of the mean field by
         which objectives that sample predict.
     """
-    check_name("objective", name, OBJECTIVES)
-    kinds = OBJECTIVES[name]
+    kinds = look_up("objective", name, OBJECTIVES)
     asked = kinds[0].usual if isinstance(inference, str) and inference == "auto" else inference
-    method = resolve(asked, (FixedPoint, Gibbs), max_iter=n_sweeps, tol=TOL)
+    method = resolve(asked, FixedPoint, Gibbs, max_iter=n_sweeps, tol=TOL)
     for kind in kinds:
         if isinstance(method, kind.takes):
             if isinstance(method, FixedPoint):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _conditional import Sums, differences, random_machine
+from _conditional_machines import Sums, differences, random_machine
 from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit

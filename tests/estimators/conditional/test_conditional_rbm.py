@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _conditional import Sums, all_rows, leaves, path, random_machine
+from _conditional_machines import Sums, all_rows, leaves, path, random_machine
 from _conditional_rbm import (
     EXACT,
     WORDS,

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from _conditional import (
+from _conditional_machines import (
     Sums,
     corner,
     differences,
@@ -21,6 +21,7 @@ from _conditional import (
     perceptron,
     random_machine,
 )
+from _conditional_rbm import holes_in
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
@@ -63,13 +64,6 @@ def some_rows(machine, n=5, seed=0):
     return X, generator.integers(0, 2, (n, machine.components.shape[1])).astype(float)
 
 
-def with_holes(Y, seed=1):
-    """Targets of which a third is missing, and one row entirely."""
-    Y = np.where(np.random.default_rng(seed).random(Y.shape) < 0.35, np.nan, Y)
-    Y[-1] = np.nan
-    return Y
-
-
 def assert_gradient(machine, name, method, truth, X, Y):
     gradient, _ = gradient_of(machine, make_objective(name, method, 1), X, Y)
     slopes = differences(lambda m: truth(m, X, Y), machine)
@@ -87,7 +81,7 @@ def test_likelihood_gradient_on_trees(seed, holes, edges):
     """W is compared where there are couplings: elsewhere a difference would close a circle."""
     machine = random_machine(seed, (4, 3, 2), edges)
     X, Y = some_rows(machine)
-    Y = with_holes(Y) if holes else Y
+    Y = holes_in(Y) if holes else Y
     gradient, report = gradient_of(machine, make_objective("likelihood", EXACT, 1), X, Y)
     assert report == {"converged": 1.0}
     slopes = differences(lambda m: log_likelihood(m, X, Y), machine)
@@ -117,7 +111,7 @@ METHODS = [EXACT, NaiveMeanField(), TAP(), TAP(order=3), AdaptiveTAP(), RelaxedB
 def test_logistic_regression_by_every_method(method, holes):
     machine = random_machine(0, (4, 0, 3))
     X, Y = some_rows(machine)
-    Y = with_holes(Y) if holes else Y
+    Y = holes_in(Y) if holes else Y
     assert_gradient(machine, "likelihood", method, log_likelihood, X, Y)
 
 
@@ -171,7 +165,7 @@ def test_margin_gradient(name, seed, holes):
     truth, edges = MARGINS[name]
     machine = random_machine(seed, (4, 3, 2), edges)
     X, Y = some_rows(machine, seed=seed)
-    Y = with_holes(Y) if holes else Y
+    Y = holes_in(Y) if holes else Y
     assert_gradient(machine, name, EXACT, truth, X, Y)
 
 
@@ -368,7 +362,7 @@ def test_rules_of_prediction_on_trees(holes):
     for edges, seed in [(path, s) for s in range(5)] + [(leaves, s) for s in range(5)]:
         machine = random_machine(seed, (4, 3, 2), edges)
         X, Y = some_rows(machine, n=8, seed=seed)
-        Y = with_holes(Y) if holes else np.full_like(Y, np.nan)
+        Y = holes_in(Y) if holes else np.full_like(Y, np.nan)
         given = clamped(machine.given(X), np.where(np.isnan(Y), 0, Y), ~np.isnan(Y))
         sums = [Sums(machine, x, y) for x, y in zip(X, Y, strict=True)]
         for name in ("likelihood", "margin", "marginal_margin"):

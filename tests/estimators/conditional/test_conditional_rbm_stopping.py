@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _conditional import random_machine
+from _conditional_machines import random_machine
 from _conditional_rbm import (
     Batches,
     data,
