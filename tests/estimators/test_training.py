@@ -206,8 +206,9 @@ def test_early_stopping_records_what_it_watches(RBM, criterion, monkeypatch):
 @every
 def test_validation_rows_are_not_trained_on(RBM, monkeypatch):
     steps = counted_steps(monkeypatch)
-    small(RBM, n_iter=1, early_stopping=True, validation_fraction=0.25).fit(binary_data(n=40))
-    assert sum(n for n, _ in steps) == 30
+    X = np.unique(binary_data(n=400), axis=0)[:40]  # of copies, all or none are set aside
+    small(RBM, n_iter=1, early_stopping=True, validation_fraction=0.25).fit(X)
+    assert sum(n for n, _ in steps) == 30 == 0.75 * len(X)
 
 
 def script_of_values(monkeypatch, name, values):
