@@ -28,6 +28,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
+from skrbm import FrankWolfeRBM
+
 every = pytest.mark.parametrize("Estimator", ESTIMATORS)
 streams = pytest.mark.parametrize("Estimator", with_methods("partial_fit"))
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
@@ -101,7 +103,9 @@ def test_data_frames(Estimator, library):
 
 
 FORMATS = (sp.csr_array, sp.csr_matrix, sp.csc_matrix, sp.csc_array, sp.coo_matrix, sp.coo_array)
-# The search for a unit to insert makes more of the rounding of float32 than it is.
+# The search for a unit to insert stops at a tolerance of its own. Where depends on rounding: over
+# 24 fits in float64, weights from dense and sparse rows differed by 1e-13 to 6e-5.
+SEARCHED = 1e-3
 SPARSE = [(E, container, np.float64) for E in ESTIMATORS for container in FORMATS]
 SPARSE += [(E, sp.csr_array, d) for E in with_parameters("n_iter") for d in (np.float32, np.uint8)]
 
@@ -113,6 +117,7 @@ def test_sparse_is_dense(Estimator, container, dtype):
     # The same random numbers, and the same batches as dense arrays; the log-odds at the start
     # are a sum in another order.
     tolerance = 1e-10 if dtype == np.float64 else 1e-4
+    tolerance = SEARCHED if Estimator is FrankWolfeRBM else tolerance
     assert_same_state(sparse, dense, rtol=tolerance, atol=tolerance)
     without = ["impute"] if is_classifier(dense) else ["impute", "predict"]
     expected = answers(dense, X, without=without)

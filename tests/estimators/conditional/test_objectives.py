@@ -510,5 +510,5 @@ def test_objectives_that_do_not_fit_the_inference(name, inference, words):
 def test_one_label_is_refused_by_methods_that_need_variances(method):
     machine = random_machine(0, (4, 3, 2), unit=Categorical())
     objective = make_objective("likelihood", method, 5)
-    with pytest.raises(ValueError, match=r"'gibbs' or 'mean_field'.*'bp'"):
+    with pytest.raises(ValueError, match=r"'mean_field'.*ConditionalRBM also 'bp'"):
         objective.decide(machine.given(np.zeros((1, 2))))
