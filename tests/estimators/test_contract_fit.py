@@ -372,11 +372,11 @@ def test_divergence(Estimator, dtype, rate, momentum, recwarn):
     X = binary_data(dtype=dtype)
 
     def schedule(progress):
-        return rate / 0.1 if progress >= 0.2 else 1.0
+        return rate if progress >= 0.2 else 0.1
 
     wanted = r"(?s)(batch \d+ of|no inference in) epoch 3\D.*learning_rate"
-    params = {"learning_rate": 0.1, "momentum": momentum, "n_iter": 10}
-    expected = learn(small(Estimator, **{**params, "n_iter": 2}), X)
+    expected = learn(small(Estimator, learning_rate=0.1, momentum=momentum, n_iter=2), X)
+    params = {"learning_rate": 1.0, "momentum": momentum, "n_iter": 10}
     estimator = small(Estimator, **params, schedule=schedule)
     with pytest.raises(DivergenceError, match=wanted) as info:
         learn(estimator, X)
@@ -385,7 +385,7 @@ def test_divergence(Estimator, dtype, rate, momentum, recwarn):
     assert_same_state(estimator, expected)
     assert estimator.n_iter_ == 2
     assert np.isfinite(estimator.transform(X)).all()
-    learn(estimator.set_params(schedule="constant"), X, "partial_fit")
+    learn(estimator.set_params(schedule="constant", learning_rate=0.1), X, "partial_fit")
     assert all(np.isfinite(part).all() for part in copied_state(estimator).values())
 
 
