@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import logsumexp
 
-from skrbm import TAPRBM
+from skrbm import TAPRBM, DeepTAPMachine
 from skrbm.arrays import make_rng
 from skrbm.inference import NaiveMeanField, solve
 from skrbm.machine import Block, Machine, Moments, data_moments, log_partition
@@ -101,6 +101,15 @@ def test_mean_field_has_the_solutions_of_the_package():
     assert_allclose(
         own.log_partition(machine, found.state), ours.log_partition(machine, truth.state)
     )
+
+
+def test_mean_field_refuses_what_it_is_not_for():
+    X, method = np.eye(4), load("mean_field")["MeanField"]()
+    with pytest.raises(ValueError, match="MeanField needs one hidden layer"):
+        DeepTAPMachine((3, 2), inference=method).fit(X)
+    for units in ({"visible": "truncated_gaussian"}, {"hidden": "gaussian"}):
+        with pytest.raises(ValueError, match="MeanField needs binary units"):
+            TAPRBM(2, inference=method, **units).fit(X)
 
 
 def test_mean_field_trains():

@@ -276,6 +276,19 @@ def test_a_weight_for_each_row_is_that_number_in_each_row(kinds, pair):
 
 
 @shapes
+def test_blocks_of_the_same_rows_become_one(kinds):
+    machine = make(kinds, scale=0.7)
+    data = random_moments(machine, n_blocks=1)
+    (block,) = data.blocks
+    weights = np.random.default_rng(1).normal(size=len(block.means[0]))
+    model = dataclasses.replace(data, blocks=(block._replace(weight=weights),))
+    assert len((data - model).blocks) == 1
+    pairs = zip(*(gradient(machine, m) for m in (data - model, data, model)), strict=True)
+    for part, first, second in pairs:
+        assert_allclose(part, first - second, rtol=1e-10, atol=1e-12)
+
+
+@shapes
 def test_reduced_moments_have_the_same_gradient(kinds):
     machine = make(kinds, scale=0.7)
     data, model = random_moments(machine, seed=1), random_moments(machine, seed=2)

@@ -37,6 +37,13 @@ def test_the_estimator_of_the_guide_learns_as_the_general_one_does():
     assert_array_equal(ours.sample(5, random_state=0), theirs.sample(5, random_state=0))
 
 
+@pytest.mark.parametrize(
+    "name", ["Optimizer", "Gradient", "FixedPoint", "Sampler", "Needs", "Unit"]
+)
+def test_every_contract_is_in_the_reference(name):
+    assert re.search(rf"^   {name}$", (ROOT / "doc" / "api.rst").read_text(), re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_estimator_is_in_the_reference_and_the_readme(name):
     assert re.search(rf"^   {name}$", (ROOT / "doc" / "api.rst").read_text(), re.MULTILINE)

@@ -1,13 +1,15 @@
 from dataclasses import dataclass
 
 from skrbm.arrays import row_sums
-from skrbm.inference import FixedPoint, Magnetizations
+from skrbm.inference import FixedPoint, Magnetizations, Needs
 from skrbm.machine import Block, Moments, conditional, coupling, input_field
 
 
 @dataclass(frozen=True)
 class MeanField(FixedPoint):
-    """Each unit sees the means of its neighbours; for units that need no variance."""
+    """Each binary unit sees the means of its neighbours in the other layer."""
+
+    needs = Needs(units=("is_binary",), one_hidden_layer=True)
 
     max_iter: int = 100
     tol: float = 1e-8

@@ -21,7 +21,7 @@ def is_foreign(X: Any) -> bool:
 
 def namespace(x: Any) -> Any:
     """Return the array namespace of ``x``; NumPy for everything that is no foreign array."""
-    if not is_foreign(x):
+    if type(x) is np.ndarray or not is_foreign(x):  # the usual type is checked first
         return np
     try:
         import array_api_compat
@@ -72,7 +72,9 @@ def as_like(x: Array, reference: Array) -> Array:
 
 def cast(x: Array, dtype: Any) -> Array:
     """Return ``x`` with ``dtype``, itself where it has it already."""
-    return x if x.dtype == dtype else namespace(x).astype(x, dtype)
+    if x.dtype == dtype:
+        return x
+    return x.astype(dtype) if isinstance(x, _NUMPY) else namespace(x).astype(x, dtype)
 
 
 def working_dtype(X: Array) -> Any:
@@ -104,7 +106,8 @@ def parameter_reference(X: Array) -> Array:
 
 def is_finite(x: Array) -> bool:
     """Whether no entry is infinite or NaN, by a sum, which needs no temporary array."""
-    return isfinite(float(namespace(x).sum(x)))
+    total = np.add.reduce(x, axis=None) if isinstance(x, np.ndarray) else namespace(x).sum(x)
+    return isfinite(float(total))
 
 
 def sigmoid(x: Array) -> Array:

@@ -33,6 +33,8 @@ def matmul(X: Array, A: Array) -> Array:
     if is_foreign(X) or X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
         return X @ A
     n_rows, n_columns, work = X.shape[0], A.shape[1], X.shape[0] * A.size
+    if work <= _NOT_PACKED:
+        return X @ A
     parts = split(max(n_rows, n_columns), work)
     if len(parts) > 1:
         out = np.empty((n_rows, n_columns), X.dtype)
@@ -69,8 +71,11 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
             out += alpha * (left.T @ right)
         return out
     _check_accumulator(out, terms)
-    parts = split(out.shape[0], sum(left.shape[0] for left, _, _ in terms) * out.size)
-    share(_add_products if len(parts) > 1 else _accumulate, parts, out, terms, keep)
+    parts = split(out.shape[0], sum([left.shape[0] for left, _, _ in terms]) * out.size)
+    if len(parts) > 1:
+        share(_add_products, parts, out, terms, keep)
+    else:
+        _accumulate(out, terms, keep)
     return out
 
 
@@ -86,7 +91,7 @@ def _check_accumulator(out: Array, terms: Terms) -> None:
             raise ValueError("the accumulator shares memory with a factor")
 
 
-def _accumulate(rows: slice, out: Array, terms: Terms, keep: float) -> None:
+def _accumulate(out: Array, terms: Terms, keep: float) -> None:
     gemm = _GEMM[out.dtype]
     for left, right, alpha in terms:
         gemm(alpha, right.T, left.T, beta=keep, c=out.T, trans_b=True, overwrite_c=True)

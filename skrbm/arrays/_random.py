@@ -3,6 +3,7 @@
 Draws have the same distribution in every library, but not the same numbers.
 """
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,15 +48,12 @@ class Rng:
     def signed(self, shape: Shape) -> tuple[Array, Any]:
         """Return noise uniform on (-bound, bound), and the bound.
 
-        Raw integers need no scaling to be compared with: 32 random bits as a float32 cost half
-        of a call of ``random``.
+        Raw integers need no scaling to be compared with: 32 random bits as a float cost half of a
+        call of ``random``.
         """
-        if self._reference.dtype != np.float32:
-            return self._generator.uniform(-1.0, 1.0, shape), 1.0
-        size = int(np.prod(shape))
-        raw = self._generator.bit_generator.random_raw((size + 1) // 2)
-        noise = raw.view(np.int32)[:size].astype(np.float32).reshape(shape)
-        return noise, np.float32(2.0**31)
+        size = math.prod(shape)
+        raw = self._generator.bit_generator.random_raw((size + 1) // 2).view(np.int32)
+        return raw[:size].astype(self._reference.dtype).reshape(shape), 2.0**31
 
     def permutation(self, n: int) -> Array:
         """Return a random order of ``range(n)``, an index array of the same library."""

@@ -8,9 +8,17 @@ from ..inference import FixedPoint, method_names, resolve
 from ..learning import STARTS
 from ..units import UNITS, Unit
 
+
+class UnitNames(StrOptions):
+    """The names of kinds of units, with a word on the kind that has none, for errors."""
+
+    def __str__(self):
+        return f"{super().__str__()} (categories need sizes: give Categorical(sizes))"
+
+
 UNIT_CONSTRAINTS = {
-    "visible": [StrOptions(set(UNITS)), Unit],
-    "hidden": [StrOptions(set(UNITS)), Unit],
+    "visible": [UnitNames(set(UNITS)), Unit],
+    "hidden": [UnitNames(set(UNITS)), Unit],
 }
 FIXED_POINT_CONSTRAINTS = {
     "inference": [StrOptions(set(method_names(FixedPoint))), FixedPoint],

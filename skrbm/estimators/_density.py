@@ -72,6 +72,7 @@ class DensityModel(
         """Return X checked, as the machine's units take it, dense or sparse."""
         machine, X = self.machine_, check_data(self, X)
         dtype = machine.dtype if dtype is None else dtype
+        machine.units[0].check_values(X)
         warn_clipped(X, machine.units[0])
         X = into_support(X, machine.units[0], self.binarize)
         check_held(X, dtype)

@@ -40,6 +40,7 @@ def _split_missing(model, X):
     machine, X = model.machine_, check_data(model, X, missing=True)
     xp = namespace(X)
     observed = X == X  # all but NaN, which a threshold would hide
+    machine.units[0].check_values(X)
     X = into_support(X, machine.units[0], model.binarize)
     check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
     X = cast(X, machine.dtype)
@@ -88,6 +89,8 @@ def _noisy(model, Y, noise):
         raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")
     Y = Y.toarray() if sp.issparse(Y) else Y
     unit = machine.units[0]
+    if unit.is_discrete and not unit.is_binary:
+        raise ValueError(f"denoise is for binary and real visible units, and these are {unit}")
     if unit.values is not None and model.binarize is not None:
         Y = Y > model.binarize
     noise.check(unit, Y)

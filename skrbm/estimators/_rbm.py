@@ -36,7 +36,8 @@ class RBM(BaseRBM):
         Kind of the visible and of the hidden units: binary; real; on an interval; on an interval,
         with a point mass at 0. Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
         not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
-        for hidden ones.
+        for hidden ones. ``Categorical(sizes)`` is for categories, by "gibbs" or
+        "naive_mean_field".
     inference : {"gibbs", "langevin", "gibbs_langevin", "tap", "tap3", "adaptive_tap", \
             "naive_mean_field", "mean_field", "relaxed_bp", "bp"} or object, default="gibbs"
         How the machine's moments are found: by Markov chains (block Gibbs sampling; Langevin

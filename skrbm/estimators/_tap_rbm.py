@@ -27,7 +27,7 @@ class TAPRBM(BaseRBM):
         Kind of the visible and of the hidden units: binary; real; on an interval; on an interval,
         with a point mass at 0. Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
         not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
-        for hidden ones.
+        for hidden ones. ``Categorical(sizes)`` is for categories, by "naive_mean_field".
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp", "bp"} or \
             object, default="tap"
         Equations whose fixed points are the model phase: second or third order, or the first;

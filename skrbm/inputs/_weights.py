@@ -5,6 +5,9 @@ twice does, to the last bit. So rows are sorted by their values first, and equal
 neighbours then, become one row whose weight is the sum of theirs.
 """
 
+import warnings
+from itertools import pairwise
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight
@@ -14,6 +17,7 @@ from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows, to_nump
 _BLOCK_ELEMENTS = 2**16  # of rows that are looked at together, 512 KiB in float64
 # Rows of an epoch: an index array of more may not fit into memory.
 _MAX_REPEATED = 10**8
+_LARGEST_RATIO = 2.0**53  # of weights: more than 1 to that, and float64 sums lose the 1
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
 _SEED = 20160620  # of directions and positions, which are the same in all fits
 
@@ -21,7 +25,8 @@ _SEED = 20160620  # of directions and positions, which are the same in all fits
 def check_weights(sample_weight, X):
     """Return the weights of the rows of X, float64, or None where all are 1.
 
-    Raises ValueError if one is negative or not finite, or if all are 0.
+    Raises ValueError if one is negative or not finite, if all are 0, or if the largest is more than
+    2**53 times the smallest positive one, which is then lost in sums.
     """
     if sample_weight is None:
         return None
@@ -34,6 +39,12 @@ def check_weights(sample_weight, X):
         raise ValueError("sample_weight has negative values; weights must be >= 0")
     if not weights.any():
         raise ValueError("sample_weight is 0 for all rows: at least one must be positive")
+    least, largest = weights[weights > 0].min(), weights.max()
+    if least < largest / _LARGEST_RATIO:
+        raise ValueError(
+            f"sample_weight has positive values from {least:.3g} to {largest:.3g}; float64 sums "
+            "hold ratios of up to 9e15, so leave out rows of so small a weight, or set it to 0"
+        )
     return None if (weights == 1).all() else weights
 
 
@@ -77,11 +88,10 @@ def distinct_rows(arrays, weights=None):
         return rows, weights[rows]
     same = np.zeros(len(rows), bool)  # whether a row equals the one before
     same[near + 1] = _are_equal(arrays, rows[near], rows[near + 1])
-    for run in _runs(near):
-        if not same[run.start + 1 : run.stop].all():  # keys are near by rounding alone
-            rows[run] = rows[run][_lexical_order(arrays, rows[run])]
-            inside = rows[run]
-            same[run.start + 1 : run.stop] = _are_equal(arrays, inside[:-1], inside[1:])
+    for run in _runs(near, ~same[near + 1]):
+        rows[run] = rows[run][_lexical_order(arrays, rows[run])]
+        inside = rows[run]
+        same[run.start + 1 : run.stop] = _are_equal(arrays, inside[:-1], inside[1:])
     # Sums are to be the same, to the last bit, in whatever order equal rows were given.
     first, weights = np.flatnonzero(~same), weights[rows]
     weights = weights[np.lexsort((weights, np.cumsum(~same)))]
@@ -106,7 +116,8 @@ def _keys(arrays):
 
 
 def _block_rows(X):
-    return max(1, _BLOCK_ELEMENTS // X.shape[1])
+    columns = X.nnz // X.shape[0] + 1 if sp.issparse(X) else X.shape[1]
+    return max(1, _BLOCK_ELEMENTS // columns)
 
 
 def _are_equal(arrays, first, second):
@@ -124,17 +135,42 @@ def _are_equal(arrays, first, second):
     return np.concatenate(parts)
 
 
-def _runs(near):
-    """Return slices of the positions that are joined by neighbours ``near``."""
-    breaks = np.flatnonzero(np.diff(near) > 1) + 1
-    return [slice(part[0], part[-1] + 2) for part in np.split(near, breaks)]
+def _runs(near, differ):
+    """Yield slices of the positions that neighbours ``near`` join, where some ``differ``."""
+    numbers = np.cumsum(np.diff(near, prepend=near[0]) > 1)
+    for number in np.unique(numbers[differ]):  # keys that are near by rounding alone
+        first, last = np.searchsorted(numbers, [number, number + 1])
+        yield slice(near[first], near[last - 1] + 2)
 
 
 def _lexical_order(arrays, rows):
     """Return the order of some rows by their values, the first columns first."""
     parts = [take_rows(X, rows) for X in arrays]
-    dense = [X.toarray() if sp.issparse(X) else to_numpy(X) for X in parts]
-    return np.lexsort(np.hstack(dense).T[::-1])
+    if any(map(sp.issparse, parts)):
+        parts = [X if sp.issparse(X) else sp.csr_array(to_numpy(X)) for X in parts]
+        return _sparse_order(sp.hstack(parts, format="csr"))
+    return np.lexsort(np.hstack([to_numpy(X) for X in parts]).T[::-1])
+
+
+def _sparse_order(X):
+    """Return the order of sparse rows by their values, without a dense copy.
+
+    A row is the word of its entries, from left to right. The first letters in which two words
+    differ tell what the first columns in which the rows differ would: a negative entry is less the
+    further left it is, a positive one the further right, and the end of a row is a zero.
+    """
+    X.eliminate_zeros()
+    X.sort_indices()
+    places = np.where(X.data < 0, -1, 1) * (X.shape[1] - X.indices.astype(np.int64))
+    places, values = np.append(places, 0), np.append(X.data, X.dtype.type(0))
+    order = np.lexsort((values, places))
+    places, values = places[order], values[order]
+    steps = (places[1:] != places[:-1]) | (values[1:] != values[:-1])
+    letters = np.empty(len(order), dtype=">i8")  # whose bytes are in the order of the numbers
+    letters[order] = np.append(0, np.cumsum(steps))
+    end = letters[-1:].tobytes()
+    words = [letters[a:b].tobytes() + end for a, b in pairwise(X.indptr)]
+    return np.array(sorted(range(len(words)), key=words.__getitem__))
 
 
 def are_whole(weights):
@@ -217,12 +253,20 @@ class DistinctRows:
     def split(self, fraction, rng, positions=None):
         """Return positions to train on and positions to validate on, at random.
 
-        The latter have about ``fraction`` of the weight; no row is on both sides. Only rows at
-        ``positions`` are taken, if they are given.
+        The latter have about ``fraction`` of the weight; no row is on both sides. They are None,
+        with a warning, where all rows are equal. Only rows at ``positions`` are taken, if they are
+        given.
 
-        Raises ValueError if one of the two would have no row.
+        Raises ValueError if one of the two would have no row, though rows differ.
         """
         positions = np.arange(len(self)) if positions is None else positions
+        if len(positions) == 1:
+            warnings.warn(
+                "all rows are equal, so that none is set aside and the fit goes without early "
+                "stopping",
+                stacklevel=2,
+            )
+            return positions, None
         order = positions[to_numpy(rng.permutation(len(positions)))]
         weights = self.weights_of(order)
         total, before = weights.sum(), np.cumsum(weights) - weights

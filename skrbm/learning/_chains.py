@@ -1,11 +1,14 @@
 """Model phases by Markov chains: where the chains start, and which of their moments count."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from .._checks import check_count
 from .._schedules import SCHEDULES
-from ..arrays import namespace
+from ..arrays import cast, from_numpy, namespace
 from ..inference import Chains, Sampler, anneal, draw_visible, last_visible, map_rows, sample
 from ..machine import Block, Moments, condition, data_moments, uncoupled
 from ._model_phase import ModelPhase
@@ -186,7 +189,7 @@ class ChainPhase(ModelPhase):
             chains, data, model = _PHASES[self.start, self.gradient](
                 self, machine, state.chains, X, rng
             )
-            return state._replace(chains=chains), data, model
+            return Run(chains, *state[1:]), data, model
         sampler, hidden = self.current(machine, state.step_size), machine.units[1]
         theta = condition(machine, X)
         moments = GRADIENTS[self.gradient]
@@ -242,21 +245,26 @@ class ChainPhase(ModelPhase):
 
 
 def _persistent_phases(phase, machine, chains, X, rng):
-    """Data rows and chain rows lie in one buffer and share the product with the weights."""
-    hidden = machine.units[1]
+    """Data rows and chain rows are one block, with other weights for data and for the machine.
+
+    So they share the product with the weights, and their difference is one product too.
+    """
     visible = last_visible(phase.sampler, machine, chains, rng, phase.n_steps)
     n, m = X.shape[0], visible.shape[0]
-    batch, model = slice(0, n), slice(n, n + m)
-    buffer = namespace(X).concat([X, visible], axis=0)
-    theta = condition(machine, buffer)
-    above = *hidden.moments(theta), hidden.occupancy(theta)
+    rows = namespace(X).concat([X, visible], axis=0)
+    theta = condition(machine, rows)
+    of_data, of_chains = (cast(from_numpy(w, X), X.dtype) for w in _two_means(n, m))
+    data = data_moments(machine, rows, of_data, given=theta)
+    model = Moments((data.blocks[0]._replace(weight=of_chains),))
+    drawn = machine.units[1].sample(theta.rows(slice(n, n + m)), rng)
+    return Chains((visible, drawn)), data, model
 
-    def moments(rows):
-        parts = (None if part is None else part[rows, :] for part in above)
-        return _moments_of(buffer[rows, :], parts)
 
-    chains = Chains((buffer[model, :], hidden.sample(theta.rows(model), rng)))
-    return chains, moments(batch), moments(model)
+@lru_cache(maxsize=8)  # batches have few sizes
+def _two_means(n, m):
+    """Return row weights of the mean over the first ``n`` of ``n + m`` rows, and over the rest."""
+    first = np.arange(n + m) < n
+    return first / n, ~first / m
 
 
 def _data_phases(phase, machine, chains, X, rng):

@@ -40,7 +40,8 @@ class Moments:
     """Expected sufficient statistics.
 
     Row blocks become matrices only when the moments are applied. :meth:`reduced` does it before,
-    so that moments of many batches, threads or processes can be added.
+    so that moments of many batches, threads or processes can be added. The sum of two blocks that
+    have the very same ``means`` is one block, with the sum of their weights.
 
     Parameters
     ----------
@@ -57,9 +58,10 @@ class Moments:
     sums: tuple[tuple[int, Theta], ...] = ()
 
     def __add__(self, other: "Moments") -> "Moments":
-        return Moments(
-            self.blocks + other.blocks, self.matrices + other.matrices, self.sums + other.sums
-        )
+        blocks = self.blocks + other.blocks
+        if len(blocks) == 2 and blocks[0].means is blocks[1].means:  # of the same rows
+            blocks = (blocks[0]._replace(weight=blocks[0].weight + blocks[1].weight),)
+        return Moments(blocks, self.matrices + other.matrices, self.sums + other.sums)
 
     def __neg__(self) -> "Moments":
         return Moments(

@@ -154,7 +154,10 @@ class Unit:
         return np.take(np.array(values), digits(numbers, [len(values)] * n))
 
     def check_values(self, X: Array) -> None:
-        """Raise ValueError if rows of X within the bounds are no values of such a layer."""
+        """Raise ValueError if rows of X within the bounds are no values of such a layer.
+
+        NaN marks what is missing.
+        """
 
     @property
     def is_binary(self) -> bool:

@@ -22,7 +22,7 @@ from ._base import Theta, Unit, digits
 _BLOCK_ROWS = 1024  # rows that are checked together
 
 _NO_VARIANCES = (
-    "the classes of one label exclude each other and so have no variances of their own; use {}"
+    "the values of a site exclude each other and so have no variances of their own; use {}"
 )
 
 
@@ -48,7 +48,7 @@ class Categorical(Unit):
     is_discrete = True
     takes_precision = False
     has_variances = False
-    alternative = "inference 'gibbs' or 'mean_field', or 'bp', which is exact for one label"
+    alternative = "inference 'mean_field', in RBM also 'gibbs', in ConditionalRBM also 'bp'"
 
     def __post_init__(self):
         if self.sizes is None:
@@ -103,10 +103,14 @@ class Categorical(Unit):
             rows = dense_rows(X, from_numpy(index, X), working_dtype(X))
             xp, by_site = namespace(rows), self._by_site(rows, 0.0)
             right = (xp.sum(by_site, axis=-1) == 1) & (xp.max(by_site, axis=-1) == 1)
-            if not bool(xp.all(right)) or float(xp.min(rows)) < 0:
+            right = right & (xp.min(by_site, axis=-1) >= 0)
+            missing = xp.all(xp.isnan(self._by_site(rows, float("nan"))), axis=-1)
+            if not bool(xp.all(right | missing)):
+                has_nan = bool(xp.any(xp.isnan(rows)))
                 raise ValueError(
                     f"X must have one 1 and otherwise 0 among the columns of each site of {self}; "
                     "encode categories by OneHotEncoder, without dropping a column"
+                    + (", and mark a missing site by NaN in all of its columns" if has_nan else "")
                 )
 
     def tilt(self, theta, field, precision=None):

@@ -183,6 +183,15 @@ def test_early_stopping_needs_rows_for_both_parts(Estimator):
             learn(small(Estimator, **params), binary_data(n=3))
 
 
+@pytest.mark.parametrize("Estimator", with_parameters("early_stopping", "n_iter"))
+def test_equal_rows_are_fitted_without_early_stopping(Estimator):
+    X = np.tile(binary_data(n=1), (20, 1))
+    y = [np.tile([[0, 1]], (20, 1))] if is_classifier(Estimator()) else []
+    with pytest.warns(UserWarning, match="all rows are equal.* goes without early stopping"):
+        stopped = small(Estimator, early_stopping=True).fit(X, *y)
+    assert_same_state(stopped, small(Estimator).fit(X, *y))
+
+
 @every
 def test_blas_threads_are_given_back(Estimator):
     def threads():

@@ -683,6 +683,30 @@ def test_one_row_and_one_column():
         assert fw.transform(binary_data(n_features=1)).shape == (60, 0)
 
 
+@pytest.mark.parametrize("n_features", [1, 3])
+def test_few_distinct_rows_are_fitted_whole(n_features):
+    """Independent bits, of which no pattern is left out: their means are the best machine.
+
+    The biases come within a hundredth of a nat of them. Without a tenth of the patterns they would
+    be some tenths of a nat away. A unit may gain 0.003 nats, the mutual information in the rows.
+    """
+    means = np.array([0.2, 0.4, 0.6])[:n_features]
+    X = (np.random.default_rng(0).random((1000, n_features)) < means) * 1.0
+    with pytest.warns(UserWarning, match="no hidden unit"):
+        fw = FrankWolfeRBM(5, random_state=0).fit(X)
+    p = X.mean(axis=0)
+    assert fw.score(X) == pytest.approx((p * np.log(p) + (1 - p) * np.log(1 - p)).sum(), abs=0.01)
+    assert np.isnan(fw.path_["validation_score"]).all()
+
+
+@pytest.mark.parametrize("n, copies, held_out", [(49, 10, False), (50, 10, True), (49, 9, True)])
+def test_rows_are_held_out_unless_few_patterns_repeat(n, copies, held_out, monkeypatch):
+    X = np.repeat(all_rows(6)[:n].astype(float), copies, axis=0)
+    splits = recorded_splits(monkeypatch)
+    small(validation_fraction=0.2, alpha=1e-3).fit(X)
+    assert bool(splits) == held_out
+
+
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_constant_data(value):
     with pytest.warns(UserWarning, match=r"no hidden unit.*constant"):

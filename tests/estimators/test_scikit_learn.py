@@ -7,8 +7,9 @@ import sklearn.utils.estimator_checks as checks
 from _estimators import ESTIMATORS, default
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skrbm import TAPRBM
+from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine
 from skrbm.exceptions import DataRangeWarning
+from skrbm.learning import SGD
 
 # Those that scikit-learn runs on its own estimators only, by the names of different versions.
 EXTRA_CHECKS = [
@@ -51,12 +52,41 @@ def test_extra_scikit_learn_checks(Estimator, check):
 
 
 REAL = {"visible": "truncated_gaussian", "hidden": "truncated_gauss_bernoulli"}
+# Units, inference, starts and optimisers of the general machine, each at least once.
+COMBINATIONS = [
+    {"hidden": "gaussian", "starts": "data"},
+    {"hidden": "truncated_gaussian", "starts": "noise", "optimizer": "adam"},
+    {"hidden": "truncated_gauss_bernoulli", "starts": "annealed", "n_steps": 2},
+    {"visible": "gaussian"},
+    {"visible": "truncated_gauss_bernoulli", "optimizer": "adam"},
+    {"visible": "gaussian", "inference": "langevin", "n_steps": 3, "burn_in": 1},
+    {"visible": "gaussian", "inference": "gibbs_langevin", "starts": "noise", "n_steps": 2},
+    {"inference": "tap", "momentum": 0.5},
+    {"inference": "tap3", "starts": "persistent", "optimizer": SGD(alpha=0.01, penalty="l1")},
+    {"inference": "adaptive_tap", "starts": "random", "optimizer": "adam"},
+    {"inference": "naive_mean_field", "starts": "chains", "visible": "truncated_gaussian"},
+    {"inference": "relaxed_bp", **REAL},
+    {"inference": "bp", "starts": "persistent", "max_grad_norm": 1.0},
+]
+# The data of some checks are one row, over and over, once they are clipped.
+STOPPED_EARLY = [
+    RBM(n_components=4, n_iter=2, early_stopping=True),
+    RBM(n_components=4, n_iter=2, early_stopping="free_energy_gap"),
+    DeepTAPMachine((4, 3), n_iter=2, n_iter_pretrain=1, early_stopping=True),
+    ConditionalRBM(4, n_iter=2, early_stopping=True),
+]
 
 
 @pytest.mark.checks
-@parametrize_with_checks([TAPRBM(**REAL, n_components=4, n_iter=2, learning_rate=0.001)])
-def test_scikit_learn_checks_of_real_units(estimator, check):
-    """One pair for all: what scikit-learn checks does not depend on the kind of unit."""
+@parametrize_with_checks(
+    [
+        TAPRBM(**REAL, n_components=4, n_iter=2, learning_rate=0.001),
+        *(RBM(4, n_iter=2, learning_rate=1e-4, **params) for params in COMBINATIONS),
+        *STOPPED_EARLY,
+    ]
+)
+def test_scikit_learn_checks_of_other_parameters(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataRangeWarning)
+        warnings.filterwarnings("ignore", message="all rows are equal")
         check(estimator)

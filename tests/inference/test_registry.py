@@ -124,7 +124,9 @@ def test_errors_say_what_is_lacking_and_what_to_use():
         with pytest.raises(ValueError, match=r"; use AIS \('ais'\) or the exact sums"):
             method.check(fractional)
     NaiveMeanField().check(fractional)
-    with pytest.raises(ValueError, match=r"units that take a precision.*exact for one label"):
+    with pytest.raises(
+        ValueError, match=r"units that take a precision.*; use inference 'mean_field'"
+    ):
         TAP().check(Machine((Categorical(),), (Theta(np.zeros(3)),), ()))
     with pytest.raises(ValueError, match="one hidden layer and visible units on the whole real"):
         Langevin().check(machine_of((Bernoulli(),) * 3))

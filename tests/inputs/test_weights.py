@@ -1,5 +1,7 @@
 """Rows with weights: which rows differ, the rows of an epoch, and the choice of some of them."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -140,6 +142,34 @@ def test_rows_are_equal_if_they_are_in_all_arrays(make):
     assert_array_equal(found[0], expected[0])
     assert_array_equal(found[1], expected[1])
     assert len(index) > len(distinct_rows([X])[0])
+
+
+@pytest.mark.parametrize("make", SPARSE)
+@pytest.mark.parametrize("second", [np.zeros((300, 1)), data(n=300, n_columns=2)])
+def test_sparse_rows_are_ordered_as_dense_ones(make, second):
+    """Where one value is so large that all keys are near; entries of both signs, and zeros."""
+    X = np.random.default_rng(0).choice([-2.0, -1.0, 0.0, 0.0, 0.0, 1.0, 3.0], size=(300, 5))
+    X[7, 2] = 1e300
+    stored = make(X)
+    stored.data[stored.data == 3] = 0  # zeros that are stored are zeros
+    X[X == 3] = 0
+    both, (index, weights) = np.hstack([X, second]), distinct_rows([X, second])
+    others = np.delete(both, 7, axis=0)
+    assert_array_equal(both[index[index != 7]], np.unique(others, axis=0))
+    again, others = distinct_rows([stored, second])
+    assert_array_equal(both[again], both[index])
+    assert_array_equal(others, weights)
+
+
+def test_sparse_rows_are_ordered_in_the_memory_of_sparse_rows():
+    """A dense copy of the rows would take 160 MB; the rows have 20 000 entries."""
+    X = sp.random_array((1000, 20_000), density=1e-3, format="csr", random_state=0)
+    X.data[0] = 1e15  # next to which rounding takes all other keys for equal
+    tracemalloc.start()
+    index, _ = distinct_rows([X])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(index) == 1000 and peak < 5e6
 
 
 def test_whole_numbers_that_float64_does_not_tell_apart():
@@ -314,13 +344,21 @@ def test_rows_are_set_aside_at_random():
     assert stats.chisquare(np.bincount(chosen, minlength=5)).pvalue > LEVEL
 
 
-@pytest.mark.parametrize("n, fraction", [(3, 0.1), (3, 0.9), (1, 0.5)])
+@pytest.mark.parametrize("n, fraction", [(3, 0.1), (3, 0.9), (2, 0.1)])
 def test_a_split_needs_rows_for_both_parts(n, fraction):
-    """Three rows that are there once, or one that is there three times."""
-    rows = DistinctRows([np.arange(n)[:, None]], np.full(n, 3.0 / n))
+    rows = DistinctRows([np.arange(3)[:, None]], np.array([1, 1, 1] if n == 3 else [2, 1, 0]))
     message = f"validation_fraction={fraction} of 3 samples, of which {n} differ, leaves no row"
     with pytest.raises(ValueError, match=message):
         rows.split(fraction, make_rng(0, np.ones(1)))
+
+
+@pytest.mark.parametrize("n, some", [(1, None), (4, np.array([2]))])
+def test_equal_rows_are_not_split(n, some):
+    rows = DistinctRows([np.repeat(np.arange(n), 5)[:, None]])
+    with pytest.warns(UserWarning, match="all rows are equal, so that none is set aside"):
+        train, validation = rows.split(0.5, None, some)
+    assert_array_equal(train, [0] if some is None else some)
+    assert validation is None
 
 
 # ------------------------------------------------------------------------------- checks
@@ -352,11 +390,19 @@ def test_weights_are_float64(make):
         (np.ones(3), r"shape|inconsistent"),
         (np.ones((4, 2)), "1D|dimension"),
         (["a", "b", "c", "d"], "could not convert|dtype"),
+        ([1e20, 0, 1, 1], r"sample_weight has positive values from 1 to 1e\+20"),
+        ([1e-300, 1, 1e300, 1], "sample_weight has positive values from 1e-300"),
     ],
 )
 def test_weights_that_are_refused(weights, message):
     with pytest.raises(ValueError, match=message):
         check_weights(weights, data(n=4))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e290])
+def test_weights_of_a_ratio_that_sums_can_hold(scale):
+    weights = scale * np.array([2.0**53, 1.0, 0.0, 2.0])
+    assert_array_equal(check_weights(weights, data(n=4)), weights)
 
 
 # ---------------------------------------------------------------------------- row views

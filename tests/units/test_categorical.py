@@ -167,6 +167,15 @@ def test_rows_that_are_no_values_of_the_sites_are_refused(convert, row):
         unit.check_values(convert(np.array([good, row])))
 
 
+@pytest.mark.parametrize("sizes", [(2, 3), (2, 2, 1)])
+def test_missing_sites_are_missing_as_a_whole(sizes):
+    unit, good = Categorical(sizes), [1.0, 0, 0, 0, 1] if sizes == (2, 3) else [1.0, 0, 0, 1, 1]
+    unit.check_values(np.array([good, [np.nan] * 2 + good[2:], [np.nan] * 5]))
+    for row in ([np.nan, 1, 1, 0, 0], [np.nan, 0, *good[2:]], [0, 0, np.nan, np.nan, np.nan]):
+        with pytest.raises(ValueError, match="mark a missing site by NaN in all of its columns"):
+            unit.check_values(np.array([good, row]))
+
+
 def categorical_machine(seed, sizes=(3, 2), n_hidden=2, strength=1.0):
     """A machine with a categorical visible layer and binary hidden units."""
     generator, n = np.random.default_rng(seed), sum(sizes)
@@ -229,7 +238,7 @@ def test_learning_by_persistent_chains_finds_the_distribution():
 
 def test_variances_are_refused():
     unit, theta = Categorical(), Theta(FIELDS)
-    with pytest.raises(ValueError, match=r"exclude each other.*use inference 'gibbs'.*'bp'"):
+    with pytest.raises(ValueError, match=r"exclude each other.*; use inference 'mean_field'"):
         unit.mean_variance(theta)
     with pytest.raises(ValueError, match="exclude each other"):
         unit.tilt(theta, FIELDS, np.ones(4))

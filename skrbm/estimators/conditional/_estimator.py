@@ -334,7 +334,7 @@ class ConditionalRBM(Predictions):
         validation = None
         if self.early_stopping:
             train, validation = rows.split(self.validation_fraction, training.rng, index)
-            if is_unknown(rows.V[rows.index[validation]]):
+            if validation is not None and is_unknown(rows.V[rows.index[validation]]):
                 raise ValueError(
                     f"no target of the {len(validation)} rows set aside is known, so that no error "
                     "can be measured: raise validation_fraction, leave out rows of which nothing "

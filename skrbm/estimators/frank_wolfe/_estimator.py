@@ -44,6 +44,7 @@ from ._rounding import rounding_loss, whole_units
 from ._start import check_start, first_mixture, model_of, rows_of
 
 _BURN_IN = 100  # sweeps of the chains of a machine that a path is cut to
+_FEW = 10  # patterns to hold out, and copies of each on average
 
 
 class FrankWolfeRBM(DensityModel):
@@ -102,7 +103,9 @@ class FrankWolfeRBM(DensityModel):
         step must raise their mean log-likelihood by ``tol``, where log Z is followed from machine
         to machine. "free_energy_gap" is the criterion of [1]_, in which log Z cancels: the mean
         log-likelihood of the training rows less that of the held-out samples. A step is bad if this
-        gap exceeds the smallest one by ``free_energy_gap_tol``.
+        gap exceeds the smallest one by ``free_energy_gap_tol``. No sample is held out where X has
+        fewer than 10 / ``validation_fraction`` distinct rows, each 10 times on average: equal rows
+        stay together, and what is left would lack whole patterns of the data.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to hold out.
     n_iter_no_change : int, default=10
@@ -347,7 +350,9 @@ class FrankWolfeRBM(DensityModel):
         generator = np.random.default_rng(seeds[2])
         distinct = DistinctRows([X], weights)
         train, held_out = np.arange(len(distinct)), None
-        early_stopping = early_stopping and len(distinct) > 1  # one kind of row needs no unit
+        few = len(distinct) < _FEW / self.validation_fraction
+        repeated = distinct.total >= _FEW * len(distinct)
+        early_stopping = early_stopping and len(distinct) > 1 and not (few and repeated)
         if early_stopping:
             fraction = max(self.validation_fraction, 1 / distinct.total)
             train, held_out = distinct.split(fraction, generator)

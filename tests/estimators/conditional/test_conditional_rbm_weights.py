@@ -198,6 +198,7 @@ def test_array_libraries(name):
         (-1.0 * (np.arange(60) == 3), "sample_weight has negative values; weights must be >= 0"),
         (np.where(np.arange(60) == 3, np.nan, 1), "sample_weight contains NaN"),
         (np.where(np.arange(60) == 3, np.inf, 1), "sample_weight contains infinity"),
+        (np.where(np.arange(60) == 3, 1e20, 1), "sample_weight has positive values from 1 to 1e"),
         (np.ones(59), r"sample_weight.shape == \(59,\), expected \(60,\)"),
         (np.ones((60, 2)), "Sample weights must be 1D array or scalar"),
         (np.zeros(60), "at least one non-zero|is 0 for all rows"),
