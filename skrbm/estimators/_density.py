@@ -240,7 +240,7 @@ class DensityModel(
     def log_partition(self, method="auto", return_std=False):
         """Compute or estimate the log-partition function.
 
-        The value is kept with the parameters it belongs to.
+        The value is kept, for the same parameters, as long as the process runs.
 
         Parameters
         ----------
