@@ -12,11 +12,12 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import logsumexp
 
-from skrbm import TAPRBM, DeepTAPMachine
+from skrbm import RBM, TAPRBM, DeepTAPMachine
 from skrbm.arrays import make_rng
-from skrbm.inference import NaiveMeanField, solve
+from skrbm.evaluation import compare
+from skrbm.inference import METHODS, NaiveMeanField, solve
 from skrbm.machine import Block, Machine, Moments, data_moments, log_partition
-from skrbm.units import Bernoulli, Theta
+from skrbm.units import Bernoulli, Theta, Unit
 
 FOLDER = Path(__file__).parents[1] / "doc" / "developers"
 LEVEL = 1e-6
@@ -85,6 +86,29 @@ def test_a_machine_of_spins_is_summed_and_learnt(spins):
     for part, (name, values, put) in zip(parts, parameters(spins), strict=True):
         slopes = differences(lambda m: log_likelihood(m, X).mean(), values, put)
         assert_allclose(part, slopes, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+class Bare(load("spin")["Spin"]):
+    """Spins whose third and fourth moments nobody has written."""
+
+    central_moments = Unit.central_moments
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_units_without_central_moments_are_learnt_or_refused(method):
+    """In one sentence that says what they lack."""
+    X = np.random.default_rng(0).choice([-1.0, 1.0], (20, 4))
+    rbm = RBM(2, visible=Bare(), hidden=Bare(), inference=method, n_iter=2, random_state=0)
+    if method in ("bp", "tap3", "langevin", "gibbs_langevin", "relaxed_bp"):
+        wanted = (
+            "third and fourth central moments.*; use TAP" if method == "relaxed_bp" else "needs"
+        )
+        with pytest.raises(ValueError, match=wanted):
+            rbm.fit(X)
+        return
+    rbm.fit(X)
+    assert np.isfinite(rbm.score(X))
+    assert "relaxed_bp" not in [row["method"] for row in compare(rbm, n_steps=10)]
 
 
 def test_mean_field_has_the_solutions_of_the_package():

@@ -1,6 +1,7 @@
 """Energies, free energies and moments of machines against plain sums over configurations."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from skrbm.machine import (
     coupling,
     data_moments,
     energy,
+    has_integral,
     interpolate,
     sum_of,
     uncoupled,
@@ -540,3 +542,41 @@ def test_is_finite_looks_at_every_parameter(kinds, bad):
     wrong = machine.weights[0].copy()
     wrong.flat[:2] = np.inf, -np.inf
     assert not dataclasses.replace(machine, weights=(wrong, *machine.weights[1:])).is_finite()
+
+
+REAL = [
+    ("gaussian", "gaussian"),
+    ("gaussian", "gaussian", "gaussian"),
+    ("bernoulli", "gaussian", "gaussian"),
+    ("gaussian", "truncated_gaussian", "gaussian"),
+    ("gaussian", "bernoulli"),
+]
+
+
+@pytest.mark.parametrize("kinds", REAL, ids="-".join)
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_has_integral_if_the_joint_precision_is_positive_definite(kinds, scale):
+    """That of all unbounded units, whose blocks are written down."""
+    found = []
+    for seed, strength in itertools.product(range(10), [0.2, 0.4, 0.6, 0.8]):
+        machine = make(kinds, seed, strength, scale=scale)
+        precision = np.diag(np.concatenate([np.ones(n) for n in machine.n_units]))
+        ends = np.cumsum([0, *machine.n_units])
+        layers = [slice(*pair) for pair in itertools.pairwise(ends)]
+        for l, kind in enumerate(kinds):
+            if kind == "gaussian":
+                precision[layers[l], layers[l]] = np.diag(machine.thetas[l].precision)
+            if kind == "gaussian" and l and kinds[l - 1] == "gaussian":
+                block = -scale * machine.weights[l - 1]
+                precision[layers[l], layers[l - 1]] = block
+                precision[layers[l - 1], layers[l]] = block.T
+        expected = np.linalg.eigvalsh(precision)[0] > 0
+        assert has_integral(machine) == expected
+        found.append(expected)
+    assert set(found) == ({True, False} if kinds[-2:] == ("gaussian", "gaussian") else {True})
+
+
+def test_huge_weights_leave_no_integral():
+    machine = make(("gaussian", "gaussian"))
+    machine.weights[0][:] = 1e200
+    assert not has_integral(machine)

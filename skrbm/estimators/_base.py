@@ -32,6 +32,7 @@ from ..learning import (
     MomentLearner,
     Trainer,
     Training,
+    check_integral,
     recorder,
 )
 from ..machine import Machine
@@ -68,7 +69,7 @@ class BaseRBM(DensityModel):
 
     - ``_layer_sizes()``: the numbers of units of the hidden layers;
     - ``_first_machine(rows, rng, parts)``: the machine where training starts;
-    - ``_pretrained(machine, rows, index, rng)``: learning that comes before the first epoch;
+    - ``_pretrain(training, rows, index)``: learning that comes before the first epoch;
     - ``_in_training(parts)``: the fitted machine in the coordinates of training;
     - ``_is_finite(machine, parts)``: whether a machine in training can be published;
     - ``_attributes(machine, state, parts)``: the fitted attributes;
@@ -87,8 +88,8 @@ class BaseRBM(DensityModel):
     def _layer_sizes(self):
         return [self.n_components]
 
-    def _pretrained(self, machine, rows, index, rng):
-        return machine
+    def _pretrain(self, training, rows, index):
+        """Change the machine of ``training`` by what comes before the first epoch."""
 
     def _in_training(self, parts):
         return self.machine_.copy()
@@ -124,9 +125,9 @@ class BaseRBM(DensityModel):
         Raises
         ------
         DivergenceError
-            If parameters stop being finite, or the distribution of a unit has no integral any
-            more. As after an interruption by Ctrl-C, the estimator then keeps the parameters of the
-            last complete epoch.
+            If parameters stop being finite, or the distribution has no integral any more. As after
+            an interruption by Ctrl-C, the estimator then keeps the parameters of the last complete
+            epoch.
         """
         goes_on = self.warm_start and hasattr(self, "_training")
         X = check_data(self, X, reset=not goes_on)
@@ -135,7 +136,8 @@ class BaseRBM(DensityModel):
         if self.early_stopping:
             train, validation = rows.split(self.validation_fraction, training.rng)
         if not goes_on:
-            training.machine = self._pretrained(training.machine, rows, train, training.rng)
+            self._pretrain(training, rows, train)
+            check_integral(training.machine, "before the first epoch")
         parts = training.parts
         monitor = LikelihoodMonitor(
             lambda machine, state: self._density(machine, state, parts),
@@ -194,7 +196,8 @@ class BaseRBM(DensityModel):
         rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)
         index = np.arange(len(rows))
         if not goes_on:
-            training.machine = self._pretrained(training.machine, rows, index, training.rng)
+            self._pretrain(training, rows, index)
+            check_integral(training.machine, "before the first epoch")
 
         def publish(machine, state):
             self._publish(machine, state, training)

@@ -245,29 +245,43 @@ class DeepTAPMachine(BaseRBM):
         _layer_index(self.layer, len(self._layer_sizes()))
         return self._random_machine(rows, rng)
 
-    def _pretrained(self, machine, rows, index, rng):
+    def _pretrain(self, training, rows, index):
         """Train the layers one by one, each on samples of the one below (Alg. 4)."""
-        if not self.n_iter_pretrain:
-            self.pretraining_history_ = []
-            return machine
-        histories, weights, thetas = [], [], []
+        histories = []
+        try:
+            if self.n_iter_pretrain:
+                self._train_layers(training, rows, index, histories)
+        except KeyboardInterrupt:
+            if not hasattr(self, "_training"):  # a later fit leaves what there was
+                self.pretraining_history_ = histories
+                training.n_rows, training.visible_means = rows.total, rows.means
+                machine, training.machine = training.machine, None
+                self._publish(machine, training.phase_state, training)
+            raise
+        self.pretraining_history_ = histories
+
+    def _train_layers(self, training, rows, index, histories):
+        machine, rng = training.machine, training.rng
+        thetas, weights = list(machine.thetas), list(machine.weights)
         # In the order of the fit, as each row has its own samples of the layers above.
         V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
         if working_dtype(V) != rows.dtype:  # thresholds and clipping change the dtype
             V = V.astype(rows.dtype) if sp.issparse(V) else cast(V, rows.dtype)
-        for l in range(len(machine.weights)):
+        for l in range(len(weights)):
             rbm = self._layer_estimator(machine, l, rng)
-            self._pretrain(rbm, V, l)
-            fitted = rbm.machine_
-            histories.append(rbm.history_)
-            thetas += fitted.thetas if l == 0 else fitted.thetas[1:]
-            weights.append(fitted.weights[0])
-            if l + 1 < len(machine.weights):
+            try:
+                self._train_layer(rbm, V, l)
+            finally:
+                if hasattr(rbm, "components_"):  # it may have ended before there were any
+                    fitted = rbm.machine_
+                    thetas[l + 1], weights[l] = fitted.thetas[1], fitted.weights[0]
+                    thetas[0] = thetas[0] if l else fitted.thetas[0]
+                    histories.append(rbm.history_)
+                    training.machine = Machine(machine.units, tuple(thetas), tuple(weights))
+            if l + 1 < len(weights):
                 V = _hidden_samples(rbm, V, rng)
-        self.pretraining_history_ = histories  # not before: an interruption leaves what there was
-        return Machine(machine.units, tuple(thetas), tuple(weights))
 
-    def _pretrain(self, rbm, V, l):
+    def _train_layer(self, rbm, V, l):
         try:
             with warnings.catch_warnings():
                 # Of the range of X has been warned, and how the pretraining ends is not the end.
@@ -277,8 +291,8 @@ class DeepTAPMachine(BaseRBM):
         except DivergenceError as error:
             raise DivergenceError(
                 f"{type(self).__name__}: the pretraining of hidden layer {l + 1} diverged in epoch "
-                f"{rbm.n_iter_ + 1}, and nothing is kept of it. Lower learning_rate or momentum, "
-                "or scale X."
+                f"{getattr(rbm, 'n_iter_', 0) + 1}, and nothing is kept of it. Lower learning_rate "
+                "or momentum, or scale X."
             ) from error
 
     def _layer_estimator(self, machine, l, rng):

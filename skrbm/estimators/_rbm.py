@@ -46,17 +46,18 @@ class RBM(BaseRBM):
         units). Or an object such as ``GibbsLangevin(step_size=0.2)`` or ``TAP(damping=0.5)``.
     starts : {"persistent", "data", "noise", "annealed", "random", "chains"} or None, default=None
         Where chains start for each batch: where they ended ("persistent", the default of chains),
-        at the rows of the batch ("data"), at draws of independent units ("noise"), or at such draws
-        annealed to the machine by ``n_steps`` temperatures ("annealed"). Where solutions are looked
-        for: at the last rows of data ("data", the default of fixed points), at the last solutions
-        ("persistent"), at draws of independent units ("random"), or at the states of persistent
-        Gibbs chains ("chains").
+        at the rows of the batch ("data", the one start of ``ContrastiveDivergence``), at draws of
+        independent units ("noise"), or at such draws annealed to the machine by ``n_steps``
+        temperatures ("annealed"). Where solutions are looked for: at the last rows of data ("data",
+        the default of fixed points), at the last solutions ("persistent"), at draws of independent
+        units ("random"), or at the states of persistent Gibbs chains ("chains").
     n_states : int or None, default=None
         Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
         rows given to ``fit`` if there are fewer. Chains that start at data are as many as the rows
         of the batch.
-    n_steps : int, default=1
-        Steps of the chains for each batch; not looked at by fixed points.
+    n_steps : int or None, default=None
+        Steps of the chains for each batch; None is that of the sampler, such as 10 of
+        ``Gibbs(10)``, and 1 of a sampler given by name. Fixed points ignore it.
     burn_in : int or None, default=None
         Steps of each run of the chains that do not count. The moments are means over the others;
         None counts the last step alone.
@@ -77,7 +78,7 @@ class RBM(BaseRBM):
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows, chains and starts.
     momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next. Not looked at by Adam.
+        Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.0
         Strength of the penalty on the weights.
     penalty : {"l2", "l1"}, default="l2"
@@ -166,7 +167,7 @@ class RBM(BaseRBM):
         "inference": [StrOptions(set(method_names(FixedPoint, Sampler))), FixedPoint, Sampler],
         "starts": [StrOptions({*STARTS, *CHAINS}), None],
         "n_states": [None, Interval(Integral, 1, None, closed="left")],
-        "n_steps": [Interval(Integral, 1, None, closed="left")],
+        "n_steps": [None, Interval(Integral, 1, None, closed="left")],
         "burn_in": [None, Interval(Integral, 0, None, closed="left")],
         "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
         "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
@@ -181,7 +182,7 @@ class RBM(BaseRBM):
         inference="gibbs",
         starts=None,
         n_states=None,
-        n_steps=1,
+        n_steps=None,
         burn_in=None,
         optimizer="sgd",
         max_grad_norm=None,
@@ -248,8 +249,9 @@ class RBM(BaseRBM):
             method.check_marginals()
             phase = FixedPointPhase(method, self._chosen_start("data", STARTS))
         else:
-            start = self._chosen_start("persistent", CHAINS)
-            phase = ChainPhase(method, start, self.n_steps, self.burn_in)
+            start = self._chosen_start(method.own_start or "persistent", CHAINS)
+            n_steps = method.n_steps if self.n_steps is None else self.n_steps
+            phase = ChainPhase(method, start, n_steps, self.burn_in)
         optimizer = self.optimizer
         if isinstance(optimizer, str):
             choice = self.momentum, self.alpha, self.penalty, self.max_grad_norm

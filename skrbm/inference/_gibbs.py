@@ -98,7 +98,15 @@ def accept(machine, before, after, rng):
 
 
 class ContrastiveDivergence(Gibbs):
-    """Block Gibbs sampling with new chains for each batch, which start at its data."""
+    """Block Gibbs sampling with new chains for each batch, which start at its data.
+
+    Parameters
+    ----------
+    n_steps : int, default=1
+        Sweeps over the layers for each batch, the k of CD-k.
+    """
+
+    own_start = "data"
 
     def contrast(self, machine, X, rng):
         theta = condition(machine, X)

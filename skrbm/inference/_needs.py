@@ -7,6 +7,7 @@ from ..machine import is_per_row
 
 CAPABILITIES = {
     "takes_precision": "units that take a precision",
+    "has_central_moments": "units that give their third and fourth central moments",
     "has_cumulants": "units whose cumulants are functions of the mean, such as binary units",
     "is_binary": "binary units",
     "is_unbounded": "units on the whole real line",

@@ -241,7 +241,8 @@ class RelaxedBP(FixedPoint):
         Weight of the old state in each new one.
     """
 
-    needs = Needs(units=("takes_precision",), one_scale=True)
+    needs = Needs(units=("takes_precision", "has_central_moments"), one_scale=True)
+    alternative = "TAP"
 
     max_iter: int = 10
     tol: float = 1e-8

@@ -19,9 +19,17 @@ class Sampler(InferenceMethod):
 
     Subclasses are frozen dataclasses that give ``start`` and ``step``. Those that have a step size
     give it as ``step_size`` and change it in ``sized`` and ``tuned``.
+
+    Attributes
+    ----------
+    n_steps : int
+        Steps for each batch, unless an estimator is given another number.
+    own_start : str or None
+        The only start of chains in learning that the sampler stands for, None if it takes any.
     """
 
     n_steps = 1
+    own_start = None
     step_size = None
     target_acceptance = None
 

@@ -62,8 +62,8 @@ def _check_source(estimator, units):
                 "intercept_visible_; give such a machine, or these arrays"
             )
         raise ValueError(
-            f"{name} is not fitted, or no machine. Meta-estimators such as GridSearchCV clone "
-            "their parameters; wrap a fitted one in sklearn.frozen.FrozenEstimator"
+            f"{name} is not fitted, or is not a machine. Meta-estimators such as GridSearchCV "
+            "clone their parameters; wrap a fitted one in sklearn.frozen.FrozenEstimator"
         )
     if estimator.components_.shape[0] == 0:
         raise ValueError(f"{name} has no hidden unit to start from; start at random")

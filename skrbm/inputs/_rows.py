@@ -155,7 +155,7 @@ def check_range(X, unit, binarize):
 
 
 def warn_clipped(X, unit):
-    """Warn of new data outside of the bounds of units that do not clip as a matter of course."""
+    """Warn that new data are clipped by units that refuse such values in training."""
     outside = None if unit.clips else _outside(X, unit.bounds)
     if outside is not None:
         warnings.warn(

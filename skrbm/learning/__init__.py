@@ -10,6 +10,7 @@ from ._gradient import (
     MomentLearner,
     NaturalParameters,
     Training,
+    check_integral,
 )
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
@@ -42,5 +43,6 @@ __all__ = [
     "Optimizer",
     "Trainer",
     "Training",
+    "check_integral",
     "recorder",
 ]

@@ -150,6 +150,12 @@ class ChainPhase(ModelPhase):
             raise ValueError(
                 f"burn_in={self.burn_in} leaves none of n_steps={self.n_steps}; it must be smaller"
             )
+        own_start = self.sampler.own_start
+        if own_start not in (None, self.start):
+            raise ValueError(
+                f"{self.sampler} takes starts={own_start!r} only, got starts={self.start!r}; set "
+                f"starts={own_start!r}, or use Gibbs"
+            )
         if self.anneal_step_size and self.sampler.target_acceptance is not None:
             raise ValueError(
                 "anneal_step_size=True and a sampler with target_acceptance both set the step "

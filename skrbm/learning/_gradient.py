@@ -7,6 +7,7 @@ import numpy as np
 
 from ..arrays import to_numpy
 from ..exceptions import DivergenceError
+from ..machine import has_integral
 from ._optimizers import Gradient
 
 
@@ -143,6 +144,17 @@ def _diverged(quantity, training, batch, rate):
     )
 
 
+def check_integral(machine, when):
+    """Raise DivergenceError if a machine's distribution has no integral."""
+    if not has_integral(machine):
+        raise DivergenceError(
+            f"the distribution has no integral {when}: the couplings between Gaussian units are "
+            "too strong for their precisions. Lower learning_rate, scale X, start at smaller "
+            "weights, or use units with bounds, such as hidden='truncated_gaussian'. The last good "
+            "parameters are kept."
+        )
+
+
 class MomentLearner(BatchLearner):
     """Learns a machine by moment matching.
 
@@ -181,7 +193,9 @@ class MomentLearner(BatchLearner):
 
     def epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
-        return super().epoch(training, progress, rate)
+        report = super().epoch(training, progress, rate)
+        check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
+        return report
 
     def step(self, training, index, rate):
         machine, phase = training.machine, self._phase

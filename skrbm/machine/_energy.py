@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import Array, cast, matmul, namespace, row_sums, take_rows
+from ..arrays import Array, cast, matmul, namespace, row_sums, take_rows, to_numpy
 from ..units import Theta, log_weight
 from ._machine import Layers, Machine, condition, is_per_row
 
@@ -130,3 +131,27 @@ def uncoupled(machine: Machine, visible: Theta | None = None) -> Machine:
     thetas = [unit.default_theta(n, W) for unit, n in pairs]
     thetas[0] = machine.thetas[0] if visible is None else visible
     return replace(machine, thetas=tuple(thetas), scale=0.0)
+
+
+def has_integral(machine: Machine) -> bool:
+    """Whether the couplings between layers of unbounded units leave the distribution an integral.
+
+    Such layers are jointly normal, with the precision matrix [[P_v, -W'], [-W, P_h]] for two of
+    them, which must be positive definite. Layer by layer, upwards, that is its Schur complement
+    P_h - W P_v^-1 W'. The units' own precisions are taken to be positive, and shared by all rows.
+    """
+    below = None
+    for l, (unit, theta) in enumerate(zip(machine.units, machine.thetas, strict=True)):
+        if not unit.is_unbounded or theta.precision is None:
+            below = None
+            continue
+        precision = to_numpy(theta.precision).astype(np.float64)
+        if below is not None:
+            W = machine.scale * to_numpy(machine.weights[l - 1]).astype(np.float64)
+            scaled = W / below if below.ndim == 1 else np.linalg.solve(below, W.T).T
+            with np.errstate(over="ignore", invalid="ignore"):
+                precision = np.diag(precision) - scaled @ W.T
+            if not (np.isfinite(precision).all() and np.linalg.eigvalsh(precision)[0] > 0):
+                return False
+        below = precision
+    return True

@@ -169,6 +169,11 @@ class Unit:
         """Whether the support is the whole real line."""
         return self.bounds == (float("-inf"), float("inf"))
 
+    @property
+    def has_central_moments(self) -> bool:
+        """Whether a subclass gives ``central_moments``."""
+        return type(self).central_moments is not Unit.central_moments
+
     def fitted(self, X: Array | None = None) -> "Unit":
         """Return the unit with bounds that were not given taken from data X, if there are any."""
         return self
@@ -192,7 +197,8 @@ class Unit:
     def central_moments(self, theta: Theta) -> tuple[Array, Array, Array, Array]:
         """Return mean, variance, and third and fourth central moments of x, per unit.
 
-        They tell how mean and variance change with field and precision.
+        They tell how mean and variance change with field and precision. A unit may leave them
+        out: then it has no ``has_central_moments``, which methods read.
         """
         raise NotImplementedError
 

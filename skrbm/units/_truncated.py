@@ -85,8 +85,9 @@ class TruncatedGaussian(Unit):
         }
         if not bounds["lower"] < bounds["upper"]:
             raise ValueError(
-                f"the values of X, from {found[0]:g} to {found[1]:g}, leave {type(self).__name__} "
-                f"no interval; give it both bounds, got lower={self.lower} and upper={self.upper}"
+                f"{type(self).__name__} needs lower < upper, got lower={self.lower} and "
+                f"upper={self.upper}, where None is the smallest or the largest value of X, "
+                f"{found[0]:g} or {found[1]:g}; give both bounds"
             )
         return replace(self, **bounds)
 

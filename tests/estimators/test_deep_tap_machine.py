@@ -580,6 +580,25 @@ def test_interrupted_pretraining_leaves_the_estimator_as_it_was():
     assert np.isfinite(machine.score(X))
 
 
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_interrupted_pretraining_of_a_first_fit_keeps_the_layers_so_far(method):
+    """Those above have their first values."""
+    X, sizes = binary_data(), (6, 5, 3, 2)
+    machine = deep(sizes, inference=Interrupted(), warm_start=True)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(machine, method)(X)
+    whole, bare = (deep(sizes, n_iter=0, n_iter_pretrain=n).fit(X) for n in (2, 0))
+    for l, origin in {0: whole, 1: whole, 3: bare}.items():
+        assert_array_equal(machine.components_[l], origin.components_[l])
+        assert_array_equal(machine.intercepts_[l + 1], origin.intercepts_[l + 1])
+    assert_array_equal(machine.intercepts_[0], whole.intercepts_[0])
+    epochs = [history.get("epoch", []) for history in machine.pretraining_history_]
+    assert epochs == [[1, 2], [1, 2], []] and machine.n_iter_ == 0
+    assert np.isfinite(machine.score(X))
+    machine.set_params(inference="tap", n_iter=1)
+    assert getattr(machine, method)(X).n_iter_ == 1
+
+
 def test_warm_start_refuses_other_sizes():
     machine = deep(warm_start=True).fit(binary_data())
     for sizes in [(5, 4), (5,), (5, 3, 2), 5]:

@@ -135,8 +135,8 @@ def _explained(where):
         raise
     except ValueError as error:
         raise DivergenceError(
-            f"no inference {where}: {error}. Lower learning_rate or momentum, raise alpha, or "
-            "scale X. The parameters of the last complete epoch are kept."
+            f"the parameters are too large for inference {where}: {error}. Lower learning_rate or "
+            "momentum, raise alpha, or scale X. The parameters of the last complete epoch are kept."
         ) from error
 
 

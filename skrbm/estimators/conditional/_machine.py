@@ -196,9 +196,9 @@ def with_fitted(machine, fitted):
     """Return the machine with the parameters of a fitted estimator, A and b if it has no W."""
     if not hasattr(fitted, "coef_visible_"):
         raise ValueError(
-            "init must be 'random', 'logistic' or a fitted ConditionalRBM, and this "
-            f"{type(fitted).__name__} is not fitted, or no such machine; meta-estimators such as "
-            "GridSearchCV clone their parameters: wrap a fitted one in "
+            "init must be 'random', 'logistic' or a fitted ConditionalRBM, and "
+            f"{type(fitted).__name__} is not fitted, or is not a ConditionalRBM; meta-estimators "
+            "such as GridSearchCV clone their parameters: wrap a fitted one in "
             "sklearn.frozen.FrozenEstimator"
         )
     coupled = fitted.components_.shape[0] > 0

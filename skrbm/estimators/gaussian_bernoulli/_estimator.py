@@ -44,6 +44,8 @@ from ._coordinates import (
     parameters_of,
 )
 
+_N_STEPS = 20  # of a sampler without a number of its own
+
 
 @dataclass(frozen=True)
 class _Parts(Parts):
@@ -71,13 +73,14 @@ class GaussianBernoulliRBM(BaseRBM):
         Sampler of the model phase: Langevin dynamics of v given h, alternating with draws of h
         (Alg. 2); Langevin dynamics on the marginal energy (Alg. 1); block Gibbs sampling (Alg. 5);
         or an object such as ``GibbsLangevin(step_size=0.2, adjust_after=None, n_inner_steps=5)``,
-        whose steps are all adjusted by default. Of a Gibbs object, one sweep is a step.
-    n_steps : int, default=20
-        Steps of the chains for each batch.
+        whose steps are all adjusted by default. A sweep of Gibbs sampling is a step.
+    n_steps : int or None, default=None
+        Steps of the chains for each batch; None is that of a Gibbs object, such as 10 of
+        ``Gibbs(10)``, and 20 of other samplers.
     step_size : float, default=0.5
         Langevin step, in units of each visible unit's variance; below 2, where the dynamics would
-        diverge. Not looked at by Gibbs sampling, or if ``inference`` is an object, which has its
-        own; nor are ``adjust_after`` and, by Gibbs sampling, ``anneal_step_size``.
+        diverge. Ignored, as ``adjust_after`` is, if ``inference`` is an object, which has its own.
+        Gibbs sampling ignores both, and ``anneal_step_size``.
     adjust_after : int or None, default=None
         Step of a run from which on proposals are accepted or rejected, so that chains have the
         distribution of the machine: 0 for all, None for none. With many features acceptance needs
@@ -119,7 +122,7 @@ class GaussianBernoulliRBM(BaseRBM):
         Determines initial weights, the order of rows, the chains, and the seed with which
         ``score_samples`` estimates log Z.
     momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next. Not looked at by Adam.
+        Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.0
         Strength of the penalty on the components.
     penalty : {"l2", "l1"}, default="l2"
@@ -215,7 +218,7 @@ class GaussianBernoulliRBM(BaseRBM):
     _parameter_constraints: ClassVar[dict] = {
         **{k: v for k, v in BaseRBM._parameter_constraints.items() if k != "binarize"},
         "inference": [StrOptions(set(SAMPLERS)), Sampler],
-        "n_steps": [Interval(Integral, 1, None, closed="left")],
+        "n_steps": [None, Interval(Integral, 1, None, closed="left")],
         "step_size": [Interval(Real, 0, 2, closed="neither")],
         "adjust_after": [None, Interval(Integral, 0, None, closed="left")],
         "anneal_step_size": ["boolean"],
@@ -234,7 +237,7 @@ class GaussianBernoulliRBM(BaseRBM):
         n_components=256,
         *,
         inference="gibbs_langevin",
-        n_steps=20,
+        n_steps=None,
         step_size=0.5,
         adjust_after=None,
         anneal_step_size=False,
@@ -301,7 +304,7 @@ class GaussianBernoulliRBM(BaseRBM):
 
     def _sampler(self):
         step = {"step_size": self.step_size, "adjust_after": self.adjust_after}
-        return resolve(self.inference, Sampler, **step)
+        return resolve(self.inference, Sampler, n_steps=_N_STEPS, **step)
 
     def _parts(self, rows=None, noise=None):
         if rows is not None:
@@ -309,11 +312,13 @@ class GaussianBernoulliRBM(BaseRBM):
         elif noise is None:
             noise = self.noise_mean_, self.noise_scale_
         coordinates, sampler = coordinates_of(*noise, self.standardize), self._sampler()
-        mean, scale = noise
+        (mean, scale), n_steps = noise, self.n_steps
+        if n_steps is None:
+            n_steps = sampler.get_params().get("n_steps", _N_STEPS)
         phase = ChainPhase(
             sampler,
             self.starts,
-            self.n_steps,
+            n_steps,
             self.burn_in,
             self.gradient,
             Noise(coordinates.inward(mean), scale / coordinates.divisor),
@@ -437,7 +442,7 @@ class GaussianBernoulliRBM(BaseRBM):
         ----------
         n_samples : int, default=1
         n_steps : int, default=None
-            Steps of each chain; default: as in training, the estimator's ``n_steps``.
+            Steps of each chain; default: as in training.
         init : array-like of shape (n_samples, n_features), default=None
             Where the chains start; default: normal noise with the means ``noise_mean_`` and the
             standard deviations ``noise_scale_``, which with ``starts="annealed"`` is annealed
@@ -455,11 +460,11 @@ class GaussianBernoulliRBM(BaseRBM):
         """
         check_is_fitted(self, "components_")
         check_count("n_samples", n_samples, 1)
-        n_steps = self.n_steps if n_steps is None else n_steps
-        check_count("n_steps", n_steps, 0)
-        wanted = _checked_steps(return_steps, n_steps)
         parts = self._parts()
         machine, phase, coordinates = self._in_training(parts), parts.phase, parts.coordinates
+        n_steps = phase.n_steps if n_steps is None else n_steps
+        check_count("n_steps", n_steps, 0)
+        wanted = _checked_steps(return_steps, n_steps)
         rng = make_rng(random_state, machine.weights[0])
         first = phase.noise_rows(machine, rng, n_samples)
         if init is not None:

@@ -295,9 +295,9 @@ def test_fitted_init_in_a_grid_search():
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda X, Y: small(), "ConditionalRBM is not fitted, or no such machine.*FrozenEstimator"),
+        (lambda X, Y: small(), "ConditionalRBM is not fitted, or is not .*FrozenEstimator"),
         (lambda X, Y: LogisticRegression().fit(X, Y[:, 0]), "LogisticRegression is not fitted, or"),
-        (lambda X, Y: BernoulliRBM(5).fit(X > 0), "BernoulliRBM is not fitted, or no such"),
+        (lambda X, Y: BernoulliRBM(5).fit(X > 0), "BernoulliRBM is not fitted, or is not"),
         (
             lambda X, Y: small(n_components=4).fit(X, Y),
             r"init does not fit.*\(4, 4\), and \(5, 4\)",

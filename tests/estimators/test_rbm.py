@@ -1,0 +1,106 @@
+"""The sampler's own steps and start, and machines whose distribution loses its integral."""
+
+import numpy as np
+import pytest
+from _estimators import binary_data
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.preprocessing import StandardScaler
+
+from skrbm import RBM, DeepTAPMachine, GaussianBernoulliRBM
+from skrbm.exceptions import DivergenceError
+from skrbm.inference import ContrastiveDivergence, Gibbs, GibbsLangevin
+
+DATA = {RBM: binary_data(), GaussianBernoulliRBM: binary_data() - 0.5}
+samplers = pytest.mark.parametrize("Estimator", DATA)
+
+
+def weights(Estimator, **params):
+    """What two epochs learn."""
+    estimator = Estimator(4, n_iter=2, batch_size=10, random_state=0, **params)
+    return estimator.fit(DATA[Estimator]).components_
+
+
+@samplers
+def test_steps_are_those_of_the_sampler(Estimator):
+    """Unless the estimator is given its own."""
+    expected = weights(Estimator, inference="gibbs", n_steps=5)
+    assert_array_equal(weights(Estimator, inference=Gibbs(5)), expected)
+    assert_array_equal(weights(Estimator, inference=Gibbs(2), n_steps=5), expected)
+    assert not np.array_equal(weights(Estimator, inference=Gibbs(2)), expected)
+    searched = clone(Estimator(inference=Gibbs())).set_params(inference__n_steps=5)
+    assert_array_equal(weights(Estimator, inference=searched.inference), expected)
+
+
+@pytest.mark.parametrize(
+    "Estimator, inference, n_steps",
+    [
+        (RBM, "gibbs", 1),
+        (GaussianBernoulliRBM, "gibbs", 20),
+        (GaussianBernoulliRBM, "gibbs_langevin", 20),
+        (GaussianBernoulliRBM, GibbsLangevin(), 20),
+    ],
+)
+def test_steps_of_samplers_without_a_number(Estimator, inference, n_steps):
+    expected = weights(Estimator, inference=inference, n_steps=n_steps)
+    assert_array_equal(weights(Estimator, inference=inference), expected)
+    if Estimator is GaussianBernoulliRBM:  # which samples by as many
+        rbm = Estimator(4, inference=inference, n_iter=1, random_state=0).fit(DATA[Estimator])
+        few = rbm.sample(3, random_state=0)
+        assert_array_equal(few, rbm.sample(3, n_steps=n_steps, random_state=0))
+
+
+def test_contrastive_divergence_starts_at_data():
+    expected = weights(RBM, inference="gibbs", starts="data", n_steps=3)
+    assert_array_equal(weights(RBM, inference=ContrastiveDivergence(3)), expected)
+    assert_array_equal(weights(RBM, inference=ContrastiveDivergence(3), starts="data"), expected)
+
+
+@pytest.mark.parametrize(
+    "Estimator, starts", [(RBM, "persistent"), (GaussianBernoulliRBM, "noise")]
+)
+def test_contrastive_divergence_starts_nowhere_else(Estimator, starts):
+    message = r"ContrastiveDivergence\(n_steps=1\) takes .* got starts='\w+'; set starts='data'"
+    with pytest.raises(ValueError, match=message):
+        weights(Estimator, inference=ContrastiveDivergence(), starts=starts)
+    weights(Estimator, inference=ContrastiveDivergence(), starts="data")
+
+
+IRIS = StandardScaler().fit_transform(load_iris().data)
+NO_INTEGRAL = r"(?s)no integral {}\D.*learning_rate.*truncated_gaussian"
+
+
+@pytest.mark.parametrize("inference", ["gibbs", "mean_field"])
+def test_gaussian_units_whose_couplings_grow_too_strong(inference):
+    """The last machine with an integral is kept, whose distribution is normal.
+
+    Its log Z is estimated with a deviation near 0.01: off by 0.2 with probability below 1e-9.
+    """
+    kinds = {"visible": "gaussian", "hidden": "gaussian", "inference": inference}
+    rbm = RBM(3, n_iter=30, batch_size=20, random_state=0, **kinds)
+    with pytest.raises(DivergenceError, match=NO_INTEGRAL.format(r"after epoch \d+")):
+        rbm.fit(IRIS)
+    assert 0 < rbm.n_iter_ < 30
+    W, variances = rbm.components_, 1 / rbm.precision_hidden_
+    covariance = np.linalg.inv(np.diag(rbm.precision_visible_) - (W.T * variances) @ W)
+    mean = covariance @ (rbm.intercept_visible_ + W.T @ (variances * rbm.intercept_hidden_))
+    expected = multivariate_normal(mean, covariance).logpdf(IRIS)
+    assert_allclose(rbm.score_samples(IRIS), expected, rtol=0, atol=0.2)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_first_machines_without_an_integral(method):
+    params = {"visible": "gaussian", "hidden": "gaussian", "init": (np.ones((3, 4)), None, None)}
+    with pytest.raises(DivergenceError, match=NO_INTEGRAL.format("before the first epoch")):
+        getattr(RBM(3, **params), method)(IRIS)
+
+
+def test_stacks_without_an_integral():
+    """Each pair of layers has one."""
+    kinds = {"visible": "gaussian", "hidden": "gaussian", "inference": "mean_field"}
+    epochs = {"n_iter": 1, "n_iter_pretrain": 30, "learning_rate": 0.005}
+    machine = DeepTAPMachine((3, 3), random_state=0, **kinds, **epochs)
+    with pytest.raises(DivergenceError, match=NO_INTEGRAL.format("before the first epoch")):
+        machine.fit(IRIS)
