@@ -12,7 +12,7 @@ from .._checks import check_count
 from ..arrays import cast, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
 from ..evaluation import Density
 from ..exceptions import LikelihoodWarning
-from ..inference import AIS, Gibbs, sample
+from ..inference import Gibbs, sample
 from ..inputs import (
     THETA_ATTRIBUTES,
     check_data,
@@ -24,7 +24,7 @@ from ..inputs import (
 )
 from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
-from ._log_partition import doubts_of, kept_log_partition, kept_with_parameters
+from ._log_partition import doubts_of, kept_log_partition
 from ._noise_models import channel
 from ._posterior import denoised, imputed
 
@@ -164,7 +164,8 @@ class DensityModel(
 
         It depends on the parameters and the sample alone: log Z is computed on first use,
         exactly if one layer (in a deep machine: every other layer) has at most 20 units, and
-        otherwise by annealed importance sampling with a seed and starts that were drawn in ``fit``.
+        otherwise by sequential Monte Carlo to a standard error of 0.1 nats, with a seed and starts
+        that were drawn in ``fit`` (see :class:`skrbm.evaluation.SMC`).
         Given a sample, the hidden layers of a deep machine are summed exactly if every other one of
         them has at most about 10 units in all; elsewhere naive mean field bounds their part from
         below.
@@ -181,8 +182,8 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            If fewer than a tenth of the annealed chains are effective, or if one solution of the
-            fixed-point equations (TAP, or those of ``inference``) alone stands for a log Z that is
+            If the standard error of log Z is larger than 0.1, or if one solution of the fixed-point
+            equations (TAP, or those of ``inference``) alone stands for a log Z that is
             larger by more than a nat: the estimate is then most likely too small, and the score too
             good. Also if the mean log Z of all solutions of ``inference`` differs by more than a
             nat. Not every wrong log Z is noticed so: where weights are strong all chains and all
@@ -196,14 +197,16 @@ class DensityModel(
             lambda rows: density.log_weight(density.inward(rows)), X, density.machine.dtype
         )
         estimate = kept_log_partition(self, "auto")
-        doubts = kept_with_parameters(self, "doubts", lambda: doubts_of(self, estimate))
+        doubts = doubts_of(self, estimate)
         if doubts:
+            low, high = estimate.interval
             warnings.warn(
-                f"the score rests on log Z = {estimate.value:.2f} by annealed importance sampling "
-                f"(standard error {estimate.std:.2f}, {estimate.ess:.1f} of {AIS().n_chains} "
-                f"chains effective), which is uncertain: {'; and '.join(doubts)}. Compare "
-                "log_partition(AIS(schedule=10_000)) and skrbm.evaluation.reverse_log_partition: "
-                "a log Z that is larger by some nats makes all scores worse by as much",
+                f"the score rests on log Z = {estimate.value:.2f} by sequential Monte Carlo "
+                f"(standard error {estimate.std:.2f}, 95 % interval {low:.2f} to {high:.2f}), "
+                f"which is uncertain: {'; and '.join(doubts)}. Compare "
+                "log_partition(SMC(max_sweeps=100_000)) and "
+                "skrbm.evaluation.reverse_log_partition: a log Z that is larger by some nats makes "
+                "all scores worse by as much",
                 LikelihoodWarning,
                 stacklevel=3,
             )
@@ -237,15 +240,15 @@ class DensityModel(
     def log_partition(self, method="auto", return_std=False):
         """Compute or estimate the log-partition function.
 
-        The value is kept with the parameters it belongs to.
+        The value is kept, for the same parameters, as long as the process runs.
 
         Parameters
         ----------
         method : str or object, default="auto"
-            "exact" (one layer of at most 20 units), "ais", "tap", "tap3", "adaptive_tap",
+            "exact" (one layer of at most 20 units), "smc", "ais", "tap", "tap3", "adaptive_tap",
             "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation), or an object such as
             ``AIS(n_chains=500)`` or ``TAP(order=3)``; see :func:`skrbm.evaluation.log_partition`.
-            "auto" is "exact" where that is possible, and "ais" elsewhere.
+            "auto" is "exact" where that is possible, and "smc" elsewhere.
         return_std : bool, default=False
             Whether to return the standard error too.
 

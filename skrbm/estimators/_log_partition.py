@@ -1,5 +1,6 @@
 """log Z of a fitted estimator, which is kept with its parameters, and doubts about it."""
 
+import threading
 import warnings
 from dataclasses import asdict, is_dataclass
 
@@ -10,10 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 from .. import evaluation
 from ..arrays import to_numpy
 from ..exceptions import DivergenceError
-from ..inference import AIS, FIXED_POINTS
+from ..inference import FIXED_POINTS, SMC
 
-_SMALL_ESS = 0.1  # part of the annealed chains, below which a score warns
 _APART = 1.0  # nats between log Z by sampling and by fixed points, above which a score warns
+
+# Results outside of the models, which nothing that only reads them changes; the newest come last.
+_KEPT, _MOST_KEPT, _LOCK = {}, 100, threading.Lock()
 
 
 def kept_log_partition(model, method):
@@ -28,29 +31,32 @@ def kept_log_partition(model, method):
 
 
 def kept_with_parameters(model, name, function):
-    """Return ``function()``, which is kept with the parameters that it belongs to."""
-    machine = model.machine_
+    """Return ``function()``, which is kept for a model of these parameters and this seed."""
+    machine, seed = model.machine_, model._evaluation_seed
     thetas = (part for theta in machine.thetas for part in theta if part is not None)
     parts = (*machine.weights, model.starts_, *thetas)
-    values = [*(to_numpy(part) for part in parts), machine.units]
-    key = joblib.hash(values), name
-    known = model.__dict__.setdefault("_log_partitions", {})
-    if key not in known:
-        for stale in [old for old in known if old[0] != key[0]]:
-            del known[stale]
-        known[key] = function()
-    return known[key]
+    values = [*(to_numpy(part) for part in parts), machine.units, seed.entropy, seed.spawn_key]
+    key = joblib.hash(values), type(model).__qualname__, name
+    if key not in _KEPT:
+        value = function()
+        with _LOCK:
+            _KEPT[key] = value
+            while len(_KEPT) > _MOST_KEPT:
+                del _KEPT[next(iter(_KEPT))]
+        return value
+    return _KEPT[key]
 
 
 def doubts_of(model, estimate):
     """Return what speaks against an estimate of log Z, a list of half sentences."""
     if estimate.std == 0:  # exact
         return []
-    own = model._own_fixed_point()
+    own, asked = model._own_fixed_point(), SMC().std
     method = FIXED_POINTS["tap"] if own is None else own
-    doubts, solved = [], kept_with_parameters(model, "solved", lambda: _solved(model, method))
-    if estimate.ess < _SMALL_ESS * AIS().n_chains:
-        doubts.append("so few effective chains may all have missed the same modes")
+    name = "solved", _method_key(method)
+    doubts, solved = [], kept_with_parameters(model, name, lambda: _solved(model, method))
+    if estimate.std > asked:
+        doubts.append(f"the standard error of {asked} that was asked for was not reached")
     if solved is not None and max(solved) > estimate.value + _APART:
         doubts.append(
             f"one solution of {method} alone stands for {max(solved):.2f}, so that the chains "

@@ -4,7 +4,7 @@ Every function takes a fitted estimator of a density, a :class:`Density` or a
 :class:`~skrbm.machine.Machine`.
 """
 
-from ..inference import AIS, LogPartition
+from ..inference import AIS, SMC, LogPartition
 from ._compare import compare
 from ._deep import DeepDensity
 from ._density import Density, density_of
@@ -15,6 +15,7 @@ from ._solutions import Solutions, find_solutions, solutions, unique_solutions
 
 __all__ = [
     "AIS",
+    "SMC",
     "DeepDensity",
     "Density",
     "LogPartition",

@@ -7,7 +7,7 @@ import numpy as np
 from .._checks import check_count
 from ..arrays import make_rng, one_blas_thread
 from ..exceptions import DivergenceError
-from ..inference import AIS, FIXED_POINTS, FixedPoint, Gibbs, LogPartition, resolve, sample
+from ..inference import AIS, FIXED_POINTS, SMC, FixedPoint, Gibbs, LogPartition, resolve, sample
 from ..machine import MAX_UNITS, in_double
 from ._density import density_of
 from ._exact import can_enumerate, exact_log_partition
@@ -29,36 +29,37 @@ def log_partition(
     ----------
     model : estimator or Machine
     method : str or object, default="auto"
-        "exact"; "ais" or an :class:`AIS`; "tap", "tap3", "adaptive_tap", "naive_mean_field",
-        "relaxed_bp", "bethe" (of belief propagation, "bp") or a fixed-point object: minus the free
-        energy, averaged over its unique solutions from ``starts`` (Eq. 39 of Tramel et al. 2018).
-        "auto" is "exact" where a layer is small enough, else "ais".
+        "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`; "tap", "tap3",
+        "adaptive_tap", "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation, "bp") or a
+        fixed-point object: minus the free energy, averaged over its unique solutions from
+        ``starts`` (Eq. 39 of Tramel et al. 2018).
+        "auto" is "exact" where a layer is small enough, else "smc".
     max_units : int, default=20
         Most units that "exact" and "auto" enumerate.
     starts : array of shape (n_starts, n_visible), default=None
         Where fixed points start; default: the estimator's ``starts_``, else the ends of 100 short
         Gibbs chains.
     base : Theta, default=None
-        Visible parameters of the independent units where AIS starts; default: those of binary
+        Visible parameters of the independent units where annealing starts; default: those of binary
         units fitted to ``starts`` where given, else to the estimator's; of Gaussian units the same,
         but with variances no smaller than the machine's own, as marginal variances cannot be; of
-        others the machine's own.
+        others the machine's own. :class:`SMC` tries others too.
     random_state : int, RandomState or SeedSequence, default=None
 
     Returns
     -------
     LogPartition
-        ``value``, ``std`` and ``ess``.
+        ``value``, ``std``, ``ess`` and the ``interval`` of 95 %.
     """
     density = density_of(model)
     machine = in_double(density.machine)
     density = replace(density, machine=machine)
     base = None if base is None else density.checked_base(base)
-    method = method_of(method, None if can_enumerate(machine, max_units) else AIS())
+    method = method_of(method, None if can_enumerate(machine, max_units) else SMC())
     if method is None:
         return LogPartition(exact_log_partition(machine, max_units))
     rng = make_rng(random_state, machine.weights[0])
-    if isinstance(method, AIS):
+    if isinstance(method, AIS | SMC):
         if base is None and (starts is not None or density.starts is not None):
             base = density.independent_units(density.starting_rows(starts, rng))
         return method.log_partition(machine, rng, base)
@@ -119,5 +120,5 @@ def reverse_log_partition(
 
 def method_of(method, auto):
     """Return the object behind the name of a method, ``auto`` behind "auto"; None is exact."""
-    own = {"auto": auto, "exact": None, "ais": AIS(), "bethe": FIXED_POINTS["bp"]}
-    return resolve(method, FixedPoint, AIS, argument="method", own=own)
+    own = {"auto": auto, "exact": None, "ais": AIS(), "smc": SMC(), "bethe": FIXED_POINTS["bp"]}
+    return resolve(method, FixedPoint, AIS, SMC, argument="method", own=own)

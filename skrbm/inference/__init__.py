@@ -23,6 +23,7 @@ from ._propagation import Propagated, propagate
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample
+from ._smc import SMC
 
 __all__ = [
     "AIS",
@@ -30,6 +31,7 @@ __all__ = [
     "FIXED_POINTS",
     "METHODS",
     "SAMPLERS",
+    "SMC",
     "STEP_SCALES",
     "TAP",
     "AdaptiveTAP",

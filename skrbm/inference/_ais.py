@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.special import stdtrit
 
 from .._checks import check_count
 from ..arrays import one_blas_thread, row_blocks, row_sums, to_numpy
@@ -36,12 +37,27 @@ class LogPartition(NamedTuple):
     std : float
         Standard error of ``value``; 0 if it is exact, NaN if it is not known.
     ess : float
-        Effective number of independent chains in the estimate; NaN if it has no chains.
+        Effective number of the ``n`` independent estimates of Z; NaN if there are none.
+    n : int or None
+        Number of independent estimates of Z whose mean ``value`` is the logarithm of: chains of
+        :class:`AIS`, runs of :class:`SMC`.
     """
 
     value: float
     std: float = 0.0
     ess: float = float("nan")
+    n: int | None = None
+
+    @property
+    def interval(self):
+        """Interval that contains log Z with a probability of 95 %, a tuple of two floats.
+
+        By Student's distribution with n - 1 degrees of freedom; NaN if ``std`` is.
+        """
+        if self.std == 0:
+            return self.value, self.value
+        half = stdtrit((self.n or 1) - 1, 0.975) * self.std
+        return float(self.value - half), float(self.value + half)
 
 
 def inverse_temperatures(schedule):
@@ -123,7 +139,7 @@ class AIS:
             return anneal(machine, base, betas, start, rng).log_weights
 
         log_weights = self._run(run, [(n,) for n in self._blocks()], rng)
-        return _estimate(log_weights, _independent_log_partition(base), sign=1)
+        return mean_of_weights(log_weights, independent_log_partition(base))
 
     def reverse_log_partition(self, machine, rng, samples, visible=None):
         """Estimate log Z by chains from samples of the machine to independent units.
@@ -153,7 +169,7 @@ class AIS:
 
         blocks = zip(*(row_blocks(layer, _BLOCK) for layer in samples), strict=True)
         log_weights = self._run(run, [(layers,) for layers in blocks], rng)
-        return _estimate(log_weights, _independent_log_partition(base), sign=-1)
+        return mean_of_weights(log_weights, independent_log_partition(base), sign=-1)
 
     def _blocks(self):
         """Return the numbers of chains of the blocks."""
@@ -170,17 +186,18 @@ class AIS:
         return np.concatenate([to_numpy(part) for part in parts])
 
 
-def _independent_log_partition(base):
+def independent_log_partition(base):
     """Return log Z of independent units."""
     pairs = zip(base.units, base.thetas, strict=True)
     return sum(float(row_sums(unit.log_partition(theta))) for unit, theta in pairs)
 
 
-def _estimate(log_weights, log_z0, sign):
-    """Return log Z = log Z0 + sign * log mean exp(log_weights), its standard error and the ESS."""
+def mean_of_weights(log_weights, log_z0=0.0, sign=1):
+    """Return log Z = log_z0 + sign * log mean exp(log_weights), as a :class:`LogPartition`."""
     top = log_weights.max()
     weights = np.exp(log_weights - top)
     mean, n = weights.mean(), weights.size
     std = weights.std(ddof=1) / np.sqrt(n) / mean if n > 1 else float("nan")
     ess = weights.sum() ** 2 / (weights**2).sum()
-    return LogPartition(float(log_z0 + sign * (top + np.log(mean))), float(std), float(ess))
+    value = log_z0 + sign * (top + np.log(mean))
+    return LogPartition(float(value), float(std), float(ess), n)

@@ -1,10 +1,9 @@
 """Annealing: chains that follow a path of machines from one machine to another (Neal 2001)."""
 
 from dataclasses import replace
-from math import log
 from typing import Any, NamedTuple
 
-from ..arrays import cast, cumulative_sum, like, log_sum_exp, namespace
+from ..arrays import cast, cumulative_sum, like, namespace
 from ..machine import conditional, input_field, interpolate, is_per_row
 from ..units import log_weight
 from ._fixed_point import map_rows
@@ -20,14 +19,14 @@ class Annealed(NamedTuple):
     layers : tuple of arrays of shape (n_chains, n_units[l])
         Where the chains end. Only the even layers are draws at the last temperature.
     log_weights : array of shape (n_chains,), float64
-        Log importance weights. With resampling they are all equal.
+        Log importance weights. They are equal in groups that were drawn anew at the last step.
     """
 
     layers: tuple
     log_weights: Any
 
 
-def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=False):
+def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_groups=1):
     """Carry chains along a path of machines and return their log importance weights.
 
     At each inverse temperature the weights are updated, and then the chains make one sweep. The
@@ -49,9 +48,12 @@ def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=False):
     sampler : Sampler, default=None
         What moves the chains of a machine with one hidden layer. The default is block Gibbs
         sampling of any number of layers, which shares a product with the weights.
-    resample : bool, default=False
-        Whether to draw the chains anew by their weights before each sweep (sequential Monte
-        Carlo). Modes then have their share of the chains even if no chain moves between them.
+    resample : float in [0, 1], default=0.0
+        Chains are drawn anew by their weights before a sweep if a smaller part of them is effective
+        (sequential Monte Carlo). Modes then have their share of the chains even if no chain moves
+        between them. With 0 chains keep their weights; with 1 they are drawn before each sweep.
+    n_groups : int, default=1
+        Number of groups of equal size, one after the other, among which chains are drawn.
 
     Returns
     -------
@@ -72,9 +74,9 @@ def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=False):
         now = path.at(beta)
         log_weights, thetas = path.add_gain(log_weights, last, now, layers, fields)
         if resample:
-            rows = resampled_index(log_weights, rng)
-            layers, fields, thetas = _take((layers, fields, thetas), rows)
-            log_weights = path.zeros(layers) + log_sum_exp(log_weights) - log(rows.shape[0])
+            rows, log_weights = resampled_index(log_weights, rng, resample, n_groups)
+            if rows is not None:
+                layers, fields, thetas = _take((layers, fields, thetas), rows)
         if sampler is None:
             layers, fields = path.sweep(now, layers, fields, thetas, rng)
         else:
@@ -168,16 +170,64 @@ def _moved(sampler, step, n_steps, now, layers, rng):
 
 def resampled(rows, log_weights, rng):
     """Return as many rows, drawn systematically with probabilities by their log weights."""
-    return namespace(rows).take(rows, resampled_index(log_weights, rng), axis=0)
+    index, _ = resampled_index(log_weights, rng)
+    return rows if index is None else namespace(rows).take(rows, index, axis=0)
 
 
-def resampled_index(log_weights, rng):
-    """Return indices of as many rows, drawn systematically by log weights; NaN counts as -inf."""
-    xp, n = namespace(log_weights), log_weights.shape[0]
-    log_weights = xp.where(log_weights == log_weights, log_weights, -xp.inf)
-    ends = cumulative_sum(xp.exp(log_weights - xp.max(log_weights)))
-    points = (xp.arange(n, **like(ends)) + cast(rng.uniform((1,)), ends.dtype)) * (ends[-1] / n)
-    return xp.clip(xp.searchsorted(ends, points, side="right"), 0, n - 1)
+def resampled_index(log_weights, rng, part=1.0, n_groups=1):
+    """Draw as many rows in each group, systematically by log weights; NaN counts as -inf.
+
+    Parameters
+    ----------
+    log_weights : array of shape (n_rows,), float64
+    rng : Rng
+    part : float, default=1.0
+        Groups are drawn of which a smaller part is effective.
+    n_groups : int, default=1
+        The groups have equal sizes and lie one after the other.
+
+    Returns
+    -------
+    index : array of shape (n_rows,) or None
+        The rows that are drawn; None if each row is drawn once.
+    log_weights : array of shape (n_rows,)
+        The new ones: in groups that were drawn, equal and with the same mean weight.
+    """
+    xp, n = namespace(log_weights), log_weights.shape[0] // n_groups
+    old = xp.reshape(log_weights, (n_groups, n))
+    top, means, parts, weights = _group_weights(xp.where(old == old, old, -xp.inf))
+    drawn = parts < part
+    if not bool(xp.any(drawn)):
+        return None, log_weights
+    # Groups take turns on one line, on which each has a length of 1.
+    turns = xp.arange(n_groups, **like(weights))[:, None]
+    ends = turns + cumulative_sum(weights) / (n * means)
+    offsets = cast(rng.uniform((n_groups, 1)), ends.dtype)
+    points = turns + (xp.arange(n, **like(ends)) + offsets) / n
+    index = xp.searchsorted(xp.reshape(ends, (-1,)), xp.reshape(points, (-1,)), side="right")
+    index = xp.reshape(index, (n_groups, n))
+    first = cast(n * turns, index.dtype)
+    index = xp.minimum(xp.maximum(index, first), first + (n - 1))
+    own = first + cast(xp.arange(n, **like(ends)), index.dtype)
+    index = xp.where(drawn, index, own)
+    return xp.reshape(index, (-1,)), xp.reshape(xp.where(drawn, top + xp.log(means), old), (-1,))
+
+
+def _group_weights(log_weights):
+    """Return, of each row, the largest log weight, mean and effective part of weights, and these.
+
+    Weights are relative to the largest, and all but they have shape (n_rows, 1).
+    """
+    xp = namespace(log_weights)
+    top = xp.max(log_weights, axis=-1, keepdims=True)
+    weights = xp.exp(log_weights - top)
+    means = xp.mean(weights, axis=-1, keepdims=True)
+    return top, means, means**2 / xp.mean(weights**2, axis=-1, keepdims=True), weights
+
+
+def effective_part(log_weights):
+    """Return the effective part (sum w)² / (n sum w²) of weights, a float."""
+    return float(_group_weights(log_weights[None, :])[2][0, 0])
 
 
 def _take(states, index):

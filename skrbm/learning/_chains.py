@@ -297,7 +297,7 @@ def annealed(machine, sampler, rows, n_steps, rng, noise=None):
     rows = namespace(rows).concat([rows, more], axis=0)
     betas = [k / n_steps for k in range(n_steps + 1)]
     layers = (rows, None)
-    ends = anneal(machine, base, betas, layers, rng, sampler=sampler, resample=True)
+    ends = anneal(machine, base, betas, layers, rng, sampler=sampler, resample=1.0)
     rows = ends.layers[0]
     if n < _ANNEALED:
         rows = namespace(rows).take(rows, rng.permutation(_ANNEALED)[:n], axis=0)

@@ -7,12 +7,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
 from ..arrays import cast, from_numpy, namespace, row_sums, to_numpy
+from ..inference import SMC
 from ..units import log_weight
 from ._loop import Monitor
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
 _GAP_ROWS = 1000  # training rows whose free energy is compared with the validation rows'
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
+_QUICK = SMC(std=0.02, max_sweeps=1000)
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 
 
@@ -39,7 +41,7 @@ class LikelihoodMonitor(Monitor):
     n_iter_no_change : int
     batch_size : int
     seed : SeedSequence
-        Of annealed importance sampling.
+        Of the estimates of log Z.
     """
 
     def __init__(
@@ -163,4 +165,5 @@ class LikelihoodMonitor(Monitor):
 
     def _log_partition(self, density):
         seed = np.random.SeedSequence(self.seed.generate_state(4).tolist())
-        return evaluation.log_partition(density, random_state=seed).value
+        method = "exact" if evaluation.can_enumerate(density) else _QUICK
+        return evaluation.log_partition(density, method, random_state=seed).value

@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 from skrbm import TAPRBM, DeepTAPMachine
 from skrbm.arrays import to_numpy
 from skrbm.estimators import _deep_tap_machine
-from skrbm.evaluation import AIS, _deep, _log_partition
+from skrbm.evaluation import AIS, SMC, _deep, _log_partition
 from skrbm.exceptions import DataRangeWarning, DivergenceError, LikelihoodWarning
 from skrbm.inference import FIXED_POINTS, TAP
 from skrbm.inspection import ComponentsDisplay, HistoryDisplay, SolutionsRecorder
@@ -132,10 +132,10 @@ def test_log_partition(sizes):
     assert machine.log_partition() == pytest.approx(Exact(machine.machine_).log_z, rel=1e-10)
 
 
-def test_log_partition_of_a_large_machine_is_by_annealing():
+def test_log_partition_of_a_large_machine_is_by_monte_carlo():
     """21 units in the odd layers and more in the even ones are not summed."""
     machine = known((21, 5), 20, strength=0.1)
-    assert machine.log_partition() == machine.log_partition("ais")
+    assert machine.log_partition() == machine.log_partition("smc")
     with pytest.raises(ValueError, match="at most max_units=20"):
         machine.log_partition("exact")
 
@@ -160,13 +160,14 @@ def test_scores_that_are_not_summed_do_not_flatter(strength, monkeypatch):
 def test_scores_of_a_machine_with_more_configurations_than_floats_can_count(monkeypatch):
     """Without couplings between hidden layers these are independent given a row.
 
-    Two steps of annealing are quick and too few, of which the score warns.
+    Two chains of few steps are quick, but not precise, of which the score warns.
     """
-    monkeypatch.setattr(_log_partition, "method_of", lambda *_: AIS(schedule=2))
+    quick = SMC(n_runs=2, n_chains=1, max_sweeps=1)
+    monkeypatch.setattr(_log_partition, "method_of", lambda *_: quick)
     machine, V = known((1100, 1100), 4), all_rows(4)
     machine.components_[1][:] = 0.0
     visible, first, second = machine.intercepts_
-    with pytest.warns(LikelihoodWarning, match="chains effective"):
+    with pytest.warns(LikelihoodWarning, match="the standard error of 0.1"):
         scores = machine.score_samples(V)
     exact = V @ visible + np.logaddexp(0, V @ machine.components_[0].T + first).sum(axis=1)
     exact += np.logaddexp(0, second).sum()

@@ -439,7 +439,6 @@ class FrankWolfeRBM(DensityModel):
             )
         n_steps = len(sizes) - 1 - sizes[::-1].index(n_components)
         other, kept = copy.copy(self), self._training.machines[n_steps]
-        other.__dict__.pop("_log_partitions", None)
         machine = machine_of(kept.mixture(), self.starts_)
         rng = make_rng(self._evaluation_seed, self.starts_)
         chains = Gibbs().start(machine, self.starts_, rng)

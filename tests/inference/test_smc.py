@@ -1,0 +1,115 @@
+"""Log Z by sequential Monte Carlo, against enumeration.
+
+Seeds are fixed. Where the mean of 16 runs is compared, 8 standard errors are allowed: by Student's
+distribution with 15 degrees of freedom a probability of 1e-6.
+"""
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _machines import random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm import BernoulliRBM
+from skrbm.arrays import make_rng
+from skrbm.evaluation import AIS, SMC, LogPartition, exact_log_partition, log_partition
+from skrbm.inference._annealing import resampled_index
+from skrbm.inference._smc import _by_effective_part
+
+MACHINES = {
+    "binary": random_machine(("bernoulli", "bernoulli"), (7, 6), 0, 1.0),
+    "strong": random_machine(("bernoulli", "bernoulli"), (8, 8), 1, 6.0),
+    "gaussian": random_machine(("gaussian", "bernoulli"), (3, 4), 0, 0.8),
+    "truncated": random_machine(("truncated_gaussian", "bernoulli"), (3, 4), 0, 1.0),
+    "deep": random_machine(("bernoulli",) * 4, (4, 3, 3, 2), 0, 1.0),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_log_partition_is_that_of_enumeration(machine):
+    method = SMC(std=0.05)
+    found = method.log_partition(machine, make_rng(0, machine.weights[0]))
+    assert found.n == 16 and 0 < found.std <= 0.05
+    assert abs(found.value - Exact(machine).log_z) < 8 * found.std
+
+
+def test_strong_weights_whose_modes_annealed_importance_sampling_misses():
+    """Ten machines as strong as in the guide, whose biases make the own units a poor start."""
+    errors, missed = [], []
+    for seed in range(10):
+        W = 8 * np.random.default_rng(seed).normal(size=(8, 10))
+        rbm = BernoulliRBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=0)
+        exact = exact_log_partition(rbm)
+        found = log_partition(rbm, "smc", random_state=seed)
+        errors.append((found.value - exact) / found.std)
+        low, high = log_partition(rbm, AIS(), random_state=seed).interval
+        missed.append(not low < exact < high)
+    assert np.abs(errors).max() < 8
+    assert sum(missed) >= 4  # or this test would show nothing
+
+
+def test_a_round_follows_until_the_error_is_as_asked():
+    machine, spent = MACHINES["binary"], []
+    for std in (1.0, 0.02):
+        found = SMC(std=std).log_partition(machine, make_rng(0, machine.weights[0]))
+        assert found.std <= std
+        spent.append(found.std)
+    assert spent[0] > 0.02  # the second needed more temperatures
+
+
+def test_no_more_sweeps_than_allowed():
+    """The first round is made in any case, and its error is reported as it is."""
+    machine = MACHINES["binary"]
+    found = SMC(std=1e-6, max_sweeps=1).log_partition(machine, make_rng(0, machine.weights[0]))
+    more = SMC(std=1e-6, max_sweeps=300).log_partition(machine, make_rng(0, machine.weights[0]))
+    assert found.std > 1e-6 and np.isfinite(found.value)
+    assert more.std < found.std / 2  # three times as many temperatures at least, of about 8
+
+
+def test_interval_is_that_of_student():
+    assert LogPartition(3.0).interval == (3.0, 3.0)
+    low, high = LogPartition(3.0, 0.1, 10.0, 16).interval
+    assert_allclose([low, high], [3 - 0.2131450, 3 + 0.2131450], rtol=1e-6)  # of a printed table
+    assert np.isnan(LogPartition(3.0, float("nan")).interval).all()
+
+
+def test_temperatures_by_the_effective_part():
+    """Half of the chains gain x and half lose it: the part is cosh(x)^2 / cosh(2 x)."""
+    x, taken = 5.0 * np.array([1.0, -1.0] * 50), [0.0]
+    for beta in _by_effective_part(taken)(lambda to: (to - taken[-1]) * x):
+        assert beta == taken[-1]
+    steps = 5.0 * np.diff(taken)
+    parts = np.cosh(steps) ** 2 / np.cosh(2 * steps)
+    assert taken[-1] == 1.0
+    assert_allclose(parts[:-1], 0.9, atol=0.03)  # steps are known to a tenth
+
+
+def test_rows_are_drawn_within_their_groups():
+    """Each row is drawn as often as its share says, rounded up or down."""
+    rng, n_groups, n = np.random.default_rng(0), 5, 20
+    log_weights = rng.normal(size=n_groups * n)
+    index, new = resampled_index(log_weights, make_rng(0, log_weights), 1.0, n_groups)
+    weights = np.exp(log_weights).reshape(n_groups, n)
+    counts = np.bincount(index, minlength=n_groups * n).reshape(n_groups, n)
+    shares = n * weights / weights.sum(axis=1, keepdims=True)
+    assert_array_equal(index // n, np.repeat(np.arange(n_groups), n))
+    assert (np.abs(counts - shares) < 1).all()
+    assert_allclose(np.exp(new).reshape(n_groups, n), np.repeat(weights.mean(1)[:, None], n, 1))
+
+
+def test_groups_that_are_effective_stay():
+    log_weights = np.array([0.0, 0.1, 0.2, 0.0, -9.0, -9.0])  # 99 % and 33 % effective
+    index, new = resampled_index(log_weights, make_rng(0, log_weights), 0.5, 2)
+    assert_array_equal(index, [0, 1, 2, 3, 3, 3])
+    assert_array_equal(new[:3], log_weights[:3])
+    assert_allclose(new[3:], np.log((1 + 2 * np.exp(-9)) / 3))
+    index, new = resampled_index(log_weights, make_rng(0, log_weights), 0.2, 2)
+    assert index is None
+    assert_array_equal(new, log_weights)
+
+
+@pytest.mark.parametrize("bad", [{"n_runs": 1}, {"n_chains": 0}, {"std": 0}, {"max_sweeps": 0}])
+def test_bad_parameters(bad):
+    (name,) = bad
+    with pytest.raises(ValueError, match=name):
+        SMC(**bad)
