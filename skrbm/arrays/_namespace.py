@@ -74,7 +74,7 @@ def cast(x: Array, dtype: Any) -> Array:
     """Return ``x`` with ``dtype``, itself where it has it already."""
     if x.dtype == dtype:
         return x
-    return x.astype(dtype) if isinstance(x, _NUMPY) else namespace(x).astype(x, dtype)
+    return namespace(x).astype(x, dtype) if is_foreign(x) else x.astype(dtype)
 
 
 def working_dtype(X: Array) -> Any:
@@ -106,7 +106,7 @@ def parameter_reference(X: Array) -> Array:
 
 def is_finite(x: Array) -> bool:
     """Whether no entry is infinite or NaN, by a sum, which needs no temporary array."""
-    total = np.add.reduce(x, axis=None) if isinstance(x, np.ndarray) else namespace(x).sum(x)
+    total = namespace(x).sum(x) if is_foreign(x) else np.add.reduce(x, axis=None)
     return isfinite(float(total))
 
 

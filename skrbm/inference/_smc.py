@@ -133,7 +133,8 @@ def _longest(gain, beta):
     """Return the largest step after which about 0.9 of the chains are effective."""
 
     def excess(step):
-        return effective_part(gain(beta + step)) - _EFFECTIVE if step else 1 - _EFFECTIVE
+        part = effective_part(gain(beta + step)) if step else 1.0
+        return part - _EFFECTIVE if part == part else -_EFFECTIVE  # weights may overflow
 
     whole = 1 - beta
     if excess(whole) >= 0:
