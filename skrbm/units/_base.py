@@ -66,7 +66,8 @@ def log_weight(theta: Theta, X: Array) -> Array:
 def _row_products(X: Array, part: Array) -> Array:
     """Return the product of each row of X with ``part``, or with its own row of it."""
     if part.ndim == 1:
-        return cast(matmul(X, part), namespace(part).float64)
+        with np.errstate(invalid="ignore"):  # BLAS may flag products of finite numbers
+            return cast(matmul(X, part), namespace(part).float64)
     return row_sums(X * part)
 
 
