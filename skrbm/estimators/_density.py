@@ -78,6 +78,13 @@ class DensityModel(
         check_held(X, dtype)
         return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
 
+    def _rows_to_start(self, init, n_samples):
+        """Return visible values where chains start, dense."""
+        init = self._visible(init)
+        if init.shape[0] != n_samples:
+            raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
+        return init.toarray() if sp.issparse(init) else init
+
     def _by_blocks(self, function, X, dtype):
         """Return ``function(rows)`` of blocks of X, as the machine's units take them."""
         X = self._visible(X, dtype)
@@ -287,10 +294,7 @@ class DensityModel(
             rows = rng.integers(self.starts_.shape[0], n_samples)
             init = namespace(rows).take(self.starts_, rows, axis=0)
         else:
-            init = self._visible(init)
-            if init.shape[0] != n_samples:
-                raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
-            init = init.toarray() if sp.issparse(init) else init
+            init = self._rows_to_start(init, n_samples)
         if n_steps == 0:
             return namespace(init).asarray(init, copy=True)
         chains = Gibbs().start(machine, init, rng)

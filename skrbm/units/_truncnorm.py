@@ -16,74 +16,15 @@ differences that cancel, and the integration in the dtype of the parameters. The
 and ``V`` are arrays, the bounds arrays or numbers, all broadcast together.
 """
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import cast, from_numpy, is_foreign, like, namespace
+from ._quadrature import DOUBLE, SINGLE, nodes, table
 
 _BLOCK, _FOREIGN_BLOCK = 4096, 1 << 18  # elements at once: what fits a cache, what fits a device
 _SPLIT = 8.0  # a distribution that falls by more than exp(-8) between two high ends has two pieces
-
-
-class _Rule(NamedTuple):
-    """Gauss-Legendre rule on [0, 1], and how far the logarithm of the density is followed."""
-
-    order: int
-    two_sided: float  # fall from a peak inside, on each side
-    one_sided: float  # fall from a peak at the end
-    fine: int  # order for samples: the polynomial through the nodes converges at half the rate
-    panels: int  # equal parts of [0, 1] in which the distribution function is inverted
-    newton: int
-
-    @property
-    def moments(self):
-        """Rows for products with the density at the nodes: integral, and moments.
-
-        First and second moments are about 0 and about 1/2: that nearer to the mean is used, which
-        loses no digits.
-        """
-        v, w = _nodes(self.order)
-        return np.stack([w, w * v, w * v**2, w * (v - 0.5), w * (v - 0.5) ** 2])
-
-    @property
-    def high_moments(self):
-        """The same up to the fourth."""
-        v, w = _nodes(self.order)
-        about_0, about_half = ([w * (v - u) ** k for k in range(1, 5)] for u in (0.0, 0.5))
-        return np.stack([w, *about_0, *about_half])
-
-    @property
-    def powers(self):
-        """Columns for products with the coefficients A, B, C of a piece: the exponents."""
-        v, _ = _nodes(self.order)
-        return np.stack([v, -(v**2), np.ones_like(v)], axis=1)
-
-    @property
-    def cumulative(self):
-        """Integrals from 0 to the ends of the panels of the polynomial through the nodes."""
-        u, w = np.polynomial.legendre.leggauss(self.order)
-        ends = 2 * np.arange(1, self.panels + 1) / self.panels - 1
-        at_ends = np.polynomial.legendre.legvander(ends, self.order)
-        integrals = at_ends[:, 1:] - np.pad(at_ends[:, :-2], ((0, 0), (1, 0)))
-        integrals[:, 0] = ends + 1
-        return 0.25 * integrals @ (np.polynomial.legendre.legvander(u, self.order - 1).T * w)
-
-
-_DOUBLE = _Rule(order=36, two_sided=30.0, one_sided=42.0, fine=44, panels=16, newton=2)
-_SINGLE = _Rule(order=18, two_sided=15.0, one_sided=24.0, fine=30, panels=8, newton=2)
-
-
-@cache
-def _nodes(order):
-    u, w = np.polynomial.legendre.leggauss(order)
-    return 0.5 * (u + 1), 0.5 * w
-
-
-@cache
-def _table(rule, name, dtype):
-    return getattr(rule, name).astype(dtype)
 
 
 class _Piece(NamedTuple):
@@ -178,7 +119,7 @@ def _density(rule, piece, reference):
 
 def _constant(rule, name, reference):
     dtype = "float32" if reference.dtype == namespace(reference).float32 else "float64"
-    return from_numpy(_table(rule, name, dtype), reference)
+    return from_numpy(table(rule, name, dtype), reference)
 
 
 def _integrals(rule, piece, reference):
@@ -328,7 +269,7 @@ def _panel_mass(slope, curvature, t):
     """Integral of exp(slope t - curvature t**2) from 0 to t."""
     xp = namespace(t)
     linear, quadratic, total = slope * t, curvature * t * t, xp.zeros_like(t)
-    for v, w in zip(*_nodes(6), strict=True):
+    for v, w in zip(*nodes(6), strict=True):
         total = total + float(w) * xp.exp(float(v) * (linear - float(v) * quadratic))
     return t * total
 
@@ -348,7 +289,7 @@ def _elementwise(function, U, V, lo, hi, *others):
     shape, reference = arrays[0].shape, xp.empty(0, **like(U))
     arrays = [xp.reshape(part, (-1,)) for part in arrays]
     size, block = arrays[0].shape[0], _FOREIGN_BLOCK if is_foreign(U) else _BLOCK
-    rule = _SINGLE if U.dtype == xp.float32 else _DOUBLE
+    rule = SINGLE if U.dtype == xp.float32 else DOUBLE
     pieces = []
     for start in range(0, max(size, 1), block):
         parts = [cast(part[start : min(start + block, size)], xp.float64) for part in arrays]
@@ -404,16 +345,16 @@ def points(U, V, lo, hi):
     Both have shape (n_points, n_distributions). Arguments are one-dimensional NumPy arrays of
     float64, or numbers for the bounds.
     """
-    dist = _distribution(_DOUBLE, U, V, np.float64(lo), np.float64(hi))
-    v, w = (part[:, None] for part in _nodes(_DOUBLE.order))
+    dist = _distribution(DOUBLE, U, V, np.float64(lo), np.float64(hi))
+    v, w = (part[:, None] for part in nodes(DOUBLE.order))
 
-    def nodes(piece):
+    def at_nodes(piece):
         fraction = piece.begin + piece.length * v
-        return fraction, w * piece.length * _density(_DOUBLE, piece, U)
+        return fraction, w * piece.length * _density(DOUBLE, piece, U)
 
-    fractions, weights = nodes(dist.near)
+    fractions, weights = at_nodes(dist.near)
     if dist.far is not None:
-        others, far_weights = nodes(dist.far)
+        others, far_weights = at_nodes(dist.far)
         fractions = np.concatenate([fractions, 1 - others])
         weights = np.concatenate([weights, np.exp(dist.log_ratio) * far_weights])
     return dist.end + dist.width * fractions, weights / weights.sum(axis=0)

@@ -226,9 +226,7 @@ def test_one_piece_and_two_are_the_same_law(monkeypatch):
         results = []
         for split in (4.0, 14.0):
             monkeypatch.setattr(_truncnorm, "_SPLIT", split)
-            law = _truncnorm._distribution(
-                _truncnorm._DOUBLE, *theta, np.float64(-1), np.float64(1)
-            )
+            law = _truncnorm._distribution(_truncnorm.DOUBLE, *theta, np.float64(-1), np.float64(1))
             assert (law.far is None) == (split == 14)
             results.append([log_mass(*theta, -1.0, 1.0), *mean_variance(*theta, -1.0, 1.0)])
         assert_allclose(*results, rtol=1e-11, atol=1e-13)

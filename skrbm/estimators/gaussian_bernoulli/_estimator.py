@@ -1,12 +1,10 @@
 """Machine with Gaussian visible and binary hidden units, trained by sampling from noise."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-import numpy as np
-import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +18,7 @@ from ...arrays import (
     one_blas_thread,
 )
 from ...evaluation import Density
-from ...inference import SAMPLERS, Sampler, resolve, sample
+from ...inference import SAMPLERS, Sampler, resolve
 from ...inputs import Coordinates
 from ...learning import (
     CHAINS,
@@ -43,6 +41,7 @@ from ._coordinates import (
     mean_and_deviation,
     parameters_of,
 )
+from ._steps import checked_steps, visible_at
 
 _N_STEPS = 20  # of a sampler without a number of its own
 
@@ -461,50 +460,18 @@ class GaussianBernoulliRBM(BaseRBM):
         check_is_fitted(self, "components_")
         check_count("n_samples", n_samples, 1)
         parts = self._parts()
-        machine, phase, coordinates = self._in_training(parts), parts.phase, parts.coordinates
-        n_steps = phase.n_steps if n_steps is None else n_steps
+        n_steps = parts.phase.n_steps if n_steps is None else n_steps
         check_count("n_steps", n_steps, 0)
-        wanted = _checked_steps(return_steps, n_steps)
+        wanted = checked_steps(return_steps, n_steps)
+        first = None if init is None else self._rows_to_start(init, n_samples)
+        first = None if first is None else parts.coordinates.inward(first)
+        machine = self._in_training(parts)
         rng = make_rng(random_state, machine.weights[0])
-        first = phase.noise_rows(machine, rng, n_samples)
-        if init is not None:
-            first = coordinates.inward(self._first_rows(init, n_samples))
-        kept = {0: first}
-
-        def keep(step, state, info):
-            if step in wanted or step == n_steps:
-                kept[step] = state.layers[0]
-
-        if n_steps:
-            sampler = phase.current(machine, self.step_size_)
-            sampler.check(machine)
-            if init is None:
-                phase = replace(phase, n_steps=n_steps, burn_in=0)
-                chains = phase.started(machine, sampler, first, rng)
-            else:
-                chains = sampler.start(machine, first, rng)
-            sample(sampler, machine, chains, rng, n_steps, callback=keep)
-        last = coordinates.outward(kept[n_steps])
+        steps = visible_at(
+            [*wanted, n_steps], machine, parts.phase, self.step_size_, first, n_samples, rng
+        )
+        *states, last = [parts.coordinates.outward(rows) for rows in steps]
         if return_steps is None:
             return last
         xp = namespace(last)
-        if not wanted:
-            return last, xp.zeros((0, *last.shape), **like(last))
-        return last, xp.stack([coordinates.outward(kept[step]) for step in wanted])
-
-    def _first_rows(self, init, n_samples):
-        init = self._visible(init)
-        if init.shape[0] != n_samples:
-            raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
-        return init.toarray() if sp.issparse(init) else init
-
-
-def _checked_steps(return_steps, n_steps):
-    """Return the numbers of steps as a list of int."""
-    wanted = np.asarray(() if return_steps is None else return_steps)
-    if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-        raise ValueError(f"return_steps must be a list of integers, got {return_steps!r}")
-    wanted = [int(step) for step in wanted]
-    if any(not 0 <= step <= n_steps for step in wanted):
-        raise ValueError(f"return_steps must lie in [0, n_steps={n_steps}], got {wanted}")
-    return wanted
+        return last, xp.stack(states) if states else xp.zeros((0, *last.shape), **like(last))
