@@ -70,6 +70,7 @@ def assert_consistent(made, X):
 FIXED = Plan(temperature=6.0, n_bias_steps=0, n_restarts=40, insert_tol=1e-9)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("away_steps", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 def test_likelihood_rises_and_the_gap_is_a_certificate(seed, away_steps):

@@ -201,6 +201,7 @@ def test_what_oversteps_the_ball_comes_back():
     assert_allclose(atoms, np.tile(best, (7, 1)), atol=1e-8)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("weighted", [False, True])
 def test_best_step(weighted):
     generator = np.random.default_rng(0)
