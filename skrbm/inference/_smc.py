@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._checks import check_count, check_number
-from ..arrays import log_sum_exp, namespace, to_numpy
+from ..arrays import log_sum_exp, namespace, one_blas_thread, to_numpy
 from ..machine import uncoupled
 from ._ais import independent_log_partition, mean_of_weights
 from ._annealing import anneal, effective_part
@@ -58,6 +58,7 @@ class SMC:
         check_number("std", self.std, above=0)
         check_count("max_sweeps", self.max_sweeps, 1)
 
+    @one_blas_thread
     def log_partition(self, machine, rng, visible=None):
         """Estimate log Z.
 

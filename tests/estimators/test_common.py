@@ -122,6 +122,14 @@ def test_log_partition_belongs_to_the_parameters(RBM, monkeypatch):
     assert len(calls) == 5
 
 
+def test_log_partition_belongs_to_the_seed():
+    """What is kept for one estimator is not another's estimate for the same parameters."""
+    one, other = (BernoulliRBM.from_parameters(np.eye(25), random_state=seed) for seed in (0, 1))
+    other.starts_ = one.starts_
+    assert one.log_partition("ais") != other.log_partition("ais")
+    assert one.log_partition("ais") == pytest.approx(other.log_partition("ais"), abs=1.0)
+
+
 @every
 def test_log_partition_belongs_to_the_method(RBM):
     """Schedules that differ in the middle only, where the text of an array has an ellipsis."""

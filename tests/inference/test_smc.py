@@ -4,6 +4,8 @@ Seeds are fixed. Where the mean of 16 runs is compared, 8 standard errors are al
 distribution with 15 degrees of freedom a probability of 1e-6.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _exact import Exact
@@ -15,6 +17,7 @@ from skrbm.arrays import make_rng
 from skrbm.evaluation import AIS, SMC, LogPartition, exact_log_partition, log_partition
 from skrbm.inference._annealing import resampled_index
 from skrbm.inference._smc import _by_effective_part
+from skrbm.units import Bernoulli
 
 MACHINES = {
     "binary": random_machine(("bernoulli", "bernoulli"), (7, 6), 0, 1.0),
@@ -66,6 +69,31 @@ def test_no_more_sweeps_than_allowed():
     assert more.std < found.std / 2  # three times as many temperatures at least, of about 8
 
 
+class Counted(Bernoulli):
+    """Binary units that count how often they are drawn."""
+
+    n_draws = 0
+
+    def sample(self, theta, rng):
+        type(self).n_draws += 1
+        return super().sample(theta, rng)
+
+
+def test_rounds_share_the_sweeps():
+    """The placement has n steps, the trial and the first round 4 n each; a draw starts each run.
+
+    There are two trials, from the units' own parameters and from those that know no data.
+    """
+    machine = replace(MACHINES["binary"], units=(Bernoulli(), Counted()))
+    spent = []
+    for max_sweeps in (1, 400):
+        before = Counted.n_draws
+        SMC(std=1e-9, max_sweeps=max_sweeps).log_partition(machine, make_rng(0, machine.weights[0]))
+        spent.append(Counted.n_draws - before)
+    first = (spent[0] - 5) / 14 * 4  # were both placements as long
+    assert 200 < spent[1] - spent[0] < 400 - 0.5 * first
+
+
 def test_interval_is_that_of_student():
     assert LogPartition(3.0).interval == (3.0, 3.0)
     low, high = LogPartition(3.0, 0.1, 10.0, 16).interval
@@ -86,7 +114,7 @@ def test_temperatures_by_the_effective_part():
 
 def test_rows_are_drawn_within_their_groups():
     """Each row is drawn as often as its share says, rounded up or down."""
-    rng, n_groups, n = np.random.default_rng(0), 5, 20
+    rng, n_groups, n = np.random.default_rng(0), 5, 200
     log_weights = rng.normal(size=n_groups * n)
     index, new = resampled_index(log_weights, make_rng(0, log_weights), 1.0, n_groups)
     weights = np.exp(log_weights).reshape(n_groups, n)
