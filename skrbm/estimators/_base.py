@@ -19,7 +19,7 @@ from ..arrays import (
     seed_sequence,
 )
 from ..evaluation import Density
-from ..inference import Gibbs, sample
+from ..inference import chain_ends, draw_visible
 from ..inputs import (
     THETA_ATTRIBUTES,
     Rows,
@@ -316,8 +316,7 @@ class BaseRBM(DensityModel):
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, machine.weights[0])
         n = parts.rows_of_state(self.batch_size, _MOST_ADOPTED)
-        chains = Gibbs().init(machine, rng, n, machine.weights[0])
-        rows = sample(Gibbs(), machine, chains, rng, 100).layers[0]
+        rows = chain_ends(machine, rng, draw_visible(machine, rng, n))
         state = parts.phase.init(machine, rng, n, rows)
         self.n_features_in_, self.history_ = machine.n_units[0], {}
         self._publish(machine, state, Training(rng, phase_state=state, parts=parts))

@@ -12,7 +12,7 @@ from .._checks import check_count
 from ..arrays import cast, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
 from ..evaluation import Density
 from ..exceptions import LikelihoodWarning
-from ..inference import Gibbs, sample
+from ..inference import chain_ends
 from ..inputs import (
     THETA_ATTRIBUTES,
     check_data,
@@ -297,8 +297,7 @@ class DensityModel(
             init = self._rows_to_start(init, n_samples)
         if n_steps == 0:
             return namespace(init).asarray(init, copy=True)
-        chains = Gibbs().start(machine, init, rng)
-        return sample(Gibbs(), machine, chains, rng, n_steps).layers[0]
+        return chain_ends(machine, rng, init, n_steps)
 
     @one_blas_thread
     def impute(self, X, *, n_steps=None, random_state=None):
@@ -340,7 +339,7 @@ class DensityModel(
         X, machine = self._visible(v), self.machine_
         rng = make_rng(random_state, machine.weights[0])
         X = X.toarray() if sp.issparse(X) else X
-        return sample(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, 1).layers[0]
+        return chain_ends(machine, rng, X, 1)
 
     @one_blas_thread
     def denoise(

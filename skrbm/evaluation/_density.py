@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import cast, is_finite, namespace
-from ..inference import Gibbs, sample
+from ..inference import chain_ends, draw_visible
 from ..inputs import Coordinates, check_rows, into_support
 from ..machine import Machine, free_energy, precise_free_energy
 from ..units import Theta
@@ -78,8 +78,7 @@ class Density:
             return self.visible(starts, "starts")
         if self.starts is not None:
             return cast(self.starts, machine.dtype)
-        chains = Gibbs().init(machine, rng, _N_STARTS, machine.weights[0])
-        return sample(Gibbs(), machine, chains, rng, 100).layers[0]
+        return chain_ends(machine, rng, draw_visible(machine, rng, _N_STARTS))
 
     def independent_units(self, starts):
         """Return visible parameters of the independent units where annealing starts."""

@@ -15,7 +15,7 @@ from ._fixed_point import (
     solve_to_convergence,
     take_rows,
 )
-from ._gibbs import ContrastiveDivergence, Gibbs
+from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
@@ -54,6 +54,7 @@ __all__ = [
     "Sampler",
     "Solution",
     "anneal",
+    "chain_ends",
     "clamped_mean",
     "draw_visible",
     "given_visible",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .._checks import check_count
 from ..machine import condition, conditional, data_moments, log_correction
-from ._sampler import Chains, Sampler, choose, last_visible, metropolis
+from ._sampler import Chains, Sampler, choose, last_visible, metropolis, sample
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ class Gibbs(Sampler):
     def contrast(self, machine, X, rng):
         """Return moments of the data X and of chains, where the machine has fields for each row."""
         return data_moments(machine, X), data_moments(machine, self.search(machine, rng))
+
+
+def chain_ends(machine, rng, X, n_steps=100):
+    """Return the visible values of Gibbs chains that start at X, after ``n_steps`` sweeps."""
+    return sample(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, n_steps).layers[0]
 
 
 def samples_exactly(machine):
