@@ -21,7 +21,7 @@ from skrbm._callbacks import HAS_CALLBACKS
 from skrbm.arrays import to_numpy
 from skrbm.estimators.frank_wolfe._growth import Growth
 from skrbm.exceptions import DataRangeWarning
-from skrbm.inference import AIS, Gibbs
+from skrbm.inference import AIS, ContrastiveDivergence, Gibbs
 from skrbm.inputs import DistinctRows
 from skrbm.inspection import HistoryDisplay
 from skrbm.units import Fractional
@@ -401,6 +401,47 @@ def test_interruption_keeps_the_last_machine(X):
     assert np.isfinite(fw.score(X))
 
 
+class InterruptedAtOnce(Gibbs):
+    """Gibbs sampling that ends as Ctrl-C does before a unit is inserted."""
+
+    def step(self, machine, state, rng):
+        raise KeyboardInterrupt
+
+
+def test_interruption_before_growth_keeps_the_machine_to_begin_with(X):
+    fw = small(inference=InterruptedAtOnce(), early_stopping=False)
+    with pytest.raises(KeyboardInterrupt):
+        fw.fit(X)
+    assert fw.n_components_ == 0 and fw.stop_reason_ == "interrupted" and fw.n_iter_ == 0
+    p = fw.machine_.units[0].mean(fw.machine_.thetas[0])
+    assert_allclose(p, X.mean(axis=0), atol=1 / len(X))
+    rows = X * np.log(p) + (1 - X) * np.log(1 - p)
+    assert fw.score(X) == pytest.approx(rows.sum(axis=1).mean(), abs=1e-6)
+    assert fw.starts_.shape == (fw.n_chains, 12) and fw.sample(3).shape == (3, 12)
+    fw.set_params(inference="gibbs", max_components=2, early_stopping=False)
+    assert fw.grow(X).n_components_ == 1
+    init = BernoulliRBM(3, n_iter=1, random_state=0).fit(X)
+    fw = small(inference=InterruptedAtOnce(), init=init)
+    with pytest.raises(KeyboardInterrupt):
+        fw.fit(X)
+    assert_array_equal(fw.components_, init.components_)
+
+
+def test_interruption_before_growth_leaves_a_fitted_machine(X):
+    fw = small(max_components=2).fit(X)
+    W, starts, score = fw.components_.copy(), fw.starts_.copy(), fw.score(X)
+    with pytest.raises(KeyboardInterrupt):
+        fw.set_params(inference=InterruptedAtOnce()).fit(X)
+    assert_array_equal(fw.components_, W)
+    assert_array_equal(fw.starts_, starts)
+    assert fw.score(X) == score
+
+
+def test_chains_that_start_at_batches_are_refused(X):
+    with pytest.raises(ValueError, match=r"ContrastiveDivergence.* use Gibbs\(3\)"):
+        small(inference=ContrastiveDivergence(3)).fit(X)
+
+
 @pytest.mark.parametrize(
     "params, n_features",
     [({"init": BernoulliRBM.from_parameters(np.ones((2, 12)))}, 9), ({"inference": "exact"}, 25)],
@@ -699,9 +740,9 @@ def test_few_distinct_rows_are_fitted_whole(n_features):
     assert np.isnan(fw.path_["validation_score"]).all()
 
 
-@pytest.mark.parametrize("n, copies, held_out", [(49, 10, False), (50, 10, True), (49, 9, True)])
-def test_rows_are_held_out_unless_few_patterns_repeat(n, copies, held_out, monkeypatch):
-    X = np.repeat(all_rows(6)[:n].astype(float), copies, axis=0)
+@pytest.mark.parametrize("copies, held_out", [(4, True), (5, False)])
+def test_rows_are_held_out_unless_each_is_there_five_times(copies, held_out, monkeypatch):
+    X = np.repeat(all_rows(6)[:50].astype(float), copies, axis=0)
     splits = recorded_splits(monkeypatch)
     small(validation_fraction=0.2, alpha=1e-3).fit(X)
     assert bool(splits) == held_out

@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -21,30 +20,22 @@ from ...arrays import (
     one_blas_thread,
     parameter_reference,
     seed_sequence,
-    working_dtype,
 )
-from ...inference import Gibbs, sample
-from ...inputs import (
-    DistinctRows,
-    check_data,
-    check_range,
-    into_support,
-    rows_with_weight,
-)
+from ...inference import Gibbs, chain_ends, draw_visible
+from ...inputs import check_data
 from ...learning import Trainer, Training
-from ...units import Bernoulli
-from .._bernoulli_rbm import BernoulliRBM
 from .._density import DensityModel
-from .._training import keeps_features
+from .._training import DENSITY_CONSTRAINTS, keeps_features
 from ._growth import Growth, Plan
 from ._mixture import machine_of, mixture_of, rounded
-from ._path import STOPS, GrowthLearner, Monitor, Path
-from ._rounding import RoundingLoss as RoundingLoss
-from ._rounding import rounding_loss, whole_units
-from ._start import check_start, first_mixture, model_of, rows_of
+from ._path import STOPS, GrowthLearner, Path, attributes, described, monitor_of
+from ._rounding import rounding_loss, whole_rbm, whole_units
+from ._start import check_start, checked_rows, first_mixture, model_of, split_rows
 
-_BURN_IN = 100  # sweeps of the chains of a machine that a path is cut to
-_FEW = 10  # patterns to hold out, and copies of each on average
+_SHARED = (  # parameters with the constraints that they have in other estimators
+    *("alpha", "learning_rate", "early_stopping", "validation_fraction", "n_iter_no_change"),
+    *("tol", "warm_start", "binarize", "verbose", "random_state"),
+)
 
 
 class FrankWolfeRBM(DensityModel):
@@ -104,8 +95,8 @@ class FrankWolfeRBM(DensityModel):
         to machine. "free_energy_gap" is the criterion of [1]_, in which log Z cancels: the mean
         log-likelihood of the training rows less that of the held-out samples. A step is bad if this
         gap exceeds the smallest one by ``free_energy_gap_tol``. No sample is held out where X has
-        fewer than 10 / ``validation_fraction`` distinct rows, each 10 times on average: equal rows
-        stay together, and what is left would lack whole patterns of the data.
+        each row 5 times on average, or more: equal rows stay together, and what is left would lack
+        whole patterns of the data.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to hold out.
     n_iter_no_change : int, default=10
@@ -182,8 +173,8 @@ class FrankWolfeRBM(DensityModel):
     """
 
     _parameter_constraints: ClassVar[dict] = {
+        **{name: DENSITY_CONSTRAINTS[name] for name in _SHARED},
         "max_components": [Interval(Integral, 1, None, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
         "radius": [None, Interval(Real, 0, None, closed="neither")],
         "step": [StrOptions({"line_search", "1/t"})],
         "temperature": [
@@ -195,20 +186,11 @@ class FrankWolfeRBM(DensityModel):
         "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
         "n_restarts": [Interval(Integral, 1, None, closed="left")],
         "n_bias_steps": [Interval(Integral, 0, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "away_steps": ["boolean"],
         "init": [StrOptions({"independent"}), tuple, list, HasMethods(["fit", "transform"])],
-        "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "insert_tol": [Interval(Real, 0, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "gap_tol": [Interval(Real, 0, None, closed="left")],
         "free_energy_gap_tol": [Interval(Real, 0, None, closed="left")],
-        "warm_start": ["boolean"],
-        "binarize": [None, Interval(Real, None, None, closed="neither")],
-        "verbose": ["verbose"],
-        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -339,64 +321,58 @@ class FrankWolfeRBM(DensityModel):
     @one_blas_thread
     def _grow(self, X, sample_weight, path, max_units, early_stopping):
         """Go on from the end of a path, or where there is none begin with ``init``."""
-        unit, given = Bernoulli(), X
-        X, weights = rows_with_weight(X, sample_weight)
-        if check_range(X, unit, self.binarize):
-            X = into_support(X, unit, self.binarize)
-        like = parameter_reference(given) if path is None else self.components_
-        if working_dtype(X) != working_dtype(given):  # thresholds leave booleans
-            X = X.astype(like.dtype) if sp.issparse(X) else cast(X, like.dtype)
+        given, like = X, parameter_reference(X) if path is None else self.components_
+        X, distinct = checked_rows(X, sample_weight, self.binarize, like.dtype)
         seeds = seed_sequence(self.random_state).spawn(3)
         generator = np.random.default_rng(seeds[2])
-        distinct = DistinctRows([X], weights)
-        train, held_out = np.arange(len(distinct)), None
-        few = len(distinct) < _FEW / self.validation_fraction
-        repeated = distinct.total >= _FEW * len(distinct)
-        early_stopping = early_stopping and len(distinct) > 1 and not (few and repeated)
-        if early_stopping:
-            fraction = max(self.validation_fraction, 1 / distinct.total)
-            train, held_out = distinct.split(fraction, generator)
-            held_out = rows_of(X, distinct, held_out)
+        fraction = self.validation_fraction if early_stopping else 0
+        train, data, held_out = split_rows(X, distinct, fraction, generator)
         mixture = first_mixture(self.init, X, distinct, train) if path is None else None
         mixture = mixture_of(self.machine_) if mixture is None else mixture
         check_start(self, mixture, like, max_units if path is None else np.inf)
         model = model_of(self, mixture.bias.size, like, make_rng(seeds[1], like))
         plan = Plan(**{field.name: getattr(self, field.name) for field in fields(Plan)})
-        data = rows_of(X, distinct, train)
         growth = Growth(plan, data, model, mixture, generator, held_out)
-        # The fitted machine stays as it is until the end.
-        path = Path([], [growth.snapshot()]) if path is None else path.until()
-        margin = -self.free_energy_gap_tol if early_stopping == "free_energy_gap" else self.tol
-        gap_tol = -np.inf if plan.total is None else self.gap_tol
-        limits = max_units, self.n_iter_no_change, margin, gap_tol
-        monitor = Monitor(early_stopping, growth.scores(), *limits)
         self._evaluation_seed = seeds[0]
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
-        self._run(growth, path, monitor, given)
+        path = self._begun(growth, path)
+        criterion = early_stopping if held_out else False
+        self._run(growth, path, monitor_of(self, growth, criterion, max_units), given)
+
+    def _begun(self, growth, path):
+        """Begin a growth; returns a copy of the path that it goes on from, or a new one.
+
+        If a first fit is interrupted here, the machine to begin with is published.
+        """
+        first = growth.snapshot()
+        try:
+            growth.begin()
+        except KeyboardInterrupt:
+            if not hasattr(self, "_training"):
+                rng = make_rng(self._evaluation_seed, growth.model.visible)
+                machine = machine_of(first.mixture(), growth.model.visible)
+                chains = chain_ends(machine, rng, draw_visible(machine, rng, self.n_chains))
+                self._publish(Path([], [first]), first, "interrupted", chains)
+            raise
+        # The fitted machine stays as it is until the end.
+        return Path([], [growth.snapshot()]) if path is None else path.until()
 
     def _run(self, growth, path, monitor, X):
         """Take steps until the monitor says stop; whatever ends it, a machine is published."""
-        like = growth.model.visible
 
         def record(row):
             path.record(row, growth.snapshot())
             if self.verbose:
-                shown = {k: v for k, v in row.items() if isinstance(v, float) and v == v}
-                values = ", ".join(f"{name} = {value:.4g}" for name, value in shown.items())
-                print(
-                    f"[{type(self).__name__}] {row['reason']}: {row['n_components']} units, "
-                    f"{values}"
-                )
+                print(f"[{type(self).__name__}] {described(row)}")
 
         def publish(kept, state):
             reason = monitor.reason if trainer.ended in ("stopped", "n_iter") else trainer.ended
             self._publish(path, kept, reason, growth.draws(kept.mixture(), self.n_chains))
 
-        monitor.reason = monitor.limit(len(growth.units))
         trainer = Trainer(
             GrowthLearner(growth),
             publish,
-            lambda kept, state: _attributes(kept, like, len(path.rows)),
+            lambda kept, state: attributes(kept, growth.model.visible, path),
             record,
             n_iter=0 if monitor.stop() else None,
             monitor=monitor,
@@ -404,12 +380,10 @@ class FrankWolfeRBM(DensityModel):
             data={"estimator": self, "X": X, "y": X},
             task="unit",
         )
-        first = growth.snapshot()
-        monitor.kept = first, None
-        trainer.run(Training(growth.proposer.rng, first))
+        trainer.run(Training(growth.proposer.rng, growth.snapshot()))
 
     def _publish(self, path, kept, reason, chains):
-        for name, value in _attributes(kept, chains, len(path.rows)).items():
+        for name, value in attributes(kept, chains, path).items():
             setattr(self, name, value)
         self.starts_, self.stop_reason_ = chains, reason
         self._training, self.path_ = path, path.columns()
@@ -431,18 +405,10 @@ class FrankWolfeRBM(DensityModel):
         """
         check_is_fitted(self, "path_")
         check_count("n_components", n_components, 0)
-        sizes = [len(machine.units) for machine in self._training.machines]  # after 0, 1, ... steps
-        if n_components not in sizes:
-            raise ValueError(
-                f"no machine on the path has {n_components} units; its sizes are "
-                f"{sorted(set(sizes))}"
-            )
-        n_steps = len(sizes) - 1 - sizes[::-1].index(n_components)
+        n_steps = self._training.steps_to(n_components)
         other, kept = copy.copy(self), self._training.machines[n_steps]
         machine = machine_of(kept.mixture(), self.starts_)
-        rng = make_rng(self._evaluation_seed, self.starts_)
-        chains = Gibbs().start(machine, self.starts_, rng)
-        chains = sample(Gibbs(), machine, chains, rng, _BURN_IN).layers[0]
+        chains = chain_ends(machine, make_rng(self._evaluation_seed, self.starts_), self.starts_)
         other._publish(self._training.until(n_steps), kept, "truncated", chains)
         return other
 
@@ -471,17 +437,7 @@ class FrankWolfeRBM(DensityModel):
         """
         mixture = mixture_of(self.machine_)
         whole = whole_units(mixture, rounding)
-        if "n_components" in params:
-            raise ValueError(
-                f"n_components is no choice: the machine has {len(whole.atoms)} whole units; use "
-                "truncate for a smaller one"
-            )
-        machine = machine_of(whole, self.components_)
-        params = {"random_state": self.random_state, "binarize": self.binarize, **params}
-        parts = (machine.weights[0], machine.thetas[1].field, machine.thetas[0].field)
-        rbm = BernoulliRBM.from_parameters(*parts, **params)
-        if hasattr(self, "feature_names_in_"):
-            rbm.feature_names_in_ = self.feature_names_in_
+        rbm = whole_rbm(self, whole, params)
         if not return_loss:
             return rbm
         return rbm, rounding_loss(mixture, whole, rounding, self.starts_)
@@ -492,17 +448,3 @@ class FrankWolfeRBM(DensityModel):
         Rounding is that of ``to_bernoulli_rbm("absorb")``.
         """
         return machine_of(rounded(mixture_of(self.machine_)), self.components_)
-
-
-def _attributes(snapshot, like, n_steps):
-    """Return the fitted attributes of a machine."""
-    machine = machine_of(snapshot.mixture(), like)
-    return {
-        "units_": machine.units,
-        "components_": machine.weights[0],
-        "intercept_hidden_": machine.thetas[1].field,
-        "intercept_visible_": machine.thetas[0].field,
-        "multiplicities_": snapshot.counts.copy(),
-        "n_components_": len(snapshot.units),
-        "n_iter_": n_steps,
-    }

@@ -82,7 +82,7 @@ class Likelihood:
 
 
 class Growth:
-    """A machine that grows: the loop of Alg. 1, a step at a time.
+    """A machine that grows: the loop of Alg. 1, a step at a time, after :meth:`begin`.
 
     Parameters
     ----------
@@ -105,9 +105,13 @@ class Growth:
         self.base = log_odds(self.data.means, _FARTHEST)  # biases of independent units
         self.proposer = Proposer(plan, data, self.data.means, rng)
         self.n_steps, self.n_insertions = 0, len(self.units)
-        self.log_z = model.anneal(mixture, self.base)
-        self._refit(plan.n_bias_steps)
-        self.samples = model.sweep(self.mixture)
+        self.log_z = self.samples = None
+
+    def begin(self):
+        """Draw samples of the machine to begin with, and match its visible means to the data's."""
+        self.log_z = self.model.anneal(self.mixture, self.base)
+        self._refit(self.plan.n_bias_steps)
+        self.samples = self.model.sweep(self.mixture)
 
     def step(self):
         """Insert a unit, or shrink one; returns a row of the path.

@@ -1,7 +1,10 @@
 """The machines of a growth, when it ends, and which machine is kept."""
 
+import numpy as np
+
 from ...learning import Monitor as BaseMonitor
 from ._growth import COLUMNS
+from ._mixture import machine_of
 
 STOPS = {
     "max_components": "max_components units",
@@ -51,6 +54,18 @@ class Path:
         n_steps = len(self.rows) if n_steps is None else n_steps
         return Path(self.rows[:n_steps], self.machines[: n_steps + 1])
 
+    def steps_to(self, n_units):
+        """Return after how many steps the last machine of this size is reached.
+
+        Raises ValueError if no machine of the path has this size.
+        """
+        sizes = [len(machine.units) for machine in self.machines]
+        if n_units not in sizes:
+            raise ValueError(
+                f"no machine on the path has {n_units} units; its sizes are {sorted(set(sizes))}"
+            )
+        return len(sizes) - 1 - sizes[::-1].index(n_units)
+
     def record(self, row, machine):
         """Add a step and the machine after it."""
         self.rows.append(row)
@@ -59,6 +74,27 @@ class Path:
     def columns(self):
         """Return a list for each quantity, with an entry for each step."""
         return {name: [row[name] for row in self.rows] for name in COLUMNS}
+
+
+def attributes(kept, like, path):
+    """Return the fitted attributes of a machine of a path, in the library of ``like``."""
+    machine = machine_of(kept.mixture(), like)
+    return {
+        "units_": machine.units,
+        "components_": machine.weights[0],
+        "intercept_hidden_": machine.thetas[1].field,
+        "intercept_visible_": machine.thetas[0].field,
+        "multiplicities_": kept.counts.copy(),
+        "n_components_": len(kept.units),
+        "n_iter_": len(path.rows),
+    }
+
+
+def described(row):
+    """Return the row of a step in words: what happened, and the numbers that are known."""
+    known = {k: v for k, v in row.items() if isinstance(v, float) and v == v}
+    values = ", ".join(f"{name} = {value:.4g}" for name, value in known.items())
+    return f"{row['reason']}: {row['n_components']} units, {values}"
 
 
 class Monitor(BaseMonitor):
@@ -136,3 +172,21 @@ class Monitor(BaseMonitor):
     def chosen(self, last, ended):
         """The last machine that was better than those before, however growth ends."""
         return last if self.kept is None else self.kept
+
+
+def monitor_of(params, growth, criterion, max_units):
+    """Return the :class:`Monitor` of a growth that has begun.
+
+    Parameters
+    ----------
+    params : FrankWolfeRBM
+    growth : Growth
+    criterion, max_units
+        As in :class:`Monitor`.
+    """
+    margin = -params.free_energy_gap_tol if criterion == "free_energy_gap" else params.tol
+    gap_tol = -np.inf if growth.plan.total is None else params.gap_tol
+    limits = max_units, params.n_iter_no_change, margin, gap_tol
+    monitor = Monitor(criterion, growth.scores(), *limits)
+    monitor.kept, monitor.reason = (growth.snapshot(), None), monitor.limit(len(growth.units))
+    return monitor

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...machine import MAX_UNITS
-from ._mixture import rounded
+from .._bernoulli_rbm import BernoulliRBM
+from ._mixture import machine_of, rounded
 from ._samples import ExactModel, Rows
 
 
@@ -41,6 +42,22 @@ def whole_units(mixture, rounding):
     if not len(whole.atoms):
         raise ValueError("the machine has no hidden unit left, and a BernoulliRBM needs one")
     return whole
+
+
+def whole_rbm(grown, whole, params):
+    """Return whole units as a :class:`BernoulliRBM` with parameters, by default the grown one's."""
+    if "n_components" in params:
+        raise ValueError(
+            f"n_components is no choice: the machine has {len(whole.atoms)} whole units; use "
+            "truncate for a smaller one"
+        )
+    machine = machine_of(whole, grown.components_)
+    params = {"random_state": grown.random_state, "binarize": grown.binarize, **params}
+    parts = machine.weights[0], machine.thetas[1].field, machine.thetas[0].field
+    rbm = BernoulliRBM.from_parameters(*parts, **params)
+    if hasattr(grown, "feature_names_in_"):
+        rbm.feature_names_in_ = grown.feature_names_in_
+    return rbm
 
 
 def rounding_loss(mixture, whole, rounding, starts):

@@ -3,14 +3,17 @@
 from numbers import Real
 
 import numpy as np
+import scipy.sparse as sp
 
-from ...arrays import take_rows, to_numpy
-from ...inference import Gibbs
-from ...inputs import machine_from
+from ...arrays import cast, take_rows, to_numpy, working_dtype
+from ...inference import Gibbs, resolve
+from ...inputs import DistinctRows, check_range, into_support, machine_from, rows_with_weight
 from ...machine import MAX_UNITS
 from ...units import Bernoulli
 from ._mixture import Mixture, machine_of, mixture_of
 from ._samples import ExactModel, Rows, SampledModel
+
+_MANY_COPIES = 5  # of each row, on average
 
 
 def check_start(params, mixture, like, max_units):
@@ -41,7 +44,40 @@ def check_start(params, mixture, like, max_units):
             raise ValueError(f"parameters of init overflow {like.dtype}, the dtype of X's")
 
 
-def rows_of(X, distinct, positions):
+def checked_rows(X, sample_weight, binarize, dtype):
+    """Return binary rows without those of weight 0, and the distinct ones among them."""
+    unit, given = Bernoulli(), working_dtype(X)
+    X, weights = rows_with_weight(X, sample_weight)
+    if check_range(X, unit, binarize):
+        X = into_support(X, unit, binarize)
+    if working_dtype(X) != given:  # thresholds leave booleans
+        X = X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
+    return X, DistinctRows([X], weights)
+
+
+def split_rows(X, distinct, fraction, rng):
+    """Hold out about a fraction of the rows, or none.
+
+    Equal rows stay together. Where they are many, the others would lack whole patterns of the data,
+    and so many copies tell well enough how frequent each pattern is: none is held out.
+
+    Returns
+    -------
+    train : ndarray of int
+        Positions of the rows to learn from.
+    data : Rows
+        These rows.
+    held_out : Rows or None
+    """
+    repeated = len(distinct) == 1 or distinct.total >= _MANY_COPIES * len(distinct)
+    if not fraction or repeated:
+        train = np.arange(len(distinct))
+        return train, _rows_of(X, distinct, train), None
+    train, held_out = distinct.split(max(fraction, 1 / distinct.total), rng)
+    return train, _rows_of(X, distinct, train), _rows_of(X, distinct, held_out)
+
+
+def _rows_of(X, distinct, positions):
     """Return rows with the probabilities that their weights make."""
     weights = None
     if distinct.weights is not None:
@@ -75,7 +111,12 @@ def first_mixture(init, X, distinct, train):
 def model_of(params, n_visible, like, rng):
     """Return what stands for the distribution of the machines."""
     if params.inference != "exact":
-        sampler = Gibbs(params.n_gibbs_steps) if params.inference == "gibbs" else params.inference
+        sampler = resolve(params.inference, Gibbs, n_steps=params.n_gibbs_steps)
+        if sampler.own_start is not None:
+            raise ValueError(
+                f"inference={sampler} starts its chains at batches of data, and growth needs "
+                f"chains that go on from unit to unit; use Gibbs({sampler.n_steps})"
+            )
         return SampledModel(sampler, params.n_chains, like, rng)
     if n_visible > MAX_UNITS:
         raise ValueError(

@@ -41,7 +41,9 @@ def growth(X, plan=None, mixture=None, seed=0, held_out=None):
         mixture = Mixture(np.zeros((0, d + 1)), np.zeros(0), log_odds(X))
     model, generator = ExactModel(d, LIKE), np.random.default_rng(seed)
     held_out = None if held_out is None else Rows(held_out)
-    return Growth(plan or Plan(), Rows(X), model, mixture, generator, held_out)
+    made = Growth(plan or Plan(), Rows(X), model, mixture, generator, held_out)
+    made.begin()
+    return made
 
 
 def log_z_of(mixture):
@@ -302,6 +304,7 @@ def test_samples_do_as_sums_do():
     rng = make_rng(0, LIKE)
     model, generator = SampledModel(Gibbs(10), 2000, LIKE, rng), np.random.default_rng(0)
     sampled = Growth(Plan(), Rows(X), model, mixture, generator)
+    sampled.begin()
     for _ in range(4):
         exact.step()
         sampled.step()
@@ -320,6 +323,7 @@ def test_log_z_does_not_know_the_noise_that_biases_are_fitted_to():
     mixture = Mixture(np.column_stack([W, [-3.5, 2.8, -0.7]]), np.ones(3), np.zeros(10))
     model, X = SampledModel(Gibbs(1), 50, LIKE, make_rng(0, LIKE)), data(n=500, d=10)
     made = Growth(Plan(), Rows(X), model, mixture, np.random.default_rng(0))
+    made.begin()
     made.log_z = log_z_of(made.mixture)
     made._refit(200)
     assert made.log_z == pytest.approx(log_z_of(made.mixture), abs=2)
@@ -357,6 +361,7 @@ def test_a_unit_with_two_clusters_gets_the_share_of_the_data():
     mixture = Mixture(np.zeros((0, 201)), np.zeros(0), log_odds(X))
     model = SampledModel(Gibbs(10), 1000, LIKE, make_rng(0, LIKE))
     made = Growth(Plan(0.05), Rows(X), model, mixture, generator)
+    made.begin()
     made.step()
     (atom,), (count,), b = made.mixture
     assert count == 1
@@ -371,6 +376,7 @@ def test_growth_anneals_from_time_to_time():
     mixture = Mixture(np.zeros((0, 6)), np.zeros(0), log_odds(X))
     model, generator = SampledModel(Gibbs(10), 2000, LIKE, rng), np.random.default_rng(0)
     made = Growth(Plan(), Rows(X), model, mixture, generator)
+    made.begin()
     made.log_z += 5
     errors = []
     for _ in range(6):
