@@ -1,9 +1,8 @@
 """Machine with Gaussian visible and binary hidden units, trained by sampling from noise."""
 
 import math
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -18,22 +17,13 @@ from ...arrays import (
     one_blas_thread,
 )
 from ...evaluation import Density
-from ...inference import SAMPLERS, Sampler, resolve
+from ...inference import SAMPLERS, Sampler
 from ...inputs import Coordinates
-from ...learning import (
-    CHAINS,
-    GRADIENTS,
-    OPTIMIZERS,
-    ChainPhase,
-    Noise,
-)
+from ...learning import CHAINS, GRADIENTS, OPTIMIZERS
 from ...units import Bernoulli, Gaussian
 from .._base import BaseRBM
-from .._parts import Parts
 from ._coordinates import (
     PARAMETERS,
-    MeanVariance,
-    coordinates_of,
     first_machine,
     given_parameters,
     machine_of,
@@ -41,16 +31,8 @@ from ._coordinates import (
     mean_and_deviation,
     parameters_of,
 )
+from ._parts import parts_of
 from ._steps import checked_steps, visible_at
-
-_N_STEPS = 20  # of a sampler without a number of its own
-
-
-@dataclass(frozen=True)
-class _Parts(Parts):
-    """Those of training, with the noise in the data's own units."""
-
-    noise: Any = None
 
 
 class GaussianBernoulliRBM(BaseRBM):
@@ -301,36 +283,10 @@ class GaussianBernoulliRBM(BaseRBM):
     def _units(self):
         return Gaussian(), Bernoulli()
 
-    def _sampler(self):
-        step = {"step_size": self.step_size, "adjust_after": self.adjust_after}
-        return resolve(self.inference, Sampler, n_steps=_N_STEPS, **step)
-
-    def _parts(self, rows=None, noise=None):
-        if rows is not None:
-            noise = mean_and_deviation(rows, self.min_variance)
-        elif noise is None:
-            noise = self.noise_mean_, self.noise_scale_
-        coordinates, sampler = coordinates_of(*noise, self.standardize), self._sampler()
-        (mean, scale), n_steps = noise, self.n_steps
-        if n_steps is None:
-            n_steps = sampler.get_params().get("n_steps", _N_STEPS)
-        phase = ChainPhase(
-            sampler,
-            self.starts,
-            n_steps,
-            self.burn_in,
-            self.gradient,
-            Noise(coordinates.inward(mean), scale / coordinates.divisor),
-            self.anneal_step_size and sampler.step_size is not None,
-        )
-        choice = self.momentum, self.alpha, self.penalty, self.max_grad_norm
-        return _Parts(
-            phase,
-            OPTIMIZERS[self.optimizer](*choice),
-            parameters=MeanVariance(self.min_variance),
-            coordinates=coordinates,
-            noise=noise,
-        )
+    def _parts(self, rows=None):
+        if rows is None:
+            return parts_of(self, (self.noise_mean_, self.noise_scale_))
+        return parts_of(self, mean_and_deviation(rows, self.min_variance))
 
     def _first_machine(self, rows, rng, parts):
         n, scale = rows.X.shape[1], self.weight_scale
@@ -426,7 +382,7 @@ class GaussianBernoulliRBM(BaseRBM):
         noise = parts[2], xp.sqrt(parts[3])
         if hasattr(source, "noise_mean_"):
             noise = source.noise_mean_, source.noise_scale_
-        training = rbm._parts(noise=tuple(xp.asarray(part, copy=True) for part in noise))
+        training = parts_of(rbm, tuple(xp.asarray(part, copy=True) for part in noise))
         rbm._adopted(training.coordinates.machine_inward(machine), training)
         rbm.starts_ = training.coordinates.outward(rbm.starts_)
         for name, part in zip(PARAMETERS, parts, strict=True):
