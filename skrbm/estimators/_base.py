@@ -239,7 +239,7 @@ class BaseRBM(DensityModel):
 
     def _start(self, X, sample_weight, goes_on, fewest=0):
         """Return the rows and what a fit starts from, for data of ``fewest`` rows at least."""
-        X, weights = rows_with_weight(X, sample_weight)
+        weights, X = rows_with_weight(sample_weight, X)
         return (self._resume if goes_on else self._begin)(X, weights, fewest)
 
     def _begin(self, X, weights, fewest):

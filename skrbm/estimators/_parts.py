@@ -92,14 +92,20 @@ def check_layers(machine, units, sizes, n_components):
             )
 
 
-def machine_of_init(init, machine, n_components):
-    """Return the machine that ``init`` describes; what it lacks is that of ``machine``."""
+def parts_of_init(init, name="random"):
+    """Return what ``init`` is made of, three parts; those that a fitted estimator has are None."""
     parts = init if isinstance(init, tuple | list) else (init, None, None)
     if len(parts) != 3:
         raise ValueError(
-            "init must be 'random', a fitted estimator or the three arrays (components, "
+            f"init must be {name!r}, a fitted estimator or the three arrays (components, "
             f"intercept_hidden, intercept_visible), got {len(parts)} items"
         )
+    return parts
+
+
+def machine_of_init(init, machine, n_components):
+    """Return the machine that ``init`` describes; what it lacks is that of ``machine``."""
+    parts = parts_of_init(init)
     first = machine_from(*parts, machine.units, machine)
     if first.n_units != machine.n_units:
         n_visible, n_hidden = first.n_units

@@ -5,6 +5,7 @@ from ._ais import AIS, LogPartition
 from ._annealing import Annealed, anneal, resampled
 from ._belief_propagation import BeliefPropagation
 from ._clamped import Clamped, clamped_mean
+from ._classes import sum_classes
 from ._deep import given_visible, with_visible
 from ._fixed_point import (
     FixedPoint,
@@ -19,7 +20,7 @@ from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
-from ._propagation import Propagated, propagate
+from ._propagation import Propagated, propagate, propagate_rows
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample
@@ -62,11 +63,13 @@ __all__ = [
     "map_rows",
     "method_names",
     "propagate",
+    "propagate_rows",
     "resampled",
     "resolve",
     "sample",
     "solve",
     "solve_to_convergence",
+    "sum_classes",
     "take_rows",
     "with_visible",
 ]

@@ -48,16 +48,16 @@ def check_weights(sample_weight, X):
     return None if (weights == 1).all() else weights
 
 
-def rows_with_weight(X, sample_weight):
-    """Return (X, weights) without the rows of weight 0, whose values do not matter.
+def rows_with_weight(sample_weight, *arrays):
+    """Return (weights, *arrays) without the rows of weight 0, whose values do not matter.
 
     Raises ValueError as :func:`check_weights`.
     """
-    weights = check_weights(sample_weight, X)
+    weights = check_weights(sample_weight, arrays[0])
     if weights is None or weights.all():
-        return X, weights
+        return weights, *arrays
     kept = np.flatnonzero(weights)
-    return take_rows(X, kept), weights[kept]
+    return weights[kept], *(take_rows(array, kept) for array in arrays)
 
 
 def distinct_rows(arrays, weights=None):

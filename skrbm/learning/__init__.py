@@ -12,6 +12,7 @@ from ._gradient import (
     Training,
     check_integral,
 )
+from ._lbfgs import minimise
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
@@ -44,5 +45,6 @@ __all__ = [
     "Trainer",
     "Training",
     "check_integral",
+    "minimise",
     "recorder",
 ]

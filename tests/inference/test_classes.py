@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 
 from skrbm.arrays import to_numpy
-from skrbm.estimators.conditional._label import sum_classes
-from skrbm.inference import BeliefPropagation
+from skrbm.inference import BeliefPropagation, sum_classes
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Categorical, Theta
 

@@ -11,8 +11,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ...arrays import cast, from_numpy, matmul, namespace, sigmoid, to_numpy
-from ...inference import BeliefPropagation, FixedPoint, Gibbs, solve
-from ...inference._propagation import propagate_rows
+from ...inference import BeliefPropagation, FixedPoint, Gibbs, propagate_rows, solve, sum_classes
 from ...machine import (
     Block,
     Moments,
@@ -23,7 +22,7 @@ from ...machine import (
     log_partition,
 )
 from ...units import Theta
-from ._label import is_one_label, sum_classes
+from ._machine import is_one_label
 
 TOL = 1e-6  # (1e-3)**2: the tolerance of Sec. 6 is on the change of the means, ours on its square
 MAX_SUMMED = 12  # units of the smaller layer for which log Z is summed exactly

@@ -8,10 +8,11 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ..._callbacks import with_callbacks
-from ...arrays import copied, make_rng, one_blas_thread, parameter_reference, take_rows
+from ...arrays import copied, make_rng, one_blas_thread, parameter_reference
 from ...inference import FixedPoint, Gibbs, map_rows, method_names
-from ...inputs import check_data, check_weights
+from ...inputs import check_data, rows_with_weight
 from ...learning import SGD, Trainer, Training, recorder
+from .._parts import check_layers
 from .._training import TRAINING_CONSTRAINTS, keeps_features, rate_of
 from ._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps, largest_sweeps
 from ._losses import OBJECTIVES, make_objective
@@ -281,10 +282,7 @@ class ConditionalRBM(Predictions):
     def _checked(self, X, y, sample_weight, goes_on, classes=None, partial=False):
         """Return the rows to learn from and the kind of their targets."""
         X = check_data(self, X, reset=not goes_on)
-        weights, y = check_weights(sample_weight, X), check_targets(y, X)
-        if weights is not None and not weights.all():
-            kept, weights = np.flatnonzero(weights), weights[weights > 0]
-            X, y = take_rows(X, kept), y[kept]
+        weights, X, y = rows_with_weight(sample_weight, X, check_targets(y, X))
         if not partial:  # an output may be known in rows to come
             check_known(y)
         if partial and not goes_on and classes is None and y.ndim == 1:
@@ -301,12 +299,7 @@ class ConditionalRBM(Predictions):
         if goes_on:
             training, machine = self._training, self.machine_.copy()
             training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
-            if machine.components.shape[0] != self.n_components:
-                raise ValueError(
-                    f"n_components={self.n_components}, but the machine to go on from has "
-                    f"{machine.components.shape[0]} hidden units; set that, or call fit without "
-                    "warm_start"
-                )
+            check_layers(machine, machine.units, [self.n_components], self.n_components)
         else:
             reference = parameter_reference(rows.X)
             rng = make_rng(self.random_state, reference)

@@ -22,7 +22,7 @@ from ...inference import (
 from ...machine import Block, Moments, condition, data_moments, free_energy
 from ...units import Theta
 from ._decisions import TOL, Inference, clamped
-from ._label import is_one_label
+from ._machine import is_one_label
 
 
 @dataclass(frozen=True)

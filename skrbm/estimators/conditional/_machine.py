@@ -10,7 +10,7 @@ from ...arrays import add_products, cast, dense_rows, from_numpy, is_finite, lik
 from ...inputs import parameter
 from ...learning import Gradient
 from ...machine import Machine
-from ...units import Bernoulli, Theta
+from ...units import Bernoulli, Categorical, Theta
 
 PARAMETERS = (
     "components",
@@ -52,6 +52,10 @@ class ConditionalMachine:
     def weights(self):
         """The couplings between the layers, in a tuple as those of :class:`Machine`."""
         return (self.components,)
+
+    @property
+    def n_units(self):
+        return self.components.shape[::-1]
 
     @property
     def dtype(self):
@@ -110,6 +114,11 @@ class ConditionalMachine:
     def has_finite_thetas(self):
         """Whether no intercept is infinite or NaN: a check that costs nothing."""
         return all(is_finite(part) for part in self.values[-2:])
+
+
+def is_one_label(machine):
+    """Whether the outputs are the classes of one label."""
+    return isinstance(machine.units[0], Categorical)
 
 
 class ConditionalGradient(Gradient):

@@ -10,6 +10,7 @@ from ...inference import Gibbs, resolve
 from ...inputs import DistinctRows, check_range, into_support, machine_from, rows_with_weight
 from ...machine import MAX_UNITS
 from ...units import Bernoulli
+from .._parts import parts_of_init
 from ._mixture import Mixture, machine_of, mixture_of
 from ._samples import ExactModel, Rows, SampledModel
 
@@ -47,7 +48,7 @@ def check_start(params, mixture, like, max_units):
 def checked_rows(X, sample_weight, binarize, dtype):
     """Return binary rows without those of weight 0, and the distinct ones among them."""
     unit, given = Bernoulli(), working_dtype(X)
-    X, weights = rows_with_weight(X, sample_weight)
+    weights, X = rows_with_weight(sample_weight, X)
     if check_range(X, unit, binarize):
         X = into_support(X, unit, binarize)
     if working_dtype(X) != given:  # thresholds leave booleans
@@ -91,12 +92,7 @@ def first_mixture(init, X, distinct, train):
         rows, weights = take_rows(X, distinct.index[train]), distinct.weights_of(train)
         bias = to_numpy(Bernoulli().initial_theta(rows, weights).field).astype(np.float64)
         return Mixture(np.zeros((0, bias.size + 1)), np.zeros(0), bias)
-    parts = init if isinstance(init, tuple | list) else (init, None, None)
-    if len(parts) != 3:
-        raise ValueError(
-            "init must be 'independent', a fitted estimator or the three arrays (components, "
-            f"intercept_hidden, intercept_visible), got {len(parts)} items"
-        )
+    parts = parts_of_init(init, "independent")
     if hasattr(parts[0], "multiplicities_"):
         machine = parts[0].machine_
     else:

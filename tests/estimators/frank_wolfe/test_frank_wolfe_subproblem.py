@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from skrbm.estimators.frank_wolfe import _samples
-from skrbm.estimators.frank_wolfe._lbfgs import minimise
 from skrbm.estimators.frank_wolfe._line_search import best_step
 from skrbm.estimators.frank_wolfe._samples import Rows
 from skrbm.estimators.frank_wolfe._subproblem import Subproblem
+from skrbm.learning import minimise
 
 
 def gain_of_step(step, slope, change, weights):
@@ -149,21 +149,6 @@ def test_minimise_finds_what_scipy_finds():
     ordered, sorted_values = problem.solve(starts, max_iter=500, tol=1e-8, ftol=0)
     assert_allclose(sorted_values, np.sort(values))
     assert_allclose(problem(ordered)[0], sorted_values)
-
-
-def test_minimise_on_hard_valleys():
-    """Rosenbrock's function, from several starts at once."""
-
-    def rosenbrock(x):
-        a, b = x[:, 0], x[:, 1]
-        value = (1 - a) ** 2 + 100 * (b - a * a) ** 2
-        by_a = -2 * (1 - a) - 400 * a * (b - a * a)
-        return value, np.stack([by_a, 200 * (b - a * a)], axis=1)
-
-    starts = np.array([[-1.2, 1.0], [1.0, 1.0], [3.0, -2.0], [0.0, 0.0]])
-    x, values = minimise(rosenbrock, starts, max_iter=200, tol=1e-8, ftol=0)
-    assert_allclose(x, 1, atol=1e-6)
-    assert (values < 1e-12).all()
 
 
 def test_the_ball():

@@ -1,19 +1,14 @@
-"""Exact sums where the outputs are one label of several classes, which exclude each other."""
+"""Exact sums where the visible units are one label of several classes, which exclude each other."""
 
 import numpy as np
 
-from ...arrays import cast, log_odds, namespace, row_sums
-from ...inference._odds import PRODUCTS
-from ...inference._propagation import Propagated, joined
-from ...units import Categorical, Theta
+from ..arrays import cast, log_odds, namespace, row_sums
+from ..units import Categorical, Theta
+from ._odds import PRODUCTS
+from ._propagation import Propagated, joined
 
 _ELEMENTS = 2**20  # of the largest temporary array
 _FARTHEST = 500.0  # log-odds of a hidden unit that is always 1
-
-
-def is_one_label(machine):
-    """Whether the visible units are the classes of one label."""
-    return isinstance(machine.units[0], Categorical)
 
 
 def sum_classes(method, machine, *, log_partition=False, pairs=False):
