@@ -215,3 +215,17 @@ def test_best_step(weighted):
         else:
             assert step == pytest.approx(best, abs=1e-3)
     assert reached == [-1, 1]  # backwards and forwards
+
+
+def test_a_step_is_cut_by_the_samples_alone():
+    """At the end of a line it is whole; where the weights would leave too few samples, it is cut.
+
+    Of weights exp(t x) with x = 1 and -1 as often, the effective part is cosh(t)^2 / cosh(2 t),
+    which falls to one half, and is 0.6 where cosh(2 t) = 5.
+    """
+    rows, x = Rows(bits(80, 6, 5)), np.tile([1.0, -1.0], 40)
+    ends = {"low": -2.0, "high": 3.0}
+    for slope, end in ((10.0, 3.0), (-10.0, -2.0)):
+        assert best_step(slope, 0.01 * x, rows, min_ess=0.6, **ends) == (end, False)
+        step, is_cut = best_step(slope, x, rows, min_ess=0.6, **ends)
+        assert is_cut and step == pytest.approx(np.sign(slope) * np.arccosh(5) / 2, abs=1e-4)
