@@ -4,7 +4,16 @@ from ._adaptive_tap import AdaptiveTAP
 from ._ais import AIS, LogPartition
 from ._annealing import Annealed, anneal, resampled
 from ._belief_propagation import BeliefPropagation
-from ._clamped import Clamped, clamped_mean
+from ._clamped import (
+    Clamped,
+    by_site,
+    clamped,
+    clamped_mean,
+    completed,
+    rows_with_holes,
+    solve_clamped,
+    with_rows,
+)
 from ._deep import given_visible, with_visible
 from ._fixed_point import (
     FixedPoint,
@@ -54,7 +63,10 @@ __all__ = [
     "Sampler",
     "Solution",
     "anneal",
+    "by_site",
+    "clamped",
     "clamped_mean",
+    "completed",
     "draw_visible",
     "given_visible",
     "last_visible",
@@ -63,9 +75,12 @@ __all__ = [
     "propagate",
     "resampled",
     "resolve",
+    "rows_with_holes",
     "sample",
     "solve",
+    "solve_clamped",
     "solve_to_convergence",
     "take_rows",
+    "with_rows",
     "with_visible",
 ]
