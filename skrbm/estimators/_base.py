@@ -121,7 +121,8 @@ class BaseRBM(DensityModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units.
+            Values of the visible units. NaN in a dense X is a missing value, which
+            :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for: a weight of 2 does exactly what the row twice does.
@@ -188,7 +189,8 @@ class BaseRBM(DensityModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units.
+            Values of the visible units. NaN in a dense X is a missing value, which
+            :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for: a weight of 2 does exactly what the row twice does.

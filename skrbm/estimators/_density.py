@@ -121,10 +121,11 @@ class DensityModel(
     def _first_hidden(self, X):
         """Return the means of the first hidden layer given X."""
         X = self._visible(X, missing=True)
-        if has_missing(X):
-            return hidden_means(self, X, self._own_fixed_point())
         machine = self.machine_
-        return machine.units[1].mean(condition(machine, X))
+        theta = condition(machine, X)
+        if has_missing(theta.field) and has_missing(X):  # the field is mostly smaller than X
+            return hidden_means(self, X, self._own_fixed_point())
+        return machine.units[1].mean(theta)
 
     def inverse_transform(self, H):
         """Compute the expected visible units E[v | h = H].
@@ -179,18 +180,23 @@ class DensityModel(
             In nats, float64; log p(v) = -F(v) - log Z.
         """
         density = self.density_
+        return self._free_energies(density, density.free_energy, X)
 
-        def free_energy(rows):
+    def _free_energies(self, density, function, X):
+        """Return ``function(rows)`` of blocks of X, or free energies of what rows have observed."""
+
+        def of_rows(rows):
             rows = density.inward(rows)
             if has_missing(rows):
                 return free_energy_given(density, rows, self._evaluation_seed)
-            return density.free_energy(rows)
+            return function(rows)
 
-        return self._by_blocks(free_energy, X, density.machine.dtype)
+        return self._by_blocks(of_rows, X, density.machine.dtype)
 
     def score_samples(self, X):
         """Compute the log-likelihood of each sample, or a lower bound of it in a deep machine.
 
+        Of a sample with NaN it is that of what is observed (:ref:`missing_values`).
         It depends on the parameters and the sample alone: log Z is computed on first use,
         exactly if one layer (in a deep machine: every other layer) has at most 20 units, and
         otherwise by sequential Monte Carlo to a standard error of 0.1 nats, with a seed and starts
@@ -222,14 +228,7 @@ class DensityModel(
 
     def _scored(self, X):
         density = self.density_
-
-        def log_weight(rows):
-            rows = density.inward(rows)
-            if has_missing(rows):
-                return -free_energy_given(density, rows, self._evaluation_seed)
-            return density.log_weight(rows)
-
-        log_weights = self._by_blocks(log_weight, X, density.machine.dtype)
+        log_weights = -self._free_energies(density, lambda rows: -density.log_weight(rows), X)
         estimate = kept_log_partition(self, "auto")
         doubts = doubts_of(self, estimate)
         if doubts:

@@ -30,6 +30,7 @@ from ..units import log_weight
 from ._density import in_float64
 
 _ELEMENTS = 2**18  # of the largest temporary array of sums
+_FEW = 12  # binary units that are enumerated for each row: more take longer than annealing
 _CHAIN_ELEMENTS = 2**21  # of visible values of chains that are annealed together
 
 
@@ -119,8 +120,8 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
         Values where ``observed``, which some are not.
     observed : array of shape (n_rows, n_visible), bool
     max_units : int, default=20
-        Largest number of binary units that are enumerated for a row: the hidden ones, or the
-        missing ones, whichever are fewer.
+        Largest number of binary hidden units that are enumerated, for all rows together. Of the
+        missing ones, which are enumerated row by row where they are fewer, it is 12 at most.
     means : bool, default=False
         Whether the means of the hidden units are asked for.
 
@@ -139,20 +140,21 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
     n_missing, n_hidden = _n_missing(unit, observed), float("inf")
     if hidden.is_discrete:
         n_hidden = math.log2(hidden.n_configurations(machine.n_units[1]))
-    exact = np.minimum(n_missing, n_hidden) <= max_units
+    few = n_missing <= min(max_units, _FEW)
+    shared = (n_hidden <= max_units) & (~few | (n_hidden <= n_missing))
     total, found = xp.zeros_like(own), xp.zeros_like(field)
-    together = np.flatnonzero(exact & (n_hidden <= n_missing))
+    together = np.flatnonzero(shared)
     if together.size:
         rows = (take_rows(part, together) for part in (own, field, observed))
         log_weights, hidden_means = _summed(_by_hidden(machine, *rows), means)
         total = _replaced(total, together, log_weights)
         found = with_rows(found, together, hidden_means) if means else found
-    single = np.flatnonzero(exact & (n_hidden > n_missing))
+    single = np.flatnonzero(few & ~shared)
     if single.size:
         parts = [_summed(_by_missing(machine, i, own, field, observed), means) for i in single]
         total = _replaced(total, single, xp.concat([log_weights for log_weights, _ in parts]))
         found = with_rows(found, single, xp.concat([m for _, m in parts])) if means else found
-    return total, found if means else None, exact
+    return total, found if means else None, few | shared
 
 
 def _n_missing(unit, observed):

@@ -16,6 +16,7 @@ from ..arrays import (
     dense_rows,
     from_numpy,
     has_missing,
+    is_finite,
     is_foreign,
     namespace,
     to_numpy,
@@ -53,7 +54,7 @@ def _check_data(estimator, X, reset, missing, sparse):
             accept_sparse="csr" if sparse else False,
             dtype="numeric",
             reset=reset,
-            ensure_all_finite="allow-nan" if missing else True,
+            ensure_all_finite=not missing,
         )
     except (TypeError, ValueError) as error:
         _check_columns(frame, error)
@@ -61,15 +62,21 @@ def _check_data(estimator, X, reset, missing, sparse):
     if X.dtype.kind not in "biuf":
         _check_columns(frame)
         raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
-    values = X.data if sp.issparse(X) else X
-    if missing and has_missing(values):
-        if np.isinf(values).any():
-            raise ValueError("X contains infinity; only NaN marks a missing value")
-        if sp.issparse(X):
-            raise ValueError(
-                "a sparse X contains NaN; for missing values make it dense: X.toarray()"
-            )
+    if missing:
+        _check_infinity(X)
     return canonical(X) if sp.issparse(X) else X
+
+
+def _check_infinity(X):
+    """Raise ValueError if X has infinite values, or if a sparse X has NaN."""
+    values = X.data if sp.issparse(X) else X
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype.kind != "f" or is_finite(values):
+            return
+    if np.isinf(values).any():
+        raise ValueError("X contains infinity; only NaN marks a missing value")
+    if sp.issparse(X) and np.isnan(values).any():
+        raise ValueError("a sparse X contains NaN; for missing values make it dense: X.toarray()")
 
 
 def check_known(X):
