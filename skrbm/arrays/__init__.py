@@ -6,6 +6,7 @@ from ._columns import (
     column_moments,
     column_sums,
     dense_rows,
+    has_missing,
     nonzero,
     row_blocks,
     squared,
@@ -32,12 +33,13 @@ from ._namespace import (
     working_dtype,
 )
 from ._products import add_products, matmul
-from ._random import Rng, make_rng, seed_sequence
+from ._random import CommonRng, Rng, make_rng, seed_sequence
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
 
 __all__ = [
     "Array",
+    "CommonRng",
     "Index",
     "Rng",
     "RowView",
@@ -51,6 +53,7 @@ __all__ = [
     "cumulative_sum",
     "dense_rows",
     "from_numpy",
+    "has_missing",
     "is_finite",
     "is_foreign",
     "like",

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from ._namespace import as_like, cast, from_numpy, is_foreign, namespace
+from ._namespace import as_like, cast, from_numpy, is_finite, is_foreign, namespace
 from ._types import Array, Index
 
 _BLOCK_ELEMENTS = 2**16  # of dense rows that are summed together, 512 KiB in float64
@@ -51,15 +51,28 @@ def row_blocks(X: Array, size: int) -> Iterator[Array]:
         yield X[start : min(start + size, n), :]
 
 
+def has_missing(X: Array) -> bool:
+    """Whether a dense X has NaN. A sparse X counts as complete."""
+    if sp.issparse(X) or not namespace(X).isdtype(X.dtype, "real floating"):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return not is_finite(X) and bool(namespace(X).any(X != X))
+
+
 def value_range(X: Array) -> tuple[float, float]:
-    """Return the smallest and the largest value of a dense or sparse X."""
+    """Return the smallest and the largest value of a dense or sparse X, apart from NaN."""
     values = X.data if sp.issparse(X) else X
     if sp.issparse(X) and values.shape[0] < X.shape[0] * X.shape[1]:
         values = np.append(values, values.dtype.type(0))
     xp = namespace(values)
     if xp.isdtype(values.dtype, "bool"):  # not every library compares booleans
         values = cast(values, xp.uint8)
-    return float(xp.min(values)), float(xp.max(values))
+    least, most = float(xp.min(values)), float(xp.max(values))
+    if least == least and most == most:
+        return least, most
+    missing, infinite = values != values, xp.inf * xp.ones_like(values)
+    least, most = (xp.where(missing, end, values) for end in (infinite, -infinite))
+    return float(xp.min(least)), float(xp.max(most))
 
 
 class RowView:

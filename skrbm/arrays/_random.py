@@ -74,6 +74,38 @@ class Rng:
         return [type(self)(seed, self._reference) for seed in self._seed.spawn(n)]
 
 
+class CommonRng:
+    """Random numbers that several groups of rows have in common.
+
+    Arrays of draws have the rows of ``n`` groups, one after the other. So the chains of a row of
+    data do not depend on how many other rows there are.
+    """
+
+    def __init__(self, rng: Rng, n: int) -> None:
+        self._rng, self._n = rng, n
+
+    def _repeated(self, draw: Any, shape: Shape) -> Array:
+        return self._tiled(draw((shape[0] // self._n, *shape[1:])))
+
+    def _tiled(self, x: Array) -> Array:
+        xp = namespace(x)
+        groups = xp.broadcast_to(x[None, ...], (self._n, *x.shape))
+        return xp.asarray(xp.reshape(groups, (self._n * x.shape[0], *x.shape[1:])), copy=True)
+
+    def uniform(self, shape: Shape) -> Array:
+        """Draw from the uniform distribution on [0, 1)."""
+        return self._repeated(self._rng.uniform, shape)
+
+    def normal(self, shape: Shape) -> Array:
+        """Draw from the standard normal distribution."""
+        return self._repeated(self._rng.normal, shape)
+
+    def signed(self, shape: Shape) -> tuple[Array, Any]:
+        """Return noise uniform on (-bound, bound), and the bound."""
+        noise, bound = self._rng.signed((shape[0] // self._n, *shape[1:]))
+        return self._tiled(noise), bound
+
+
 class _ConvertedRng(Rng):
     """Draws by NumPy, converted to another array library."""
 

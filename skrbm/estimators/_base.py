@@ -24,6 +24,7 @@ from ..inputs import (
     THETA_ATTRIBUTES,
     Rows,
     check_data,
+    check_known,
     machine_from,
     rows_with_weight,
 )
@@ -46,6 +47,13 @@ from ._training import (
 
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
 _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
+
+
+def _joined(known, means, n, total):
+    """Return the means of columns of which ``n`` rows of ``total`` have other means than before."""
+    with np.errstate(invalid="ignore"):
+        step = (means - known) * (n / total)
+    return known + namespace(step).where(step == step, step, 0.0 * known)  # NaN: no value came
 
 
 def _learns_by_fixed_points(estimator):
@@ -78,6 +86,7 @@ class BaseRBM(DensityModel):
     """
 
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
+    _takes_missing = True
 
     def _units(self):
         raise NotImplementedError
@@ -112,7 +121,8 @@ class BaseRBM(DensityModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units.
+            Values of the visible units. NaN in a dense X is a missing value, which
+            :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for: a weight of 2 does exactly what the row twice does.
@@ -130,7 +140,7 @@ class BaseRBM(DensityModel):
             epoch.
         """
         goes_on = self.warm_start and hasattr(self, "_training")
-        X = check_data(self, X, reset=not goes_on)
+        X = check_data(self, X, reset=not goes_on, missing=self._takes_missing)
         rows, training = self._start(X, sample_weight, goes_on)
         train, validation = np.arange(len(rows)), None
         if self.early_stopping:
@@ -154,7 +164,7 @@ class BaseRBM(DensityModel):
         )
 
         def publish(machine, state):
-            training.n_rows, training.visible_means = rows.total, rows.means
+            training.n_rows, training.visible_means = rows.n_known, rows.means
             self._publish(machine, state, training)
 
         self._trainer(
@@ -179,7 +189,8 @@ class BaseRBM(DensityModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units.
+            Values of the visible units. NaN in a dense X is a missing value, which
+            :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for: a weight of 2 does exactly what the row twice does.
@@ -191,7 +202,7 @@ class BaseRBM(DensityModel):
         """
         self._validate_params()  # which scikit-learn does in the first call alone
         goes_on = hasattr(self, "_training")
-        X = check_data(self, X, reset=not goes_on)
+        X = check_data(self, X, reset=not goes_on, missing=self._takes_missing)
         # More rows may come, but no more chains than that are kept for a large batch_size.
         rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)
         index = np.arange(len(rows))
@@ -202,14 +213,14 @@ class BaseRBM(DensityModel):
         def publish(machine, state):
             self._publish(machine, state, training)
 
-        n, epochs = training.n_rows + rows.total, training.n_epochs
+        n, epochs = training.n_rows + rows.n_known, training.n_epochs
         try:
             self._trainer(rows, index, training, publish).run(training)
         finally:
             if training.n_epochs > epochs:  # the means are those of all rows learnt from
                 means, known = rows.means, training.visible_means
-                if training.n_rows:
-                    means = known + (means - known) * (rows.total / n)
+                if known is not None:
+                    means = _joined(known, means, rows.n_known, n)
                 training.n_rows, training.visible_means = n, means
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
@@ -243,6 +254,7 @@ class BaseRBM(DensityModel):
         return (self._resume if goes_on else self._begin)(X, weights, fewest)
 
     def _begin(self, X, weights, fewest):
+        check_known(X)
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
         rng = make_rng(seed, parameter_reference(X))
@@ -301,7 +313,7 @@ class BaseRBM(DensityModel):
             self.__dict__.pop(name, None)
         for name, value in self._attributes(machine, state, training.parts).items():
             setattr(self, name, value)
-        if training.n_rows:
+        if training.visible_means is not None:
             self.visible_means_ = cast(training.visible_means, machine.dtype)
         phase = training.parts.phase
         training.phase_state = phase.kept(state)  # messages may be larger than the weights

@@ -159,6 +159,7 @@ class DeepTAPMachine(BaseRBM):
         "n_iter_pretrain": [Interval(Integral, 0, None, closed="left")],
         "layer": [Interval(Integral, None, None, closed="neither")],
     }
+    _takes_missing = False
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class DeepTAPMachine(BaseRBM):
         except KeyboardInterrupt:
             if not hasattr(self, "_training"):  # a later fit leaves what there was
                 self.pretraining_history_ = histories
-                training.n_rows, training.visible_means = rows.total, rows.means
+                training.n_rows, training.visible_means = rows.n_known, rows.means
                 machine, training.machine = training.machine, None
                 self._publish(machine, training.phase_state, training)
             raise

@@ -9,8 +9,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin
 from .._checks import check_count
-from ..arrays import cast, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
-from ..evaluation import Density
+from ..arrays import (
+    cast,
+    has_missing,
+    make_rng,
+    namespace,
+    one_blas_thread,
+    row_blocks,
+    to_numpy,
+)
+from ..evaluation import Density, free_energy_given
 from ..exceptions import LikelihoodWarning
 from ..inference import chain_ends
 from ..inputs import (
@@ -26,7 +34,7 @@ from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
 from ._log_partition import doubts_of, kept_log_partition
 from ._noise_models import channel
-from ._posterior import denoised, imputed
+from ._posterior import denoised, drawn_given, hidden_means, imputed
 
 _BLOCK_ROWS = 1024  # whose log-weights are computed together
 
@@ -42,11 +50,12 @@ class DensityModel(
     """
 
     binarize = None
+    _takes_missing = False  # NaN for visible units that are latent
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.estimator_type = "density_estimator"
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse, tags.input_tags.allow_nan = True, self._takes_missing
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -68,9 +77,13 @@ class DensityModel(
     def _n_features_out(self):
         return self.components_.shape[0]
 
-    def _visible(self, X, dtype=None):
-        """Return X checked, as the machine's units take it, dense or sparse."""
-        machine, X = self.machine_, check_data(self, X)
+    def _visible(self, X, dtype=None, missing=False):
+        """Return X checked, as the machine's units take it, dense or sparse.
+
+        With ``missing`` it may have NaN, if the estimator takes such rows.
+        """
+        machine = self.machine_
+        X = check_data(self, X, missing=missing and self._takes_missing)
         dtype = machine.dtype if dtype is None else dtype
         machine.units[0].check_values(X)
         warn_clipped(X, machine.units[0])
@@ -87,7 +100,7 @@ class DensityModel(
 
     def _by_blocks(self, function, X, dtype):
         """Return ``function(rows)`` of blocks of X, as the machine's units take them."""
-        X = self._visible(X, dtype)
+        X = self._visible(X, dtype, missing=True)
         parts = [function(rows) for rows in row_blocks(X, _BLOCK_ROWS)]
         return namespace(parts[0]).concat(parts, axis=0)
 
@@ -97,6 +110,7 @@ class DensityModel(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            NaN, if the estimator takes it, is summed out: see :ref:`missing_values`.
 
         Returns
         -------
@@ -106,8 +120,12 @@ class DensityModel(
 
     def _first_hidden(self, X):
         """Return the means of the first hidden layer given X."""
-        X, machine = self._visible(X), self.machine_
-        return machine.units[1].mean(condition(machine, X))
+        X = self._visible(X, missing=True)
+        machine = self.machine_
+        theta = condition(machine, X)
+        if has_missing(theta.field) and has_missing(X):  # the field is mostly smaller than X
+            return hidden_means(self, X, self._own_fixed_point())
+        return machine.units[1].mean(theta)
 
     def inverse_transform(self, H):
         """Compute the expected visible units E[v | h = H].
@@ -162,13 +180,23 @@ class DensityModel(
             In nats, float64; log p(v) = -F(v) - log Z.
         """
         density = self.density_
-        return self._by_blocks(
-            lambda rows: density.free_energy(density.inward(rows)), X, density.machine.dtype
-        )
+        return self._free_energies(density, density.free_energy, X)
+
+    def _free_energies(self, density, function, X):
+        """Return ``function(rows)`` of blocks of X, or free energies of what rows have observed."""
+
+        def of_rows(rows):
+            rows = density.inward(rows)
+            if has_missing(rows):
+                return free_energy_given(density, rows, self._evaluation_seed)
+            return function(rows)
+
+        return self._by_blocks(of_rows, X, density.machine.dtype)
 
     def score_samples(self, X):
         """Compute the log-likelihood of each sample, or a lower bound of it in a deep machine.
 
+        Of a sample with NaN it is that of what is observed (:ref:`missing_values`).
         It depends on the parameters and the sample alone: log Z is computed on first use,
         exactly if one layer (in a deep machine: every other layer) has at most 20 units, and
         otherwise by sequential Monte Carlo to a standard error of 0.1 nats, with a seed and starts
@@ -200,9 +228,7 @@ class DensityModel(
 
     def _scored(self, X):
         density = self.density_
-        log_weights = self._by_blocks(
-            lambda rows: density.log_weight(density.inward(rows)), X, density.machine.dtype
-        )
+        log_weights = -self._free_energies(density, lambda rows: -density.log_weight(rows), X)
         estimate = kept_log_partition(self, "auto")
         doubts = doubts_of(self, estimate)
         if doubts:
@@ -270,7 +296,7 @@ class DensityModel(
         return (result.value, result.std) if return_std else result.value
 
     @one_blas_thread
-    def sample(self, n_samples=1, *, n_steps=100, init=None, random_state=None):
+    def sample(self, n_samples=1, *, n_steps=100, init=None, given=None, random_state=None):
         """Draw visible configurations by block Gibbs sampling, a chain for each.
 
         Parameters
@@ -280,15 +306,21 @@ class DensityModel(
             Sweeps of each chain.
         init : array-like of shape (n_samples, n_features), default=None
             Where the chains start; default: random rows of ``starts_``, which were kept in fit.
+        given : array-like of shape (n_given, n_features), default=None
+            Observed values, with NaN for what is to be drawn given them, a chain for each row;
+            ``n_samples`` does not count then.
         random_state : int, RandomState instance or None, default=None
 
         Returns
         -------
-        V : array of shape (n_samples, n_features)
+        V : array of shape (n_samples, n_features), or of the shape of ``given``
+            Observed entries of ``given`` are as the units take them.
         """
         machine = self.machine_
         check_count("n_samples", n_samples, 1)
         check_count("n_steps", n_steps, 0)
+        if given is not None:
+            return drawn_given(self, given, init, n_steps, random_state)
         rng = make_rng(random_state, machine.weights[0])
         if init is None:
             rows = rng.integers(self.starts_.shape[0], n_samples)

@@ -7,13 +7,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._checks import check_count
-from ..arrays import cast, is_foreign, make_rng, namespace, row_blocks
-from ..inference import Clamped, clamped_mean, solve
-from ..inputs import check_data, check_held, check_rows, into_support
+from ..arrays import CommonRng, cast, is_foreign, make_rng, namespace, row_blocks, take_rows
+from ..evaluation import exact_sums
+from ..inference import clamped_mean, completed, rows_with_holes, solve_clamped, with_rows
+from ..inputs import check_data, check_held, check_rows, into_support, split_missing
+from ..machine import condition
 from ._noise_models import posterior_moments
 
 _BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
 _N_STEPS, _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 200, 1000, 0.2
+_CHEAP_UNITS = 12  # binary units that are summed over for the hidden units of a row
 
 
 def imputed(model, X, method, n_steps, random_state):
@@ -27,19 +30,73 @@ def imputed(model, X, method, n_steps, random_state):
     if method is None:
         rng = make_rng(random_state, machine.weights[0])
         return clamped_mean(machine, X, observed, rng, n_steps)
-    double = namespace(X).float64
-    clamped = Clamped(replace(method, damping=max(method.damping, _IMPUTE_DAMPING)))
-    machine, tol = machine.astype(double), min(method.tol, 1e-12)
-    start = clamped.start(machine, cast(X, double), observed)
-    solution = solve(clamped, machine, start, max_iter=n_steps, tol=tol)
+    every = np.arange(X.shape[0])
+    solution = _clamped_solution(method, machine, X, observed, every, n_steps)
     return cast(solution.state.means[0], X.dtype)
+
+
+def drawn_given(model, X, init, n_steps, random_state):
+    """Return X with draws in place of NaN, given the observed values of each row."""
+    if init is not None:
+        raise ValueError("sample takes init or given, not both: given says where chains start")
+    machine, (X, observed) = model.machine_, _split_missing(model, X)
+    return completed(machine, X, observed, make_rng(random_state, machine.weights[0]), n_steps)
+
+
+def hidden_means(model, X, method):
+    """Return E[h | the observed values] of rows with NaN.
+
+    Exactly where few units are to be summed over, and elsewhere by the equations of ``method`` or,
+    where it is None, by Gibbs chains.
+
+    Parameters
+    ----------
+    model : DensityModel
+    X : array of shape (n_rows, n_visible)
+        As the machine's units take it.
+    method : FixedPoint or None
+    """
+    machine, xp = model.machine_, namespace(X)
+    means = machine.units[0].mean(machine.thetas[0])
+    blocks = row_blocks(X, _BLOCK_ROWS)
+    parts = [_hidden_means(model, machine, rows, means, method) for rows in blocks]
+    return xp.concat(parts, axis=0)
+
+
+def _hidden_means(model, machine, X, visible_means, method):
+    X, observed = split_missing(X, visible_means)
+    found = machine.units[1].mean(condition(machine, X))
+    if observed is None:
+        return found
+    _, holes = rows_with_holes(observed)
+    X, observed = take_rows(X, holes), take_rows(observed, holes)
+    double = machine.astype(namespace(X).float64)
+    _, means, exact = exact_sums(double, cast(X, double.dtype), observed, _CHEAP_UNITS, means=True)
+    left = np.flatnonzero(~exact)
+    if left.size and method is not None:
+        solved = _clamped_solution(method, machine, X, observed, left, _IMPUTE_SWEEPS)
+        means = with_rows(means, left, solved.state.means[1])
+    elif left.size:
+        seed = np.random.SeedSequence(model._evaluation_seed.entropy, spawn_key=(0,))
+        rng = CommonRng(make_rng(seed, machine.weights[0]), len(left))
+        rows = take_rows(X, left), take_rows(observed, left)
+        sampled = clamped_mean(machine, *rows, rng, _N_STEPS, layer=1)
+        means = with_rows(means, left, cast(sampled, means.dtype))
+    return with_rows(found, holes, cast(means, found.dtype))
+
+
+def _clamped_solution(method, machine, X, observed, rows, n_steps):
+    """Return the converged equations of some rows, in float64, with the observed units held."""
+    method = replace(method, damping=max(method.damping, _IMPUTE_DAMPING))
+    method = replace(method, max_iter=n_steps, tol=min(method.tol, 1e-12))
+    double = machine.astype(namespace(X).float64)
+    return solve_clamped(method, double, cast(X, double.dtype), observed, rows)
 
 
 def _split_missing(model, X):
     """Return (X filled with the visible means, which entries are observed)."""
-    machine, X = model.machine_, check_data(model, X, missing=True)
-    xp = namespace(X)
-    observed = X == X  # all but NaN, which a threshold would hide
+    machine, X = model.machine_, check_data(model, X, missing=True, sparse=False)
+    xp, observed = namespace(X), X == X
     machine.units[0].check_values(X)
     X = into_support(X, machine.units[0], model.binarize)
     check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
@@ -84,7 +141,7 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
 
 def _noisy(model, Y, noise):
     """Return (machine, Y): a dense copy of Y that can have come through the channel."""
-    machine, Y = model.machine_, check_data(model, Y, missing=not sp.issparse(Y))
+    machine, Y = model.machine_, check_data(model, Y, missing=True)
     if not sp.issparse(Y) and not bool(namespace(Y).all(Y == Y)):
         raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")
     Y = Y.toarray() if sp.issparse(Y) else Y

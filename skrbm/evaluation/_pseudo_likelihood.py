@@ -41,8 +41,29 @@ def pseudo_log_likelihood(model, X, bits=None):
     X = density.visible(X)
     bits = _checked_bits(bits, X.shape[1])
     block = max(1, _BLOCK_ELEMENTS // max(machine.n_units))
-    parts = [_pseudo_log_likelihood(machine, rows, bits) for rows in row_blocks(X, block)]
-    return namespace(X).concat(parts)
+    parts = [_of_bits(machine, rows, bits) for rows in row_blocks(X, block)]
+    return namespace(X).concat(parts) * (X.shape[1] / len(bits))
+
+
+def observed_pseudo_log_likelihood(machine, X, observed, bits):
+    """Return sum_i log p(x_i | all other x) of rows that are observed in part, over bits i.
+
+    Parameters
+    ----------
+    machine : Machine
+        As in :func:`pseudo_log_likelihood`.
+    X : array of shape (n_rows, n_visible)
+        With draws for what is missing.
+    observed : array of shape (n_rows, n_visible), bool
+        Bits that are not observed do not count.
+    bits : array of int
+        The bits of the sum.
+
+    Returns
+    -------
+    array of shape (n_rows,), float64
+    """
+    return _of_bits(machine, X, _checked_bits(bits, X.shape[1]), observed)
 
 
 def _checked_bits(bits, n_visible):
@@ -55,8 +76,9 @@ def _checked_bits(bits, n_visible):
     return numbers.tolist()
 
 
-def _pseudo_log_likelihood(machine, X, bits):
-    W, bias, n_visible = machine.weights[0], machine.thetas[0].field, X.shape[1]
+def _of_bits(machine, X, bits, observed=None):
+    """Return the sum over the bits that are observed."""
+    W, bias = machine.weights[0], machine.thetas[0].field
     field, xp = input_field(machine, 1, (X, None)), namespace(X)
     total = xp.zeros(X.shape[0], **{**like(X), "dtype": xp.float64})
     here = _hidden_log_partition(machine, field)
@@ -64,8 +86,9 @@ def _pseudo_log_likelihood(machine, X, bits):
         flip = 1 - 2 * X[:, bit]
         flipped = field + (machine.scale * flip)[:, None] * W[None, :, bit]
         gain = _hidden_log_partition(machine, flipped) - here
-        total -= softplus(gain + cast(flip * bias[bit], xp.float64))
-    return total * (n_visible / len(bits))
+        loss = softplus(gain + cast(flip * bias[bit], xp.float64))
+        total -= loss if observed is None else xp.where(observed[:, bit], loss, 0.0 * loss)
+    return total
 
 
 def _hidden_log_partition(machine, field):

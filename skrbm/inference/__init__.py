@@ -4,7 +4,16 @@ from ._adaptive_tap import AdaptiveTAP
 from ._ais import AIS, LogPartition
 from ._annealing import Annealed, anneal, resampled
 from ._belief_propagation import BeliefPropagation
-from ._clamped import Clamped, clamped_mean
+from ._clamped import (
+    Clamped,
+    by_site,
+    clamped,
+    clamped_mean,
+    completed,
+    rows_with_holes,
+    solve_clamped,
+    with_rows,
+)
 from ._classes import sum_classes
 from ._deep import given_visible, with_visible
 from ._fixed_point import (
@@ -55,8 +64,11 @@ __all__ = [
     "Sampler",
     "Solution",
     "anneal",
+    "by_site",
     "chain_ends",
+    "clamped",
     "clamped_mean",
+    "completed",
     "draw_visible",
     "given_visible",
     "last_visible",
@@ -66,10 +78,13 @@ __all__ = [
     "propagate_rows",
     "resampled",
     "resolve",
+    "rows_with_holes",
     "sample",
     "solve",
+    "solve_clamped",
     "solve_to_convergence",
     "sum_classes",
     "take_rows",
+    "with_rows",
     "with_visible",
 ]

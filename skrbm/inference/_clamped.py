@@ -1,14 +1,128 @@
-"""Inference with some of the visible units held at observed values."""
+"""Inference with some of the visible units held at observed values.
 
-from dataclasses import dataclass
+A machine of which each row has its own observed units is a machine with :class:`Held` units, which
+samplers, annealing and moments take as any other. Fixed points hold them in their states.
+"""
+
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .._checks import check_count
-from ..arrays import cast, namespace
-from ..machine import conditional
-from ._fixed_point import FixedPoint
+from ..arrays import cast, from_numpy, namespace, take_rows, to_numpy
+from ..machine import condition, conditional
+from ..units import Unit
+from ._fixed_point import FixedPoint, solve
 from ._gibbs import Gibbs, accept, odd_conditionals, samples_exactly
-from ._sampler import choose
+from ._sampler import choose, last_visible, sample
+
+
+@dataclass(frozen=True, eq=False)
+class Held(Unit):
+    """Units of which each row has some at known values, where they have no variance.
+
+    Parameters
+    ----------
+    unit : Unit
+        The kind of the units.
+    known : array of shape (n_rows, n_units)
+        Values; anything where they are not observed.
+    observed : array of shape (n_rows, n_units), bool
+        Where the values are known. The columns of a site are known together.
+    """
+
+    unit: Unit
+    known: Any
+    observed: Any
+
+    @property
+    def bounds(self):
+        return self.unit.bounds
+
+    @property
+    def n_rows(self):
+        return self.known.shape[0]
+
+    def rows(self, index):
+        return Held(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
+
+    def _where(self, value, free):
+        """Return ``value`` where units are observed, elsewhere ``free``; None where that is."""
+        if free is None:
+            return None
+        observed = self.observed
+        if free.ndim == 3:  # of each pair of neighbours, (n_rows, n_above, n_units)
+            observed, value = observed[:, None, :], value[:, None, :]
+        return namespace(free).where(observed, value, free)
+
+    def tilt(self, theta, field, precision=None):
+        return self.unit.tilt(theta, field, precision)
+
+    def log_partition(self, theta):
+        """Return log Z of each site; of one that is known, the logarithm of its weight."""
+        free, x = self.unit.log_partition(theta), self.known
+        own = theta.field * x
+        if theta.precision is not None:
+            own = own - 0.5 * theta.precision * x * x
+        if theta.spike is not None:
+            own = own + theta.spike * cast(x != 0, x.dtype)
+        own, observed = (by_site(self.unit, part) for part in (own, self.observed))
+        return namespace(free).where(observed, own, free)
+
+    def mean(self, theta):
+        return self._where(self.known, self.unit.mean(theta))
+
+    def mean_variance(self, theta):
+        mean, variance = self.unit.mean_variance(theta)
+        return self._where(self.known, mean), self._where(0 * self.known, variance)
+
+    def moments(self, theta):
+        mean, variance = self.unit.moments(theta)
+        return self._where(self.known, mean), self._where(0 * self.known, variance)
+
+    def central_moments(self, theta):
+        mean, *others = self.unit.central_moments(theta)
+        others = (self._where(0 * self.known, part) for part in others)
+        return self._where(self.known, mean), *others
+
+    def cumulants(self, mean):
+        others = self.unit.cumulants(mean)
+        return tuple(self._where(0 * self.known, part) for part in others)
+
+    def occupancy(self, theta):
+        there = cast(self.known != 0, self.known.dtype)
+        return self._where(there, self.unit.occupancy(theta))
+
+    def statistics(self, *moments):
+        return self.unit.statistics(*moments)
+
+    def sample(self, theta, rng):
+        return self._where(self.known, self.unit.sample(theta, rng))
+
+
+def by_site(unit, columns):
+    """Return the sum of the columns of each site, or of truth values whether all are True.
+
+    Parameters
+    ----------
+    unit : Unit
+    columns : array of shape (..., n_units)
+
+    Returns
+    -------
+    array of shape (..., n_sites)
+    """
+    xp, groups = namespace(columns), unit.groups(columns.shape[-1])
+    if len(groups) == columns.shape[-1]:
+        return columns
+    whole = xp.all if xp.isdtype(columns.dtype, "bool") else xp.sum
+    return xp.stack([whole(columns[..., g[0] : g[-1] + 1], axis=-1) for g in groups], axis=-1)
+
+
+def clamped(machine, X, observed):
+    """Return the machine of which each row has visible units at the values X where ``observed``."""
+    return replace(machine, units=(Held(machine.units[0], X, observed), *machine.units[1:]))
 
 
 class ClampedState(NamedTuple):
@@ -58,16 +172,71 @@ class Clamped(FixedPoint):
         return ClampedState(self.method.start(machine, X), X, cast(observed, X.dtype))
 
     def step(self, machine, state):
-        inner = self.method.step(machine, state.inner)
         held = state.observed > 0.5
+        inner = self.method.step(clamped(machine, state.values, held), state.inner)
         return state._replace(inner=self.method.hold(machine, inner, state.values, held))
 
     def residual(self, old, new):
         return self.method.residual(old.inner, new.inner)
 
+    def moments(self, machine, state):
+        """Return the expected statistics given the observed values, averaged over the rows."""
+        held = clamped(machine, state.values, state.observed > 0.5)
+        return self.method.moments(held, state.inner)
 
-def clamped_mean(machine, X, observed, rng, n_steps):
-    """Return E[x | observed values] of the visible units by Gibbs sampling.
+
+def solve_clamped(method, machine, X, observed, rows):
+    """Solve the equations of some rows of X, in which units stay at X where ``observed``."""
+    X, observed = take_rows(X, rows), take_rows(observed, rows)
+    outer = Clamped(method)
+    return solve(outer, machine, outer.start(machine, X, observed))
+
+
+def rows_with_holes(observed):
+    """Return index arrays of the rows that are observed as a whole, and of the others."""
+    full = to_numpy(namespace(observed).all(observed, axis=1))
+    return np.flatnonzero(full), np.flatnonzero(~full)
+
+
+def with_rows(X, index, rows):
+    """Return X with other rows at a NumPy index array."""
+    order = np.arange(X.shape[0])
+    order[index] = X.shape[0] + np.arange(len(index))
+    both = namespace(X).concat([X, rows], axis=0)
+    return namespace(X).take(both, from_numpy(order, X), axis=0)
+
+
+def completed(machine, X, observed, rng, n_steps):
+    """Return X with draws given the observed values in place of the others, by Gibbs sampling.
+
+    Parameters
+    ----------
+    machine : Machine
+    X : array of shape (n_rows, n_visible)
+        Where the chains start, one for each row that is not observed as a whole.
+    observed : array of shape (n_rows, n_visible), bool
+        Where values stay as they are.
+    rng : Rng
+    n_steps : int
+        Sweeps of each chain.
+
+    Returns
+    -------
+    array of shape (n_rows, n_visible)
+    """
+    _, holes = rows_with_holes(observed)
+    if not len(holes) or not n_steps:
+        return X
+    start = take_rows(X, holes)
+    held, sampler = clamped(machine, start, take_rows(observed, holes)), Gibbs()
+    state = sampler.start(held, start, rng)
+    if samples_exactly(machine):
+        return with_rows(X, holes, last_visible(sampler, held, state, rng, n_steps))
+    return with_rows(X, holes, sample(sampler, held, state, rng, n_steps).layers[0])
+
+
+def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
+    """Return the means of a layer given the observed visible values, by Gibbs sampling.
 
     Parameters
     ----------
@@ -79,25 +248,29 @@ def clamped_mean(machine, X, observed, rng, n_steps):
     rng : Rng
     n_steps : int
         Sweeps of each chain; the mean is over the second half.
+    layer : {0, 1}, default=0
+        Visible or hidden.
 
     Returns
     -------
-    array of shape (n_rows, n_visible)
+    array of shape (n_rows, n_units[layer])
     """
     check_count("n_steps", n_steps, 1)
-    xp, visible, exact = namespace(X), machine.units[0], samples_exactly(machine)
-    total, n_kept, sampler = xp.zeros_like(X), 0, Gibbs()
-    state = sampler.start(machine, X, rng)
+    exact, hidden = samples_exactly(machine), machine.units[1]
+    machine = clamped(machine, X, observed)
+    total, n_kept, old, above = 0.0, 0, X, condition(machine, X)
     for step in range(n_steps):
-        theta = conditional(machine, 0, state.layers)
-        new = xp.where(observed, X, visible.sample(theta, rng))
-        mean = visible.mean(theta)
-        if not exact:  # the mean of a proposal is not that of the machine
-            old = state.layers[0]
+        theta = conditional(machine, 0, (None, hidden.sample(above, rng)))
+        new = machine.units[0].sample(theta, rng)
+        if not exact:
             thetas = [odd_conditionals(machine, (rows, None)) for rows in (old, new)]
-            mean = new = choose(accept(machine, *thetas, rng), new, old)
-        if 2 * step >= n_steps - 1:
-            total += mean
-            n_kept += 1
-        state = sampler.start(machine, new, rng)
-    return xp.where(observed, X, total / n_kept)
+            new = choose(accept(machine, *thetas, rng), new, old)
+        old, above = new, condition(machine, new)
+        if 2 * step < n_steps - 1:
+            continue
+        if layer == 1:
+            mean = hidden.mean(above)
+        else:  # the mean of a proposal is not that of the machine
+            mean = machine.units[0].mean(theta) if exact else new
+        total, n_kept = total + mean, n_kept + 1
+    return total / n_kept if layer else namespace(X).where(observed, X, total / n_kept)

@@ -26,7 +26,7 @@ where u and w are the first and second moment of i, as derivatives of L by its f
 without the part that its message to j contributes. The same sweep updates them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
 from typing import Any, NamedTuple
@@ -199,8 +199,7 @@ def _blocks(machine, state):
         def rows(leaf, start=start, stop=stop):
             return leaf[start:stop, ...] if leaf.ndim > 1 else leaf
 
-        thetas = tuple(theta.map(rows) for theta in machine.thetas)
-        yield replace(machine, thetas=thetas), map_rows(rows, state)
+        yield machine.rows(slice(start, stop)), map_rows(rows, state)
 
 
 def _joined(blocks):

@@ -7,9 +7,11 @@ from ._rows import (
     canonical,
     check_data,
     check_held,
+    check_known,
     check_range,
     check_rows,
     into_support,
+    split_missing,
     warn_clipped,
 )
 from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
@@ -23,6 +25,7 @@ __all__ = [
     "canonical",
     "check_data",
     "check_held",
+    "check_known",
     "check_range",
     "check_rows",
     "check_weights",
@@ -33,5 +36,6 @@ __all__ = [
     "parameter",
     "rows_of_epoch",
     "rows_with_weight",
+    "split_missing",
     "warn_clipped",
 ]

@@ -35,6 +35,11 @@ class Coordinates(NamedTuple):
         xp = namespace(self.divisor)
         return xp.sum(xp.log(cast(self.divisor, xp.float64)))
 
+    def log_volume_of(self, observed):
+        """Return the ``log_volume`` of the columns that are observed in each row, float64."""
+        xp = namespace(self.divisor)
+        return cast(observed, xp.float64) @ xp.log(cast(self.divisor, xp.float64))
+
     def machine_inward(self, machine):
         """Return the machine of z for a machine of v with Gaussian visible units.
 

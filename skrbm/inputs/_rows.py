@@ -12,8 +12,11 @@ from ..arrays import (
     as_like,
     cast,
     column_means,
+    column_moments,
     dense_rows,
     from_numpy,
+    has_missing,
+    is_finite,
     is_foreign,
     namespace,
     to_numpy,
@@ -24,13 +27,14 @@ from ..exceptions import DataRangeWarning
 from ._weights import DistinctRows
 
 
-def check_data(estimator, X, *, reset=False, missing=False):
+def check_data(estimator, X, *, reset=False, missing=False, sparse=True):
     """Return X checked against an estimator's features, in its own dtype.
 
-    ``missing`` allows NaN. With ``reset`` the features of X become those of the estimator;
-    without, X becomes an array of the library that holds the estimator's parameters.
+    ``missing`` allows NaN in a dense X, ``sparse`` a sparse one. With ``reset`` the features of X
+    become those of the estimator; without, X becomes an array of the library that holds the
+    estimator's parameters.
     """
-    X = _check_data(estimator, X, reset, missing)
+    X = _check_data(estimator, X, reset, missing, sparse)
     if reset:
         return X
     place = estimator.machine_.weights[0]
@@ -39,7 +43,7 @@ def check_data(estimator, X, *, reset=False, missing=False):
     return X if sp.issparse(X) else as_like(X, place)
 
 
-def _check_data(estimator, X, reset, missing):
+def _check_data(estimator, X, reset, missing, sparse):
     if is_foreign(X):
         return _check_foreign_data(estimator, X, reset, missing)
     frame = X
@@ -47,10 +51,10 @@ def _check_data(estimator, X, reset, missing):
         X = validate_data(
             estimator,
             X,
-            accept_sparse=False if missing else "csr",
+            accept_sparse="csr" if sparse else False,
             dtype="numeric",
             reset=reset,
-            ensure_all_finite="allow-nan" if missing else True,
+            ensure_all_finite=not missing,
         )
     except (TypeError, ValueError) as error:
         _check_columns(frame, error)
@@ -58,9 +62,33 @@ def _check_data(estimator, X, reset, missing):
     if X.dtype.kind not in "biuf":
         _check_columns(frame)
         raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
-    if missing and np.isinf(X).any():
-        raise ValueError("X contains infinity; only NaN marks a missing value")
+    if missing:
+        _check_infinity(X)
     return canonical(X) if sp.issparse(X) else X
+
+
+def _check_infinity(X):
+    """Raise ValueError if X has infinite values, or if a sparse X has NaN."""
+    values = X.data if sp.issparse(X) else X
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype.kind != "f" or is_finite(values):
+            return
+    if np.isinf(values).any():
+        raise ValueError("X contains infinity; only NaN marks a missing value")
+    if sp.issparse(X) and np.isnan(values).any():
+        raise ValueError("a sparse X contains NaN; for missing values make it dense: X.toarray()")
+
+
+def check_known(X):
+    """Raise ValueError if a column of X has no value but NaN."""
+    if not has_missing(X):
+        return
+    unknown = np.flatnonzero(~to_numpy(namespace(X).any(X == X, axis=0)))
+    if unknown.size:
+        raise ValueError(
+            f"X has no observed value in columns {unknown[:10].tolist()}, which contain NaN alone; "
+            "leave these columns out"
+        )
 
 
 def _check_columns(X, cause=None):
@@ -170,10 +198,13 @@ def warn_clipped(X, unit):
 def into_support(X, unit, binarize):
     """Return X with values that the unit can have: 0 or 1 by a threshold, or else clipped.
 
-    NaN stays NaN, if there is no threshold. The result is X itself where nothing changes.
+    NaN stays NaN. The result is X itself where nothing changes.
     """
     if is_foreign(X):  # not every library compares or clips bytes and booleans
         X = cast(X, working_dtype(X))
+    if binarize is not None and has_missing(X):
+        above = cast(X > binarize, X.dtype)
+        return namespace(X).where(X == X, above, X)
     if binarize is not None:
         if sp.issparse(X) and binarize < 0:
             raise ValueError(
@@ -230,7 +261,8 @@ class Rows(DistinctRows):
     Parameters
     ----------
     X : array or sparse matrix of shape (n_samples, n_visible)
-        Checked data. Values that the units cannot have are clipped, or thresholded, in a copy.
+        Checked data. Values that the units cannot have are clipped, or thresholded, in a copy. NaN
+        in a dense X marks what is missing.
     unit : Unit
         Kind of the visible units.
     dtype : dtype
@@ -249,11 +281,14 @@ class Rows(DistinctRows):
             X = into_support(X, unit, binarize)
         check_held(X, dtype)
         unit.check_values(X)
-        self.X = X
+        self.X, self.has_missing = X, has_missing(X)
         super().__init__([X], weights)
 
     def __getitem__(self, positions):
-        """Return the rows at an array of positions, dense, in the coordinates of learning."""
+        """Return the rows at an array of positions, dense, in the coordinates of learning.
+
+        What is missing is NaN.
+        """
         rows = dense_rows(self.X, from_numpy(self.index[positions], self.X), self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
 
@@ -267,17 +302,90 @@ class Rows(DistinctRows):
         """The weights of all distinct rows, float64."""
         return np.ones(len(self)) if self.weights is None else self.weights
 
+    def batch(self, positions):
+        """Return (rows, observed) at an array of positions.
+
+        ``observed`` is True where values are known, and missing ones are the means of their
+        columns. It is None where no value is missing.
+        """
+        rows = self[positions]
+        return split_missing(rows, self._filling) if self.has_missing else (rows, None)
+
     @cached_property
     def initial_theta(self):
-        """The parameters of independent units fitted to the rows."""
-        return self.unit.initial_theta(self.values, self.counts)
+        """The parameters of independent units fitted to the rows, to what is known of them."""
+        if not self.has_missing:
+            return self.unit.initial_theta(self.values, self.counts)
+        parts = [self._initial_theta(site) for site in self.unit.groups(self.X.shape[1])]
+        return parts[0].map(lambda *found: namespace(self.X).concat(found), *parts[1:])
+
+    def _initial_theta(self, site):
+        """Return the parameters of the columns of one site, fitted to the rows that have it."""
+        columns = namespace(self.X).take(self.X, from_numpy(site, self.X), axis=1)
+        known = to_numpy(columns[:, 0] == columns[:, 0])[self.index]
+        unit = self.unit.part(self.X.shape[1], site)
+        return unit.initial_theta(RowView(columns, self.index[known]), self.counts[known])
 
     @cached_property
     def means(self):
-        """The mean of each column, in float64, in the user's units."""
-        return column_means(self.values, self.counts)
+        """The mean of the known values of each column, in float64, in the user's units.
+
+        It is NaN where none is known.
+        """
+        if not self.has_missing:
+            return column_means(self.values, self.counts)
+        return self._mean_of(lambda rows: rows)
+
+    @property
+    def moments(self):
+        """Mean and variance of the known values of each column, in float64."""
+        if not self.has_missing:
+            return column_moments(self.values, self.counts)
+        return self.means, self._mean_of(lambda rows: (rows - self.means) ** 2)
+
+    @property
+    def n_known(self):
+        """How many rows have a value in each column: ``total``, or an array if some are missing."""
+        return self.total * self._share if self.has_missing else self.total
+
+    @cached_property
+    def _share(self):
+        """The part of the rows that have a value in each column, float64."""
+        return column_means(self.values, self.counts, lambda x: cast(x == x, x.dtype))
+
+    def _mean_of(self, function):
+        """Return the means of a function of the rows where it is not NaN."""
+        total = column_means(
+            self.values, self.counts, lambda x: _without_nan(function(x), 0.0 * self._share)
+        )
+        with np.errstate(invalid="ignore"):
+            return total / self._share
+
+    @cached_property
+    def _filling(self):
+        """What stands for missing values at first, in the coordinates of learning."""
+        middle = min(max(0.0, self.unit.bounds[0]), self.unit.bounds[1])
+        means = _without_nan(self.means, middle * namespace(self.X).ones_like(self.means))
+        means = cast(means, self.dtype)
+        return means if self.coordinates is None else self.coordinates.inward(means)
 
     def some(self, n, rng):
-        """Return at most ``n`` rows, at random."""
+        """Return at most ``n`` rows, at random; missing values are the means of their columns."""
         positions = self.epoch(np.arange(len(self)), rng)
-        return self[positions[to_numpy(rng.permutation(len(positions)))[:n]]]
+        return self.batch(positions[to_numpy(rng.permutation(len(positions)))[:n]])[0]
+
+
+def split_missing(X, filling=None):
+    """Return (rows, observed): X with ``filling`` for NaN, or zeros, and True where it has none.
+
+    ``observed`` is None where X has no NaN.
+    """
+    if not has_missing(X):
+        return X, None
+    xp, observed = namespace(X), X == X
+    filling = xp.zeros_like(X) if filling is None else xp.broadcast_to(filling, X.shape)
+    return xp.where(observed, X, filling), observed
+
+
+def _without_nan(X, filling):
+    return namespace(X).where(X == X, X, filling)

@@ -12,13 +12,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight
 
-from ..arrays import cast, from_numpy, namespace, row_blocks, take_rows, to_numpy
+from ..arrays import cast, from_numpy, has_missing, namespace, row_blocks, take_rows, to_numpy
 
 _BLOCK_ELEMENTS = 2**16  # of rows that are looked at together, 512 KiB in float64
 # Rows of an epoch: an index array of more may not fit into memory.
 _MAX_REPEATED = 10**8
 _LARGEST_RATIO = 2.0**53  # of weights: more than 1 to that, and float64 sums lose the 1
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
+_MISSING = 0.7390851332151607  # what NaN counts as in keys, hardly a value of data
 _SEED = 20160620  # of directions and positions, which are the same in all fits
 
 
@@ -66,7 +67,7 @@ def distinct_rows(arrays, weights=None):
     Parameters
     ----------
     arrays : sequence of arrays or sparse matrices of shape (n_rows, n_columns[i])
-        Rows are equal if they are in all of them. None has NaN.
+        Rows are equal if they are in all of them. NaN equals NaN.
     weights : ndarray of shape (n_rows,), default=None
         Rows of weight 0 are left out.
 
@@ -87,11 +88,12 @@ def distinct_rows(arrays, weights=None):
     if not near.size:
         return rows, weights[rows]
     same = np.zeros(len(rows), bool)  # whether a row equals the one before
-    same[near + 1] = _are_equal(arrays, rows[near], rows[near + 1])
+    missing = [has_missing(X) for X in arrays]
+    same[near + 1] = _are_equal(arrays, rows[near], rows[near + 1], missing)
     for run in _runs(near, ~same[near + 1]):
         rows[run] = rows[run][_lexical_order(arrays, rows[run])]
         inside = rows[run]
-        same[run.start + 1 : run.stop] = _are_equal(arrays, inside[:-1], inside[1:])
+        same[run.start + 1 : run.stop] = _are_equal(arrays, inside[:-1], inside[1:], missing)
     # Sums are to be the same, to the last bit, in whatever order equal rows were given.
     first, weights = np.flatnonzero(~same), weights[rows]
     weights = weights[np.lexsort((weights, np.cumsum(~same)))]
@@ -109,10 +111,19 @@ def _keys(arrays):
             if sp.issparse(block):
                 parts.append(block.astype(np.float64) @ direction)
             else:
-                block = cast(block, namespace(block).float64)
-                parts.append(to_numpy(block @ from_numpy(direction, block)))
+                parts.append(_projected(cast(block, namespace(block).float64), direction))
         total = total + np.concatenate(parts)
     return total
+
+
+def _projected(block, direction):
+    """Return the products of float64 rows with a direction, in which NaN counts as a number."""
+    direction = from_numpy(direction, block)
+    product = to_numpy(block @ direction)
+    if not np.isnan(product).any():
+        return product
+    xp = namespace(block)
+    return to_numpy(xp.where(block == block, block, _MISSING) @ direction)
 
 
 def _block_rows(X):
@@ -120,17 +131,21 @@ def _block_rows(X):
     return max(1, _BLOCK_ELEMENTS // columns)
 
 
-def _are_equal(arrays, first, second):
-    """Return whether the rows at two index arrays are equal, block by block."""
+def _are_equal(arrays, first, second, missing):
+    """Return whether the rows at two index arrays are equal, block by block.
+
+    ``missing`` says which of the arrays have NaN.
+    """
     parts, size = [], min(_block_rows(X) for X in arrays)
     for start in range(0, len(first), size):
         equal = True
-        for X in arrays:
+        for X, has_nan in zip(arrays, missing, strict=True):
             a, b = (take_rows(X, i[start : start + size]) for i in (first, second))
             if sp.issparse(a):
                 equal = equal & (np.diff((a != b).tocsr().indptr) == 0)
-            else:
-                equal = equal & to_numpy(namespace(a).all(a == b, axis=1))
+                continue
+            same = (a == b) | ((a != a) & (b != b)) if has_nan else a == b
+            equal = equal & to_numpy(namespace(a).all(same, axis=1))
         parts.append(equal)
     return np.concatenate(parts)
 

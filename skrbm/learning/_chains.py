@@ -9,10 +9,20 @@ import numpy as np
 from .._checks import check_count
 from .._schedules import SCHEDULES
 from ..arrays import cast, from_numpy, namespace
-from ..inference import Chains, Sampler, anneal, draw_visible, last_visible, map_rows, sample
+from ..inference import (
+    Chains,
+    Sampler,
+    anneal,
+    completed,
+    draw_visible,
+    last_visible,
+    map_rows,
+    sample,
+)
 from ..machine import Block, Moments, condition, data_moments, uncoupled
 from ._model_phase import ModelPhase
 
+_COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
 
 
@@ -204,6 +214,15 @@ class ChainPhase(ModelPhase):
         chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
         return self._next(sampler, chains, total.acceptance(), state), data, total.moments()
+
+    def incomplete_phases(self, machine, state, X, observed, rng):
+        """Return the phases of a batch whose missing entries are drawn, given the observed ones.
+
+        A draw in place of the expectation adds noise to the gradient, but no bias as far as the
+        sweeps have come to the distribution.
+        """
+        X = completed(machine, X, observed, rng, _COMPLETION)
+        return self.phases(machine, state, X, rng)
 
     def _shares_product(self, machine):
         """Whether one product serves for the hidden units of both phases, or for two steps."""

@@ -8,9 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, namespace
-from ..inference import FixedPoint, Gibbs, Solution, map_rows, solve
-from ..machine import in_double
+from ..arrays import cast, like, namespace, take_rows
+from ..inference import (
+    Clamped,
+    FixedPoint,
+    Gibbs,
+    Solution,
+    map_rows,
+    rows_with_holes,
+    solve,
+    solve_clamped,
+    with_rows,
+)
+from ..machine import data_moments, in_double
 from ._model_phase import ModelPhase
 
 
@@ -113,6 +123,23 @@ class FixedPointPhase(ModelPhase):
         carry = self._starts.next(machine, state, X, rng)
         first = self.fixed_point.start(machine, self._starts.visible(carry))
         return Started(carry, solve(self.fixed_point, machine, first))
+
+    def incomplete_phases(self, machine, state, X, observed, rng):
+        """Return the phases of a batch, of which rows with missing entries are solved as well.
+
+        Their moments are those of the machine with the observed units held at their values.
+        """
+        full, holes = rows_with_holes(observed)
+        solution = solve_clamped(self.fixed_point, machine, X, observed, holes)
+        data = Clamped(self.fixed_point).moments(machine, solution.state)
+        data = data.scaled(len(holes) / X.shape[0])
+        X = with_rows(X, holes, solution.state.means[0])
+        if len(full):
+            known = take_rows(X, full)
+            weights = namespace(X).full(len(full), 1.0 / X.shape[0], **like(X))
+            data = data_moments(machine, known, weights) + data
+        state = self.advance(machine, state, X, rng)
+        return state, data, self.moments(machine, state)
 
     def moments(self, machine, state):
         return self.fixed_point.moments(machine, state.solution.state)

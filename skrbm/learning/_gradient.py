@@ -198,10 +198,12 @@ class MomentLearner(BatchLearner):
         return report
 
     def step(self, training, index, rate):
-        machine, phase = training.machine, self._phase
-        state, data, model = phase.phases(
-            machine, training.phase_state, self.rows[index], training.rng
-        )
+        machine, phase, before = training.machine, self._phase, training.phase_state
+        rng, (X, observed) = training.rng, self.rows.batch(index)
+        if observed is None:
+            state, data, model = phase.phases(machine, before, X, rng)
+        else:
+            state, data, model = phase.incomplete_phases(machine, before, X, observed, rng)
         parameters = self.parameters.of(machine)
         gradient = self.parameters.gradient(machine, data - model)
         training.optimizer_state = self.optimizer.update(

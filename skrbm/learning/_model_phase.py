@@ -33,6 +33,27 @@ class ModelPhase:
         state = self.advance(machine, state, X, rng)
         return state, data, self.moments(machine, state)
 
+    def incomplete_phases(self, machine, state, X, observed, rng):
+        """Return what :meth:`phases` does for a batch of which visible units are missing.
+
+        The moments of the data are then expected ones, given what is observed.
+
+        Parameters
+        ----------
+        machine : Machine
+        state : NamedTuple
+        X : array of shape (n_rows, n_visible)
+            Missing entries are any numbers, such as the means of their columns.
+        observed : array of shape (n_rows, n_visible), bool
+        rng : Rng
+
+        Raises
+        ------
+        ValueError
+            If the phase does not take missing values.
+        """
+        raise ValueError(f"{type(self).__name__} takes complete rows, without missing values")
+
     def advance(self, machine, state, X, rng):
         """Return the next state."""
         raise NotImplementedError

@@ -6,14 +6,16 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
-from ..arrays import cast, from_numpy, namespace, row_sums, to_numpy
-from ..inference import SMC
+from ..arrays import cast, from_numpy, make_rng, namespace, row_sums, to_numpy
+from ..inference import SMC, by_site, completed
+from ..inputs import split_missing
 from ..units import log_weight
 from ._loop import Monitor
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
 _GAP_ROWS = 1000  # training rows whose free energy is compared with the validation rows'
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
+_COMPLETION = 5  # sweeps that draw what is missing
 _QUICK = SMC(std=0.02, max_sweeps=1000)
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 
@@ -78,8 +80,8 @@ class LikelihoodMonitor(Monitor):
         measured = self._likelihood(density, state)
         if self.validation is None:
             return measured
-        held_out = self._values(density.free_energy, self.validation)
-        trained = self._values(density.free_energy, self.train)
+        held_out = self._free_energies(density, self.validation)
+        trained = self._free_energies(density, self.train)
         means, errors = zip(
             self._mean(held_out, self.validation), self._mean(trained, self.train), strict=True
         )
@@ -87,7 +89,11 @@ class LikelihoodMonitor(Monitor):
         self.noise = np.hypot(*errors)
         self.value, measured["free_energy_gap"] = -gap, gap
         if self.by_score:
-            log_weights = self._values(density.log_weight, self.validation)
+            log_weights = (
+                -held_out
+                if self.rows.has_missing
+                else self._values(density.log_weight, self.validation)
+            )
             log_z = self._log_partition(density)
             mean, _ = self._mean(log_weights, self.validation)
             self.value = measured["score"] = float(mean - log_z)
@@ -99,16 +105,14 @@ class LikelihoodMonitor(Monitor):
         columns = np.arange(self.rows.X.shape[1])
         if machine.units[0].is_binary and len(machine.units) == 2:
             name, columns = "pseudo_log_likelihood", self.bits
-            values = self._values(
-                lambda rows: evaluation.pseudo_log_likelihood(machine, rows, self.bits), shown
-            )
+            value = self._pseudo_log_likelihood(machine, shown)
         else:  # a pseudo-likelihood of real values needs an integral for each
             log_z = self.phase.log_partition(machine, state)
             if log_z is None:
                 return {}
             name = "tap_log_likelihood"
-            values = -self._values(density.free_energy, shown) - log_z
-        value = float(self._mean(values, shown)[0])
+            values = -self._free_energies(density, shown) - log_z
+            value = float(self._mean(values, shown)[0])
         if self.independent is None:
             self.independent = self._independent(machine, columns)
         # The best epoch counts where it is published.
@@ -116,13 +120,51 @@ class LikelihoodMonitor(Monitor):
         self.reached = name, max(value, best)
         return {name: value}
 
+    def _free_energies(self, density, index):
+        """Return -log p(x) - log Z of the rows at ``index``, or of what is observed of them."""
+        if not self.rows.has_missing:
+            return self._values(density.free_energy, index)
+
+        def function(rows):
+            return evaluation.free_energy_given(density, rows, self.seed, evaluation.QUICK)
+
+        return self._values(function, index)
+
+    def _pseudo_log_likelihood(self, machine, index):
+        """Return the mean over rows, estimated on some bits, of which those observed count.
+
+        Missing ones are drawn given the others, in each epoch by the same random numbers.
+        """
+        if not self.rows.has_missing:
+            values = self._values(
+                lambda rows: evaluation.pseudo_log_likelihood(machine, rows, self.bits), index
+            )
+            return float(self._mean(values, index)[0])
+        rng = make_rng(self.seed, machine.weights[0])
+
+        def function(rows):
+            rows, observed = split_missing(rows, machine.units[0].mean(machine.thetas[0]))
+            if observed is None:
+                observed = rows == rows
+            rows = completed(machine, rows, observed, rng, _COMPLETION)
+            return evaluation.observed_pseudo_log_likelihood(machine, rows, observed, self.bits)
+
+        return self._mean_by_column(self._values(function, index), index, self.bits)
+
+    def _mean_by_column(self, sums, index, columns):
+        """Return what sums over observed columns, some of all, would be over all columns."""
+        known = self._values(lambda rows: rows == rows, index)[:, columns].mean(axis=1)
+        share = self._mean(known, index)[0]
+        scale = self.rows.X.shape[1] / len(columns)
+        return float(self._mean(sums, index)[0]) * scale / max(share, 1e-12)
+
     def _independent(self, machine, columns):
         """Return the log-likelihood of the rows shown by independent units fitted to all rows.
 
         Of some columns it is scaled up to all.
         """
-        unit = machine.units[0]
-        theta = self.rows.initial_theta
+        unit, shown = machine.units[0], self.train[:_MONITORED_ROWS]
+        theta, n_columns = self.rows.initial_theta, len(columns)
         columns = from_numpy(columns, theta.field)
         theta = theta.map(
             lambda part: namespace(part).take(cast(part, machine.dtype), columns, axis=0)
@@ -130,11 +172,16 @@ class LikelihoodMonitor(Monitor):
 
         def function(rows):
             rows = namespace(rows).take(rows, columns, axis=1)
-            return log_weight(theta, rows) - row_sums(unit.log_partition(theta))
+            rows, observed = split_missing(rows)
+            log_z = unit.log_partition(theta)
+            if observed is not None:
+                log_z = namespace(rows).where(by_site(unit, observed), log_z, 0 * log_z)
+            return log_weight(theta, rows) - row_sums(log_z)
 
-        shown = self.train[:_MONITORED_ROWS]
-        mean, _ = self._mean(self._values(function, shown), shown)
-        return float(mean) * (machine.n_units[0] / columns.shape[0])
+        values = self._values(function, shown)
+        if self.rows.has_missing and unit.is_binary:
+            return self._mean_by_column(values, shown, to_numpy(columns))
+        return float(self._mean(values, shown)[0]) * (machine.n_units[0] / n_columns)
 
     def conclude(self):
         """Warn where learning has ended far below what needs no learning at all."""

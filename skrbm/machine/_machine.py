@@ -67,6 +67,7 @@ class Machine:
         own = [part.shape[0] for part in parts if part.ndim > 1]
         if is_per_row(self.scale):
             own.append(self.scale.shape[0])
+        own += [unit.n_rows for unit in self.units if unit.n_rows is not None]
         return own[0] if own else None
 
     @cached_property
@@ -88,7 +89,8 @@ class Machine:
             return self
         scale = take_rows(self.scale, index) if is_per_row(self.scale) else self.scale
         thetas = tuple(theta.rows(index) for theta in self.thetas)
-        machine = replace(self, thetas=thetas, scale=scale)
+        units = tuple(unit.rows(index) for unit in self.units)
+        machine = replace(self, units=units, thetas=thetas, scale=scale)
         known = {name: self.__dict__[name] for name in _POWERS if name in self.__dict__}
         machine.__dict__.update(known)  # of the same weights
         return machine

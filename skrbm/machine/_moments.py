@@ -64,10 +64,14 @@ class Moments:
         return Moments(blocks, self.matrices + other.matrices, self.sums + other.sums)
 
     def __neg__(self) -> "Moments":
+        return self.scaled(-1.0)
+
+    def scaled(self, factor: float) -> "Moments":
+        """Return the moments times a number."""
         return Moments(
-            tuple(block._replace(weight=-block.weight) for block in self.blocks),
-            tuple((l, -matrix) for l, matrix in self.matrices),
-            tuple((l, theta.map(lambda part: -part)) for l, theta in self.sums),
+            tuple(block._replace(weight=factor * block.weight) for block in self.blocks),
+            tuple((l, factor * matrix) for l, matrix in self.matrices),
+            tuple((l, theta.map(lambda part: factor * part)) for l, theta in self.sums),
         )
 
     def __sub__(self, other: "Moments") -> "Moments":

@@ -115,6 +115,8 @@ class Unit:
         Whether the cumulants are functions of the mean, which ``cumulants`` gives.
     is_learnt : bool
         Whether estimators can learn a layer of such units from data.
+    n_rows : int or None
+        Number of rows of which each has a distribution of its own, None if they share it.
     alternative : str
         What to use where a method does not apply to such units; it ends an error.
     """
@@ -127,6 +129,7 @@ class Unit:
     has_variances = True
     has_cumulants = False
     is_learnt = True
+    n_rows: int | None = None
     alternative = ""
 
     @property
@@ -153,6 +156,21 @@ class Unit:
         """
         values = self.values or ()
         return np.take(np.array(values), digits(numbers, [len(values)] * n))
+
+    def rows(self, index: Index) -> "Unit":
+        """Return the unit of some rows, itself if all share it."""
+        return self
+
+    def groups(self, n: int) -> list[np.ndarray]:
+        """Return the columns of each site of a layer of ``n`` columns, index arrays in order.
+
+        A site is what ``log_partition`` has an entry for: columns that depend on each other.
+        """
+        return np.split(np.arange(n), n)
+
+    def part(self, n: int, columns: np.ndarray) -> "Unit":
+        """Return the unit of some columns of a layer of ``n`` columns, which are whole sites."""
+        return self
 
     def check_values(self, X: Array) -> None:
         """Raise ValueError if rows of X within the bounds are no values of such a layer.

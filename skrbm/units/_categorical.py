@@ -1,6 +1,6 @@
 """Categorical units: groups of columns of which exactly one is 1."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -80,6 +80,13 @@ class Categorical(Unit):
                 "the number of columns"
             )
         return sites
+
+    def groups(self, n):
+        return np.split(np.arange(n), np.cumsum(self.sites(n))[:-1])
+
+    def part(self, n, columns):
+        kept = [len(site) for site in self.groups(n) if site[0] in columns]
+        return replace(self, sizes=tuple(kept))
 
     def asks_for(self, fitted):
         return self == fitted

@@ -36,6 +36,7 @@ pytestmark = [
     pytest.mark.arrays,
     pytest.mark.filterwarnings("ignore:the machine has no hidden unit"),
 ]
+WITH_MISSING = [E for E in ESTIMATORS if E().__sklearn_tags__().input_tags.allow_nan]
 every = pytest.mark.parametrize("Estimator", ESTIMATORS)
 binary = pytest.mark.parametrize("RBM", BINARY)
 
@@ -142,6 +143,42 @@ def test_integers_and_booleans(Estimator, library):
             estimator = fitted(Estimator, X, library)
         assert all(np.isfinite(part).all() for part in copied_state(estimator).values())
         assert type(estimator.predict(X)) is type(X)
+
+
+@pytest.mark.parametrize("Estimator", WITH_MISSING)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n_components", [3, 25], ids=["over hidden", "over missing"])
+def test_missing_values(Estimator, library, dtype, n_components):
+    """Sums over the hidden units, or over missing ones where these are fewer."""
+    rows = with_holes(binary_data(30, dtype=dtype))
+    X, kind = library.asarray(rows), type(library.asarray([0.0]))
+    rbm = small(Estimator, n_components=n_components).fit(X).partial_fit(X)
+    results = {name: getattr(rbm, name)(X) for name in ("transform", "predict", "free_energy")}
+    results["sample"] = rbm.sample(given=X, n_steps=2, random_state=0)
+    assert np.isfinite(rbm.score(X))
+    for name, value in results.items():
+        assert type(value) is kind, name
+        assert value.dtype == (library.float64 if name in SCORES else getattr(library, dtype)), name
+        assert np.isfinite(to_numpy(value)).all(), name
+    known = ~np.isnan(rows)
+    assert_array_equal(to_numpy(results["sample"])[known], rows[known])
+
+
+def test_rows_with_holes_are_annealed_and_drawn(library):
+    """Where neither the 25 hidden units nor 22 missing ones can be enumerated."""
+    rows = np.zeros((2, 24), np.float32)
+    rows[0, 2:] = np.nan
+    X = library.asarray(rows)
+    rbm = small(BernoulliRBM, n_components=25, n_iter=1).fit(
+        library.asarray(np.eye(24, dtype="f4"))
+    )
+    free, means = to_numpy(rbm.free_energy(X)), to_numpy(rbm.transform(X))
+    assert free.dtype == np.float64 and means.dtype == np.float32
+    assert np.isfinite(free).all() and ((means > 0) & (means < 1)).all()
+    # Without couplings, which are small after one epoch, units are independent.
+    b, c = (to_numpy(part) for part in (rbm.intercept_visible_, rbm.intercept_hidden_))
+    expected = -np.log1p(np.exp(b[2:])).sum() - np.log1p(np.exp(c)).sum()
+    assert abs(free[0] - expected) < 1
 
 
 @every

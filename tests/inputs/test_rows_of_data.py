@@ -148,3 +148,35 @@ def test_machines_are_converted_in_double_and_keep_their_dtype():
     assert_allclose(inner.thetas[1].field, field + W @ far.offset, rtol=1e-6)
     assert single.machine_inward(machine.astype(np.float32)).dtype == np.float32
     assert_allclose(far.machine_inward(outer).thetas[1].field, machine.thetas[1].field, atol=1e-9)
+
+
+# ---------------------------------------------------------------------- missing values
+
+
+def test_missing_values_are_told_and_filled_with_means():
+    X = data()
+    X[[1, 2, 5], [0, 0, 1]] = np.nan
+    rows = Rows(X, Gaussian(), np.dtype(np.float32), coordinates=Coordinates(1.0, 2.0))
+    positions = np.argsort(rows.index)
+    found, observed = rows.batch(positions)
+    assert_array_equal(observed, ~np.isnan(X))
+    assert found.dtype == np.float32
+    filled = np.where(observed, X, np.nanmean(X, axis=0))
+    assert_allclose(found, (filled - 1) / 2, rtol=1e-6, atol=1e-6)
+    assert_array_equal(np.isnan(rows[positions]), np.isnan(X))
+    assert_allclose(rows.means, np.nanmean(X, axis=0))
+    assert_allclose(rows.moments, [np.nanmean(X, axis=0), np.nanvar(X, axis=0)])
+    assert_allclose(rows.n_known, [8, 9, 10])
+    assert rows.batch(positions[:1])[1] is None
+
+
+def test_ranges_are_those_of_what_is_observed(recwarn):
+    X = 0.5 * data()
+    X[0, 0] = np.nan
+    rows = Rows(X, TruncatedGaussian().fitted(X), X.dtype)
+    assert rows.unit.bounds == (0.0, np.nanmax(X))
+    Rows(X, Bernoulli(), X.dtype)
+    assert not recwarn
+    X[1, 1] = 1.5
+    with pytest.warns(DataRangeWarning, match=r"from 0 to 1\.5"):
+        Rows(X, Bernoulli(), X.dtype)

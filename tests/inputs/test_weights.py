@@ -405,6 +405,38 @@ def test_weights_of_a_ratio_that_sums_can_hold(scale):
     assert_array_equal(check_weights(weights, data(n=4)), weights)
 
 
+# ---------------------------------------------------------------------- missing values
+
+
+def with_nan(n=200):
+    """Rows of few values, many of them equal, and some equal but for NaN in place of a number."""
+    generator = np.random.default_rng(0)
+    X = generator.integers(0, 2, (n, 4)).astype(float)
+    X[generator.random(X.shape) < 0.4] = np.nan
+    return X
+
+
+def test_missing_values_are_equal_to_each_other_alone():
+    X = with_nan()
+    index, weights = distinct_rows([X])
+    rows, counts = np.unique(np.nan_to_num(X, nan=2), axis=0, return_counts=True)
+    found = np.nan_to_num(X[index], nan=2)
+    order = np.lexsort(found.T[::-1])
+    assert_array_equal(found[order], rows)
+    assert_array_equal(weights[order], counts)
+
+
+@pytest.mark.parametrize("near", [_weights._NEAR, np.inf], ids=["keys", "values"])
+def test_the_order_of_rows_with_nan_depends_on_their_values_alone(near, monkeypatch):
+    """By keys, or if all of these were equal."""
+    monkeypatch.setattr(_weights, "_NEAR", near)
+    X, order = with_nan(), np.random.default_rng(1).permutation(200)
+    index, weights = distinct_rows([X])
+    others, same = distinct_rows([X[order]])
+    assert_array_equal(X[order][others], X[index])
+    assert_array_equal(same, weights)
+
+
 # ---------------------------------------------------------------------------- row views
 
 

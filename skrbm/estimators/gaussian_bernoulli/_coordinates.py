@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...arrays import cast, column_moments, namespace, parameter_reference, to_numpy, value_range
+from ...arrays import cast, namespace, parameter_reference, to_numpy, value_range
 from ...inputs import Coordinates, machine_from
 from ...learning import ArrayGradient
 from ...machine import Machine
@@ -123,7 +123,7 @@ def mean_and_deviation(rows, min_variance):
     most = max(abs(value) for value in value_range(rows.X))
     if not most < math.sqrt(float(limits.max)):
         raise ValueError(f"X has values up to {most:.3g}, whose squares overflow {dtype}; scale X")
-    mean, variance = column_moments(rows.values, rows.counts)
+    mean, variance = rows.moments
     deviation = xp.sqrt(variance)
     varies = deviation > _ROUNDING * float(limits.eps) * xp.abs(mean)
     # A variance as far below that of the data as learning may go must have an inverse.

@@ -22,6 +22,7 @@ from ...inputs import Coordinates
 from ...learning import CHAINS, GRADIENTS, OPTIMIZERS
 from ...units import Bernoulli, Gaussian
 from .._base import BaseRBM
+from .._posterior import drawn_given
 from ._coordinates import (
     PARAMETERS,
     first_machine,
@@ -293,7 +294,7 @@ class GaussianBernoulliRBM(BaseRBM):
         if scale is None:
             scale = 1 / math.sqrt(n + self.n_components)
         (mean, deviation), coordinates = parts.noise, parts.coordinates
-        some = rows[rows.drawn(self.n_components, rng)]
+        some, _ = rows.batch(rows.drawn(self.n_components, rng))
         noise = rng.normal((self.n_components, n))
         machine = first_machine(
             some, noise, scale, coordinates.inward(mean), deviation / coordinates.divisor
@@ -390,7 +391,16 @@ class GaussianBernoulliRBM(BaseRBM):
         return rbm
 
     @one_blas_thread
-    def sample(self, n_samples=1, *, n_steps=None, init=None, return_steps=None, random_state=None):
+    def sample(
+        self,
+        n_samples=1,
+        *,
+        n_steps=None,
+        init=None,
+        given=None,
+        return_steps=None,
+        random_state=None,
+    ):
         """Draw visible configurations by the sampler of ``inference``, a chain for each.
 
         Parameters
@@ -402,6 +412,9 @@ class GaussianBernoulliRBM(BaseRBM):
             Where the chains start; default: normal noise with the means ``noise_mean_`` and the
             standard deviations ``noise_scale_``, which with ``starts="annealed"`` is annealed
             to the machine by ``n_steps`` temperatures first.
+        given : array-like of shape (n_given, n_features), default=None
+            Observed values, with NaN for what is to be drawn given them by block Gibbs sampling, a
+            chain for each row; ``n_samples`` and ``return_steps`` do not count then.
         return_steps : array-like of int, default=None
             Numbers of steps after which the visible values are returned too; 0 is the start, and
             the noise where it is annealed.
@@ -418,6 +431,8 @@ class GaussianBernoulliRBM(BaseRBM):
         parts = self._parts()
         n_steps = parts.phase.n_steps if n_steps is None else n_steps
         check_count("n_steps", n_steps, 0)
+        if given is not None:
+            return drawn_given(self, given, init, n_steps, random_state)
         wanted = checked_steps(return_steps, n_steps)
         first = None if init is None else self._rows_to_start(init, n_samples)
         first = None if first is None else parts.coordinates.inward(first)

@@ -1,0 +1,278 @@
+"""Sums over the visible units that are missing in a row of data, given those that are observed.
+
+They are exact where the hidden units, or the missing visible ones, have few configurations, and
+estimated by annealing elsewhere, with the observed units held at their values.
+"""
+
+import math
+import warnings
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import (
+    CommonRng,
+    cast,
+    from_numpy,
+    log_sum_exp,
+    make_rng,
+    namespace,
+    row_sums,
+    take_rows,
+    to_numpy,
+)
+from ..exceptions import LikelihoodWarning
+from ..inference import Gibbs, anneal, by_site, clamped, rows_with_holes, with_rows
+from ..inputs import split_missing
+from ..machine import MAX_UNITS, _enumeration, conditional, input_field
+from ..units import log_weight
+from ._density import in_float64
+
+_ELEMENTS = 2**18  # of the largest temporary array of sums
+_FEW = 12  # binary units that are enumerated for each row: more take longer than annealing
+_CHAIN_ELEMENTS = 2**21  # of visible values of chains that are annealed together
+
+
+class Accuracy(NamedTuple):
+    """How rows are annealed: the standard error that is asked for, chains and temperatures.
+
+    Rows that miss ``std``, in nats, are annealed again by the next number of temperatures.
+    """
+
+    std: float = 0.1
+    n_chains: int = 32
+    n_temperatures: tuple = (50, 200, 800, 3200)
+
+
+PRECISE = Accuracy()
+QUICK = Accuracy(np.inf, 8, (50,))
+"""For what is measured after each epoch."""
+
+
+def free_energy_given(density, X, seed, accuracy=PRECISE):
+    """Return minus log p(observed) minus log Z of rows of which NaN marks what is missing.
+
+    Parameters
+    ----------
+    density : Density
+        Of a machine with one hidden layer.
+    X : array of shape (n_rows, n_visible)
+        Visible values in the machine's coordinates.
+    seed : SeedSequence
+        Of the chains. Each row has the same random numbers, so that a row's result does not depend
+        on the others.
+    accuracy : Accuracy
+        Of rows that are annealed.
+
+    Returns
+    -------
+    array of shape (n_rows,), float64
+        In nats. Rows without NaN have their free energy.
+
+    Warns
+    -----
+    LikelihoodWarning
+        If rows miss the standard error that ``accuracy`` asks for.
+    """
+    X, observed = split_missing(X)
+    if observed is None:
+        return density.free_energy(X)
+    full, holes = rows_with_holes(observed)
+    values, seen = (take_rows(part, holes) for part in (X, observed))
+    machine = in_float64(density.machine)
+    values = cast(values, machine.dtype)
+    found, _, exact = exact_sums(machine, values, seen)
+    left = np.flatnonzero(~exact)
+    if left.size:
+        base = machine.thetas[0]
+        if density.starts is not None:
+            base = density.independent_units(cast(density.starts, machine.dtype))
+        rows = take_rows(values, left), take_rows(seen, left)
+        annealed = _annealed(machine, base, *rows, seed, accuracy)
+        found = _replaced(found, left, annealed)
+    free = -found
+    if density.coordinates is not None:
+        free = free + density.coordinates.log_volume_of(seen)
+    if not len(full):
+        return free
+    known = density.free_energy(take_rows(X, full))
+    order = from_numpy(np.argsort(np.concatenate([full, holes])), free)
+    return namespace(free).take(namespace(free).concat([known, free]), order)
+
+
+def _replaced(values, index, others):
+    """Return an array with other values at a NumPy index array."""
+    return with_rows(values[:, None], index, others[:, None])[:, 0]
+
+
+# ------------------------------------------------------------------------------- exact sums
+
+
+def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
+    """Sum over hidden and missing visible units, exactly, in rows where that is possible.
+
+    Parameters
+    ----------
+    machine : Machine
+        With one hidden layer.
+    X : array of shape (n_rows, n_visible)
+        Values where ``observed``, which some are not.
+    observed : array of shape (n_rows, n_visible), bool
+    max_units : int, default=20
+        Largest number of binary hidden units that are enumerated, for all rows together. Of the
+        missing ones, which are enumerated row by row where they are fewer, it is 12 at most.
+    means : bool, default=False
+        Whether the means of the hidden units are asked for.
+
+    Returns
+    -------
+    log_weights : array of shape (n_rows,), float64
+        log p(observed) + log Z, 0 where it is not possible.
+    hidden_means : array of shape (n_rows, n_hidden) or None
+    exact : ndarray of shape (n_rows,), bool
+        The rows where it is possible.
+    """
+    xp, (unit, hidden) = namespace(X), machine.units
+    known = xp.where(observed, X, xp.zeros_like(X))
+    own = log_weight(machine.thetas[0], known)
+    field = input_field(machine, 1, (known, None))
+    n_missing, n_hidden = _n_missing(unit, observed), float("inf")
+    if hidden.is_discrete:
+        n_hidden = math.log2(hidden.n_configurations(machine.n_units[1]))
+    few = n_missing <= min(max_units, _FEW)
+    shared = (n_hidden <= max_units) & (~few | (n_hidden <= n_missing))
+    total, found = xp.zeros_like(own), xp.zeros_like(field)
+    together = np.flatnonzero(shared)
+    if together.size:
+        rows = (take_rows(part, together) for part in (own, field, observed))
+        log_weights, hidden_means = _summed(_by_hidden(machine, *rows), means)
+        total = _replaced(total, together, log_weights)
+        found = with_rows(found, together, hidden_means) if means else found
+    single = np.flatnonzero(few & ~shared)
+    if single.size:
+        parts = [_summed(_by_missing(machine, i, own, field, observed), means) for i in single]
+        total = _replaced(total, single, xp.concat([log_weights for log_weights, _ in parts]))
+        found = with_rows(found, single, xp.concat([m for _, m in parts])) if means else found
+    return total, found if means else None, few | shared
+
+
+def _n_missing(unit, observed):
+    """Return how many binary units have as many values as the missing ones of each row."""
+    missing, n = ~to_numpy(observed), observed.shape[1]
+    if not unit.is_discrete:
+        return np.where(missing.any(axis=1), np.inf, 0.0)
+    total = np.zeros(missing.shape[0])
+    for site in unit.groups(n):
+        size = math.log2(unit.part(n, site).n_configurations(len(site)))
+        total += size * missing[:, site[0]]
+    return total
+
+
+def _by_hidden(machine, own, field, observed):
+    """Yield log weights of all hidden values in each row, and the hidden values."""
+    xp, (unit, hidden) = namespace(own), machine.units
+    free = cast(~by_site(unit, observed), machine.dtype)
+    n, n_hidden = hidden.n_configurations(machine.n_units[1]), machine.n_units[1]
+    size = max(1, _ELEMENTS // max(own.shape[0], *machine.n_units))
+    for start in range(0, n, size):
+        numbers = np.arange(start, min(start + size, n))
+        h = from_numpy(hidden.configurations(n_hidden, numbers), own)
+        local = unit.log_partition(conditional(machine, 0, (None, h)))
+        shared = log_weight(machine.thetas[1], h)
+        total = field @ h.T + free @ xp.permute_dims(local, (1, 0))
+        yield total + shared[None, :] + own[:, None], h
+
+
+def _by_missing(machine, row, own, field, observed):
+    """Yield log weights of all missing values of one row, and the hidden means given them."""
+    (unit, hidden), (visible, theta) = machine.units, machine.thetas
+    missing = np.flatnonzero(~to_numpy(observed[row, :]))
+    columns, xp = from_numpy(missing, field), namespace(field)
+    small = replace(
+        machine,
+        units=(unit.part(observed.shape[1], missing), hidden),
+        thetas=(
+            visible.map(lambda part: xp.take(part, columns, axis=0)),
+            hidden.tilt(theta, field[row, :]),
+        ),
+        weights=(xp.take(machine.weights[0], columns, axis=1),),
+    )
+    for layers, log_weights in _enumeration.configurations(small, [0]):
+        means = hidden.mean(conditional(small, 1, layers))
+        yield (own[row] + log_weights)[None, :], means
+
+
+def _summed(blocks, wanted):
+    """Return the log of the sums of weights, and the means that they give, if wanted."""
+    total = means = None
+    for log_weights, values in blocks:
+        xp, part, old = namespace(log_weights), log_sum_exp(log_weights), total
+        total = part if old is None else xp.logaddexp(old, part)
+        if wanted:
+            more = xp.exp(log_weights - total[:, None]) @ values
+            means = more if old is None else xp.exp(old - total)[:, None] * means + more
+    return total, means
+
+
+# ---------------------------------------------------------------------------- by annealing
+
+
+def _annealed(machine, base, X, observed, seed, accuracy):
+    """Return log p(observed) + log Z of each row by annealed importance sampling."""
+    size = max(1, _CHAIN_ELEMENTS // (accuracy.n_chains * max(machine.n_units)))
+    values = np.empty(X.shape[0])
+    errors, rows = np.full(X.shape[0], np.inf), np.arange(X.shape[0])
+    for round_, n_temperatures in enumerate(accuracy.n_temperatures):
+        for part in np.array_split(rows, -(-len(rows) // size)):
+            rng = make_rng(_seed(seed, round_), machine.weights[0])
+            rng = CommonRng(rng, len(part))
+            log_weights = _chains(
+                machine,
+                base,
+                take_rows(X, part),
+                take_rows(observed, part),
+                rng,
+                (accuracy.n_chains, n_temperatures),
+            )
+            values[part], errors[part] = log_weights
+        rows = rows[errors[rows] > accuracy.std]
+        if not rows.size:
+            break
+    else:
+        warnings.warn(
+            f"log p of the observed values of {rows.size} rows has standard errors of up to "
+            f"{errors.max():.2g}, more than {accuracy.std:g}: the chains that sum over their "
+            "missing values miss parts of the distribution",
+            LikelihoodWarning,
+            stacklevel=2,
+        )
+    return from_numpy(values, X)
+
+
+def _seed(seed, round_):
+    return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, round_))
+
+
+def _chains(machine, base, X, observed, rng, size):
+    """Return log weights of rows and their standard errors, by chains that are annealed.
+
+    Couplings rise from 0. The hidden units begin in the field of the observed ones.
+    """
+    n_chains, n_temperatures = size
+    every = np.repeat(np.arange(X.shape[0]), n_chains)
+    X, observed = take_rows(X, every), take_rows(observed, every)
+    target, xp = clamped(machine, X, observed), namespace(X)
+    known = xp.where(observed, X, xp.zeros_like(X))
+    hidden = machine.units[1].tilt(machine.thetas[1], input_field(machine, 1, (known, None)))
+    first = replace(target, thetas=(base, hidden), scale=0.0)
+    start = Gibbs().init(first, rng, len(every), X).layers
+    betas = np.linspace(0, 1, n_temperatures + 1)
+    log_weights = anneal(target, first, betas, start, rng).log_weights
+    pairs = list(zip(first.units, first.thetas, strict=True))
+    visible, above = (row_sums(unit.log_partition(theta)) for unit, theta in pairs)
+    total = to_numpy(log_weights + visible + above).reshape(-1, n_chains)
+    top = total.max(axis=1, keepdims=True)
+    weights = np.exp(total - top)
+    mean = weights.mean(axis=1)
+    return top[:, 0] + np.log(mean), weights.std(axis=1, ddof=1) / np.sqrt(n_chains) / mean

@@ -1,0 +1,154 @@
+"""Rows of which some visible units are missing: sums over these, against enumeration."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _machines import enumerable_pairs, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm.arrays import CommonRng, make_rng
+from skrbm.evaluation import Density, exact_sums, free_energy_given
+from skrbm.evaluation._observed import Accuracy
+from skrbm.exceptions import LikelihoodWarning
+from skrbm.inputs import Coordinates
+from skrbm.machine import free_energy
+from skrbm.units import Categorical
+
+PRECISE, SEED = Accuracy(), np.random.SeedSequence(3)
+OBSERVED = np.array([[1, 0, 1, 0, 1], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]) > 0
+pairs = pytest.mark.parametrize("kinds", enumerable_pairs(), ids="-".join)
+
+
+def problem(kinds, n_hidden=3, strength=0.7):
+    """A machine, rows of it, which of their entries are observed, and the oracle of each row."""
+    machine = random_machine(kinds, (5, n_hidden), 2, strength)
+    X = Exact(machine).sample(np.random.default_rng(1), len(OBSERVED))[0]
+    return machine, X, oracles(machine, X, OBSERVED)
+
+
+def oracles(machine, X, observed):
+    rows = np.where(observed, X, np.nan)
+    return [Exact(machine, observed=row) for row in rows]
+
+
+def with_sites(seed=0, hidden="bernoulli"):
+    """A machine of two sites, of 3 and 2 values, and rows with one or none of them."""
+    machine = random_machine(("bernoulli", hidden), (5, 3), seed, 0.7)
+    machine = replace(machine, units=(Categorical((3, 2)), machine.units[1]))
+    X = Exact(machine).sample(np.random.default_rng(1), 3)[0]
+    sites = np.array([[1, 0], [0, 1], [0, 0]]) > 0
+    return machine, X, np.repeat(sites, [3, 2], axis=1)
+
+
+def assert_exact(machine, X, observed, rows):
+    log_weights, means, exact = exact_sums(machine, X, observed, means=True)
+    assert_array_equal(exact, True)
+    assert_allclose(log_weights, [row.log_z for row in rows], rtol=1e-9, atol=1e-9)
+    assert_allclose(means, [row.mean(1) for row in rows], rtol=1e-8, atol=1e-9)
+
+
+@pairs
+@pytest.mark.parametrize("n_hidden", [2, 4])
+def test_sums_are_exact(kinds, n_hidden):
+    """Over the hidden units, or over missing ones where these are fewer."""
+    machine, X, rows = problem(kinds, n_hidden)
+    assert_exact(machine, X[:3], OBSERVED[:3], rows[:3])
+
+
+@pytest.mark.parametrize("hidden", ["bernoulli", "gaussian"])
+def test_sums_over_sites_are_exact(hidden):
+    machine, X, observed = with_sites(hidden=hidden)
+    assert_exact(machine, X, observed, oracles(machine, X, observed))
+
+
+def test_sums_stop_at_the_number_of_units_that_is_allowed():
+    machine, X, _ = problem(("bernoulli", "bernoulli"), 4)
+    assert_array_equal(exact_sums(machine, X[:3], OBSERVED[:3], max_units=2)[2], [1, 0, 1])
+    machine, X, observed = with_sites(hidden="gaussian")
+    assert_array_equal(exact_sums(machine, X, observed, max_units=2)[2], [1, 1, 0])
+
+
+def annealed(machine, X, observed, accuracy=PRECISE, **options):
+    """log p(observed) + log Z of rows of which none is enumerated."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skrbm.evaluation._observed.exact_sums", none_exact)
+        H = np.where(observed, X, np.nan)
+        return -free_energy_given(Density(machine, **options), H, SEED, accuracy)
+
+
+def none_exact(machine, X, observed):
+    return np.zeros(len(X)), None, np.zeros(len(X), bool)
+
+
+@pairs
+def test_annealing_finds_the_sums(kinds):
+    """Each row to a standard error of 0.1 at most: off by 0.6 with a probability below 1e-6."""
+    machine, X, rows = problem(kinds)
+    found = annealed(machine, X[:3], OBSERVED[:3])
+    assert_allclose(found, [row.log_z for row in rows[:3]], atol=0.6)
+
+
+def test_annealing_of_sites_finds_the_sums():
+    """As above."""
+    machine, X, observed = with_sites()
+    rows = oracles(machine, X, observed)
+    assert_allclose(annealed(machine, X, observed), [row.log_z for row in rows], atol=0.6)
+
+
+def test_annealing_from_other_units_finds_the_same():
+    """Starts of a density give the independent units; more chains, and a larger multiple."""
+    machine, X, rows = problem(("bernoulli", "bernoulli"))
+    starts = Exact(machine).sample(np.random.default_rng(5), 50)[0]
+    accuracy = Accuracy(0.02, 500, (200,))
+    found = annealed(machine, X[:3], OBSERVED[:3], accuracy, starts=starts)
+    assert_allclose(found, [row.log_z for row in rows[:3]], atol=0.12)
+
+
+def test_a_row_does_not_depend_on_the_others():
+    machine, X, _ = problem(("bernoulli", "truncated_gaussian"), strength=2.0)
+    together = annealed(machine, X[:3], OBSERVED[:3])
+    for i in range(3):
+        alone = annealed(machine, X[i : i + 1], OBSERVED[i : i + 1])
+        assert_allclose(alone, together[i : i + 1], rtol=1e-10)
+
+
+def test_a_standard_error_that_is_missed_warns():
+    machine, X, _ = problem(("bernoulli", "bernoulli"), strength=3.0)
+    with pytest.warns(LikelihoodWarning, match=r"of \d rows has standard errors of up to"):
+        annealed(machine, X[:3], OBSERVED[:3], Accuracy(1e-9, 4, (2,)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        annealed(machine, X[:3], OBSERVED[:3], Accuracy(np.inf, 4, (2,)))
+
+
+@pairs
+def test_full_rows_have_their_free_energy(kinds):
+    machine, X, _ = problem(kinds)
+    density = Density(machine)
+    assert_array_equal(free_energy_given(density, X, SEED), density.free_energy(X))
+    H = np.where(OBSERVED, X, np.nan)
+    if machine.units[1].is_discrete:
+        assert_allclose(free_energy_given(density, H, SEED)[3], free_energy(machine, X[3:])[0])
+
+
+def test_the_density_of_what_is_observed_has_its_own_units_of_measure():
+    """With v = 3 + 2 z the density of an observed v is half that of z."""
+    machine, X, rows = problem(("gaussian", "bernoulli"))
+    coordinates = Coordinates(np.full(5, 3.0), np.full(5, 2.0))
+    H = np.where(OBSERVED, X, np.nan)
+    found = -free_energy_given(Density(machine, coordinates=coordinates), H, SEED)
+    truth = [row.log_z for row in rows] - OBSERVED.sum(axis=1) * np.log(2)
+    assert_allclose(found, truth)
+
+
+def test_common_random_numbers_are_the_same_in_each_group():
+    X = np.zeros((1, 1), np.float32)
+    rng, one = CommonRng(make_rng(0, X), 3), make_rng(0, X)
+    for draw, alone in ((rng.uniform, one.uniform), (rng.normal, one.normal)):
+        found = draw((6, 4))
+        assert found.dtype == np.float32
+        assert_array_equal(found, np.tile(alone((2, 4)), (3, 1)))
+    assert_array_equal(rng.signed((6, 4))[0], np.tile(one.signed((2, 4))[0], (3, 1)))
