@@ -8,6 +8,8 @@ from ..inference import AIS, SMC, LogPartition
 from ._compare import compare
 from ._deep import DeepDensity
 from ._density import Density, density_of
+from ._diagnose import diagnose
+from ._diagnosis import Diagnosis
 from ._exact import can_enumerate, exact_log_partition, exact_marginals
 from ._log_partition import log_partition, reverse_log_partition
 from ._pseudo_likelihood import pseudo_log_likelihood
@@ -18,11 +20,13 @@ __all__ = [
     "SMC",
     "DeepDensity",
     "Density",
+    "Diagnosis",
     "LogPartition",
     "Solutions",
     "can_enumerate",
     "compare",
     "density_of",
+    "diagnose",
     "exact_log_partition",
     "exact_marginals",
     "find_solutions",
