@@ -5,6 +5,7 @@ Every function takes a fitted estimator of a density, a :class:`Density` or a
 """
 
 from ..inference import AIS, SMC, LogPartition
+from ._bracket import Bracket, bracket
 from ._compare import compare
 from ._deep import DeepDensity
 from ._density import Density, density_of
@@ -18,11 +19,13 @@ from ._solutions import Solutions, find_solutions, solutions, unique_solutions
 __all__ = [
     "AIS",
     "SMC",
+    "Bracket",
     "DeepDensity",
     "Density",
     "Diagnosis",
     "LogPartition",
     "Solutions",
+    "bracket",
     "can_enumerate",
     "compare",
     "density_of",
