@@ -66,9 +66,9 @@ def diagnose(model=None, X=None, *, chains=None, n_chains=100, n_steps=1000, ran
 
     Notes
     -----
-    Chains that agree may all miss the same mode; :func:`bracket` is another test of that. With a
-    machine that mixes and has the distribution of X, a fault is found with a probability below
-    1 % (as measured on 200 random machines).
+    Chains that agree may all miss the same mode; :func:`bracket` is another test of that. With data
+    of the machine itself a fault is rarely found: none on 400 random machines with weights of
+    standard deviation 0.5 and 1, one on 200 with 1.5, whose chains mix slowly.
     """
     seeds = seed_sequence(random_state).spawn(2)
     generator = np.random.default_rng(seeds[0])

@@ -64,7 +64,7 @@ class Diagnosis:
         rows = zip(self.observables, self.time, self.time_std, self.r_hat, self.ess, strict=True)
         order = np.argsort(-np.nan_to_num(self.r_hat), kind="stable")[:_LINES]
         table = [
-            f"{name:16s} autocorrelation time {time:.3g} ± {std:.2g}, R-hat {r_hat:.3f}, "
+            f"{name:16s} autocorrelation time {time:.4g} ± {std:.3g}, R-hat {r_hat:.3f}, "
             f"ESS {n:.0f}"
             for name, time, std, r_hat, n in np.array([*rows], dtype=object)[np.sort(order)]
         ]
@@ -153,7 +153,7 @@ def _no_fault(d):
         return "Nothing can be said of chains that all have one constant value; give other chains"
     text = (
         f"No fault was found: chains mix (R-hat at most {np.nanmax(d.r_hat):.2f}, autocorrelation "
-        f"times up to {np.nanmax(d.time):.2g} sweeps)"
+        f"times up to {np.nanmax(d.time):.4g} sweeps)"
     )
     if not d.moments:
         return f"{text}; give data X to compare samples with them"

@@ -112,7 +112,7 @@ def _draw_autocorrelation(ax, d):
     """The observables with the largest times, up to where the slowest has decayed."""
     times = np.nan_to_num(d.time, nan=0.0)
     for k in np.sort(np.argsort(-times, kind="stable")[:6]):
-        label = f"{d.observables[k]}: {d.time[k]:.2g}, R-hat {d.r_hat[k]:.2f}"
+        label = f"{d.observables[k]}: {d.time[k]:.4g}, R-hat {d.r_hat[k]:.2f}"
         ax.plot(d.autocorrelation[:, k], label=label)
     ax.axhline(0, color="0.7", lw=0.8, zorder=0)
     ax.set(xlabel="lag (sweeps)", ylabel="autocorrelation")
@@ -129,6 +129,7 @@ def _draw_moments(ax, order, moments):
     ax.plot(moments.data[some], moments.samples[some], "o", ms=3, mew=0, alpha=0.5, color="C0")
     title = f"{order} moments: r = {moments.correlation:.2f}, slope {moments.slope:.2f}"
     ax.set(xlabel="data", ylabel="samples")
+    ax.locator_params(nbins=5)
     ax.set_title(title, fontsize="medium")
 
 

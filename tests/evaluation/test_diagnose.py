@@ -61,7 +61,7 @@ def test_a_machine_without_fault():
 
 
 def test_a_machine_of_the_right_distribution_has_no_fault():
-    """20 machines. As measured on 200, one is found at fault with a probability below 1 %."""
+    """20 machines; of 200 such machines none was found at fault, 1.5 % at a level of 95 %."""
     for seed in range(20):
         machine = random_machine(BINARY, (8, 5), seed, 0.5)
         d = diagnose(machine, drawn(machine, 500, seed), n_steps=200, random_state=seed)
