@@ -1,7 +1,7 @@
 """
-====================================================
+=====================================================
 Do the chains mix, and are the samples like the data?
-====================================================
+=====================================================
 
 :func:`~skrbm.evaluation.diagnose` runs chains of a machine and says in one sentence what is wrong
 with them, and :class:`~skrbm.inspection.DiagnosisDisplay` draws what it found. Here two machines

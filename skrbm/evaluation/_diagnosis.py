@@ -161,7 +161,11 @@ def _no_fault(d):
 
 
 _FAULTS = (_out_of_equilibrium, _unmixed, _too_short, _copies, _differs, _no_fault)
-"""Functions of a diagnosis that return a sentence or None, the gravest fault first."""
+"""Functions of a diagnosis that return a sentence or None, the gravest fault first.
+
+What else is measured of chains, such as exchanges along a ladder of machines, becomes a field of
+:class:`Diagnosis` that is None by default, and a function here.
+"""
 
 
 def _correlations(d):
