@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
-from ..arrays import to_numpy
+from ..arrays import seed_sequence, to_numpy
 from ..exceptions import DivergenceError
 from ..inference import FIXED_POINTS, SMC
 
@@ -26,7 +26,8 @@ def kept_log_partition(model, method):
     """Return a :class:`~skrbm.evaluation.LogPartition`, which is kept."""
 
     def estimate():
-        return evaluation.log_partition(model, method, random_state=_seed(model))
+        seed = seed_sequence(model._evaluation_seed)
+        return evaluation.log_partition(model, method, random_state=seed)
 
     return kept_with_parameters(model, _method_key(method), estimate)
 
@@ -39,19 +40,13 @@ def kept_reverse(model):
     """
 
     def estimate():
-        density = model.density_
+        density, (seed,) = model.density_, seed_sequence(model._evaluation_seed).spawn(1)
         density = replace(density, starts=density.starts[:_MOST_STARTS, :])
         return evaluation.reverse_log_partition(
-            density, method="smc", burn_in=_BURN_IN, random_state=_seed(model).spawn(1)[0]
+            density, method="smc", burn_in=_BURN_IN, random_state=seed
         )
 
     return kept_with_parameters(model, "reverse", estimate)
-
-
-def _seed(model):
-    """Return a copy of the seed of a model's estimates, from which nothing was spawned."""
-    seed = model._evaluation_seed
-    return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
 
 
 def kept_with_parameters(model, name, function):

@@ -60,6 +60,12 @@ def test_a_machine_without_fault():
     assert str(diagnose(machine, drawn(machine, 1000), random_state=0)) == text
 
 
+def test_a_seed_gives_the_same_twice():
+    machine, seed = random_machine(BINARY, (5, 3), 0), np.random.SeedSequence(3)
+    twice = [str(diagnose(machine, n_chains=8, n_steps=20, random_state=seed)) for _ in range(2)]
+    assert twice[0] == twice[1]
+
+
 def test_a_machine_of_the_right_distribution_has_no_fault():
     """20 machines; of 200 such machines none was found at fault, 1.5 % at a level of 95 %."""
     for seed in range(20):
