@@ -30,7 +30,7 @@ ORDER = [
     "",  # skrbm/__init__.py
 ]
 
-DISPLAYS = ("_components", "_free_energy", "_history", "_landscape")
+DISPLAYS = ("_components", "_diagnosis", "_free_energy", "_history", "_landscape")
 
 # Libraries that are optional or slow to load, and the only files that may import them.
 OPTIONAL = {

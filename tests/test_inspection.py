@@ -8,8 +8,10 @@ from sklearn.neural_network import BernoulliRBM as ScikitLearnRBM
 
 from skrbm import TAPRBM, BernoulliRBM, ConditionalRBM
 from skrbm._callbacks import HAS_CALLBACKS
+from skrbm.evaluation import diagnose
 from skrbm.inspection import (
     ComponentsDisplay,
+    DiagnosisDisplay,
     FreeEnergyDisplay,
     HistoryDisplay,
     LandscapeDisplay,
@@ -112,7 +114,8 @@ def test_history_that_was_not_recorded(rbm):
 
 
 @pytest.mark.parametrize(
-    "Display", [ComponentsDisplay, HistoryDisplay, FreeEnergyDisplay, LandscapeDisplay]
+    "Display",
+    [ComponentsDisplay, DiagnosisDisplay, HistoryDisplay, FreeEnergyDisplay, LandscapeDisplay],
 )
 def test_unfitted(Display):
     with pytest.raises(NotFittedError):
@@ -474,3 +477,37 @@ def test_landscapes_that_lack_something(recorded):
     machine(n_iter=1).set_callbacks(recorder).fit(pattern_rows())
     with pytest.raises(ValueError, match="needs keep_solutions=True"):
         LandscapeDisplay.from_recorder(recorder)
+
+
+def test_diagnosis(rbm):
+    X = (np.random.default_rng(1).random((60, 12)) < 0.5).astype(float)
+    options = {"n_chains": 20, "n_steps": 40, "random_state": 0}
+    display = DiagnosisDisplay.from_estimator(rbm, X, **options)
+    d = diagnose(rbm, X, **options)
+    assert len(display.axes_) == 5 and len(display.figure_.axes) == 5
+    first, *moments, last = display.axes_
+    for line, k in zip(first.lines, range(6), strict=False):
+        assert_array_equal(line.get_ydata(), d.autocorrelation[:, k])
+        assert d.observables[k] in line.get_label()
+    for ax, compared, order in zip(moments, d.moments, ("first", "second", "third"), strict=True):
+        equal, points = ax.lines
+        assert_array_equal(equal.get_xdata(), equal.get_ydata())
+        assert_array_equal(points.get_xdata(), compared.data)
+        assert_array_equal(points.get_ydata(), compared.samples)
+        assert ax.get_title().startswith(f"{order} moments")
+    assert_array_equal(last.lines[0].get_xdata(), d.quality.sweeps)
+    assert_array_equal(last.lines[0].get_ydata(), d.quality.error)
+    assert display.figure_.get_suptitle().replace("\n", " ") == d.verdict
+    display.figure_.canvas.draw()
+
+
+def test_diagnosis_without_data_in_a_given_figure():
+    chains = np.random.default_rng(0).random((50, 4, 9))
+    figure = plt.figure()
+    display = DiagnosisDisplay.from_diagnosis(diagnose(chains=chains), figure=figure)
+    (ax,) = display.axes_
+    assert display.figure_ is figure and len(ax.lines) == 7  # six observables and the line of zero
+    labels = [line.get_label() for line in ax.lines[:6]]
+    assert labels == sorted(labels)
+    DiagnosisDisplay.from_diagnosis(diagnose(chains=np.ones((9, 3))))
+    figure.canvas.draw()

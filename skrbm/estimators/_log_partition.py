@@ -2,18 +2,21 @@
 
 import threading
 import warnings
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 
 import joblib
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
-from ..arrays import to_numpy
+from ..arrays import seed_sequence, to_numpy
 from ..exceptions import DivergenceError
 from ..inference import FIXED_POINTS, SMC
 
-_APART = 1.0  # nats between log Z by sampling and by fixed points, above which a score warns
+_APART = 1.0  # nats between log Z by sampling and by other means, above which a score warns
+_SURE = 4  # standard errors by which a reverse estimate must differ besides
+_BURN_IN = 30  # sweeps of the chains of a reverse estimate, and their number at most
+_MOST_STARTS = 128
 
 # Results outside of the models, which nothing that only reads them changes; the newest come last.
 _KEPT, _MOST_KEPT, _LOCK = {}, 100, threading.Lock()
@@ -23,11 +26,27 @@ def kept_log_partition(model, method):
     """Return a :class:`~skrbm.evaluation.LogPartition`, which is kept."""
 
     def estimate():
-        seed = model._evaluation_seed
-        seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+        seed = seed_sequence(model._evaluation_seed)
         return evaluation.log_partition(model, method, random_state=seed)
 
     return kept_with_parameters(model, _method_key(method), estimate)
+
+
+def kept_reverse(model):
+    """Return a quick estimate of log Z from above, a LogPartition, which is kept.
+
+    It makes about a third of the sweeps of the forward estimate, which tries temperatures for
+    several kinds of independent units.
+    """
+
+    def estimate():
+        density, (seed,) = model.density_, seed_sequence(model._evaluation_seed).spawn(1)
+        density = replace(density, starts=density.starts[:_MOST_STARTS, :])
+        return evaluation.reverse_log_partition(
+            density, method="smc", burn_in=_BURN_IN, random_state=seed
+        )
+
+    return kept_with_parameters(model, "reverse", estimate)
 
 
 def kept_with_parameters(model, name, function):
@@ -61,6 +80,12 @@ def doubts_of(model, estimate):
         doubts.append(
             f"one solution of {method} alone stands for {max(solved):.2f}, so that the chains "
             "have missed its mode, or weights are too large for these equations"
+        )
+    above = kept_reverse(model)
+    if above.value > estimate.value + _APART + _SURE * np.hypot(estimate.std, above.std):
+        doubts.append(
+            f"chains from starts_ back to independent units give {above.value:.2f} (standard error "
+            f"{above.std:.2f}), so that chains do not mix, or have missed a mode"
         )
     if own is not None and solved is not None and abs(solved.mean() - estimate.value) > _APART:
         doubts.append(

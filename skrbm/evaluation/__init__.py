@@ -5,9 +5,12 @@ Every function takes a fitted estimator of a density, a :class:`Density` or a
 """
 
 from ..inference import AIS, SMC, LogPartition
+from ._bracket import Bracket, bracket
 from ._compare import compare
 from ._deep import DeepDensity
 from ._density import Density, density_of
+from ._diagnose import diagnose
+from ._diagnosis import Diagnosis
 from ._exact import can_enumerate, exact_log_partition, exact_marginals
 from ._log_partition import log_partition, reverse_log_partition
 from ._observed import QUICK, exact_sums, free_energy_given
@@ -18,13 +21,17 @@ __all__ = [
     "AIS",
     "QUICK",
     "SMC",
+    "Bracket",
     "DeepDensity",
     "Density",
+    "Diagnosis",
     "LogPartition",
     "Solutions",
+    "bracket",
     "can_enumerate",
     "compare",
     "density_of",
+    "diagnose",
     "exact_log_partition",
     "exact_marginals",
     "exact_sums",

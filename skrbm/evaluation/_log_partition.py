@@ -91,8 +91,9 @@ def reverse_log_partition(
     starts : array of shape (n_chains, n_visible), default=None
         Visible values where the chains start, such as rows of data; default: the estimator's
         ``starts_``, else draws without couplings.
-    method : "ais" or AIS, default="ais"
-        Whose schedule and ``n_jobs`` are taken. There is a chain for each start.
+    method : "ais", "smc", AIS or SMC, default="ais"
+        Of :class:`AIS` schedule and ``n_jobs`` are taken, and there is a chain for each start.
+        :class:`SMC` has its own number of chains, and repeats starts.
     burn_in : int, default=1000
         Gibbs sweeps before the annealing.
     base : Theta, default=None
@@ -109,7 +110,7 @@ def reverse_log_partition(
     machine = in_double(density.machine)
     density = replace(density, machine=machine)
     base = None if base is None else density.checked_base(base)
-    method = resolve(method, AIS, argument="method", own={"ais": AIS()})
+    method = resolve(method, AIS, SMC, argument="method", own={"ais": AIS(), "smc": SMC()})
     rng = make_rng(random_state, machine.weights[0])
     starts = density.starting_rows(starts, rng)
     check_count("burn_in", burn_in, 0)

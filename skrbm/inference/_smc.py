@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._checks import check_count, check_number
-from ..arrays import log_sum_exp, namespace, one_blas_thread, to_numpy
+from ..arrays import log_sum_exp, namespace, one_blas_thread, take_rows, to_numpy
 from ..machine import uncoupled
 from ._ais import independent_log_partition, mean_of_weights
 from ._annealing import anneal, effective_part
@@ -16,6 +16,7 @@ _EFFECTIVE = 0.9  # part of the chains that is effective after each step of a tr
 _SEARCHED = 0.1  # relative precision of the step
 _SMALLEST = 1e-4  # step of the inverse temperature
 _FIRST = 4  # how many times as many temperatures as in the trial the first round has
+_REVERSE = 8  # and how many times as many a reverse run has
 _FINER = 8  # how many times as many temperatures the next round has at most
 _RESAMPLED = 0.5  # effective part of a run below which its chains are drawn anew
 
@@ -88,6 +89,37 @@ class SMC:
             wanted = finer * min(max(2, (result.std / self.std) ** 2), _FINER)
             finer = most if 2 * wanted > most else int(np.ceil(wanted))
 
+    @one_blas_thread
+    def reverse_log_partition(self, machine, rng, samples, visible=None):
+        """Estimate log Z by chains from samples of the machine to independent units.
+
+        With samples from the machine itself, the estimate of 1 / Z has no bias, and that of log Z
+        is too large on average. There is one round, with eight times the temperatures of the trial.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        samples : sequence of arrays of shape (n_samples, n_units[l])
+            Draws of all layers from the machine. All chains start at one of them each; they are
+            repeated, or the first are used, to have as many as there are chains.
+        visible : Theta, default=None
+            Parameters of the independent visible units where chains end; default: the machine's
+            own.
+
+        Returns
+        -------
+        LogPartition
+        """
+        base, taken = uncoupled(machine, visible), [0.0]
+        self._runs(machine, base, _by_effective_part(taken), rng, 1.0)
+        order = np.resize(np.arange(samples[0].shape[0]), self.n_runs * self.n_chains)
+        # The first samples are spread over the runs, which should differ as little as they can.
+        order = np.ascontiguousarray(np.reshape(order, (self.n_chains, self.n_runs)).T).ravel()
+        start = [take_rows(layer, order) for layer in samples]
+        betas = _refined(taken, _REVERSE)[::-1]
+        return mean_of_weights(-self._runs(machine, base, betas, rng, _RESAMPLED, start), sign=-1)
+
     def _trial(self, machine, visible, rng):
         """Return independent units, the mean log Z of runs from them, and temperatures."""
         base, taken = uncoupled(machine, visible), [0.0]
@@ -95,16 +127,17 @@ class SMC:
         log_z = self._runs(machine, base, _refined(taken, _FIRST), rng, _RESAMPLED)
         return base, np.mean(log_z), taken
 
-    def _runs(self, machine, base, betas, rng, resample):
-        """Return log Z by each of the runs, (n_runs,)."""
-        n = self.n_runs * self.n_chains
-        start = Gibbs().init(base, rng, n, machine.weights[0]).layers
+    def _runs(self, machine, base, betas, rng, resample, samples=None):
+        """Return log Z by each of the runs, (n_runs,): forward, or in reverse from samples."""
+        n, start = self.n_runs * self.n_chains, samples
+        if samples is None:
+            start = Gibbs().init(base, rng, n, machine.weights[0]).layers
         ends = anneal(
             machine, base, betas, start, rng, resample=resample, n_groups=self.n_runs
         ).log_weights
         runs = namespace(ends).reshape(ends, (self.n_runs, self.n_chains))
         sums = to_numpy(log_sum_exp(runs)) - np.log(self.n_chains)
-        return sums + independent_log_partition(base)
+        return independent_log_partition(base) + (sums if samples is None else -sums)
 
 
 def _own_bases(machine):

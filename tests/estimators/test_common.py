@@ -29,8 +29,10 @@ from scipy import stats
 from sklearn.model_selection import GridSearchCV
 
 from skrbm import TAPRBM, BernoulliRBM
+from skrbm.estimators._log_partition import kept_log_partition, kept_reverse
 from skrbm.exceptions import LikelihoodWarning
-from skrbm.inference import AIS, TAP
+from skrbm.inference import AIS, TAP, Gibbs
+from skrbm.inference._annealing import _Path
 
 every = pytest.mark.parametrize("RBM", RBMS)
 binary = pytest.mark.parametrize("RBM", BINARY)
@@ -170,6 +172,53 @@ def test_scores_warn_of_errors_larger_than_asked():
     assert_allclose(scores, -rbm.free_energy(X) - log_z, rtol=1e-12)
     with pytest.warns(LikelihoodWarning, match=f"standard error {std:.2f}"):
         rbm.score(X)
+
+
+def two_deep_modes(n=60, w=8.0):
+    """A machine with two modes, p and 1 - p, that no chain from independent units finds, and log Z.
+
+    From a row that is drawn at random, the two hidden units that matter are switched on with a
+    probability below 1e-7 at any temperature.
+    """
+    p, W, c = np.arange(n) % 2, np.zeros((22, n)), np.zeros(22)
+    W[0], c[:2] = w * (2 * p - 1), -180.0
+    W[1] = -W[0]
+    rbm = BernoulliRBM.from_parameters(W, c, np.zeros(n), random_state=0)
+    rbm.starts_ = np.repeat([p, 1.0 - p], 20, axis=0)
+    mode = n / 2 * (np.log1p(np.exp(w)) + np.log1p(np.exp(-w))) - 180
+    # The other 20 hidden units are free, and both of the two on at once have no weight.
+    return rbm, 20 * np.log(2) + np.logaddexp(mode + np.log(2), n * np.log(2))
+
+
+def test_scores_warn_where_reverse_annealing_disagrees():
+    rbm, log_z = two_deep_modes()
+    before = vars(rbm).copy()
+    with pytest.warns(LikelihoodWarning, match=r"chains from starts_ back to .*evaluation.bracket"):
+        rbm.score(rbm.starts_)
+    forward, above = rbm.log_partition(), kept_reverse(rbm)
+    assert forward < log_z - 10 and above.value > log_z
+    assert above is kept_reverse(rbm)
+    assert vars(rbm).keys() == before.keys() and rbm.starts_ is before["starts_"]
+
+
+def test_the_reverse_estimate_makes_fewer_sweeps_than_the_forward_one(monkeypatch):
+    rbm, chains = machine(BernoulliRBM, 30, 30, strength=0.5), [0]
+    sweep, step = _Path.sweep, Gibbs.step
+
+    def counted(self, now, layers, *args):
+        chains[0] += layers[0].shape[0]
+        return sweep(self, now, layers, *args)
+
+    def stepped(self, machine, state, rng):
+        chains[0] += state.layers[0].shape[0]
+        return step(self, machine, state, rng)
+
+    monkeypatch.setattr(_Path, "sweep", counted)
+    monkeypatch.setattr(Gibbs, "step", stepped)
+    forward, one = kept_log_partition(rbm, "auto"), chains[0]
+    above, both = kept_reverse(rbm), chains[0]
+    assert 0 < both - one < one
+    assert abs(above.value - forward.value) < 5 * np.hypot(above.std, forward.std)
 
 
 @binary

@@ -1,0 +1,180 @@
+"""What is known of the chains of a machine, and what it says in one sentence."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ._agreement import Neighbours, Quality
+
+_MIXED = 1.1  # R-hat up to which chains count as mixed
+_FEWEST = 100  # effective samples that means need
+_SURE = 4  # standard errors: a normal one is larger with a probability of 3e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """How chains of a machine mix, and how their samples agree with data.
+
+    Attributes
+    ----------
+    observables : tuple of str
+        What was measured after each sweep: the free energy (of a deep machine the energy) and
+        projections of the visible units on the leading singular vectors of the weights. Of
+        chains without a machine, each feature.
+    n_steps, n_chains : int
+        Sweeps that count, and chains.
+    time, time_std : ndarray of shape (n_observables,)
+        Integrated autocorrelation time in sweeps, by the initial monotone sequence of Geyer
+        (1992) over all chains, and its standard error by the formula of Madras and Sokal (1988).
+    r_hat : ndarray of shape (n_observables,)
+        Rank-normalised split R-hat (Vehtari et al. 2021). NaN, as the others, for constants.
+    ess : ndarray of shape (n_observables,)
+        Effective sample size of all chains (the same).
+    autocorrelation : ndarray of shape (n_steps, n_observables)
+        By lag, from 0.
+    moments : tuple of ComparedMoments
+        Connected moments of first, second and third order, empty without data. Each has ``data``,
+        ``samples``, ``correlation``, ``slope``, ``error``, and the ``noise`` and ``limit`` of it.
+    neighbours : Neighbours
+        Nearest-neighbour adversarial accuracies ``truth`` and ``synth`` and their ``std``; NaN
+        without data.
+    quality : Quality or None
+        Errors of moments by the number of ``sweeps`` from random starts: if they fall and then
+        rise, the machine was trained out of equilibrium (Decelle, Furtlehner and Seoane 2021).
+    """
+
+    observables: tuple
+    n_steps: int
+    n_chains: int
+    time: np.ndarray
+    time_std: np.ndarray
+    r_hat: np.ndarray
+    ess: np.ndarray
+    autocorrelation: np.ndarray = field(repr=False)
+    moments: tuple = field(default=(), repr=False)
+    neighbours: Neighbours = field(default_factory=Neighbours)
+    quality: Quality | None = field(default=None, repr=False)
+
+    @property
+    def verdict(self):
+        """One sentence: what is wrong and what to do, of several faults the gravest."""
+        return next(text for text in (fault(self) for fault in _FAULTS) if text)
+
+    def __str__(self):
+        rows = zip(self.observables, self.time, self.time_std, self.r_hat, self.ess, strict=True)
+        order = np.argsort(-np.nan_to_num(self.r_hat), kind="stable")[:_LINES]
+        table = [
+            f"{name:16s} autocorrelation time {time:.4g} ± {std:.3g}, R-hat {r_hat:.3f}, "
+            f"ESS {n:.0f}"
+            for name, time, std, r_hat, n in np.array([*rows], dtype=object)[np.sort(order)]
+        ]
+        head = f"{self.n_chains} chains of {self.n_steps} sweeps"
+        return "\n".join([self.verdict, head, *table, *self._agreement()])
+
+    def _agreement(self):
+        """Return lines about samples and data."""
+        lines = [
+            f"moments of order {order}: correlation {m.correlation:.3f}, slope {m.slope:.3f}, "
+            f"error {m.error:.2g} (limit {m.limit:.2g})"
+            for order, m in enumerate(self.moments, 1)
+        ]
+        if self.moments:
+            truth, synth, std = self.neighbours
+            lines.append(f"adversarial accuracy: truth {truth:.2f}, synth {synth:.2f}, ± {std:.2f}")
+        return lines
+
+
+_LINES = 8  # observables that are printed, those with the largest R-hat
+
+
+def _out_of_equilibrium(d):
+    """Samples become worse with more sweeps (Decelle, Furtlehner and Seoane 2021)."""
+    q = d.quality
+    if q is None or not (q.fall > _SURE * q.fall_std and q.rise > _SURE * q.rise_std):
+        return None
+    best = int(np.argmin(q.error))
+    return (
+        "The machine was trained out of equilibrium: samples from random starts are best after "
+        f"{q.sweeps[best]} sweeps (error of moments {q.error[best]:.2g}) and worse after "
+        f"{q.sweeps[-1]} ({q.error[-1]:.2g}); sample with as few sweeps as are best, or train "
+        "with persistent chains, more n_steps or a smaller learning_rate"
+    )
+
+
+def _unmixed(d):
+    """Chains have different distributions."""
+    if not np.nanmax(d.r_hat, initial=0) > _MIXED:
+        return None
+    worst = int(np.nanargmax(d.r_hat))
+    return (
+        f"Chains do not mix: R-hat {d.r_hat[worst]:.2f} of {d.observables[worst]} in {d.n_steps} "
+        f"sweeps (at most {_MIXED} is good), so that their means are not those of the machine; run "
+        "more sweeps, check log Z by bracket, or train with more n_steps, a smaller learning_rate "
+        "or a larger alpha"
+    )
+
+
+def _too_short(d):
+    if not np.nanmin(d.ess, initial=np.inf) < _FEWEST:
+        return None
+    worst = int(np.nanargmin(d.ess))
+    return (
+        f"Chains are too short: all together are worth {d.ess[worst]:.0f} independent samples of "
+        f"{d.observables[worst]} ({_FEWEST} are needed); use "
+        f"n_steps={_rounded(20 * d.time[worst])} or more chains"
+    )
+
+
+def _copies(d):
+    truth, _, std = d.neighbours
+    if not truth < 0.5 - _SURE * std:
+        return None
+    return (
+        f"Samples are copies of data: only {truth:.0%} of its rows are nearer to other rows than "
+        "to samples (50 % is good); use fewer hidden units, a larger alpha or early_stopping, and "
+        "compare the score of held-out rows"
+    )
+
+
+def _differs(d):
+    truth, synth, std = d.neighbours
+    poor = [m.error > m.limit for m in d.moments[:2]]
+    if not (max(truth, synth) > 0.5 + _SURE * std or any(poor)):
+        return None
+    return (
+        f"Chains mix, but samples differ from data (correlation of {_correlations(d)}; adversarial "
+        f"accuracies {truth:.2f} and {synth:.2f}, where 0.5 is good); train for more epochs with a "
+        "decreasing learning_rate, or with more hidden units"
+    )
+
+
+def _no_fault(d):
+    if np.isnan(d.r_hat).all():
+        return "Nothing can be said of chains that all have one constant value; give other chains"
+    text = (
+        f"No fault was found: chains mix (R-hat at most {np.nanmax(d.r_hat):.2f}, autocorrelation "
+        f"times up to {np.nanmax(d.time):.4g} sweeps)"
+    )
+    if not d.moments:
+        return f"{text}; give data X to compare samples with them"
+    return f"{text}, and samples agree with data (correlation of {_correlations(d)})"
+
+
+_FAULTS = (_out_of_equilibrium, _unmixed, _too_short, _copies, _differs, _no_fault)
+"""Functions of a diagnosis that return a sentence or None, the gravest fault first.
+
+What else is measured of chains, such as exchanges along a ladder of machines, becomes a field of
+:class:`Diagnosis` that is None by default, and a function here.
+"""
+
+
+def _correlations(d):
+    """Return the correlations of first and second moments as text."""
+    pairs = zip(("first", "second"), d.moments, strict=False)
+    return ", ".join(f"{order} moments {m.correlation:.2f}" for order, m in pairs)
+
+
+def _rounded(number):
+    """Return a number of sweeps with one digit that is not 0, rounded up."""
+    power = 10 ** int(np.log10(max(number, 1)))
+    return int(-(-number // power) * power)

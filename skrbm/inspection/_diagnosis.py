@@ -1,0 +1,145 @@
+"""How chains mix, and how their samples agree with data."""
+
+from textwrap import fill
+
+import numpy as np
+
+from ..evaluation import diagnose
+
+_ORDERS = ("first", "second", "third")
+_POINTS = 2000  # moments that are drawn, of one order
+
+
+class DiagnosisDisplay:
+    """Autocorrelations, moments of samples against those of data, and quality by sweeps.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        As :func:`skrbm.evaluation.diagnose` returns it.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure or SubFigure
+    axes_ : ndarray of matplotlib Axes
+        The autocorrelations; then, if there were data, a panel for each order of moments; and the
+        errors by sweeps, if chains were run.
+    """
+
+    def __init__(self, diagnosis):
+        self.diagnosis = diagnosis
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X=None, *, n_chains=100, n_steps=1000, random_state=None, **plot_params
+    ):
+        """Diagnose an estimator and show the result.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of a density, Density or Machine
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Data that samples are compared with.
+        n_chains : int, default=100
+            Number of chains.
+        n_steps : int, default=1000
+            Sweeps of each chain.
+        random_state : int, RandomState or SeedSequence, default=None
+        **plot_params
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        DiagnosisDisplay
+        """
+        found = diagnose(
+            estimator, X, n_chains=n_chains, n_steps=n_steps, random_state=random_state
+        )
+        return cls(found).plot(**plot_params)
+
+    @classmethod
+    def from_diagnosis(cls, diagnosis, **plot_params):
+        """Show a diagnosis.
+
+        Parameters
+        ----------
+        diagnosis : Diagnosis
+        **plot_params
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        DiagnosisDisplay
+        """
+        return cls(diagnosis).plot(**plot_params)
+
+    def plot(self, *, figure=None):
+        """Draw the panels, with the verdict above them.
+
+        Parameters
+        ----------
+        figure : matplotlib Figure or SubFigure, default=None
+            Where to draw; default: a new figure.
+
+        Returns
+        -------
+        self : DiagnosisDisplay
+        """
+        import matplotlib.pyplot as plt
+
+        d = self.diagnosis
+        n = 1 + len(d.moments) + (d.quality is not None)
+        n_columns = min(n, 3)
+        n_rows = -(-n // n_columns)
+        if figure is None:
+            size = (max(3.4 * n_columns, 5), 3 * n_rows + 0.6)
+            figure = plt.figure(figsize=size, layout="constrained")
+        grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+        for unused in grid[n:]:
+            unused.remove()
+        axes = grid[:n]
+        _draw_autocorrelation(axes[0], d)
+        for ax, order, moments in zip(axes[1:], _ORDERS, d.moments, strict=False):
+            _draw_moments(ax, order, moments)
+        if d.quality is not None:
+            _draw_quality(axes[-1], d.quality)
+        figure.suptitle(fill(d.verdict, max(36 * n_columns, 54)), fontsize="medium")
+        self.figure_, self.axes_ = figure, axes
+        return self
+
+
+def _draw_autocorrelation(ax, d):
+    """The observables with the largest times, up to where the slowest has decayed."""
+    times = np.nan_to_num(d.time, nan=0.0)
+    for k in np.sort(np.argsort(-times, kind="stable")[:6]):
+        label = f"{d.observables[k]}: {d.time[k]:.4g}, R-hat {d.r_hat[k]:.2f}"
+        ax.plot(d.autocorrelation[:, k], label=label)
+    ax.axhline(0, color="0.7", lw=0.8, zorder=0)
+    ax.set(xlabel="lag (sweeps)", ylabel="autocorrelation")
+    ax.set_title("autocorrelation times", fontsize="medium")
+    ax.set_xlim(0, min(max(5 * times.max(), 10), d.n_steps - 1))
+    ax.legend(fontsize="x-small", frameon=False)
+
+
+def _draw_moments(ax, order, moments):
+    """Moments of samples over those of data, with the line of equality."""
+    ends = np.array([moments.data.min(), moments.data.max()])
+    ax.plot(ends, ends, color="0.5", lw=1)
+    some = slice(None, None, max(1, len(moments.data) // _POINTS))
+    ax.plot(moments.data[some], moments.samples[some], "o", ms=3, mew=0, alpha=0.5, color="C0")
+    title = f"{order} moments: r = {moments.correlation:.2f}, slope {moments.slope:.2f}"
+    ax.set(xlabel="data", ylabel="samples")
+    ax.locator_params(nbins=5)
+    ax.set_title(title, fontsize="medium")
+
+
+def _draw_quality(ax, quality):
+    """Errors by sweeps from random starts, and the error that rows of the data would have."""
+    ax.errorbar(quality.sweeps, quality.error, quality.error_std, color="C0", marker="o", ms=3)
+    ax.axhline(quality.noise, color="0.5", ls="--", lw=1, label="rows of the data")
+    ax.set_xscale("symlog", linthresh=1)
+    ax.set_xlim(left=0)
+    ax.set(xlabel="sweeps from random starts", ylabel="error of moments")
+    ax.set_title("quality", fontsize="medium")
+    ax.set_ylim(bottom=0)
+    ax.legend(fontsize="small", frameon=False)

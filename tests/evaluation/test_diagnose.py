@@ -1,0 +1,313 @@
+"""Diagnoses of machines and chains, against enumeration and machines whose faults are known.
+
+Seeds are fixed. Where draws are exact, errors of moments are held to 5 standard errors (6e-7 for
+one normal error).
+"""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from _exact import Exact, free_energy
+from _machines import enumerable_pairs, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist
+from scipy.stats import linregress
+
+from skrbm import RBM, BernoulliRBM
+from skrbm.evaluation import Density, Diagnosis, diagnose
+from skrbm.evaluation._agreement import (
+    compared_moments,
+    index_sets,
+    neighbours,
+    quality_by_sweeps,
+)
+from skrbm.inputs import Coordinates
+from skrbm.machine import Machine
+from skrbm.units import Bernoulli, Theta
+
+BINARY = ("bernoulli", "bernoulli")
+QUICK = {"n_chains": 40, "n_steps": 60, "random_state": 0}
+
+
+def two_modes(strength=12.0, n=6):
+    """A machine whose visible units are all 0 or all 1, with equal weights."""
+    W = np.full((2, n), strength / n)
+    b, c = np.full(n, -strength / n), np.full(2, -strength / 2)
+    return Machine((Bernoulli(), Bernoulli()), (Theta(b), Theta(c)), (W,))
+
+
+def drawn(machine, n, seed=0):
+    return Exact(machine).sample(np.random.default_rng(seed), n)[0]
+
+
+# Chains.
+
+
+def test_a_machine_without_fault():
+    machine = random_machine(BINARY, (8, 5), 0, 0.5)
+    d = diagnose(machine, drawn(machine, 1000), random_state=0)
+    assert isinstance(d, Diagnosis)
+    assert d.verdict.startswith("No fault was found: chains mix (R-hat at most 1.0")
+    assert d.observables[:2] == ("free energy", "projection 1")
+    assert d.n_chains == 100 and d.n_steps == 500
+    for part in (d.time, d.time_std, d.r_hat, d.ess):
+        assert part.shape == (6,)
+    assert d.autocorrelation.shape == (500, 6)
+    assert (d.r_hat < 1.01).all() and (d.ess > 1000).all()
+    assert d.moments[0].correlation > 0.98 and abs(d.moments[0].slope - 1) < 0.1
+    text = str(d)
+    assert text.startswith(d.verdict) and "projection 5" in text and "adversarial" in text
+    assert str(diagnose(machine, drawn(machine, 1000), random_state=0)) == text
+
+
+def test_a_seed_gives_the_same_twice():
+    machine, seed = random_machine(BINARY, (5, 3), 0), np.random.SeedSequence(3)
+    twice = [str(diagnose(machine, n_chains=8, n_steps=20, random_state=seed)) for _ in range(2)]
+    assert twice[0] == twice[1]
+
+
+def test_a_machine_of_the_right_distribution_has_no_fault():
+    """20 machines; of 200 such machines none was found at fault, 1.5 % at a level of 95 %."""
+    for seed in range(20):
+        machine = random_machine(BINARY, (8, 5), seed, 0.5)
+        d = diagnose(machine, drawn(machine, 500, seed), n_steps=200, random_state=seed)
+        assert d.verdict.startswith("No fault"), (seed, d.verdict)
+
+
+def test_the_time_of_a_machine_is_that_of_its_transition_matrix():
+    """A chain of two modes: 1 + 2 sum_t rho_t by powers of the matrix; 5 standard errors."""
+    machine = two_modes(5.0, 3)
+    V = ((np.arange(8)[:, None] >> np.arange(3)) & 1).astype(float)
+    H = ((np.arange(4)[:, None] >> np.arange(2)) & 1).astype(float)
+    own, hidden = machine.thetas
+    weights = np.exp(V @ own.field + (H @ hidden.field)[:, None] + H @ machine.weights[0] @ V.T)
+    step = (weights / weights.sum(axis=0)).T @ (weights / weights.sum(axis=1)[:, None])
+    p = weights.sum(axis=0) / weights.sum()
+    f = free_energy(machine, V)
+    for values, k in ((f, 0), (V.sum(axis=1), 1)):
+        deviation, rho, moved = values - p @ values, [], values - p @ values
+        for _ in range(300):
+            rho.append(p @ (deviation * moved))
+            moved = step @ moved
+        truth = 2 * np.sum(rho) / rho[0] - 1
+        d = diagnose(machine, n_chains=200, n_steps=2000, random_state=0)
+        assert abs(d.time[k] - truth) < 5 * d.time_std[k]
+
+
+def test_chains_in_two_modes():
+    d = diagnose(two_modes(40.0), drawn(two_modes(40.0), 100), **QUICK)
+    assert d.verdict.startswith("Chains do not mix: R-hat ")
+    assert np.nanmax(d.r_hat) > 1.5 and "larger alpha" in d.verdict
+
+
+def test_few_sweeps_of_few_chains_are_too_short():
+    machine = random_machine(BINARY, (8, 5), 0, 0.5)
+    d = diagnose(machine, n_chains=4, n_steps=40, random_state=1)
+    assert d.verdict.startswith("Chains are too short: all together are worth ")
+    assert "n_steps=" in d.verdict
+
+
+def test_a_machine_trained_out_of_equilibrium():
+    """Chains that begin anew at independent draws, and make 3 sweeps."""
+    generator = np.random.default_rng(0)
+    modes = np.repeat(generator.random((500, 1)) < 0.3, 16, axis=1)
+    X = (modes ^ (generator.random((500, 16)) < 0.05)).astype(float)
+    options = {"inference": "gibbs", "learning_rate": 0.05, "n_iter": 200, "random_state": 0}
+    rbm = RBM(16, starts="noise", n_steps=3, **options).fit(X)
+    before = vars(rbm).copy()
+    d = diagnose(rbm, X, n_chains=200, random_state=0)
+    assert d.verdict.startswith("The machine was trained out of equilibrium: samples from random ")
+    q = d.quality
+    assert q.sweeps[0] == 0 and q.sweeps[-1] == 1000 and len(q.sweeps) == len(q.error)
+    assert 1 < q.sweeps[np.argmin(q.error)] < 30
+    assert q.rise == pytest.approx(q.error[-1] - q.error.min()) and q.rise > 10 * q.rise_std
+    assert q.fall == pytest.approx(q.error[0] - q.error.min()) and q.fall > 10 * q.fall_std
+    assert vars(rbm).keys() == before.keys()  # nothing is written on the estimator
+    persistent = RBM(16, n_steps=3, **options | {"n_iter": 20}).fit(X)
+    assert "out of equilibrium" not in diagnose(persistent, X, random_state=0).verdict
+
+
+@pytest.mark.parametrize("kinds", enumerable_pairs(), ids="-".join)
+def test_every_kind_of_unit(kinds):
+    """Data of the machine itself: no moment is beyond its limit (1e-4 for each of 3)."""
+    machine = random_machine(kinds, (4, 3), 0, 0.3)
+    d = diagnose(machine, drawn(machine, 400), **QUICK)
+    assert all(m.error < m.limit for m in d.moments)
+    assert (d.r_hat < 1.1).all()
+    assert d.quality.error[-1] < 3 * d.quality.noise
+
+
+def test_deep_machines():
+    machine = random_machine(("bernoulli",) * 3, (5, 3, 2), 0, 0.3)
+    d = diagnose(machine, drawn(machine, 400), **QUICK)
+    assert d.observables[0] == "energy" and all(m.error < m.limit for m in d.moments)
+    chains = np.random.default_rng(0).integers(2, size=(20, 4, 5)).astype(float)
+    assert diagnose(machine, chains=chains).observables[0] == "projection 1"
+
+
+def test_coordinates_and_sparse_data():
+    machine = random_machine(("gaussian", "bernoulli"), (3, 4), 0, 0.3)
+    X, coordinates = drawn(machine, 300), Coordinates(np.full(3, 7.0), np.array([2.0, 0.5, 10]))
+    own = diagnose(machine, X, **QUICK)
+    same = diagnose(Density(machine, coordinates=coordinates), coordinates.outward(X), **QUICK)
+    assert_allclose(own.r_hat, same.r_hat, rtol=1e-8)
+    assert_allclose(own.moments[1].data, same.moments[1].data, atol=1e-10)
+    binary = random_machine(BINARY, (5, 3), 0)
+    X = drawn(binary, 100)
+    dense, sparse = (diagnose(binary, part, **QUICK) for part in (X, sp.csr_array(X)))
+    assert str(dense) == str(sparse)
+
+
+def test_starts_without_data():
+    rbm = BernoulliRBM(n_components=4, n_iter=1, random_state=0).fit(drawn(two_modes(), 50))
+    d = diagnose(rbm, **QUICK)
+    assert d.moments == () and d.quality is None and np.isnan(d.neighbours.truth)
+    assert d.verdict.endswith("give data X to compare samples with them")
+    assert diagnose(rbm.machine_, **QUICK).n_chains == 40
+    stuck = Density(two_modes(60.0), np.ones((3, 6)))  # and half of the chains start at random
+    assert diagnose(stuck, **QUICK).verdict.startswith("Chains do not mix")
+
+
+@pytest.mark.arrays
+@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+def test_array_libraries(library):
+    """Other random numbers, the same distribution."""
+    xp = pytest.importorskip(library)
+    machine = random_machine(BINARY, (5, 3), 0, 0.5)
+    X, (W,) = drawn(machine, 300), machine.weights
+    thetas = tuple(theta.map(xp.asarray) for theta in machine.thetas)
+    foreign = Machine(machine.units, thetas, (xp.asarray(W),))
+    d = diagnose(foreign, xp.asarray(X), **QUICK)
+    assert type(d.time) is np.ndarray and all(m.error < m.limit for m in d.moments)
+    given = diagnose(foreign, chains=xp.asarray(X.reshape(30, 10, 5)))
+    assert_allclose(given.time, diagnose(machine, chains=X.reshape(30, 10, 5)).time, rtol=1e-8)
+
+
+# Chains that are given.
+
+
+def test_given_chains():
+    machine = random_machine(BINARY, (5, 3), 0, 0.5)
+    chains = drawn(machine, 800).reshape(40, 20, 5)
+    alone, X = diagnose(chains=chains), drawn(machine, 300, seed=1)
+    assert alone.observables == tuple(f"feature {k}" for k in range(5))
+    assert alone.n_steps == 40 and alone.n_chains == 20
+    one = diagnose(chains=chains[:, :, 2])
+    assert one.observables == ("chains",) and one.time[0] == alone.time[2]
+    measured = diagnose(machine, X, chains=chains)
+    assert measured.observables[0] == "free energy" and measured.quality is None
+    own = diagnose(chains=free_energy(machine, chains.reshape(-1, 5)).reshape(40, 20))
+    assert measured.time[0] == pytest.approx(own.time[0], rel=1e-8)
+    assert_array_equal(diagnose(X=X, chains=chains).moments[0].data, measured.moments[0].data)
+    assert all(m.error < m.limit for m in measured.moments)
+    assert np.isnan(diagnose(chains=np.ones((9, 3))).r_hat[0])
+    assert "one constant value" in diagnose(chains=np.ones((9, 3))).verdict
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({}, "give a model"),
+        ({"chains": np.ones(5)}, "chains must be finite"),
+        ({"chains": np.ones((3, 2))}, "at least 4 steps"),
+        ({"chains": np.full((5, 2), np.nan)}, "chains must be finite"),
+        ({"chains": np.ones((5, 2)), "model": two_modes()}, "with a model"),
+        ({"chains": np.ones((5, 2, 3)), "model": two_modes()}, "chains has 3 columns"),
+        ({"chains": np.ones((5, 2, 3)), "X": np.ones((5, 2))}, "X must be"),
+        ({"model": two_modes(), "X": np.ones((5, 2))}, "X has 2 columns"),
+        ({"model": two_modes(), "n_chains": 3}, "n_chains must be an integer >= 4"),
+        ({"model": two_modes(), "n_steps": 7}, "n_steps must be an integer >= 8"),
+    ],
+)
+def test_errors(given, message):
+    with pytest.raises(ValueError, match=message):
+        diagnose(**given)
+
+
+# Samples and data.
+
+
+def test_moments_of_different_distributions_and_their_line():
+    machine, generator = random_machine(BINARY, (4, 3), 0, 1.0), np.random.default_rng(0)
+    exact, X = Exact(machine), drawn(machine, 20_000)
+    deviation = exact.values[:, :4] - exact.mean(0)
+    for order, sets in ((1, [(0,), (1,), (2,), (3,)]), (3, [(0, 1, 2), (0, 1, 3), (0, 2, 3)])):
+        found = compared_moments(X, 1 - X, order, generator)
+        for k, columns in enumerate(sets):
+            truth = exact.probabilities @ deviation[:, columns].prod(axis=1)
+            truth = exact.mean(0)[k] if order == 1 else truth
+            assert abs(found.data[k] - truth) < 5 * 0.5**order / np.sqrt(20_000)
+        line = linregress(found.data, found.samples)
+        assert found.slope == pytest.approx(line.slope) == pytest.approx(-1)
+        assert found.correlation == pytest.approx(line.rvalue) == pytest.approx(-1)
+        assert found.limit > found.noise and (order == 3 or found.error > found.limit)
+
+
+def test_noise_and_limit_of_moments():
+    """Columns that are all equal have one degree of freedom, independent ones many."""
+    generator = np.random.default_rng(0)
+    for equal in (False, True):
+        draws = generator.standard_normal((100, 2, 200, 1 if equal else 30))
+        draws = np.broadcast_to(draws, (100, 2, 200, 30))
+        found = [compared_moments(a, b, 1, generator) for a, b in draws]
+        mean = np.mean([m.error**2 / m.noise**2 for m in found])
+        assert mean == pytest.approx(1, abs=5 * np.sqrt(2 / 100 / (1 if equal else 30)))
+        assert max(m.error / m.limit for m in found) < 1  # a chance of 1 % in all
+        limit = found[0].limit / found[0].noise
+        assert 3.7 < limit < 3.9 if equal else limit < 1.6  # 3.89 by the normal distribution
+
+
+def test_sets_of_columns():
+    generator = np.random.default_rng(0)
+    assert index_sets(4, 2, generator).tolist() == [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+    many = index_sets(200, 3, generator)
+    assert many.shape == (5000, 3) and (np.diff(many, axis=1) > 0).all()
+    assert len(np.unique(many, axis=0)) == 5000 and many.max() < 200
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_neighbours_by_all_distances(binary):
+    generator = np.random.default_rng(0)
+    X, Y = generator.standard_normal((2, 60, 8))
+    if binary:
+        X, Y = (X > 0).astype(float), (Y > 0.5).astype(float)
+    across, expected = cdist(X, Y), []
+    for own, distances in ((X, across), (Y, across.T)):
+        within = cdist(own, own) + np.diag(np.full(60, np.inf))
+        differences = distances.min(axis=1) - within.min(axis=1)
+        expected.append(np.mean((differences > 0) + 0.5 * (differences == 0)))
+    assert neighbours(X, Y)[:2] == pytest.approx(expected, rel=1e-12)
+
+
+def test_neighbours_of_copies_of_strangers_and_of_one_distribution():
+    """400 rows; 5 standard errors if neighbours were independent."""
+    X, Y = np.random.default_rng(0).standard_normal((2, 400, 5))
+    assert neighbours(X, X + 1e-6)[:2] == (0, 0)
+    assert neighbours(X, Y + 100)[:2] == (1, 1)
+    found = neighbours(X, Y)
+    assert abs(found.truth - 0.5) < 5 * found.std and abs(found.synth - 0.5) < 5 * found.std
+
+
+def test_copies_are_found():
+    X = np.random.default_rng(0).standard_normal((400, 5))
+    chains = np.random.default_rng(1).permutation(np.tile(X, (10, 1)) + 1e-3).reshape(40, 100, 5)
+    d = diagnose(X=X, chains=chains)
+    assert d.verdict.startswith("Samples are copies of data: only ")
+    d = diagnose(X=X, chains=chains + 3)
+    assert d.verdict.startswith("Chains mix, but samples differ from data (correlation of first ")
+
+
+def test_quality_and_its_error():
+    """The error of a mean that is off by 1 in all of 3 columns, and the spread of 200 of them."""
+    generator = np.random.default_rng(0)
+    X = generator.standard_normal((5000, 3))
+    errors, stds = [], []
+    for _ in range(200):
+        states = {k: generator.standard_normal((50, 3)) + k for k in (1, 0, 2)}
+        q = quality_by_sweeps(X, states, generator)
+        errors.append(q.error[0])
+        stds.append(q.error_std[0])
+    # Means are off by 1, and second moments (1 for two columns off by 1) as well.
+    assert np.mean(errors) == pytest.approx(np.sqrt(2), abs=0.05)
+    assert np.mean(stds) == pytest.approx(np.std(errors), rel=0.25)  # 200 know it to a part of 5 %
+    assert q.error[1] < 3 * q.noise and q.rise > 4 * q.rise_std
