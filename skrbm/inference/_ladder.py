@@ -13,8 +13,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._checks import check_count, check_number
-from ..arrays import from_numpy, namespace, to_numpy
-from ..machine import interpolate, precise_free_energy, uncoupled
+from ..arrays import cast, from_numpy, namespace, to_numpy
+from ..machine import free_energy, in_double, interpolate, uncoupled
 from ._ais import independent_log_partition, mean_of_weights
 from ._annealing import anneal, own_bases, resampled
 from ._gibbs import Gibbs, samples_exactly
@@ -45,9 +45,16 @@ class Ladder:
     def __len__(self):
         return len(self.machines)
 
-    def with_last(self, machine, samples):
-        """Return the ladder with another last machine and samples of it."""
-        return Ladder((*self.machines[:-1], machine), (*self.samples[:-1], samples))
+    def astype(self, dtype):
+        """Return the ladder in another dtype; machines that share their weights still do."""
+        if self.machines[-1].dtype == dtype:
+            return self
+        weights = {id(W): cast(W, dtype) for machine in self.machines for W in machine.weights}
+        machines = tuple(
+            replace(machine, weights=tuple(weights[id(W)] for W in machine.weights))
+            for machine in self.machines
+        )
+        return Ladder(machines, tuple(cast(rows, dtype) for rows in self.samples))
 
     def extended(self, machine, samples, n_kept, acceptance):
         """Return the ladder with one more rung; rungs that it makes needless are left out.
@@ -74,7 +81,8 @@ class Ladder:
 
 def log_weights(machine, rows):
     """Return log p(v) + log Z of visible values, (n_rows,), float64."""
-    return -precise_free_energy(machine, rows)
+    machine = in_double(machine)
+    return -free_energy(machine, cast(rows, machine.dtype))
 
 
 def exchange_rate(machines, rows):

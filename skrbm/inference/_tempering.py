@@ -1,6 +1,6 @@
 """Tempering: chains of all rungs of a ladder, and log Z along it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +13,11 @@ from ..machine import interpolate, uncoupled
 from ._ais import LogPartition, independent_log_partition
 from ._annealing import own_bases
 from ._gibbs import Gibbs
-from ._ladder import Ladder, exchanged, swept_all
+from ._ladder import Ladder, exchanged, ladder_of, swept_all
 from ._needs import Needs
 from ._sampler import Sampler
+
+_N_TEMPERATURES = 10
 
 
 class Replicas(NamedTuple):
@@ -46,11 +48,13 @@ class Tempering(Sampler):
 
     Parameters
     ----------
-    rungs : int, array of shape (n_rungs,) or Ladder, default=10
+    rungs : int, array of shape (n_rungs,), Ladder or None, default=None
         Number of temperatures of the machine at equal distances, or the inverse temperatures, which
         increase from 0 to 1 (parallel tempering); or a ladder, such as :func:`ladder_of` builds
         (with its machines below the last as rungs). At inverse temperature 0 units are independent;
-        bounded visible units know no data there, and others keep their own parameters.
+        bounded visible units know no data there, and others keep their own parameters. None is the
+        ladder of a fitted estimator, else one that is built by annealing; in learning, where the
+        machine changes, 10 temperatures.
     n_steps : int, default=1
         Steps for each batch in learning, unless an estimator is given another number.
     n_chains : int, default=64
@@ -67,7 +71,7 @@ class Tempering(Sampler):
     needs = Needs(one_hidden_layer=True, one_scale=True)
     own_start = "persistent"
 
-    rungs: Any = 10
+    rungs: Any = None
     n_steps: int = 1
     n_chains: int = 64
     n_sweeps: int = 200
@@ -76,7 +80,7 @@ class Tempering(Sampler):
         check_count("n_steps", self.n_steps, 1)
         check_count("n_chains", self.n_chains, 2)
         check_count("n_sweeps", self.n_sweeps, 2)
-        if isinstance(self.rungs, Ladder):
+        if self.rungs is None or isinstance(self.rungs, Ladder):
             return
         betas = np.linspace(0, 1, self.rungs) if np.ndim(self.rungs) == 0 else self.rungs
         betas = np.asarray(betas, dtype=np.float64)
@@ -93,10 +97,33 @@ class Tempering(Sampler):
         """Return the machines of all rungs, the last of which is the one given; a tuple."""
         if isinstance(self.rungs, Ladder):
             return (*self.rungs.machines[:-1], machine)
-        betas = np.linspace(0, 1, self.rungs) if np.ndim(self.rungs) == 0 else self.rungs
+        rungs = _N_TEMPERATURES if self.rungs is None else self.rungs
+        betas = np.linspace(0, 1, rungs) if np.ndim(rungs) == 0 else rungs
         base = uncoupled(machine, own_bases(machine)[-1])
         below = (interpolate(base, machine, float(beta)) for beta in betas[1:-1])
         return (base, *below, machine)
+
+    def on(self, machine, rng, ladder=None, visible=None):
+        """Return the sampler with rungs for a machine, where it has none of its own.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        ladder : Ladder, default=None
+            One that the machine has; None to build one by :func:`ladder_of`.
+        visible : Theta, default=None
+            Parameters of independent visible units for that.
+
+        Returns
+        -------
+        Tempering
+        """
+        self.check(machine)
+        if self.rungs is not None:
+            return self
+        found = ladder_of(machine, rng, visible=visible) if ladder is None else ladder
+        return replace(self, rungs=found.astype(machine.dtype))
 
     def start(self, machine, X, rng):
         """Return chains at visible values X; rungs below are at samples of a ladder, or at X."""
@@ -106,6 +133,13 @@ class Tempering(Sampler):
         if isinstance(self.rungs, Ladder):
             below = tuple(_some(rows, X.shape[0], rng) for rows in self.rungs.samples[:-1])
         return Replicas(Gibbs().start(machine, X, rng).layers, below)
+
+    def _first_state(self, machine, rng):
+        """Return chains at samples of all rungs, where there are some."""
+        if not isinstance(self.rungs, Ladder):
+            return self.init(machine, rng, self.n_chains, machine.weights[0])
+        X = _some(self.rungs.samples[-1], self.n_chains, rng)
+        return self.start(machine, X, rng)
 
     def step(self, machine, state, rng):
         state, exchanges = self.moved(machine, state, rng)
@@ -166,16 +200,18 @@ class Tempering(Sampler):
         machine : Machine
         rng : Rng
         visible : Theta, default=None
-            Is not used: the first rung has independent units of its own.
+            Parameters of independent visible units, for a ladder that is built.
 
         Returns
         -------
         LogPartition
         """
-        state = self.init(machine, rng, self.n_chains, machine.weights[0])
+        if self.rungs is None:
+            return self.on(machine, rng, visible=visible).log_partition(machine, rng)
         machines = self.machines(machine)
         if machines[0].scale != 0:
             raise ValueError("log Z needs a ladder whose first machine has independent units")
+        state = self._first_state(machine, rng)
         gains = [([], []) for _ in machines[1:]]
         n_burn_in = -(-self.n_sweeps // 5)
         for step in range(n_burn_in + self.n_sweeps):
