@@ -301,15 +301,17 @@ class BaseRBM(DensityModel):
     def _attributes(self, machine, state, parts):
         values = (part for theta in machine.thetas for part in theta)
         named = zip(THETA_ATTRIBUTES, values, strict=True)
+        ladder = parts.phase.ladder(machine, state)
         return {
             "units_": machine.units,
             "components_": machine.weights[0],
             **{name: part for name, part in named if part is not None},
             "starts_": parts.phase.visible(state),
+            **({} if ladder is None else {"ladder_": ladder}),
         }
 
     def _publish(self, machine, state, training):
-        for name in THETA_ATTRIBUTES:  # those of other units, from an earlier fit
+        for name in (*THETA_ATTRIBUTES, "ladder_"):  # those of an earlier fit
             self.__dict__.pop(name, None)
         for name, value in self._attributes(machine, state, training.parts).items():
             setattr(self, name, value)

@@ -35,6 +35,7 @@ from ..units import Theta
 from ._log_partition import doubts_of, kept_log_partition
 from ._noise_models import channel
 from ._posterior import denoised, drawn_given, hidden_means, imputed
+from ._sampling import sampled
 
 _BLOCK_ROWS = 1024  # whose log-weights are computed together
 
@@ -71,7 +72,8 @@ class DensityModel(
     def density_(self):
         """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
         machine = in_double(self.machine_)
-        return Density(machine, cast(self.starts_, machine.dtype), binarize=self.binarize)
+        starts, ladder = cast(self.starts_, machine.dtype), getattr(self, "ladder_", None)
+        return Density(machine, starts, binarize=self.binarize, ladder=ladder)
 
     @property
     def _n_features_out(self):
@@ -200,7 +202,8 @@ class DensityModel(
         It depends on the parameters and the sample alone: log Z is computed on first use,
         exactly if one layer (in a deep machine: every other layer) has at most 20 units, and
         otherwise by sequential Monte Carlo to a standard error of 0.1 nats, with a seed and starts
-        that were drawn in ``fit`` (see :class:`skrbm.evaluation.SMC`).
+        that were drawn in ``fit`` (see :class:`skrbm.evaluation.SMC`); after a fit with
+        ``starts="tempered"`` by Bennett's ratio (see :class:`skrbm.inference.Tempering`).
         Given a sample, the hidden layers of a deep machine are summed exactly if every other one of
         them has at most about 10 units in all; elsewhere naive mean field bounds their part from
         below.
@@ -236,7 +239,7 @@ class DensityModel(
         if doubts:
             low, high = estimate.interval
             warnings.warn(
-                f"the score rests on log Z = {estimate.value:.2f} by sequential Monte Carlo "
+                f"the score rests on log Z = {estimate.value:.2f} by sampling "
                 f"(standard error {estimate.std:.2f}, 95 % interval {low:.2f} to {high:.2f}), "
                 f"which is uncertain: {'; and '.join(doubts)}. Compare "
                 "log_partition(SMC(max_sweeps=100_000)) and skrbm.evaluation.bracket: a log Z that "
@@ -280,10 +283,11 @@ class DensityModel(
         Parameters
         ----------
         method : str or object, default="auto"
-            "exact" (one layer of at most 20 units), "smc", "ais", "tap", "tap3", "adaptive_tap",
-            "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation), or an object such as
-            ``AIS(n_chains=500)`` or ``TAP(order=3)``; see :func:`skrbm.evaluation.log_partition`.
-            "auto" is "exact" where that is possible, and "smc" elsewhere.
+            "exact" (one layer of at most 20 units), "smc", "ais", "tempering", "tap", "tap3",
+            "adaptive_tap", "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation), or an
+            object such as ``AIS(n_chains=500)`` or ``TAP(order=3)``; see
+            :func:`skrbm.evaluation.log_partition`. "auto" is "exact" where that is possible, and
+            elsewhere "tempering" after a fit with ``starts="tempered"``, else "smc".
         return_std : bool, default=False
             Whether to return the standard error too.
 
@@ -298,8 +302,17 @@ class DensityModel(
         return (result.value, result.std) if return_std else result.value
 
     @one_blas_thread
-    def sample(self, n_samples=1, *, n_steps=100, init=None, given=None, random_state=None):
-        """Draw visible configurations by block Gibbs sampling, a chain for each.
+    def sample(
+        self,
+        n_samples=1,
+        *,
+        n_steps=100,
+        init=None,
+        given=None,
+        method="auto",
+        random_state=None,
+    ):
+        """Draw visible configurations, by a Markov chain for each.
 
         Parameters
         ----------
@@ -311,6 +324,10 @@ class DensityModel(
         given : array-like of shape (n_given, n_features), default=None
             Observed values, with NaN for what is to be drawn given them, a chain for each row;
             ``n_samples`` does not count then.
+        method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
+            Block Gibbs sampling, or tempering along the ladder of a fit with
+            ``starts="tempered"``, or else along one that is built by annealing and kept (see
+            :class:`skrbm.inference.Tempering`). "auto" is "tempering" after such a fit.
         random_state : int, RandomState instance or None, default=None
 
         Returns
@@ -331,7 +348,7 @@ class DensityModel(
             init = self._rows_to_start(init, n_samples)
         if n_steps == 0:
             return namespace(init).asarray(init, copy=True)
-        return chain_ends(machine, rng, init, n_steps)
+        return sampled(self, method, init, n_steps, rng)
 
     @one_blas_thread
     def impute(self, X, *, n_steps=None, random_state=None):

@@ -44,13 +44,16 @@ class RBM(BaseRBM):
         dynamics of real visible units) or by fixed points (TAP of second or third order, or
         adaptive; naive mean field; relaxed belief propagation; belief propagation between binary
         units). Or an object such as ``GibbsLangevin(step_size=0.2)`` or ``TAP(damping=0.5)``.
-    starts : {"persistent", "data", "noise", "annealed", "random", "chains"} or None, default=None
+    starts : {"persistent", "data", "noise", "annealed", "tempered", "random", "chains"} or None, \
+            default=None
         Where chains start for each batch: where they ended ("persistent", the default of chains),
         at the rows of the batch ("data", the one start of ``ContrastiveDivergence``), at draws of
-        independent units ("noise"), or at such draws annealed to the machine by ``n_steps``
-        temperatures ("annealed"). Where solutions are looked for: at the last rows of data ("data",
-        the default of fixed points), at the last solutions ("persistent"), at draws of independent
-        units ("random"), or at the states of persistent Gibbs chains ("chains").
+        independent units ("noise"), at such draws annealed to the machine by ``n_steps``
+        temperatures ("annealed"), or where they ended, after exchanges with samples of earlier
+        machines of the training ("tempered"), which keeps ``ladder_``. Where solutions are looked
+        for: at the last rows of data ("data", the default of fixed points), at the last solutions
+        ("persistent"), at draws of independent units ("random"), or at the states of persistent
+        Gibbs chains ("chains").
     n_states : int or None, default=None
         Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
         rows given to ``fit`` if there are fewer. Chains that start at data are as many as the rows
@@ -131,6 +134,10 @@ class RBM(BaseRBM):
     starts_ : array of shape (n_states, n_features)
         Visible values of the chains of the last batch, or where its solutions were looked for;
         :meth:`log_partition` and :meth:`sample` start there too.
+    ladder_ : Ladder
+        Only of a fit with ``starts="tempered"``: machines from independent units to the fitted one,
+        with samples of each (see :class:`skrbm.inference.Ladder`), along which :meth:`sample` and
+        :meth:`log_partition` go. Each has the size of the parameters and of ``n_states`` rows.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
@@ -139,7 +146,9 @@ class RBM(BaseRBM):
         and ``inference`` is a fixed point, ``tap_log_likelihood`` (nats per sample, of 256 rows, at
         the last batch's solutions), ``n_unconverged`` (solutions of a batch, on average),
         ``n_sweeps`` (mean number of sweeps), ``acceptance`` and ``step_size`` (of Langevin steps
-        that are accepted or rejected) and, with early stopping, ``free_energy_gap`` and ``score``.
+        that are accepted or rejected), ``exchange`` (mean acceptance), ``n_rungs`` and
+        ``n_steps_back`` (how often steps were taken back and the learning rate was halved) of
+        tempered chains and, with early stopping, ``free_energy_gap`` and ``score``.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

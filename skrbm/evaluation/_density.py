@@ -29,12 +29,15 @@ class Density:
         Those of the machine; None if they are the data's own.
     binarize : float or None, default=None
         Threshold above which values of data count as 1.
+    ladder : Ladder, default=None
+        Machines that lead to this one; its last machine has the same parameters.
     """
 
     machine: Machine
     starts: Any = None
     coordinates: Coordinates | None = None
     binarize: float | None = None
+    ladder: Any = None
 
     @property
     def density_(self):

@@ -7,7 +7,17 @@ import numpy as np
 from .._checks import check_count
 from ..arrays import make_rng, one_blas_thread
 from ..exceptions import DivergenceError
-from ..inference import AIS, FIXED_POINTS, SMC, FixedPoint, Gibbs, LogPartition, resolve, sample
+from ..inference import (
+    AIS,
+    FIXED_POINTS,
+    SMC,
+    FixedPoint,
+    Gibbs,
+    LogPartition,
+    Tempering,
+    resolve,
+    sample,
+)
 from ..machine import MAX_UNITS, in_double
 from ._density import density_of
 from ._exact import can_enumerate, exact_log_partition
@@ -29,11 +39,14 @@ def log_partition(
     ----------
     model : estimator or Machine
     method : str or object, default="auto"
-        "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`; "tap", "tap3",
+        "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`; "tempering" or a
+        :class:`~skrbm.inference.Tempering`: Bennett's ratio along the ladder of an estimator that
+        was fitted with one, else along one that is built by annealing; "tap", "tap3",
         "adaptive_tap", "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation, "bp") or a
         fixed-point object: minus the free energy, averaged over its unique solutions from
         ``starts`` (Eq. 39 of Tramel et al. 2018).
-        "auto" is "exact" where a layer is small enough, else "smc".
+        "auto" is "exact" where a layer is small enough, else "tempering" where the estimator has a
+        ladder, else "smc".
     max_units : int, default=20
         Most units that "exact" and "auto" enumerate.
     starts : array of shape (n_starts, n_visible), default=None
@@ -55,13 +68,17 @@ def log_partition(
     machine = in_double(density.machine)
     density = replace(density, machine=machine)
     base = None if base is None else density.checked_base(base)
-    method = method_of(method, None if can_enumerate(machine, max_units) else SMC())
+    ladder = getattr(density, "ladder", None)
+    auto = SMC() if ladder is None else Tempering()
+    method = method_of(method, None if can_enumerate(machine, max_units) else auto)
     if method is None:
         return LogPartition(exact_log_partition(machine, max_units))
     rng = make_rng(random_state, machine.weights[0])
-    if isinstance(method, AIS | SMC):
+    if isinstance(method, AIS | SMC | Tempering):
         if base is None and (starts is not None or density.starts is not None):
             base = density.independent_units(density.starting_rows(starts, rng))
+        if isinstance(method, Tempering):
+            method = method.on(machine, rng, ladder, base)
         return method.log_partition(machine, rng, base)
     starts = density.starting_rows(starts, rng)
     with np.errstate(over="ignore", invalid="ignore"):  # the result says so below
@@ -121,5 +138,6 @@ def reverse_log_partition(
 
 def method_of(method, auto):
     """Return the object behind the name of a method, ``auto`` behind "auto"; None is exact."""
-    own = {"auto": auto, "exact": None, "ais": AIS(), "smc": SMC(), "bethe": FIXED_POINTS["bp"]}
-    return resolve(method, FixedPoint, AIS, SMC, argument="method", own=own)
+    own = {"auto": auto, "exact": None, "ais": AIS(), "smc": SMC(), "tempering": Tempering()}
+    own["bethe"] = FIXED_POINTS["bp"]
+    return resolve(method, FixedPoint, AIS, SMC, Tempering, argument="method", own=own)

@@ -26,6 +26,7 @@ from ._fixed_point import (
     take_rows,
 )
 from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
+from ._ladder import Ladder, Reservoir, collected, exchange_rate, ladder_of
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
@@ -34,6 +35,7 @@ from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample
 from ._smc import SMC
+from ._tempering import Diagnosis, Replicas, Tempering, bennett
 
 __all__ = [
     "AIS",
@@ -50,10 +52,12 @@ __all__ = [
     "Chains",
     "Clamped",
     "ContrastiveDivergence",
+    "Diagnosis",
     "FixedPoint",
     "Gibbs",
     "GibbsLangevin",
     "InferenceMethod",
+    "Ladder",
     "Langevin",
     "LogPartition",
     "Magnetizations",
@@ -61,16 +65,23 @@ __all__ = [
     "Needs",
     "Propagated",
     "RelaxedBP",
+    "Replicas",
+    "Reservoir",
     "Sampler",
     "Solution",
+    "Tempering",
     "anneal",
+    "bennett",
     "by_site",
     "chain_ends",
     "clamped",
     "clamped_mean",
+    "collected",
     "completed",
     "draw_visible",
+    "exchange_rate",
     "given_visible",
+    "ladder_of",
     "last_visible",
     "map_rows",
     "method_names",

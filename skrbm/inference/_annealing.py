@@ -230,6 +230,17 @@ def effective_part(log_weights):
     return float(_group_weights(log_weights[None, :])[2][0, 0])
 
 
+def own_bases(machine):
+    """Return parameters of visible units from which annealing may start, a list of Theta.
+
+    They are the machine's own and, if units are bounded, those of units that know no data.
+    """
+    unit, own = machine.units[0], machine.thetas[0]
+    if unit.is_unbounded:
+        return [own]
+    return [own, unit.default_theta(machine.n_units[0], machine.weights[0])]
+
+
 def _take(states, index):
     """Return the rows of states at an index; arrays that all rows share stay as they are."""
 

@@ -9,7 +9,7 @@ from .._checks import check_count, check_number
 from ..arrays import log_sum_exp, namespace, one_blas_thread, take_rows, to_numpy
 from ..machine import uncoupled
 from ._ais import independent_log_partition, mean_of_weights
-from ._annealing import anneal, effective_part
+from ._annealing import anneal, effective_part, own_bases
 from ._gibbs import Gibbs
 
 _EFFECTIVE = 0.9  # part of the chains that is effective after each step of a trial
@@ -75,7 +75,7 @@ class SMC:
         -------
         LogPartition
         """
-        bases = [*_own_bases(machine), *([] if visible is None else [visible])]
+        bases = [*own_bases(machine), *([] if visible is None else [visible])]
         trials = [self._trial(machine, base, rng) for base in bases]
         base, _, betas = max(trials, key=lambda trial: trial[1])
         left, finer = self.max_sweeps, _FIRST
@@ -138,14 +138,6 @@ class SMC:
         runs = namespace(ends).reshape(ends, (self.n_runs, self.n_chains))
         sums = to_numpy(log_sum_exp(runs)) - np.log(self.n_chains)
         return independent_log_partition(base) + (sums if samples is None else -sums)
-
-
-def _own_bases(machine):
-    """Return parameters of visible units from which annealing may start, a list of Theta."""
-    unit, own = machine.units[0], machine.thetas[0]
-    if unit.is_unbounded:
-        return [own]
-    return [own, unit.default_theta(machine.n_units[0], machine.weights[0])]
 
 
 def _refined(betas, finer):

@@ -21,6 +21,7 @@ from ..inference import (
 )
 from ..machine import Block, Moments, condition, data_moments, uncoupled
 from ._model_phase import ModelPhase
+from ._tempered import Tempered, first_tempered, ladder_to, review
 
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
@@ -30,13 +31,14 @@ class Run(NamedTuple):
     """State in learning: the chains where they ended, and how the last run went.
 
     ``step_size`` is that of the next run and ``acceptance`` the mean rate of the last one; None for
-    samplers that have none.
+    samplers that have none. ``tempered`` is what tempered chains exchange with.
     """
 
     chains: Any
     step_size: float | None = None
     acceptance: float | None = None
     n_runs: int = 0
+    tempered: Tempered | None = None
 
 
 def _expected(unit, theta, draw):
@@ -73,6 +75,10 @@ class Noise(NamedTuple):
 
 class NoiseStart:
     """Start at noise."""
+
+    def first(self, phase, machine, rng, n):
+        """Return the visible values of the first chains, and what they exchange with."""
+        return self.rows(phase, machine, rng, n), None
 
     def rows(self, phase, machine, rng, n):
         """Return ``n`` rows of noise."""
@@ -112,11 +118,19 @@ class PersistentStart(NoiseStart):
         return sampler.resumed(machine, state.chains)
 
 
+class TemperedStart(PersistentStart):
+    """Go on after exchanges with samples of earlier machines of the training."""
+
+    def first(self, phase, machine, rng, n):
+        return first_tempered(machine, rng, n)
+
+
 CHAINS = {
     "noise": NoiseStart(),
     "annealed": AnnealedStart(),
     "data": DataStart(),
     "persistent": PersistentStart(),
+    "tempered": TemperedStart(),
 }
 """Where chains start in learning, by name."""
 
@@ -128,10 +142,12 @@ class ChainPhase(ModelPhase):
     Parameters
     ----------
     sampler : Sampler
-    start : {"persistent", "data", "noise", "annealed"}, default="persistent"
+    start : {"persistent", "data", "noise", "annealed", "tempered"}, default="persistent"
         Where the chains start for each batch: where they ended (persistent contrastive divergence);
         at the rows of the batch (contrastive divergence); at noise (modified contrastive
-        divergence, Alg. 3 of Liao et al. 2022); or at noise that is annealed to the machine.
+        divergence, Alg. 3 of Liao et al. 2022); at noise that is annealed to the machine; or where
+        they ended, after exchanges with samples of earlier machines (parallel trajectory
+        tempering).
     n_steps : int, default=1
         Steps of each run.
     burn_in : int or None, default=None
@@ -189,8 +205,17 @@ class ChainPhase(ModelPhase):
 
     def init(self, machine, rng, n, X):
         self.sampler.check(machine)
-        rows = self.noise_rows(machine, rng, n)
-        return Run(self.sampler.start(machine, rows, rng), self.sampler.step_size)
+        rows, tempered = CHAINS[self.start].first(self, machine, rng, n)
+        chains = self.sampler.start(machine, rows, rng)
+        return Run(chains, self.sampler.step_size, tempered=tempered)
+
+    def reviewed(self, machine, state, rng):
+        if state.tempered is None:
+            return machine, state, 1.0
+        rows = state.chains.layers[0]
+        machine, rows, tempered, factor = review(machine, rows, state.tempered, rng)
+        chains = self.sampler.start(machine, rows, rng)
+        return machine, state._replace(chains=chains, tempered=tempered), factor
 
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""
@@ -254,15 +279,21 @@ class ChainPhase(ModelPhase):
     def _next(self, sampler, chains, acceptance, state):
         if acceptance is not None:
             sampler = sampler.tuned(acceptance, gain=max(0.2, 3 * (1 + state.n_runs) ** -0.5))
-        return Run(chains, sampler.step_size, acceptance, state.n_runs + 1)
+        return Run(chains, sampler.step_size, acceptance, state.n_runs + 1, state.tempered)
 
     def visible(self, state):
         return state.chains.layers[0]
 
+    def ladder(self, machine, state):
+        if state.tempered is None:
+            return None
+        return ladder_to(machine, state.chains.layers[0], state.tempered)
+
     def report(self, state):
+        report = {} if state.tempered is None else state.tempered.report()
         if state.acceptance is None:
-            return {}
-        return {"acceptance": state.acceptance, "step_size": state.step_size}
+            return report
+        return report | {"acceptance": state.acceptance, "step_size": state.step_size}
 
 
 # Both phases of block Gibbs sampling. The last draw of the hidden units is left to them, since its
@@ -300,7 +331,11 @@ def _data_phases(phase, machine, chains, X, rng):
     return Chains((visible, drawn)), data, data_moments(machine, visible)
 
 
-_PHASES = {("persistent", "marginal"): _persistent_phases, ("data", "marginal"): _data_phases}
+_PHASES = {
+    ("persistent", "marginal"): _persistent_phases,
+    ("tempered", "marginal"): _persistent_phases,
+    ("data", "marginal"): _data_phases,
+}
 
 
 def annealed(machine, sampler, rows, n_steps, rng, noise=None):

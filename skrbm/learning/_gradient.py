@@ -16,7 +16,8 @@ class Training:
     """What a fit goes on from: random stream, machine, states of phase and optimiser.
 
     ``parts`` is what the states belong to, and ``visible_means`` are those of ``n_rows`` rows of
-    data. The machine is there only in training.
+    data. ``rate_factor`` multiplies the learning rate; it falls where the model phase takes steps
+    back. The machine is there only in training.
     """
 
     rng: Any
@@ -27,6 +28,7 @@ class Training:
     parts: Any = None
     n_rows: int = 0
     visible_means: Any = None
+    rate_factor: float = 1.0
 
 
 class MachineGradient(Gradient):
@@ -198,8 +200,8 @@ class MomentLearner(BatchLearner):
         return report
 
     def step(self, training, index, rate):
-        machine, phase, before = training.machine, self._phase, training.phase_state
-        rng, (X, observed) = training.rng, self.rows.batch(index)
+        machine, before = self._reviewed(training)
+        phase, rng, (X, observed) = self._phase, training.rng, self.rows.batch(index)
         if observed is None:
             state, data, model = phase.phases(machine, before, X, rng)
         else:
@@ -207,10 +209,20 @@ class MomentLearner(BatchLearner):
         parameters = self.parameters.of(machine)
         gradient = self.parameters.gradient(machine, data - model)
         training.optimizer_state = self.optimizer.update(
-            parameters, gradient, training.optimizer_state, rate
+            parameters, gradient, training.optimizer_state, rate * training.rate_factor
         )
         training.machine, training.phase_state = self.parameters.machine(machine, parameters), state
         return phase.report(state)
+
+    def _reviewed(self, training):
+        """Return the machine and the state of the phase that the next batch starts from."""
+        machine, state, factor = self._phase.reviewed(
+            training.machine, training.phase_state, training.rng
+        )
+        if factor != 1.0:  # momentum belongs to steps that are taken back
+            training.rate_factor *= factor
+            training.optimizer_state = self.optimizer.init(self.parameters.of(machine))
+        return machine, state
 
     def is_finite(self, machine):
         return machine.is_finite() if self._is_finite is None else self._is_finite(machine)

@@ -27,6 +27,28 @@ class ModelPhase:
         """
         raise NotImplementedError
 
+    def reviewed(self, machine, state, rng):
+        """Return what the next batch starts from; called before each batch.
+
+        A phase that finds that the last steps were too long gives back an earlier machine.
+
+        Parameters
+        ----------
+        machine : Machine
+            After the last step.
+        state : NamedTuple
+        rng : Rng
+
+        Returns
+        -------
+        machine : Machine
+            The one given, or an earlier one, which may be written in place.
+        state : NamedTuple
+        factor : float
+            By which the learning rate is multiplied from now on.
+        """
+        return machine, state, 1.0
+
     def phases(self, machine, state, X, rng):
         """Return (state, moments of the data, moments of the machine) for the batch X."""
         data = data_moments(machine, X)
@@ -90,6 +112,10 @@ class ModelPhase:
 
     def log_partition(self, machine, state):
         """Return the log Z that the phase has found, in nats; None if it finds none."""
+        return None
+
+    def ladder(self, machine, state):
+        """Return the :class:`~skrbm.inference.Ladder` that leads to a machine, None without one."""
         return None
 
     def report(self, state):

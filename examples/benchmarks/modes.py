@@ -1,0 +1,153 @@
+"""Machines with modes that chains do not leave: persistent chains beside tempered ones.
+
+    python examples/benchmarks/modes.py clusters [--seeds 10] [--seconds 6]
+    python examples/benchmarks/modes.py digits [--epochs 20] [--sweeps 1000]
+
+clusters: 5 000 rows of 18 bits around eight patterns, with weights that fall by a factor of 0.6 and
+1 % of the bits flipped, and 12 hidden units. Each method has the same processor time on one core,
+with a learning rate that falls to zero in a line; methods take turns on each data set. Printed are
+the Kullback-Leibler divergence from the true distribution, by enumeration of all 2^18 rows, and
+half the sum of the errors of the weights of the patterns, each with the rows nearest to it.
+
+digits: MNIST's digits 0 and 1 and 200 hidden units, trained with tempered chains. Chains of the
+fitted machine start at digits of one class and go on by Gibbs sampling or along the ladder. A
+logistic regression that was trained on the data tells the class of their visible values. Printed
+are how often a chain comes to the class that it visits less often, and the share of class 1 in all
+sweeps.
+"""
+
+import argparse
+import time
+
+import numpy as np
+from _common import heading, mnist, progress, table
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from skrbm import RBM
+from skrbm.arrays import make_rng
+from skrbm.inference import Gibbs, Tempering, sample
+
+N_BITS, N_MODES, FLIPPED, N_ROWS = 18, 8, 0.01, 5000
+METHODS = {
+    "PCD-1": {"learning_rate": 0.1},
+    "PCD-10": {"learning_rate": 0.4, "n_steps": 10},
+    "tempered": {"learning_rate": 0.2, "starts": "tempered"},
+}
+
+
+def clusters(seed):
+    """Return rows, the distance of all configurations from the patterns, and the weights."""
+    generator = np.random.default_rng(seed)
+    while True:
+        patterns = generator.integers(0, 2, (N_MODES, N_BITS))
+        apart = (patterns[:, None] != patterns[None]).sum(axis=2)
+        if (apart + N_BITS * np.eye(N_MODES)).min() >= 6:
+            break
+    weights = 0.6 ** np.arange(N_MODES)
+    weights /= weights.sum()
+    X = patterns[generator.choice(N_MODES, N_ROWS, p=weights)]
+    X = np.abs(X - (generator.random(X.shape) < FLIPPED)).astype(np.float32)
+    states = ((np.arange(2**N_BITS)[:, None] >> np.arange(N_BITS)) & 1).astype(np.float32)
+    distances = np.stack([(states != pattern).sum(axis=1) for pattern in patterns], axis=1)
+    return X, states, distances, weights
+
+
+def measured(rbm, states, distances, weights):
+    """Return the divergence from the true distribution, and the error of the weights."""
+    flips = distances * np.log(FLIPPED) + (N_BITS - distances) * np.log(1 - FLIPPED)
+    truth = np.logaddexp.reduce(np.log(weights) + flips, axis=1)
+    log_p = -rbm.free_energy(states)
+    log_p -= np.logaddexp.reduce(log_p)
+    divergence = (np.exp(truth) * (truth - log_p)).sum()
+    mass = np.bincount(distances.argmin(axis=1), np.exp(log_p), N_MODES)
+    return divergence, np.abs(mass - weights).sum() / 2
+
+
+def fitted(X, params, seconds, seed):
+    """Return a machine fitted for about so many seconds of processor time, and the seconds."""
+    params = {"n_components": 12, "batch_size": 100, "schedule": "linear", **params}
+    epochs = 20
+    for n_iter in (5, epochs):  # the first warms up
+        begin = time.process_time()
+        RBM(n_iter=n_iter, random_state=seed + 1000, **params).fit(X)
+    n_iter = max(1, round(seconds * epochs / (time.process_time() - begin)))
+    begin = time.process_time()
+    rbm = RBM(n_iter=n_iter, random_state=seed, **params).fit(X)
+    return rbm, time.process_time() - begin
+
+
+def compare_clusters(args):
+    results = {name: [] for name in METHODS}
+    for seed in range(args.seeds):
+        X, *truth = clusters(seed)
+        for name, params in METHODS.items():
+            rbm, seconds = fitted(X, params, args.seconds, seed)
+            n_updates = rbm.n_iter_ * -(-N_ROWS // 100)
+            results[name].append((*measured(rbm, *truth), n_updates, seconds))
+            progress((name, seed, *map(float, results[name][-1])))
+    rows = []
+    for name, found in results.items():
+        means, deviations, largest = (f(found, axis=0) for f in (np.mean, np.std, np.max))
+        kl = f"{means[0]:.3f} +- {deviations[0]:.3f}"
+        rows.append((name, kl, largest[0], *means[1:]))
+    table(("chains", "KL, nats", "largest KL", "weights off", "updates", "s"), rows)
+
+
+def digits(args):
+    X, y = mnist("train")
+    X, y = X[y < 2].astype(np.float32), y[y < 2]
+    classes = LogisticRegression(max_iter=200).fit(X, y)
+    settings = {"learning_rate": args.rate, "batch_size": 100, "schedule": "linear"}
+    begin = time.process_time()
+    rbm = RBM(200, n_iter=args.epochs, starts="tempered", random_state=0, **settings).fit(X)
+    print(
+        f"{len(X)} rows, {args.epochs} epochs of {time.process_time() - begin:.0f} s of processor "
+        f"time, {len(rbm.ladder_)} rungs, {rbm.history_['n_steps_back'][-1]:.2f} steps back"
+    )
+    machine, n = rbm.machine_, args.chains
+    ladder = Tempering(rbm.ladder_)
+    half = X[y == 0][: n // 2], X[y == 1][: n - n // 2]
+    rows = []
+    for name, sampler in (("Gibbs", Gibbs()), ("ladder", ladder)):
+        rng, seen = make_rng(0, machine.weights[0]), []
+        state = sampler.start(machine, np.concatenate(half), rng)
+        begin = time.process_time()
+        sample(
+            sampler,
+            machine,
+            state,
+            rng,
+            args.sweeps,
+            callback=lambda step, state, info, seen=seen: seen.append(
+                classes.predict(state.layers[0])
+            ),
+        )
+        seen = np.array(seen)
+        begins = np.concatenate([np.ones((1, n), bool), seen[1:] != seen[:-1]])
+        visits = np.minimum((begins & (seen == 0)).sum(axis=0), (begins & (seen == 1)).sum(axis=0))
+        shares = seen.mean(axis=0)
+        error = shares.std(ddof=1) / np.sqrt(n)
+        row = (name, float(np.median(visits)), int(visits.min()))
+        rows.append((*row, f"{shares.mean():.3f} +- {error:.3f}", time.process_time() - begin))
+    print(f"share of class 1 in the data: {y.mean():.3f}")
+    table(("chains", "visits, median", "fewest", "share of class 1", "s"), rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=["clusters", "digits"])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--rate", type=float, default=0.02)
+    parser.add_argument("--chains", type=int, default=20)
+    parser.add_argument("--sweeps", type=int, default=1000)
+    args = parser.parse_args()
+    heading(__file__, args)
+    with threadpool_limits(1):
+        {"clusters": compare_clusters, "digits": digits}[args.part](args)
+
+
+if __name__ == "__main__":
+    main()

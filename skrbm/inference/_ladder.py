@@ -1,0 +1,376 @@
+"""Ladders: machines from independent units to one of interest, with samples of each.
+
+Neighbours on a ladder are so much alike that samples of one are often taken for samples of the
+other. So chains that cannot leave a mode of the last machine can do so by way of the first. The
+rungs are temperatures of one machine (parallel tempering; Geyer 1991, Hukushima and Nemoto 1996),
+or machines that a training has passed through (parallel trajectory tempering; Bereux et al. 2025).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from .._checks import check_count, check_number
+from ..arrays import cast, from_numpy, namespace, to_numpy
+from ..machine import free_energy, in_double, interpolate, uncoupled
+from ._ais import independent_log_partition, mean_of_weights
+from ._annealing import anneal, own_bases, resampled
+from ._gibbs import Gibbs, samples_exactly
+from ._sampler import choose, draw_visible, last_visible, metropolis
+
+_N_SAMPLES = 200  # chains that are annealed
+_SWEEPS = 10  # of annealing from one rung to the next
+_SMALLEST = 1e-3  # distance of two rungs in inverse temperature
+_PRECISION = 0.05  # of this distance, relative to what is left
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """Machines that lead from independent units to a machine, and samples of each.
+
+    Parameters
+    ----------
+    machines : tuple of Machine
+        With one hidden layer and the same units. The first has independent units (scale 0), and
+        the last is the machine that the ladder is for. Weights may be shared.
+    samples : tuple of arrays of shape (n_samples, n_visible)
+        Visible values that have the distribution of each machine.
+    """
+
+    machines: tuple
+    samples: tuple
+
+    def __len__(self):
+        return len(self.machines)
+
+    def astype(self, dtype):
+        """Return the ladder in another dtype; machines that share their weights still do."""
+        if self.machines[-1].dtype == dtype:
+            return self
+        weights = {id(W): cast(W, dtype) for machine in self.machines for W in machine.weights}
+        machines = tuple(
+            replace(machine, weights=tuple(weights[id(W)] for W in machine.weights))
+            for machine in self.machines
+        )
+        return Ladder(machines, tuple(cast(rows, dtype) for rows in self.samples))
+
+    def extended(self, machine, samples, n_kept, acceptance):
+        """Return the ladder with one more rung; rungs that it makes needless are left out.
+
+        Parameters
+        ----------
+        machine : Machine
+        samples : array of shape (n_samples, n_visible)
+        n_kept : int
+            Number of samples that are kept of the rungs below.
+        acceptance : float
+            A rung is left out if its neighbours exchange at least this often without it.
+        """
+        machines = list(self.machines)
+        rows = [part[-n_kept:] for part in self.samples]
+        while len(machines) > 1:
+            n = min(n_kept, samples.shape[0])
+            pair, ends = (machines[-2], machine), (rows[-2][-n:], samples[-n:])
+            if ends[0].shape[0] != n or exchange_rate(pair, ends) < acceptance:
+                break
+            del machines[-1], rows[-1]
+        return Ladder((*machines, machine), (*rows, samples))
+
+
+def log_weights(machine, rows):
+    """Return log p(v) + log Z of visible values, (n_rows,), float64."""
+    machine = in_double(machine)
+    return -free_energy(machine, cast(rows, machine.dtype))
+
+
+def exchange_rate(machines, rows):
+    """Return the mean probability with which rows of two machines are exchanged, a float.
+
+    Parameters
+    ----------
+    machines : tuple of two Machine
+    rows : tuple of two arrays of shape (n_rows, n_visible)
+        Samples of each.
+    """
+    first, second = (
+        to_numpy(log_weights(machines[1], x) - log_weights(machines[0], x)) for x in rows
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        rates = np.exp(np.minimum(first - second, 0.0))
+    return float(np.mean(np.where(rates == rates, rates, 0.0)))
+
+
+def swept(machine, rows, rng):
+    """Return visible values after one sweep of block Gibbs sampling."""
+    chains = Gibbs().start(machine, rows, rng)
+    if samples_exactly(machine):
+        return last_visible(Gibbs(), machine, chains, rng, 1)
+    return Gibbs().step(machine, chains, rng)[0].layers[0]
+
+
+class Reservoir(NamedTuple):
+    """Samples of a machine that are exchanged with chains of another one, and their log weights."""
+
+    machine: Any
+    rows: Any
+    log_weights: Any
+
+    @classmethod
+    def of(cls, machine, samples):
+        """Return the reservoir of samples of a machine."""
+        return cls(machine, samples, log_weights(machine, samples))
+
+    def exchange(self, machine, rows, rng):
+        """Exchange chains of another machine with random members, by the rule of Metropolis.
+
+        With independent samples in both, the distributions of both stay as they are. There may be
+        no more chains than members.
+
+        Parameters
+        ----------
+        machine : Machine
+        rows : array of shape (n_chains, n_visible)
+        rng : Rng
+
+        Returns
+        -------
+        rows : array of shape (n_chains, n_visible)
+        reservoir : Reservoir
+        rate : array of shape (n_chains,)
+            Probability of acceptance of each exchange.
+        """
+        xp, n = namespace(rows), rows.shape[0]
+        index = rng.permutation(self.rows.shape[0])[:n]
+        members = xp.take(self.rows, index, axis=0)
+        both = log_weights(machine, xp.concat([members, rows], axis=0))
+        own, theirs = xp.take(self.log_weights, index, axis=0), log_weights(self.machine, rows)
+        accepted, rate = metropolis((both[:n] - own) + (theirs - both[n:]), rng)
+        new, left = choose(accepted, (members, rows), (rows, members))
+        kept = choose(accepted, (theirs,), (own,))[0]
+        return new, Reservoir(self.machine, *_put(self, index, left, kept)), rate
+
+
+def _put(reservoir, index, rows, log_weights):
+    """Return rows and log weights of a reservoir with those at ``index`` replaced."""
+    xp, n = namespace(rows), reservoir.rows.shape[0]
+    where = np.arange(n)
+    where[to_numpy(index)] = n + np.arange(rows.shape[0])
+    where = from_numpy(where, rows)
+    pairs = ((reservoir.rows, rows), (reservoir.log_weights, log_weights))
+    return tuple(xp.take(xp.concat(pair, axis=0), where, axis=0) for pair in pairs)
+
+
+def collected(machine, rows, reservoir, rng, n_burn_in, n_blocks, spacing):
+    """Return samples of a machine by Gibbs sweeps and exchanges with a reservoir.
+
+    Parameters
+    ----------
+    machine : Machine
+    rows : array of shape (n_chains, n_visible)
+        Where the chains start.
+    reservoir : Reservoir
+    rng : Rng
+    n_burn_in : int
+        Sweeps before the first samples.
+    n_blocks, spacing : int
+        How often the chains are taken as samples, and the sweeps before each time.
+
+    Returns
+    -------
+    array of shape (n_blocks * n_chains, n_visible)
+    """
+    blocks = []
+    for step in range(1, n_burn_in + n_blocks * spacing + 1):
+        rows, reservoir, _ = reservoir.exchange(machine, rows, rng)
+        rows = swept(machine, rows, rng)
+        if step > n_burn_in and (step - n_burn_in) % spacing == 0:
+            blocks.append(rows)
+    return namespace(rows).concat(blocks, axis=0)
+
+
+def ladder_of(
+    machine, rng, *, visible=None, n_samples=_N_SAMPLES, acceptance=0.4, max_rungs=100, n_sweeps=100
+):
+    """Build a ladder for a machine by annealing.
+
+    Chains go from independent units to the machine by temperatures. Each rung is placed where
+    exchanges with the rung below are accepted as often as asked, by the weights of the chains. Then
+    all rungs are sampled together. Of several kinds of independent units, those are taken from
+    which the estimate of log Z is largest, since it is a lower bound on average.
+
+    Parameters
+    ----------
+    machine : Machine
+        With one hidden layer.
+    rng : Rng
+    visible : Theta, default=None
+        Parameters of independent visible units to start from, in addition to the machine's own
+        and, if units are bounded, those of units that know no data.
+    n_samples : int, default=200
+        Samples of each rung.
+    acceptance : float, default=0.4
+        Rate of exchanges between neighbours that is aimed at.
+    max_rungs : int, default=100
+        Largest number of rungs. If it is reached, the last rungs are farther apart.
+    n_sweeps : int, default=100
+        Sweeps of all rungs in the end.
+
+    Returns
+    -------
+    Ladder
+    """
+    check_count("n_samples", n_samples, 2)
+    check_number("acceptance", acceptance, above=0, below=1)
+    check_count("max_rungs", max_rungs, 2)
+    bases = [*own_bases(machine), *([] if visible is None else [visible])]
+    trials = [_climbed(machine, base, rng, n_samples, acceptance, max_rungs) for base in bases]
+    machines, rows, _ = max(trials, key=lambda trial: trial[2])
+    for turn in range(n_sweeps):
+        rows, _ = exchanged(machines, rows, turn, rng)
+        rows = swept_all(machines, rows, rng)
+    return Ladder(tuple(machines), tuple(rows))
+
+
+def _climbed(machine, visible, rng, n_samples, acceptance, max_rungs):
+    """Return machines from independent units on, rows of each, and an estimate of log Z."""
+    base, beta = uncoupled(machine, visible), 0.0
+    rows = draw_visible(base, rng, n_samples)
+    machines, samples, log_z = [base], [rows], independent_log_partition(base)
+    while beta < 1:
+        last = len(machines) + 1 >= max_rungs
+        now = 1.0 if last else _next_rung(machine, base, beta, rows, acceptance)
+        betas = np.linspace(beta, now, _SWEEPS + 1)
+        ends = anneal(machine, base, betas, (rows, None), rng, resample=0.5)
+        log_z += mean_of_weights(to_numpy(ends.log_weights)).value
+        rows, beta = resampled(ends.layers[0], ends.log_weights, rng), now
+        machines.append(interpolate(base, machine, beta) if beta < 1 else machine)
+        samples.append(rows)
+    return machines, samples, log_z
+
+
+def _next_rung(machine, base, beta, rows, acceptance):
+    """Return the inverse temperature of the next rung."""
+    own = to_numpy(log_weights(interpolate(base, machine, beta), rows))
+
+    def excess(now):
+        if now == beta:
+            return 1.0 - acceptance
+        there = machine if now == 1.0 else interpolate(base, machine, now)
+        return predicted_rate(to_numpy(log_weights(there, rows)) - own) - acceptance
+
+    if excess(1.0) >= 0:
+        return 1.0
+    found = brentq(excess, beta, 1.0, xtol=_SMALLEST, rtol=_PRECISION)
+    return min(1.0, max(found, beta + _SMALLEST))
+
+
+def predicted_rate(gains):
+    """Return how often rows are exchanged with those of another machine, by their own weights.
+
+    The mean of min(1, exp(g_i - g_j)) over all rows i and j, where row j counts by exp(g_j): that
+    is sum_ij min(exp(g_i), exp(g_j)) / (n sum_j exp(g_j)).
+
+    Parameters
+    ----------
+    gains : ndarray of shape (n_rows,)
+        log weights by the other machine minus those by the own one.
+    """
+    weights = np.sort(np.exp(gains - gains.max()))
+    n = weights.size
+    return float((weights * (2 * n - 1 - 2 * np.arange(n))).sum() / (n * weights.sum()))
+
+
+# ------------------------------------------------------------------------- all rungs together
+
+
+class Exchanges(NamedTuple):
+    """What exchanges of neighbours have shown.
+
+    Attributes
+    ----------
+    pairs : range
+        The lower rung of each pair.
+    gains : list of pairs of arrays of shape (n_chains,)
+        log weights of the upper machine minus those of the lower one, at the values of the lower
+        rung and of the upper one, before the exchange.
+    rates : list of arrays of shape (n_chains,)
+        Probability of acceptance.
+    accepted : list of arrays of shape (n_chains,), bool
+    """
+
+    pairs: Any
+    gains: list
+    rates: list
+    accepted: list
+
+
+def exchanged(machines, rows, turn, rng):
+    """Exchange the values of neighbours by the rule of Metropolis.
+
+    Each chain has its own replica of every rung, and exchanges stay within a chain, so that chains
+    are independent of each other.
+
+    Parameters
+    ----------
+    machines : sequence of Machine
+    rows : tuple of arrays of shape (n_chains, n_visible)
+        Visible values of each rung.
+    turn : int
+        Even and odd pairs of neighbours take turns.
+    rng : Rng
+
+    Returns
+    -------
+    rows : tuple of arrays
+    Exchanges
+    """
+    pairs, rows = range(turn % 2, len(machines) - 1, 2), list(rows)
+    if not pairs:
+        return tuple(rows), Exchanges(pairs, [], [], [])
+    index = [k for pair in pairs for k in (pair, pair + 1)]
+    partners = [k for pair in pairs for k in (pair + 1, pair)]
+    chosen = [rows[k] for k in index]
+    own = _each(log_weights, [machines[k] for k in index], chosen)
+    other = _each(log_weights, [machines[k] for k in partners], chosen)
+    gains, rates, taken = [], [], []
+    for i, k in enumerate(pairs):
+        below, above = other[2 * i] - own[2 * i], own[2 * i + 1] - other[2 * i + 1]
+        accepted, rate = metropolis(below - above, rng)
+        rows[k], rows[k + 1] = choose(accepted, (rows[k + 1], rows[k]), (rows[k], rows[k + 1]))
+        gains.append((below, above))
+        rates.append(rate)
+        taken.append(accepted)
+    return tuple(rows), Exchanges(pairs, gains, rates, taken)
+
+
+def swept_all(machines, rows, rng):
+    """Return the visible values of all rungs after one sweep of block Gibbs sampling."""
+    return tuple(_each(lambda machine, x: swept(machine, x, rng), machines, rows))
+
+
+def _each(function, machines, rows):
+    """Return ``function(machine, rows)`` of each rung; one call if all share their weights."""
+    W = machines[0].weights[0]
+    if any(machine.weights[0] is not W for machine in machines):
+        return [function(machine, x) for machine, x in zip(machines, rows, strict=True)]
+    n = rows[0].shape[0]
+    out = function(_stacked(machines, n), namespace(W).concat(list(rows), axis=0))
+    return [out[k * n : (k + 1) * n] for k in range(len(machines))]
+
+
+def _stacked(machines, n):
+    """Return the machine whose rows are those of machines with the same weights, n of each."""
+    first = machines[0]
+    xp = namespace(first.weights[0])
+
+    def rows(*parts):
+        return xp.concat([xp.broadcast_to(part, (n, part.shape[-1])) for part in parts], axis=0)
+
+    thetas = tuple(
+        theta.map(rows, *(machine.thetas[l] for machine in machines[1:]))
+        for l, theta in enumerate(first.thetas)
+    )
+    scales = np.repeat([float(machine.scale) for machine in machines], n)
+    return replace(first, thetas=thetas, scale=from_numpy(scales, first.weights[0]))

@@ -1,0 +1,292 @@
+"""Tempering: chains of all rungs of a ladder, and log Z along it."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from .._checks import check_count
+from ..arrays import namespace, one_blas_thread, to_numpy
+from ..machine import interpolate, uncoupled
+from ._ais import LogPartition, independent_log_partition
+from ._annealing import own_bases
+from ._gibbs import Gibbs
+from ._ladder import Ladder, exchanged, ladder_of, swept_all
+from ._needs import Needs
+from ._sampler import Sampler
+
+_N_TEMPERATURES = 10
+
+
+class Replicas(NamedTuple):
+    """State of :class:`Tempering`.
+
+    Attributes
+    ----------
+    layers : tuple of arrays of shape (n_chains, n_units[l])
+        Values of the machine itself, the last rung.
+    below : tuple of arrays of shape (n_chains, n_visible)
+        Visible values of the rungs below.
+    turn : int
+        Which neighbours exchange next.
+    """
+
+    layers: tuple
+    below: tuple
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class Tempering(Sampler):
+    """Chains of all rungs of a ladder, whose neighbours exchange their values.
+
+    In a step, every other pair of neighbours is exchanged by the rule of Metropolis, with the
+    hidden units summed out, and then each rung makes a sweep of block Gibbs sampling. Each chain
+    has its own replica of every rung.
+
+    Parameters
+    ----------
+    rungs : int, array of shape (n_rungs,), Ladder or None, default=None
+        Number of temperatures of the machine at equal distances, or the inverse temperatures, which
+        increase from 0 to 1 (parallel tempering); or a ladder, such as :func:`ladder_of` builds
+        (with its machines below the last as rungs). At inverse temperature 0 units are independent;
+        bounded visible units know no data there, and others keep their own parameters. None is the
+        ladder of a fitted estimator, else one that is built by annealing; in learning, where the
+        machine changes, 10 temperatures.
+    n_steps : int, default=1
+        Steps for each batch in learning, unless an estimator is given another number.
+    n_chains : int, default=64
+        Independent chains of :meth:`log_partition`.
+    n_sweeps : int, default=200
+        Steps of each of these; a fifth more come before them.
+
+    References
+    ----------
+    Hukushima, K., & Nemoto, K. (1996). Exchange Monte Carlo method and application to spin glass
+    simulations. Journal of the Physical Society of Japan 65.
+    """
+
+    needs = Needs(one_hidden_layer=True, one_scale=True)
+    own_start = "persistent"
+
+    rungs: Any = None
+    n_steps: int = 1
+    n_chains: int = 64
+    n_sweeps: int = 200
+
+    def __post_init__(self):
+        check_count("n_steps", self.n_steps, 1)
+        check_count("n_chains", self.n_chains, 2)
+        check_count("n_sweeps", self.n_sweeps, 2)
+        if self.rungs is None or isinstance(self.rungs, Ladder):
+            return
+        betas = np.linspace(0, 1, self.rungs) if np.ndim(self.rungs) == 0 else self.rungs
+        betas = np.asarray(betas, dtype=np.float64)
+        increases = betas.ndim == 1 and betas.size > 1 and bool((np.diff(betas) > 0).all())
+        if not increases or betas[0] != 0 or betas[-1] != 1:
+            raise ValueError(
+                "rungs must be a Ladder, a number of rungs (2 or more) or inverse temperatures "
+                f"that increase from 0 to 1, got {self.rungs!r}"
+            )
+        if np.ndim(self.rungs):
+            object.__setattr__(self, "rungs", tuple(float(beta) for beta in betas))
+
+    def machines(self, machine):
+        """Return the machines of all rungs, the last of which is the one given; a tuple."""
+        if isinstance(self.rungs, Ladder):
+            return (*self.rungs.machines[:-1], machine)
+        rungs = _N_TEMPERATURES if self.rungs is None else self.rungs
+        betas = np.linspace(0, 1, rungs) if np.ndim(rungs) == 0 else rungs
+        base = uncoupled(machine, own_bases(machine)[-1])
+        below = (interpolate(base, machine, float(beta)) for beta in betas[1:-1])
+        return (base, *below, machine)
+
+    def on(self, machine, rng, ladder=None, visible=None):
+        """Return the sampler with rungs for a machine, where it has none of its own.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        ladder : Ladder, default=None
+            One that the machine has; None to build one by :func:`ladder_of`.
+        visible : Theta, default=None
+            Parameters of independent visible units for that.
+
+        Returns
+        -------
+        Tempering
+        """
+        self.check(machine)
+        if self.rungs is not None:
+            return self
+        found = ladder_of(machine, rng, visible=visible) if ladder is None else ladder
+        return replace(self, rungs=found.astype(machine.dtype))
+
+    def start(self, machine, X, rng):
+        """Return chains at visible values X; rungs below are at samples of a ladder, or at X."""
+        self.check(machine)
+        n_below = len(self.machines(machine)) - 1
+        below = (X,) * n_below
+        if isinstance(self.rungs, Ladder):
+            below = tuple(_some(rows, X.shape[0], rng) for rows in self.rungs.samples[:-1])
+        return Replicas(Gibbs().start(machine, X, rng).layers, below)
+
+    def _first_state(self, machine, rng):
+        """Return chains at samples of all rungs, where there are some."""
+        if not isinstance(self.rungs, Ladder):
+            return self.init(machine, rng, self.n_chains, machine.weights[0])
+        X = _some(self.rungs.samples[-1], self.n_chains, rng)
+        return self.start(machine, X, rng)
+
+    def step(self, machine, state, rng):
+        state, exchanges = self.moved(machine, state, rng)
+        if not exchanges.rates:
+            return state, {}
+        return state, {"exchange": sum(exchanges.rates) / len(exchanges.rates)}
+
+    def moved(self, machine, state, rng):
+        """Return the state after one step, and the :class:`Exchanges` of it."""
+        machines = self.machines(machine)
+        rows = (*state.below, state.layers[0])
+        rows, exchanges = exchanged(machines, rows, state.turn, rng)
+        *below, X = swept_all(machines, rows, rng)
+        layers = Gibbs().start(machine, X, rng).layers
+        return Replicas(layers, tuple(below), state.turn + 1), exchanges
+
+    def resumed(self, machine, state):
+        if isinstance(state, Replicas):
+            return state
+        n_below = len(self.machines(machine)) - 1
+        return Replicas(state.layers, (state.layers[0],) * n_below)
+
+    # ------------------------------------------------------------------------- diagnosis, log Z
+
+    def diagnose(self, machine, state, rng, n_steps):
+        """Run the chains and count what they exchange.
+
+        Returns
+        -------
+        state : Replicas
+        Diagnosis
+        """
+        check_count("n_steps", n_steps, 1)
+        n_pairs, n = len(state.below), state.layers[0].shape[0]
+        sums, counts, climbs = np.zeros(n_pairs), np.zeros(n_pairs), np.zeros(n, dtype=int)
+        fresh = np.zeros((n_pairs + 1, n), dtype=bool)  # values that were last at the first rung
+        for _ in range(n_steps):
+            state, found = self.moved(machine, state, rng)
+            fresh[0] = True
+            for k, rate, accepted in zip(found.pairs, found.rates, found.accepted, strict=True):
+                sums[k], counts[k] = sums[k] + float(to_numpy(rate).mean()), counts[k] + 1
+                taken = to_numpy(accepted)
+                fresh[k, taken], fresh[k + 1, taken] = fresh[k + 1, taken], fresh[k, taken]
+            climbs += fresh[-1]
+            fresh[-1] = False
+        with np.errstate(invalid="ignore"):
+            return state, Diagnosis(sums / counts, climbs)
+
+    @one_blas_thread
+    def log_partition(self, machine, rng, visible=None):
+        """Estimate log Z along the rungs by Bennett's acceptance ratio.
+
+        The standard error is that of the mean over independent chains, so that it holds whatever
+        the autocorrelation of their steps. It does not show a mode that no chain finds.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        visible : Theta, default=None
+            Parameters of independent visible units, for a ladder that is built.
+
+        Returns
+        -------
+        LogPartition
+        """
+        if self.rungs is None:
+            return self.on(machine, rng, visible=visible).log_partition(machine, rng)
+        machines = self.machines(machine)
+        if machines[0].scale != 0:
+            raise ValueError("log Z needs a ladder whose first machine has independent units")
+        state = self._first_state(machine, rng)
+        gains = [([], []) for _ in machines[1:]]
+        n_burn_in = -(-self.n_sweeps // 5)
+        for step in range(n_burn_in + self.n_sweeps):
+            state, found = self.moved(machine, state, rng)
+            if step >= n_burn_in:
+                for k, pair in zip(found.pairs, found.gains, strict=True):
+                    for kept, gain in zip(gains[k], pair, strict=True):
+                        kept.append(to_numpy(gain))
+        return _along(independent_log_partition(machines[0]), gains)
+
+
+class Diagnosis(NamedTuple):
+    """How well the chains of a ladder mix.
+
+    Attributes
+    ----------
+    acceptance : ndarray of shape (n_rungs - 1,)
+        Mean probability of the exchanges of each pair of neighbours; NaN where there were none.
+    climbs : ndarray of shape (n_chains,), int
+        How often values came from the first rung to the last one, the first half of a round trip.
+    """
+
+    acceptance: np.ndarray
+    climbs: np.ndarray
+
+
+def _some(rows, n, rng):
+    """Return ``n`` random rows, each at most once if there are as many."""
+    xp, size = namespace(rows), rows.shape[0]
+    index = rng.permutation(size)[:n] if n <= size else rng.integers(size, n)
+    return xp.take(rows, index, axis=0)
+
+
+def _along(log_z0, gains):
+    """Return log Z by the gains of each pair of neighbours, as a :class:`LogPartition`."""
+    value, influence = log_z0, 0.0
+    for pair in gains:
+        below, above = (np.array(part) for part in pair)  # (n_steps, n_chains)
+        ratio, moved = bennett(below, above)
+        value, influence = value + ratio, influence + moved
+    n = influence.size
+    std = np.sqrt((influence**2).sum() * n / (n - 1))
+    return LogPartition(float(value), float(std), n=n)
+
+
+def bennett(below, above):
+    """Return log Z1 - log Z0 of two machines by Bennett's acceptance ratio (Bennett 1976).
+
+    It is the number c at which sum sigmoid(g - c) over samples of the first machine is
+    sum sigmoid(c - g) over as many samples of the second, where g are the gains.
+
+    Parameters
+    ----------
+    below, above : ndarray of shape (n_steps, n_chains)
+        log weights of the second machine minus those of the first, at samples of the first and of
+        the second one.
+
+    Returns
+    -------
+    ratio : float
+    influence : ndarray of shape (n_chains,)
+        What each chain adds to ``ratio``, to first order. If chains are independent, the sum of
+        squares is its variance.
+
+    References
+    ----------
+    Bennett, C. H. (1976). Efficient estimation of free energy differences from Monte Carlo data.
+    Journal of Computational Physics 22.
+    """
+
+    def excess(c):
+        return expit(below - c).sum() - expit(c - above).sum()
+
+    low, high = min(below.min(), above.min()), max(below.max(), above.max())
+    ratio = brentq(excess, low - 1.0, high + 1.0, xtol=1e-10)
+    first, second = expit(below - ratio), expit(ratio - above)
+    slope = (first * (1 - first)).sum() + (second * (1 - second)).sum()
+    return ratio, (first - second).sum(axis=0) / slope

@@ -1,0 +1,125 @@
+"""What fitted machines do along a ladder: samples and log Z.
+
+Seeds are fixed. Log Z may be off by 8 of its standard errors, which it is with a probability of
+4e-11 (Student's distribution with 63 degrees of freedom).
+"""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from skrbm import RBM, BernoulliRBM, DeepTAPMachine
+from skrbm.evaluation import exact_log_partition, log_partition
+from skrbm.inference import Tempering
+from skrbm.machine import Machine
+
+
+def bits(n_rows=200, seed=0):
+    generator = np.random.default_rng(seed)
+    patterns = generator.integers(0, 2, (2, 8))
+    patterns = np.concatenate([patterns, 1 - patterns])
+    X = patterns[generator.integers(0, 4, n_rows)]
+    return np.abs(X - (generator.random(X.shape) < 0.02)).astype(float)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "random_state": 0}
+    return RBM(6, starts="tempered", **settings).fit(bits())
+
+
+def two_modes(strength=3.0, **params):
+    """A machine of two modes of equal weight, that Gibbs sampling does not move between."""
+    W = np.full((4, 8), strength)
+    return BernoulliRBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=0, **params)
+
+
+def test_log_partition_along_the_ladder_of_a_fit(fitted):
+    assert len(fitted.ladder_) > 2
+    value, std = fitted.log_partition("tempering", return_std=True)
+    assert 0 < std < 0.2
+    assert abs(value - exact_log_partition(fitted)) < 8 * std
+    assert value == fitted.log_partition("tempering")  # is kept
+
+
+def test_the_ladder_of_a_fit_is_used_where_sums_are_impossible(fitted):
+    found = log_partition(fitted, max_units=2, random_state=0)
+    assert found == log_partition(fitted, "tempering", random_state=0)
+    assert found != log_partition(fitted, "smc", random_state=0)
+
+
+@pytest.mark.parametrize("model", [two_modes(), two_modes().machine_], ids=["estimator", "machine"])
+def test_log_partition_along_a_ladder_that_is_built(model):
+    for method in ("tempering", Tempering(8), Tempering(n_chains=100)):
+        found = log_partition(model, method, random_state=0)
+        assert abs(found.value - exact_log_partition(model)) < 8 * found.std
+        assert found.n == getattr(method, "n_chains", 64)
+
+
+def test_samples_along_a_ladder_reach_modes_that_gibbs_sampling_does_not():
+    """Half of 400 samples are in each mode, within 5 standard deviations of 0.025."""
+    rbm, start = two_modes(), np.zeros((400, 8))
+    stuck = rbm.sample(400, init=start, random_state=0)
+    assert (stuck.mean(axis=1) < 0.5).all()
+    assert_array_equal(stuck, rbm.sample(400, init=start, method="gibbs", random_state=0))
+    for method in ("tempering", Tempering(8)):
+        V = rbm.sample(400, init=start, method=method, random_state=0)
+        assert V.shape == (400, 8)
+        assert abs((V.mean(axis=1) > 0.5).mean() - 0.5) < 0.125
+        assert_array_equal(V, rbm.sample(400, init=start, method=method, random_state=0))
+
+
+def test_samples_go_along_the_ladder_of_a_fit(fitted, monkeypatch):
+    seen, machines = [], Tempering.machines
+
+    def recorded(self, machine):
+        found = machines(self, machine)
+        seen.append(found)
+        return found
+
+    monkeypatch.setattr(Tempering, "machines", recorded)
+    V = fitted.sample(10, n_steps=3, random_state=0)
+    assert V.shape == (10, 8) and set(np.unique(V)) <= {0.0, 1.0}
+    pairs = list(zip(seen[-1], fitted.ladder_.machines, strict=True))
+    assert all(one is other for one, other in pairs[:-1])
+    assert isinstance(seen[-1][-1], Machine) and seen[-1][-1].weights[0] is fitted.components_
+    seen.clear()
+    fitted.sample(10, n_steps=3, method="gibbs", random_state=0)
+    assert not seen
+
+
+def test_many_samples_go_in_blocks(fitted, monkeypatch):
+    from skrbm.estimators import _sampling
+
+    monkeypatch.setattr(_sampling, "_MOST_ELEMENTS", 8 * len(fitted.ladder_) * 4)
+    assert fitted.sample(10, n_steps=2, random_state=0).shape == (10, 8)
+
+
+def test_a_machine_of_given_parameters_gets_a_ladder():
+    W = np.full((4, 8), 3.0)
+    rbm = RBM.from_parameters(
+        W, -W.sum(1) / 2, -W.sum(0) / 2, starts="tempered", batch_size=20, random_state=0
+    )
+    assert len(rbm.ladder_) > 2
+    V = rbm.sample(100, init=np.zeros((100, 8)), random_state=0)
+    assert 20 < (V.mean(axis=1) > 0.5).sum() < 80
+
+
+def test_float32_machines_of_real_units():
+    """Log Z is found in float64, for which the ladder is converted."""
+    X = bits().astype(np.float32) + 0.1
+    rbm = RBM(
+        3, visible="gaussian", starts="tempered", n_iter=2, learning_rate=0.01, random_state=0
+    )
+    rbm.fit(X)
+    assert rbm.sample(5, n_steps=2, random_state=0).dtype == np.float32
+    value, std = rbm.log_partition("tempering", return_std=True)
+    assert abs(value - exact_log_partition(rbm)) < 8 * std
+
+
+def test_what_tempering_does_not_apply_to():
+    deep = DeepTAPMachine((3, 2), n_iter=1, random_state=0).fit(bits())
+    with pytest.raises(ValueError, match="Tempering needs one hidden layer"):
+        deep.sample(2, method="tempering")
+    with pytest.raises(ValueError, match="method"):
+        two_modes().sample(2, method="annealed")

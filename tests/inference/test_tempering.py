@@ -1,0 +1,314 @@
+"""Ladders of machines, tempering and Bennett's ratio, against enumeration.
+
+Seeds are fixed. A test of a distribution has a level of 1e-6. Where log Z is compared, 8 standard
+errors are allowed: by Student's distribution with 63 degrees of freedom a probability of 4e-11.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from _distributions import LEVEL, assert_joint_distribution, exact_chains
+from _exact import Exact
+from _fractional import all_rows, fractional_machine, row_numbers
+from _machines import enumerable_pairs, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skrbm.arrays import make_rng
+from skrbm.inference import (
+    Gibbs,
+    Ladder,
+    Replicas,
+    Reservoir,
+    Tempering,
+    bennett,
+    collected,
+    exchange_rate,
+    ladder_of,
+    sample,
+)
+from skrbm.machine import Machine, free_energy
+from skrbm.units import Bernoulli, Categorical, Theta
+
+PAIRS = enumerable_pairs()
+
+
+def name_of(kinds):
+    return kinds if isinstance(kinds, str) else "-".join(kinds)
+
+
+BETAS = (0.0, 0.5, 1.0)
+N = 20_000
+
+
+def categorical_machine(seed):
+    generator = np.random.default_rng(seed)
+    thetas = (Theta(generator.normal(size=5)), Theta(generator.normal(size=3)))
+    units = (Categorical((2, 3)), Bernoulli())
+    return Machine(units, thetas, (generator.normal(size=(3, 5)),))
+
+
+def make(kinds, seed=0):
+    if kinds == "categorical":
+        return categorical_machine(seed)
+    return random_machine(kinds, (3, 3), seed, 0.7)
+
+
+def mixed(kinds, part):
+    """The machine of seed 0 with a part of that of seed 1 in its parameters."""
+    first, second = make(kinds), make(kinds, 1)
+    thetas = tuple(
+        own.map(lambda a, b: a + part * (b - a), other)
+        for own, other in zip(first.thetas, second.thetas, strict=True)
+    )
+    W = first.weights[0] + part * (second.weights[0] - first.weights[0])
+    return Machine(first.units, thetas, (W,))
+
+
+def two_modes(n_visible=8, n_hidden=4, strength=3.0):
+    """A machine of two modes, all units 0 or all 1, which Gibbs sampling hardly moves between."""
+    W = np.full((n_hidden, n_visible), strength)
+    thetas = (Theta(-W.sum(axis=0) / 2), Theta(-W.sum(axis=1) / 2))
+    return Machine((Bernoulli(), Bernoulli()), thetas, (W,))
+
+
+def rng_of(machine, seed=0):
+    return make_rng(seed, machine.weights[0])
+
+
+def tempering(kinds, which):
+    """A sampler of temperatures, or of other machines as rungs, and the last machine."""
+    machine = make(kinds)
+    if which == "temperatures":
+        return Tempering(BETAS), machine
+    machines = tuple(mixed(kinds, part) for part in (0.6, 0.3, 0.0))
+    return Tempering(Ladder((*machines[:2], machine), ((), (), ()))), machine
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+@pytest.mark.parametrize("which", ["temperatures", "machines"])
+@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+def test_all_rungs_are_left_invariant(kinds, which, n_steps):
+    method, machine = tempering(kinds, which)
+    exacts = [Exact(rung) for rung in method.machines(machine)]
+    draws = [exact_chains(exact, N, seed=seed) for seed, exact in enumerate(exacts)]
+    state = Replicas(draws[-1].layers, tuple(draw.layers[0] for draw in draws[:-1]))
+    state = sample(method, machine, state, rng_of(machine, 1), n_steps)
+    assert_joint_distribution(exacts[-1], state.layers)
+    for rung, exact, X in zip(method.machines(machine)[:-1], exacts[:-1], state.below, strict=True):
+        layers = Gibbs().start(rung, X, rng_of(machine, 2)).layers
+        assert_joint_distribution(exact, layers)
+
+
+def test_units_that_only_propose_are_corrected_at_each_rung():
+    """Of log weights whose sampler has a probability of acceptance below 1."""
+    machine, log_p, _ = fractional_machine([0.5, 2.5, 1.7], 4)
+    method, generator = Tempering((0.0, 0.6, 1.0)), np.random.default_rng(0)
+    rungs, rows, tables = method.machines(machine), [], []
+    for rung in rungs:
+        log_weights = -free_energy(rung, all_rows(4))
+        tables.append(np.exp(log_weights - np.logaddexp.reduce(log_weights)))
+        rows.append(all_rows(4)[generator.choice(16, N, p=tables[-1])])
+    assert_allclose(np.log(tables[-1]), log_p, rtol=1e-10)
+    state = method.start(machine, rows[-1], rng_of(machine))._replace(below=tuple(rows[:-1]))
+    state = sample(method, machine, state, rng_of(machine, 1), 3)
+    for X, p in zip((*state.below, state.layers[0]), tables, strict=True):
+        counts = np.bincount(row_numbers(X), minlength=16)
+        assert stats.chisquare(counts, N * p).pvalue > LEVEL / 3
+
+
+@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+def test_exchanges_with_a_reservoir_leave_both_distributions_invariant(kinds):
+    first, second = mixed(kinds, 0.15), make(kinds)
+    members, chains = (exact_chains(Exact(m), N, seed=i) for i, m in enumerate((first, second)))
+    reservoir, rng = Reservoir.of(first, members.layers[0]), rng_of(first, 3)
+    rows, moved, rate = reservoir.exchange(second, chains.layers[0], rng)
+    assert 0.2 < rate.mean() < 0.999
+    assert (rows != chains.layers[0]).any()
+    for machine, X in ((first, moved.rows), (second, rows)):
+        assert_joint_distribution(Exact(machine), Gibbs().start(machine, X, rng).layers)
+    assert_allclose(moved.log_weights, -free_energy(first, moved.rows), rtol=1e-12)
+
+
+def test_a_reservoir_gives_and_takes_the_same_rows():
+    machine = make(("bernoulli", "bernoulli"))
+    members = np.array([[0.0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 0, 0]])
+    chains = np.array([[1.0, 1, 0], [1, 1, 1]])
+    rows, after, rate = Reservoir.of(machine, members).exchange(machine, chains, rng_of(machine))
+    assert_array_equal(rate, 1.0)  # of the same machine
+    before = np.sort(row_numbers(np.concatenate([members, chains])))
+    assert_array_equal(np.sort(row_numbers(np.concatenate([after.rows, rows]))), before)
+    assert not (rows[:, None] == chains[None]).all(axis=2).any()
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+def test_chains_forget_their_start(kinds):
+    """Steps that move no unit would leave all distributions invariant as well."""
+    machine = make(kinds)
+    start = np.repeat(exact_chains(Exact(machine), 1).layers[0], N, axis=0)
+    method, rng = Tempering(4), rng_of(machine, 2)
+    state = sample(method, machine, method.start(machine, start, rng), rng, 60)
+    assert_joint_distribution(Exact(machine), state.layers)
+
+
+def test_both_ways_of_sweeping_are_one():
+    """Rungs that share weights go in one product, and others one by one, with the same draws."""
+    machine = make(("gaussian", "bernoulli"))
+    machines = Tempering(BETAS).machines(machine)
+    copies = tuple(m.copy() for m in machines)
+    rows = tuple(exact_chains(Exact(m), 5).layers[0] for m in machines)
+    samples = tuple(rows)
+    rates = []
+    for own in (machines, copies):
+        method = Tempering(Ladder(own, samples))
+        state = Replicas(Gibbs().start(machine, rows[-1], rng_of(machine)).layers, rows[:-1])
+        rates.append(method.moved(own[-1], state, rng_of(machine))[1].gains)
+    for pair, other in zip(*rates, strict=True):
+        assert_allclose(pair, other, rtol=1e-9, atol=1e-9)
+
+
+def test_modes_that_gibbs_sampling_does_not_leave():
+    """Half of all time is spent in each mode, within 5 standard errors over chains."""
+    machine = two_modes()
+    X, rng = np.zeros((40, 8)), rng_of(machine)
+    ends = sample(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, 200)
+    assert (ends.layers[0].mean(axis=1) < 0.5).all()
+    method, on = Tempering(8), []
+    state = sample(method, machine, method.start(machine, X, rng), rng, 50)
+    sample(method, machine, state, rng, 200, callback=lambda step, s, info: on.append(s))
+    share = np.mean([s.layers[0].mean(axis=1) > 0.5 for s in on], axis=0)
+    assert abs(share.mean() - 0.5) < 5 * share.std(ddof=1) / np.sqrt(40)
+    assert share.std(ddof=1) < 0.3  # and not 0.5, as of chains that stay
+
+
+def test_diagnosis_counts_acceptance_and_climbs():
+    machine = two_modes()
+    method, rng = Tempering(8), rng_of(machine)
+    state = method.start(machine, np.zeros((20, 8)), rng)
+    _, found = method.diagnose(machine, state, rng, 200)
+    assert found.acceptance.shape == (7,) and found.climbs.shape == (20,)
+    assert ((found.acceptance > 0) & (found.acceptance < 1)).all()
+    assert (found.climbs > 0).all() and found.climbs.max() < 100
+    same = Tempering(Ladder((machine,) * 3, ()))
+    state = Replicas(state.layers, (state.layers[0],) * 2)
+    _, found = same.diagnose(machine, state, rng, 6)
+    assert_array_equal(found.acceptance, 1.0)
+    # Values leave the first rung in every other step, and are at the last one a step later.
+    assert_array_equal(found.climbs, 3)
+    with np.testing.assert_no_warnings():
+        _, found = method.diagnose(machine, method.start(machine, np.zeros((2, 8)), rng), rng, 1)
+    assert_array_equal(np.isnan(found.acceptance), np.arange(7) % 2 == 1)
+
+
+# Ladders and log Z.
+
+
+@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+def test_log_partition_is_that_of_enumeration(kinds):
+    machine = make(kinds)
+    found = Tempering(5).log_partition(machine, rng_of(machine))
+    assert found.n == 64 and 0 < found.std < 0.05
+    assert abs(found.value - Exact(machine).log_z) < 8 * found.std
+
+
+def test_intervals_hold_as_often_as_they_say():
+    """Of 60 intervals of 95 %, fewer than 48 hold with a probability of 3e-5, if they are right."""
+    machine = random_machine(("bernoulli", "bernoulli"), (5, 4), 3, 1.5)
+    truth, method = Exact(machine).log_z, Tempering(5, n_chains=16, n_sweeps=20)
+    found = [method.log_partition(machine, rng_of(machine, seed)).interval for seed in range(60)]
+    assert sum(low < truth < high for low, high in found) >= 48
+
+
+def test_ladder_of_a_machine():
+    """Neighbours exchange about as often as asked, and log Z along the ladder is right."""
+    machine = random_machine(("bernoulli", "bernoulli"), (8, 8), 1, 6.0)
+    ladder = ladder_of(machine, rng_of(machine))
+    assert ladder.machines[0].scale == 0 and ladder.machines[-1] is machine
+    assert all(rows.shape == (200, 8) for rows in ladder.samples)
+    method = Tempering(ladder)
+    found = method.log_partition(machine, rng_of(machine, 1))
+    assert abs(found.value - Exact(machine).log_z) < 8 * found.std
+    state = method.init(machine, rng_of(machine), 50, machine.weights[0])
+    _, seen = method.diagnose(machine, state, rng_of(machine, 2), 200)
+    assert (seen.acceptance > 0.2).all()
+    assert (seen.acceptance[:-1] < 0.6).all()  # the last rung may be near
+
+
+def test_samples_of_a_ladder_have_the_distribution_of_each_rung():
+    machine = two_modes()
+    ladder = ladder_of(machine, rng_of(machine), n_samples=4000)
+    for rung, rows in zip(ladder.machines, ladder.samples, strict=True):
+        n_on, p = rows.sum(axis=1).astype(int), np.exp(-free_energy(rung, all_rows(8)))
+        sums = np.bincount(all_rows(8).sum(axis=1).astype(int), p / p.sum(), 9)
+        counts, expected = np.bincount(n_on, minlength=9), 4000 * sums
+        many = expected > 5
+        counts = np.append(counts[many], counts[~many].sum())
+        expected = np.append(expected[many], expected[~many].sum() + 1e-9)
+        keep = expected > 1
+        scale = counts[keep].sum() / expected[keep].sum()
+        assert stats.chisquare(counts[keep], scale * expected[keep]).pvalue > LEVEL
+
+
+def test_rungs_that_a_new_one_makes_needless_are_left_out():
+    machine = two_modes()
+    rungs = Tempering(6).machines(machine)
+    rows = [exact_chains(Exact(rung), 1000, seed=i).layers[0] for i, rung in enumerate(rungs)]
+    ladder = Ladder(rungs[:1], (rows[0],))
+    for rung, X in zip(rungs[1:], rows[1:], strict=True):
+        ladder = ladder.extended(rung, X, 500, 0.3)
+    numbers = {id(rung): i for i, rung in enumerate(rungs)}
+    kept = [numbers[id(rung)] for rung in ladder.machines]
+    assert kept[0] == 0 and kept[-1] == 5 and len(kept) < 6
+    pairs = list(pairwise(kept))
+    rates = [exchange_rate((rungs[i], rungs[j]), (rows[i], rows[j])) for i, j in pairs]
+    assert min(rates) > 0.25
+    assert [len(part) for part in ladder.samples[:-1]] == [500] * (len(kept) - 1)
+
+
+def test_collected_samples_are_of_the_machine():
+    machine = make(("bernoulli", "bernoulli"))
+    base = Tempering(2).machines(machine)[0]
+    rng = rng_of(machine, 4)
+    reservoir = Reservoir.of(base, exact_chains(Exact(base), N).layers[0])
+    rows = collected(machine, np.zeros((N // 2, 3)), reservoir, rng, 20, 2, 10)
+    assert rows.shape == (N, 3)
+    assert_joint_distribution(Exact(machine), Gibbs().start(machine, rows[N // 2 :], rng).layers)
+
+
+def test_bennett_of_two_normal_distributions():
+    """exp(-x^2 / 2) and exp(-(x - 1)^2 / 8): the ratio of integrals is 2."""
+    generator = np.random.default_rng(0)
+    first, second = generator.normal(size=(100, 50)), 1 + 2 * generator.normal(size=(100, 50))
+    below, above = (-((x - 1) ** 2) / 8 + x**2 / 2 for x in (first, second))
+    ratio, influence = bennett(below, above)
+    error = np.sqrt((influence**2).sum())
+    assert 0.005 < error < 0.05
+    assert abs(ratio - np.log(2)) < 5 * error
+
+
+@pytest.mark.parametrize("bad", [1, [0.0, 0.5], [0.2, 1.0], [0.0, 0.7, 0.6, 1.0], [[0.0, 1.0]]])
+def test_bad_rungs(bad):
+    with pytest.raises(ValueError, match="rungs must be a Ladder, a number of rungs"):
+        Tempering(bad)
+
+
+def test_machines_that_tempering_does_not_apply_to():
+    deep = random_machine(("bernoulli",) * 3, (3, 3, 2), 0)
+    with pytest.raises(ValueError, match="Tempering needs one hidden layer"):
+        Tempering().init(deep, rng_of(deep), 2, deep.weights[0])
+    machine = two_modes()
+    with pytest.raises(ValueError, match="first machine has independent units"):
+        Tempering(Ladder((machine, machine), (np.zeros((2, 8)),) * 2)).log_partition(
+            machine, rng_of(machine)
+        )
+
+
+def test_dtype_is_kept():
+    machine = random_machine(("gaussian", "bernoulli"), (3, 3), 0, dtype=np.float32)
+    ladder = ladder_of(machine, rng_of(machine), n_samples=20)
+    state = Tempering(ladder).init(machine, rng_of(machine), 4, machine.weights[0])
+    state, _ = Tempering(ladder).step(machine, state, rng_of(machine))
+    for rows in (*ladder.samples, *state.layers, *state.below):
+        assert rows.dtype == np.float32

@@ -1,0 +1,222 @@
+"""Chains of learning that exchange with earlier machines of the training.
+
+Seeds are fixed. A test of a distribution has a level of 1e-6.
+"""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _distributions import assert_joint_distribution, exact_chains
+from _exact import Exact
+from _machines import enumerable_pairs, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm import RBM
+from skrbm.arrays import make_rng
+from skrbm.inference import Gibbs, Ladder, Reservoir
+from skrbm.learning import ChainPhase
+from skrbm.learning._chains import Run
+from skrbm.learning._tempered import Tempered, review
+from skrbm.machine import Machine
+from skrbm.units import Bernoulli, Theta
+
+PAIRS = enumerable_pairs()
+
+
+def moved(machine, distance, seed=0):
+    """A machine whose weights have normal numbers added."""
+    W = machine.weights[0]
+    step = distance * np.random.default_rng(seed).standard_normal(W.shape)
+    return replace(machine, weights=(W + step,))
+
+
+def tempered_of(machine, n=20_000, n_steps=5):
+    samples = exact_chains(Exact(machine), n).layers[0]
+    return Tempered(Ladder((machine,), (samples,)), Reservoir.of(machine, samples), n_steps)
+
+
+def bits(n_rows=200, seed=0):
+    """Rows of two patterns and their opposites, with few bits flipped."""
+    generator = np.random.default_rng(seed)
+    patterns = generator.integers(0, 2, (2, 8))
+    patterns = np.concatenate([patterns, 1 - patterns])
+    X = patterns[generator.integers(0, 4, n_rows)]
+    return np.abs(X - (generator.random(X.shape) < 0.02)).astype(float)
+
+
+def small(**params):
+    settings = {"n_components": 6, "batch_size": 20, "n_iter": 3, "random_state": 0}
+    return RBM(**settings | {"starts": "tempered"} | params)
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
+def test_a_batch_leaves_the_distribution_invariant(kinds):
+    """Exchanges with a machine near by, a sweep, and the draw of the hidden units."""
+    first = random_machine(kinds, (3, 3), 0, 0.7)
+    machine = moved(first, 0.1)
+    chains = exact_chains(Exact(machine), 20_000, seed=1)
+    phase, rng = ChainPhase(Gibbs(), "tempered"), make_rng(2, machine.weights[0])
+    state = Run(chains, tempered=tempered_of(first))
+    found, state, factor = phase.reviewed(machine, state, rng)
+    assert found is machine and factor == 1.0
+    assert 0.5 < state.tempered.exchange < 0.99 and state.tempered.n_steps == 6
+    assert_joint_distribution(Exact(machine), state.chains.layers)
+    state, _, _ = phase.phases(machine, state, chains.layers[0][:10], rng)
+    assert_joint_distribution(Exact(machine), state.chains.layers)
+
+
+def two_modes(strength):
+    """Two modes, all units 0 or all 1, between which Gibbs sampling hardly moves if it is 3."""
+    W = np.full((4, 6), float(strength))
+    thetas = (Theta(-W.sum(axis=0) / 2), Theta(-W.sum(axis=1) / 2))
+    return Machine((Bernoulli(), Bernoulli()), thetas, (W,))
+
+
+def test_a_new_rung_where_exchanges_are_rare():
+    """Its samples come from the reservoir: both modes have their share, where chains had one."""
+    first, machine = two_modes(0.6), two_modes(1.2)
+    tempered, rng = tempered_of(first, 4000), make_rng(0, first.weights[0])
+    zeros = np.zeros((1000, 6))  # a mode only
+    found, rows, after, factor = review(machine, zeros, tempered, rng)
+    assert after.exchange < 0.3 and factor == 1.0 and found is machine
+    assert len(after.ladder) == 2 and after.n_steps == 0 and after.n_back == 0
+    assert after.ladder.machines[-1] is not machine
+    assert_array_equal(after.ladder.machines[-1].weights[0], machine.weights[0])
+    assert not np.shares_memory(after.ladder.machines[-1].weights[0], machine.weights[0])
+    assert len(after.ladder.samples[-1]) == 10_000 and len(after.ladder.samples[0]) == 1000
+    assert_array_equal(after.reservoir.rows, after.ladder.samples[-1])
+    share = (after.ladder.samples[-1].mean(axis=1) > 0.5).mean()
+    assert abs(share - 0.5) < 0.05
+    assert_joint_distribution(Exact(machine), Gibbs().start(machine, rows, rng).layers)
+
+
+@pytest.mark.parametrize("field, n_steps", [(9.0, 5), (np.inf, 5), (np.nan, 5), (1.0, 1)])
+def test_steps_that_were_too_long_are_taken_back(field, n_steps):
+    """Also if parameters overflow, and if exchanges are rare right after a new rung."""
+    first = random_machine(("bernoulli", "bernoulli"), (8, 2), 0, 0.3)
+    machine = first.tilted(0, np.full(8, field))
+    tempered, rng = tempered_of(first, 1000, n_steps), make_rng(0, first.weights[0])
+    with np.errstate(all="ignore"):
+        found, rows, after, factor = review(machine, np.ones((50, 8)), tempered, rng)
+    assert factor == 0.5 and after.n_back == 1 and after.n_steps == 0
+    assert_array_equal(found.weights[0], first.weights[0])
+    assert not np.shares_memory(found.weights[0], first.weights[0])  # it will be written in place
+    assert len(after.ladder) == 1
+    assert_array_equal(after.reservoir.rows, tempered.ladder.samples[-1])
+    assert (rows[:, None] == tempered.ladder.samples[-1][None]).all(axis=2).any(axis=1).all()
+
+
+class Backwards(ChainPhase):
+    """A phase that gives back its first machine at the third batch."""
+
+    def reviewed(self, machine, state, rng):
+        self.seen.append(machine.weights[0].copy())
+        if len(self.seen) == 3:
+            return self.first.copy(), state, 0.5
+        return machine, state, 1.0
+
+
+def test_the_learner_takes_back_a_step_and_halves_the_rate(monkeypatch):
+    """The next batch starts at the earlier machine, without momentum, at half the rate."""
+    from skrbm.inputs import Rows
+    from skrbm.learning import NATURAL, SGD, MomentLearner, Training
+
+    X, unit = bits(60), Bernoulli()
+    machine = random_machine(("bernoulli", "bernoulli"), (8, 3), 0, 0.3)
+    phase, optimizer = Backwards(Gibbs(), "data"), SGD(momentum=0.5)
+    object.__setattr__(phase, "seen", [])
+    object.__setattr__(phase, "first", machine.copy())
+    rng = make_rng(0, X)
+    training = Training(rng, machine, phase.init(machine, rng, 5, X))
+    training.optimizer_state = optimizer.init(NATURAL.of(machine))
+    learner = MomentLearner(Rows(X, unit, X.dtype), phase, optimizer, batch_size=20)
+    rates = []
+    update = SGD.update
+
+    def recorded(self, parameters, gradient, state, rate):
+        if len(phase.seen) == 3:
+            assert_array_equal(parameters[0], phase.first.weights[0])
+            assert all((part == 0).all() for part in state)
+        rates.append(rate)
+        return update(self, parameters, gradient, state, rate)
+
+    monkeypatch.setattr(SGD, "update", recorded)
+    learner.epoch(training, 0.0, 0.2)
+    learner.epoch(training, 0.0, 0.2)
+    assert rates == [0.2, 0.2, 0.1, 0.1, 0.1, 0.1]
+    assert training.rate_factor == 0.5
+
+
+# Estimators.
+
+
+KINDS = ("bernoulli", "gaussian", "truncated_gaussian", "truncated_gauss_bernoulli")
+
+
+@pytest.mark.parametrize("hidden", ["bernoulli", "gaussian"])
+@pytest.mark.parametrize("visible", KINDS)
+def test_fits_of_all_kinds_of_units(visible, hidden):
+    X = bits()
+    if visible != "bernoulli":
+        X = X + 0.1 * np.random.default_rng(0).normal(size=X.shape)
+        X = np.clip(X, 0, 1)
+    rbm = small(visible=visible, hidden=hidden, learning_rate=0.01, batch_size=50).fit(X)
+    ladder = rbm.ladder_
+    assert len(ladder) == len(ladder.samples) >= 2
+    assert ladder.machines[0].scale == 0
+    assert ladder.machines[-1].weights[0] is rbm.components_
+    assert_array_equal(ladder.samples[-1], rbm.starts_)
+    history = rbm.history_
+    assert 0 < min(history["exchange"]) <= max(history["exchange"]) <= 1
+    assert set(history) >= {"n_rungs", "n_steps_back"}
+
+
+def test_same_seed_same_fit():
+    one, other = (small().fit(bits()) for _ in range(2))
+    assert_array_equal(one.components_, other.components_)
+
+
+def test_a_warm_start_goes_on_with_the_ladder():
+    X = bits()
+    rbm = small(warm_start=True, n_iter=5).fit(X)
+    rungs = rbm.ladder_.machines[:-2]
+    pickled = pickle.loads(pickle.dumps(rbm))
+    rbm.set_params(n_iter=1).fit(X)
+    assert all(now is before for now, before in zip(rbm.ladder_.machines, rungs, strict=False))
+    assert_array_equal(pickled.set_params(n_iter=1).fit(X).components_, rbm.components_)
+    rbm.partial_fit(X)
+    assert len(rbm.history_["exchange"]) == 7
+    rbm.set_params(starts="persistent").fit(X)
+    assert not hasattr(rbm, "ladder_")
+    rbm.set_params(starts="tempered").fit(X)  # a ladder by annealing
+    assert rbm.ladder_.machines[0].scale == 0
+
+
+def test_a_fit_that_starts_at_a_trained_machine_keeps_it():
+    """Its ladder is built by annealing, or the first steps would be taken back to its start."""
+    X = bits()
+    first = RBM(6, batch_size=20, n_iter=100, learning_rate=0.2, random_state=0).fit(X)
+    rbm = small(init=first, learning_rate=1e-6, n_iter=1).fit(X)
+    assert_allclose(rbm.components_, first.components_, atol=1e-3)
+    assert np.abs(first.components_).max() > 1
+    assert rbm.history_["n_steps_back"] == [0.0]
+
+
+def test_chains_have_the_shares_of_the_modes_of_the_machine():
+    """Within 5 standard deviations of 0.02 of a share among 500 chains."""
+    X = bits(1000)
+    rbm = small(batch_size=100, n_states=500, n_iter=100, learning_rate=0.2).fit(X)
+    states = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(float)
+    F = -rbm.free_energy(states)
+    p = np.exp(F - np.logaddexp.reduce(F))
+    patterns, counts = np.unique(X, axis=0, return_counts=True)
+    patterns = patterns[np.argsort(-counts)[:4]]
+
+    def nearest(rows):
+        return (rows[:, None] != patterns[None]).sum(axis=2).argmin(axis=1)
+
+    shares = np.bincount(nearest(rbm.starts_), minlength=4) / 500
+    assert_allclose(shares, np.bincount(nearest(states), p, 4), atol=0.1)
+    assert rbm.history_["n_rungs"][-1] > 1  # it has left the first rung
