@@ -28,6 +28,7 @@ from ..inputs import (
     rows_with_weight,
 )
 from ..learning import (
+    AutomaticRate,
     LikelihoodMonitor,
     MomentLearner,
     Trainer,
@@ -40,6 +41,7 @@ from ._density import DensityModel
 from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
+    is_automatic,
     keeps_features,
     rate_of,
 )
@@ -78,6 +80,7 @@ class BaseRBM(DensityModel):
     """
 
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
+    centered = average = False
 
     def _units(self):
         raise NotImplementedError
@@ -225,6 +228,9 @@ class BaseRBM(DensityModel):
             batch_size=self.batch_size,
             shuffle=self.shuffle,
             parameters=parts.parameters,
+            centered=self.centered,
+            average=self.average,
+            automatic=AutomaticRate() if is_automatic(self) else None,
             is_finite=lambda machine: self._is_finite(machine, parts),
         )
         return Trainer(
