@@ -11,9 +11,9 @@ MNIST and Fashion-MNIST. SKRBM_DATA names the folder that holds them. For each s
 - "plain": the same rates, neither centred nor averaged.
 
 The quality is the mean log-likelihood of the test rows in nats; of the qubits it is minus the
-divergence. log Z is exact up to 20 columns, elsewhere its standard error is about 0.1. "gain" is how
-much of the way from independent units to the best of all runs the default goes. Seconds are of the
-processor, of one fit.
+divergence. log Z is exact up to 20 columns, elsewhere its standard error is about 0.1. "gain" is
+how much of the way from independent units to the best of all runs the default goes. Seconds are of
+the processor, of one fit.
 """
 
 import argparse
