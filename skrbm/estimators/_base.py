@@ -29,6 +29,7 @@ from ..inputs import (
     rows_with_weight,
 )
 from ..learning import (
+    AutomaticRate,
     LikelihoodMonitor,
     MomentLearner,
     Trainer,
@@ -41,6 +42,7 @@ from ._density import DensityModel
 from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
+    is_automatic,
     keeps_features,
     rate_of,
 )
@@ -87,6 +89,7 @@ class BaseRBM(DensityModel):
 
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
     _takes_missing = True
+    centered = average = False
 
     def _units(self):
         raise NotImplementedError
@@ -236,6 +239,9 @@ class BaseRBM(DensityModel):
             batch_size=self.batch_size,
             shuffle=self.shuffle,
             parameters=parts.parameters,
+            centered=self.centered,
+            average=self.average,
+            automatic=AutomaticRate() if is_automatic(self) else None,
             is_finite=lambda machine: self._is_finite(machine, parts),
         )
         return Trainer(

@@ -26,9 +26,10 @@ class BernoulliRBM(BaseRBM):
     ----------
     n_components : int, default=256
         Number of binary hidden units.
-    learning_rate : float, default=0.1
-        Step of the gradient ascent on the mean log-likelihood. Reasonable values lie between
-        1e-3 and 1, smaller ones late in training; see ``schedule``.
+    learning_rate : float or "auto", default=0.1
+        Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training, best
+        with ``centered=True`` and a falling ``schedule``, which is a factor on what is found.
+        Reasonable values lie between 1e-3 and 1, smaller ones late in training.
     batch_size : int, default=10
         Largest number of rows of a mini-batch, and number of Gibbs chains, of which there
         are no more than rows given to ``fit``; batches have nearly the same size.
@@ -50,6 +51,12 @@ class BernoulliRBM(BaseRBM):
         Strength of the penalty on the weights.
     penalty : {"l2", "l1"}, default="l2"
         alpha / 2 ||W||² or alpha ||W||₁.
+    centered : bool, default=False
+        Whether the gradient is that of the couplings between deviations of the units from their
+        means. Learning is then faster, and depends less on the learning rate.
+    average : bool, default=False
+        Whether the fitted parameters are means over the steps, in which late ones weigh more. They
+        have less noise than those of the last step, where ``fit`` and ``partial_fit`` go on.
     schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="constant"
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.
@@ -126,6 +133,8 @@ class BernoulliRBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
+        "centered": ["boolean"],
+        "average": ["boolean"],
         "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
         "persistent": ["boolean"],
     }
@@ -144,6 +153,8 @@ class BernoulliRBM(BaseRBM):
         momentum=0.0,
         alpha=0.0,
         penalty="l2",
+        centered=False,
+        average=False,
         schedule="constant",
         init="random",
         shuffle=True,
@@ -165,6 +176,8 @@ class BernoulliRBM(BaseRBM):
         self.momentum = momentum
         self.alpha = alpha
         self.penalty = penalty
+        self.centered = centered
+        self.average = average
         self.schedule = schedule
         self.init = init
         self.shuffle = shuffle

@@ -21,6 +21,7 @@ from ._base import BaseRBM
 from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
 from ._parts import Parts
 from ._tap_rbm import TAPRBM
+from ._training import TRAINING_CONSTRAINTS
 
 _BLOCK_ROWS = 1000  # rows that are solved together
 
@@ -153,6 +154,7 @@ class DeepTAPMachine(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **{k: v for k, v in BaseRBM._parameter_constraints.items() if k != "init"},
+        "learning_rate": TRAINING_CONSTRAINTS["learning_rate"],
         **UNIT_CONSTRAINTS,
         **FIXED_POINT_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],

@@ -67,7 +67,8 @@ def resume(training, parts, machine, starts, batch_size, n_rows):
         velocity = parts.optimizer.init(parts.parameters.of(machine))
     else:  # written in place in training, and perhaps a memory map
         velocity = map_rows(copied, velocity)
-    training.machine, training.phase_state = machine, phase.resumed(state, last, before.phase)
+    training.goes_on_from(machine)
+    training.phase_state = phase.resumed(state, last, before.phase)
     training.optimizer_state, training.parts = velocity, parts
 
 

@@ -70,11 +70,13 @@ class RBM(BaseRBM):
         ``max_norm``.
     max_grad_norm : float or None, default=None
         Norm of the gradient above which it is scaled down.
-    learning_rate : float, default=0.1
-        Step of the gradient ascent on the mean log-likelihood.
+    learning_rate : float or "auto", default="auto"
+        Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training, from
+        how steps change free energies (see :class:`skrbm.learning.AutomaticRate`); ``schedule`` is
+        a factor on what is found.
     batch_size : int, default=100
         Largest number of rows of a mini-batch; batches have nearly the same size.
-    n_iter : int, default=20
+    n_iter : int, default=40
         Passes over the data.
     verbose : int, default=0
         Whether to print a line for each pass.
@@ -86,7 +88,13 @@ class RBM(BaseRBM):
         Strength of the penalty on the weights.
     penalty : {"l2", "l1"}, default="l2"
         alpha / 2 ||W||² or alpha ||W||₁.
-    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="constant"
+    centered : bool, default=True
+        Whether the gradient is that of the couplings between deviations of the units from their
+        means. Learning is then faster, and depends less on the learning rate.
+    average : bool, default=True
+        Whether the fitted parameters are means over the steps, in which late ones weigh more. They
+        have less noise than those of the last step, where ``fit`` and ``partial_fit`` go on.
+    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
@@ -172,6 +180,8 @@ class RBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
+        "centered": ["boolean"],
+        "average": ["boolean"],
         **UNIT_CONSTRAINTS,
         "inference": [StrOptions(set(method_names(FixedPoint, Sampler))), FixedPoint, Sampler],
         "starts": [StrOptions({*STARTS, *CHAINS}), None],
@@ -195,15 +205,17 @@ class RBM(BaseRBM):
         burn_in=None,
         optimizer="sgd",
         max_grad_norm=None,
-        learning_rate=0.1,
+        learning_rate="auto",
         batch_size=100,
-        n_iter=20,
+        n_iter=40,
         verbose=0,
         random_state=None,
         momentum=0.0,
         alpha=0.0,
         penalty="l2",
-        schedule="constant",
+        centered=True,
+        average=True,
+        schedule="linear",
         init="random",
         shuffle=True,
         early_stopping=False,
@@ -231,6 +243,8 @@ class RBM(BaseRBM):
         self.momentum = momentum
         self.alpha = alpha
         self.penalty = penalty
+        self.centered = centered
+        self.average = average
         self.schedule = schedule
         self.init = init
         self.shuffle = shuffle

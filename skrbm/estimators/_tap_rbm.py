@@ -39,8 +39,9 @@ class TAPRBM(BaseRBM):
     n_starts : int or None, default=None
         Number K of solutions for each batch; None is ``batch_size``, or the number of rows given to
         ``fit`` if there are fewer.
-    learning_rate : float, default=0.1
-        Step of the gradient ascent on the mean log-likelihood.
+    learning_rate : float or "auto", default=0.1
+        Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training, best
+        with ``centered=True`` and a falling ``schedule``, which is a factor on what is found.
     batch_size : int, default=20
         Largest number of rows of a mini-batch; batches have nearly the same size.
     n_iter : int, default=20
@@ -55,6 +56,12 @@ class TAPRBM(BaseRBM):
         Strength of the penalty on the weights.
     penalty : {"l2", "l1"}, default="l2"
         alpha / 2 ||W||² or alpha ||W||₁.
+    centered : bool, default=False
+        Whether the gradient is that of the couplings between deviations of the units from their
+        means. Learning is then faster, and depends less on the learning rate.
+    average : bool, default=False
+        Whether the fitted parameters are means over the steps, in which late ones weigh more. They
+        have less noise than those of the last step, where ``fit`` and ``partial_fit`` go on.
     schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.
@@ -142,6 +149,8 @@ class TAPRBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
+        "centered": ["boolean"],
+        "average": ["boolean"],
         **UNIT_CONSTRAINTS,
         **FIXED_POINT_CONSTRAINTS,
     }
@@ -163,6 +172,8 @@ class TAPRBM(BaseRBM):
         momentum=0.5,
         alpha=0.001,
         penalty="l2",
+        centered=False,
+        average=False,
         schedule="linear",
         init="random",
         shuffle=True,
@@ -187,6 +198,8 @@ class TAPRBM(BaseRBM):
         self.momentum = momentum
         self.alpha = alpha
         self.penalty = penalty
+        self.centered = centered
+        self.average = average
         self.schedule = schedule
         self.init = init
         self.shuffle = shuffle

@@ -28,6 +28,7 @@ TRAINING_CONSTRAINTS = {
 
 DENSITY_CONSTRAINTS = {
     **TRAINING_CONSTRAINTS,
+    "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     "n_components": [Interval(Integral, 1, None, closed="left")],
     "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
     "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
@@ -68,5 +69,14 @@ def keeps_features(method):
 
 
 def rate_of(estimator):
-    """Return the learning rate of an estimator, as a function of the fraction of its epochs."""
-    return lambda progress: float(estimator.learning_rate) * scheduled(estimator.schedule, progress)
+    """Return the learning rate of an estimator, as a function of the fraction of its epochs.
+
+    With ``learning_rate="auto"`` it is the factor on what is found in training.
+    """
+    first = 1.0 if is_automatic(estimator) else float(estimator.learning_rate)
+    return lambda progress: first * scheduled(estimator.schedule, progress)
+
+
+def is_automatic(estimator):
+    """Whether an estimator finds its learning rate in training."""
+    return isinstance(estimator.learning_rate, str)

@@ -1,11 +1,13 @@
 """How parameters follow expectations: model phases, optimisers, learners, monitors, the loop."""
 
+from ._average import Average
 from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
 from ._deep import DeepPhase
 from ._fixed_points import STARTS, FixedPointPhase
 from ._gradient import (
     NATURAL,
     BatchLearner,
+    CenteredGradient,
     MachineGradient,
     MomentLearner,
     NaturalParameters,
@@ -17,6 +19,7 @@ from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
 from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient, Optimizer
+from ._rates import AutomaticRate, RateState
 
 __all__ = [
     "CHAINS",
@@ -28,7 +31,10 @@ __all__ = [
     "STARTS",
     "Adam",
     "ArrayGradient",
+    "AutomaticRate",
+    "Average",
     "BatchLearner",
+    "CenteredGradient",
     "ChainPhase",
     "DeepPhase",
     "FixedPointPhase",
@@ -42,6 +48,7 @@ __all__ = [
     "NoTask",
     "Noise",
     "Optimizer",
+    "RateState",
     "Trainer",
     "Training",
     "check_integral",

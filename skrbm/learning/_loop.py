@@ -142,7 +142,7 @@ class Trainer:
 
     def run(self, training):
         """Train the machine of a :class:`Training`."""
-        kept = training.machine, training.phase_state
+        kept = training.published(), training.phase_state
         training.machine = training.machine.copy()  # which is written in place
         told = self._told(kept)
         self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=told)
@@ -150,8 +150,7 @@ class Trainer:
             for epoch in itertools.count() if self.n_iter is None else range(self.n_iter):
                 task = self.context.subcontext(task_name=self.task)
                 task.call_on_fit_task_begin(**self.data)
-                row = self._epoch(training, epoch)
-                kept = training.machine.copy(), training.phase_state
+                row, kept = self._epoch(training, epoch)
                 training.n_epochs += 1
                 self.record({"epoch": training.n_epochs, **row})
                 told = self._told(kept)
@@ -173,20 +172,21 @@ class Trainer:
             training.optimizer_state = None  # it may belong to parameters that are given up
             raise
         finally:
-            training.machine = None
+            training.end()
             self.publish(*chosen)
         self.monitor.conclude()
         self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=dict)
 
     def _epoch(self, training, epoch):
-        """Run one epoch; returns its row of the history."""
+        """Run one epoch; returns its row of the history, and the machine and the state after it."""
         progress = 0.0 if self.n_iter is None else epoch / self.n_iter
         rate = None if self.rate is None else self.rate(progress)
         begin = time.perf_counter()
         report = self.learner.epoch(training, progress, rate)
         row = {} if rate is None else {"learning_rate": rate}
         row |= {"time": time.perf_counter() - begin, **report}
-        return row | self.monitor.measure(training.machine, training.phase_state)
+        kept = training.published(), training.phase_state
+        return row | self.monitor.measure(*kept), kept
 
     def _told(self, kept):
         """Return a function that gives the fitted attributes, for callbacks."""

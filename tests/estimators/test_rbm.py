@@ -79,7 +79,8 @@ def test_gaussian_units_whose_couplings_grow_too_strong(inference):
     Its log Z is estimated with a deviation near 0.01: off by 0.2 with probability below 1e-9.
     """
     kinds = {"visible": "gaussian", "hidden": "gaussian", "inference": inference}
-    rbm = RBM(3, n_iter=30, batch_size=20, random_state=0, **kinds)
+    plain = {"learning_rate": 0.1, "schedule": "constant", "centered": False, "average": False}
+    rbm = RBM(3, n_iter=30, batch_size=20, random_state=0, **kinds, **plain)
     with pytest.raises(DivergenceError, match=NO_INTEGRAL.format(r"after epoch \d+")):
         rbm.fit(IRIS)
     assert 0 < rbm.n_iter_ < 30

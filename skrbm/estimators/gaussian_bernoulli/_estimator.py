@@ -92,8 +92,9 @@ class GaussianBernoulliRBM(BaseRBM):
         Gradient ascent with ``momentum``, or Adam [2]_, by which each parameter has a step of its
         own, about ``learning_rate`` whatever the gradient. It keeps hidden units that do little
         from dying out, and learns densities better; see the user guide.
-    learning_rate : float, default=0.01
-        Step of the gradient ascent on the mean log-likelihood.
+    learning_rate : float or "auto", default=0.01
+        Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training;
+        ``schedule`` is a factor on what is found.
     batch_size : int, default=100
         Largest number of rows of a mini-batch; batches have nearly the same size.
     n_iter : int, default=50

@@ -1,0 +1,126 @@
+"""Learning rates that are found in training: from how a step changes free energies."""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..arrays import namespace
+
+
+class RateState(NamedTuple):
+    """What is known of steps: running means, for a learning rate of 1.
+
+    Attributes
+    ----------
+    rate : float
+        Of the next step, before the schedule's factor.
+    gain : float
+        First-order gain of the log-likelihood of a batch by a step, in nats.
+    variance : float
+        Variance of the change of the free energy by a step, over samples of the machine, in nats².
+    n_steps : int
+    cap : float
+        Largest rate, after steps were taken back.
+    """
+
+    rate: float
+    gain: float = 0.0
+    variance: float = 0.0
+    n_steps: int = 0
+    cap: float = math.inf
+
+
+@dataclass(frozen=True)
+class AutomaticRate:
+    """The learning rate at which a step gains the most, by the machine's own samples.
+
+    A step of length r changes the mean log-likelihood of a batch by r g - r² s² / 2 to second
+    order. The gain g is the product of gradient and step for r = 1, and r² s² is the variance
+    of dF over samples of the machine, where dF is the change of their free energies by the step.
+    r² s² / 2 is the divergence KL(old || new) of the machines before and after it. The maximum lies
+    at r = g / s² (Cauchy's step, with the Fisher information in place of the Hessian). It depends
+    neither on the length of the step by which it is measured nor on units of measure. Where several
+    steps together go too far, as they do if chains lag behind the machine, learning goes back to
+    the last measurement with half the rate.
+
+    Parameters
+    ----------
+    factor : float, default=4.0
+        Rate in units of g / s². In batches g contains noise, so that it is not 1.
+    largest_divergence : float, default=0.02
+        Largest divergence of a step for each visible unit, in nats: the trust region.
+    first : float, default=0.05
+        Rate of the first step.
+    every : int, default=5
+        Steps from one measurement to the next.
+    memory : float, default=0.1
+        Weight of a new measurement in the running means.
+    growth : float, default=1.5
+        Largest factor by which a measurement raises the rate; it halves it at most.
+    recovery : float, default=1.02
+        Factor by which a measurement raises the largest rate after steps were taken back.
+    """
+
+    factor: float = 4.0
+    largest_divergence: float = 0.02
+    first: float = 0.05
+    every: int = 5
+    memory: float = 0.1
+    growth: float = 1.5
+    recovery: float = 1.02
+
+    def init(self):
+        """Return the state before the first step."""
+        return RateState(self.first)
+
+    def measures(self, state):
+        """Whether the next step is measured."""
+        return state.n_steps % self.every == 0
+
+    def next(self, state, gain, change, n_visible, length):
+        """Return the state after a step that was measured.
+
+        Parameters
+        ----------
+        state : RateState
+        gain : float
+            Gradient times step, in nats.
+        change : array of shape (n_samples,), float64
+            Change of the free energies of samples of the machine by the step.
+        n_visible : int
+        length : float
+            Rate of the step.
+        """
+        gain, variance = gain / length, float(namespace(change).var(change)) / length**2
+        if not (gain - gain == 0 and variance - variance == 0):  # inf or NaN: the step was too long
+            return state._replace(rate=0.5 * state.rate, n_steps=state.n_steps + 1)
+        # Few measurements are averaged with equal weights.
+        part = max(self.memory, 1 / (1 + state.n_steps // self.every))
+        gain = state.gain + part * (gain - state.gain)
+        variance = state.variance + part * (variance - state.variance)
+        rate = min(self._best(gain, variance, n_visible), state.cap)
+        rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
+        return RateState(rate, gain, variance, state.n_steps + 1, self.recovery * state.cap)
+
+    def _best(self, gain, variance, n_visible):
+        if variance == 0:
+            return math.inf
+        trusted = (2 * self.largest_divergence * n_visible / variance) ** 0.5
+        return min(self.factor * max(gain, 0.0) / variance, trusted)
+
+    def is_too_far(self, change, n_visible):
+        """Whether steps since the last measurement have led out of the trust region, all together.
+
+        Parameters
+        ----------
+        change : array of shape (n_samples,), float64
+            Change of the free energies of samples by these steps.
+        n_visible : int
+        """
+        divergence = 0.5 * float(namespace(change).var(change))
+        return not divergence <= self.every**2 * self.largest_divergence * n_visible
+
+    def slower(self, state):
+        """Return the state after steps were taken back: half the rate, which rises slowly."""
+        rate = 0.5 * state.rate
+        return RateState(rate, n_steps=self.every * (state.n_steps // self.every + 1), cap=rate)

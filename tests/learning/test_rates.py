@@ -1,0 +1,299 @@
+"""Automatic learning rates, centred gradients and averaged parameters."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _exact import log_likelihood
+from _machines import gradient as slopes_of
+from _machines import random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm import RBM
+from skrbm.arrays import make_rng
+from skrbm.inference import Gibbs
+from skrbm.inputs import Rows
+from skrbm.learning import (
+    NATURAL,
+    SGD,
+    AutomaticRate,
+    Average,
+    CenteredGradient,
+    ChainPhase,
+    MachineGradient,
+    MomentLearner,
+    RateState,
+    Training,
+)
+from skrbm.machine import data_moments
+
+BINARY = ("bernoulli", "bernoulli")
+STATES = ((np.arange(16)[:, None] >> np.arange(4)) & 1).astype(float)
+
+
+def make(kinds=BINARY, **kwargs):
+    return random_machine(kinds, (4, 3), 0, **{"strength": 0.5, **kwargs})
+
+
+def stepped(machine, X, samples, offsets, rate=0.1):
+    """Return the machine after one centred step."""
+    machine = machine.copy()
+    parameters = NATURAL.of(machine)
+    moments = data_moments(machine, X) - data_moments(machine, samples)
+    step = CenteredGradient(MachineGradient(machine, moments), machine, offsets)
+    SGD().update(parameters, step, None, rate)
+    return NATURAL.machine(machine, parameters)
+
+
+def turned(machine):
+    """Return the same distribution of a machine whose first two visible units are called 1 - v."""
+    W, b, c = (np.array(a) for a in (machine.weights[0], *(t.field for t in machine.thetas)))
+    c += W[:, :2].sum(axis=1)
+    W[:, :2] *= -1
+    b[:2] *= -1
+    thetas = [t._replace(field=f) for t, f in zip(machine.thetas, (b, c), strict=True)]
+    return replace(machine, thetas=tuple(thetas), weights=(W,))
+
+
+def turned_rows(X):
+    return np.where(np.arange(4) < 2, 1 - X, X)
+
+
+def data(n=20, seed=1):
+    return np.random.default_rng(seed).integers(2, size=(n, 4)).astype(float)
+
+
+def test_centred_steps_do_not_depend_on_what_is_called_1():
+    machine, X, samples = make(), data(), data(seed=2)
+    offsets = np.array([0.3, 0.6, 0.5, 0.1]), np.array([0.2, 0.5, 0.9])
+    after = stepped(machine, X, samples, offsets)
+    other_offsets = turned_rows(offsets[0]), offsets[1]
+    other = stepped(turned(machine), turned_rows(X), turned_rows(samples), other_offsets)
+    expected = log_likelihood(after, STATES)
+    assert_allclose(log_likelihood(other, turned_rows(STATES)), expected, atol=1e-12)
+    plain = (np.zeros(4), np.zeros(3))
+    moved = stepped(turned(machine), turned_rows(X), turned_rows(samples), plain)
+    apart = log_likelihood(moved, turned_rows(STATES)) - expected
+    assert abs(apart).max() > 1e-3  # the plain gradient does
+
+
+@pytest.mark.parametrize(
+    "kinds, sizes",
+    [
+        (BINARY, (4, 3)),
+        (("gaussian", "bernoulli"), (4, 3)),
+        (("truncated_gauss_bernoulli", "bernoulli"), (4, 3)),
+        (("bernoulli", "bernoulli", "bernoulli"), (4, 3, 2)),
+    ],
+)
+def test_centred_gradients_go_uphill(kinds, sizes):
+    """A centred step is the plain gradient times J J', where J is the change of coordinates.
+
+    So their product is the squared norm of J' times the gradient, that is, of the gradient in the
+    coordinates of b and c at the offsets.
+    """
+    generator = np.random.default_rng(3)
+    machine = random_machine(kinds, sizes, 0)
+    offsets = tuple(generator.random(n) for n in sizes)
+    arrays = tuple(generator.standard_normal(part.shape) for part in NATURAL.of(machine))
+
+    class Given(MachineGradient):
+        def __init__(self):
+            self.n_penalised = len(machine.weights)
+
+        def arrays(self, parameters):
+            return arrays
+
+    step = CenteredGradient(Given(), machine, offsets).arrays(NATURAL.of(machine))
+    product = sum((a * b).sum() for a, b in zip(arrays, step, strict=True))
+    n, place, fields = len(machine.weights), len(machine.weights), []
+    for theta in machine.thetas:
+        fields.append(arrays[place])
+        place += sum(part is not None for part in theta)
+    norm = sum((a**2).sum() for a in arrays[n:])
+    for l in range(n):
+        W = arrays[l] - np.outer(offsets[l + 1], fields[l]) - np.outer(fields[l + 1], offsets[l])
+        norm += (W**2).sum()
+    assert_allclose(product, norm, rtol=1e-12)
+
+
+def test_offsets_follow_the_means_of_the_data():
+    machine, X = make(), data(60)
+    phase, rng = ChainPhase(Gibbs()), make_rng(0, X)
+    training = Training(rng, machine.copy(), phase.init(machine, rng, 20, X))
+    learner = MomentLearner(
+        Rows(X, machine.units[0], machine.dtype), phase, SGD(), batch_size=20, centered=True
+    )
+    learner.step(training, np.arange(8), 0.0)
+    rows = learner.rows[np.arange(8)]
+    assert_allclose(training.offsets[0], rows.mean(axis=0))
+    learner.step(training, np.arange(8, 15), 0.0)
+    new = learner.rows[np.arange(8, 15)].mean(axis=0)
+    assert_allclose(training.offsets[0], 0.95 * rows.mean(axis=0) + 0.05 * new)
+
+
+# ------------------------------------------------------------------------ automatic rates
+
+
+def change_of(machine, after, X):
+    """Return the change of the free energies by enumeration, up to a constant."""
+    return log_likelihood(machine, X) - log_likelihood(after, X)
+
+
+def test_the_best_rate_is_that_of_the_quadratic_model():
+    """By all states with their probabilities, as many rows as 100 000 times them.
+
+    The gain by a step of length r is r g - r² s² / 2 up to terms of r³; it is computed from exact
+    likelihoods of machines after two small steps.
+    """
+    machine, X = make(), data(12)
+    p = np.exp(log_likelihood(machine, STATES))
+    samples = np.repeat(STATES, np.rint(100_000 * p).astype(int), axis=0)
+    slopes = slopes_of(machine, data_moments(machine, X) - data_moments(machine, samples))
+
+    def after(rate):
+        moved = machine.copy()
+        parameters = [*(theta.field for theta in moved.thetas), moved.weights[0]]
+        for part, slope in zip(parameters, slopes, strict=True):
+            part += rate * slope
+        return moved
+
+    step = 1e-3
+    up, down = (log_likelihood(after(s * step), X).mean() for s in (1, -1))
+    here = log_likelihood(machine, X).mean()
+    g, curvature = (up - down) / (2 * step), (2 * here - up - down) / step**2
+    q = log_likelihood(after(step), STATES)
+    divergence = p @ (np.log(p) - q)
+    rule = AutomaticRate(factor=1.0, growth=1e9)
+    change, gain = (
+        change_of(machine, after(step), samples),
+        step * sum((s**2).sum() for s in slopes),
+    )
+    state = rule.next(rule.init(), gain, change, 1e9, step)
+    assert_allclose(state.gain, g, rtol=2e-3)
+    assert_allclose(state.variance * step**2 / 2, divergence, rtol=1e-2)
+    # The curvature of the likelihood is s² up to the variance of the hidden units given the data.
+    assert state.variance > 0.5 * curvature
+    assert_allclose(state.rate, g / state.variance, rtol=2e-3)
+    # The trust region: a divergence of 0.02 for each visible unit at most.
+    trusted = AutomaticRate(factor=1e9, growth=1e9)
+    state = trusted.next(trusted.init(), gain, change, 4, step)
+    assert_allclose(state.rate**2 * state.variance / 2, 0.02 * 4)
+    # It hardly depends on the length of the step that was measured.
+    change = change_of(machine, after(0.1), samples)
+    longer = rule.next(rule.init(), gain / step * 0.1, change, 1e9, 0.1)
+    assert_allclose(longer.rate, g / state.variance, rtol=0.05)
+
+
+def test_rates_change_slowly_and_survive_what_is_not_finite():
+    rule, change = AutomaticRate(), np.array([1.0, -1.0, 1.0, -1.0])
+    assert rule.next(RateState(0.2), 1e9, 1e-3 * change, 1, 0.2).rate == pytest.approx(0.3)
+    assert rule.next(RateState(0.2), -1.0, change, 1, 0.2).rate == pytest.approx(0.1)
+    assert rule.next(RateState(0.2), 1.0, np.zeros(4), 1, 0.2).rate == pytest.approx(0.3)
+    for bad in (np.inf, np.nan):
+        state = rule.next(RateState(0.2, 3.0, 4.0, 10), 1.0, np.full(4, bad), 1, 0.2)
+        assert state == RateState(0.1, 3.0, 4.0, 11)
+
+
+def test_after_a_step_back_the_rate_is_half_and_rises_slowly():
+    rule, change = AutomaticRate(), np.array([1.0, -1.0])  # a divergence of 0.5
+    assert not rule.is_too_far(change, 1.0)  # 25 times 0.02
+    assert rule.is_too_far(1.001 * change, 1.0)
+    assert rule.is_too_far(np.array([np.nan, 1.0]), 1.0)
+    state = rule.slower(RateState(0.4, 1.0, 2.0, 7))
+    assert state == RateState(0.2, n_steps=10, cap=0.2) and rule.measures(state)
+    for k in range(3):
+        state = rule.next(state._replace(n_steps=5), 1e9, 1e-6 * change, 1, state.rate)
+        assert state.rate == pytest.approx(0.2 * 1.02**k)
+
+
+def test_learning_takes_back_steps_and_goes_on():
+    """At a first rate of 1e6 the machine is lost, and so it is at many halves of that."""
+
+    class Wild(AutomaticRate):
+        def init(self):
+            return RateState(1e6)
+
+    X = data(200)
+    rows = Rows(X, make().units[0], np.float64)
+    machine, phase, rng = make(strength=0.01), ChainPhase(Gibbs()), make_rng(0, X)
+    training = Training(rng, machine.copy(), phase.init(machine, rng, 20, X))
+    learner = MomentLearner(
+        rows, phase, SGD(), batch_size=20, centered=True, average=True, automatic=Wild()
+    )
+    for _ in range(60):
+        learner.epoch(training, 0.0, 1.0)
+    end = log_likelihood(training.published(), X).mean()
+    assert end > log_likelihood(machine, X).mean() - 0.05
+    assert training.rate_state.rate < 100
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_running_means_of_measurements(n):
+    """The first n measurements weigh the same, up to ten."""
+    rule, state, gains = AutomaticRate(every=1), RateState(0.1), []
+    for gain in np.arange(1.0, n + 1):
+        state = rule.next(state, gain, np.array([0.5, -0.5]), 1, 1.0)
+        gains.append(gain)
+    assert state.gain == pytest.approx(np.mean(gains))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"hidden": "gaussian"}, {"inference": "tap"}, {"visible": "gaussian"}, {"starts": "data"}],
+    ids=str,
+)
+def test_no_setting_at_all_learns(optimizer, params):
+    """The score is better than that of independent units, whatever the optimiser and the units."""
+    X = np.repeat([[0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0]], 200, axis=0).astype(float)
+    rng = np.random.default_rng(0)
+    X = np.abs(X - (rng.random(X.shape) < 0.05))
+    if params.get("visible") == "gaussian":
+        X = (X + 0.3 * rng.standard_normal(X.shape)) * 3
+    rbm = RBM(4, optimizer=optimizer, random_state=0, **params).fit(X)
+    start = RBM(4, n_iter=0, random_state=0, **params).fit(X)
+    assert rbm.score(X) > start.score(X) + 1
+    rates = rbm.history_["learning_rate"]
+    assert rates[0] != rates[1] and min(rates) > 0
+
+
+# --------------------------------------------------------------------- averaged parameters
+
+
+def test_weights_of_the_steps_in_an_average():
+    """Of n machines the k-th has the weight 4 k (k + 1) (k + 2) / (n (n + 1) (n + 2) (n + 3))."""
+    machines = [make(dtype=np.float64) for _ in range(6)]
+    generator = np.random.default_rng(0)
+    for machine in machines:
+        machine.weights[0][:] = generator.standard_normal((3, 4))
+    average = Average.of(machines[0])
+    for machine in machines[1:]:
+        average = average.moved(machine)
+    k, n = np.arange(1, 7), 6
+    weights = 4 * k * (k + 1) * (k + 2) / (n * (n + 1) * (n + 2) * (n + 3))
+    assert_allclose(weights.sum(), 1)
+    expected = sum(w * machine.weights[0] for w, machine in zip(weights, machines, strict=True))
+    assert_allclose(average.means.weights[0], expected, rtol=1e-12)
+
+
+def epochs(n, average=True, **params):
+    return RBM(3, n_iter=n, schedule="constant", average=average, random_state=0, **params)
+
+
+def test_learning_goes_on_from_what_was_averaged_and_not_from_the_mean():
+    """Averaging changes nothing of the course of learning."""
+    X = data(300)
+    rbm, plain = epochs(2, warm_start=True).fit(X), epochs(2, average=False).fit(X)
+    assert not np.array_equal(plain.components_, rbm.components_)
+    assert_array_equal(rbm._training.average.last.weights[0], plain.components_)
+    rbm.set_params(learning_rate=1e-12).fit(X)
+    assert_allclose(rbm._training.average.last.weights[0], plain.components_, atol=1e-9)
+
+
+def test_parameters_that_were_changed_are_gone_on_from():
+    X = data(300)
+    rbm = epochs(2, warm_start=True, learning_rate=1e-12).fit(X)
+    rbm.components_ = rbm.components_ + 1.0
+    changed = rbm.components_.copy()
+    assert_allclose(rbm.fit(X).components_, changed, atol=1e-9)
