@@ -16,6 +16,7 @@ from skrbm.inputs import Rows
 from skrbm.learning import (
     NATURAL,
     SGD,
+    Adam,
     AutomaticRate,
     Average,
     CenteredGradient,
@@ -227,6 +228,18 @@ def test_learning_takes_back_steps_and_goes_on():
     end = log_likelihood(training.published(), X).mean()
     assert end > log_likelihood(machine, X).mean() - 0.05
     assert training.rate_state.rate < 100
+
+
+def test_cautious_rules():
+    rule = AutomaticRate(factor=8.0, largest_divergence=0.4, first=0.2).cautious(4)
+    assert rule == AutomaticRate(factor=2.0, largest_divergence=0.1, first=0.05)
+    X, machine = data(), make()
+    rows, phase = Rows(X, machine.units[0], np.float64), ChainPhase(Gibbs())
+    learners = [
+        MomentLearner(rows, phase, optimizer, batch_size=5, automatic=AutomaticRate())
+        for optimizer in (SGD(), Adam())
+    ]
+    assert [learner.automatic.first for learner in learners] == [0.05, 0.05 / Adam.caution]
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
