@@ -262,12 +262,12 @@ def test_no_setting_at_all_learns(optimizer, params):
     """The score is better than that of independent units, whatever the optimiser and the units."""
     X = np.repeat([[0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0]], 200, axis=0).astype(float)
     rng = np.random.default_rng(0)
-    X = np.abs(X - (rng.random(X.shape) < 0.05))
+    X = np.abs(X - (rng.random(X.shape) < 0.15))
     if params.get("visible") == "gaussian":
         X = (X + 0.3 * rng.standard_normal(X.shape)) * 3
     rbm = RBM(4, optimizer=optimizer, random_state=0, **params).fit(X)
     start = RBM(4, n_iter=0, random_state=0, **params).fit(X)
-    assert rbm.score(X) > start.score(X) + 1
+    assert rbm.score(X) > start.score(X) + 0.5
     rates = rbm.history_["learning_rate"]
     assert rates[0] != rates[1] and min(rates) > 0
 
