@@ -98,13 +98,13 @@ class AutomaticRate:
         part = max(self.memory, 1 / (1 + state.n_steps // self.every))
         gain = state.gain + part * (gain - state.gain)
         variance = state.variance + part * (variance - state.variance)
-        rate = min(self._best(gain, variance, n_visible), state.cap)
+        # Samples that agree, or a single one, do not tell how far a step goes: the rate stays.
+        best = self._best(gain, variance, n_visible) if variance else state.rate
+        rate = min(best, state.cap)
         rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
         return RateState(rate, gain, variance, state.n_steps + 1, self.recovery * state.cap)
 
     def _best(self, gain, variance, n_visible):
-        if variance == 0:
-            return math.inf
         trusted = (2 * self.largest_divergence * n_visible / variance) ** 0.5
         return min(self.factor * max(gain, 0.0) / variance, trusted)
 

@@ -9,7 +9,7 @@ from _machines import gradient as slopes_of
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm import RBM
+from skrbm import RBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs
 from skrbm.inputs import Rows
@@ -189,10 +189,20 @@ def test_rates_change_slowly_and_survive_what_is_not_finite():
     rule, change = AutomaticRate(), np.array([1.0, -1.0, 1.0, -1.0])
     assert rule.next(RateState(0.2), 1e9, 1e-3 * change, 1, 0.2).rate == pytest.approx(0.3)
     assert rule.next(RateState(0.2), -1.0, change, 1, 0.2).rate == pytest.approx(0.1)
-    assert rule.next(RateState(0.2), 1.0, np.zeros(4), 1, 0.2).rate == pytest.approx(0.3)
+    assert rule.next(RateState(0.2), 1.0, np.zeros(4), 1, 0.2).rate == 0.2  # nothing is known
     for bad in (np.inf, np.nan):
         state = rule.next(RateState(0.2, 3.0, 4.0, 10), 1.0, np.full(4, bad), 1, 0.2)
         assert state == RateState(0.1, 3.0, 4.0, 11)
+
+
+def test_one_chain_leaves_the_rate_as_it_is():
+    """One sample has no variance, which tells nothing of how far a step goes."""
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    rbm = GaussianBernoulliRBM(2, learning_rate="auto", random_state=0)
+    for x in np.tile(X, (5, 1)):
+        rbm.partial_fit(x[None])
+    assert rbm.starts_.shape == (1, 3) and max(rbm.history_["learning_rate"]) <= 0.05
+    assert np.abs(rbm.components_).max() < 10
 
 
 def test_after_a_step_back_the_rate_is_half_and_rises_slowly():
