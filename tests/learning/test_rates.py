@@ -1,5 +1,6 @@
 """Automatic learning rates, centred gradients and averaged parameters."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -236,6 +237,28 @@ def test_learning_takes_back_steps_and_goes_on():
     end = log_likelihood(training.published(), X).mean()
     assert end > log_likelihood(machine, X).mean() - 0.05
     assert training.rate_state.rate < 100
+
+
+def test_calls_of_one_batch_take_back_steps_too():
+    """A stream of single rows; steps that are never taken back lead to weights of about 50."""
+    X = np.random.default_rng(0).random((200, 8)) < 0.5
+    X[:100, :3], X[100:, :3] = True, False
+    rbm = RBM(4, random_state=0)
+    for x in np.tile(X, (5, 1)):
+        rbm.partial_fit(x[None])
+    assert np.abs(rbm.components_).max() < 10
+    # A machine from elsewhere, another learning rate or other chains: nothing to go back to.
+    assert rbm._training.saved is not None
+    for change in ({"learning_rate": 0.1}, {"inference": "tap"}):
+        other = deepcopy(rbm).set_params(**change)
+        other._training.saved[0].weights[0][:] = np.nan
+        other.partial_fit(X[:1])
+        assert other._training.saved is None or other._training.saved[0].is_finite()
+    rbm._training.saved[0].weights[0][:] = np.nan
+    rbm.components_ = rbm.components_ + 1e-3
+    for x in X[:5]:
+        rbm.partial_fit(x[None])
+    assert np.isfinite(rbm.components_).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
