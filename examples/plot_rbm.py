@@ -96,7 +96,7 @@ for (name, optimizer), score in scores.items():
     axis.plot(score, name, "o", color=color, markersize=12, fillstyle=fill[optimizer])
 for optimizer, style in fill.items():
     axis.plot([], [], "o", color="gray", markersize=12, fillstyle=style, label=optimizer)
-axis.legend(loc="lower left")
+axis.legend(loc="upper center")
 axis.set(xlabel="log-likelihood of held-out images (nats per image)")
 axis.margins(y=0.3)
 axis.invert_yaxis()
