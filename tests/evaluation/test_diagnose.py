@@ -217,6 +217,7 @@ def test_given_chains():
         ({"chains": np.ones((5, 2, 3)), "X": np.ones((5, 2))}, "X must be"),
         ({"model": two_modes(), "X": np.ones((5, 2))}, "X has 2 columns"),
         ({"model": two_modes(), "n_chains": 3}, "n_chains must be an integer >= 4"),
+        ({"model": two_modes(), "X": np.ones((1, 6))}, "X has one row"),
         ({"model": two_modes(), "n_steps": 7}, "n_steps must be an integer >= 8"),
     ],
 )
