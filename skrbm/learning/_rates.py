@@ -47,7 +47,7 @@ class AutomaticRate:
     ----------
     factor : float, default=16.0
         Largest rate in units of g / s². It is not 1, as most of s² comes from few directions, in
-        which steps may swing to and fro, and learning in the others should not wait for these.
+        which steps may swing back and forth, and learning in the others should not wait for these.
     largest_divergence : float, default=0.15
         Largest divergence of a step for each visible unit, in nats: the trust region.
     first : float, default=0.05
