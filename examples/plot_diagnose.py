@@ -52,7 +52,7 @@ plt.show()
 # Persistent chains
 # -----------------
 # The second machine keeps its chains from batch to batch, and its learning rate decreases to zero.
-# Its moments are those of the data. Chains need more than a thousand sweeps to go from one group to
+# Its moments are those of the data. Chains need about a thousand sweeps to go from one group to
 # the other, as the groups are far apart, and the verdict says so.
 
 persistent = RBM(16, n_steps=5, learning_rate=0.2, schedule="linear", n_iter=200, random_state=0)

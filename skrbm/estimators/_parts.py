@@ -61,7 +61,7 @@ def resume(training, parts, machine, starts, batch_size, n_rows):
     same_kind = same_coordinates and phase.kind == before.phase.kind
     state, velocity = last, training.optimizer_state
     if not (same_kind and fewest <= starts.shape[0] <= most):
-        state = phase.init(machine, training.rng, fewest, starts)
+        state, training.saved = phase.init(machine, training.rng, fewest, starts), None
     same_optimizer = same_coordinates and parts.optimizer.kind == before.optimizer.kind
     if velocity is None or not same_optimizer:
         velocity = parts.optimizer.init(parts.parameters.of(machine))

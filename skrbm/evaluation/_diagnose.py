@@ -77,6 +77,8 @@ def diagnose(model=None, X=None, *, chains=None, n_chains=100, n_steps=1000, ran
     density = None if model is None else density_of(model)
     if X is not None:
         X = _checked_data(density, X, chains)
+        if X.shape[0] < 2:
+            raise ValueError("X has one row, which gives no variances or distances; give more rows")
         if X.shape[0] > _MOST_ROWS:
             X = take_rows(X, generator.permutation(X.shape[0])[:_MOST_ROWS])
     if chains is not None:

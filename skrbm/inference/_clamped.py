@@ -59,6 +59,9 @@ class Held(Unit):
     def tilt(self, theta, field, precision=None):
         return self.unit.tilt(theta, field, precision)
 
+    def is_improper(self, theta):
+        return self.unit.is_improper(theta)
+
     def log_partition(self, theta):
         """Return log Z of each site; of one that is known, the logarithm of its weight."""
         free, x = self.unit.log_partition(theta), self.known

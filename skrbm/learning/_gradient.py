@@ -22,7 +22,9 @@ class Training:
     data. ``rate_factor`` multiplies the learning rate; it falls where the model phase takes steps
     back. ``rate_state`` is that of an automatic learning rate, and ``offsets`` are running means of
     the layers, for centred gradients. ``average`` is that of the parameters, if they are averaged,
-    and ``saved`` a machine and a state to go back to. The machine is there only in training.
+    and ``saved`` a machine and a state to go back to. The machine is there only in training, but
+    ``saved`` stays if the next fit can go on from here, so that steps of calls with one batch each
+    can be taken back.
     """
 
     rng: Any
@@ -47,12 +49,16 @@ class Training:
         """Give up the machine, which belongs to training; what was averaged is kept."""
         if self.average is not None:
             self.average = replace(self.average, last=self.machine)
-        self.machine = self.saved = None
+        else:  # nothing tells whether the next fit goes on from here
+            self.saved = None
+        self.machine = None
 
     def goes_on_from(self, machine):
         """Take a machine to train on; or, if it is a mean, the one that training had come to."""
         if self.average is not None:
             self.average = self.average.copy() if self.average.is_of(machine) else None
+        if self.average is None:
+            self.saved = None
         self.machine = machine if self.average is None else self.average.last
 
 
@@ -300,6 +306,7 @@ class MomentLearner(BatchLearner):
             if training.saved is not None and not training.machine.has_finite_thetas():
                 length = rate * self._step_back(training, parameters)
             return {"learning_rate": length, **phase.report(state)}
+        training.saved = None
         self._update(training, parameters, self._direction(training, slopes, data), rate)
         return phase.report(state)
 

@@ -156,7 +156,7 @@ class LikelihoodMonitor(Monitor):
         known = self._values(lambda rows: rows == rows, index)[:, columns].mean(axis=1)
         share = self._mean(known, index)[0]
         scale = self.rows.X.shape[1] / len(columns)
-        return float(self._mean(sums, index)[0]) * scale / max(share, 1e-12)
+        return float(self._mean(sums, index)[0] * scale / max(share, 1e-12))
 
     def _independent(self, machine, columns):
         """Return the log-likelihood of the rows shown by independent units fitted to all rows.

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from ..arrays import namespace
 
+_FIRST = 10  # steps that are all measured, as the first rate is a guess
+
 
 class RateState(NamedTuple):
     """What is known of steps: running means, for a learning rate of 1.
@@ -14,18 +16,19 @@ class RateState(NamedTuple):
     ----------
     rate : float
         Of the next step, before the schedule's factor.
+    deviation : float
+        Standard deviation s of the change of the free energy, a geometric mean, in nats. So a
+        measurement of a step that went astray does not count for long.
     gain : float
-        First-order gain of the log-likelihood of a batch by a step, in nats.
-    variance : float
-        Variance of the change of the free energy by a step, over samples of the machine, in nats².
+        First-order gain g of the log-likelihood of a batch by a step, in units of s.
     n_steps : int
     cap : float
         Largest rate, after steps were taken back.
     """
 
     rate: float
+    deviation: float = 1.0
     gain: float = 0.0
-    variance: float = 0.0
     n_steps: int = 0
     cap: float = math.inf
 
@@ -47,13 +50,13 @@ class AutomaticRate:
     ----------
     factor : float, default=16.0
         Largest rate in units of g / s². It is not 1, as most of s² comes from few directions, in
-        which steps may swing to and fro, and learning in the others should not wait for these.
+        which steps may swing back and forth, and learning in the others should not wait for these.
     largest_divergence : float, default=0.15
         Largest divergence of a step for each visible unit, in nats: the trust region.
     first : float, default=0.05
         Rate of the first step.
     every : int, default=5
-        Steps from one measurement to the next.
+        Steps from one measurement to the next, after the first ten.
     memory : float, default=0.1
         Weight of a new measurement in the running means.
     growth : float, default=1.5
@@ -85,7 +88,7 @@ class AutomaticRate:
 
     def measures(self, state):
         """Whether the next step is measured."""
-        return state.n_steps % self.every == 0
+        return state.n_steps < _FIRST or state.n_steps % self.every == 0
 
     def next(self, state, gain, change, n_visible, length):
         """Return the state after a step that was measured.
@@ -101,22 +104,19 @@ class AutomaticRate:
         length : float
             Rate of the step.
         """
-        gain, variance = gain / length, float(namespace(change).var(change)) / length**2
-        if not (gain - gain == 0 and variance - variance == 0):  # inf or NaN: the step was too long
+        deviation = float(namespace(change).var(change)) ** 0.5
+        if not (gain - gain == 0 and deviation - deviation == 0):  # inf or NaN: it was too long
             return state._replace(rate=0.5 * state.rate, n_steps=state.n_steps + 1)
+        if deviation == 0:  # samples that agree, or a single one, tell nothing: the rate stays
+            return state._replace(n_steps=state.n_steps + 1)
         # Few measurements are averaged with equal weights.
-        part = max(self.memory, 1 / (1 + state.n_steps // self.every))
-        gain = state.gain + part * (gain - state.gain)
-        variance = state.variance + part * (variance - state.variance)
-        rate = min(self._best(gain, variance, n_visible), state.cap)
+        part = max(self.memory, 1 / (1 + state.n_steps))
+        gain = state.gain + part * (gain / deviation - state.gain)
+        deviation = state.deviation * (deviation / length / state.deviation) ** part
+        best = self.factor * max(gain, 0.0), (2 * self.largest_divergence * n_visible) ** 0.5
+        rate = min(min(best) / deviation, state.cap)
         rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
-        return RateState(rate, gain, variance, state.n_steps + 1, self.recovery * state.cap)
-
-    def _best(self, gain, variance, n_visible):
-        if variance == 0:
-            return math.inf
-        trusted = (2 * self.largest_divergence * n_visible / variance) ** 0.5
-        return min(self.factor * max(gain, 0.0) / variance, trusted)
+        return RateState(rate, deviation, gain, state.n_steps + 1, self.recovery * state.cap)
 
     def is_too_far(self, change, n_visible):
         """Whether steps since the last measurement have led out of the trust region, all together.
@@ -133,4 +133,4 @@ class AutomaticRate:
     def slower(self, state):
         """Return the state after steps were taken back: half the rate, which rises slowly."""
         rate = 0.5 * state.rate
-        return RateState(rate, n_steps=self.every * (state.n_steps // self.every + 1), cap=rate)
+        return RateState(rate, cap=rate)

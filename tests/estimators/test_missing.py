@@ -152,6 +152,7 @@ def test_monitors_measure_what_is_observed():
     log_p = np.where(H == 1, np.log(p), np.log(1 - p))
     expected = 8 * log_p[~np.isnan(H)].mean()
     assert rbm.history_["pseudo_log_likelihood"][-1] == pytest.approx(expected, abs=0.02)
+    assert type(rbm.history_["pseudo_log_likelihood"][-1]) is float
 
 
 # ----------------------------------------------------------------------------- evaluation

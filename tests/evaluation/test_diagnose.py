@@ -113,6 +113,7 @@ def test_a_machine_trained_out_of_equilibrium():
     modes = np.repeat(generator.random((500, 1)) < 0.3, 16, axis=1)
     X = (modes ^ (generator.random((500, 16)) < 0.05)).astype(float)
     options = {"inference": "gibbs", "learning_rate": 0.05, "n_iter": 200, "random_state": 0}
+    options |= {"schedule": "constant", "centered": False, "average": False}
     rbm = RBM(16, starts="noise", n_steps=3, **options).fit(X)
     before = vars(rbm).copy()
     d = diagnose(rbm, X, n_chains=200, random_state=0)
@@ -216,6 +217,7 @@ def test_given_chains():
         ({"chains": np.ones((5, 2, 3)), "X": np.ones((5, 2))}, "X must be"),
         ({"model": two_modes(), "X": np.ones((5, 2))}, "X has 2 columns"),
         ({"model": two_modes(), "n_chains": 3}, "n_chains must be an integer >= 4"),
+        ({"model": two_modes(), "X": np.ones((1, 6))}, "X has one row"),
         ({"model": two_modes(), "n_steps": 7}, "n_steps must be an integer >= 8"),
     ],
 )

@@ -1,5 +1,6 @@
 """Automatic learning rates, centred gradients and averaged parameters."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from _machines import gradient as slopes_of
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm import RBM
+from skrbm import RBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs
 from skrbm.inputs import Rows
@@ -172,29 +173,39 @@ def test_the_best_rate_is_that_of_the_quadratic_model():
         step * sum((s**2).sum() for s in slopes),
     )
     state = rule.next(rule.init(), gain, change, 1e9, step)
-    assert_allclose(state.gain, g, rtol=2e-3)
-    assert_allclose(state.variance * step**2 / 2, divergence, rtol=1e-2)
+    assert_allclose(state.gain * state.deviation, g, rtol=2e-3)
+    assert_allclose((state.deviation * step) ** 2 / 2, divergence, rtol=1e-2)
     # The curvature of the likelihood is s² up to the variance of the hidden units given the data.
-    assert state.variance > 0.5 * curvature
-    assert_allclose(state.rate, g / state.variance, rtol=2e-3)
+    assert state.deviation**2 > 0.5 * curvature
+    assert_allclose(state.rate, g / state.deviation**2, rtol=2e-3)
     # The trust region: a divergence of 0.15 for each visible unit at most.
     trusted = AutomaticRate(factor=1e9, growth=1e9)
     state = trusted.next(trusted.init(), gain, change, 4, step)
-    assert_allclose(state.rate**2 * state.variance / 2, 0.15 * 4)
+    assert_allclose((state.rate * state.deviation) ** 2 / 2, 0.15 * 4)
     # It hardly depends on the length of the step that was measured.
     change = change_of(machine, after(0.1), counts)
     longer = rule.next(rule.init(), gain / step * 0.1, change, 1e9, 0.1)
-    assert_allclose(longer.rate, g / state.variance, rtol=0.05)
+    assert_allclose(longer.rate, g / state.deviation**2, rtol=0.05)
 
 
 def test_rates_change_slowly_and_survive_what_is_not_finite():
     rule, change = AutomaticRate(), np.array([1.0, -1.0, 1.0, -1.0])
     assert rule.next(RateState(0.2), 1e9, 1e-3 * change, 1, 0.2).rate == pytest.approx(0.3)
     assert rule.next(RateState(0.2), -1.0, change, 1, 0.2).rate == pytest.approx(0.1)
-    assert rule.next(RateState(0.2), 1.0, np.zeros(4), 1, 0.2).rate == pytest.approx(0.3)
+    assert rule.next(RateState(0.2), 1.0, np.zeros(4), 1, 0.2).rate == 0.2  # nothing is known
     for bad in (np.inf, np.nan):
-        state = rule.next(RateState(0.2, 3.0, 4.0, 10), 1.0, np.full(4, bad), 1, 0.2)
-        assert state == RateState(0.1, 3.0, 4.0, 11)
+        state = rule.next(RateState(0.2, 4.0, 3.0, 10), 1.0, np.full(4, bad), 1, 0.2)
+        assert state == RateState(0.1, 4.0, 3.0, 11)
+
+
+def test_one_chain_leaves_the_rate_as_it_is():
+    """One sample has no variance, which tells nothing of how far a step goes."""
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    rbm = GaussianBernoulliRBM(2, learning_rate="auto", random_state=0)
+    for x in np.tile(X, (5, 1)):
+        rbm.partial_fit(x[None])
+    assert rbm.starts_.shape == (1, 3) and max(rbm.history_["learning_rate"]) <= 0.05
+    assert np.abs(rbm.components_).max() < 10
 
 
 def test_after_a_step_back_the_rate_is_half_and_rises_slowly():
@@ -203,7 +214,7 @@ def test_after_a_step_back_the_rate_is_half_and_rises_slowly():
     assert rule.is_too_far(1.001 * change, 1.0)
     assert rule.is_too_far(np.array([np.nan, 1.0]), 1.0)
     state = rule.slower(RateState(0.4, 1.0, 2.0, 7))
-    assert state == RateState(0.2, n_steps=10, cap=0.2) and rule.measures(state)
+    assert state == RateState(0.2, cap=0.2) and rule.measures(state)
     for k in range(3):
         state = rule.next(state._replace(n_steps=5), 1e9, 1e-6 * change, 1, state.rate)
         assert state.rate == pytest.approx(0.2 * 1.1**k)
@@ -242,6 +253,42 @@ def test_cautious_rules():
     assert [learner.automatic.first for learner in learners] == [0.05, 0.05 / Adam.caution]
 
 
+def test_calls_of_one_batch_take_back_steps_too():
+    """A stream of single rows. The largest rate is finite as soon as steps were taken back."""
+    X = np.random.default_rng(0).random((200, 8)) < 0.5
+    X[:100, :3], X[100:, :3] = True, False
+    rbm = RBM(4, random_state=0)
+    for x in np.tile(X, (5, 1)):
+        rbm.partial_fit(x[None])
+    assert np.isfinite(rbm._training.rate_state.cap)
+    # A machine from elsewhere, another learning rate or other chains: nothing to go back to.
+    assert rbm._training.saved is not None
+    for change in ({"learning_rate": 0.1}, {"inference": "tap"}):
+        other = deepcopy(rbm).set_params(**change)
+        other._training.saved[0].weights[0][:] = np.nan
+        other.partial_fit(X[:1])
+        assert other._training.saved is None or other._training.saved[0].is_finite()
+    rbm._training.saved[0].weights[0][:] = np.nan
+    rbm.components_ = rbm.components_ + 1e-3
+    for x in X[:5]:
+        rbm.partial_fit(x[None])
+    assert np.isfinite(rbm.components_).all()
+
+
+def test_steps_that_are_measured():
+    rule = AutomaticRate(every=4)
+    measured = [n for n in range(20) if rule.measures(RateState(0.1, n_steps=n))]
+    assert measured == [*range(10), 12, 16]
+
+
+def test_a_step_that_went_astray_does_not_count_for_long():
+    rule, state = AutomaticRate(factor=1.0), RateState(0.1)
+    for k in range(60):
+        scale = 1e4 if k == 8 else 1.0
+        state = rule.next(state, scale * 0.1, scale * np.array([0.5, -0.5]), 1e9, 1.0)
+    assert state.rate == pytest.approx(0.4, rel=0.2)  # g / s²
+
+
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_running_means_of_measurements(n):
     """The first n measurements weigh the same, up to ten."""
@@ -249,7 +296,7 @@ def test_running_means_of_measurements(n):
     for gain in np.arange(1.0, n + 1):
         state = rule.next(state, gain, np.array([0.5, -0.5]), 1, 1.0)
         gains.append(gain)
-    assert state.gain == pytest.approx(np.mean(gains))
+    assert state.gain == pytest.approx(np.mean(gains) / 0.5)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
