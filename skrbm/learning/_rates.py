@@ -45,9 +45,10 @@ class AutomaticRate:
 
     Parameters
     ----------
-    factor : float, default=4.0
-        Rate in units of g / s². In batches g contains noise, so that it is not 1.
-    largest_divergence : float, default=0.02
+    factor : float, default=16.0
+        Largest rate in units of g / s². It is not 1, as most of s² comes from few directions, in
+        which steps may swing to and fro, and learning in the others should not wait for these.
+    largest_divergence : float, default=0.15
         Largest divergence of a step for each visible unit, in nats: the trust region.
     first : float, default=0.05
         Rate of the first step.
@@ -57,17 +58,17 @@ class AutomaticRate:
         Weight of a new measurement in the running means.
     growth : float, default=1.5
         Largest factor by which a measurement raises the rate; it halves it at most.
-    recovery : float, default=1.02
+    recovery : float, default=1.1
         Factor by which a measurement raises the largest rate after steps were taken back.
     """
 
-    factor: float = 4.0
-    largest_divergence: float = 0.02
+    factor: float = 16.0
+    largest_divergence: float = 0.15
     first: float = 0.05
     every: int = 5
     memory: float = 0.1
     growth: float = 1.5
-    recovery: float = 1.02
+    recovery: float = 1.1
 
     def init(self):
         """Return the state before the first step."""
