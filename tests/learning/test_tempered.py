@@ -86,7 +86,7 @@ def test_a_new_rung_where_exchanges_are_rare():
     assert after.ladder.machines[-1] is not machine
     assert_array_equal(after.ladder.machines[-1].weights[0], machine.weights[0])
     assert not np.shares_memory(after.ladder.machines[-1].weights[0], machine.weights[0])
-    assert len(after.ladder.samples[-1]) == 10_000 and len(after.ladder.samples[0]) == 1000
+    assert len(after.ladder.samples[-1]) == 30_000 and len(after.ladder.samples[0]) == 1000
     assert_array_equal(after.reservoir.rows, after.ladder.samples[-1])
     share = (after.ladder.samples[-1].mean(axis=1) > 0.5).mean()
     assert abs(share - 0.5) < 0.05
