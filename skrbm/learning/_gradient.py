@@ -275,8 +275,8 @@ class MomentLearner(BatchLearner):
         index = np.arange(len(rows)) if index is None else index
         super().__init__(rows, index, batch_size, shuffle)
         self.phase, self.optimizer = phase, optimizer
-        self.parameters, self.centered, self.automatic = parameters, centered, automatic
-        self.average = average
+        self.parameters, self.centered, self.average = parameters, centered, average
+        self.automatic = None if automatic is None else automatic.cautious(optimizer.caution)
         self._is_finite, self._phase = is_finite, phase
 
     def epoch(self, training, progress, rate):

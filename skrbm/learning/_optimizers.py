@@ -59,7 +59,15 @@ class ArrayGradient(Gradient):
 
 
 class Optimizer(HyperParameters):
-    """The contract of an optimiser. Subclasses are frozen dataclasses of hyper-parameters."""
+    """The contract of an optimiser. Subclasses are frozen dataclasses of hyper-parameters.
+
+    Attributes
+    ----------
+    caution : float
+        By what an automatic learning rate and its trust region are divided; 1 for gradient ascent.
+    """
+
+    caution = 1.0
 
     @property
     def kind(self):
@@ -167,6 +175,9 @@ class Adam(Optimizer):
     alpha, penalty, max_norm
         As in :class:`SGD`; the penalty enters the gradient.
     """
+
+    # A step is as long in directions in which the gradient is all noise as in others.
+    caution = 16.0
 
     decay: float = 0.9
     decay_squares: float = 0.999

@@ -1,7 +1,7 @@
 """Learning rates that are found in training: from how a step changes free energies."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..arrays import namespace
@@ -69,6 +69,15 @@ class AutomaticRate:
     memory: float = 0.1
     growth: float = 1.5
     recovery: float = 1.1
+
+    def cautious(self, caution):
+        """Return the rule with a smaller first rate, factor and trust region."""
+        return replace(
+            self,
+            factor=self.factor / caution,
+            largest_divergence=self.largest_divergence / caution,
+            first=self.first / caution,
+        )
 
     def init(self):
         """Return the state before the first step."""
