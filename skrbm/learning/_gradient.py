@@ -289,6 +289,8 @@ class MomentLearner(BatchLearner):
         self._phase = self.phase.at(progress)
         report = super().epoch(training, progress, rate)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
+        if self.automatic is None and training.rate_factor == 1.0:
+            del report["learning_rate"]  # it is the one given
         return report
 
     def step(self, training, index, rate):
@@ -308,7 +310,7 @@ class MomentLearner(BatchLearner):
             return {"learning_rate": length, **phase.report(state)}
         training.saved = None
         self._update(training, parameters, self._direction(training, slopes, data), rate)
-        return phase.report(state)
+        return {"learning_rate": rate * training.rate_factor, **phase.report(state)}
 
     def _direction(self, training, slopes, data):
         """Return the gradient that the optimiser takes."""

@@ -12,8 +12,9 @@ from ..inference import Ladder, Reservoir, collected, ladder_of
 
 _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
 _STEP_BACK = 0.1  # acceptance below which the last steps are taken back
-_BURN_IN, _BLOCKS, _SPACING = 30, 10, 4  # sweeps at a new rung
-_FEWEST = 100  # samples of the first rungs
+# Sweeps at a new rung. Chains learn the shares of modes from its samples, so that there are many.
+_BURN_IN, _BLOCKS, _SPACING = 30, 30, 4
+_FIRST, _FEWEST = 10, 100  # samples of the first rungs: of each chain, and of all at least
 
 
 class Tempered(NamedTuple):
@@ -68,7 +69,7 @@ def first_tempered(machine, rng, n):
     Tempered
     """
     machine = machine.copy()
-    ladder = ladder_of(machine, rng, n_samples=max(_BLOCKS * n, _FEWEST))
+    ladder = ladder_of(machine, rng, n_samples=max(_FIRST * n, _FEWEST))
     return _last_samples(ladder, rng, n), Tempered(ladder, _reservoir(ladder))
 
 

@@ -83,7 +83,7 @@ def test_a_step_is_data_minus_model():
     slopes = gradient(machine, data - model)
     expected = [part + 0.03 * slope for part, slope in zip(parts(machine), slopes, strict=True)]
     learner = MomentLearner(rows_of(machine, X), phase, SGD(), batch_size=5, shuffle=False)
-    assert learner.step(training, np.arange(5), 0.03) == {}
+    assert learner.step(training, np.arange(5), 0.03) == {"learning_rate": 0.03}
     for one, truth in zip(parts(training.machine), expected, strict=True):
         assert_allclose(one, truth, rtol=1e-12)
     assert len(training.phase_state.chains.layers[0]) == 6

@@ -80,7 +80,9 @@ def chain_cases():
                 kinds += [BINARY, (ATOM, "bernoulli"), ("bernoulli", ATOM)]
             for pair in kinds:
                 name = f"{type(sampler).__name__}-{start}-{'-'.join(pair)}"
-                yield pytest.param(sampler, start, pair, id=name)
+                costly = start == "tempered" and pair != BINARY  # each run anneals a ladder
+                marks = [pytest.mark.law] if costly else []
+                yield pytest.param(sampler, start, pair, id=name, marks=marks)
 
 
 @pytest.mark.parametrize(("sampler", "start", "kinds"), list(chain_cases()))

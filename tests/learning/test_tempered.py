@@ -16,7 +16,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, Ladder, Reservoir
-from skrbm.learning import ChainPhase
+from skrbm.inputs import Rows
+from skrbm.learning import NATURAL, SGD, AutomaticRate, ChainPhase, MomentLearner, Training
 from skrbm.learning._chains import Run
 from skrbm.learning._tempered import Tempered, review
 from skrbm.machine import Machine
@@ -85,7 +86,7 @@ def test_a_new_rung_where_exchanges_are_rare():
     assert after.ladder.machines[-1] is not machine
     assert_array_equal(after.ladder.machines[-1].weights[0], machine.weights[0])
     assert not np.shares_memory(after.ladder.machines[-1].weights[0], machine.weights[0])
-    assert len(after.ladder.samples[-1]) == 10_000 and len(after.ladder.samples[0]) == 1000
+    assert len(after.ladder.samples[-1]) == 30_000 and len(after.ladder.samples[0]) == 1000
     assert_array_equal(after.reservoir.rows, after.ladder.samples[-1])
     share = (after.ladder.samples[-1].mean(axis=1) > 0.5).mean()
     assert abs(share - 0.5) < 0.05
@@ -120,9 +121,6 @@ class Backwards(ChainPhase):
 
 def test_the_learner_takes_back_a_step_and_halves_the_rate(monkeypatch):
     """The next batch starts at the earlier machine, without momentum, at half the rate."""
-    from skrbm.inputs import Rows
-    from skrbm.learning import NATURAL, SGD, MomentLearner, Training
-
     X, unit = bits(60), Bernoulli()
     machine = random_machine(("bernoulli", "bernoulli"), (8, 3), 0, 0.3)
     phase, optimizer = Backwards(Gibbs(), "data"), SGD(momentum=0.5)
@@ -143,10 +141,33 @@ def test_the_learner_takes_back_a_step_and_halves_the_rate(monkeypatch):
         return update(self, parameters, gradient, state, rate)
 
     monkeypatch.setattr(SGD, "update", recorded)
-    learner.epoch(training, 0.0, 0.2)
-    learner.epoch(training, 0.0, 0.2)
+    reports = [learner.epoch(training, 0.0, 0.2) for _ in range(2)]
+    used = [report["learning_rate"] for report in reports]  # means of the epochs
+    assert_allclose(used, [0.5 / 3, 0.1], rtol=1e-12)
     assert rates == [0.2, 0.2, 0.1, 0.1, 0.1, 0.1]
     assert training.rate_factor == 0.5
+
+
+def test_an_automatic_rate_follows_where_the_phase_takes_back_steps():
+    """It is halved, and measured anew from there: nothing is left to go back to from before."""
+    X, phase = bits(60), Backwards(Gibbs(), "data")
+    machine, rng = random_machine(("bernoulli", "bernoulli"), (8, 3), 0, 0.3), make_rng(0, X)
+    object.__setattr__(phase, "seen", [])
+    object.__setattr__(phase, "first", machine.copy())
+    training = Training(rng, machine.copy(), phase.init(machine, rng, 5, X))
+    rows, rule = Rows(X, Bernoulli(), X.dtype), AutomaticRate()
+    learner = MomentLearner(
+        rows, phase, SGD(), batch_size=20, centered=True, average=True, automatic=rule
+    )
+    for _ in range(2):
+        learner.step(training, np.arange(12), 1.0)
+    before = training.rate_state.rate
+    learner.step(training, np.arange(12), 1.0)
+    assert training.rate_state.cap == pytest.approx(rule.recovery * 0.5 * before)
+    assert training.rate_state.rate <= 0.5 * before
+    assert_array_equal(training.saved[0].weights[0], machine.weights[0])
+    assert training.average.n_steps == 1
+    assert training.rate_factor == 1.0
 
 
 # Estimators.
