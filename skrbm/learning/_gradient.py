@@ -288,6 +288,8 @@ class MomentLearner(BatchLearner):
     def epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
         report = super().epoch(training, progress, rate)
+        if self.automatic is not None:
+            self._check_last_steps(training)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
         if self.automatic is None and training.rate_factor == 1.0:
             del report["learning_rate"]  # it is the one given
@@ -306,7 +308,7 @@ class MomentLearner(BatchLearner):
         if self.automatic is not None:
             length = self._measured_update(training, parameters, slopes, data, rate, X)
             if training.saved is not None and not training.machine.has_finite_thetas():
-                length = rate * self._step_back(training, parameters)
+                length = rate * self._step_back(training)
             return {"learning_rate": length, **phase.report(state)}
         training.saved = None
         self._update(training, parameters, self._direction(training, slopes, data), rate)
@@ -344,7 +346,7 @@ class MomentLearner(BatchLearner):
         rows = namespace(X).concat([samples, X], axis=0)
         energies = precise_free_energy(training.machine, rows)
         if self._has_run_away(training, rows, energies):
-            return factor * self._step_back(training, parameters)
+            return factor * self._step_back(training)
         training.saved = training.machine.copy(), training.phase_state
         slopes = ArrayGradient(slopes.arrays(parameters), slopes.n_penalised)
         self._update(training, parameters, self._direction(training, slopes, data), length)
@@ -366,11 +368,20 @@ class MomentLearner(BatchLearner):
         change = energies - precise_free_energy(training.saved[0], rows)
         return self.automatic.is_too_far(change, training.machine.n_units[0])
 
-    def _step_back(self, training, parameters):
+    def _check_last_steps(self, training):
+        """Take back the steps after the last measurement if they have gone too far."""
+        if training.saved is not None:
+            samples = self._phase.visible(training.phase_state)
+            some = self.rows.batch(self.index[: samples.shape[0]])[0]
+            rows = namespace(some).concat([samples, some], axis=0)
+            if self._has_run_away(training, rows, precise_free_energy(training.machine, rows)):
+                self._step_back(training)
+
+    def _step_back(self, training):
         """Go back to the machine and the chains of the last measurement; returns the next rate."""
         machine, training.phase_state = training.saved
         training.machine = machine.copy()
-        training.optimizer_state = self.optimizer.init(parameters)
+        training.optimizer_state = self.optimizer.init(self.parameters.of(training.machine))
         training.average = training.offsets = None  # they have seen what is taken back
         training.rate_state = self.automatic.slower(training.rate_state)
         return training.rate_state.rate
