@@ -41,7 +41,8 @@ def kept_reverse(model):
 
     def estimate():
         density, (seed,) = model.density_, seed_sequence(model._evaluation_seed).spawn(1)
-        density = replace(density, starts=density.starts[:_MOST_STARTS, :])
+        n = min(_MOST_STARTS, density.starts.shape[0])  # slices may not go beyond the end
+        density = replace(density, starts=density.starts[:n, :])
         return evaluation.reverse_log_partition(
             density, method="smc", burn_in=_BURN_IN, random_state=seed
         )

@@ -292,7 +292,7 @@ class MomentLearner(BatchLearner):
             self._check_last_steps(training)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
         if self.automatic is None and training.rate_factor == 1.0:
-            del report["learning_rate"]  # it is the one given
+            report.pop("learning_rate", None)  # it is the one given
         return report
 
     def step(self, training, index, rate):

@@ -24,7 +24,8 @@ def bits(n_rows=200, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "random_state": 0}
+    settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "schedule": "constant"}
+    settings |= {"centered": False, "average": False, "random_state": 0}
     return RBM(6, starts="tempered", **settings).fit(bits())
 
 
