@@ -41,6 +41,12 @@ def take_rows(X: Array, index: Index) -> Array:
     return namespace(X).take(X, as_like(index, X), axis=0)
 
 
+def last_rows(X: Array, n: int) -> Array:
+    """Return the last ``n`` rows of a dense X, or all if there are fewer."""
+    size = X.shape[0]
+    return X[max(0, size - n) : size, ...]  # slices of some libraries may not go beyond the ends
+
+
 def row_blocks(X: Array, size: int) -> Iterator[Array]:
     """Yield the rows of an array in blocks of at most ``size`` rows.
 

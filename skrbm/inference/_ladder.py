@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._checks import check_count, check_number
-from ..arrays import cast, from_numpy, namespace, to_numpy
+from ..arrays import cast, from_numpy, last_rows, namespace, take_rows, to_numpy
 from ..machine import free_energy, in_double, interpolate, uncoupled
 from ._ais import independent_log_partition, mean_of_weights
 from ._annealing import anneal, own_bases, resampled
@@ -69,10 +69,10 @@ class Ladder:
             A rung is left out if its neighbours exchange at least this often without it.
         """
         machines = list(self.machines)
-        rows = [part[-n_kept:] for part in self.samples]
+        rows = [last_rows(part, n_kept) for part in self.samples]
         while len(machines) > 1:
             n = min(n_kept, samples.shape[0])
-            pair, ends = (machines[-2], machine), (rows[-2][-n:], samples[-n:])
+            pair, ends = (machines[-2], machine), (last_rows(rows[-2], n), last_rows(samples, n))
             if ends[0].shape[0] != n or exchange_rate(pair, ends) < acceptance:
                 break
             del machines[-1], rows[-1]
@@ -357,7 +357,7 @@ def _each(function, machines, rows):
         return [function(machine, x) for machine, x in zip(machines, rows, strict=True)]
     n = rows[0].shape[0]
     out = function(_stacked(machines, n), namespace(W).concat(list(rows), axis=0))
-    return [out[k * n : (k + 1) * n] for k in range(len(machines))]
+    return [take_rows(out, slice(k * n, (k + 1) * n)) for k in range(len(machines))]
 
 
 def _stacked(machines, n):

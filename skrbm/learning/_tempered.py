@@ -7,7 +7,7 @@ of the last one. So the chains of the present machine have its distribution, how
 
 from typing import NamedTuple
 
-from ..arrays import namespace
+from ..arrays import last_rows, namespace
 from ..inference import Ladder, Reservoir, collected, ladder_of
 
 _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
@@ -108,7 +108,8 @@ def review(machine, rows, tempered, rng):
     samples = collected(kept, rows, _reservoir(ladder), rng, _BURN_IN, _BLOCKS, _SPACING)
     ladder = ladder.extended(kept, samples, n, _NEW_RUNG)
     reservoir = _reservoir(ladder)
-    return machine, samples[-n:], Tempered(ladder, reservoir, 0, rate, tempered.n_back), 1.0
+    tempered = Tempered(ladder, reservoir, 0, rate, tempered.n_back)
+    return machine, last_rows(samples, n), tempered, 1.0
 
 
 def ladder_to(machine, rows, tempered):
