@@ -220,9 +220,9 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            If the standard error of log Z is larger than 0.1, or if one solution of the fixed-point
-            equations (TAP, or those of ``inference``) alone stands for a log Z that is
-            larger by more than a nat: the estimate is then most likely too small, and the score too
+            If the standard error of log Z is larger than 0.1, or if one solution of naive mean
+            field, which is a lower bound, or of the equations of ``inference`` stands for a log Z
+            that is larger by more than a nat: the estimate is then too small, and the score too
             good. Also if chains from ``starts_`` back to independent units (reverse annealing) give
             a log Z that is larger by more than a nat and four standard errors, which none of 270
             machines with good estimates had, and if the mean log Z of all solutions of

@@ -72,15 +72,17 @@ def doubts_of(model, estimate):
     if estimate.std == 0:  # exact
         return []
     own, asked = model._own_fixed_point(), SMC().std
-    method = FIXED_POINTS["tap"] if own is None else own
+    # A solution of naive mean field is a lower bound of log Z, whatever the weights.
+    method = FIXED_POINTS["naive_mean_field"] if own is None else own
     name = "solved", _method_key(method)
     doubts, solved = [], kept_with_parameters(model, name, lambda: _solved(model, method))
     if estimate.std > asked:
         doubts.append(f"the standard error of {asked} that was asked for was not reached")
     if solved is not None and max(solved) > estimate.value + _APART:
+        too_large = "" if own is None else ", or weights are too large for these equations"
         doubts.append(
             f"one solution of {method} alone stands for {max(solved):.2f}, so that the chains "
-            "have missed its mode, or weights are too large for these equations"
+            f"have missed its mode{too_large}"
         )
     above = kept_reverse(model)
     if above.value > estimate.value + _APART + _SURE * np.hypot(estimate.std, above.std):
