@@ -162,6 +162,7 @@ def test_log_partition_methods(RBM):
     assert rbm.log_partition("tap") == pytest.approx(rbm.log_partition(TAP(damping=0.5)), abs=1e-4)
 
 
+@pytest.mark.law
 def test_scores_warn_of_errors_larger_than_asked():
     """Many modes that compete, for which 10 000 sweeps are too few."""
     W, X = 2 * np.random.default_rng(0).standard_normal((100, 100)), np.eye(100)

@@ -157,6 +157,7 @@ def test_scores_that_are_not_summed_do_not_flatter(strength, monkeypatch):
     assert strength > 0.5 or gap.max() < 0.05
 
 
+@pytest.mark.law
 def test_scores_of_a_machine_with_more_configurations_than_floats_can_count(monkeypatch):
     """Without couplings between hidden layers these are independent given a row.
 

@@ -66,6 +66,7 @@ def test_a_seed_gives_the_same_twice():
     assert twice[0] == twice[1]
 
 
+@pytest.mark.law
 def test_a_machine_of_the_right_distribution_has_no_fault():
     """20 machines; of 200 such machines none was found at fault, 1.5 % at a level of 95 %."""
     for seed in range(20):
