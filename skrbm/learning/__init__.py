@@ -1,5 +1,6 @@
 """How parameters follow expectations: model phases, optimisers, learners, monitors, the loop."""
 
+from ._automatic import AutomaticLearner
 from ._average import Average
 from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
 from ._deep import DeepPhase
@@ -31,6 +32,7 @@ __all__ = [
     "STARTS",
     "Adam",
     "ArrayGradient",
+    "AutomaticLearner",
     "AutomaticRate",
     "Average",
     "BatchLearner",

@@ -17,7 +17,15 @@ from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, Ladder, Reservoir
 from skrbm.inputs import Rows
-from skrbm.learning import NATURAL, SGD, AutomaticRate, ChainPhase, MomentLearner, Training
+from skrbm.learning import (
+    NATURAL,
+    SGD,
+    AutomaticLearner,
+    AutomaticRate,
+    ChainPhase,
+    MomentLearner,
+    Training,
+)
 from skrbm.learning._chains import Run
 from skrbm.learning._tempered import Tempered, review
 from skrbm.machine import Machine
@@ -156,8 +164,8 @@ def test_an_automatic_rate_follows_where_the_phase_takes_back_steps():
     object.__setattr__(phase, "first", machine.copy())
     training = Training(rng, machine.copy(), phase.init(machine, rng, 5, X))
     rows, rule = Rows(X, Bernoulli(), X.dtype), AutomaticRate()
-    learner = MomentLearner(
-        rows, phase, SGD(), batch_size=20, centered=True, average=True, automatic=rule
+    learner = AutomaticLearner(
+        rows, phase, SGD(), batch_size=20, centered=True, average=True, rule=rule
     )
     for _ in range(2):
         learner.step(training, np.arange(12), 1.0)
