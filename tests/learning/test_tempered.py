@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from _distributions import assert_joint_distribution, exact_chains
 from _exact import Exact
-from _machines import enumerable_pairs, random_machine
+from _machines import bits, enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import RBM
@@ -44,15 +44,6 @@ def moved(machine, distance, seed=0):
 def tempered_of(machine, n=20_000, n_steps=5):
     samples = exact_chains(Exact(machine), n).layers[0]
     return Tempered(Ladder((machine,), (samples,)), Reservoir.of(machine, samples), n_steps)
-
-
-def bits(n_rows=200, seed=0):
-    """Rows of two patterns and their opposites, with few bits flipped."""
-    generator = np.random.default_rng(seed)
-    patterns = generator.integers(0, 2, (2, 8))
-    patterns = np.concatenate([patterns, 1 - patterns])
-    X = patterns[generator.integers(0, 4, n_rows)]
-    return np.abs(X - (generator.random(X.shape) < 0.02)).astype(float)
 
 
 def small(**params):
