@@ -15,7 +15,6 @@ from ._gradient import (
     Training,
     check_integral,
 )
-from ._lbfgs import minimise
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
@@ -54,6 +53,5 @@ __all__ = [
     "Trainer",
     "Training",
     "check_integral",
-    "minimise",
     "recorder",
 ]
