@@ -218,7 +218,7 @@ class BaseRBM(DensityModel):
 
         n, epochs = training.n_rows + rows.n_known, training.n_epochs
         try:
-            self._trainer(rows, index, training, publish).run(training)
+            self._trainer(rows, index, training, publish, n_rows=np.max(n)).run(training)
         finally:
             if training.n_epochs > epochs:  # the means are those of all rows learnt from
                 means, known = rows.means, training.visible_means
@@ -228,7 +228,7 @@ class BaseRBM(DensityModel):
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
 
-    def _trainer(self, rows, index, training, publish, n_iter=1, **options):
+    def _trainer(self, rows, index, training, publish, n_iter=1, n_rows=None, **options):
         """Return the :class:`Trainer` of a fit."""
         parts = training.parts
         learner = (AutomaticLearner if is_automatic(self) else MomentLearner)(
@@ -241,6 +241,7 @@ class BaseRBM(DensityModel):
             parameters=parts.parameters,
             centered=self.centered,
             average=self.average,
+            n_rows=n_rows,
             is_finite=lambda machine: self._is_finite(machine, parts),
         )
         return Trainer(

@@ -84,8 +84,9 @@ class RBM(BaseRBM):
         Determines initial weights, the order of rows, chains and starts.
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next. Adam ignores it.
-    alpha : float, default=0.0
-        Strength of the penalty on the weights.
+    alpha : float or "auto", default="auto"
+        Strength of the penalty on the weights. "auto": one over the number of rows learnt from, as
+        by a prior distribution of each weight with a scale of 1; so few rows make small weights.
     penalty : {"l2", "l1"}, default="l2"
         alpha / 2 ||W||² or alpha ||W||₁.
     centered : bool, default=True
@@ -180,6 +181,7 @@ class RBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "centered": ["boolean"],
         "average": ["boolean"],
         **UNIT_CONSTRAINTS,
@@ -211,7 +213,7 @@ class RBM(BaseRBM):
         verbose=0,
         random_state=None,
         momentum=0.0,
-        alpha=0.0,
+        alpha="auto",
         penalty="l2",
         centered=True,
         average=True,

@@ -265,6 +265,8 @@ class MomentLearner(BatchLearner):
         Whether gradients are centred; only with natural parameters.
     average : bool, default=False
         Whether parameters are averaged over the steps; only with natural parameters.
+    n_rows : float, default=None
+        Number of rows that the penalty is for; default: that of ``rows``.
     is_finite : callable, default=None
         Whether a machine can be published; default: whether all its parameters are finite.
     rows, index, batch_size, shuffle
@@ -283,11 +285,13 @@ class MomentLearner(BatchLearner):
         parameters=NATURAL,
         centered=False,
         average=False,
+        n_rows=None,
         is_finite=None,
     ):
         index = np.arange(len(rows)) if index is None else index
         super().__init__(rows, index, batch_size, shuffle)
-        self.phase, self.optimizer = phase, optimizer
+        self.phase = phase
+        self.optimizer = optimizer.for_rows(rows.total if n_rows is None else n_rows)
         self.parameters, self.centered, self.average = parameters, centered, average
         self._is_finite, self._phase = is_finite, phase
 
