@@ -79,8 +79,7 @@ class BaseRBM(DensityModel):
 
     - ``_layer_sizes()``: the numbers of units of the hidden layers;
     - ``_first_machine(rows, rng, parts)``: the machine where training starts;
-    - ``_first_deviation(n_below)``: the standard deviation of its weights, given the number of units
-      of the layer below;
+    - ``_first_deviation(n_below)``: the standard deviation of its weights to ``n_below`` units;
     - ``_pretrain(training, rows, index)``: learning that comes before the first epoch;
     - ``_in_training(parts)``: the fitted machine in the coordinates of training;
     - ``_is_finite(machine, parts)``: whether a machine in training can be published;
