@@ -293,7 +293,7 @@ class BaseRBM(DensityModel):
     def _first_machine(self, rows, rng, parts):
         machine = self._random_machine(rows, rng)
         if isinstance(self.init, str):
-            return machine
+            return parts.parameters.first(machine)
         return machine_of_init(self.init, machine, self.n_components)
 
     def _first_deviation(self, n_below):

@@ -5,8 +5,19 @@ from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..arrays import cast, namespace
 from ..inference import FixedPoint, Sampler, method_names, resolve
-from ..learning import CHAINS, OPTIMIZERS, STARTS, ChainPhase, FixedPointPhase, Optimizer
+from ..inputs import Coordinates
+from ..learning import (
+    CHAINS,
+    NATURAL,
+    OPTIMIZERS,
+    STARTS,
+    ChainPhase,
+    FixedPointPhase,
+    Optimizer,
+    StandardParameters,
+)
 from ._base import BaseRBM
 from ._choices import UNIT_CONSTRAINTS, units_of
 from ._parts import Parts
@@ -281,7 +292,16 @@ class RBM(BaseRBM):
         if isinstance(optimizer, str):
             choice = self.momentum, self.alpha, self.penalty, self.max_grad_norm
             optimizer = OPTIMIZERS[optimizer](*choice)
-        return Parts(phase, optimizer, self.n_states)
+        return Parts(phase, optimizer, self.n_states, self._parameters(rows))
+
+    def _parameters(self, rows):
+        """Return what is learnt: real values are standardised, by the rows of a first fit."""
+        if rows is None:
+            return self._training.parts.parameters if hasattr(self, "_training") else NATURAL
+        if rows.initial_theta.precision is None:
+            return NATURAL
+        mean, variance = (cast(part, rows.dtype) for part in rows.moments)
+        return StandardParameters(Coordinates.standard(mean, namespace(mean).sqrt(variance)))
 
     def _chosen_start(self, default, known):
         """Return where chains or solutions start; ValueError if ``inference`` has no such start."""
