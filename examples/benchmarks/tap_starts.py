@@ -28,7 +28,7 @@ def contenders(args):
     if args.centred:
         both = {"centered": True, "average": True}
         pcd = {"learning_rate": 0.2, **both}
-        tap = {"learning_rate": "auto", "momentum": 0.0, "alpha": 0.0, **both}
+        tap = {"alpha": 0.0, **both}
     yield "PCD", BernoulliRBM(batch_size=100, **pcd, **size)
     tap |= {"batch_size": args.batch, **size}
     for sweeps in args.sweeps:
@@ -56,7 +56,7 @@ def main():
     parser.add_argument(
         "--centred",
         action="store_true",
-        help="centred gradients and averaged parameters; PCD at 0.2, TAP at an automatic rate",
+        help="centred gradients and averaged parameters; PCD at 0.2, TAP without penalty",
     )
     parser.add_argument("--naive", action="store_true", help="naive mean field too")
     args = parser.parse_args()
