@@ -35,7 +35,7 @@ from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample
 from ._smc import SMC
-from ._tempering import Diagnosis, Replicas, Tempering, bennett
+from ._tempering import Exchanges, Replicas, Tempering, bennett
 
 __all__ = [
     "AIS",
@@ -52,7 +52,7 @@ __all__ = [
     "Chains",
     "Clamped",
     "ContrastiveDivergence",
-    "Diagnosis",
+    "Exchanges",
     "FixedPoint",
     "Gibbs",
     "GibbsLangevin",

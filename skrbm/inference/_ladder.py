@@ -285,8 +285,8 @@ def predicted_rate(gains):
 # ------------------------------------------------------------------------- all rungs together
 
 
-class Exchanges(NamedTuple):
-    """What exchanges of neighbours have shown.
+class Turn(NamedTuple):
+    """What one turn of exchanges of neighbours has shown.
 
     Attributes
     ----------
@@ -324,11 +324,11 @@ def exchanged(machines, rows, turn, rng):
     Returns
     -------
     rows : tuple of arrays
-    Exchanges
+    Turn
     """
     pairs, rows = range(turn % 2, len(machines) - 1, 2), list(rows)
     if not pairs:
-        return tuple(rows), Exchanges(pairs, [], [], [])
+        return tuple(rows), Turn(pairs, [], [], [])
     index = [k for pair in pairs for k in (pair, pair + 1)]
     partners = [k for pair in pairs for k in (pair + 1, pair)]
     chosen = [rows[k] for k in index]
@@ -342,7 +342,7 @@ def exchanged(machines, rows, turn, rng):
         gains.append((below, above))
         rates.append(rate)
         taken.append(accepted)
-    return tuple(rows), Exchanges(pairs, gains, rates, taken)
+    return tuple(rows), Turn(pairs, gains, rates, taken)
 
 
 def swept_all(machines, rows, rng):

@@ -183,20 +183,20 @@ def test_modes_that_gibbs_sampling_does_not_leave():
     assert share.std(ddof=1) < 0.3  # and not 0.5, as of chains that stay
 
 
-def test_diagnosis_counts_acceptance_and_climbs():
+def test_diagnosis_counts_acceptance_and_round_trips():
     machine = two_modes()
     method, rng = Tempering(8), rng_of(machine)
     state = method.start(machine, np.zeros((20, 8)), rng)
     _, found = method.diagnose(machine, state, rng, 200)
-    assert found.acceptance.shape == (7,) and found.climbs.shape == (20,)
+    assert found.acceptance.shape == (7,) and found.round_trips.shape == (20,)
     assert ((found.acceptance > 0) & (found.acceptance < 1)).all()
-    assert (found.climbs > 0).all() and found.climbs.max() < 100
+    assert (found.round_trips > 0).all() and found.round_trips.max() < 100
     same = Tempering(Ladder((machine,) * 3, ()))
     state = Replicas(state.layers, (state.layers[0],) * 2)
     _, found = same.diagnose(machine, state, rng, 6)
     assert_array_equal(found.acceptance, 1.0)
     # Values leave the first rung in every other step, and are at the last one a step later.
-    assert_array_equal(found.climbs, 3)
+    assert_array_equal(found.round_trips, 3)
     with np.testing.assert_no_warnings():
         _, found = method.diagnose(machine, method.start(machine, np.zeros((2, 8)), rng), rng, 1)
     assert_array_equal(np.isnan(found.acceptance), np.arange(7) % 2 == 1)
