@@ -29,7 +29,7 @@ from ..inputs import (
     rows_with_weight,
 )
 from ..learning import (
-    AutomaticRate,
+    AutomaticLearner,
     LikelihoodMonitor,
     MomentLearner,
     Trainer,
@@ -231,7 +231,7 @@ class BaseRBM(DensityModel):
     def _trainer(self, rows, index, training, publish, n_iter=1, **options):
         """Return the :class:`Trainer` of a fit."""
         parts = training.parts
-        learner = MomentLearner(
+        learner = (AutomaticLearner if is_automatic(self) else MomentLearner)(
             rows,
             parts.phase,
             parts.optimizer,
@@ -241,7 +241,6 @@ class BaseRBM(DensityModel):
             parameters=parts.parameters,
             centered=self.centered,
             average=self.average,
-            automatic=AutomaticRate() if is_automatic(self) else None,
             is_finite=lambda machine: self._is_finite(machine, parts),
         )
         return Trainer(

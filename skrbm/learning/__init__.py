@@ -1,5 +1,6 @@
 """How parameters follow expectations: model phases, optimisers, learners, monitors, the loop."""
 
+from ._automatic import AutomaticLearner
 from ._average import Average
 from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
 from ._deep import DeepPhase
@@ -14,7 +15,6 @@ from ._gradient import (
     Training,
     check_integral,
 )
-from ._lbfgs import minimise
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
@@ -31,6 +31,7 @@ __all__ = [
     "STARTS",
     "Adam",
     "ArrayGradient",
+    "AutomaticLearner",
     "AutomaticRate",
     "Average",
     "BatchLearner",
@@ -52,6 +53,5 @@ __all__ = [
     "Trainer",
     "Training",
     "check_integral",
-    "minimise",
     "recorder",
 ]

@@ -1,13 +1,14 @@
 """The learners: what an epoch of training does to a machine."""
 
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from ..arrays import namespace, to_numpy
+from ..arrays import to_numpy
 from ..exceptions import DivergenceError
-from ..machine import has_integral, precise_free_energy
+from ..machine import has_integral
 from ._average import Average
 from ._optimizers import ArrayGradient, Gradient
 
@@ -202,13 +203,22 @@ class BatchLearner:
                 reports.append(self.step(training, part, rate))
                 if not training.machine.has_finite_thetas():
                     _diverged("intercepts", training, batch, rate)
+            self.finish(training)
             if not self.is_finite(training.machine):
                 _diverged("components", training, batch, rate)
-        return {name: float(np.mean([r[name] for r in reports])) for name in reports[0]}
+        return {name: _mean([r[name] for r in reports]) for name in reports[0]}
+
+    def finish(self, training):
+        """Change what the last batch of an epoch has left, before its parameters are judged."""
 
     def is_finite(self, machine):
         """Whether the parameters are finite in learning, and as they are published."""
         return machine.is_finite()
+
+
+def _mean(values):
+    """Return the mean of numbers, which is exact if they are equal."""
+    return values[0] + fmean(value - values[0] for value in values)
 
 
 def _diverged(quantity, training, batch, rate):
@@ -255,8 +265,6 @@ class MomentLearner(BatchLearner):
         Whether gradients are centred; only with natural parameters.
     average : bool, default=False
         Whether parameters are averaged over the steps; only with natural parameters.
-    automatic : AutomaticRate or None, default=None
-        What finds the learning rate, which the given one is then a factor of.
     is_finite : callable, default=None
         Whether a machine can be published; default: whether all its parameters are finite.
     rows, index, batch_size, shuffle
@@ -275,24 +283,18 @@ class MomentLearner(BatchLearner):
         parameters=NATURAL,
         centered=False,
         average=False,
-        automatic=None,
         is_finite=None,
     ):
         index = np.arange(len(rows)) if index is None else index
         super().__init__(rows, index, batch_size, shuffle)
         self.phase, self.optimizer = phase, optimizer
         self.parameters, self.centered, self.average = parameters, centered, average
-        self.automatic = None if automatic is None else automatic.cautious(optimizer.caution)
         self._is_finite, self._phase = is_finite, phase
 
     def epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
         report = super().epoch(training, progress, rate)
-        if self.automatic is not None:
-            self._check_last_steps(training)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
-        if self.automatic is None and training.rate_factor == 1.0:
-            report.pop("learning_rate", None)  # it is the one given
         return report
 
     def step(self, training, index, rate):
@@ -303,27 +305,39 @@ class MomentLearner(BatchLearner):
         else:
             state, data, model = phase.incomplete_phases(machine, before, X, observed, rng)
         training.machine, training.phase_state = machine, state
-        parameters = self.parameters.of(machine)
         slopes = self.parameters.gradient(machine, data - model)
-        if self.automatic is not None:
-            length = self._measured_update(training, parameters, slopes, data, rate, X)
-            if training.saved is not None and not training.machine.has_finite_thetas():
-                length = rate * self._step_back(training)
-            return {"learning_rate": length, **phase.report(state)}
+        length = self._take(training, slopes, data, X, rate)
+        return {"learning_rate": length, **phase.report(state)}
+
+    def _take(self, training, slopes, data, X, rate):
+        """Take a step of the optimiser; returns its learning rate, 0 if no step was taken.
+
+        Parameters
+        ----------
+        training : Training
+            Whose machine is changed.
+        slopes : Gradient
+            Of the log-likelihood by the parameters of the machine.
+        data : Moments
+            Those of the batch.
+        X : array of shape (n_rows, n_visible)
+            The batch.
+        rate : float
+            The learning rate of the schedule.
+        """
         training.saved = None
-        self._update(training, parameters, self._direction(training, slopes, data), rate)
-        return {"learning_rate": rate * training.rate_factor, **phase.report(state)}
+        rate *= training.rate_factor
+        self._move(training, slopes, data, rate)
+        return rate
 
-    def _direction(self, training, slopes, data):
-        """Return the gradient that the optimiser takes."""
-        if not self.centered:
-            return slopes
-        training.offsets = _moved_offsets(training.offsets, training.machine, data)
-        return CenteredGradient(slopes, training.machine, training.offsets)
-
-    def _update(self, training, parameters, gradient, rate):
+    def _move(self, training, slopes, data, rate):
+        """Move the machine, and the average if there is one; returns the parameters after it."""
+        parameters, gradient = self.parameters.of(training.machine), slopes
+        if self.centered:
+            training.offsets = _moved_offsets(training.offsets, training.machine, data)
+            gradient = CenteredGradient(slopes, training.machine, training.offsets)
         training.optimizer_state = self.optimizer.update(
-            parameters, gradient, training.optimizer_state, rate * training.rate_factor
+            parameters, gradient, training.optimizer_state, rate
         )
         training.machine = self.parameters.machine(training.machine, parameters)
         if not self.average:
@@ -332,59 +346,7 @@ class MomentLearner(BatchLearner):
             training.average = Average.of(training.machine)
         else:
             training.average = training.average.moved(training.machine)
-
-    def _measured_update(self, training, parameters, slopes, data, factor, X):
-        """Take a step of the automatic rate times a factor; returns its length."""
-        automatic, state = self.automatic, training.rate_state
-        state = automatic.init() if state is None else state
-        length = factor * state.rate
-        if not automatic.measures(state) or length == 0:
-            self._update(training, parameters, self._direction(training, slopes, data), length)
-            training.rate_state = state._replace(n_steps=state.n_steps + 1)
-            return length
-        samples = self._phase.visible(training.phase_state)
-        rows = namespace(X).concat([samples, X], axis=0)
-        energies = precise_free_energy(training.machine, rows)
-        if self._has_run_away(training, rows, energies):
-            return factor * self._step_back(training)
-        training.saved = training.machine.copy(), training.phase_state
-        slopes = ArrayGradient(slopes.arrays(parameters), slopes.n_penalised)
-        self._update(training, parameters, self._direction(training, slopes, data), length)
-        change = precise_free_energy(training.machine, samples) - energies[: samples.shape[0]]
-        steps = zip(parameters, self.parameters.of(training.saved[0]), strict=True)
-        pairs = zip(slopes.arrays(parameters), (new - old for new, old in steps), strict=True)
-        gain = sum(float(namespace(slope).sum(slope * step)) for slope, step in pairs)
-        n_visible = training.machine.n_units[0]
-        training.rate_state = automatic.next(state, gain, change, n_visible, length)
-        return length
-
-    def _has_run_away(self, training, rows, energies):
-        """Whether the machine has gone too far since the last measurement.
-
-        Free energies of data tell even where all chains have fallen into one state.
-        """
-        if training.saved is None:
-            return False
-        change = energies - precise_free_energy(training.saved[0], rows)
-        return self.automatic.is_too_far(change, training.machine.n_units[0])
-
-    def _check_last_steps(self, training):
-        """Take back the steps after the last measurement if they have gone too far."""
-        if training.saved is not None:
-            samples = self._phase.visible(training.phase_state)
-            some = self.rows.batch(self.index[: samples.shape[0]])[0]
-            rows = namespace(some).concat([samples, some], axis=0)
-            if self._has_run_away(training, rows, precise_free_energy(training.machine, rows)):
-                self._step_back(training)
-
-    def _step_back(self, training):
-        """Go back to the machine and the chains of the last measurement; returns the next rate."""
-        machine, training.phase_state = training.saved
-        training.machine = machine.copy()
-        training.optimizer_state = self.optimizer.init(self.parameters.of(training.machine))
-        training.average = training.offsets = None  # they have seen what is taken back
-        training.rate_state = self.automatic.slower(training.rate_state)
-        return training.rate_state.rate
+        return parameters
 
     def _reviewed(self, training):
         """Return the machine and the state of the phase that the next batch starts from."""
@@ -394,11 +356,12 @@ class MomentLearner(BatchLearner):
         if factor != 1.0:  # momentum belongs to steps that are taken back
             training.optimizer_state = self.optimizer.init(self.parameters.of(machine))
             training.average = training.offsets = training.saved = None
-            if self.automatic is None:
-                training.rate_factor *= factor
-            elif training.rate_state is not None:
-                training.rate_state = self.automatic.slower(training.rate_state)
+            self._slow_down(training, factor)
         return machine, state
+
+    def _slow_down(self, training, factor):
+        """Multiply the learning rate by a factor from now on, as steps were taken back."""
+        training.rate_factor *= factor
 
     def is_finite(self, machine):
         return machine.is_finite() if self._is_finite is None else self._is_finite(machine)

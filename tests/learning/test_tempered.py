@@ -10,14 +10,22 @@ import numpy as np
 import pytest
 from _distributions import assert_joint_distribution, exact_chains
 from _exact import Exact
-from _machines import enumerable_pairs, random_machine
+from _machines import bits, enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, Ladder, Reservoir
 from skrbm.inputs import Rows
-from skrbm.learning import NATURAL, SGD, AutomaticRate, ChainPhase, MomentLearner, Training
+from skrbm.learning import (
+    NATURAL,
+    SGD,
+    AutomaticLearner,
+    AutomaticRate,
+    ChainPhase,
+    MomentLearner,
+    Training,
+)
 from skrbm.learning._chains import Run
 from skrbm.learning._tempered import Tempered, review
 from skrbm.machine import Machine
@@ -36,15 +44,6 @@ def moved(machine, distance, seed=0):
 def tempered_of(machine, n=20_000, n_steps=5):
     samples = exact_chains(Exact(machine), n).layers[0]
     return Tempered(Ladder((machine,), (samples,)), Reservoir.of(machine, samples), n_steps)
-
-
-def bits(n_rows=200, seed=0):
-    """Rows of two patterns and their opposites, with few bits flipped."""
-    generator = np.random.default_rng(seed)
-    patterns = generator.integers(0, 2, (2, 8))
-    patterns = np.concatenate([patterns, 1 - patterns])
-    X = patterns[generator.integers(0, 4, n_rows)]
-    return np.abs(X - (generator.random(X.shape) < 0.02)).astype(float)
 
 
 def small(**params):
@@ -156,8 +155,8 @@ def test_an_automatic_rate_follows_where_the_phase_takes_back_steps():
     object.__setattr__(phase, "first", machine.copy())
     training = Training(rng, machine.copy(), phase.init(machine, rng, 5, X))
     rows, rule = Rows(X, Bernoulli(), X.dtype), AutomaticRate()
-    learner = MomentLearner(
-        rows, phase, SGD(), batch_size=20, centered=True, average=True, automatic=rule
+    learner = AutomaticLearner(
+        rows, phase, SGD(), batch_size=20, centered=True, average=True, rule=rule
     )
     for _ in range(2):
         learner.step(training, np.arange(12), 1.0)

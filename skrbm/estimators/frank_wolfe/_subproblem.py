@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...learning import minimise
+from ._lbfgs import minimise
 from ._mixture import Direction
 
 _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}

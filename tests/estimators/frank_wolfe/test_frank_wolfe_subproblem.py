@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from skrbm.estimators.frank_wolfe import _samples
+from skrbm.estimators.frank_wolfe._lbfgs import minimise
 from skrbm.estimators.frank_wolfe._line_search import best_step
 from skrbm.estimators.frank_wolfe._samples import Rows
 from skrbm.estimators.frank_wolfe._subproblem import Subproblem
-from skrbm.learning import minimise
 
 
 def gain_of_step(step, slope, change, weights):
