@@ -23,7 +23,7 @@ class AutomaticLearner(MomentLearner):
 
     def __init__(self, rows, phase, optimizer, *, rule=None, **options):
         super().__init__(rows, phase, optimizer, **options)
-        self.rule = (rule or AutomaticRate()).cautious(optimizer.caution)
+        self.rule = (rule or AutomaticRate()).cautious(optimizer.caution * phase.caution)
 
     def finish(self, training):
         """Take back the steps after the last measurement if they have gone too far."""
