@@ -79,6 +79,7 @@ class BaseRBM(DensityModel):
 
     - ``_layer_sizes()``: the numbers of units of the hidden layers;
     - ``_first_machine(rows, rng, parts)``: the machine where training starts;
+    - ``_first_deviation(n_below)``: the standard deviation of its weights to ``n_below`` units;
     - ``_pretrain(training, rows, index)``: learning that comes before the first epoch;
     - ``_in_training(parts)``: the fitted machine in the coordinates of training;
     - ``_is_finite(machine, parts)``: whether a machine in training can be published;
@@ -295,11 +296,17 @@ class BaseRBM(DensityModel):
             return parts.parameters.first(machine)
         return machine_of_init(self.init, machine, self.n_components)
 
+    def _first_deviation(self, n_below):
+        return 0.01
+
     def _random_machine(self, rows, rng):
         """Return a machine with small weights whose visible units fit the data."""
         units = (rows.unit, *(unit.fitted() for unit in self._units()[1:]))
         sizes = [rows.X.shape[1], *self._layer_sizes()]
-        weights = [0.01 * rng.normal((above, below)) for below, above in pairwise(sizes)]
+        weights = [
+            self._first_deviation(below) * rng.normal((above, below))
+            for below, above in pairwise(sizes)
+        ]
         thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]
         thetas[0] = rows.initial_theta.map(lambda part: namespace(part).asarray(part, copy=True))
         return Machine(units, tuple(thetas), tuple(weights))
