@@ -14,7 +14,7 @@ import skrbm
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(page for page in (ROOT / "doc").rglob("*.rst") if ">>> " in page.read_text())
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-ESTIMATORS = [name for name in skrbm.__all__ if not name.startswith("_")]
+ESTIMATORS = [name for name in skrbm.__all__ if name[0].isupper()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
