@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
 from ..arrays import seed_sequence, to_numpy
-from ..exceptions import DivergenceError
+from ..exceptions import DivergenceError, LikelihoodWarning
 from ..inference import FIXED_POINTS, SMC
 
 _APART = 1.0  # nats between log Z by sampling and by other means, above which a score warns
@@ -65,6 +65,25 @@ def kept_with_parameters(model, name, function):
                 del _KEPT[next(iter(_KEPT))]
         return value
     return _KEPT[key]
+
+
+def log_partition_of_scores(model):
+    """Return log Z by "auto", and warn where something speaks against it."""
+    estimate = kept_log_partition(model, "auto")
+    doubts = doubts_of(model, estimate)
+    if doubts:
+        low, high = estimate.interval
+        warnings.warn(
+            f"the score rests on log Z = {estimate.value:.2f} by sampling "
+            f"(standard error {estimate.std:.2f}, 95 % interval {low:.2f} to {high:.2f}), "
+            f"which is uncertain: {'; and '.join(doubts)}. Compare "
+            "log_partition(SMC(max_sweeps=100_000)) and skrbm.evaluation.bracket: a log Z that "
+            "is larger by some nats makes all scores worse by as much. Chains mix better after "
+            "training with a smaller learning_rate or a larger alpha",
+            LikelihoodWarning,
+            stacklevel=4,
+        )
+    return estimate.value
 
 
 def doubts_of(model, estimate):
