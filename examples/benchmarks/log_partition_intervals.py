@@ -90,9 +90,11 @@ def published(methods, seeds):
         raise SystemExit("set the environment variable SKRBM_DATA to the folder of the machine")
     model, rows = published_machine(), []
     for method in methods:
-        results = [tried(model, CD25, method, seed) for seed in seeds]
-        for holds, error, std, seconds in results:
-            print(f"CD25: error {error:6.3f}, se {std:.3f}, holds {holds}, {seconds:.1f} s")
+        results = []
+        for seed in seeds:
+            results.append(tried(model, CD25, method, seed))
+            holds, error, std, seconds = results[-1]
+            print(f"seed {seed}: error {error:.3f}, se {std:.3f}, holds {holds}, {seconds:.1f} s")
         rows.append(("CD25", "", type(method).__name__, *summary(results)))
     return rows
 
@@ -108,7 +110,7 @@ def main():
     warnings.simplefilter("ignore")
     methods = [SMC(), *([AIS()] if args.ais else [])]
     rows, everything = [], {type(method).__name__: [] for method in methods}
-    for name, s, models in cases(args.machines):
+    for name, s, models in cases(args.machines) if args.machines else ():
         truths = [exact_log_partition(model) for model in models]
         for method in methods:
             pairs = enumerate(zip(models, truths, strict=True))

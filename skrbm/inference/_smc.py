@@ -17,7 +17,7 @@ _SEARCHED = 0.1  # relative precision of the step
 _SMALLEST = 1e-4  # step of the inverse temperature
 _TRIAL = 4  # how many times as many temperatures as were placed a trial has
 _REVERSE = 8  # and how many times as many a reverse run has
-_LONGER = 2, 16  # how many times as many temperatures the first round and others have at most
+_LONGER = 4, 16  # how many times as many temperatures the first round and others have at most
 _MARGIN = 1.2  # and times as many as its standard error would need
 _PARTS = 40  # of a path whose variances are compared
 _LEAST = 0.1  # density of temperatures in a part, relative to the largest
@@ -49,7 +49,7 @@ class SMC:
         Chains of each run.
     std : float, default=0.1
         Standard error of log Z that is asked for, in nats.
-    max_sweeps : int, default=7500
+    max_sweeps : int, default=7000
         Largest number of sweeps of all chains in all rounds. The trials and a first round that is
         as long as a trial are made in any case.
 
@@ -65,7 +65,7 @@ class SMC:
     n_runs: int = 16
     n_chains: int = 8
     std: float = 0.1
-    max_sweeps: int = 7500
+    max_sweeps: int = 7000
 
     def __post_init__(self):
         check_count("n_runs", self.n_runs, 2)
