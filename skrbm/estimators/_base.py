@@ -91,7 +91,7 @@ class BaseRBM(DensityModel):
 
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
     _takes_missing = True
-    centered = average = False
+    centered = average = sample_values = False
 
     def _units(self):
         raise NotImplementedError
@@ -244,6 +244,7 @@ class BaseRBM(DensityModel):
             parameters=parts.parameters,
             centered=self.centered,
             average=self.average,
+            sample_values=self.sample_values,
             n_rows=n_rows,
             is_finite=lambda machine: self._is_finite(machine, parts),
         )

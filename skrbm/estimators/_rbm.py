@@ -132,6 +132,10 @@ class RBM(BaseRBM):
         Whether ``fit`` goes on from the last solution.
     binarize : float or None, default=None
         Threshold above which values of X count as 1, others as 0; None takes X as it is.
+    sample_values : bool, default=True
+        Whether values of binary units between 0 and 1, such as grey levels, are learnt as
+        probabilities: each batch takes new draws of them (stochastic binarisation). If not, they
+        are learnt as if they were the units' values, as scikit-learn does.
 
     Attributes
     ----------
@@ -195,6 +199,7 @@ class RBM(BaseRBM):
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "centered": ["boolean"],
         "average": ["boolean"],
+        "sample_values": ["boolean"],
         **UNIT_CONSTRAINTS,
         "inference": [StrOptions(set(method_names(FixedPoint, Sampler))), FixedPoint, Sampler],
         "starts": [StrOptions({*STARTS, *CHAINS}), None],
@@ -237,6 +242,7 @@ class RBM(BaseRBM):
         tol=1e-2,
         warm_start=False,
         binarize=None,
+        sample_values=True,
     ):
         self.n_components = n_components
         self.visible = visible
@@ -267,6 +273,7 @@ class RBM(BaseRBM):
         self.tol = tol
         self.warm_start = warm_start
         self.binarize = binarize
+        self.sample_values = sample_values
 
     def _units(self):
         return units_of(self)

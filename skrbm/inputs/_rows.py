@@ -19,6 +19,7 @@ from ..arrays import (
     is_finite,
     is_foreign,
     namespace,
+    row_blocks,
     to_numpy,
     value_range,
     working_dtype,
@@ -310,6 +311,14 @@ class Rows(DistinctRows):
         """
         rows = self[positions]
         return split_missing(rows, self._filling) if self.has_missing else (rows, None)
+
+    @cached_property
+    def has_fractions(self):
+        """Whether visible units that are binary have values between 0 and 1."""
+        X = self.X.data[:, None] if sp.issparse(self.X) else self.X
+        xp = namespace(X)
+        between = (xp.any((rows > 0) & (rows < 1)) for rows in row_blocks(X, 1024))
+        return self.unit.is_binary and any(bool(found) for found in between)
 
     @cached_property
     def initial_theta(self):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import to_numpy
+from ..arrays import cast, to_numpy
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
@@ -177,6 +177,9 @@ class MomentLearner(BatchLearner):
         Whether gradients are centred; only with natural parameters.
     average : bool, default=False
         Whether parameters are averaged over the steps; only with natural parameters.
+    sample_values : bool, default=False
+        Whether values between 0 and 1 of binary units are probabilities, of which each batch takes
+        draws.
     n_rows : float, default=None
         Number of rows that the penalty is for; default: that of ``rows``.
     is_finite : callable, default=None
@@ -197,6 +200,7 @@ class MomentLearner(BatchLearner):
         parameters=NATURAL,
         centered=False,
         average=False,
+        sample_values=False,
         n_rows=None,
         is_finite=None,
     ):
@@ -205,6 +209,7 @@ class MomentLearner(BatchLearner):
         self.phase = phase
         self.optimizer = optimizer.for_rows(rows.total if n_rows is None else n_rows)
         self.parameters, self.centered, self.average = parameters, centered, average
+        self.sample_values = sample_values and rows.has_fractions
         self._is_finite, self._phase = is_finite, phase
 
     def epoch(self, training, progress, rate):
@@ -216,6 +221,8 @@ class MomentLearner(BatchLearner):
     def step(self, training, index, rate):
         machine, before = self._reviewed(training)
         phase, rng, (X, observed) = self._phase, training.rng, self.rows.batch(index)
+        if self.sample_values:
+            X = cast(rng.uniform(X.shape) < X, X.dtype)
         if observed is None:
             state, data, model = phase.phases(machine, before, X, rng)
         else:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from _exact import log_likelihood
 from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
@@ -23,6 +24,7 @@ from skrbm.learning import (
     Training,
 )
 from skrbm.machine import Machine
+from skrbm.units import Gaussian
 
 BINARY = ("bernoulli", "bernoulli")
 
@@ -179,3 +181,30 @@ def test_learning_raises_the_exact_log_likelihood(kinds, optimizer, phase):
     for epoch in range(300):
         learner.epoch(training, epoch / 300, 0.05)
     assert log_likelihood(training.machine, X).mean() > before + 0.4
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_values_between_0_and_1_are_drawn_in_each_batch(sparse):
+    """Means over 2000 batches of 3 rows are off by 7 standard errors with probability 3e-11."""
+    X = np.array([[0.0, 0.3, 1.0, 0.8], [1.0, 0.0, 0.5, 0.1], [0.0, 1.0, 0.9, 0.0]])
+    machine, seen = make(), []
+
+    class Seen(ChainPhase):
+        def phases(self, machine, state, rows, rng):
+            seen.append(rows.sum(axis=0))
+            assert set(np.unique(rows)) <= {0.0, 1.0}
+            return super().phases(machine, state, rows, rng)
+
+    phase, rng = Seen(Gibbs()), make_rng(0, X)
+    rows = rows_of(machine, sp.csr_array(X) if sparse else X)
+    training = Training(rng, machine.copy(), phase.init(machine, rng, 3, X))
+    learner = MomentLearner(rows, phase, SGD(), batch_size=3, sample_values=True)
+    for _ in range(2000):
+        learner.epoch(training, 0.0, 0.0)
+    deviation = np.sqrt((X * (1 - X)).sum(axis=0) / 2000)
+    assert (abs(np.mean(seen, axis=0) - X.sum(axis=0)) <= 7 * deviation).all()
+    # Binary rows, and real values, are what they are.
+    assert not MomentLearner(
+        rows_of(machine, np.rint(X)), phase, SGD(), batch_size=3, sample_values=True
+    ).sample_values
+    assert not Rows(X, Gaussian(), X.dtype).has_fractions
