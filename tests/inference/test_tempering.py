@@ -255,6 +255,16 @@ def test_ladder_of_a_machine():
     assert (seen.acceptance[:-1] < 0.6).all()  # the last rung may be near
 
 
+def test_a_machine_near_independent_units_has_two_rungs():
+    """And not those from units that know no data to the fields of its visible units."""
+    generator = np.random.default_rng(0)
+    thetas = (Theta(3 * generator.normal(size=100)), Theta(np.zeros(20)))
+    W = 0.01 * generator.normal(size=(20, 100))
+    machine = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
+    for seed in range(5):
+        assert len(ladder_of(machine, rng_of(machine, seed), n_sweeps=1)) == 2
+
+
 def test_samples_of_a_ladder_have_the_distribution_of_each_rung():
     machine = two_modes()
     ladder = ladder_of(machine, rng_of(machine), n_samples=4000)
