@@ -99,6 +99,18 @@ def test_a_machine_of_given_parameters_gets_a_ladder():
     assert 20 < (V.mean(axis=1) > 0.5).sum() < 80
 
 
+def test_tempered_chains_of_bernoulli_rbm():
+    """They are those of RBM, with the same seed and settings."""
+    X, settings = bits(), {"batch_size": 20, "n_iter": 3, "learning_rate": 0.1, "random_state": 0}
+    rbm = BernoulliRBM(4, persistent="tempered", **settings).fit(X)
+    plain = {"centered": False, "average": False, "schedule": "constant"}
+    other = RBM(4, starts="tempered", **settings, **plain).fit(X)
+    assert_array_equal(rbm.components_, other.components_)
+    assert rbm.ladder_.machines[0].scale == 0 and rbm.history_["n_rungs"][-1] >= 1
+    with pytest.raises(ValueError, match="persistent"):
+        BernoulliRBM(4, persistent="annealed").fit(X)
+
+
 def test_float32_machines_of_real_units():
     """Log Z is found in float64, for which the ladder is converted."""
     X = bits().astype(np.float32) + 0.1
