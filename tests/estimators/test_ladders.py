@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from _machines import bits
 from numpy.testing import assert_array_equal
+from sklearn import neural_network
 
 from skrbm import RBM, BernoulliRBM, DeepTAPMachine
 from skrbm.evaluation import exact_log_partition, log_partition
@@ -109,6 +110,14 @@ def test_tempered_chains_of_bernoulli_rbm():
     assert rbm.ladder_.machines[0].scale == 0 and rbm.history_["n_rungs"][-1] >= 1
     with pytest.raises(ValueError, match="persistent"):
         BernoulliRBM(4, persistent="annealed").fit(X)
+
+
+def test_a_ladder_for_a_machine_of_scikit_learn():
+    theirs = neural_network.BernoulliRBM(5, learning_rate=0.1, n_iter=30, random_state=0)
+    rbm = RBM.from_parameters(theirs.fit(bits()), random_state=0)
+    value, std = rbm.log_partition("tempering", return_std=True)
+    assert abs(value - exact_log_partition(rbm)) < 8 * std
+    assert rbm.sample(3, method="tempering", random_state=0).shape == (3, 8)
 
 
 def test_float32_machines_of_real_units():

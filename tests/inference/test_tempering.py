@@ -232,6 +232,15 @@ def test_log_partition_is_that_of_enumeration(kinds):
     assert abs(found.value - Exact(machine).log_z) < 8 * found.std
 
 
+@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+def test_log_partition_along_a_ladder_that_is_built(kinds):
+    machine = make(kinds)
+    ladder = ladder_of(machine, rng_of(machine), n_sweeps=20)
+    found = Tempering(ladder).log_partition(machine, rng_of(machine, 1))
+    assert 0 < found.std < 0.05
+    assert abs(found.value - Exact(machine).log_z) < 8 * found.std
+
+
 def test_intervals_hold_as_often_as_they_say():
     """Of 60 intervals of 95 %, fewer than 48 hold with a probability of 3e-5, if they are right."""
     machine = random_machine(("bernoulli", "bernoulli"), (5, 4), 3, 1.5)
