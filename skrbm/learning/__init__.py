@@ -5,20 +5,18 @@ from ._average import Average
 from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
 from ._deep import DeepPhase
 from ._fixed_points import STARTS, FixedPointPhase
-from ._gradient import (
-    NATURAL,
-    BatchLearner,
-    CenteredGradient,
-    MachineGradient,
-    MomentLearner,
-    NaturalParameters,
-    Training,
-    check_integral,
-)
+from ._gradient import BatchLearner, MomentLearner, Training, check_integral
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
 from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient, Optimizer
+from ._parameters import (
+    NATURAL,
+    CenteredGradient,
+    MachineGradient,
+    NaturalParameters,
+    StandardParameters,
+)
 from ._rates import AutomaticRate, RateState
 
 __all__ = [
@@ -50,6 +48,7 @@ __all__ = [
     "Noise",
     "Optimizer",
     "RateState",
+    "StandardParameters",
     "Trainer",
     "Training",
     "check_integral",

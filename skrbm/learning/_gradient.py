@@ -10,7 +10,7 @@ from ..arrays import to_numpy
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
-from ._optimizers import ArrayGradient, Gradient
+from ._parameters import NATURAL, CenteredGradient
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 
@@ -61,94 +61,6 @@ class Training:
         if self.average is None:
             self.saved = None
         self.machine = machine if self.average is None else self.average.last
-
-
-class MachineGradient(Gradient):
-    """Gradient of the log-likelihood by the natural parameters of a machine.
-
-    Parameters
-    ----------
-    machine : Machine
-    moments : Moments
-        Those of the data minus those of the machine.
-    """
-
-    def __init__(self, machine, moments):
-        self.machine, self.moments = machine, moments
-        self.n_penalised = len(machine.weights)
-
-    def add(self, targets, rate, keep=1.0):
-        machine, n = self.machine, self.n_penalised
-        for l, target in enumerate(targets[:n]):
-            self.moments.add_pair(machine, l, target, rate, keep)
-        targets = iter(targets[n:])
-        for l, unit in enumerate(machine.units):
-            slopes = self.moments.statistics(unit, l)
-            for part, slope in zip(machine.thetas[l], slopes, strict=True):
-                if part is not None:
-                    target = next(targets)
-                    target += rate * slope
-
-
-class CenteredGradient(ArrayGradient):
-    """A gradient by natural parameters in coordinates in which the layers have means of about zero.
-
-    With offsets m_l the gradient of W_l is that of the couplings between x_l - m_l and
-    x_{l+1} - m_{l+1}, and fields are changed so that a step of the weights leaves the mean fields
-    as they are (Melchior, Fischer and Wiskott 2016). It ascends the likelihood as the plain
-    gradient does, but does not depend on which state of a binary unit is called 1.
-
-    Parameters
-    ----------
-    gradient : MachineGradient
-    machine : Machine
-        Whose natural parameters the gradient is by.
-    offsets : tuple of array of shape (n_units[l],)
-        m_l.
-    """
-
-    def __init__(self, gradient, machine, offsets):
-        n = gradient.n_penalised
-        arrays = list(gradient.arrays(NATURAL.of(machine)))
-        fields = _places_of_fields(machine)
-        slopes = [arrays[place] for place in fields]
-        for l in range(n):
-            below, above = offsets[l], offsets[l + 1]
-            arrays[l] = arrays[l] - above[:, None] * slopes[l] - slopes[l + 1][:, None] * below
-        for l, place in enumerate(fields):
-            if l > 0:
-                arrays[place] = arrays[place] - arrays[l - 1] @ offsets[l - 1]
-            if l < n:
-                arrays[place] = arrays[place] - offsets[l + 1] @ arrays[l]
-        super().__init__(tuple(arrays), n)
-
-
-def _places_of_fields(machine):
-    """Return the positions of the layers' fields among the natural parameters."""
-    places, place = [], len(machine.weights)
-    for theta in machine.thetas:
-        places.append(place)
-        place += sum(part is not None for part in theta)
-    return places
-
-
-class NaturalParameters:
-    """Learning by the machine's own parameters: weights, and natural parameters of the units."""
-
-    gradient = MachineGradient
-
-    def of(self, machine):
-        """Return the parameters of a machine, a tuple of arrays: its own."""
-        parts = [part for theta in machine.thetas for part in theta if part is not None]
-        return (*machine.weights, *parts)
-
-    def machine(self, machine, parameters):
-        """Return the machine after its parameters were written in place."""
-        layers = zip(machine.units, machine.thetas, strict=True)
-        return machine.written([unit.project(theta) for unit, theta in layers])
-
-
-NATURAL = NaturalParameters()
 
 
 class BatchLearner:
@@ -265,6 +177,8 @@ class MomentLearner(BatchLearner):
         Whether gradients are centred; only with natural parameters.
     average : bool, default=False
         Whether parameters are averaged over the steps; only with natural parameters.
+    n_rows : float, default=None
+        Number of rows that the penalty is for; default: that of ``rows``.
     is_finite : callable, default=None
         Whether a machine can be published; default: whether all its parameters are finite.
     rows, index, batch_size, shuffle
@@ -283,11 +197,13 @@ class MomentLearner(BatchLearner):
         parameters=NATURAL,
         centered=False,
         average=False,
+        n_rows=None,
         is_finite=None,
     ):
         index = np.arange(len(rows)) if index is None else index
         super().__init__(rows, index, batch_size, shuffle)
-        self.phase, self.optimizer = phase, optimizer
+        self.phase = phase
+        self.optimizer = optimizer.for_rows(rows.total if n_rows is None else n_rows)
         self.parameters, self.centered, self.average = parameters, centered, average
         self._is_finite, self._phase = is_finite, phase
 
@@ -335,7 +251,8 @@ class MomentLearner(BatchLearner):
         parameters, gradient = self.parameters.of(training.machine), slopes
         if self.centered:
             training.offsets = _moved_offsets(training.offsets, training.machine, data)
-            gradient = CenteredGradient(slopes, training.machine, training.offsets)
+            offsets = self.parameters.means(training.offsets)
+            gradient = CenteredGradient(slopes, training.machine, offsets)
         training.optimizer_state = self.optimizer.update(
             parameters, gradient, training.optimizer_state, rate
         )
