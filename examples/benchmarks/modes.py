@@ -34,7 +34,8 @@ METHODS = {
     "PCD-1, plain": {"learning_rate": 0.1, "centered": False, "average": False},
     "PCD-1": {"learning_rate": 0.4},
     "PCD-10": {"learning_rate": 0.8, "n_steps": 10},
-    "tempered": {"learning_rate": 1.0, "starts": "tempered", "batch_size": 200},
+    # 1.0 fails on data sets 6 and 8.
+    "tempered": {"learning_rate": 0.6, "starts": "tempered", "batch_size": 200},
 }
 
 

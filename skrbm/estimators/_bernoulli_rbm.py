@@ -3,7 +3,7 @@
 from numbers import Integral
 from typing import ClassVar
 
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..inference import Gibbs
 from ..learning import SGD, ChainPhase
@@ -42,9 +42,10 @@ class BernoulliRBM(BaseRBM):
         ``score_samples`` estimates log Z.
     n_gibbs_steps : int, default=1
         Sweeps of the chains for each batch, the k of CD-k.
-    persistent : bool, default=True
+    persistent : bool or "tempered", default=True
         Whether the chains go on from batch to batch (PCD [2]_) or start at each batch of data
-        (CD [1]_).
+        (CD [1]_). "tempered" chains go on too, and exchange with samples of earlier machines of the
+        training, so that they leave modes: see :ref:`tempering`.
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next.
     alpha : float, default=0.0
@@ -101,6 +102,9 @@ class BernoulliRBM(BaseRBM):
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_chains, n_features)
         Visible units of the chains, where :meth:`sample` starts.
+    ladder_ : Ladder
+        Only of a fit with ``persistent="tempered"``: machines from independent units to the fitted
+        one, with samples of each, along which :meth:`sample` and :meth:`log_partition` go.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
@@ -137,7 +141,7 @@ class BernoulliRBM(BaseRBM):
         "centered": ["boolean"],
         "average": ["boolean"],
         "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
-        "persistent": ["boolean"],
+        "persistent": ["boolean", StrOptions({"tempered"})],
     }
 
     def __init__(
@@ -197,7 +201,7 @@ class BernoulliRBM(BaseRBM):
         return min(0.1, 0.8 / n_below**0.5)
 
     def _parts(self, rows=None):
-        start = "persistent" if self.persistent else "data"
+        start = {True: "persistent", False: "data"}.get(self.persistent, self.persistent)
         return Parts(
             ChainPhase(Gibbs(), start, self.n_gibbs_steps),
             SGD(self.momentum, self.alpha, self.penalty),

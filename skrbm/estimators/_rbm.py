@@ -49,12 +49,14 @@ class RBM(BaseRBM):
         not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
         for hidden ones. ``Categorical(sizes)`` is for categories, by "gibbs" or
         "naive_mean_field".
-    inference : {"gibbs", "langevin", "gibbs_langevin", "tap", "tap3", "adaptive_tap", \
-            "naive_mean_field", "mean_field", "relaxed_bp", "bp"} or object, default="gibbs"
+    inference : {"gibbs", "langevin", "gibbs_langevin", "tempering", "tap", "tap3", \
+            "adaptive_tap", "naive_mean_field", "mean_field", "relaxed_bp", "bp"} or object, \
+            default="gibbs"
         How the machine's moments are found: by Markov chains (block Gibbs sampling; Langevin
-        dynamics of real visible units) or by fixed points (TAP of second or third order, or
-        adaptive; naive mean field; relaxed belief propagation; belief propagation between binary
-        units). Or an object such as ``GibbsLangevin(step_size=0.2)`` or ``TAP(damping=0.5)``.
+        dynamics of real visible units; chains of ten temperatures that exchange) or by fixed points
+        (TAP of second or third order, or adaptive; naive mean field; relaxed belief propagation;
+        belief propagation between binary units). Or an object such as
+        ``GibbsLangevin(step_size=0.2)`` or ``TAP(damping=0.5)``.
     starts : {"persistent", "data", "noise", "annealed", "tempered", "random", "chains"} or None, \
             default=None
         Where chains start for each batch: where they ended ("persistent", the default of chains),

@@ -110,7 +110,7 @@ def diagnose(
 def _sampler(density, method, rng):
     """Return the sampler behind a name, with rungs if it is tempering."""
     ladder = getattr(density, "ladder", None)
-    own = {"tempering": Tempering(), "auto": Gibbs() if ladder is None else Tempering()}
+    own = {"auto": Gibbs() if ladder is None else Tempering()}
     sampler = resolve(method, Sampler, argument="method", own=own)
     sampler.check(density.machine)
     if not isinstance(sampler, Tempering):

@@ -138,6 +138,6 @@ def reverse_log_partition(
 
 def method_of(method, auto):
     """Return the object behind the name of a method, ``auto`` behind "auto"; None is exact."""
-    own = {"auto": auto, "exact": None, "ais": AIS(), "smc": SMC(), "tempering": Tempering()}
+    own = {"auto": auto, "exact": None, "ais": AIS(), "smc": SMC()}
     own["bethe"] = FIXED_POINTS["bp"]
     return resolve(method, FixedPoint, AIS, SMC, Tempering, argument="method", own=own)

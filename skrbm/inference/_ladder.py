@@ -22,6 +22,7 @@ from ._sampler import choose, draw_visible, last_visible, metropolis
 
 _N_SAMPLES = 200  # chains that are annealed
 _SWEEPS = 10  # of annealing from one rung to the next
+_AS_GOOD = 0.5  # nats between estimates of log Z that are taken for one
 _SMALLEST = 1e-3  # distance of two rungs in inverse temperature
 _PRECISION = 0.05  # of this distance, relative to what is left
 
@@ -197,7 +198,8 @@ def ladder_of(
     Chains go from independent units to the machine by temperatures. Each rung is placed where
     exchanges with the rung below are accepted as often as asked, by the weights of the chains. Then
     all rungs are sampled together. Of several kinds of independent units, those are taken from
-    which the estimate of log Z is largest, since it is a lower bound on average.
+    which the estimate of log Z is largest, since it is a lower bound on average; of those within
+    half a nat of it, which are as good, those with the fewest rungs.
 
     Parameters
     ----------
@@ -225,7 +227,9 @@ def ladder_of(
     check_count("max_rungs", max_rungs, 2)
     bases = [*own_bases(machine), *([] if visible is None else [visible])]
     trials = [_climbed(machine, base, rng, n_samples, acceptance, max_rungs) for base in bases]
-    machines, rows, _ = max(trials, key=lambda trial: trial[2])
+    least = max(log_z for _, _, log_z in trials) - _AS_GOOD
+    found = [trial for trial in trials if trial[2] >= least]
+    machines, rows, _ = min(found or trials, key=lambda trial: len(trial[0]))
     for turn in range(n_sweeps):
         rows, _ = exchanged(machines, rows, turn, rng)
         rows = swept_all(machines, rows, rng)

@@ -9,6 +9,7 @@ from ._gibbs import Gibbs
 from ._langevin import GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._relaxed_bp import RelaxedBP
+from ._tempering import Tempering
 
 FIXED_POINTS = {
     "naive_mean_field": NaiveMeanField(),
@@ -22,6 +23,7 @@ SAMPLERS = {
     "gibbs": Gibbs(),
     "langevin": Langevin(),
     "gibbs_langevin": GibbsLangevin(),
+    "tempering": Tempering(),
 }
 METHODS = FIXED_POINTS | SAMPLERS
 """All methods by name, with their default hyper-parameters."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from _machines import bits
 from numpy.testing import assert_array_equal
+from sklearn import neural_network
 
 from skrbm import RBM, BernoulliRBM, DeepTAPMachine
 from skrbm.evaluation import exact_log_partition, log_partition
@@ -97,6 +98,26 @@ def test_a_machine_of_given_parameters_gets_a_ladder():
     assert len(rbm.ladder_) > 2
     V = rbm.sample(100, init=np.zeros((100, 8)), random_state=0)
     assert 20 < (V.mean(axis=1) > 0.5).sum() < 80
+
+
+def test_tempered_chains_of_bernoulli_rbm():
+    settings = {"batch_size": 20, "n_iter": 3, "learning_rate": 0.1, "random_state": 0}
+    rbm = BernoulliRBM(4, persistent="tempered", **settings).fit(bits())
+    assert len(rbm.ladder_) > 1 and rbm.ladder_.machines[0].scale == 0
+    assert rbm.history_["n_rungs"][-1] >= 1
+    value, std = rbm.log_partition("tempering", return_std=True)
+    assert abs(value - exact_log_partition(rbm)) < 8 * std
+    assert not hasattr(BernoulliRBM(4, **settings).fit(bits()), "ladder_")
+    with pytest.raises(ValueError, match="persistent"):
+        BernoulliRBM(4, persistent="annealed").fit(bits())
+
+
+def test_a_ladder_for_a_machine_of_scikit_learn():
+    theirs = neural_network.BernoulliRBM(5, learning_rate=0.1, n_iter=30, random_state=0)
+    rbm = RBM.from_parameters(theirs.fit(bits()), random_state=0)
+    value, std = rbm.log_partition("tempering", return_std=True)
+    assert abs(value - exact_log_partition(rbm)) < 8 * std
+    assert rbm.sample(3, method="tempering", random_state=0).shape == (3, 8)
 
 
 def test_float32_machines_of_real_units():

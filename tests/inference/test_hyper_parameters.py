@@ -26,7 +26,8 @@ def test_clones_are_equal_and_others_are_not(method):
     copy = clone(method)
     assert copy is not method
     assert copy == method and hash(copy) == hash(method) and repr(copy) == repr(method)
-    name, value = next(iter(method.get_params().items()))
+    params = method.get_params().items()
+    name, value = next((name, value) for name, value in params if value is not None)
     copy.set_params(**{name: value / 2 if isinstance(value, float) else value + 1})
     assert copy != method
     assert copy == type(method)(**copy.get_params())

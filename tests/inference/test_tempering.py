@@ -232,6 +232,15 @@ def test_log_partition_is_that_of_enumeration(kinds):
     assert abs(found.value - Exact(machine).log_z) < 8 * found.std
 
 
+@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+def test_log_partition_along_a_ladder_that_is_built(kinds):
+    machine = make(kinds)
+    ladder = ladder_of(machine, rng_of(machine), n_sweeps=20)
+    found = Tempering(ladder).log_partition(machine, rng_of(machine, 1))
+    assert 0 < found.std < 0.05
+    assert abs(found.value - Exact(machine).log_z) < 8 * found.std
+
+
 def test_intervals_hold_as_often_as_they_say():
     """Of 60 intervals of 95 %, fewer than 48 hold with a probability of 3e-5, if they are right."""
     machine = random_machine(("bernoulli", "bernoulli"), (5, 4), 3, 1.5)
@@ -253,6 +262,16 @@ def test_ladder_of_a_machine():
     _, seen = method.diagnose(machine, state, rng_of(machine, 2), 200)
     assert (seen.acceptance > 0.2).all()
     assert (seen.acceptance[:-1] < 0.6).all()  # the last rung may be near
+
+
+def test_a_machine_near_independent_units_has_two_rungs():
+    """And not those from units that know no data to the fields of its visible units."""
+    generator = np.random.default_rng(0)
+    thetas = (Theta(3 * generator.normal(size=100)), Theta(np.zeros(20)))
+    W = 0.01 * generator.normal(size=(20, 100))
+    machine = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
+    for seed in range(5):
+        assert len(ladder_of(machine, rng_of(machine, seed), n_sweeps=1)) == 2
 
 
 def test_samples_of_a_ladder_have_the_distribution_of_each_rung():
