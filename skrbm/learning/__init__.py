@@ -20,6 +20,7 @@ from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
 from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient, Optimizer
 from ._rates import AutomaticRate, RateState
+from ._tracking import LogPartitionTracker, SmallSteps
 
 __all__ = [
     "CHAINS",
@@ -40,6 +41,7 @@ __all__ = [
     "FixedPointPhase",
     "Gradient",
     "LikelihoodMonitor",
+    "LogPartitionTracker",
     "MachineGradient",
     "ModelPhase",
     "MomentLearner",
@@ -49,6 +51,7 @@ __all__ = [
     "Noise",
     "Optimizer",
     "RateState",
+    "SmallSteps",
     "Trainer",
     "Training",
     "check_integral",
