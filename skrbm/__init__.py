@@ -9,6 +9,7 @@ from .estimators import (
     FrankWolfeRBM,
     GaussianBernoulliRBM,
 )
+from .persistence import trusted_types
 
 __version__ = "0.1.0.dev0"
 
@@ -21,4 +22,5 @@ __all__ = [
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
     "__version__",
+    "trusted_types",
 ]

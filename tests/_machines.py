@@ -97,3 +97,12 @@ def gradient(machine, moments):
     for l, W in enumerate(machine.weights):
         parts.append(machine.scale * moments.add_pair(machine, l, np.zeros_like(W), 1.0))
     return parts
+
+
+def bits(n_rows=200, seed=0):
+    """Rows of two patterns and their opposites, with few bits flipped."""
+    generator = np.random.default_rng(seed)
+    patterns = generator.integers(0, 2, (2, 8))
+    patterns = np.concatenate([patterns, 1 - patterns])
+    X = patterns[generator.integers(0, 4, n_rows)]
+    return np.abs(X - (generator.random(X.shape) < 0.02)).astype(float)

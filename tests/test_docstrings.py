@@ -5,7 +5,8 @@ import inspect
 
 import pytest
 
-PLACES = ("skrbm", "skrbm.inference", "skrbm.units", "skrbm.evaluation", "skrbm.inspection")
+ROOMS = ("inference", "units", "evaluation", "inspection", "persistence")
+PLACES = ("skrbm", *(f"skrbm.{room}" for room in ROOMS))
 LEFT_OUT = {
     "ES01": "one sentence may say it all",
     "EX01": "examples are in the docstrings of estimators and in the user guide",

@@ -27,6 +27,7 @@ ORDER = [
     "learning",
     "estimators",
     "inspection",
+    "persistence",
     "",  # skrbm/__init__.py
 ]
 

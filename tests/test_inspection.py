@@ -520,6 +520,18 @@ def test_diagnosis(rbm):
     display.figure_.canvas.draw()
 
 
+def test_diagnosis_along_a_ladder(rbm):
+    X = (np.random.default_rng(1).random((60, 12)) < 0.5).astype(float)
+    found = diagnose(rbm, X, method="tempering", n_chains=20, n_steps=40, random_state=0)
+    display = DiagnosisDisplay.from_diagnosis(found)
+    assert len(display.axes_) == 6
+    (line,) = display.axes_[1].lines
+    assert_array_equal(line.get_ydata(), found.exchanges.acceptance)
+    assert f"{found.exchanges.round_trips.mean():.3g} round trips" in display.axes_[1].get_title()
+    assert display.axes_[2].get_title().startswith("first moments")
+    display.figure_.canvas.draw()
+
+
 def test_diagnosis_without_data_in_a_given_figure():
     chains = np.random.default_rng(0).random((50, 4, 9))
     figure = plt.figure()

@@ -87,20 +87,22 @@ def matrix_product_seconds(n_visible, n_hidden, batch, dtype, repeats=50):
 def fit_for(rbm, X, seconds, part=6000):
     """Learn from X by ``partial_fit`` for some seconds of processor time.
 
-    The learning rate falls to zero in a line over that time. Returns the seconds taken and the
-    number of passes over the data. Processor time, so that other programs do not count.
+    The learning rate, or the factor on an automatic one, falls to zero in a line over that time.
+    Returns the seconds taken and the number of passes over the data. Processor time, so that other
+    programs do not count.
     """
-    rate, rng, n_rows = rbm.learning_rate, np.random.default_rng(0), 0
+    schedule, rng, n_rows = rbm.schedule, np.random.default_rng(0), 0
     begin, spent = time.process_time(), 0.0
     while spent < seconds:
         order = rng.permutation(len(X))
         for rows in np.array_split(order, -(-len(X) // part)):
-            rbm.set_params(learning_rate=rate * (1 - spent / seconds)).partial_fit(X[rows])
+            left = 1 - spent / seconds
+            rbm.set_params(schedule=lambda _, left=left: left).partial_fit(X[rows])
             n_rows += len(rows)
             spent = time.process_time() - begin
             if spent >= seconds:
                 break
-    rbm.set_params(learning_rate=rate)
+    rbm.set_params(schedule=schedule)
     return spent, n_rows / len(X)
 
 

@@ -34,7 +34,7 @@ METHODS = {
     "PCD-1, plain": {"learning_rate": 0.1, "centered": False, "average": False},
     "PCD-1": {"learning_rate": 0.4},
     "PCD-10": {"learning_rate": 0.8, "n_steps": 10},
-    "tempered": {"learning_rate": 0.4, "starts": "tempered"},  # 0.8 fails on data set 4
+    "tempered": {"learning_rate": 1.0, "starts": "tempered", "batch_size": 200},
 }
 
 
@@ -83,12 +83,13 @@ def fitted(X, params, seconds, seed):
 
 
 def compare_clusters(args):
-    results = {name: [] for name in METHODS}
+    results = {name: [] for name in args.methods}
     for seed in range(args.seeds):
         X, *truth = clusters(seed)
-        for name, params in METHODS.items():
+        for name in args.methods:
+            params = METHODS[name]
             rbm, seconds = fitted(X, params, args.seconds, seed)
-            n_updates = rbm.n_iter_ * -(-N_ROWS // 100)
+            n_updates = rbm.n_iter_ * -(-N_ROWS // rbm.batch_size)
             results[name].append((*measured(rbm, *truth), n_updates, seconds))
             progress((name, seed, *map(float, results[name][-1])))
     rows = []
@@ -144,6 +145,7 @@ def main():
     parser.add_argument("part", choices=["clusters", "digits"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--rate", type=float, default=0.02)
     parser.add_argument("--chains", type=int, default=20)

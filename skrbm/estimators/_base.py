@@ -17,6 +17,7 @@ from ..arrays import (
     one_blas_thread,
     parameter_reference,
     seed_sequence,
+    to_numpy,
 )
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
@@ -29,7 +30,7 @@ from ..inputs import (
     rows_with_weight,
 )
 from ..learning import (
-    AutomaticRate,
+    AutomaticLearner,
     LikelihoodMonitor,
     MomentLearner,
     Trainer,
@@ -79,6 +80,7 @@ class BaseRBM(DensityModel):
 
     - ``_layer_sizes()``: the numbers of units of the hidden layers;
     - ``_first_machine(rows, rng, parts)``: the machine where training starts;
+    - ``_first_deviation(n_below)``: the standard deviation of its weights to ``n_below`` units;
     - ``_pretrain(training, rows, index)``: learning that comes before the first epoch;
     - ``_in_training(parts)``: the fitted machine in the coordinates of training;
     - ``_is_finite(machine, parts)``: whether a machine in training can be published;
@@ -219,8 +221,9 @@ class BaseRBM(DensityModel):
             self._publish(machine, state, training)
 
         n, epochs = training.n_rows + rows.n_known, training.n_epochs
+        most = float(to_numpy(n).max())
         try:
-            self._trainer(rows, index, training, publish).run(training)
+            self._trainer(rows, index, training, publish, n_rows=most).run(training)
         finally:
             if training.n_epochs > epochs:  # the means are those of all rows learnt from
                 means, known = rows.means, training.visible_means
@@ -230,10 +233,10 @@ class BaseRBM(DensityModel):
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
 
-    def _trainer(self, rows, index, training, publish, n_iter=1, **options):
+    def _trainer(self, rows, index, training, publish, n_iter=1, n_rows=None, **options):
         """Return the :class:`Trainer` of a fit."""
         parts = training.parts
-        learner = MomentLearner(
+        learner = (AutomaticLearner if is_automatic(self) else MomentLearner)(
             rows,
             parts.phase,
             parts.optimizer,
@@ -243,7 +246,7 @@ class BaseRBM(DensityModel):
             parameters=parts.parameters,
             centered=self.centered,
             average=self.average,
-            automatic=AutomaticRate() if is_automatic(self) else None,
+            n_rows=n_rows,
             is_finite=lambda machine: self._is_finite(machine, parts),
         )
         return Trainer(
@@ -294,14 +297,17 @@ class BaseRBM(DensityModel):
     def _first_machine(self, rows, rng, parts):
         machine = self._random_machine(rows, rng)
         if isinstance(self.init, str):
-            return machine
+            return parts.parameters.first(machine)
         return machine_of_init(self.init, machine, self.n_components)
+
+    def _first_deviation(self, n_below):
+        return 0.01
 
     def _random_machine(self, rows, rng):
         """Return a machine with small weights whose visible units fit the data."""
         units = (rows.unit, *(unit.fitted() for unit in self._units()[1:]))
         sizes = [rows.X.shape[1], *self._layer_sizes()]
-        weights = [0.01 * rng.normal((above, below)) for below, above in pairwise(sizes)]
+        weights = [self._first_deviation(m) * rng.normal((n, m)) for m, n in pairwise(sizes)]
         thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]
         thetas[0] = rows.initial_theta.map(lambda part: namespace(part).asarray(part, copy=True))
         return Machine(units, tuple(thetas), tuple(weights))

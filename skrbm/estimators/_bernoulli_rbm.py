@@ -62,8 +62,9 @@ class BernoulliRBM(BaseRBM):
         in a line or a cosine, down to 1e-3; or a function of the fraction.
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
             default="random"
-        Where training starts. "random" draws weights from N(0, 0.01²) and sets visible biases to
-        the log-odds of the data.
+        Where training starts. "random" draws weights with a standard deviation of
+        0.8 / sqrt(n_features), at most 0.1, so that hidden units differ from each other at once,
+        and sets visible biases to the log-odds of the data.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
     early_stopping : bool or {"free_energy_gap", "score"}, default=False
@@ -193,6 +194,10 @@ class BernoulliRBM(BaseRBM):
 
     def _units(self):
         return Bernoulli(), Bernoulli()
+
+    def _first_deviation(self, n_below):
+        # Smaller weights give worse features of digits, larger ones a worse likelihood of NLTCS.
+        return min(0.1, 0.8 / n_below**0.5)
 
     def _parts(self, rows=None):
         start = "persistent" if self.persistent else "data"

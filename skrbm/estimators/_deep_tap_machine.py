@@ -444,9 +444,7 @@ def _layer_index(layer, n):
 
 def _hidden_samples(rbm, X, rng):
     """Draw the hidden units of a fitted machine for each row of X."""
-    machine = rbm.machine_
-    parts = [
-        machine.units[1].sample(condition(machine, rbm._visible(rows)), rng)
-        for rows in row_blocks(X, _BLOCK_ROWS)
-    ]
+    machine, blocks = rbm.machine_, row_blocks(X, _BLOCK_ROWS)
+    hidden = (condition(machine, rbm._visible(rows)) for rows in blocks)
+    parts = [machine.units[1].sample(theta, rng) for theta in hidden]
     return namespace(parts[0]).concat(parts, axis=0)

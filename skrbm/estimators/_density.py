@@ -1,7 +1,5 @@
 """The public methods of density models."""
 
-import warnings
-
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -18,8 +16,8 @@ from ..arrays import (
     row_blocks,
     to_numpy,
 )
-from ..evaluation import Density, free_energy_given
-from ..exceptions import LikelihoodWarning
+from ..evaluation import Density
+from ..evaluation._observed import free_energy_given
 from ..inference import chain_ends
 from ..inputs import (
     THETA_ATTRIBUTES,
@@ -32,7 +30,7 @@ from ..inputs import (
 )
 from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
-from ._log_partition import doubts_of, kept_log_partition
+from ._log_partition import kept_log_partition, log_partition_of_scores
 from ._noise_models import channel
 from ._posterior import denoised, drawn_given, hidden_means, imputed
 from ._sampling import sampled
@@ -225,8 +223,9 @@ class DensityModel(
             that is larger by more than a nat: the estimate is then too small, and the score too
             good. Also if chains from ``starts_`` back to independent units (reverse annealing) give
             a log Z that is larger by more than a nat and four standard errors, which none of 270
-            machines with good estimates had, and if the mean log Z of all solutions of
-            ``inference`` differs by more than a nat. Not every wrong log Z is noticed so: where
+            machines with good estimates had. And if the mean log Z of all solutions of
+            ``inference`` is smaller by more than a nat: ``tap_log_likelihood`` is then too good,
+            and the score is not in doubt. Not every wrong log Z is noticed so: where
             weights are strong all chains and all starts may miss the same mode.
         """
         return self._scored(X)
@@ -234,21 +233,7 @@ class DensityModel(
     def _scored(self, X):
         density = self.density_
         log_weights = -self._free_energies(density, lambda rows: -density.log_weight(rows), X)
-        estimate = kept_log_partition(self, "auto")
-        doubts = doubts_of(self, estimate)
-        if doubts:
-            low, high = estimate.interval
-            warnings.warn(
-                f"the score rests on log Z = {estimate.value:.2f} by sampling "
-                f"(standard error {estimate.std:.2f}, 95 % interval {low:.2f} to {high:.2f}), "
-                f"which is uncertain: {'; and '.join(doubts)}. Compare "
-                "log_partition(SMC(max_sweeps=100_000)) and skrbm.evaluation.bracket: a log Z that "
-                "is larger by some nats makes all scores worse by as much. Chains mix better after "
-                "training with a smaller learning_rate or a larger alpha",
-                LikelihoodWarning,
-                stacklevel=3,
-            )
-        return log_weights - estimate.value
+        return log_weights - log_partition_of_scores(self)
 
     def _own_fixed_point(self):
         """Return the equations that the estimator learns by, None if it learns otherwise."""

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from .._checks import check_count
 from ..arrays import CommonRng, cast, is_foreign, make_rng, namespace, row_blocks, take_rows
-from ..evaluation import exact_sums
+from ..evaluation._observed import exact_sums
 from ..inference import clamped_mean, completed, rows_with_holes, solve_clamped, with_rows
 from ..inputs import check_data, check_held, check_rows, into_support, split_missing
 from ..machine import condition

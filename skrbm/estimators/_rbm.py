@@ -5,8 +5,19 @@ from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..arrays import cast, namespace
 from ..inference import FixedPoint, Sampler, method_names, resolve
-from ..learning import CHAINS, OPTIMIZERS, STARTS, ChainPhase, FixedPointPhase, Optimizer
+from ..inputs import Coordinates
+from ..learning import (
+    CHAINS,
+    NATURAL,
+    OPTIMIZERS,
+    STARTS,
+    ChainPhase,
+    FixedPointPhase,
+    Optimizer,
+    StandardParameters,
+)
 from ._base import BaseRBM
 from ._choices import UNIT_CONSTRAINTS, units_of
 from ._parts import Parts
@@ -84,8 +95,9 @@ class RBM(BaseRBM):
         Determines initial weights, the order of rows, chains and starts.
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next. Adam ignores it.
-    alpha : float, default=0.0
-        Strength of the penalty on the weights.
+    alpha : float or "auto", default="auto"
+        Strength of the penalty on the weights. "auto": one over the number of rows learnt from, as
+        by a prior distribution of each weight with a scale of 1; so few rows make small weights.
     penalty : {"l2", "l1"}, default="l2"
         alpha / 2 ||W||² or alpha ||W||₁.
     centered : bool, default=True
@@ -183,6 +195,7 @@ class RBM(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "centered": ["boolean"],
         "average": ["boolean"],
         **UNIT_CONSTRAINTS,
@@ -214,7 +227,7 @@ class RBM(BaseRBM):
         verbose=0,
         random_state=None,
         momentum=0.0,
-        alpha=0.0,
+        alpha="auto",
         penalty="l2",
         centered=True,
         average=True,
@@ -282,7 +295,16 @@ class RBM(BaseRBM):
         if isinstance(optimizer, str):
             choice = self.momentum, self.alpha, self.penalty, self.max_grad_norm
             optimizer = OPTIMIZERS[optimizer](*choice)
-        return Parts(phase, optimizer, self.n_states)
+        return Parts(phase, optimizer, self.n_states, self._parameters(rows))
+
+    def _parameters(self, rows):
+        """Return what is learnt: real values are standardised, by the rows of a first fit."""
+        if rows is None:
+            return self._training.parts.parameters if hasattr(self, "_training") else NATURAL
+        if rows.initial_theta.precision is None:
+            return NATURAL
+        mean, variance = (cast(part, rows.dtype) for part in rows.moments)
+        return StandardParameters(Coordinates.standard(mean, namespace(mean).sqrt(variance)))
 
     def _chosen_start(self, default, known):
         """Return where chains or solutions start; ValueError if ``inference`` has no such start."""

@@ -13,13 +13,11 @@ from ._diagnose import diagnose
 from ._diagnosis import Diagnosis
 from ._exact import can_enumerate, exact_log_partition, exact_marginals
 from ._log_partition import log_partition, reverse_log_partition
-from ._observed import QUICK, exact_sums, free_energy_given
-from ._pseudo_likelihood import observed_pseudo_log_likelihood, pseudo_log_likelihood
+from ._pseudo_likelihood import pseudo_log_likelihood
 from ._solutions import Solutions, find_solutions, solutions, unique_solutions
 
 __all__ = [
     "AIS",
-    "QUICK",
     "SMC",
     "Bracket",
     "DeepDensity",
@@ -34,11 +32,8 @@ __all__ = [
     "diagnose",
     "exact_log_partition",
     "exact_marginals",
-    "exact_sums",
     "find_solutions",
-    "free_energy_given",
     "log_partition",
-    "observed_pseudo_log_likelihood",
     "pseudo_log_likelihood",
     "reverse_log_partition",
     "solutions",

@@ -1,5 +1,7 @@
 """Chains of a machine, which are run or given, and their diagnosis."""
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
@@ -16,7 +18,7 @@ from ..arrays import (
     take_rows,
     to_numpy,
 )
-from ..inference import Gibbs, draw_visible, sample
+from ..inference import Gibbs, Sampler, Tempering, draw_visible, resolve, sample
 from ..machine import energy, free_energy
 from ._agreement import compared_moments, neighbours, quality_by_sweeps
 from ._density import density_of
@@ -30,10 +32,19 @@ _MOST_ROWS = 10_000  # of data that are compared
 
 
 @one_blas_thread
-def diagnose(model=None, X=None, *, chains=None, n_chains=100, n_steps=1000, random_state=None):
+def diagnose(
+    model=None,
+    X=None,
+    *,
+    chains=None,
+    method="auto",
+    n_chains=100,
+    n_steps=1000,
+    random_state=None,
+):
     """Diagnose how well the chains of a machine mix, and how its samples agree with data.
 
-    Gibbs chains start at places that are far apart: half of them at rows of X (or of the model's
+    Chains start at places that are far apart: half of them at rows of X (or of the model's
     ``starts_``), the others at draws of the visible units as if there were no weights. The later
     half of their sweeps counts.
 
@@ -48,6 +59,11 @@ def diagnose(model=None, X=None, *, chains=None, n_chains=100, n_steps=1000, ran
         Chains to diagnose, in the coordinates of the data, instead of chains that are run here.
         All steps count. With a model its observables are measured, else each feature is one, and
         the shape (n_steps, n_chains) is that of a single one.
+    method : {"auto", "gibbs", "tempering"} or Sampler, default="auto"
+        How chains are run: by block Gibbs sampling, or along the ladder of an estimator that was
+        fitted with one, else along one that is built by annealing. Along a ladder all rungs are
+        swept, and what they exchange is reported. "auto" is "tempering" where the estimator has a
+        ladder.
     n_chains : int, default=100
         Number of chains that are run, at least 4.
     n_steps : int, default=1000
@@ -87,7 +103,20 @@ def diagnose(model=None, X=None, *, chains=None, n_chains=100, n_steps=1000, ran
     check_count("n_chains", n_chains, 4)
     check_count("n_steps", n_steps, 8)
     rng = make_rng(seeds[1], density.machine.weights[0])
-    return _run(density, X, n_chains, n_steps, rng, generator)
+    sampler = _sampler(density, method, rng)
+    return _run(density, sampler, X, n_chains, n_steps, rng, generator)
+
+
+def _sampler(density, method, rng):
+    """Return the sampler behind a name, with rungs if it is tempering."""
+    ladder = getattr(density, "ladder", None)
+    own = {"tempering": Tempering(), "auto": Gibbs() if ladder is None else Tempering()}
+    sampler = resolve(method, Sampler, argument="method", own=own)
+    sampler.check(density.machine)
+    if not isinstance(sampler, Tempering):
+        return sampler
+    base = None if density.starts is None else density.independent_units(density.starts)
+    return sampler.on(density.machine, rng, ladder, base)
 
 
 def _checked_data(density, X, chains):
@@ -104,7 +133,7 @@ def _checked_data(density, X, chains):
     return X
 
 
-def _run(density, X, n_chains, n_steps, rng, generator):
+def _run(density, sampler, X, n_chains, n_steps, rng, generator):
     """Run chains and return their diagnosis."""
     machine = density.machine
     starts = density.starts if X is None else X
@@ -118,16 +147,15 @@ def _run(density, X, n_chains, n_steps, rng, generator):
     first = draw_visible(machine, rng, n_random)
     if starts is not None:
         first = namespace(first).concat([first, cast(starts, first.dtype)], axis=0)
-    (names, values), states = _chains(machine, first, n_steps, rng)
+    (names, values), states, exchanges = _chains(machine, sampler, first, n_steps, rng)
     later = {step: rows for step, rows in states.items() if 2 * step > n_steps}
-    if X is None:
-        return _diagnosis(names, values, later, None, None, generator)
-    marks = {step: states[step][:n_random] for step in _marks(n_steps)}
-    return _diagnosis(names, values, later, X, rest, generator, marks)
+    marks = None if X is None else {step: states[step][:n_random] for step in _marks(n_steps)}
+    found = _diagnosis(names, values, later, X, rest, generator, marks)
+    return replace(found, exchanges=exchanges)
 
 
-def _chains(machine, first, n_steps, rng):
-    """Return the observables of the later half of chains, and states by numbers of sweeps."""
+def _chains(machine, sampler, first, n_steps, rng):
+    """Return observables of the later half of chains, states by step, and exchanges."""
     names, observe = _observables(machine)
     n_kept, states = n_steps - n_steps // 2, {0: to_numpy(first).astype(np.float64)}
     values = np.empty((n_kept, first.shape[0], len(names)))
@@ -139,8 +167,12 @@ def _chains(machine, first, n_steps, rng):
         if step in wanted:
             states[step] = to_numpy(state.layers[0]).astype(np.float64)
 
-    sample(Gibbs(), machine, Gibbs().start(machine, first, rng), rng, n_steps, callback=callback)
-    return (names, values), states
+    start, exchanges = sampler.start(machine, first, rng), None
+    if isinstance(sampler, Tempering):
+        _, exchanges = sampler.diagnose(machine, start, rng, n_steps, callback=callback)
+    else:
+        sample(sampler, machine, start, rng, n_steps, callback=callback)
+    return (names, values), states, exchanges
 
 
 def _observables(machine):

@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..inference import Exchanges
 from ._agreement import Neighbours, Quality
 
 _MIXED = 1.1  # R-hat up to which chains count as mixed
 _FEWEST = 100  # effective samples that means need
+_RARE = 0.1  # acceptance below which a ladder lacks a rung
 _SURE = 4  # standard errors: a normal one is larger with a probability of 3e-5
 
 
@@ -41,6 +43,9 @@ class Diagnosis:
     quality : Quality or None
         Errors of moments by the number of ``sweeps`` from random starts: if they fall and then
         rise, the machine was trained out of equilibrium (Decelle, Furtlehner and Seoane 2021).
+    exchanges : Exchanges or None
+        ``acceptance`` of the neighbours of a ladder, and ``round_trips`` of each chain in all its
+        sweeps, where chains were run along one.
     """
 
     observables: tuple
@@ -54,6 +59,7 @@ class Diagnosis:
     moments: tuple = field(default=(), repr=False)
     neighbours: Neighbours = field(default_factory=Neighbours)
     quality: Quality | None = field(default=None, repr=False)
+    exchanges: Exchanges | None = field(default=None, repr=False)
 
     @property
     def verdict(self):
@@ -72,8 +78,9 @@ class Diagnosis:
         return "\n".join([self.verdict, head, *table, *self._agreement()])
 
     def _agreement(self):
-        """Return lines about samples and data."""
-        lines = [
+        """Return lines about the ladder, and about samples and data."""
+        lines = [] if self.exchanges is None else [_along_ladder(self.exchanges)]
+        lines += [
             f"moments of order {order}: correlation {m.correlation:.3f}, slope {m.slope:.3f}, "
             f"error {m.error:.2g} (limit {m.limit:.2g})"
             for order, m in enumerate(self.moments, 1)
@@ -101,16 +108,51 @@ def _out_of_equilibrium(d):
     )
 
 
+def _blocked(d):
+    """Values do not come from the first rung of a ladder to the last one."""
+    if d.exchanges is None:
+        return None
+    rates, trips = d.exchanges.acceptance, d.exchanges.round_trips
+    rarest = int(np.nanargmin(rates))
+    if rates[rarest] < _RARE:
+        return (
+            f"The ladder lacks rungs: rungs {rarest + 1} and {rarest + 2} of {rates.size + 1} "
+            f"accept {rates[rarest]:.1%} of their exchanges (at least {_RARE:.0%} is good), so "
+            "that the last rung does not get its modes from the first; build a ladder by "
+            "ladder_of(machine, rng), or use Tempering with more rungs"
+        )
+    if trips.sum() >= _FEWEST:
+        return None
+    few = max(int(trips.sum()), 1)
+    n_steps = _rounded(2 * d.exchanges.n_steps * _FEWEST / few)
+    return (
+        f"Chains are too short for the ladder: values made {trips.sum()} round trips between its "
+        f"first and its last rung ({_FEWEST} are needed); use n_steps={n_steps} or more chains, or "
+        "a ladder with fewer rungs"
+    )
+
+
+def _along_ladder(found):
+    """Return a line about the exchanges of a ladder."""
+    rates, trips = found.acceptance, found.round_trips
+    return (
+        f"ladder of {rates.size + 1} rungs: acceptance {np.nanmin(rates):.2f} to "
+        f"{np.nanmax(rates):.2f}, {trips.mean():.3g} round trips of a chain in {found.n_steps} "
+        "sweeps"
+    )
+
+
 def _unmixed(d):
     """Chains have different distributions."""
     if not np.nanmax(d.r_hat, initial=0) > _MIXED:
         return None
     worst = int(np.nanargmax(d.r_hat))
+    more = "" if d.exchanges else "run them along a ladder (method='tempering'), "
     return (
         f"Chains do not mix: R-hat {d.r_hat[worst]:.2f} of {d.observables[worst]} in {d.n_steps} "
-        f"sweeps (at most {_MIXED} is good), so that their means are not those of the machine; run "
-        "more sweeps, check log Z by bracket, or train with more n_steps, a smaller learning_rate "
-        "or a larger alpha"
+        f"sweeps (at most {_MIXED} is good), so that their means are not those of the machine; "
+        f"{more}run more sweeps, check log Z by bracket, or train with more n_steps, a smaller "
+        "learning_rate or a larger alpha"
     )
 
 
@@ -160,11 +202,11 @@ def _no_fault(d):
     return f"{text}, and samples agree with data (correlation of {_correlations(d)})"
 
 
-_FAULTS = (_out_of_equilibrium, _unmixed, _too_short, _copies, _differs, _no_fault)
+_FAULTS = (_out_of_equilibrium, _blocked, _unmixed, _too_short, _copies, _differs, _no_fault)
 """Functions of a diagnosis that return a sentence or None, the gravest fault first.
 
-What else is measured of chains, such as exchanges along a ladder of machines, becomes a field of
-:class:`Diagnosis` that is None by default, and a function here.
+What else is measured of chains becomes a field of :class:`Diagnosis` that is None by default, and
+a function here.
 """
 
 

@@ -26,7 +26,7 @@ from ._fixed_point import (
     take_rows,
 )
 from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
-from ._ladder import Ladder, Reservoir, collected, exchange_rate, ladder_of
+from ._ladder import Ladder, collected, exchange_rate, ladder_of, renewed
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
@@ -35,7 +35,7 @@ from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample
 from ._smc import SMC
-from ._tempering import Diagnosis, Replicas, Tempering, bennett
+from ._tempering import Exchanges, Replicas, Tempering, bennett
 
 __all__ = [
     "AIS",
@@ -52,7 +52,7 @@ __all__ = [
     "Chains",
     "Clamped",
     "ContrastiveDivergence",
-    "Diagnosis",
+    "Exchanges",
     "FixedPoint",
     "Gibbs",
     "GibbsLangevin",
@@ -66,7 +66,6 @@ __all__ = [
     "Propagated",
     "RelaxedBP",
     "Replicas",
-    "Reservoir",
     "Sampler",
     "Solution",
     "Tempering",
@@ -89,6 +88,7 @@ __all__ = [
     "method_names",
     "propagate",
     "propagate_rows",
+    "renewed",
     "resampled",
     "resampled_index",
     "resolve",

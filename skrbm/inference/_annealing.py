@@ -20,13 +20,17 @@ class Annealed(NamedTuple):
         Where the chains end. Only the even layers are draws at the last temperature.
     log_weights : array of shape (n_chains,), float64
         Log importance weights. They are equal in groups that were drawn anew at the last step.
+    parts : array of shape (n_chains, n_parts), float64
+        What each part of the temperatures added to the log weights of a chain, or of those that it
+        was drawn from; None unless ``n_parts`` was given.
     """
 
     layers: tuple
     log_weights: Any
+    parts: Any = None
 
 
-def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_groups=1):
+def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_groups=1, n_parts=0):
     """Carry chains along a path of machines and return their log importance weights.
 
     At each inverse temperature the weights are updated, and then the chains make one sweep. The
@@ -54,6 +58,8 @@ def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_g
         between them. With 0 chains keep their weights; with 1 they are drawn before each sweep.
     n_groups : int, default=1
         Number of groups of equal size, one after the other, among which chains are drawn.
+    n_parts : int, default=0
+        Number of parts into which an array of temperatures is split, each with as many steps.
 
     Returns
     -------
@@ -68,24 +74,29 @@ def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_g
     if not callable(betas):
         n_steps, last = len(betas) - 1, path.at(betas[0])
     log_weights = path.zeros(layers)
+    parts = path.zeros(layers, n_parts) if n_parts else None
 
     def gain(beta):
         return path.add_gain(path.zeros(layers), last, path.at(beta), layers, fields)[0]
 
     for step, beta in enumerate(betas(gain) if n_steps is None else betas[1:]):
         now = path.at(beta)
+        if n_parts:
+            parts[:, step * n_parts // n_steps] -= log_weights
         log_weights, thetas = path.add_gain(log_weights, last, now, layers, fields)
+        if n_parts:
+            parts[:, step * n_parts // n_steps] += log_weights
         if resample:
             rows, log_weights = resampled_index(log_weights, rng, resample, n_groups)
             if rows is not None:
-                layers, fields, thetas = _take((layers, fields, thetas), rows)
+                layers, fields, thetas, parts = _take((layers, fields, thetas, parts), rows)
         if sampler is None:
             layers, fields = path.sweep(now, layers, fields, thetas, rng)
         else:
             layers = _moved(sampler, step, n_steps, now, layers, rng)
             fields = path.fields(layers)
         last = now
-    return Annealed(layers, log_weights)
+    return Annealed(layers, log_weights, parts)
 
 
 class _Path:
@@ -106,11 +117,11 @@ class _Path:
         """Return the machine at an inverse temperature, and the temperature."""
         return float(beta), interpolate(self.base, self.machine, float(beta))
 
-    def zeros(self, layers):
-        """Return zero log weights, one for each chain."""
+    def zeros(self, layers, *shape):
+        """Return zero log weights, one for each chain, or an array of them for each."""
         W = self.machine.weights[0]
         xp = namespace(W)
-        return xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
+        return xp.zeros((layers[0].shape[0], *shape), **{**like(W), "dtype": xp.float64})
 
     def fields(self, layers):
         """Return the fields of the even layers on the odd ones for a scale of 1, by layer.

@@ -56,6 +56,25 @@ class Ladder:
         )
         return Ladder(machines, tuple(cast(rows, dtype) for rows in self.samples))
 
+    def move(self, k, n, rng):
+        """Sweep about ``n`` samples of a rung, after proposals of the rung below, in place.
+
+        Parameters
+        ----------
+        k : int
+            The rung, counted from 0.
+        n : int
+            Or some fewer, so that each sample is taken as often as others.
+        rng : Rng
+        """
+        machine, samples = self.machines[k], self.samples[k]
+        step = -(-samples.shape[0] // n)  # samples that were taken together are far apart
+        some = slice(int(rng.integers(step, 1)[0]), samples.shape[0], step)
+        rows = samples[some, :]
+        if k > 0:
+            rows, _ = renewed(machine, rows, self.machines[k - 1], self.samples[k - 1], rng)
+        samples[some, :] = swept(machine, rows, rng)
+
     def extended(self, machine, samples, n_kept, acceptance):
         """Return the ladder with one more rung; rungs that it makes needless are left out.
 
@@ -64,12 +83,12 @@ class Ladder:
         machine : Machine
         samples : array of shape (n_samples, n_visible)
         n_kept : int
-            Number of samples that are kept of the rungs below.
+            Number of samples of the rungs below that are kept, as copies.
         acceptance : float
             A rung is left out if its neighbours exchange at least this often without it.
         """
-        machines = list(self.machines)
-        rows = [last_rows(part, n_kept) for part in self.samples]
+        machines, copy = list(self.machines), namespace(samples).asarray
+        rows = [copy(last_rows(part, n_kept), copy=True) for part in self.samples]
         while len(machines) > 1:
             n = min(n_kept, samples.shape[0])
             pair, ends = (machines[-2], machine), (last_rows(rows[-2], n), last_rows(samples, n))
@@ -110,67 +129,46 @@ def swept(machine, rows, rng):
     return Gibbs().step(machine, chains, rng)[0].layers[0]
 
 
-class Reservoir(NamedTuple):
-    """Samples of a machine that are exchanged with chains of another one, and their log weights."""
+def renewed(machine, rows, below, samples, rng):
+    """Replace rows of a machine by random samples of another one, by the rule of Metropolis.
 
-    machine: Any
-    rows: Any
-    log_weights: Any
+    With samples of the right distribution, that of the rows stays as it is. The samples stay too:
+    rows that are not yet in equilibrium, as the machine is learning, do not change them.
 
-    @classmethod
-    def of(cls, machine, samples):
-        """Return the reservoir of samples of a machine."""
-        return cls(machine, samples, log_weights(machine, samples))
+    Parameters
+    ----------
+    machine : Machine
+    rows : array of shape (n_rows, n_visible)
+    below : Machine
+    samples : array of shape (n_samples, n_visible)
+        Of the machine ``below``.
+    rng : Rng
 
-    def exchange(self, machine, rows, rng):
-        """Exchange chains of another machine with random members, by the rule of Metropolis.
-
-        With independent samples in both, the distributions of both stay as they are. There may be
-        no more chains than members.
-
-        Parameters
-        ----------
-        machine : Machine
-        rows : array of shape (n_chains, n_visible)
-        rng : Rng
-
-        Returns
-        -------
-        rows : array of shape (n_chains, n_visible)
-        reservoir : Reservoir
-        rate : array of shape (n_chains,)
-            Probability of acceptance of each exchange.
-        """
-        xp, n = namespace(rows), rows.shape[0]
-        index = rng.permutation(self.rows.shape[0])[:n]
-        members = xp.take(self.rows, index, axis=0)
-        both = log_weights(machine, xp.concat([members, rows], axis=0))
-        own, theirs = xp.take(self.log_weights, index, axis=0), log_weights(self.machine, rows)
-        accepted, rate = metropolis((both[:n] - own) + (theirs - both[n:]), rng)
-        new, left = choose(accepted, (members, rows), (rows, members))
-        kept = choose(accepted, (theirs,), (own,))[0]
-        return new, Reservoir(self.machine, *_put(self, index, left, kept)), rate
+    Returns
+    -------
+    rows : array of shape (n_rows, n_visible)
+    rate : array of shape (n_rows,)
+        Probability of acceptance of each.
+    """
+    xp, n = namespace(rows), rows.shape[0]
+    proposed = xp.take(samples, rng.integers(samples.shape[0], n), axis=0)
+    both = xp.concat([proposed, rows], axis=0)
+    gains = log_weights(machine, both) - log_weights(below, both)
+    accepted, rate = metropolis(gains[:n] - gains[n:], rng)
+    return choose(accepted, proposed, rows), rate
 
 
-def _put(reservoir, index, rows, log_weights):
-    """Return rows and log weights of a reservoir with those at ``index`` replaced."""
-    xp, n = namespace(rows), reservoir.rows.shape[0]
-    where = np.arange(n)
-    where[to_numpy(index)] = n + np.arange(rows.shape[0])
-    where = from_numpy(where, rows)
-    pairs = ((reservoir.rows, rows), (reservoir.log_weights, log_weights))
-    return tuple(xp.take(xp.concat(pair, axis=0), where, axis=0) for pair in pairs)
+def collected(machine, rows, ladder, rng, n_burn_in, n_blocks, spacing):
+    """Return samples of a machine by Gibbs sweeps and proposals of samples of a ladder.
 
-
-def collected(machine, rows, reservoir, rng, n_burn_in, n_blocks, spacing):
-    """Return samples of a machine by Gibbs sweeps and exchanges with a reservoir.
+    Half of the proposals are of its last rung, the others of all rungs in turn.
 
     Parameters
     ----------
     machine : Machine
     rows : array of shape (n_chains, n_visible)
         Where the chains start.
-    reservoir : Reservoir
+    ladder : Ladder
     rng : Rng
     n_burn_in : int
         Sweeps before the first samples.
@@ -183,7 +181,8 @@ def collected(machine, rows, reservoir, rng, n_burn_in, n_blocks, spacing):
     """
     blocks = []
     for step in range(1, n_burn_in + n_blocks * spacing + 1):
-        rows, reservoir, _ = reservoir.exchange(machine, rows, rng)
+        k = -1 if step % 2 else step // 2 % len(ladder)
+        rows, _ = renewed(machine, rows, ladder.machines[k], ladder.samples[k], rng)
         rows = swept(machine, rows, rng)
         if step > n_burn_in and (step - n_burn_in) % spacing == 0:
             blocks.append(rows)
@@ -285,8 +284,8 @@ def predicted_rate(gains):
 # ------------------------------------------------------------------------- all rungs together
 
 
-class Exchanges(NamedTuple):
-    """What exchanges of neighbours have shown.
+class Turn(NamedTuple):
+    """What one turn of exchanges of neighbours has shown.
 
     Attributes
     ----------
@@ -324,11 +323,11 @@ def exchanged(machines, rows, turn, rng):
     Returns
     -------
     rows : tuple of arrays
-    Exchanges
+    Turn
     """
     pairs, rows = range(turn % 2, len(machines) - 1, 2), list(rows)
     if not pairs:
-        return tuple(rows), Exchanges(pairs, [], [], [])
+        return tuple(rows), Turn(pairs, [], [], [])
     index = [k for pair in pairs for k in (pair, pair + 1)]
     partners = [k for pair in pairs for k in (pair + 1, pair)]
     chosen = [rows[k] for k in index]
@@ -342,7 +341,7 @@ def exchanged(machines, rows, turn, rng):
         gains.append((below, above))
         rates.append(rate)
         taken.append(accepted)
-    return tuple(rows), Exchanges(pairs, gains, rates, taken)
+    return tuple(rows), Turn(pairs, gains, rates, taken)
 
 
 def swept_all(machines, rows, rng):

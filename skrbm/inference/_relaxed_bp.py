@@ -42,7 +42,7 @@ _FAR = 0.5  # maximum distance of a derivative of L from a unit's mean, in stand
 _MIN_PRECISION = 1e-3  # of a message of an unbounded unit, as a part of the unit's own
 
 
-class Messages(NamedTuple):
+class RelaxedMessages(NamedTuple):
     """The messages of one direction, arrays of shape (n_rows, n_units[l + 1], n_units[l]).
 
     ``first`` and ``second`` are u and w, from the multipliers of mean and variance.
@@ -67,8 +67,8 @@ class _Side(NamedTuple):
     """The neighbours of a layer on one side, seen from the layer."""
 
     W: Any
-    received: Messages
-    sent: Messages
+    received: RelaxedMessages
+    sent: RelaxedMessages
     below: bool
 
     @property
@@ -178,7 +178,7 @@ def _update(machine, l, state):
     up, down = list(state.up), list(state.down)
     for side, sent, part in zip(sides, response.sent, response.parts, strict=True):
         first, second = _duals(side, response, part)
-        answer = Messages(*sent, side.sent.first, side.sent.second)
+        answer = RelaxedMessages(*sent, side.sent.first, side.sent.second)
         received = side.received._replace(first=first, second=second)
         if side.below:
             up[l - 1], down[l - 1] = received, answer
@@ -252,7 +252,7 @@ class RelaxedBP(FixedPoint):
         xp = namespace(X)
         means = (X, *(xp.zeros_like(X[:, :1]) * W[None, :, 0] for W in machine.weights))
         silent = [xp.zeros_like(X[:, :1, None]) * W[None, :, :] for W in machine.weights]
-        zeros = tuple(Messages(*[none] * 4) for none in silent)
+        zeros = tuple(RelaxedMessages(*[none] * 4) for none in silent)
         up = (zeros[0]._replace(mean=silent[0] + X[:, None, :]), *zeros[1:])
         return RelaxedState(means, tuple(xp.zeros_like(mean) for mean in means), up, zeros)
 

@@ -15,9 +15,12 @@ from ._gibbs import Gibbs
 _EFFECTIVE = 0.9  # part of the chains that is effective after each step of a trial
 _SEARCHED = 0.1  # relative precision of the step
 _SMALLEST = 1e-4  # step of the inverse temperature
-_FIRST = 4  # how many times as many temperatures as in the trial the first round has
+_TRIAL = 4  # how many times as many temperatures as were placed a trial has
 _REVERSE = 8  # and how many times as many a reverse run has
-_FINER = 8  # how many times as many temperatures the next round has at most
+_LONGER = 4, 16  # how many times as many temperatures the first round and others have at most
+_MARGIN = 1.2  # and times as many as its standard error would need
+_PARTS = 40  # of a path whose variances are compared
+_LEAST = 0.1  # density of temperatures in a part, relative to the largest
 _RESAMPLED = 0.5  # effective part of a run below which its chains are drawn anew
 
 
@@ -30,10 +33,13 @@ class SMC:
     The estimate of Z is the mean of independent runs, each without bias, and its standard error
     comes from their spread.
 
-    Temperatures are placed where a step leaves a part of 0.9 of the chains effective, with three
-    more in each step. Of several kinds of independent units, those are taken whose runs have the
-    largest mean log Z in a trial, since that is a lower bound. While the standard error is larger
-    than asked, all is repeated with more temperatures at the same places.
+    Temperatures of a trial are placed where a step leaves a part of 0.9 of the chains effective,
+    with three more in each step. Of several kinds of independent units, those are taken whose runs
+    have the largest mean log Z in a trial, since that is a lower bound. A round follows, and others
+    with more temperatures while the standard error is larger than asked. Each has its temperatures
+    closer where the log weights of the last one spread fast, because the steps there are large or
+    the chains slow: the density of the steps goes with the root of the rate at which the variance
+    grows, which makes the whole variance a minimum (Sivak and Crooks 2012).
 
     Parameters
     ----------
@@ -43,15 +49,23 @@ class SMC:
         Chains of each run.
     std : float, default=0.1
         Standard error of log Z that is asked for, in nats.
-    max_sweeps : int, default=10_000
-        Largest number of sweeps of all chains in all rounds. The trials of temperatures and the
-        first round are made in any case.
+    max_sweeps : int, default=7000
+        Largest number of sweeps of all chains in all rounds. The trials and a first round that is
+        as long as a trial are made in any case.
+
+    References
+    ----------
+    Del Moral, P., Doucet, A., & Jasra, A. (2006). Sequential Monte Carlo samplers. Journal of the
+    Royal Statistical Society B 68.
+
+    Sivak, D. A., & Crooks, G. E. (2012). Thermodynamic metrics and optimal paths. Physical Review
+    Letters 108.
     """
 
     n_runs: int = 16
     n_chains: int = 8
     std: float = 0.1
-    max_sweeps: int = 10_000
+    max_sweeps: int = 7000
 
     def __post_init__(self):
         check_count("n_runs", self.n_runs, 2)
@@ -77,17 +91,22 @@ class SMC:
         """
         bases = [*own_bases(machine), *([] if visible is None else [visible])]
         trials = [self._trial(machine, base, rng) for base in bases]
-        base, _, betas = max(trials, key=lambda trial: trial[1])
-        left, finer = self.max_sweeps, _FIRST
+        base, betas, (log_z, parts) = max(trials, key=lambda trial: np.mean(trial[2][0]))
+        result, n, left = mean_of_weights(log_z), len(betas) - 1, self.max_sweeps
+        n = max(n, min(self._wanted(n, result, _LONGER[0]), left))
         while True:
-            schedule = _refined(betas, finer)
-            result = mean_of_weights(self._runs(machine, base, schedule, rng, _RESAMPLED))
-            left -= len(schedule) - 1
-            most = left // (len(betas) - 1)
-            if result.std <= self.std or most <= finer:
+            betas = _retimed(betas, parts, n)
+            log_z, parts = self._runs(machine, base, betas, rng, _RESAMPLED)
+            result, left = mean_of_weights(log_z), left - n
+            if result.std <= self.std or left <= n:
                 return result
-            wanted = finer * min(max(2, (result.std / self.std) ** 2), _FINER)
-            finer = most if 2 * wanted > most else int(np.ceil(wanted))
+            wanted = self._wanted(n, result, _LONGER[1])
+            n = left if 2 * wanted > left else wanted
+
+    def _wanted(self, n, result, longer):
+        """Return how many steps may reach the standard error, at most ``longer`` times as many."""
+        ratio = _MARGIN * (result.std / self.std) ** 2
+        return int(np.ceil(n * min(max(1, ratio), longer)))
 
     @one_blas_thread
     def reverse_log_partition(self, machine, rng, samples, visible=None):
@@ -118,32 +137,74 @@ class SMC:
         order = np.ascontiguousarray(np.reshape(order, (self.n_chains, self.n_runs)).T).ravel()
         start = [take_rows(layer, order) for layer in samples]
         betas = _refined(taken, _REVERSE)[::-1]
-        return mean_of_weights(-self._runs(machine, base, betas, rng, _RESAMPLED, start), sign=-1)
+        log_z, _ = self._runs(machine, base, betas, rng, _RESAMPLED, start)
+        return mean_of_weights(-log_z, sign=-1)
 
     def _trial(self, machine, visible, rng):
-        """Return independent units, the mean log Z of runs from them, and temperatures."""
+        """Return independent units, temperatures, and what runs from these units give."""
         base, taken = uncoupled(machine, visible), [0.0]
         self._runs(machine, base, _by_effective_part(taken), rng, 1.0)
-        log_z = self._runs(machine, base, _refined(taken, _FIRST), rng, _RESAMPLED)
-        return base, np.mean(log_z), taken
+        betas = _refined(taken, _TRIAL)
+        return base, betas, self._runs(machine, base, betas, rng, _RESAMPLED)
 
     def _runs(self, machine, base, betas, rng, resample, samples=None):
-        """Return log Z by each of the runs, (n_runs,): forward, or in reverse from samples."""
+        """Return log Z by each of the runs, forward or in reverse from samples.
+
+        Returns
+        -------
+        log_z : ndarray of shape (n_runs,)
+        parts : ndarray of shape (n_chains, n_parts) or None
+            What parts of the path added to the log weights of chains; None if the temperatures are
+            chosen on the way.
+        """
         n, start = self.n_runs * self.n_chains, samples
         if samples is None:
             start = Gibbs().init(base, rng, n, machine.weights[0]).layers
-        ends = anneal(
-            machine, base, betas, start, rng, resample=resample, n_groups=self.n_runs
-        ).log_weights
+        n_parts = 0 if callable(betas) else min(_PARTS, len(betas) - 1)
+        options = {"resample": resample, "n_groups": self.n_runs, "n_parts": n_parts}
+        _, ends, parts = anneal(machine, base, betas, start, rng, **options)
         runs = namespace(ends).reshape(ends, (self.n_runs, self.n_chains))
         sums = to_numpy(log_sum_exp(runs)) - np.log(self.n_chains)
-        return independent_log_partition(base) + (sums if samples is None else -sums)
+        log_z = independent_log_partition(base) + (sums if samples is None else -sums)
+        return log_z, None if parts is None else to_numpy(parts)
 
 
 def _refined(betas, finer):
     """Return a schedule with ``finer`` times as many steps."""
     places = np.arange(len(betas))
     return np.interp(np.linspace(0, places[-1], finer * places[-1] + 1), places, betas)
+
+
+def _retimed(betas, parts, n_steps):
+    """Return inverse temperatures that lie closer where the log weights of chains spread faster.
+
+    The variance that a part of a path adds is what it has in common with the whole, and at least
+    its own; chance can make the former too small.
+
+    Parameters
+    ----------
+    betas : array of shape (n_temperatures,)
+        Those of the last path.
+    parts : ndarray of shape (n_chains, n_parts)
+        What parts of that path added to log weights.
+    n_steps : int
+        Of the new path.
+
+    Returns
+    -------
+    ndarray of shape (n_steps + 1,)
+    """
+    n, n_parts = len(betas) - 1, parts.shape[1]
+    lengths = np.bincount(np.arange(n) * n_parts // n)  # as anneal splits its steps
+    with np.errstate(over="ignore", invalid="ignore"):
+        parts = parts - parts.mean(axis=0)
+        common = (parts * parts.sum(axis=1, keepdims=True)).mean(axis=0)
+        variances = np.nan_to_num(np.maximum((parts**2).mean(axis=0), common))
+    density = np.sqrt(variances / lengths)
+    density = np.maximum(density, _LEAST * density.max()) + np.finfo(float).tiny
+    edges, clock = (np.cumsum([0, *each]) for each in (lengths, density * lengths))
+    steps = np.interp(np.linspace(0, clock[-1], n_steps + 1), clock, edges)
+    return np.interp(steps, np.arange(n + 1), betas)
 
 
 def _by_effective_part(taken):

@@ -142,19 +142,19 @@ class Tempering(Sampler):
         return self.start(machine, X, rng)
 
     def step(self, machine, state, rng):
-        state, exchanges = self.moved(machine, state, rng)
-        if not exchanges.rates:
+        state, found = self.moved(machine, state, rng)
+        if not found.rates:
             return state, {}
-        return state, {"exchange": sum(exchanges.rates) / len(exchanges.rates)}
+        return state, {"exchange": sum(found.rates) / len(found.rates)}
 
     def moved(self, machine, state, rng):
-        """Return the state after one step, and the :class:`Exchanges` of it."""
+        """Return the state after one step, and the :class:`Turn` of it."""
         machines = self.machines(machine)
         rows = (*state.below, state.layers[0])
-        rows, exchanges = exchanged(machines, rows, state.turn, rng)
+        rows, found = exchanged(machines, rows, state.turn, rng)
         *below, X = swept_all(machines, rows, rng)
         layers = Gibbs().start(machine, X, rng).layers
-        return Replicas(layers, tuple(below), state.turn + 1), exchanges
+        return Replicas(layers, tuple(below), state.turn + 1), found
 
     def resumed(self, machine, state):
         if isinstance(state, Replicas):
@@ -164,29 +164,40 @@ class Tempering(Sampler):
 
     # ------------------------------------------------------------------------- diagnosis, log Z
 
-    def diagnose(self, machine, state, rng, n_steps):
+    def diagnose(self, machine, state, rng, n_steps, *, callback=None):
         """Run the chains and count what they exchange.
+
+        Parameters
+        ----------
+        machine : Machine
+        state : Replicas
+        rng : Rng
+        n_steps : int
+        callback : callable, optional
+            Called after each step as ``callback(step, state, info)``, with steps counted from 1.
 
         Returns
         -------
         state : Replicas
-        Diagnosis
+        Exchanges
         """
         check_count("n_steps", n_steps, 1)
         n_pairs, n = len(state.below), state.layers[0].shape[0]
-        sums, counts, climbs = np.zeros(n_pairs), np.zeros(n_pairs), np.zeros(n, dtype=int)
+        sums, counts, trips = np.zeros(n_pairs), np.zeros(n_pairs), np.zeros(n, dtype=int)
         fresh = np.zeros((n_pairs + 1, n), dtype=bool)  # values that were last at the first rung
-        for _ in range(n_steps):
+        for step in range(1, n_steps + 1):
             state, found = self.moved(machine, state, rng)
             fresh[0] = True
             for k, rate, accepted in zip(found.pairs, found.rates, found.accepted, strict=True):
                 sums[k], counts[k] = sums[k] + float(to_numpy(rate).mean()), counts[k] + 1
                 taken = to_numpy(accepted)
                 fresh[k, taken], fresh[k + 1, taken] = fresh[k + 1, taken], fresh[k, taken]
-            climbs += fresh[-1]
+            trips += fresh[-1]
             fresh[-1] = False
+            if callback is not None:
+                callback(step, state, {})
         with np.errstate(invalid="ignore"):
-            return state, Diagnosis(sums / counts, climbs)
+            return state, Exchanges(n_steps, sums / counts, trips)
 
     @one_blas_thread
     def log_partition(self, machine, rng, visible=None):
@@ -223,19 +234,24 @@ class Tempering(Sampler):
         return _along(independent_log_partition(machines[0]), gains)
 
 
-class Diagnosis(NamedTuple):
-    """How well the chains of a ladder mix.
+class Exchanges(NamedTuple):
+    """How often the chains of a ladder exchange their values, and how far these go.
 
     Attributes
     ----------
+    n_steps : int
     acceptance : ndarray of shape (n_rungs - 1,)
         Mean probability of the exchanges of each pair of neighbours; NaN where there were none.
-    climbs : ndarray of shape (n_chains,), int
-        How often values came from the first rung to the last one, the first half of a round trip.
+    round_trips : ndarray of shape (n_chains,), int
+        How often values came to the last rung that had been at the first one since they, or those
+        that they were exchanged for, were last there. If the first rung has independent units, such
+        values do not depend on the earlier ones.
     """
 
+    n_steps: int
+
     acceptance: np.ndarray
-    climbs: np.ndarray
+    round_trips: np.ndarray
 
 
 def _some(rows, n, rng):

@@ -1,7 +1,7 @@
 """Data and parameters that users give: checks, and machines made of arrays."""
 
 from ._arrays import SIDES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
-from ._coordinates import Coordinates
+from ._coordinates import Coordinates, filled
 from ._rows import (
     Rows,
     canonical,
@@ -30,6 +30,7 @@ __all__ = [
     "check_rows",
     "check_weights",
     "distinct_rows",
+    "filled",
     "into_support",
     "layers_from",
     "machine_from",

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import cast, namespace
+from ..arrays import cast, namespace, to_numpy
 from ..units import Theta
 
 
@@ -19,6 +20,16 @@ class Coordinates(NamedTuple):
 
     offset: Any
     divisor: Any
+
+    @classmethod
+    def standard(cls, mean, deviation):
+        """Return the coordinates in which columns have mean 0 and standard deviation 1.
+
+        Columns in which nothing but rounding varies are constant (:func:`filled`).
+        """
+        xp = namespace(mean)
+        rounding = 2.0 * float(xp.finfo(mean.dtype).eps) * xp.abs(mean)
+        return cls(mean, filled(xp.where(deviation > rounding, deviation, 0.0 * deviation)))
 
     def inward(self, X):
         """Return z for values v, a dense array."""
@@ -55,3 +66,13 @@ class Coordinates(NamedTuple):
     def machine_outward(self, machine):
         """Return the machine of v for a machine of z."""
         return Coordinates(-self.offset / self.divisor, 1 / self.divisor).machine_inward(machine)
+
+
+def filled(deviation):
+    """Return the deviations with the median of the others for columns that are constant.
+
+    Of these only the mean is known. Where all are, it is 1.
+    """
+    xp, known = namespace(deviation), to_numpy(deviation)
+    median = float(np.median(known[known > 0])) if (known > 0).any() else 1.0
+    return xp.where(deviation > 0, deviation, median * xp.ones_like(deviation))

@@ -11,7 +11,7 @@ _POINTS = 2000  # moments that are drawn, of one order
 
 
 class DiagnosisDisplay:
-    """Autocorrelations, moments of samples against those of data, and quality by sweeps.
+    """Autocorrelations, exchanges, moments of samples against those of data, quality by sweeps.
 
     Parameters
     ----------
@@ -22,8 +22,9 @@ class DiagnosisDisplay:
     ----------
     figure_ : matplotlib Figure or SubFigure
     axes_ : ndarray of matplotlib Axes
-        The autocorrelations; then, if there were data, a panel for each order of moments; and the
-        errors by sweeps, if chains were run.
+        The autocorrelations; the acceptance of exchanges, if chains were run along a ladder; then,
+        if there were data, a panel for each order of moments; and the errors by sweeps, if chains
+        were run.
     """
 
     def __init__(self, diagnosis):
@@ -88,7 +89,8 @@ class DiagnosisDisplay:
         import matplotlib.pyplot as plt
 
         d = self.diagnosis
-        n = 1 + len(d.moments) + (d.quality is not None)
+        n_first = 1 + (d.exchanges is not None)
+        n = n_first + len(d.moments) + (d.quality is not None)
         n_columns = min(n, 3)
         n_rows = -(-n // n_columns)
         if figure is None:
@@ -99,7 +101,9 @@ class DiagnosisDisplay:
             unused.remove()
         axes = grid[:n]
         _draw_autocorrelation(axes[0], d)
-        for ax, order, moments in zip(axes[1:], _ORDERS, d.moments, strict=False):
+        if d.exchanges is not None:
+            _draw_exchanges(axes[1], d.exchanges)
+        for ax, order, moments in zip(axes[n_first:], _ORDERS, d.moments, strict=False):
             _draw_moments(ax, order, moments)
         if d.quality is not None:
             _draw_quality(axes[-1], d.quality)
@@ -119,6 +123,15 @@ def _draw_autocorrelation(ax, d):
     ax.set_title("autocorrelation times", fontsize="medium")
     ax.set_xlim(0, min(max(5 * times.max(), 10), d.n_steps - 1))
     ax.legend(fontsize="x-small", frameon=False)
+
+
+def _draw_exchanges(ax, found):
+    """The acceptance of each pair of neighbours of a ladder."""
+    rates = found.acceptance
+    ax.plot(np.arange(rates.size) + 1.5, rates, "o-", ms=3, color="C0")
+    ax.set(xlabel="between rungs", ylabel="acceptance", ylim=(0, 1), xlim=(1, rates.size + 1))
+    trips = f"{found.round_trips.mean():.3g} round trips of a chain"
+    ax.set_title(f"exchanges: {trips}", fontsize="medium")
 
 
 def _draw_moments(ax, order, moments):

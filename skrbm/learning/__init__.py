@@ -1,24 +1,22 @@
 """How parameters follow expectations: model phases, optimisers, learners, monitors, the loop."""
 
+from ._automatic import AutomaticLearner
 from ._average import Average
 from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
 from ._deep import DeepPhase
 from ._fixed_points import STARTS, FixedPointPhase
-from ._gradient import (
-    NATURAL,
-    BatchLearner,
-    CenteredGradient,
-    MachineGradient,
-    MomentLearner,
-    NaturalParameters,
-    Training,
-    check_integral,
-)
-from ._lbfgs import minimise
+from ._gradient import BatchLearner, MomentLearner, Training, check_integral
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
 from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient, Optimizer
+from ._parameters import (
+    NATURAL,
+    CenteredGradient,
+    MachineGradient,
+    NaturalParameters,
+    StandardParameters,
+)
 from ._rates import AutomaticRate, RateState
 from ._tracking import LogPartitionTracker, SmallSteps
 
@@ -32,6 +30,7 @@ __all__ = [
     "STARTS",
     "Adam",
     "ArrayGradient",
+    "AutomaticLearner",
     "AutomaticRate",
     "Average",
     "BatchLearner",
@@ -52,9 +51,9 @@ __all__ = [
     "Optimizer",
     "RateState",
     "SmallSteps",
+    "StandardParameters",
     "Trainer",
     "Training",
     "check_integral",
-    "minimise",
     "recorder",
 ]

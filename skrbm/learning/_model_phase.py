@@ -9,7 +9,14 @@ class ModelPhase:
     The gradient of the log-likelihood is the moments of the data minus those of the machine.
     Subclasses are frozen dataclasses of hyper-parameters; what changes from batch to batch is in
     the state, whose array leaves have rows first.
+
+    Attributes
+    ----------
+    caution : float
+        By which first rates and trust regions of automatic learning rates are divided.
     """
+
+    caution = 1.0
 
     @property
     def kind(self):

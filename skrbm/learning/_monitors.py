@@ -7,6 +7,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
 from ..arrays import cast, from_numpy, make_rng, namespace, row_sums, to_numpy
+from ..evaluation._observed import QUICK, free_energy_given
+from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
 from ..inference import by_site, completed
 from ..inputs import split_missing
 from ..units import log_weight
@@ -161,7 +163,7 @@ class LikelihoodMonitor(Monitor):
             return self._values(density.free_energy, index)
 
         def function(rows):
-            return evaluation.free_energy_given(density, rows, self.seed, evaluation.QUICK)
+            return free_energy_given(density, rows, self.seed, QUICK)
 
         return self._values(function, index)
 
@@ -182,7 +184,7 @@ class LikelihoodMonitor(Monitor):
             if observed is None:
                 observed = rows == rows
             rows = completed(machine, rows, observed, rng, _COMPLETION)
-            return evaluation.observed_pseudo_log_likelihood(machine, rows, observed, self.bits)
+            return observed_pseudo_log_likelihood(machine, rows, observed, self.bits)
 
         return self._mean_by_column(self._values(function, index), index, self.bits)
 

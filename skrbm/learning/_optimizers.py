@@ -6,7 +6,7 @@ call, no array of the size of the weights in between). See :class:`Gradient`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from .._checks import check_number, look_up
@@ -74,6 +74,10 @@ class Optimizer(HyperParameters):
         """Layout of the state. A warm start goes on only from a state of the same kind."""
         return (type(self),)
 
+    def for_rows(self, n_rows):
+        """Return the optimiser for data of ``n_rows`` rows, itself if they do not matter to it."""
+        return self
+
     def init(self, parameters):
         """Return the state before the first step, for a tuple of arrays."""
         raise NotImplementedError
@@ -88,14 +92,24 @@ class Optimizer(HyperParameters):
 
 def _check(optimizer, **bounds):
     """Raise ValueError unless hyper-parameters are numbers in [0, bound)."""
+    if optimizer.alpha != "auto":
+        bounds["alpha"] = math.inf
     for name, bound in bounds.items():
         check_number(name, getattr(optimizer, name), at_least=0, below=bound)
     look_up("penalty", optimizer.penalty, PENALTIES)
     check_number("max_norm", optimizer.max_norm, above=0, or_none=True)
 
 
+class _Penalised(Optimizer):
+    """An optimiser with a penalty on the weights, of strength ``alpha``."""
+
+    def for_rows(self, n_rows):
+        """Return the optimiser with ``alpha = 1 / n_rows`` if it is "auto"."""
+        return replace(self, alpha=1 / max(n_rows, 1)) if self.alpha == "auto" else self
+
+
 @dataclass(frozen=True)
-class SGD(Optimizer):
+class SGD(_Penalised):
     """Stochastic gradient ascent with momentum and a penalty on the weights.
 
     velocity <- momentum * velocity + rate * (gradient - alpha * penalty'(W)), W <- W + velocity
@@ -104,20 +118,21 @@ class SGD(Optimizer):
     Parameters
     ----------
     momentum : float in [0, 1), default=0.0
-    alpha : float, default=0.0
-        Strength of the penalty, on the weights only.
+    alpha : float or "auto", default=0.0
+        Strength of the penalty, on the weights only. "auto": one over the number of rows of the
+        data, as by a prior distribution of each weight with a scale of 1.
     penalty : {"l2", "l1"}, default="l2"
     max_norm : float or None, default=None
         Norm of the gradient by all parameters above which it is scaled down to that norm.
     """
 
     momentum: float = 0.0
-    alpha: float = 0.0
+    alpha: Any = 0.0
     penalty: str = "l2"
     max_norm: float | None = None
 
     def __post_init__(self):
-        _check(self, momentum=1, alpha=math.inf)
+        _check(self, momentum=1)
 
     @property
     def kind(self):
@@ -163,7 +178,7 @@ class AdamState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Adam(Optimizer):
+class Adam(_Penalised):
     """Gradient ascent with a step length of its own for each parameter (Kingma and Ba 2015).
 
     Parameters
@@ -182,12 +197,12 @@ class Adam(Optimizer):
     decay: float = 0.9
     decay_squares: float = 0.999
     epsilon: float = 1e-8
-    alpha: float = 0.0
+    alpha: Any = 0.0
     penalty: str = "l2"
     max_norm: float | None = None
 
     def __post_init__(self):
-        _check(self, decay=1, decay_squares=1, epsilon=math.inf, alpha=math.inf)
+        _check(self, decay=1, decay_squares=1, epsilon=math.inf)
 
     def init(self, parameters):
         """Return the state before the first step."""

@@ -8,13 +8,15 @@ of the last one. So the chains of the present machine have its distribution, how
 from typing import NamedTuple
 
 from ..arrays import last_rows, namespace
-from ..inference import Ladder, Reservoir, collected, ladder_of
+from ..inference import Ladder, collected, ladder_of, renewed
 
 _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
 _STEP_BACK = 0.1  # acceptance below which the last steps are taken back
 # Sweeps at a new rung. Chains learn the shares of modes from its samples, so that there are many.
 _BURN_IN, _BLOCKS, _SPACING = 30, 30, 4
 _FIRST, _FEWEST = 10, 100  # samples of the first rungs: of each chain, and of all at least
+_KEPT = 10  # samples of the rungs below the last one, of each chain
+_EVERY = 4  # steps after which some samples of one of the rungs are moved, and proposed
 
 
 class Tempered(NamedTuple):
@@ -23,9 +25,8 @@ class Tempered(NamedTuple):
     Attributes
     ----------
     ladder : Ladder
-        Machines that the training has passed through, and samples of them.
-    reservoir : Reservoir
-        Samples of the last of them, as exchanges have left them.
+        Machines that the training has passed through, and samples of them, which are moved in
+        place.
     n_steps : int
         Steps since the last rung.
     exchange : float or None
@@ -35,7 +36,6 @@ class Tempered(NamedTuple):
     """
 
     ladder: Ladder
-    reservoir: Reservoir
     n_steps: int = 0
     exchange: float | None = None
     n_back: int = 0
@@ -70,11 +70,11 @@ def first_tempered(machine, rng, n):
     """
     machine = machine.copy()
     ladder = ladder_of(machine, rng, n_samples=max(_FIRST * n, _FEWEST))
-    return _last_samples(ladder, rng, n), Tempered(ladder, _reservoir(ladder))
+    return _last_samples(ladder, rng, n), Tempered(ladder)
 
 
 def review(machine, rows, tempered, rng):
-    """Exchange chains with samples of the last rung, and judge the steps since then.
+    """Propose samples of the last rung to chains, and judge the steps since then.
 
     Parameters
     ----------
@@ -95,30 +95,31 @@ def review(machine, rows, tempered, rng):
         By which the learning rate is multiplied: 0.5 if steps are taken back, else 1.
     """
     n, ladder = rows.shape[0], tempered.ladder
-    rows, reservoir, rates = tempered.reservoir.exchange(machine, rows, rng)
-    rate = float(namespace(rates).mean(rates))
-    if rate >= _NEW_RUNG:
-        steps = tempered.n_steps + 1
-        return machine, rows, Tempered(ladder, reservoir, steps, rate, tempered.n_back), 1.0
-    if not rate >= _STEP_BACK or tempered.n_steps <= 1:
-        rows, last = _last_samples(ladder, rng, n), ladder.machines[-1].copy()
-        tempered = Tempered(ladder, _reservoir(ladder), 0, rate, tempered.n_back + 1)
-        return last, rows, tempered, 0.5
+    last = ladder.machines[-1], ladder.samples[-1]
+    rows, rates = renewed(machine, rows, *last, rng)
+    tempered = tempered._replace(exchange=float(namespace(rates).mean(rates)))
+    if tempered.exchange >= _NEW_RUNG:
+        turn, due = divmod(tempered.n_steps, _EVERY)
+        if due == 0:
+            k = turn % len(ladder)
+            ladder.move(k, n, rng)
+            rows, _ = renewed(machine, rows, ladder.machines[k], ladder.samples[k], rng)
+        return machine, rows, tempered._replace(n_steps=tempered.n_steps + 1), 1.0
+    if not tempered.exchange >= _STEP_BACK or tempered.n_steps <= 1:
+        tempered = tempered._replace(n_steps=0, n_back=tempered.n_back + 1)
+        return last[0].copy(), _last_samples(ladder, rng, n), tempered, 0.5
     kept = machine.copy()
-    samples = collected(kept, rows, _reservoir(ladder), rng, _BURN_IN, _BLOCKS, _SPACING)
-    ladder = ladder.extended(kept, samples, n, _NEW_RUNG)
-    reservoir = _reservoir(ladder)
-    tempered = Tempered(ladder, reservoir, 0, rate, tempered.n_back)
-    return machine, last_rows(samples, n), tempered, 1.0
+    samples = collected(kept, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
+    ladder = ladder.extended(kept, samples, _KEPT * n, _NEW_RUNG)
+    return machine, last_rows(samples, n), tempered._replace(ladder=ladder, n_steps=0), 1.0
 
 
 def ladder_to(machine, rows, tempered):
-    """Return the ladder of tempered chains with a last rung: a machine, and its chains."""
+    """Return the ladder of tempered chains with a last rung: a machine, and its chains.
+
+    It has copies of as many samples of each rung as there are chains.
+    """
     return tempered.ladder.extended(machine, rows, rows.shape[0], _NEW_RUNG)
-
-
-def _reservoir(ladder):
-    return Reservoir.of(ladder.machines[-1], ladder.samples[-1])
 
 
 def _last_samples(ladder, rng, n):

@@ -8,6 +8,9 @@ from ..arrays import cast, column_moments, like, namespace
 from ..exceptions import DivergenceError
 from ._base import Theta, Unit
 
+_ROUNDING = 1e-12  # part of the mean that is no deviation, in float64
+_CONSTANT = 1e-6  # variance of a column without any
+
 
 @dataclass(frozen=True)
 class Gaussian(Unit):
@@ -16,7 +19,8 @@ class Gaussian(Unit):
     Parameters
     ----------
     min_precision : float, default=1e-6
-        Floor under the precision of the unit's own parameters while they are learnt.
+        Floor under the precision of the unit's own parameters while they are learnt, in the
+        coordinates of learning.
     """
 
     min_precision: float = 1e-6
@@ -76,8 +80,8 @@ class Gaussian(Unit):
 
     def initial_theta(self, X, weights=None):
         mean, variance = column_moments(X, weights)
-        xp = namespace(mean)
-        precision = 1 / xp.clip(variance, 1e-6, None)
+        varies = variance > (_ROUNDING * mean) ** 2
+        precision = 1 / namespace(mean).where(varies, variance, _CONSTANT)
         return Theta(mean * precision, precision)
 
     def base_theta(self, theta, X):

@@ -24,6 +24,7 @@ from _estimators import (
     small,
 )
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -244,6 +245,23 @@ def test_counts_of_many_words_do_not_saturate():
 
 
 # ------------------------------------------------------------------------ learning
+
+
+@pytest.mark.parametrize(("n_features", "deviation"), [(8, 0.1), (256, 0.05)])
+def test_first_weights_tell_hidden_units_apart(n_features, deviation):
+    """The mean square of normal weights is outside these bounds with probability 1e-9."""
+    X = binary_data(20, n_features)
+    W = small(BernoulliRBM, n_components=500, n_iter=0).fit(X).components_
+    low, high = stats.chi2(W.size).ppf([5e-10, 1 - 5e-10]) / W.size
+    assert low < np.mean(W**2) / deviation**2 < high
+
+
+def test_first_biases_are_those_of_independent_units():
+    X = binary_data()
+    rbm = small(BernoulliRBM, n_iter=0).fit(X)
+    means = (X.sum(axis=0) + 0.5) / (len(X) + 1)
+    assert_allclose(rbm.intercept_visible_, np.log(means / (1 - means)), rtol=1e-5)
+    assert_array_equal(rbm.intercept_hidden_, 0)
 
 
 @pytest.mark.law

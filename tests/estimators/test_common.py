@@ -164,7 +164,7 @@ def test_log_partition_methods(RBM):
 
 @pytest.mark.law
 def test_scores_warn_of_errors_larger_than_asked():
-    """Many modes that compete, for which 10 000 sweeps are too few."""
+    """Many modes that compete, for which all sweeps are too few."""
     W, X = 2 * np.random.default_rng(0).standard_normal((100, 100)), np.eye(100)
     rbm = BernoulliRBM.from_parameters(W, -W.sum(axis=1) / 2, -W.sum(axis=0) / 2, random_state=0)
     with pytest.warns(LikelihoodWarning, match="the standard error of 0.1"):

@@ -6,20 +6,13 @@ Seeds are fixed. Log Z may be off by 8 of its standard errors, which it is with 
 
 import numpy as np
 import pytest
+from _machines import bits
 from numpy.testing import assert_array_equal
 
 from skrbm import RBM, BernoulliRBM, DeepTAPMachine
 from skrbm.evaluation import exact_log_partition, log_partition
 from skrbm.inference import Tempering
 from skrbm.machine import Machine
-
-
-def bits(n_rows=200, seed=0):
-    generator = np.random.default_rng(seed)
-    patterns = generator.integers(0, 2, (2, 8))
-    patterns = np.concatenate([patterns, 1 - patterns])
-    X = patterns[generator.integers(0, 4, n_rows)]
-    return np.abs(X - (generator.random(X.shape) < 0.02)).astype(float)
 
 
 @pytest.fixture(scope="module")

@@ -105,3 +105,21 @@ def test_stacks_without_an_integral():
     machine = DeepTAPMachine((3, 3), random_state=0, **kinds, **epochs)
     with pytest.raises(DivergenceError, match=NO_INTEGRAL.format("before the first epoch")):
         machine.fit(IRIS)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_the_automatic_penalty_is_for_all_rows_learnt_from(optimizer):
+    X, weights = binary_data(n=40), np.arange(40) % 3
+
+    def trained(**params):
+        return RBM(3, n_iter=3, optimizer=optimizer, random_state=0, **params)
+
+    rbm = trained().fit(X, sample_weight=weights)
+    same = trained(alpha=1 / weights.sum()).fit(X, sample_weight=weights)
+    assert_array_equal(rbm.components_, same.components_)
+    assert (rbm.components_ != trained(alpha=0).fit(X).components_).any()
+    rbm, same = trained(), trained()
+    for k, n in enumerate((10, 30, 40)):
+        rbm.partial_fit(X[:n])
+        same.set_params(alpha=1 / (10, 40, 80)[k]).partial_fit(X[:n])
+        assert_array_equal(rbm.components_, same.components_)

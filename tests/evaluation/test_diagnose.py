@@ -21,6 +21,7 @@ from skrbm.evaluation._agreement import (
     neighbours,
     quality_by_sweeps,
 )
+from skrbm.inference import Tempering
 from skrbm.inputs import Coordinates
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
@@ -73,6 +74,46 @@ def test_a_machine_of_the_right_distribution_has_no_fault():
         machine = random_machine(BINARY, (8, 5), seed, 0.5)
         d = diagnose(machine, drawn(machine, 500, seed), n_steps=200, random_state=seed)
         assert d.verdict.startswith("No fault"), (seed, d.verdict)
+
+
+def test_chains_along_a_ladder_mix_where_gibbs_chains_do_not():
+    """Half of the samples of two modes are in each, within 5 standard errors of 1 / 20."""
+    machine, options = two_modes(), {"n_steps": 200, "random_state": 0}
+    gibbs, d = diagnose(machine, **options), diagnose(machine, method="tempering", **options)
+    assert gibbs.verdict.startswith("Chains do not mix") and gibbs.exchanges is None
+    assert "run them along a ladder" in gibbs.verdict
+    assert d.verdict.startswith("No fault was found: chains mix"), d.verdict
+    found = d.exchanges
+    assert found.n_steps == 200 and found.round_trips.shape == (100,)
+    assert (found.acceptance > 0.3).all() and found.round_trips.mean() > 10
+    assert f"ladder of {found.acceptance.size + 1} rungs: acceptance 0." in str(d)
+    assert "round trips of a chain in 200 sweeps" in str(d)
+    mean = diagnose(
+        machine, np.repeat([[0.0], [1.0]], 50, axis=0) + np.zeros(6), method="tempering"
+    )
+    assert np.abs(mean.moments[0].samples - 0.5).max() < 0.25
+
+
+def test_faults_of_ladders():
+    machine = two_modes(24.0)
+    d = diagnose(machine, method=Tempering(2), n_steps=200, random_state=0)
+    assert d.verdict.startswith("The ladder lacks rungs: rungs 1 and 2 of 2 accept "), d.verdict
+    assert d.exchanges.acceptance[0] < 0.1
+    d = diagnose(machine, method=Tempering(12), n_chains=4, n_steps=8, random_state=0)
+    assert "too short for the ladder" in d.verdict and "(100 are needed)" in d.verdict
+    assert 0 <= d.exchanges.round_trips.sum() < 100
+
+
+def test_the_ladder_of_a_fit_is_diagnosed():
+    """Exchanges are those of the ladder itself, with the same draws."""
+    X = drawn(random_machine(BINARY, (8, 5), 0, 1.0), 200)
+    rbm = RBM(4, starts="tempered", n_iter=20, learning_rate=0.1, random_state=0).fit(X)
+    d = diagnose(rbm, X, n_steps=100, random_state=0)
+    assert d.exchanges.acceptance.shape == (len(rbm.ladder_) - 1,)
+    assert str(d) == str(diagnose(rbm, X, method="tempering", n_steps=100, random_state=0))
+    assert diagnose(rbm, method="gibbs", **QUICK).exchanges is None
+    with pytest.raises(ValueError, match="method"):
+        diagnose(rbm, method="annealed")
 
 
 def test_the_time_of_a_machine_is_that_of_its_transition_matrix():

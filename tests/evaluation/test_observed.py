@@ -10,8 +10,8 @@ from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import CommonRng, make_rng
-from skrbm.evaluation import Density, exact_sums, free_energy_given
-from skrbm.evaluation._observed import Accuracy
+from skrbm.evaluation import Density
+from skrbm.evaluation._observed import Accuracy, exact_sums, free_energy_given
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inputs import Coordinates
 from skrbm.machine import free_energy

@@ -16,7 +16,7 @@ from skrbm import BernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.evaluation import AIS, SMC, LogPartition, exact_log_partition, log_partition
 from skrbm.inference._annealing import resampled_index
-from skrbm.inference._smc import _by_effective_part
+from skrbm.inference._smc import _by_effective_part, _retimed
 from skrbm.units import Bernoulli
 
 MACHINES = {
@@ -110,6 +110,42 @@ def test_temperatures_by_the_effective_part():
     parts = np.cosh(steps) ** 2 / np.cosh(2 * steps)
     assert taken[-1] == 1.0
     assert_allclose(parts[:-1], 0.9, atol=0.03)  # steps are known to a tenth
+
+
+def uncorrelated(spreads, n=64):
+    """Return columns of mean 0 and of these standard deviations, which are orthogonal."""
+    columns = np.random.default_rng(0).normal(size=(n, len(spreads)))
+    columns = np.linalg.qr(np.column_stack([np.ones(n), columns]))[0][:, 1:]
+    return np.sqrt(n) * columns * spreads
+
+
+def test_temperatures_lie_closer_where_weights_spread_faster():
+    """Parts of m steps with variance s^2 have a density of steps of s / sqrt(m)."""
+    spreads, betas = np.array([1.0, 3.0, 2.0]), np.linspace(0, 1, 8) ** 2
+    found = _retimed(betas, uncorrelated(spreads), 600)
+    lengths = np.array([3, 2, 2])  # of 7 steps
+    shares = spreads * np.sqrt(lengths)
+    edges = betas[np.cumsum([0, *lengths])]
+    counts = np.histogram(found[1:], [*edges[:-1], 2])[0]
+    assert len(found) == 601 and found[0] == 0 and found[-1] == 1 and (np.diff(found) > 0).all()
+    assert_allclose(counts, 600 * shares / shares.sum(), atol=1.01)
+
+
+def test_slow_chains_count_by_what_parts_have_in_common():
+    """In the first two parts chains add the same, as if they stood still: variances add to 4."""
+    parts = uncorrelated([1.0, 1.0, np.sqrt(2.0)])
+    parts[:, 1] = parts[:, 0]
+    found = _retimed(np.linspace(0, 1, 4), parts, 3000)
+    counts = np.histogram(found[1:], [0, 1 / 3, 2 / 3, 2])[0]
+    assert_allclose(counts, 1000, atol=1.01)
+
+
+def test_temperatures_where_nothing_or_not_everything_varies():
+    betas = np.linspace(0, 1, 5) ** 2
+    assert_allclose(_retimed(betas, np.zeros((10, 4)), 4), betas)
+    found = _retimed(np.linspace(0, 1, 3), uncorrelated([1.0, 0.0]), 1100)
+    assert_allclose((found[1:] > 0.5).sum(), 100, atol=1.01)  # a tenth of the density is left
+    assert_allclose(_retimed(betas, np.full((10, 4), -np.inf), 4), betas)
 
 
 def test_rows_are_drawn_within_their_groups():

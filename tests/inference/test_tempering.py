@@ -20,12 +20,12 @@ from skrbm.inference import (
     Gibbs,
     Ladder,
     Replicas,
-    Reservoir,
     Tempering,
     bennett,
     collected,
     exchange_rate,
     ladder_of,
+    renewed,
     sample,
 )
 from skrbm.machine import Machine, free_energy
@@ -119,27 +119,46 @@ def test_units_that_only_propose_are_corrected_at_each_rung():
 
 
 @pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
-def test_exchanges_with_a_reservoir_leave_both_distributions_invariant(kinds):
+def test_proposals_of_samples_leave_the_distribution_invariant(kinds):
+    """Also where few samples of a rung are moved, after proposals from the rung below."""
     first, second = mixed(kinds, 0.15), make(kinds)
-    members, chains = (exact_chains(Exact(m), N, seed=i) for i, m in enumerate((first, second)))
-    reservoir, rng = Reservoir.of(first, members.layers[0]), rng_of(first, 3)
-    rows, moved, rate = reservoir.exchange(second, chains.layers[0], rng)
+    samples, chains = (exact_chains(Exact(m), N, seed=i) for i, m in enumerate((first, second)))
+    samples, chains, rng = samples.layers[0], chains.layers[0], rng_of(first, 3)
+    before = samples.copy()
+    rows, rate = renewed(second, chains, first, samples, rng)
     assert 0.2 < rate.mean() < 0.999
-    assert (rows != chains.layers[0]).any()
-    for machine, X in ((first, moved.rows), (second, rows)):
+    assert (rows != chains).any()
+    assert_array_equal(samples, before)
+    ladder = Ladder((first, second), (samples, chains.copy()))
+    ladder.move(1, N // 2, rng)
+    moved = (ladder.samples[1] != chains).any(axis=1)
+    assert 0.05 < moved.mean() <= 0.5
+    ladder.move(0, N, rng)  # without a rung below
+    for machine, X in ((second, rows), (second, ladder.samples[1]), (first, samples)):
         assert_joint_distribution(Exact(machine), Gibbs().start(machine, X, rng).layers)
-    assert_allclose(moved.log_weights, -free_energy(first, moved.rows), rtol=1e-12)
 
 
-def test_a_reservoir_gives_and_takes_the_same_rows():
+def test_rows_are_replaced_by_samples_of_the_same_machine():
     machine = make(("bernoulli", "bernoulli"))
-    members = np.array([[0.0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 0, 0]])
-    chains = np.array([[1.0, 1, 0], [1, 1, 1]])
-    rows, after, rate = Reservoir.of(machine, members).exchange(machine, chains, rng_of(machine))
-    assert_array_equal(rate, 1.0)  # of the same machine
-    before = np.sort(row_numbers(np.concatenate([members, chains])))
-    assert_array_equal(np.sort(row_numbers(np.concatenate([after.rows, rows]))), before)
-    assert not (rows[:, None] == chains[None]).all(axis=2).any()
+    samples, chains = np.array([[0.0, 0, 0], [0, 1, 1]]), np.ones((40, 3))
+    rows, rate = renewed(machine, chains, machine, samples, rng_of(machine))
+    assert_array_equal(rate, 1.0)
+    assert set(row_numbers(rows)) == set(row_numbers(samples))
+
+
+@pytest.mark.parametrize("size, n", [(10, 3), (10, 10), (10, 40), (3, 2)])
+def test_each_sample_of_a_rung_is_moved_now_and_then(size, n):
+    """One of four parts is drawn less than half as often as another with a probability of 1e-11."""
+    machine = random_machine(("gaussian", "bernoulli"), (2, 2), 0)
+    ladder, rng = Ladder((machine,), (np.zeros((size, 2)),)), rng_of(machine)
+    counts = np.zeros(size)
+    for _ in range(1000):
+        before = ladder.samples[0].copy()
+        ladder.move(0, n, rng)
+        now = (ladder.samples[0] != before).any(axis=1)
+        assert 1 <= now.sum() <= min(size, n)
+        counts += now
+    assert counts.min() > 0.5 * counts.max()  # each as often, on average
 
 
 @pytest.mark.law
@@ -183,20 +202,20 @@ def test_modes_that_gibbs_sampling_does_not_leave():
     assert share.std(ddof=1) < 0.3  # and not 0.5, as of chains that stay
 
 
-def test_diagnosis_counts_acceptance_and_climbs():
+def test_diagnosis_counts_acceptance_and_round_trips():
     machine = two_modes()
     method, rng = Tempering(8), rng_of(machine)
     state = method.start(machine, np.zeros((20, 8)), rng)
     _, found = method.diagnose(machine, state, rng, 200)
-    assert found.acceptance.shape == (7,) and found.climbs.shape == (20,)
+    assert found.acceptance.shape == (7,) and found.round_trips.shape == (20,)
     assert ((found.acceptance > 0) & (found.acceptance < 1)).all()
-    assert (found.climbs > 0).all() and found.climbs.max() < 100
+    assert (found.round_trips > 0).all() and found.round_trips.max() < 100
     same = Tempering(Ladder((machine,) * 3, ()))
     state = Replicas(state.layers, (state.layers[0],) * 2)
     _, found = same.diagnose(machine, state, rng, 6)
     assert_array_equal(found.acceptance, 1.0)
     # Values leave the first rung in every other step, and are at the last one a step later.
-    assert_array_equal(found.climbs, 3)
+    assert_array_equal(found.round_trips, 3)
     with np.testing.assert_no_warnings():
         _, found = method.diagnose(machine, method.start(machine, np.zeros((2, 8)), rng), rng, 1)
     assert_array_equal(np.isnan(found.acceptance), np.arange(7) % 2 == 1)
@@ -269,10 +288,10 @@ def test_rungs_that_a_new_one_makes_needless_are_left_out():
 
 def test_collected_samples_are_of_the_machine():
     machine = make(("bernoulli", "bernoulli"))
-    base = Tempering(2).machines(machine)[0]
+    rungs = Tempering(3).machines(machine)[:2]
     rng = rng_of(machine, 4)
-    reservoir = Reservoir.of(base, exact_chains(Exact(base), N).layers[0])
-    rows = collected(machine, np.zeros((N // 2, 3)), reservoir, rng, 20, 2, 10)
+    ladder = Ladder(rungs, tuple(exact_chains(Exact(rung), N).layers[0] for rung in rungs))
+    rows = collected(machine, np.zeros((N // 2, 3)), ladder, rng, 20, 2, 10)
     assert rows.shape == (N, 3)
     assert_joint_distribution(Exact(machine), Gibbs().start(machine, rows[N // 2 :], rng).layers)
 

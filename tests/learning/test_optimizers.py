@@ -253,3 +253,13 @@ def test_steps_of_adam_are_those_of_torch(scale):
         theirs.step()
         state = Adam().update((values,), ArrayGradient((slope,), 1), state, RATE)
         assert_allclose(values, parameter.detach().numpy(), rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("Optimizer", [SGD, Adam])
+def test_the_penalty_of_a_prior_distribution(Optimizer):
+    """The log-density of a normal weight is -W² / 2, a share of 1 / n for each of n rows."""
+    assert Optimizer(alpha="auto", max_norm=3.0).for_rows(50) == Optimizer(alpha=0.02, max_norm=3.0)
+    assert Optimizer(alpha=0.3).for_rows(50) == Optimizer(alpha=0.3)
+    for alpha in ("strong", -1.0, True, None):
+        with pytest.raises(ValueError, match="alpha"):
+            Optimizer(alpha=alpha)

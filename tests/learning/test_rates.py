@@ -18,6 +18,7 @@ from skrbm.learning import (
     NATURAL,
     SGD,
     Adam,
+    AutomaticLearner,
     AutomaticRate,
     Average,
     CenteredGradient,
@@ -231,8 +232,8 @@ def test_learning_takes_back_steps_and_goes_on():
     rows = Rows(X, make().units[0], np.float64)
     machine, phase, rng = make(strength=0.01), ChainPhase(Gibbs()), make_rng(0, X)
     training = Training(rng, machine.copy(), phase.init(machine, rng, 20, X))
-    learner = MomentLearner(
-        rows, phase, SGD(), batch_size=20, centered=True, average=True, automatic=Wild()
+    learner = AutomaticLearner(
+        rows, phase, SGD(), batch_size=20, centered=True, average=True, rule=Wild()
     )
     for _ in range(60):
         learner.epoch(training, 0.0, 1.0)
@@ -241,16 +242,41 @@ def test_learning_takes_back_steps_and_goes_on():
     assert training.rate_state.rate < 100
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_last_steps_of_an_epoch_are_taken_back_too(lost):
+    """Batch 12 is not measured, nor does another batch follow; the weights are infinite then."""
+    X, machine, phase = data(60), make(strength=0.01), ChainPhase(Gibbs())
+
+    class Lost(AutomaticLearner):
+        def _move(self, training, slopes, data, rate):
+            after = super()._move(training, slopes, data, rate)
+            if lost and training.rate_state and training.rate_state.n_steps == 11:
+                after[0][0] = np.inf
+            return after
+
+    def trained():
+        rng = make_rng(0, X)
+        training = Training(rng, machine.copy(), phase.init(machine, rng, 5, X))
+        learner = Lost(Rows(X, machine.units[0], np.float64), phase, SGD(), batch_size=5)
+        report = learner.epoch(training, 0.0, 1.0)
+        return training, report
+
+    training, report = trained()
+    assert report["learning_rate"] > 0 and training.machine.is_finite()
+    back = training.machine.weights[0] == training.saved[0].weights[0]
+    assert back.all() if lost else not back.any()
+    assert np.isfinite(training.rate_state.cap) == lost
+
+
 def test_cautious_rules():
     rule = AutomaticRate(factor=8.0, largest_divergence=0.4, first=0.2).cautious(4)
     assert rule == AutomaticRate(factor=2.0, largest_divergence=0.1, first=0.05)
     X, machine = data(), make()
     rows, phase = Rows(X, machine.units[0], np.float64), ChainPhase(Gibbs())
     learners = [
-        MomentLearner(rows, phase, optimizer, batch_size=5, automatic=AutomaticRate())
-        for optimizer in (SGD(), Adam())
+        AutomaticLearner(rows, phase, optimizer, batch_size=5) for optimizer in (SGD(), Adam())
     ]
-    assert [learner.automatic.first for learner in learners] == [0.05, 0.05 / Adam.caution]
+    assert [learner.rule.first for learner in learners] == [0.05, 0.05 / Adam.caution]
 
 
 def test_calls_of_one_batch_take_back_steps_too():

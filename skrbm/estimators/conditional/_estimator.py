@@ -14,7 +14,7 @@ from ...inputs import check_data, rows_with_weight
 from ...learning import SGD, Trainer, Training, recorder
 from .._parts import check_layers
 from .._training import TRAINING_CONSTRAINTS, keeps_features, rate_of
-from ._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps, largest_sweeps
+from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows, Sweeps, largest_sweeps
 from ._losses import OBJECTIVES, make_objective
 from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
 from ._predictions import Predictions
@@ -292,7 +292,7 @@ class ConditionalRBM(Predictions):
         targets = self._targets if goes_on else targets_of(y, classes)
         if classes is not None and not np.array_equal(np.unique(classes), targets.classes):
             raise ValueError(f"classes={classes} are not those of this machine, {targets.classes}")
-        return Rows(X, targets.encode(y), weights), targets
+        return LabelledRows(X, targets.encode(y), weights), targets
 
     def _start(self, rows, targets, goes_on):
         """Return what a fit starts from; methods are made and checked here."""

@@ -20,7 +20,7 @@ from ._targets import initial_field, known_values
 _FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
 
 
-class Rows(DistinctRows):
+class LabelledRows(DistinctRows):
     """Features and targets of the rows that are learnt from.
 
     Parameters
@@ -147,7 +147,7 @@ class ErrorMonitor(Monitor):
     ----------
     decision : callable
         Returns what predicts, given the largest number of sweeps.
-    data : Rows
+    data : LabelledRows
     validation : ndarray of int or None
         Indices of the rows set aside; without any nothing is measured.
     n_iter_no_change : int

@@ -70,7 +70,7 @@ class Snapshot(NamedTuple):
         return Mixture(atoms, self.counts, self.bias)
 
 
-class Likelihood:
+class GrowthLikelihood:
     """What the mean log-weight of some rows needs: column means, and each unit's mean softplus."""
 
     def __init__(self, rows, atoms):
@@ -87,21 +87,21 @@ class Growth:
     Parameters
     ----------
     plan : Plan
-    data : Rows
+    data : WeightedRows
     model : SampledModel or ExactModel
     mixture : Mixture
         Where to begin.
     rng : numpy.random.Generator
         Of the random starts.
-    held_out : Rows, default=None
+    held_out : WeightedRows, default=None
         Held-out samples, whose log-likelihood is followed too.
     """
 
     def __init__(self, plan, data, model, mixture, rng, held_out=None):
         self.plan, self.model, self.mixture = plan, model, mixture
         self.alpha, self.radius, self.units = plan.alpha, plan.radius, list(mixture.atoms)
-        self.data = Likelihood(data, mixture.atoms)
-        self.held_out = held_out and Likelihood(held_out, mixture.atoms)
+        self.data = GrowthLikelihood(data, mixture.atoms)
+        self.held_out = held_out and GrowthLikelihood(held_out, mixture.atoms)
         self.base = log_odds(self.data.means, _FARTHEST)  # biases of independent units
         self.proposer = Proposer(plan, data, self.data.means, rng)
         self.n_steps, self.n_insertions = 0, len(self.units)

@@ -74,7 +74,7 @@ def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
     ----------
     slope : float
     change : ndarray of shape (n_rows,)
-    rows : Rows
+    rows : WeightedRows
     low, high : float
         ``low <= 0 <= high``.
     min_ess : float in [0, 1)

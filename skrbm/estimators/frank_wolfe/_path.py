@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...learning import Monitor as BaseMonitor
+from ...learning import Monitor
 from ._growth import COLUMNS
 from ._mixture import machine_of
 
@@ -97,7 +97,7 @@ def described(row):
     return f"{row['reason']}: {row['n_components']} units, {values}"
 
 
-class Monitor(BaseMonitor):
+class GrowthMonitor(Monitor):
     """When growth stops, and whether the last machine is to be kept.
 
     Parameters
@@ -175,18 +175,18 @@ class Monitor(BaseMonitor):
 
 
 def monitor_of(params, growth, criterion, max_units):
-    """Return the :class:`Monitor` of a growth that has begun.
+    """Return the :class:`GrowthMonitor` of a growth that has begun.
 
     Parameters
     ----------
     params : FrankWolfeRBM
     growth : Growth
     criterion, max_units
-        As in :class:`Monitor`.
+        As in :class:`GrowthMonitor`.
     """
     margin = -params.free_energy_gap_tol if criterion == "free_energy_gap" else params.tol
     gap_tol = -np.inf if growth.plan.total is None else params.gap_tol
     limits = max_units, params.n_iter_no_change, margin, gap_tol
-    monitor = Monitor(criterion, growth.scores(), *limits)
+    monitor = GrowthMonitor(criterion, growth.scores(), *limits)
     monitor.kept, monitor.reason = (growth.snapshot(), None), monitor.limit(len(growth.units))
     return monitor

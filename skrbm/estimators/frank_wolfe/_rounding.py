@@ -7,7 +7,7 @@ import numpy as np
 from ...machine import MAX_UNITS
 from .._bernoulli_rbm import BernoulliRBM
 from ._mixture import machine_of, rounded
-from ._samples import ExactModel, Rows
+from ._samples import ExactModel, WeightedRows
 
 
 class RoundingLoss(NamedTuple):
@@ -62,7 +62,7 @@ def whole_rbm(grown, whole, params):
 
 def rounding_loss(mixture, whole, rounding, starts):
     """Return the :class:`RoundingLoss` of a mixture that has become one of whole units."""
-    rows = Rows(starts)
+    rows = WeightedRows(starts)
     if mixture.bias.size <= MAX_UNITS:
         rows = ExactModel(mixture.bias.size, starts).sweep(mixture).training
     change = whole.hidden(rows) - mixture.hidden(rows)

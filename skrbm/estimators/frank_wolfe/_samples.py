@@ -33,7 +33,7 @@ _SWEEPS = 4  # at each temperature of an annealing
 _MIN_RISE = 1e-3  # of the inverse temperature
 
 
-class Rows:
+class WeightedRows:
     """Rows of visible values with probabilities, and their averages.
 
     Parameters
@@ -188,8 +188,8 @@ def covariance_factor(rows, variance):
 class Samples(NamedTuple):
     """Two sets of samples of the machine: to learn from, and to evaluate what was learnt."""
 
-    training: Rows
-    evaluation: Rows
+    training: WeightedRows
+    evaluation: WeightedRows
 
 
 class SampledModel:
@@ -226,7 +226,7 @@ class SampledModel:
         log_z = np.logaddexp(0, bias).sum() + np.log(2) * mixture.counts.sum()
         beta, shift = 0.0, mixture.bias - bias
         while beta < 1:
-            rows = Rows(self.visible)
+            rows = WeightedRows(self.visible)
             beta, log_weights = _raised(beta, mixture, shift, rows)
             log_z += rows.log_mean_exp(log_weights)
             drawn = self._resampled(self.visible, log_weights)
@@ -243,7 +243,8 @@ class SampledModel:
         n_sweeps = self.sampler.n_steps if n_sweeps is None else n_sweeps
         self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
         return Samples(
-            Rows(self.visible[: self.n_chains, :]), Rows(self.visible[self.n_chains :, :])
+            WeightedRows(self.visible[: self.n_chains, :]),
+            WeightedRows(self.visible[self.n_chains :, :]),
         )
 
     def resample(self, log_weights):
@@ -302,7 +303,7 @@ class ExactModel:
     def sweep(self, mixture, n_sweeps=None):
         """Return the configurations with their probabilities, in place of both sets."""
         log_weights = self._log_weights(mixture)
-        rows = Rows(self.visible, np.exp(log_weights - log_sum_exp(log_weights)))
+        rows = WeightedRows(self.visible, np.exp(log_weights - log_sum_exp(log_weights)))
         return Samples(rows, rows)
 
     def resample(self, log_weights):

@@ -12,7 +12,7 @@ from ...machine import MAX_UNITS
 from ...units import Bernoulli
 from .._parts import parts_of_init
 from ._mixture import Mixture, machine_of, mixture_of
-from ._samples import ExactModel, Rows, SampledModel
+from ._samples import ExactModel, SampledModel, WeightedRows
 
 _MANY_COPIES = 5  # of each row, on average
 
@@ -66,9 +66,9 @@ def split_rows(X, distinct, fraction, rng):
     -------
     train : ndarray of int
         Positions of the rows to learn from.
-    data : Rows
+    data : WeightedRows
         These rows.
-    held_out : Rows or None
+    held_out : WeightedRows or None
     """
     repeated = len(distinct) == 1 or distinct.total >= _MANY_COPIES * len(distinct)
     if not fraction or repeated:
@@ -83,7 +83,7 @@ def _rows_of(X, distinct, positions):
     weights = None
     if distinct.weights is not None:
         weights = distinct.weights[positions] / distinct.weights[positions].sum()
-    return Rows(take_rows(X, distinct.index[positions]), weights)
+    return WeightedRows(take_rows(X, distinct.index[positions]), weights)
 
 
 def first_mixture(init, X, distinct, train):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...learning import minimise
+from ._lbfgs import minimise
 from ._mixture import Direction
 
 _SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
@@ -22,7 +22,7 @@ class Subproblem:
 
     Parameters
     ----------
-    data, model : Rows
+    data, model : WeightedRows
     alpha : float
         Penalty.
     radius : float or None
@@ -79,7 +79,7 @@ class Proposer:
     Parameters
     ----------
     plan : Plan
-    data : Rows
+    data : WeightedRows
     means : ndarray of shape (n_visible,)
         Of the data.
     rng : numpy.random.Generator
@@ -103,7 +103,7 @@ class Proposer:
         mixture : Mixture
         values : ndarray of shape (n_units,)
             Means of softplus(w'v) over the data for each unit.
-        model : Rows
+        model : WeightedRows
             Samples of the machine.
         alpha, radius : float
             As they are now.

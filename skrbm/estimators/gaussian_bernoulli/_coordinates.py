@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...arrays import cast, namespace, parameter_reference, to_numpy, value_range
-from ...inputs import Coordinates, machine_from
+from ...arrays import cast, namespace, parameter_reference, value_range
+from ...inputs import Coordinates, filled, machine_from
 from ...learning import ArrayGradient
 from ...machine import Machine
 from ...units import Bernoulli, Gaussian, Theta
@@ -139,20 +139,10 @@ def mean_and_deviation(rows, min_variance):
 
 def coordinates_of(mean, deviation, standardize):
     """Return the coordinates of standardised data, or those of the data themselves."""
+    if standardize:
+        return Coordinates.standard(mean, deviation)
     xp = namespace(mean)
-    if not standardize:
-        return Coordinates(xp.zeros_like(mean), xp.ones_like(mean))
-    return Coordinates(mean, filled(deviation))
-
-
-def filled(deviation):
-    """Return the deviations with the median of the others for columns that are constant.
-
-    Of these only the mean is known. Where all are, it is 1.
-    """
-    xp, known = namespace(deviation), to_numpy(deviation)
-    median = float(np.median(known[known > 0])) if (known > 0).any() else 1.0
-    return xp.where(deviation > 0, deviation, median * xp.ones_like(deviation))
+    return Coordinates(xp.zeros_like(mean), xp.ones_like(mean))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
 from skrbm.estimators.conditional._decisions import Found, decision_of
-from skrbm.estimators.conditional._learner import ConditionalLearner, ErrorMonitor, Rows, Sweeps
+from skrbm.estimators.conditional._learner import (
+    ConditionalLearner,
+    ErrorMonitor,
+    LabelledRows,
+    Sweeps,
+)
 from skrbm.estimators.conditional._losses import make_objective
 from skrbm.estimators.conditional._targets import check_targets, targets_of
 from skrbm.learning import SGD, Trainer, Training
@@ -34,7 +39,7 @@ def test_validation_error(kind, decision, weighted):
     y = {"outputs": Y, "holes": holes_in(Y.astype(float)), "label": labels(Y)}[kind]
     crbm = small(n_iter=1, decision=decision).fit(X[:100], y[:100])
     weights = np.arange(1300) % 4 + 0.5 if weighted else None
-    rows = Rows(X, targets_of(y).encode(check_targets(y, X)), weights)
+    rows = LabelledRows(X, targets_of(y).encode(check_targets(y, X)), weights)
     validation = np.arange(100, 1300)
     monitor = ErrorMonitor(
         lambda n: decision_of(decision, make_objective("likelihood", "bp", n)),
@@ -99,7 +104,7 @@ class Script:
 def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best, momentum):
     """By the parts of a fit, with 25 rows of four outputs set aside."""
     X, Y = data()
-    rows, validation, published, history = Rows(X, Y), np.arange(25), [], []
+    rows, validation, published, history = LabelledRows(X, Y), np.arange(25), [], []
     script = Script(Y[rows.index[validation]], errors)
     objective, optimizer = make_objective("likelihood", "bp", 8), SGD(momentum)
     machine = random_machine(0, (4, 5, 3))

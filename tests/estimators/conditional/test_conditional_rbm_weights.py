@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skrbm import ConditionalRBM
 from skrbm.arrays import make_rng
-from skrbm.estimators.conditional._learner import Rows
+from skrbm.estimators.conditional._learner import LabelledRows
 
 KINDS = ["outputs", "holes", "binary", "label"]
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -157,7 +157,7 @@ def test_real_weights_are_met_on_average():
     """
     X, Y = data_of("holes")
     weights = np.where(WEIGHTS > 0, WEIGHTS + 0.3, 0)
-    rows, rng = Rows(X, Y, weights), make_rng(0, X)
+    rows, rng = LabelledRows(X, Y, weights), make_rng(0, X)
     share = weights[rows.index] / weights.sum() * len(rows)
     counts = [
         np.bincount(rows.epoch(np.arange(len(rows)), rng), minlength=len(rows)) for _ in range(400)

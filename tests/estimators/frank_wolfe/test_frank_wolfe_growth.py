@@ -15,7 +15,7 @@ from skrbm.estimators.frank_wolfe._mixture import (
     mixture_of,
     rounded,
 )
-from skrbm.estimators.frank_wolfe._samples import ExactModel, Rows, SampledModel
+from skrbm.estimators.frank_wolfe._samples import ExactModel, SampledModel, WeightedRows
 from skrbm.inference import Gibbs
 from skrbm.machine import free_energy
 
@@ -40,8 +40,8 @@ def growth(X, plan=None, mixture=None, seed=0, held_out=None):
     if mixture is None:
         mixture = Mixture(np.zeros((0, d + 1)), np.zeros(0), log_odds(X))
     model, generator = ExactModel(d, LIKE), np.random.default_rng(seed)
-    held_out = None if held_out is None else Rows(held_out)
-    made = Growth(plan or Plan(), Rows(X), model, mixture, generator, held_out)
+    held_out = None if held_out is None else WeightedRows(held_out)
+    made = Growth(plan or Plan(), WeightedRows(X), model, mixture, generator, held_out)
     made.begin()
     return made
 
@@ -241,7 +241,7 @@ def test_biases_alone_give_one_row_or_one_bit(X):
 def test_samples_that_chose_a_unit_do_not_accept_it(monkeypatch):
     """Samples of one configuration alone praise a unit that is off there; fresh ones do not."""
     made = growth(all_rows(4), Plan(n_bias_steps=0))
-    made.samples = made.samples._replace(evaluation=Rows(np.zeros((1, 4))))
+    made.samples = made.samples._replace(evaluation=WeightedRows(np.zeros((1, 4))))
     atom = np.array([1.0, 1, 1, 1, -1])
     insertion = made.proposer._insertion(made.mixture, made.data.values, atom)
     (praised,) = made._lines([insertion])
@@ -303,7 +303,7 @@ def test_samples_do_as_sums_do():
     mixture = Mixture(np.zeros((0, 6)), np.zeros(0), log_odds(X))
     rng = make_rng(0, LIKE)
     model, generator = SampledModel(Gibbs(10), 2000, LIKE, rng), np.random.default_rng(0)
-    sampled = Growth(Plan(), Rows(X), model, mixture, generator)
+    sampled = Growth(Plan(), WeightedRows(X), model, mixture, generator)
     sampled.begin()
     for _ in range(4):
         exact.step()
@@ -322,7 +322,7 @@ def test_log_z_does_not_know_the_noise_that_biases_are_fitted_to():
     W = 0.7 * np.array([np.ones(10), -np.ones(10), 2 * (np.arange(10) % 2) - 1.0])
     mixture = Mixture(np.column_stack([W, [-3.5, 2.8, -0.7]]), np.ones(3), np.zeros(10))
     model, X = SampledModel(Gibbs(1), 50, LIKE, make_rng(0, LIKE)), data(n=500, d=10)
-    made = Growth(Plan(), Rows(X), model, mixture, np.random.default_rng(0))
+    made = Growth(Plan(), WeightedRows(X), model, mixture, np.random.default_rng(0))
     made.begin()
     made.log_z = log_z_of(made.mixture)
     made._refit(200)
@@ -360,7 +360,7 @@ def test_a_unit_with_two_clusters_gets_the_share_of_the_data():
     X = two_clusters(2000, 200, generator)
     mixture = Mixture(np.zeros((0, 201)), np.zeros(0), log_odds(X))
     model = SampledModel(Gibbs(10), 1000, LIKE, make_rng(0, LIKE))
-    made = Growth(Plan(0.05), Rows(X), model, mixture, generator)
+    made = Growth(Plan(0.05), WeightedRows(X), model, mixture, generator)
     made.begin()
     made.step()
     (atom,), (count,), b = made.mixture
@@ -375,7 +375,7 @@ def test_growth_anneals_from_time_to_time():
     X, rng = data(n=400), make_rng(0, LIKE)
     mixture = Mixture(np.zeros((0, 6)), np.zeros(0), log_odds(X))
     model, generator = SampledModel(Gibbs(10), 2000, LIKE, rng), np.random.default_rng(0)
-    made = Growth(Plan(), Rows(X), model, mixture, generator)
+    made = Growth(Plan(), WeightedRows(X), model, mixture, generator)
     made.begin()
     made.log_z += 5
     errors = []

@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from skrbm.estimators.frank_wolfe import _samples
+from skrbm.estimators.frank_wolfe._lbfgs import minimise
 from skrbm.estimators.frank_wolfe._line_search import best_step
-from skrbm.estimators.frank_wolfe._samples import Rows
+from skrbm.estimators.frank_wolfe._samples import WeightedRows
 from skrbm.estimators.frank_wolfe._subproblem import Subproblem
-from skrbm.learning import minimise
 
 
 def gain_of_step(step, slope, change, weights):
@@ -60,7 +60,7 @@ def test_objective(kind, n_atoms, copies, monkeypatch):
         monkeypatch.setattr(_samples, "_BLOCK_ELEMENTS", 100)
     X, V, w = bits(150, 7, 0), bits(130, 7, 1, 0.5), atoms_of(n_atoms, 7)
     p = np.random.default_rng(2).dirichlet(np.ones(130))
-    problem = Subproblem(Rows(kind(X)), Rows(kind(V), p), 0.2)
+    problem = Subproblem(WeightedRows(kind(X)), WeightedRows(kind(V), p), 0.2)
     values, gradients = problem(w)
     single = problem.data.dtype == np.float32
     assert_allclose(
@@ -76,7 +76,7 @@ def test_objective(kind, n_atoms, copies, monkeypatch):
 @kinds
 def test_rows(kind):
     X, w = bits(150, 7, 0), atoms_of(3, 7)
-    rows = Rows(kind(X))
+    rows = WeightedRows(kind(X))
     single = 2e-6 if rows.dtype == np.float32 else 1e-12
     assert_allclose(rows.softplus(w), np.logaddexp(0, X @ w[:, :-1].T + w[:, -1]), atol=single)
     assert_allclose(rows.product(w[0, :-1]), X @ w[0, :-1], atol=single)
@@ -94,7 +94,7 @@ def test_rows(kind):
 def test_rows_with_probabilities():
     X, p = bits(130, 7, 1), np.random.default_rng(2).dirichlet(np.ones(130))
     values = np.linspace(-1, 1, 130)
-    rows = Rows(X, p)
+    rows = WeightedRows(X, p)
     assert_allclose(rows.average(values), p * values @ X, rtol=1e-12)
     assert_allclose(rows.covariance(), np.cov(X.T, bias=True, aweights=p), atol=1e-14)
     assert rows.mean(values) == pytest.approx(p @ values)
@@ -107,7 +107,7 @@ def test_objective_is_the_functional_gradient():
     """phi(w) is the derivative of the penalised likelihood by the multiplicity of w."""
     machine, log_p, _ = fractional_machine([0.6, 1.3], 5)
     V, X, w, alpha = all_rows(5), bits(40, 5, 3), atoms_of(1, 5, 4), 0.1
-    value, _ = Subproblem(Rows(X), Rows(V, np.exp(log_p)), alpha)(w)
+    value, _ = Subproblem(WeightedRows(X), WeightedRows(V, np.exp(log_p)), alpha)(w)
 
     def likelihood(c):
         W = np.vstack([machine.weights[0], w[:, :-1]])
@@ -121,7 +121,7 @@ def test_objective_is_the_functional_gradient():
     slope = (likelihood(1e-5) - likelihood(-1e-5)) / 2e-5
     assert -value[0] == pytest.approx(slope, abs=1e-8)
     # ... and the line search's gain is the difference of two likelihoods.
-    data, change = Rows(X).softplus(w)[:, 0].mean(), Rows(V).softplus(w)[:, 0]
+    data, change = WeightedRows(X).softplus(w)[:, 0].mean(), WeightedRows(V).softplus(w)[:, 0]
     rise = data - 0.5 * alpha * float(w[0] @ w[0])
     for step in (0.1, 1.0, 2.5):
         gain = gain_of_step(step, rise, change, np.exp(log_p))
@@ -131,7 +131,7 @@ def test_objective_is_the_functional_gradient():
 def test_minimise_finds_what_scipy_finds():
     """Starts are independent of each other, and as good as one by one in scipy's L-BFGS-B."""
     X, V = bits(80, 6, 5), bits(70, 6, 6, 0.6)
-    problem = Subproblem(Rows(X), Rows(V), 0.02)
+    problem = Subproblem(WeightedRows(X), WeightedRows(V), 0.02)
     starts = 2 * atoms_of(6, 6, 7)
     atoms, values = minimise(problem, starts, max_iter=500, tol=1e-8, ftol=0)
     for start, atom, value in zip(starts, atoms, values, strict=True):
@@ -154,13 +154,13 @@ def test_minimise_finds_what_scipy_finds():
 def test_the_ball():
     """At the end no way along the sphere nor inward leads down: w = -t grad(w) on the sphere."""
     X, V = bits(80, 6, 5), bits(70, 6, 6, 0.6)
-    free = Subproblem(Rows(X), Rows(V), 0.02)
+    free = Subproblem(WeightedRows(X), WeightedRows(V), 0.02)
     inside, _ = free.solve(atoms_of(6, 6, 7), max_iter=300, tol=1e-8)
-    big = Subproblem(Rows(X), Rows(V), 0.02, radius=2 * np.linalg.norm(inside[0]))
+    big = Subproblem(WeightedRows(X), WeightedRows(V), 0.02, radius=2 * np.linalg.norm(inside[0]))
     assert_allclose(
         big.solve(atoms_of(6, 6, 7), max_iter=300, tol=1e-8)[0][0], inside[0], atol=1e-4
     )
-    tight = Subproblem(Rows(X), Rows(V), 0.0, radius=1.5)
+    tight = Subproblem(WeightedRows(X), WeightedRows(V), 0.0, radius=1.5)
     atoms, values = tight.solve(4 * atoms_of(6, 6, 7), max_iter=300, tol=1e-8)
     assert (np.linalg.norm(atoms, axis=1) <= 1.5 + 1e-9).all()
     assert_allclose(tight(atoms)[0], values, atol=1e-12)
@@ -177,10 +177,10 @@ def test_what_oversteps_the_ball_comes_back():
     Outside, the way back to the minimum does not show.
     """
     X, V = bits(80, 6, 5), bits(70, 6, 6, 0.6)
-    free = Subproblem(Rows(X), Rows(V), 10.0)
+    free = Subproblem(WeightedRows(X), WeightedRows(V), 10.0)
     (best,), _ = free.solve(np.zeros((1, 7)), max_iter=300, tol=1e-10)
     assert 0.02 < np.linalg.norm(best) < 0.05
-    ball = Subproblem(Rows(X), Rows(V), 10.0, radius=0.1)
+    ball = Subproblem(WeightedRows(X), WeightedRows(V), 10.0, radius=0.1)
     starts = np.vstack([-best, atoms_of(6, 6, 7)])
     atoms, _ = ball.solve(starts, max_iter=300, tol=1e-8)
     assert_allclose(atoms, np.tile(best, (7, 1)), atol=1e-8)
@@ -192,7 +192,7 @@ def test_best_step(weighted):
     generator = np.random.default_rng(0)
     change = generator.standard_normal(200)
     weights = generator.dirichlet(np.ones(200)) if weighted else None
-    rows = Rows(np.zeros((200, 1)), weights)
+    rows = WeightedRows(np.zeros((200, 1)), weights)
     own = np.full(200, 1 / 200) if weights is None else weights
 
     def ess(values):
@@ -223,7 +223,7 @@ def test_a_step_is_cut_by_the_samples_alone():
     Of weights exp(t x) with x = 1 and -1 as often, the effective part is cosh(t)^2 / cosh(2 t),
     which falls to one half, and is 0.6 where cosh(2 t) = 5.
     """
-    rows, x = Rows(bits(80, 6, 5)), np.tile([1.0, -1.0], 40)
+    rows, x = WeightedRows(bits(80, 6, 5)), np.tile([1.0, -1.0], 40)
     ends = {"low": -2.0, "high": 3.0}
     for slope, end in ((10.0, 3.0), (-10.0, -2.0)):
         assert best_step(slope, 0.01 * x, rows, min_ess=0.6, **ends) == (end, False)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
-from skrbm.learning import minimise
+from skrbm.estimators.frank_wolfe._lbfgs import minimise
 
 
 def test_minimise_on_hard_valleys():

@@ -1,0 +1,90 @@
+"""Moment matching with a learning rate that is found in training."""
+
+from ..arrays import namespace
+from ..machine import precise_free_energy
+from ._gradient import MomentLearner
+from ._optimizers import ArrayGradient
+from ._rates import AutomaticRate
+
+
+class AutomaticLearner(MomentLearner):
+    """Learns by steps whose length a rule finds, and takes back steps that went too far.
+
+    The learning rate of the schedule is a factor of that of the rule.
+
+    Parameters
+    ----------
+    rows, phase, optimizer, **options
+        As in :class:`MomentLearner`.
+    rule : AutomaticRate, default=None
+        For plain gradient ascent; it is made more cautious for an optimiser that asks for it.
+        Default: ``AutomaticRate()``.
+    """
+
+    def __init__(self, rows, phase, optimizer, *, rule=None, **options):
+        super().__init__(rows, phase, optimizer, **options)
+        self.rule = (rule or AutomaticRate()).cautious(optimizer.caution * phase.caution)
+
+    def finish(self, training):
+        """Take back the steps after the last measurement if they have gone too far."""
+        if training.saved is not None:
+            samples = self._phase.visible(training.phase_state)
+            some = self.rows.batch(self.index[: samples.shape[0]])[0]
+            rows = namespace(some).concat([samples, some], axis=0)
+            if self._has_run_away(training, rows, precise_free_energy(training.machine, rows)):
+                self._step_back(training)
+
+    def _take(self, training, slopes, data, X, rate):
+        state = self.rule.init() if training.rate_state is None else training.rate_state
+        length = rate * state.rate
+        if self.rule.measures(state) and length > 0:
+            length = self._take_measured(training, slopes, data, X, state, length)
+        else:
+            self._move(training, slopes, data, length)
+            training.rate_state = state._replace(n_steps=state.n_steps + 1)
+        if training.saved is not None and not training.machine.has_finite_thetas():
+            self._step_back(training)
+            return 0.0
+        return length
+
+    def _take_measured(self, training, slopes, data, X, state, length):
+        """Take a step, and find the length of the next ones by it; returns its learning rate."""
+        samples = self._phase.visible(training.phase_state)
+        rows = namespace(X).concat([samples, X], axis=0)
+        energies = precise_free_energy(training.machine, rows)
+        if self._has_run_away(training, rows, energies):
+            self._step_back(training)
+            return 0.0
+        training.saved = training.machine.copy(), training.phase_state
+        before = self.parameters.of(training.saved[0])
+        slopes = ArrayGradient(slopes.arrays(before), slopes.n_penalised)
+        after = self._move(training, slopes, data, length)
+        change = precise_free_energy(training.machine, samples) - energies[: samples.shape[0]]
+        steps = (new - old for new, old in zip(after, before, strict=True))
+        pairs = zip(slopes.arrays(before), steps, strict=True)
+        gain = sum(float(namespace(slope).sum(slope * step)) for slope, step in pairs)
+        n_visible = training.machine.n_units[0]
+        training.rate_state = self.rule.next(state, gain, change, n_visible, length)
+        return length
+
+    def _has_run_away(self, training, rows, energies):
+        """Whether the machine has gone too far since the last measurement.
+
+        Free energies of data tell even where all chains have fallen into one state.
+        """
+        if training.saved is None:
+            return False
+        change = energies - precise_free_energy(training.saved[0], rows)
+        return self.rule.is_too_far(change, training.machine.n_units[0])
+
+    def _step_back(self, training):
+        """Go back to the machine and the chains of the last measurement, with half the rate."""
+        machine, training.phase_state = training.saved
+        training.machine = machine.copy()
+        training.optimizer_state = self.optimizer.init(self.parameters.of(training.machine))
+        training.average = training.offsets = None  # they have seen what is taken back
+        self._slow_down(training, 0.5)
+
+    def _slow_down(self, training, factor):
+        if training.rate_state is not None:
+            training.rate_state = self.rule.slower(training.rate_state)

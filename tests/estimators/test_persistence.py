@@ -1,0 +1,234 @@
+"""Files of estimators: what comes back, what is refused, and what is left if writing fails."""
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from inspect import isclass
+
+import numpy as np
+import pandas
+import pytest
+import skops.io
+from _estimators import ESTIMATORS, binary_data, small
+from numpy.testing import assert_array_equal
+from sklearn.base import is_classifier
+from sklearn.neural_network import BernoulliRBM as Sklearn
+
+from skrbm import RBM, FrankWolfeRBM
+from skrbm.learning import SGD, Adam
+from skrbm.persistence import _types, load, save, trusted_types
+
+X = binary_data()
+
+
+def given(estimator):
+    return (X, (X[:, :3] > 0).astype(int)) if is_classifier(estimator) else (X,)
+
+
+def assert_same(one, other):
+    """All attributes are the same, down to arrays within arrays of objects."""
+    assert type(one) is type(other)
+    if isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype
+        assert_array_equal(one, other)
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for pair in zip(one, other, strict=True):
+            assert_same(*pair)
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        assert_same(list(one.values()), list(other.values()))
+    elif isinstance(one, np.random.Generator):
+        assert_same(one.bit_generator.state, other.bit_generator.state)
+    elif isinstance(one, np.random.RandomState):
+        assert_same(one.get_state(), other.get_state())
+    elif isinstance(one, np.random.SeedSequence):
+        assert_same(one.state, other.state)
+    elif type(one).__module__.startswith("skrbm"):
+        names = getattr(one, "__dataclass_fields__", None) or vars(one)
+        assert_same(*([getattr(x, name) for name in names] for x in (one, other)))
+    else:
+        assert one == other or (one != one and other != other)
+
+
+SETTINGS = {
+    **{Estimator.__name__: (Estimator, {}) for Estimator in ESTIMATORS},
+    "ladder": (RBM, {"starts": "tempered", "visible": "gaussian"}),
+    "messages": (RBM, {"inference": "relaxed_bp", "optimizer": Adam(decay=0.5)}),
+    "momentum": (RBM, {"momentum": 0.5, "visible": "gaussian", "inference": "langevin"}),
+    "nested": (RBM, {"init": RBM(5, n_iter=1, random_state=1).fit(X), "random_state": None}),
+    "numbers": (RBM, {"random_state": np.random.RandomState(3), "n_iter": np.int64(2)}),
+    "names": (RBM, {"optimizer": SGD(alpha="auto"), "learning_rate": np.float64(0.1)}),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_loaded_estimator_is_the_saved_one(name, tmp_path):
+    """It has the same parts, and learning goes on with the same numbers."""
+    Estimator, params = SETTINGS[name]
+    saved = small(Estimator, **params)
+    data = given(saved)
+    saved.fit(*data)
+    save(saved, tmp_path / "machine")
+    loaded = load(tmp_path / "machine")
+    assert_same(vars(saved), vars(loaded))
+    assert_array_equal(loaded.transform(X), saved.transform(X))
+    assert_array_equal(loaded.score_samples(*data), saved.score_samples(*data))
+    for estimator in (saved, loaded):
+        if hasattr(estimator, "partial_fit"):
+            estimator.partial_fit(*data)
+        else:
+            estimator.set_params(warm_start=True).fit(*data)
+    components = [e.components_ for e in (saved, loaded)]
+    assert_same(*components)
+    assert os.listdir(tmp_path) == ["machine"]
+
+
+def test_what_is_not_fitted_and_names_of_columns(tmp_path):
+    path = str(tmp_path / "machine.npz")
+    save(RBM(3, alpha=float("inf")), path)
+    loaded = load(path)
+    assert vars(loaded) == vars(RBM(3, alpha=float("inf")))
+    frame = pandas.DataFrame(X, columns=[f"column {i}" for i in range(X.shape[1])])
+    save(small(RBM).fit(frame), path)
+    assert_array_equal(load(path).feature_names_in_, frame.columns)
+
+
+@pytest.mark.arrays
+def test_tensors_come_back_as_tensors(tmp_path):
+    torch = pytest.importorskip("torch")
+    T = torch.asarray(X)
+    saved = small(RBM).fit(T)
+    save(saved, tmp_path / "machine")
+    loaded = load(tmp_path / "machine")
+    assert isinstance(loaded.components_, torch.Tensor)
+    for estimator in (saved, loaded):
+        estimator.partial_fit(T)
+    assert torch.equal(saved.components_, loaded.components_)
+
+
+@pytest.mark.parametrize(
+    "estimator, message",
+    [
+        (Sklearn(), "got sklearn.neural_network._rbm.BernoulliRBM"),
+        (SGD(), "got skrbm.learning._optimizers.SGD"),
+        (RBM, "save takes an estimator of skrbm"),
+        (RBM(schedule=lambda progress: 1.0), "RBM.schedule is of type builtins.function"),
+        (RBM(init=Sklearn()), "RBM.init is of type sklearn.neural_network._rbm.BernoulliRBM"),
+    ],
+    ids=str,
+)
+def test_what_is_refused(estimator, message, tmp_path):
+    with pytest.raises(TypeError, match=message):
+        save(estimator, tmp_path / "machine")
+    assert not os.listdir(tmp_path)
+
+
+def written(path, **changes):
+    """Write a file with other entries of its JSON."""
+    save(small(RBM), path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    tree = json.loads(arrays["tree"].tobytes()) | changes
+    arrays["tree"] = np.frombuffer(json.dumps(tree).encode(), np.uint8)
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"format": 99, "skrbm": "7.0"}, "written by skrbm 7.0 in format 99, .* later release"),
+        ({"estimator": {"type": "Popen", "state": {"args": "ls"}}}, "there is no Popen"),
+        ({"estimator": {"eval": "1"}}, "was written by skrbm"),
+        ({"estimator": {"array": 77}}, "was written by skrbm"),
+        ({"estimator": {"type": "SGD", "state": {"speed": 1}}}, "unexpected keyword .*'speed'"),
+        ({"estimator": {"array": 0, "library": "os", "device": "cpu"}}, "arrays of os"),
+        ({"estimator": {"generator": {"dict": [["bit_generator", "seed"]]}}}, "streams of seed"),
+    ],
+    ids=str,
+)
+def test_files_of_others(changes, message, tmp_path):
+    written(tmp_path / "machine", **changes)
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "machine")
+
+
+def test_files_that_are_none(tmp_path):
+    """Nothing is unpickled."""
+
+    class Bomb:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "harm"),)
+
+    file = io.BytesIO()
+    np.savez(file, tree=np.array([Bomb()], dtype=object))
+    save(small(RBM).fit(X), tmp_path / "good")
+    good = (tmp_path / "good").read_bytes()
+    for content in (b"", b"text", pickle.dumps(Bomb()), file.getvalue(), good[: len(good) // 2]):
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(ValueError, match="no file of skrbm"):
+            load(tmp_path / "bad")
+    assert not (tmp_path / "harm").exists()
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "missing")
+
+
+def test_a_write_that_fails_leaves_the_last_file(tmp_path, monkeypatch):
+    path = tmp_path / "machine"
+    save(small(RBM, n_components=4), path)
+
+    def full(descriptor):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        save(small(RBM, n_components=5), path)
+    assert load(path).n_components == 4
+    assert os.listdir(tmp_path) == ["machine"]
+
+
+def test_a_process_that_is_killed_leaves_a_whole_file(tmp_path):
+    """At 20 moments of writing one file after the other."""
+    program = (
+        "import sys, numpy as np; from skrbm import RBM; from skrbm.persistence import save\n"
+        "rbm = RBM(200, n_iter=0).fit(np.eye(300)); save(rbm, sys.argv[1]); print(flush=True)\n"
+        "while True: save(rbm, sys.argv[1])"
+    )
+    path = tmp_path / "machine"
+    rng = np.random.default_rng(0)
+    command = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        for _ in range(20):
+            time.sleep(rng.random() * 0.02)
+            assert load(path).components_.shape == (200, 300)
+        process.kill()
+    assert load(path).components_.shape == (200, 300)
+
+
+def test_names_of_types_are_unique():
+    """A file has the names of classes without those of modules, which may change."""
+    names = [name.rpartition(".") for name in trusted_types()]
+    assert len({name for *_, name in names}) == len(names)
+    assert all(isclass(cls) for cls in _types().values())
+    modules = [module for name, module in sys.modules.items() if name.startswith("skrbm.")]
+    classes = {
+        cls
+        for module in modules
+        for cls in vars(module).values()
+        if isclass(cls) and cls.__module__.startswith("skrbm.") and "<" not in cls.__qualname__
+    }
+    exceptions = {cls for cls in classes if issubclass(cls, BaseException)}
+    assert classes - exceptions == set(_types().values())
+
+
+def test_skops_takes_the_trusted_types():
+    for estimator in (small(RBM, starts="tempered"), small(FrankWolfeRBM)):
+        data = skops.io.dumps(estimator.fit(X))
+        loaded = skops.io.loads(data, trusted=trusted_types())
+        assert_array_equal(loaded.components_, estimator.components_)
