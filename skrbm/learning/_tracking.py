@@ -65,7 +65,7 @@ class LogPartitionTracker:
     def __init__(self, base, seed):
         self.base, self.seed, self.rng, self.cost = base, seed, None, 0.0
         self._machine = None  # the one that the chains have come to
-        self._new_cost = 30 * _RUNS * _CHAINS * _STEP  # of starting anew, as far as is known
+        self._new_cost = 20 * _RUNS * _CHAINS * _STEP  # of starting anew, as far as is known
 
     def estimate(self, machine, credit):
         """Return log Z, a LogPartition, or None if that would cost too much.

@@ -156,7 +156,7 @@ def test_large_machines_are_scored_by_chains():
 
 
 def test_likelihoods_of_training_rows_are_measured_as_far_as_the_cost_allows():
-    """4 hidden units cost 0.4 * 2**4 = 6.4, and 20 rows of data bring 0.5 in each epoch."""
+    """4 hidden units cost 0.4 * 2**4 = 6.4, and 20 rows of data bring 0.8 in each epoch."""
     machine = random_machine(BINARY, (5, 4), 0, 0.5)
     X = data(machine)
     watch, _ = monitor(machine, X, held_out=False)
@@ -169,7 +169,7 @@ def test_likelihoods_of_training_rows_are_measured_as_far_as_the_cost_allows():
         assert found.get("log_likelihood", expected) == pytest.approx(expected, rel=1e-10)
         assert found.get("log_likelihood_std", 0.0) == 0
     spent = sum(known) * (0.4 * 2**4 + 0.2 * len(watch.train))
-    assert watch.credit == pytest.approx(100 * 0.025 * len(train) - spent)
+    assert watch.credit == pytest.approx(100 * 0.04 * len(train) - spent)
 
 
 def test_rows_that_are_shown_count_as_often_as_in_the_data():
