@@ -108,6 +108,25 @@ def test_history_of_another_quantity_in_given_axes(rbm):
     assert len(ax.lines) == 2
 
 
+def test_history_of_likelihoods_has_a_band():
+    history = {
+        "epoch": [1, 2, 3, 4],
+        "pseudo_log_likelihood": [-9.0, -8.0, -7.0, -6.0],
+        "log_likelihood": [np.nan, -8.5, -7.5, -7.0],
+        "log_likelihood_std": [np.nan, 0.1, 0.2, 0.3],
+    }
+    display = HistoryDisplay(history).plot()
+    assert display.ax_.get_ylabel() == "log likelihood"
+    assert_array_equal(display.lines_[0].get_xydata(), [[2, -8.5], [3, -7.5], [4, -7.0]])
+    band = display.band_.get_paths()[0].vertices
+    for epoch, low, high in [(2, -8.7, -8.3), (3, -7.9, -7.1), (4, -7.6, -6.4)]:
+        here = band[band[:, 0] == epoch, 1]
+        assert (here.min(), here.max()) == pytest.approx((low, high))
+    assert HistoryDisplay(history).plot(quantity="pseudo_log_likelihood").band_ is None
+    history["log_likelihood"][1:3] = [np.nan, np.nan]
+    assert HistoryDisplay(history).plot().ax_.get_ylabel() == "pseudo log likelihood"
+
+
 def test_history_that_was_not_recorded(rbm):
     with pytest.raises(ValueError, match=r"quantity must be one of \[.*'time'\], got 'accuracy'"):
         HistoryDisplay.from_estimator(rbm, quantity="accuracy")

@@ -166,9 +166,11 @@ class BaseRBM(DensityModel):
             n_iter_no_change=self.n_iter_no_change,
             batch_size=self.batch_size,
             seed=self._evaluation_seed,
+            credit=training.credit,
         )
 
         def publish(machine, state):
+            training.credit = monitor.credit
             training.n_rows, training.visible_means = rows.n_known, rows.means
             self._publish(machine, state, training)
 

@@ -174,7 +174,10 @@ class RBM(BaseRBM):
         ``n_sweeps`` (mean number of sweeps), ``acceptance`` and ``step_size`` (of Langevin steps
         that are accepted or rejected), ``exchange`` (mean acceptance), ``n_rungs`` and
         ``n_steps_back`` (how often steps were taken back and the learning rate was halved) of
-        tempered chains and, with early stopping, ``free_energy_gap`` and ``score``.
+        tempered chains, ``log_likelihood`` (nats per sample, of at most 1000 rows) and its
+        standard error ``log_likelihood_std``, that of log Z, in as many passes as can be measured
+        in about 4 % of the time (see :ref:`likelihood_in_training`) and, with early stopping,
+        ``free_energy_gap`` and ``score``, the log-likelihood of the rows set aside.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -116,7 +116,8 @@ class TAPRBM(BaseRBM):
         per sample, estimated on 256 rows and 16 columns) or, if the visible units are not binary,
         ``tap_log_likelihood`` (nats per sample, of 256 rows, at the last batch's solutions),
         ``n_unconverged`` (solutions of a batch, on average), ``n_sweeps`` (mean number of sweeps)
-        and, with early stopping, ``free_energy_gap`` and ``score``.
+        and, as of :class:`RBM`, ``log_likelihood`` and ``log_likelihood_std`` and, with early
+        stopping, ``free_energy_gap`` and ``score``.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

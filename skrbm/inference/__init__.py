@@ -1,8 +1,8 @@
 """Inference: fixed points and samplers over any machine."""
 
 from ._adaptive_tap import AdaptiveTAP
-from ._ais import AIS, LogPartition
-from ._annealing import Annealed, anneal, resampled
+from ._ais import AIS, LogPartition, independent_log_partition, mean_of_weights
+from ._annealing import Annealed, anneal, resampled, resampled_index
 from ._belief_propagation import BeliefPropagation
 from ._clamped import (
     Clamped,
@@ -80,14 +80,17 @@ __all__ = [
     "draw_visible",
     "exchange_rate",
     "given_visible",
+    "independent_log_partition",
     "ladder_of",
     "last_visible",
     "map_rows",
+    "mean_of_weights",
     "method_names",
     "propagate",
     "propagate_rows",
     "renewed",
     "resampled",
+    "resampled_index",
     "resolve",
     "rows_with_holes",
     "sample",

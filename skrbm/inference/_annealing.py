@@ -67,7 +67,9 @@ def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_g
     """
     if is_per_row(machine.scale):
         raise ValueError("annealing needs one scale for all rows; anneal one machine at a time")
-    path, layers, n_steps = _Path(machine, base), tuple(layers), None
+    same = all(W is W0 for W, W0 in zip(machine.weights, base.weights, strict=True))
+    path = (_Path if same else _PathOfWeights)(machine, base)
+    layers, n_steps = tuple(layers), None
     fields, last = path.fields(layers), path.at(0.0)
     if not callable(betas):
         n_steps, last = len(betas) - 1, path.at(betas[0])
@@ -129,11 +131,15 @@ class _Path:
         """
         return {l: input_field(self._unscaled, l, layers) for l in self.odd}
 
-    def conditionals(self, machine, fields):
-        """Return the parameters of the odd layers in such fields, by layer."""
+    def field(self, at, fields, l):
+        """Return the field on an odd layer at a temperature."""
+        return at[1].scale * fields[l]
+
+    def conditionals(self, at, fields):
+        """Return the parameters of the odd layers at a temperature, by layer."""
+        _, machine = at
         return {
-            l: machine.units[l].tilt(machine.thetas[l], machine.scale * field)
-            for l, field in fields.items()
+            l: machine.units[l].tilt(machine.thetas[l], self.field(at, fields, l)) for l in self.odd
         }
 
     def add_gain(self, log_weights, last, now, layers, fields):
@@ -145,12 +151,11 @@ class _Path:
         thetas : dict of Theta
             Parameters of the odd layers at the new temperature.
         """
-        (beta, before), (to, after) = last, now
         for l in self.even:
-            log_weights += (to - beta) * log_weight(self.slopes[l], layers[l])
-        thetas = self.conditionals(after, fields)
-        for l, theta in self.conditionals(before, fields).items():
-            log_weights += after.units[l].log_ratio(theta, thetas[l])
+            log_weights += (now[0] - last[0]) * log_weight(self.slopes[l], layers[l])
+        thetas = self.conditionals(now, fields)
+        for l, theta in self.conditionals(last, fields).items():
+            log_weights += self.machine.units[l].log_ratio(theta, thetas[l])
         return log_weights, thetas
 
     def sweep(self, now, layers, fields, thetas, rng):
@@ -164,10 +169,24 @@ class _Path:
         new, new_fields = tuple(new), self.fields(new)
         if self.exact:
             return new, new_fields
-        accepted = accept(machine, thetas, self.conditionals(machine, new_fields), rng)
+        accepted = accept(machine, thetas, self.conditionals(now, new_fields), rng)
         # Nothing uses the odd layers after the sweep, so they need no choice.
         old = tuple(new[l] if l in self.odd else layer for l, layer in enumerate(layers))
         return choose(accepted, (new, new_fields), (old, fields))
+
+
+class _PathOfWeights(_Path):
+    """The machines between two that have the same scale, and weights of their own."""
+
+    def fields(self, layers):
+        return {
+            l: tuple(input_field(machine, l, layers) for machine in (self.base, self.machine))
+            for l in self.odd
+        }
+
+    def field(self, at, fields, l):
+        first, last = fields[l]
+        return first + at[0] * (last - first)
 
 
 def _moved(sampler, step, n_steps, now, layers, rng):

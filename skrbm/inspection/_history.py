@@ -1,5 +1,6 @@
 """The course of a fit."""
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import look_up
@@ -13,6 +14,7 @@ _USUAL = (
     "time",
     "learning_rate",
 )
+_ERROR, _WITH_ERROR = "log_likelihood_std", ("log_likelihood", "score")
 
 
 class HistoryDisplay:
@@ -28,6 +30,8 @@ class HistoryDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     lines_ : list of matplotlib Line2D
+    band_ : matplotlib PolyCollection or None
+        Of two standard errors to both sides, where the history has them.
     """
 
     def __init__(self, history):
@@ -54,14 +58,17 @@ class HistoryDisplay:
         return cls(estimator.history_).plot(**plot_params)
 
     def plot(self, *, quantity=None, ax=None, **line_params):
-        """Draw one quantity over the epochs.
+        """Draw one quantity over the epochs; those in which it was not measured are left out.
+
+        The log-likelihood and the score have a band of two standard errors of log Z to both sides.
 
         Parameters
         ----------
         quantity : str, default=None
-            A key of ``history_``; default: the first that was recorded of the
-            pseudo-log-likelihood, the TAP log-likelihood and, of :class:`~skrbm.ConditionalRBM`,
-            ``validation_error``, ``converged`` and ``updated``; or else the time of each pass.
+            A key of ``history_``; default: the log-likelihood, if it was measured in at least half
+            of the epochs, else the first that was recorded of the pseudo-log-likelihood, the TAP
+            log-likelihood and, of :class:`~skrbm.ConditionalRBM`, ``validation_error``,
+            ``converged`` and ``updated``; or else the time of each pass.
         ax : matplotlib Axes, default=None
             Where to draw; default: a new figure.
         **line_params
@@ -81,12 +88,29 @@ class HistoryDisplay:
         if not self.history.get("epoch"):
             raise ValueError("history has no epoch: the machine was not trained by fit")
         if quantity is None:
-            quantity = next((name for name in _USUAL if name in self.history), None)
+            quantity = self._usual()
         values = look_up("quantity", quantity, self.history)
         if ax is None:
             _, ax = plt.subplots()
-        self.lines_ = ax.plot(self.history["epoch"], values, **line_params)
+        values, epochs = np.array(values, float), np.array(self.history["epoch"])
+        known = np.isfinite(values)
+        marker = {} if known.all() else {"marker": "."}
+        self.lines_ = ax.plot(epochs[known], values[known], **(marker | line_params))
+        self.band_ = None
+        if quantity in _WITH_ERROR and _ERROR in self.history:
+            half = 2 * np.array(self.history[_ERROR], float)[known]
+            values, colour = values[known], self.lines_[0].get_color()
+            self.band_ = ax.fill_between(
+                epochs[known], values - half, values + half, color=colour, alpha=0.2, linewidth=0
+            )
         ax.set_xlabel("epoch")
         ax.set_ylabel(quantity.replace("_", " "))
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    def _usual(self):
+        """Return the name of what is drawn by default, None if there is nothing."""
+        measured = np.isfinite(self.history.get("log_likelihood", []))
+        if measured.size and measured.mean() >= 0.5:
+            return "log_likelihood"
+        return next((name for name in _USUAL if name in self.history), None)

@@ -18,6 +18,7 @@ from ._parameters import (
     StandardParameters,
 )
 from ._rates import AutomaticRate, RateState
+from ._tracking import LogPartitionTracker, SmallSteps
 
 __all__ = [
     "CHAINS",
@@ -39,6 +40,7 @@ __all__ = [
     "FixedPointPhase",
     "Gradient",
     "LikelihoodMonitor",
+    "LogPartitionTracker",
     "MachineGradient",
     "ModelPhase",
     "MomentLearner",
@@ -48,6 +50,7 @@ __all__ = [
     "Noise",
     "Optimizer",
     "RateState",
+    "SmallSteps",
     "StandardParameters",
     "Trainer",
     "Training",

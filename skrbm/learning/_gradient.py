@@ -25,7 +25,7 @@ class Training:
     the layers, for centred gradients. ``average`` is that of the parameters, if they are averaged,
     and ``saved`` a machine and a state to go back to. The machine is there only in training, but
     ``saved`` stays if the next fit can go on from here, so that steps of calls with one batch each
-    can be taken back.
+    can be taken back. ``credit`` is the cost that estimates of log Z may have.
     """
 
     rng: Any
@@ -41,6 +41,7 @@ class Training:
     offsets: Any = None
     average: Any = None
     saved: Any = None
+    credit: float = 0.0
 
     def published(self):
         """Return the machine of this moment, or that of averaged parameters; a copy."""

@@ -9,16 +9,18 @@ from .. import evaluation
 from ..arrays import cast, from_numpy, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._observed import QUICK, free_energy_given
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
-from ..inference import SMC, by_site, completed
+from ..inference import by_site, completed
 from ..inputs import split_missing
 from ..units import log_weight
 from ._loop import Monitor
+from ._tracking import LogPartitionTracker
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
 _GAP_ROWS = 1000  # training rows whose free energy is compared with the validation rows'
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _COMPLETION = 5  # sweeps that draw what is missing
-_QUICK = SMC(std=0.02, max_sweeps=1000)
+_SHARE = 0.04  # of the cost of learning that estimates of log Z may have
+_FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 
 
@@ -46,6 +48,9 @@ class LikelihoodMonitor(Monitor):
     batch_size : int
     seed : SeedSequence
         Of the estimates of log Z.
+    credit : float, default=0.0
+        Cost that estimates of log Z may have at first, in units of the cost of learning from a row.
+        It grows with each epoch, unless the criterion needs log Z: then there is no limit.
     """
 
     def __init__(
@@ -62,12 +67,18 @@ class LikelihoodMonitor(Monitor):
         n_iter_no_change,
         batch_size,
         seed,
+        credit=0.0,
     ):
         super().__init__(n_iter_no_change)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
         self.train = train[to_numpy(rng.permutation(len(train)))[:_GAP_ROWS]]
         self.bits = to_numpy(rng.permutation(rows.X.shape[1]))[:_MONITORED_BITS]
         self.by_score, self.tol, self.seed = criterion == "score", tol, seed
+        self.by_score &= validation is not None
+        self.credit, self.n_rows = credit, float(rows.counts[train].sum())
+        chains = np.random.SeedSequence(seed.generate_state(4).tolist())
+        self.shown = self._some_by_weight(train, np.random.default_rng(chains))
+        self._tracker = LogPartitionTracker(self._independent_units, chains)
         few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
         self.block_rows = max(batch_size, 64, min(few, _MONITORED_ROWS))
         self.noise = 0.0  # standard error of the gap
@@ -79,9 +90,9 @@ class LikelihoodMonitor(Monitor):
 
     def measure(self, machine, state):
         density = self.density(machine, state)
-        measured = self._likelihood(density, state)
+        measured, log_z = self._likelihood(density, state), self._log_partition(density)
         if self.validation is None:
-            return measured
+            return measured | self._log_likelihood(density, log_z)
         held_out = self._free_energies(density, self.validation)
         trained = self._free_energies(density, self.train)
         means, errors = zip(
@@ -91,15 +102,39 @@ class LikelihoodMonitor(Monitor):
         self.noise = np.hypot(*errors)
         self.value, measured["free_energy_gap"] = -gap, gap
         if self.by_score:
-            log_weights = (
-                -held_out
-                if self.rows.has_missing
-                else self._values(density.log_weight, self.validation)
-            )
-            log_z = self._log_partition(density)
-            mean, _ = self._mean(log_weights, self.validation)
-            self.value = measured["score"] = float(mean - log_z)
-        return measured
+            self.value = -np.inf
+        if log_z is None:
+            return measured
+        measured["score"] = self._score(density, held_out) - log_z.value
+        if self.by_score:
+            self.value = measured["score"]
+        return measured | self._log_likelihood(density, log_z)
+
+    def _score(self, density, free_energies):
+        """Return the mean log-weight of validation rows, given their free energies."""
+        if self.rows.has_missing:
+            log_weights = -free_energies
+        else:
+            log_weights = self._values(density.log_weight, self.validation)
+        return float(self._mean(log_weights, self.validation)[0])
+
+    def _log_likelihood(self, density, log_z):
+        """Return the mean log-likelihood of training rows, and the standard error of log Z."""
+        if log_z is None:
+            return {}
+        measured, (index, counts) = {"log_likelihood_std": log_z.std}, self.shown
+        if len(density.machine.units) > 2:  # the free energy is an estimate
+            return measured
+        mean = np.average(self._free_energies(density, index), weights=counts)
+        return {"log_likelihood": float(-mean - log_z.value)} | measured
+
+    def _some_by_weight(self, index, generator):
+        """Return at most 1000 rows, and how often each counts: on average as in the data."""
+        weights = self.rows.weights_of(index)
+        if len(index) <= _GAP_ROWS:
+            return index, weights
+        drawn = generator.choice(index, _GAP_ROWS, p=weights / weights.sum())
+        return np.unique(drawn, return_counts=True)
 
     def _likelihood(self, density, state):
         """Return the (pseudo-)log-likelihood of training rows by its name, if there is one."""
@@ -213,6 +248,18 @@ class LikelihoodMonitor(Monitor):
         return np.concatenate([to_numpy(function(self.rows[block])) for block in blocks])
 
     def _log_partition(self, density):
-        seed = np.random.SeedSequence(self.seed.generate_state(4).tolist())
-        method = "exact" if evaluation.can_enumerate(density) else _QUICK
-        return evaluation.log_partition(density, method, random_state=seed).value
+        """Return log Z, a LogPartition; None where it would cost too much, or is of no use."""
+        if self.validation is None and (self.rows.has_missing or len(density.machine.units) > 2):
+            return None
+        self.credit += _SHARE * self.n_rows
+        rows_cost = _FREE_ENERGY * len(self.shown[0])
+        credit = np.inf if self.by_score else self.credit - rows_cost
+        found = self._tracker.estimate(density.machine, credit)
+        if not self.by_score:
+            self.credit -= self._tracker.cost + rows_cost * (found is not None)
+        return found
+
+    def _independent_units(self, machine):
+        """Return the parameters of independent visible units that are like the data."""
+        rows = cast(self.rows.batch(self.train[:_MONITORED_ROWS])[0], machine.dtype)
+        return machine.units[0].base_theta(machine.thetas[0], rows)

@@ -101,12 +101,13 @@ def precise_free_energy(machine: Machine, X: Array) -> Array:
 
 
 def interpolate(machine0: Machine, machine1: Machine, beta: Any) -> Machine:
-    """Return the machine at ``beta`` between two that differ in thetas and scale.
+    """Return the machine at ``beta`` between two with the same units.
 
     Parameters
     ----------
     machine0, machine1 : Machine
-        Machines with the same weights, which the result shares. A scale of 0 means no couplings.
+        Machines with the same weights, which the result shares, or with the same scale. A scale of
+        0 means no couplings.
     beta : float or array of shape (n_rows,)
         From 0 (``machine0``) to 1 (``machine1``). With an array each row of the result has its
         own thetas and scale.
@@ -116,8 +117,12 @@ def interpolate(machine0: Machine, machine1: Machine, beta: Any) -> Machine:
         t0.map(lambda a, b: a + column * (b - a), t1)
         for t0, t1 in zip(machine0.thetas, machine1.thetas, strict=True)
     )
+    weights = tuple(
+        W1 if W0 is W1 else W0 + beta * (W1 - W0)
+        for W0, W1 in zip(machine0.weights, machine1.weights, strict=True)
+    )
     scale = (1 - beta) * machine0.scale + beta * machine1.scale
-    return replace(machine1, thetas=thetas, scale=scale)
+    return replace(machine1, thetas=thetas, weights=weights, scale=scale)
 
 
 def uncoupled(machine: Machine, visible: Theta | None = None) -> Machine:

@@ -19,6 +19,8 @@ resampling = pytest.mark.parametrize("resample", [False, True])
 BETAS = np.linspace(0, 1, 21)
 MACHINE = random_machine(("gaussian", "bernoulli"), (3, 2), 0, 0.4)
 DEEP = random_machine(("bernoulli",) * 4, (3, 2, 3, 2), 0, 1.0)
+OTHER = random_machine(("gaussian", "bernoulli"), (3, 2), 1, 0.4)
+OTHER_DEEP = random_machine(("bernoulli",) * 4, (3, 2, 3, 2), 1, 0.5)
 
 
 def run(machine, seed, betas=BETAS, n=300, **options):
@@ -54,6 +56,22 @@ def assert_unbiased(machine, betas=BETAS, n_runs=30, **options):
 @resampling
 def test_weights_and_chains_are_those_of_the_machine(sampler, resample):
     assert_unbiased(MACHINE, sampler=sampler, resample=resample)
+
+
+@pytest.mark.parametrize("base, machine", [(MACHINE, OTHER), (DEEP, OTHER_DEEP)])
+@resampling
+def test_machines_between_two_with_other_weights(base, machine, resample):
+    """Chains from exact draws of one machine give Z and the means of the other."""
+    first, exact, ratios, sums = Exact(base), Exact(machine), [], []
+    for seed in range(30):
+        layers = [x.astype(float) for x in first.sample(np.random.default_rng(seed), 300)]
+        rng = make_rng(seed, machine.weights[0])
+        ends = anneal(machine, base, np.linspace(0, 1, 11), layers, rng, resample=resample)
+        weights = np.exp(ends.log_weights + first.log_z - exact.log_z)
+        ratios.append(weights.mean())
+        sums.append((weights[:, None] * ends.layers[0]).mean(axis=0))
+    assert_mean(ratios, 1.0)
+    assert_mean(sums, exact.mean(0))
 
 
 @resampling

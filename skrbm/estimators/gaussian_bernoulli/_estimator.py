@@ -164,8 +164,8 @@ class GaussianBernoulliRBM(BaseRBM):
         Passes over the data so far.
     history_ : dict of list
         For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``acceptance`` and ``step_size``
-        of Langevin steps that are accepted or rejected and, with early stopping,
-        ``free_energy_gap`` and ``score``.
+        of Langevin steps that are accepted or rejected and, as of :class:`RBM`, log-likelihoods
+        and, with early stopping, ``free_energy_gap`` and ``score``.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -1,0 +1,177 @@
+"""log Z of a machine in training, by chains that follow it from epoch to epoch."""
+
+import math
+
+import numpy as np
+
+from ..arrays import log_sum_exp, make_rng, namespace, to_numpy
+from ..evaluation import exact_log_partition
+from ..inference import (
+    Gibbs,
+    LogPartition,
+    anneal,
+    independent_log_partition,
+    map_rows,
+    mean_of_weights,
+    resampled_index,
+)
+from ..machine import in_double, uncoupled
+from ..machine._enumeration import n_enumerated
+
+_RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
+_SPREAD = 0.1  # standard deviation of log weights by one step, in nats
+_SMALLEST = 1 / 300  # step, as a part of the way
+_FOLLOWED = 0.5  # the same of the whole way between two machines, above which chains start anew
+_PRECISE = 0.3  # standard error of log Z above which they do
+_LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
+_EXACT = 12  # largest number of binary units that are summed over
+# Costs in units of the cost of learning from a row: of a step of a chain, and of its log weight by
+# another machine; of a configuration in an exact sum.
+_STEP, _LOOK, _SUMMAND = 0.7, 0.4, 0.4
+
+
+class LogPartitionTracker:
+    """Estimates log Z of a machine again and again while it learns.
+
+    Chains are annealed from independent units to the machine, with small steps and resampling, as
+    in :class:`~skrbm.inference.SMC`. As long as the machine changes little, they then follow it:
+    their importance weights are multiplied by the changes of p(v), and they are moved by Gibbs
+    sampling (Desjardins, Courville and Bengio 2011; Krause, Fischer and Igel 2020). They take no
+    part in learning: chains of the model phase, on which the parameters depend, would give a
+    biased estimate.
+
+    Where few configurations need to be summed, log Z is exact.
+
+    Parameters
+    ----------
+    base : callable
+        ``base(machine)`` returns the parameters of independent visible units where chains start,
+        which should be like the data.
+    seed : SeedSequence
+
+    Attributes
+    ----------
+    cost : float
+        Of the last call of :meth:`estimate`, in units of the cost of learning from a row.
+
+    References
+    ----------
+    Desjardins, G., Courville, A., & Bengio, Y. (2011). On tracking the partition function. NIPS.
+
+    Krause, O., Fischer, A., & Igel, C. (2020). Algorithms for estimating the partition function of
+    restricted Boltzmann machines. Artificial Intelligence 278.
+    """
+
+    def __init__(self, base, seed):
+        self.base, self.seed, self.rng, self.cost = base, seed, None, 0.0
+        self._machine = None  # the one that the chains have come to
+        self._new_cost = 20 * _RUNS * _CHAINS * _STEP  # of starting anew, as far as is known
+
+    def estimate(self, machine, credit):
+        """Return log Z, a LogPartition, or None if that would cost too much.
+
+        Parameters
+        ----------
+        machine : Machine
+        credit : float
+            Cost that is allowed.
+        """
+        self.cost, found = 0.0, None
+        bits = n_enumerated(machine)
+        if bits <= _EXACT:
+            if credit < _SUMMAND * 2**bits:
+                return None
+            self.cost = _SUMMAND * 2**bits
+            return LogPartition(exact_log_partition(machine))
+        machine = in_double(machine)
+        if self.rng is None:
+            self.rng = make_rng(self.seed, machine.weights[0])
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._machine is not None and credit >= _RUNS * _CHAINS * (_LOOK + _STEP):
+                found = self._followed(machine)
+            if found is None and credit >= self._new_cost:
+                before = self.cost
+                found = self._anew(machine)
+                self._new_cost = self.cost - before
+        return found
+
+    def _followed(self, machine):
+        """Return log Z by chains of an earlier machine, None if it is too different."""
+        if not self._move(machine, _FOLLOWED, resample=0.0):
+            self._machine = None
+            return None
+        rows, self._log_weights = resampled_index(self._log_weights, self.rng, 0.5, _RUNS)
+        if rows is not None:
+            self._layers = map_rows(
+                lambda layer: namespace(layer).take(layer, rows, axis=0), self._layers
+            )
+        return self._result()
+
+    def _anew(self, machine):
+        """Return log Z by chains from independent units."""
+        base, n = uncoupled(machine, self.base(machine)), _RUNS * _CHAINS
+        self._machine = base
+        self._layers = Gibbs().init(base, self.rng, n, machine.weights[0]).layers
+        self._log_weights, self._log_z0 = 0.0, independent_log_partition(base)
+        self._move(machine, math.inf, resample=0.5)
+        return self._result()
+
+    def _move(self, machine, limit, resample):
+        """Bring the chains to a machine; returns False if the way is longer than a limit."""
+        steps, options = SmallSteps(limit), {"resample": resample, "n_groups": _RUNS}
+        ends = anneal(machine, self._machine, steps, self._layers, self.rng, **options)
+        self.cost += _RUNS * _CHAINS * (_STEP * steps.n_steps + _LOOK * steps.n_looks)
+        if steps.beta < 1:
+            return False
+        self._machine, self._layers = machine, ends.layers
+        self._log_weights = self._log_weights + ends.log_weights
+        return True
+
+    def _result(self):
+        weights = self._log_weights.reshape(_RUNS, _CHAINS)
+        runs = to_numpy(log_sum_exp(weights)) - math.log(_CHAINS)
+        found = _of_runs(runs, self._log_z0)
+        if not found.std <= _PRECISE:
+            self._machine = None
+        return found if math.isfinite(found.value) else None
+
+
+def _of_runs(runs, log_z0):
+    """Return log Z by the logarithms of the mean weights of runs from a machine with ``log_z0``.
+
+    The standard error is that of weights whose logarithms are normal: among few weights with a long
+    tail, their own variance is mostly too small.
+    """
+    value = mean_of_weights(runs, log_z0)
+    variance = math.expm1(min(float(np.var(runs, ddof=1)), _LARGEST)) / runs.size
+    return value._replace(std=math.sqrt(variance))
+
+
+class SmallSteps:
+    """Chooses temperatures for :func:`anneal`: log weights spread by about 0.1 nats in each step.
+
+    The spread is taken to grow in proportion to the length of a step, so that it is mostly computed
+    once for each.
+    """
+
+    def __init__(self, limit=math.inf):
+        self.limit, self.beta, self.n_steps, self.n_looks = limit, 0.0, 0, 0
+
+    def __call__(self, gain):
+        step = 1.0
+        while self.beta < 1:
+            spread = self._spread(gain, step)
+            if self.n_steps == 0 and spread > self.limit:
+                return
+            while spread > 1.5 * _SPREAD and step > _SMALLEST:
+                step = max(step * _SPREAD / spread, _SMALLEST)
+                spread = self._spread(gain, step)
+            self.beta, self.n_steps = min(1.0, self.beta + step), self.n_steps + 1
+            yield self.beta
+            step = max(step * min(2.0, _SPREAD / max(spread, 0.1 * _SPREAD)), _SMALLEST)
+
+    def _spread(self, gain, step):
+        """Return the standard deviation of the log weights of a step, infinite if it overflows."""
+        self.n_looks += 1
+        spread = float(np.std(to_numpy(gain(min(1.0, self.beta + step)))))
+        return spread if spread == spread else math.inf

@@ -1,0 +1,130 @@
+"""log Z of machines in training, against enumeration and closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _machines import random_machine
+from numpy.testing import assert_allclose
+from scipy.stats import binom
+
+from skrbm.learning import LogPartitionTracker, SmallSteps, _tracking
+from skrbm.machine import interpolate
+
+BINARY = ("bernoulli", "bernoulli")
+
+
+@pytest.fixture
+def no_sums(monkeypatch):
+    """Small machines, which the oracle can sum, are estimated by chains."""
+    monkeypatch.setattr(_tracking, "_EXACT", -1)
+
+
+def log_partition(machine):
+    return Exact(machine).log_z
+
+
+def tracker(seed=0):
+    def base(machine):
+        unit, own = machine.units[0], machine.thetas[0]
+        return own if unit.is_unbounded else unit.default_theta(own.field.shape[0], own.field)
+
+    return LogPartitionTracker(base, np.random.SeedSequence(seed))
+
+
+def pair(kinds, seed, sizes=(5, 4), strength=0.6, apart=0.03):
+    """A machine, and one that is a little different in all parameters."""
+    one, other = (random_machine(kinds, sizes, s, strength) for s in (seed, seed + 1000))
+    moved = interpolate(one, other, apart)
+    return one, moved
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(
+    "kinds, strength",
+    [
+        (BINARY, 0.6),
+        (("gaussian", "bernoulli"), 0.2),
+        (("bernoulli", "gaussian"), 0.2),
+        (("truncated_gaussian", "bernoulli"), 0.6),
+    ],
+)
+def test_intervals_hold_the_sum_before_and_after_a_step(no_sums, kinds, strength):
+    """Of 60 intervals of 95 % fewer than 50 hold the sum with a probability of 2e-4."""
+    held, followed = 0, 0
+    for seed in range(30):
+        machines = pair(kinds, seed, strength=strength)
+        watch = tracker(seed)
+        for turn, machine in enumerate(machines):
+            watch.cost = 0.0
+            found = watch.estimate(machine, math.inf)
+            followed += turn and watch._machine is not None
+            low, high = found.interval
+            held += low <= log_partition(machine) <= high
+    assert binom.cdf(49, 60, 0.95) < 3e-4
+    assert held >= 50
+    assert followed >= 25
+
+
+def test_chains_follow_at_the_cost_of_a_few_steps(no_sums):
+    """A machine that moves a little is followed; one that is far away is started anew."""
+    machine, moved = pair(BINARY, 0)
+    watch = tracker()
+    first = watch.estimate(machine, math.inf)
+    anew = watch.cost
+    second = watch.estimate(moved, anew / 2)
+    assert 0 < watch.cost < anew / 4
+    for one, found in ((machine, first), (moved, second)):
+        assert abs(found.value - log_partition(one)) < 5 * found.std < 1.5
+    far = random_machine(BINARY, (5, 4), 5, 2.0)
+    assert watch.estimate(far, anew / 2) is None
+    assert watch.estimate(far, math.inf) is not None
+
+
+def test_machines_that_are_the_same_have_the_same_log_z(no_sums):
+    machine, _ = pair(BINARY, 0)
+    watch = tracker()
+    first = watch.estimate(machine, math.inf)
+    second = watch.estimate(machine, math.inf)
+    assert second.value == pytest.approx(first.value, abs=1e-10)
+
+
+def test_sums_of_few_configurations_are_exact():
+    machine = random_machine(BINARY, (6, 4), 0, 1.0)
+    found = tracker().estimate(machine, 0.4 * 2**4)
+    assert found.value == pytest.approx(log_partition(machine), rel=1e-12)
+    assert found.std == 0
+    assert tracker().estimate(machine, 0.4 * 2**4 - 0.1) is None
+
+
+def test_without_credit_nothing_is_computed(no_sums):
+    machine, _ = pair(BINARY, 0)
+    watch = tracker()
+    assert watch.estimate(machine, 100.0) is None and watch.cost == 0
+
+
+def test_parameters_that_are_no_numbers_give_no_estimate(no_sums):
+    machine = random_machine(BINARY, (5, 4), 0, np.nan)
+    assert tracker().estimate(machine, math.inf) is None
+
+
+def test_steps_are_as_long_as_the_spread_allows():
+    """Log weights that grow as beta times numbers of standard deviation 1: equal steps of 0.1."""
+    numbers = np.random.default_rng(0).normal(size=100)
+    numbers /= numbers.std()
+    steps = SmallSteps()
+    places = [0.0]
+    for beta in steps(lambda beta: (beta - places[-1]) * numbers):
+        places.append(beta)
+    assert_allclose(np.diff(places), 0.1, rtol=1e-9)
+    assert steps.n_steps == 10
+    far = SmallSteps(limit=0.5)
+    assert list(far(lambda beta: beta * numbers)) == [] and far.beta == 0
+
+
+def test_without_couplings_log_z_is_exact(no_sums):
+    machine = random_machine(BINARY, (5, 4), 0, 0.0)
+    found = tracker().estimate(machine, math.inf)
+    assert found.value == pytest.approx(log_partition(machine), abs=0.05)
+    assert found.std < 0.02
