@@ -17,6 +17,7 @@ from ..arrays import (
     one_blas_thread,
     parameter_reference,
     seed_sequence,
+    to_numpy,
 )
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
@@ -218,8 +219,9 @@ class BaseRBM(DensityModel):
             self._publish(machine, state, training)
 
         n, epochs = training.n_rows + rows.n_known, training.n_epochs
+        most = float(to_numpy(n).max())
         try:
-            self._trainer(rows, index, training, publish, n_rows=np.max(n)).run(training)
+            self._trainer(rows, index, training, publish, n_rows=most).run(training)
         finally:
             if training.n_epochs > epochs:  # the means are those of all rows learnt from
                 means, known = rows.means, training.visible_means
@@ -303,10 +305,7 @@ class BaseRBM(DensityModel):
         """Return a machine with small weights whose visible units fit the data."""
         units = (rows.unit, *(unit.fitted() for unit in self._units()[1:]))
         sizes = [rows.X.shape[1], *self._layer_sizes()]
-        weights = [
-            self._first_deviation(below) * rng.normal((above, below))
-            for below, above in pairwise(sizes)
-        ]
+        weights = [self._first_deviation(m) * rng.normal((n, m)) for m, n in pairwise(sizes)]
         thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]
         thetas[0] = rows.initial_theta.map(lambda part: namespace(part).asarray(part, copy=True))
         return Machine(units, tuple(thetas), tuple(weights))
