@@ -44,19 +44,13 @@ from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
     is_automatic,
+    joined_means,
     keeps_features,
     rate_of,
 )
 
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
 _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
-
-
-def _joined(known, means, n, total):
-    """Return the means of columns of which ``n`` rows of ``total`` have other means than before."""
-    with np.errstate(invalid="ignore"):
-        step = (means - known) * (n / total)
-    return known + namespace(step).where(step == step, step, 0.0 * known)  # NaN: no value came
 
 
 def _learns_by_fixed_points(estimator):
@@ -153,21 +147,7 @@ class BaseRBM(DensityModel):
         if not goes_on:
             self._pretrain(training, rows, train)
             check_integral(training.machine, "before the first epoch")
-        parts = training.parts
-        monitor = LikelihoodMonitor(
-            lambda machine, state: self._density(machine, state, parts),
-            parts.phase,
-            rows,
-            train,
-            validation,
-            training.rng,
-            criterion="score" if self.early_stopping is True else self.early_stopping,
-            tol=self.tol,
-            n_iter_no_change=self.n_iter_no_change,
-            batch_size=self.batch_size,
-            seed=self._evaluation_seed,
-            credit=training.credit,
-        )
+        monitor = self._monitor(training, rows, train, validation)
 
         def publish(machine, state):
             training.credit = monitor.credit
@@ -228,10 +208,28 @@ class BaseRBM(DensityModel):
             if training.n_epochs > epochs:  # the means are those of all rows learnt from
                 means, known = rows.means, training.visible_means
                 if known is not None:
-                    means = _joined(known, means, rows.n_known, n)
+                    means = joined_means(known, means, rows.n_known, n)
                 training.n_rows, training.visible_means = n, means
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
+
+    def _monitor(self, training, rows, train, validation):
+        """Return the :class:`LikelihoodMonitor` of a fit."""
+        parts = training.parts
+        return LikelihoodMonitor(
+            lambda machine, state: self._density(machine, state, parts),
+            parts.phase,
+            rows,
+            train,
+            validation,
+            training.rng,
+            criterion="score" if self.early_stopping is True else self.early_stopping,
+            tol=self.tol,
+            n_iter_no_change=self.n_iter_no_change,
+            batch_size=self.batch_size,
+            seed=self._evaluation_seed,
+            credit=training.credit,
+        )
 
     def _trainer(self, rows, index, training, publish, n_iter=1, n_rows=None, **options):
         """Return the :class:`Trainer` of a fit."""

@@ -63,8 +63,7 @@ class DensityModel(
         """The fitted parameters as a machine, which shares their memory."""
         check_is_fitted(self, "components_")
         parts = [getattr(self, name, None) for name in THETA_ATTRIBUTES]
-        thetas = (Theta(*parts[:3]), Theta(*parts[3:]))
-        return Machine(self.units_, thetas, (self.components_,))
+        return Machine(self.units_, (Theta(*parts[:3]), Theta(*parts[3:])), (self.components_,))
 
     @property
     def density_(self):

@@ -3,9 +3,11 @@
 from functools import wraps
 from numbers import Integral, Real
 
+import numpy as np
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from .._schedules import SCHEDULES, scheduled
+from ..arrays import namespace
 from ..learning import PENALTIES
 
 TRAINING_CONSTRAINTS = {
@@ -80,3 +82,10 @@ def rate_of(estimator):
 def is_automatic(estimator):
     """Whether an estimator finds its learning rate in training."""
     return isinstance(estimator.learning_rate, str)
+
+
+def joined_means(known, means, n, total):
+    """Return the means of columns of which ``n`` rows of ``total`` have other means than before."""
+    with np.errstate(invalid="ignore"):
+        step = (means - known) * (n / total)
+    return known + namespace(step).where(step == step, step, 0.0 * known)  # NaN: no value came
