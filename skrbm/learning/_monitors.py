@@ -19,7 +19,7 @@ _MONITORED_ROWS, _MONITORED_BITS = 256, 16
 _GAP_ROWS = 1000  # training rows whose free energy is compared with the validation rows'
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _COMPLETION = 5  # sweeps that draw what is missing
-_SHARE = 0.04  # of the cost of learning that estimates of log Z may have
+_SHARE = 0.03  # of the cost of learning that estimates of log Z may have
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 
