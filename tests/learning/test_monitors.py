@@ -13,6 +13,7 @@ from skrbm.evaluation import Density
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates, Rows
 from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor
+from skrbm.learning._monitors import _SHARE
 
 BINARY, REAL = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
 
@@ -169,7 +170,7 @@ def test_likelihoods_of_training_rows_are_measured_as_far_as_the_cost_allows():
         assert found.get("log_likelihood", expected) == pytest.approx(expected, rel=1e-10)
         assert found.get("log_likelihood_std", 0.0) == 0
     spent = sum(known) * (0.4 * 2**4 + 0.2 * len(watch.train))
-    assert watch.credit == pytest.approx(100 * 0.04 * len(train) - spent)
+    assert watch.credit == pytest.approx(100 * _SHARE * len(train) - spent)
 
 
 def test_rows_that_are_shown_count_as_often_as_in_the_data():
