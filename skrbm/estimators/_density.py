@@ -307,8 +307,8 @@ class DensityModel(
             Where the chains start; default: random rows of ``starts_``, which were kept in fit.
         given : array-like of shape (n_given, n_features), default=None
             Observed values, with NaN for what is to be drawn given them, by block Gibbs sampling, a
-            chain for each row; ``n_samples`` and ``method`` do not count then. A ladder does not
-            help, as its samples do not have the observed values.
+            chain for each row; ``n_samples`` and ``method`` do not count then. No ladder is used:
+            its samples do not have the observed values.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or tempering along the ladder of a fit with
             ``starts="tempered"``, or else along one that is built by annealing and kept (see

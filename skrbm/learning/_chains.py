@@ -124,7 +124,7 @@ class TemperedStart(PersistentStart):
     """Go on after exchanges with samples of earlier machines of the training."""
 
     # Samples of a rung lose a mode for which the machine is too small for a while, and with shorter
-    # steps it does not become so: up to 8 the shares of eight modes were wrong in some fits.
+    # steps it does not become so: with 1, 4 and 8 the shares of modes were wrong in some fits.
     caution = 16.0
 
     def first(self, phase, machine, rng, n):

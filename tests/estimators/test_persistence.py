@@ -120,7 +120,7 @@ def test_tensors_come_back_as_tensors(tmp_path):
         (RBM(schedule=lambda progress: 1.0), "RBM.schedule is of type builtins.function"),
         (RBM(init=Sklearn()), "RBM.init is of type sklearn.neural_network._rbm.BernoulliRBM"),
     ],
-    ids=str,
+    ids=["of scikit-learn", "an optimiser", "a class", "a function", "a part of scikit-learn"],
 )
 def test_what_is_refused(estimator, message, tmp_path):
     with pytest.raises(TypeError, match=message):
