@@ -20,7 +20,7 @@ def seed_sequence(random_state: Any) -> np.random.SeedSequence:
 
     Of a SeedSequence it returns a copy, from which nothing was spawned.
     """
-    if isinstance(random_state, np.random.SeedSequence):
+    if hasattr(random_state, "spawn_key"):
         return np.random.SeedSequence(random_state.entropy, spawn_key=random_state.spawn_key)
     words = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     return np.random.SeedSequence([int(word) for word in words])

@@ -113,7 +113,7 @@ def _sampler(density, method, rng):
     own = {"auto": Gibbs() if ladder is None else Tempering()}
     sampler = resolve(method, Sampler, argument="method", own=own)
     sampler.check(density.machine)
-    if not isinstance(sampler, Tempering):
+    if not sampler.has_rungs:
         return sampler
     base = None if density.starts is None else density.independent_units(density.starts)
     return sampler.on(density.machine, rng, ladder, base)
@@ -168,7 +168,7 @@ def _chains(machine, sampler, first, n_steps, rng):
             states[step] = to_numpy(state.layers[0]).astype(np.float64)
 
     start, exchanges = sampler.start(machine, first, rng), None
-    if isinstance(sampler, Tempering):
+    if sampler.has_rungs:
         _, exchanges = sampler.diagnose(machine, start, rng, n_steps, callback=callback)
     else:
         sample(sampler, machine, start, rng, n_steps, callback=callback)

@@ -77,7 +77,7 @@ def log_partition(
     if isinstance(method, AIS | SMC | Tempering):
         if base is None and (starts is not None or density.starts is not None):
             base = density.independent_units(density.starting_rows(starts, rng))
-        if isinstance(method, Tempering):
+        if getattr(method, "has_rungs", False):
             method = method.on(machine, rng, ladder, base)
         return method.log_partition(machine, rng, base)
     starts = density.starting_rows(starts, rng)

@@ -47,6 +47,10 @@ class Ladder:
     def __len__(self):
         return len(self.machines)
 
+    def machines_to(self, machine):
+        """Return the machines with another one as the last; a tuple."""
+        return (*self.machines[:-1], machine)
+
     def astype(self, dtype):
         """Return the ladder in another dtype; machines that share their weights still do."""
         if self.machines[-1].dtype == dtype:

@@ -26,10 +26,13 @@ class Sampler(InferenceMethod):
         Steps for each batch, unless an estimator is given another number.
     own_start : str or None
         The only start of chains in learning that the sampler stands for, None if it takes any.
+    has_rungs : bool
+        Whether chains go along a ladder; see :class:`Tempering`.
     """
 
     n_steps = 1
     own_start = None
+    has_rungs = False
     step_size = None
     target_acceptance = None
 

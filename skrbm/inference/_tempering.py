@@ -13,7 +13,7 @@ from ..machine import interpolate, uncoupled
 from ._ais import LogPartition, independent_log_partition
 from ._annealing import own_bases
 from ._gibbs import Gibbs
-from ._ladder import Ladder, exchanged, ladder_of, swept_all
+from ._ladder import exchanged, ladder_of, swept_all
 from ._needs import Needs
 from ._sampler import Sampler
 
@@ -69,6 +69,7 @@ class Tempering(Sampler):
     """
 
     needs = Needs(one_hidden_layer=True, one_scale=True)
+    has_rungs = True
     own_start = "persistent"
 
     rungs: Any = None
@@ -80,28 +81,18 @@ class Tempering(Sampler):
         check_count("n_steps", self.n_steps, 1)
         check_count("n_chains", self.n_chains, 2)
         check_count("n_sweeps", self.n_sweeps, 2)
-        if self.rungs is None or isinstance(self.rungs, Ladder):
-            return
-        betas = np.linspace(0, 1, self.rungs) if np.ndim(self.rungs) == 0 else self.rungs
-        betas = np.asarray(betas, dtype=np.float64)
-        increases = betas.ndim == 1 and betas.size > 1 and bool((np.diff(betas) > 0).all())
-        if not increases or betas[0] != 0 or betas[-1] != 1:
-            raise ValueError(
-                "rungs must be a Ladder, a number of rungs (2 or more) or inverse temperatures "
-                f"that increase from 0 to 1, got {self.rungs!r}"
-            )
-        if np.ndim(self.rungs):
-            object.__setattr__(self, "rungs", tuple(float(beta) for beta in betas))
+        plan = self._plan
+        if hasattr(plan, "betas") and np.ndim(self.rungs):  # which is hashable
+            object.__setattr__(self, "rungs", plan.betas)
+
+    @property
+    def _plan(self):
+        """Where the rungs come from: a ladder, or temperatures."""
+        return self.rungs if hasattr(self.rungs, "samples") else Temperatures.of(self.rungs)
 
     def machines(self, machine):
         """Return the machines of all rungs, the last of which is the one given; a tuple."""
-        if isinstance(self.rungs, Ladder):
-            return (*self.rungs.machines[:-1], machine)
-        rungs = _N_TEMPERATURES if self.rungs is None else self.rungs
-        betas = np.linspace(0, 1, rungs) if np.ndim(rungs) == 0 else rungs
-        base = uncoupled(machine, own_bases(machine)[-1])
-        below = (interpolate(base, machine, float(beta)) for beta in betas[1:-1])
-        return (base, *below, machine)
+        return self._plan.machines_to(machine)
 
     def on(self, machine, rng, ladder=None, visible=None):
         """Return the sampler with rungs for a machine, where it has none of its own.
@@ -130,13 +121,13 @@ class Tempering(Sampler):
         self.check(machine)
         n_below = len(self.machines(machine)) - 1
         below = (X,) * n_below
-        if isinstance(self.rungs, Ladder):
+        if self._plan.samples is not None:
             below = tuple(_some(rows, X.shape[0], rng) for rows in self.rungs.samples[:-1])
         return Replicas(Gibbs().start(machine, X, rng).layers, below)
 
     def _first_state(self, machine, rng):
         """Return chains at samples of all rungs, where there are some."""
-        if not isinstance(self.rungs, Ladder):
+        if self._plan.samples is None:
             return self.init(machine, rng, self.n_chains, machine.weights[0])
         X = _some(self.rungs.samples[-1], self.n_chains, rng)
         return self.start(machine, X, rng)
@@ -157,7 +148,7 @@ class Tempering(Sampler):
         return Replicas(layers, tuple(below), state.turn + 1), found
 
     def resumed(self, machine, state):
-        if isinstance(state, Replicas):
+        if hasattr(state, "below"):
             return state
         n_below = len(self.machines(machine)) - 1
         return Replicas(state.layers, (state.layers[0],) * n_below)
@@ -232,6 +223,36 @@ class Tempering(Sampler):
                     for kept, gain in zip(gains[k], pair, strict=True):
                         kept.append(to_numpy(gain))
         return _along(independent_log_partition(machines[0]), gains)
+
+
+class Temperatures(NamedTuple):
+    """Rungs that are a machine at several inverse temperatures, of which there are no samples."""
+
+    betas: tuple
+    samples: None = None
+
+    @classmethod
+    def of(cls, rungs):
+        """Return the temperatures of a number of rungs, of None, or those given.
+
+        Raises ValueError if they do not increase from 0 to 1.
+        """
+        number = _N_TEMPERATURES if rungs is None else rungs
+        betas = np.linspace(0, 1, number) if np.ndim(number) == 0 else number
+        betas = np.asarray(betas, dtype=np.float64)
+        increases = betas.ndim == 1 and betas.size > 1 and bool((np.diff(betas) > 0).all())
+        if not increases or betas[0] != 0 or betas[-1] != 1:
+            raise ValueError(
+                "rungs must be a Ladder, a number of rungs (2 or more) or inverse temperatures "
+                f"that increase from 0 to 1, got {rungs!r}"
+            )
+        return cls(tuple(float(beta) for beta in betas))
+
+    def machines_to(self, machine):
+        """Return the machines of all rungs, the last of which is the one given; a tuple."""
+        base = uncoupled(machine, own_bases(machine)[-1])
+        below = (interpolate(base, machine, beta) for beta in self.betas[1:-1])
+        return (base, *below, machine)
 
 
 class Exchanges(NamedTuple):
