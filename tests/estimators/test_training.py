@@ -261,7 +261,8 @@ def test_early_stopping_stops_before_overfitting(RBM, criterion, monkeypatch):
     the mean of four is above 100 once in some thousands of times.
     """
     fair = (np.random.default_rng(1).random((2000, 8)) < 0.5).astype(float)
-    params, gains = {"n_components": 15, "learning_rate": 0.3, "n_iter": 200}, []
+    params = {"n_components": 15, "learning_rate": 0.3, "n_iter": 200, "alpha": 0.0}
+    gains = []
     epochs, held_out = [], kept_held_out(monkeypatch)
     for seed in range(4):
         X = (np.random.default_rng(seed).random((40, 8)) < 0.5).astype(float)
