@@ -115,6 +115,7 @@ def test_posterior_is_exact_without_couplings(name, kinds):
         assert_allclose(variance[row], expected[1], rtol=1e-7, atol=1e-10)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("name", "kinds"), CASES)
 def test_error_of_the_posterior_falls_with_the_square_of_the_weights(name, kinds):
     """Halving them divides it by four, or by more if the method is of a higher order."""

@@ -324,6 +324,7 @@ OPTIONS = [(RBM, {}) for RBM in RBMS] + [(RBM, {"binarize": 0}) for RBM in BINAR
 OPTIONS += [(RBM, {"early_stopping": True}) for RBM in RBMS]
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("RBM, params", OPTIONS)
 @pytest.mark.parametrize(
     "dtype, item",
@@ -346,6 +347,7 @@ def test_memory_of_a_fit_on_dense_data(RBM, params, dtype, item):
     assert peak(lambda: rbm.fit(X)) < 10 * batch_and_parameters + 16 * 8_000 + mask + 2_000_000
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize(
     "RBM, params", [case for case in OPTIONS if "early_stopping" not in case[1]]
 )

@@ -68,6 +68,7 @@ def assert_moments(moments, machine, expected):
     assert_allclose(reduced[0], below.mean(axis=0), rtol=1e-10)
 
 
+@pytest.mark.law
 @each([*PAIRS, DEEP])
 @pytest.mark.parametrize("n_sweeps", [1, 3])
 def test_joint_distribution_is_left_invariant(name, kinds, n_sweeps):

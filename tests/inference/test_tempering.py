@@ -86,6 +86,7 @@ def tempering(kinds, which):
     return Tempering(Ladder((*machines[:2], machine), ((), (), ()))), machine
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("n_steps", [1, 3])
 @pytest.mark.parametrize("which", ["temperatures", "machines"])
 @pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)

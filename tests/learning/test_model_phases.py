@@ -85,6 +85,7 @@ def chain_cases():
                 yield pytest.param(sampler, start, pair, id=name, marks=marks)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("sampler", "start", "kinds"), list(chain_cases()))
 @pytest.mark.parametrize(
     ("burn_in", "gradient_name"), [(None, "marginal"), (-2, "marginal"), (-2, "joint")]

@@ -100,6 +100,7 @@ def in_other_units(visible):
     return Z, 5e3 + 1e4 * Z, np.full(3, 1e4)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "params",
     [
