@@ -111,7 +111,7 @@ class BernoulliRBM(BaseRBM):
         For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
         per sample, estimated on 256 rows and 16 columns), ``log_likelihood`` (nats per sample, of
         at most 1000 rows) and its standard error ``log_likelihood_std``, that
-        of log Z, in as many passes as can be measured in about 4 % of the time (see
+        of log Z, in as many passes as can be measured in about 3 % of the time (see
         :ref:`likelihood_in_training`) and, with early stopping, ``free_energy_gap`` and ``score``,
         the log-likelihood of the rows set aside.
     n_features_in_ : int

@@ -98,7 +98,7 @@ class RBM(BaseRBM):
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float or "auto", default="auto"
-        Strength of the penalty on the weights. "auto": one over the number of rows learnt from, as
+        Strength of the penalty on the weights. "auto": one over the number of rows, as
         by a prior distribution of each weight with a scale of 1; so few rows make small weights.
     penalty : {"l2", "l1"}, default="l2"
         alpha / 2 ||W||² or alpha ||W||₁.
@@ -176,7 +176,7 @@ class RBM(BaseRBM):
         ``n_steps_back`` (how often steps were taken back and the learning rate was halved) of
         tempered chains, ``log_likelihood`` (nats per sample, of at most 1000 rows) and its
         standard error ``log_likelihood_std``, that of log Z, in as many passes as can be measured
-        in about 4 % of the time (see :ref:`likelihood_in_training`) and, with early stopping,
+        in about 3 % of the time (see :ref:`likelihood_in_training`) and, with early stopping,
         ``free_energy_gap`` and ``score``, the log-likelihood of the rows set aside.
     n_features_in_ : int
         Number of features seen in fit.

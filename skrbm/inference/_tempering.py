@@ -270,7 +270,6 @@ class Exchanges(NamedTuple):
     """
 
     n_steps: int
-
     acceptance: np.ndarray
     round_trips: np.ndarray
 

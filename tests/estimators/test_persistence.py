@@ -88,6 +88,19 @@ def test_a_loaded_estimator_is_the_saved_one(name, tmp_path):
     assert os.listdir(tmp_path) == ["machine"]
 
 
+def test_arrays_that_were_shared_are_shared(tmp_path):
+    """As are the weights of the rungs of a ladder by temperatures, which are written once."""
+    strong = 4.0 * np.tile([-1, 1], (3, 4))
+    saved = RBM(3, n_iter=0, starts="tempered", init=(strong, None, None)).fit(X)
+    save(saved, tmp_path / "machine")
+    first, last = (
+        [machine.weights[0] for machine in rbm.ladder_.machines]
+        for rbm in (saved, load(tmp_path / "machine"))
+    )
+    same = [[one is other for one in weights for other in weights] for weights in (first, last)]
+    assert same[0] == same[1] and sum(same[0]) > len(first)
+
+
 def test_what_is_not_fitted_and_names_of_columns(tmp_path):
     path = str(tmp_path / "machine.npz")
     save(RBM(3, alpha=float("inf")), path)

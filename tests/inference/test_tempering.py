@@ -28,6 +28,7 @@ from skrbm.inference import (
     renewed,
     sample,
 )
+from skrbm.inference._ladder import _chosen
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Categorical, Theta
 
@@ -351,3 +352,12 @@ def test_dtype_is_kept():
     state, _ = Tempering(ladder).step(machine, state, rng_of(machine))
     for rows in (*ladder.samples, *state.layers, *state.below):
         assert rows.dtype == np.float32
+
+
+def test_units_from_which_log_z_is_much_too_small_are_not_taken():
+    """Else those with the most rungs are; a machine near independent units is none here."""
+    machines, rows = two_modes(), np.zeros((4, 6))
+    few, many = (machines,) * 3, (machines,) * 5
+    rng = rng_of(machines)
+    for log_z, wanted in ((-12.0, few), (-1.0, many), (1.0, many)):
+        assert _chosen([(few, rows, 0.0), (many, rows, log_z)], rng)[0] is wanted

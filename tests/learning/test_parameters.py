@@ -96,7 +96,8 @@ def in_other_units(visible):
     """Return rows, and the same in other units; truncated units have one pair of bounds."""
     Z = correlated()
     if visible == "gaussian":
-        return Z, MEAN + SCALE * Z, SCALE
+        scale = np.array([0.5, 7e4, 1e-5])
+        return Z, [3.0, -2e5, 1e-4] + scale * Z, scale
     return Z, 5e3 + 1e4 * Z, np.full(3, 1e4)
 
 

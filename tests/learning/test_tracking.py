@@ -7,9 +7,11 @@ import pytest
 from _exact import Exact
 from _machines import random_machine
 from numpy.testing import assert_allclose
+from scipy import stats
 from scipy.stats import binom
 
 from skrbm.learning import LogPartitionTracker, SmallSteps, _tracking
+from skrbm.learning._tracking import _of_runs
 from skrbm.machine import interpolate
 
 BINARY = ("bernoulli", "bernoulli")
@@ -128,3 +130,11 @@ def test_without_couplings_log_z_is_exact(no_sums):
     found = tracker().estimate(machine, math.inf)
     assert found.value == pytest.approx(log_partition(machine), abs=0.05)
     assert found.std < 0.02
+
+
+def test_the_error_is_that_of_weights_whose_logarithms_are_normal():
+    """The relative variance of a mean weight, by the weights at equal steps of probability."""
+    log_weights = stats.norm(scale=0.7).ppf((np.arange(100_000) + 0.5) / 100_000)
+    weights = np.exp(log_weights)
+    expected = weights.std() / weights.mean() / np.sqrt(weights.size)
+    assert _of_runs(log_weights, 0.0).std == pytest.approx(expected, rel=2e-3)
