@@ -100,7 +100,7 @@ class LogPartitionTracker:
         with np.errstate(over="ignore", invalid="ignore"):
             if self._machine is not None and credit >= _FOLLOWING + self._scouting(1):
                 found = self._checked(machine, self._followed(machine), 1)
-            if found is None and credit >= self._new_cost + self._scouting(_FIRST_SWEEPS):
+            if found is None and credit >= self._new_cost:
                 before = self.cost
                 found = self._anew(machine)
                 self._new_cost = self.cost - before
