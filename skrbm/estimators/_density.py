@@ -306,7 +306,7 @@ class DensityModel(
         init : array-like of shape (n_samples, n_features), default=None
             Where the chains start; default: random rows of ``starts_``, which were kept in fit.
         given : array-like of shape (n_given, n_features), default=None
-            Observed values, and NaN for what is drawn given them; ``n_samples`` does not count then.
+            Observed values, with NaN for what is drawn given them; ``n_samples`` does not count.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or tempering along the ladder of a fit with
             ``starts="tempered"``, or else along one that is built by annealing and kept (see
