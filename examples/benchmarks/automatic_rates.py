@@ -13,7 +13,8 @@ MNIST and Fashion-MNIST. SKRBM_DATA names the folder that holds them. For each s
 The quality is the mean log-likelihood of the test rows in nats; of the qubits it is minus the
 divergence. log Z is exact up to 20 columns, elsewhere its standard error is about 0.1. "gain" is
 how much of the way from independent units to the best of all runs the default goes. Seconds are of
-the processor, of one fit.
+the processor, of one fit. ``--passes``, ``--hidden`` and ``--steps`` change the number of passes,
+of hidden units and of Gibbs steps for each batch in all runs.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from skrbm.evaluation import SMC
 
 SETS = ("tfim", "nltcs", "plants", "jester", "baudio", "dna", "mnist", "fashion-mnist")
 IMAGES = 10_000
+COMMON = {}  # parameters of all runs
 
 
 def images(name):
@@ -73,6 +75,7 @@ def quality(rbm, X, weights):
 
 def run(X, test, weights, n_iter, **params):
     """Return the quality of a fit, and its seconds."""
+    params = COMMON | params
     epochs = {} if n_iter is None else {"n_iter": n_iter}
     begin = time.process_time()
     rbm = RBM(random_state=0, **epochs, **params).fit(X)
@@ -80,9 +83,10 @@ def run(X, test, weights, n_iter, **params):
     return quality(rbm, test, weights), seconds
 
 
-def compare(name, rates):
+def compare(name, rates, passes=None):
     """Return a row of the table."""
     X, test, weights, n_iter = read(name)
+    n_iter = passes or n_iter
     independent, _ = run(X, test, weights, 0)
     found, seconds = run(X, test, weights, n_iter)
     progress((name, "default", found, seconds))
@@ -104,11 +108,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--rates", nargs="+", type=float, default=[0.05, 0.1, 0.2, 0.5, 1.0])
+    parser.add_argument("--passes", type=int)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=1)
     args = parser.parse_args()
+    COMMON.update(n_components=args.hidden, n_steps=args.steps)
     if data_folder() is None:
         raise SystemExit("set the environment variable SKRBM_DATA to the folder of the data")
     heading(__file__, args)
-    rows = [compare(name, args.rates) for name in args.sets]
+    rows = [compare(name, args.rates, args.passes) for name in args.sets]
     names = "set", "default", "s", "rate", "fixed", "rate", "plain", "independent", "gain %"
     print()
     table(names, rows)

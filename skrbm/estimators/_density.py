@@ -221,7 +221,7 @@ class DensityModel(
             field, which is a lower bound, or of the equations of ``inference`` stands for a log Z
             that is larger by more than a nat: the estimate is then too small, and the score too
             good. Also if chains from ``starts_`` back to independent units (reverse annealing) give
-            a log Z that is larger by more than a nat and four standard errors, which none of 270
+            a log Z that is larger by more than a nat and four standard errors, which none of 400
             machines with good estimates had. And if the mean log Z of all solutions of
             ``inference`` is smaller by more than a nat: ``tap_log_likelihood`` is then too good,
             and the score is not in doubt. Not every wrong log Z is noticed so: where
@@ -306,9 +306,7 @@ class DensityModel(
         init : array-like of shape (n_samples, n_features), default=None
             Where the chains start; default: random rows of ``starts_``, which were kept in fit.
         given : array-like of shape (n_given, n_features), default=None
-            Observed values, with NaN for what is to be drawn given them, by block Gibbs sampling, a
-            chain for each row; ``n_samples`` and ``method`` do not count then. No ladder is used:
-            its samples do not have the observed values.
+            Observed values, with NaN for what is drawn given them; ``n_samples`` does not count.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or tempering along the ladder of a fit with
             ``starts="tempered"``, or else along one that is built by annealing and kept (see
@@ -324,7 +322,7 @@ class DensityModel(
         check_count("n_samples", n_samples, 1)
         check_count("n_steps", n_steps, 0)
         if given is not None:
-            return drawn_given(self, given, init, n_steps, random_state)
+            return drawn_given(self, given, init, n_steps, random_state, method)
         rng = make_rng(random_state, machine.weights[0])
         if init is None:
             rows = rng.integers(self.starts_.shape[0], n_samples)
@@ -336,7 +334,7 @@ class DensityModel(
         return sampled(self, method, init, n_steps, rng)
 
     @one_blas_thread
-    def impute(self, X, *, n_steps=None, random_state=None):
+    def impute(self, X, *, n_steps=None, method="auto", random_state=None):
         """Fill missing values with their means given the observed ones, by ``inference``.
 
         Parameters
@@ -344,9 +342,11 @@ class DensityModel(
         X : array-like of shape (n_samples, n_features)
             NaN marks what is missing.
         n_steps : int, default=None
-            Sweeps of the Gibbs chain of each row, of which the later half is averaged, default 200;
-            or where ``inference`` is a fixed point largest number of sweeps of its equations for
-            each row, default 1000. Most converge much sooner.
+            Sweeps of the chain of each row, of which the later half is averaged, default 200; or
+            where ``inference`` is a fixed point largest number of sweeps of its equations for each
+            row, default 1000. Most converge much sooner.
+        method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
+            Of chains, as in :meth:`sample`; "auto" solves the equations of a fixed point.
         random_state : int, RandomState instance or None, default=None
             Of the chains.
 
@@ -356,7 +356,7 @@ class DensityModel(
             Observed entries as the units take them (those of binary units clipped to [0, 1], or
             thresholded by ``binarize``), missing ones E[v_i | observed].
         """
-        return imputed(self, X, self._own_fixed_point(), n_steps, random_state)
+        return imputed(self, X, method, self._own_fixed_point(), n_steps, random_state)
 
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.

@@ -125,12 +125,18 @@ def _doubts(model, estimate, method, solved):
             f"have missed its mode{too_large}"
         )
     above = kept_reverse(model)
-    if above.value > estimate.value + _APART + _SURE * np.hypot(estimate.std, above.std):
+    if reverse_is_larger(estimate, above):
         doubts.append(
             f"chains from starts_ back to independent units give {above.value:.2f} (standard error "
             f"{above.std:.2f}), so that chains do not mix, or have missed a mode"
         )
     return doubts
+
+
+def reverse_is_larger(estimate, above):
+    """Whether a reverse estimate of log Z is larger by more than a nat and chance."""
+    error = np.hypot(estimate.std, above.std)
+    return bool(above.value > estimate.value + _APART + _SURE * error)
 
 
 def _method_key(method):

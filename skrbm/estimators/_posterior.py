@@ -9,38 +9,68 @@ import scipy.sparse as sp
 from .._checks import check_count
 from ..arrays import CommonRng, cast, is_foreign, make_rng, namespace, row_blocks, take_rows
 from ..evaluation._observed import exact_sums
-from ..inference import clamped_mean, completed, rows_with_holes, solve_clamped, with_rows
+from ..inference import (
+    clamped_mean,
+    completed,
+    rows_with_holes,
+    solve_clamped,
+    tempered_mean,
+    with_rows,
+)
 from ..inputs import check_data, check_held, check_rows, into_support, split_missing
 from ..machine import condition
 from ._noise_models import posterior_moments
+from ._sampling import by_blocks, chosen_sampler
 
 _BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
 _N_STEPS, _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 200, 1000, 0.2
 _CHEAP_UNITS = 12  # binary units that are summed over for the hidden units of a row
 
 
-def imputed(model, X, method, n_steps, random_state):
+def imputed(model, X, method, equations, n_steps, random_state):
     """Return X with NaN replaced by means given the observed values of the row.
 
-    By the equations of ``method``, or where it is None by Gibbs sampling.
+    Parameters
+    ----------
+    model : DensityModel
+    X : array-like of shape (n_rows, n_visible)
+    method : str or Tempering
+        "auto": ``equations``, or where these are None as in :func:`sampled`.
+    equations : FixedPoint or None
+    n_steps : int or None
+    random_state : int, RandomState or None
     """
-    n_steps = (_N_STEPS if method is None else _IMPUTE_SWEEPS) if n_steps is None else n_steps
+    equations = equations if method == "auto" else None
+    n_steps = (_N_STEPS if equations is None else _IMPUTE_SWEEPS) if n_steps is None else n_steps
     check_count("n_steps", n_steps, 1)
     machine, (X, observed) = model.machine_, _split_missing(model, X)
-    if method is None:
-        rng = make_rng(random_state, machine.weights[0])
+    if equations is not None:
+        every = np.arange(X.shape[0])
+        solution = _clamped_solution(equations, machine, X, observed, every, n_steps)
+        return cast(solution.state.means[0], X.dtype)
+    rng = make_rng(random_state, machine.weights[0])
+    sampler = chosen_sampler(model, method, rng)
+    if not sampler.has_rungs:
         return clamped_mean(machine, X, observed, rng, n_steps)
-    every = np.arange(X.shape[0])
-    solution = _clamped_solution(method, machine, X, observed, every, n_steps)
-    return cast(solution.state.means[0], X.dtype)
+
+    def means(X, observed):
+        return tempered_mean(machine, X, observed, rng, n_steps, sampler)
+
+    return by_blocks(means, sampler, machine, X, observed)
 
 
-def drawn_given(model, X, init, n_steps, random_state):
+def drawn_given(model, X, init, n_steps, random_state, method="gibbs"):
     """Return X with draws in place of NaN, given the observed values of each row."""
     if init is not None:
         raise ValueError("sample takes init or given, not both: given says where chains start")
     machine, (X, observed) = model.machine_, _split_missing(model, X)
-    return completed(machine, X, observed, make_rng(random_state, machine.weights[0]), n_steps)
+    rng = make_rng(random_state, machine.weights[0])
+    sampler = chosen_sampler(model, method, rng)
+
+    def draws(X, observed):
+        return completed(machine, X, observed, rng, n_steps, sampler)
+
+    return by_blocks(draws, sampler, machine, X, observed)
 
 
 def hidden_means(model, X, method):

@@ -26,21 +26,48 @@ def sampled(model, method, init, n_steps, rng):
     -------
     array of shape (n_chains, n_visible)
     """
-    machine, ladder = model.machine_, getattr(model, "ladder_", None)
-    names = {"gibbs": Gibbs(), "tempering": Tempering()}
+    machine, sampler = model.machine_, chosen_sampler(model, method, rng)
+
+    def ends(rows):
+        return sample(sampler, machine, sampler.start(machine, rows, rng), rng, n_steps).layers[0]
+
+    return by_blocks(ends, sampler, machine, init)
+
+
+def chosen_sampler(model, method, rng):
+    """Return Gibbs sampling, or tempering along the ladder of a model or one that is built.
+
+    Parameters
+    ----------
+    model : DensityModel
+    method : str or Tempering
+        As in :func:`sampled`.
+    rng : Rng
+
+    Returns
+    -------
+    Sampler
+    """
+    ladder, names = getattr(model, "ladder_", None), {"gibbs": Gibbs(), "tempering": Tempering()}
     names["auto"] = names["gibbs" if ladder is None else "tempering"]
     sampler = resolve(method, Tempering, argument="method", own=names)
-    if not isinstance(sampler, Tempering):
-        return sample(sampler, machine, sampler.start(machine, init, rng), rng, n_steps).layers[0]
+    if not sampler.has_rungs:
+        return sampler
     if ladder is None and sampler.rungs is None:
         sampler = kept_with_parameters(model, "ladder", lambda: _built(model, sampler))
-    sampler = sampler.on(machine, rng, ladder)
-    width = len(sampler.machines(machine)) * machine.n_units[0]
-    parts = [
-        sample(sampler, machine, sampler.start(machine, rows, rng), rng, n_steps).layers[0]
-        for rows in row_blocks(init, max(1, _MOST_ELEMENTS // width))
-    ]
-    return namespace(init).concat(parts, axis=0)
+    return sampler.on(model.machine_, rng, ladder)
+
+
+def by_blocks(function, sampler, machine, *rows):
+    """Return ``function(*blocks)`` of blocks of rows, which all rungs of a sampler have.
+
+    Without rungs, all rows are one block.
+    """
+    if not sampler.has_rungs:
+        return function(*rows)
+    size = max(1, _MOST_ELEMENTS // (len(sampler.machines(machine)) * machine.n_units[0]))
+    blocks = zip(*(row_blocks(part, size) for part in rows), strict=True)
+    return namespace(rows[0]).concat([function(*block) for block in blocks], axis=0)
 
 
 def _built(model, sampler):

@@ -39,9 +39,10 @@ def log_partition(
     ----------
     model : estimator or Machine
     method : str or object, default="auto"
-        "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`; "tempering" or a
-        :class:`~skrbm.inference.Tempering`: Bennett's ratio along the ladder of an estimator that
-        was fitted with one, else along one that is built by annealing; "tap", "tap3",
+        "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`, which goes along the ladder of
+        an estimator that was fitted with one; "tempering" or a
+        :class:`~skrbm.inference.Tempering`: Bennett's ratio along such a ladder, else along one
+        that is built by annealing; "tap", "tap3",
         "adaptive_tap", "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation, "bp") or a
         fixed-point object: minus the free energy, averaged over its unique solutions from
         ``starts`` (Eq. 39 of Tramel et al. 2018).
@@ -56,7 +57,7 @@ def log_partition(
         Visible parameters of the independent units where annealing starts; default: those of binary
         units fitted to ``starts`` where given, else to the estimator's; of Gaussian units the same,
         but with variances no smaller than the machine's own, as marginal variances cannot be; of
-        others the machine's own. :class:`SMC` tries others too.
+        others the machine's own. :class:`SMC` tries others too. A ladder has its own.
     random_state : int, RandomState or SeedSequence, default=None
 
     Returns
@@ -68,7 +69,7 @@ def log_partition(
     machine = in_double(density.machine)
     density = replace(density, machine=machine)
     base = None if base is None else density.checked_base(base)
-    ladder = getattr(density, "ladder", None)
+    ladder = _ladder_of(density)
     auto = SMC() if ladder is None else Tempering()
     method = method_of(method, None if can_enumerate(machine, max_units) else auto)
     if method is None:
@@ -109,7 +110,8 @@ def reverse_log_partition(
         Visible values where the chains start, such as rows of data; default: the estimator's
         ``starts_``, else draws without couplings.
     method : "ais", "smc", AIS or SMC, default="ais"
-        Of :class:`AIS` schedule and ``n_jobs`` are taken, and there is a chain for each start.
+        Of :class:`AIS` schedule, ``n_jobs`` and ladder are taken, and there is a chain for each
+        start; it goes along the ladder of an estimator that was fitted with one.
         :class:`SMC` has its own number of chains, and repeats starts.
     burn_in : int, default=1000
         Gibbs sweeps before the annealing.
@@ -132,8 +134,15 @@ def reverse_log_partition(
     starts = density.starting_rows(starts, rng)
     check_count("burn_in", burn_in, 0)
     base = density.independent_units(starts) if base is None else base
+    if isinstance(method, AIS):
+        method = method.on(machine, rng, _ladder_of(density))
     chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
     return method.reverse_log_partition(machine, rng, chains.layers, base)
+
+
+def _ladder_of(density):
+    """Return the ladder of a density, None if it has none, as a deep one does."""
+    return getattr(density, "ladder", None)
 
 
 def method_of(method, auto):

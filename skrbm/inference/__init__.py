@@ -12,6 +12,7 @@ from ._clamped import (
     completed,
     rows_with_holes,
     solve_clamped,
+    tempered_mean,
     with_rows,
 )
 from ._classes import sum_classes
@@ -99,6 +100,7 @@ __all__ = [
     "solve_to_convergence",
     "sum_classes",
     "take_rows",
+    "tempered_mean",
     "with_rows",
     "with_visible",
 ]

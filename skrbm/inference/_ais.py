@@ -1,6 +1,7 @@
 """Annealed importance sampling of the log-partition function (Neal 2001; Salakhutdinov 2008)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,15 +104,30 @@ class AIS:
         Murray (2008), or the inverse temperatures themselves.
     n_jobs : int, default=None
         Number of threads; each runs a block of 100 chains. The results do not depend on it.
+    rungs : Ladder, default=None
+        Machines that chains go along, instead of temperatures of one machine. The schedule then
+        tells places on the ladder, whose rungs are at equal distances. None is the ladder of a
+        fitted estimator, where it has one.
     """
+
+    has_rungs = True
 
     n_chains: int = 100
     schedule: Any = 1000
     n_jobs: int | None = None
+    rungs: Any = None
 
     def __post_init__(self):
         check_count("n_chains", self.n_chains, 1)
         inverse_temperatures(self.schedule)
+        if self.rungs is not None and not hasattr(self.rungs, "machines_to"):
+            raise ValueError(f"rungs must be a Ladder or None, got {self.rungs!r}")
+
+    def on(self, machine, rng, ladder=None, visible=None):
+        """Return the method along the ladder of a machine, where it has no rungs of its own."""
+        if self.rungs is not None or ladder is None:
+            return self
+        return replace(self, rungs=ladder.astype(machine.dtype))
 
     def log_partition(self, machine, rng, visible=None):
         """Estimate log Z by chains from independent units to the machine.
@@ -125,18 +141,18 @@ class AIS:
         rng : Rng
         visible : Theta, default=None
             Parameters of the independent visible units to start from, such as those of the data;
-            default: the machine's own.
+            default: the machine's own. They do not count along a ladder, which has its own.
 
         Returns
         -------
         LogPartition
         """
-        base = uncoupled(machine, visible)
-        betas = inverse_temperatures(self.schedule)
+        path = self._path(machine, visible)
+        base, _, _ = path[0]
 
         def run(n, rng):
             start = Gibbs().init(base, rng, n, machine.weights[0]).layers
-            return anneal(machine, base, betas, start, rng).log_weights
+            return _along(path, start, rng)
 
         log_weights = self._run(run, [(n,) for n in self._blocks()], rng)
         return mean_of_weights(log_weights, independent_log_partition(base))
@@ -161,15 +177,32 @@ class AIS:
         -------
         LogPartition
         """
-        base = uncoupled(machine, visible)
-        betas = inverse_temperatures(self.schedule)[::-1]
+        path = self._path(machine, visible)
+        back = [(lower, upper, betas[::-1]) for lower, upper, betas in path[::-1]]
 
         def run(layers, rng):
-            return anneal(machine, base, betas, layers, rng).log_weights
+            return _along(back, layers, rng)
 
         blocks = zip(*(row_blocks(layer, _BLOCK) for layer in samples), strict=True)
         log_weights = self._run(run, [(layers,) for layers in blocks], rng)
-        return mean_of_weights(log_weights, independent_log_partition(base), sign=-1)
+        return mean_of_weights(log_weights, independent_log_partition(path[0][0]), sign=-1)
+
+    def _path(self, machine, visible):
+        """Return neighbours on the way to a machine, with inverse temperatures between them.
+
+        A list of tuples (lower machine, upper machine, temperatures from 0 to 1). Rungs have equal
+        distances on the schedule.
+        """
+        machines = uncoupled(machine, visible), machine
+        if self.rungs is not None:
+            machines = self.rungs.machines_to(machine)
+            if machines[0].scale != 0:
+                raise ValueError("AIS needs a ladder whose first machine has independent units")
+        betas, path = inverse_temperatures(self.schedule) * (len(machines) - 1), []
+        for k, pair in enumerate(pairwise(machines)):
+            between = betas[(betas > k) & (betas < k + 1)] - k
+            path.append((*_comparable(*pair), np.concatenate([[0.0], between, [1.0]])))
+        return path
 
     def _blocks(self):
         """Return the numbers of chains of the blocks."""
@@ -184,6 +217,39 @@ class AIS:
             delayed(run)(*args, stream) for args, stream in jobs
         )
         return np.concatenate([to_numpy(part) for part in parts])
+
+
+def _along(path, layers, rng):
+    """Return the log weights of chains that are annealed from each machine of a path to the next.
+
+    Parameters
+    ----------
+    path : list of tuples (lower machine, upper machine, inverse temperatures)
+    layers : sequence of arrays of shape (n_chains, n_units[l])
+        Draws from the machine where the path begins.
+    rng : Rng
+
+    Returns
+    -------
+    array of shape (n_chains,), float64
+    """
+    total = 0.0
+    for lower, upper, betas in path:
+        layers, log_weights, _ = anneal(upper, lower, betas, layers, rng)
+        total = total + log_weights
+    return total
+
+
+def _comparable(lower, upper):
+    """Return two machines so that they have the same weights, or the same scale."""
+    if lower.weights[0] is upper.weights[0]:
+        return lower, upper
+    if lower.scale == 0:
+        return replace(lower, weights=upper.weights), upper
+    return tuple(
+        replace(machine, weights=tuple(machine.scale * W for W in machine.weights), scale=1.0)
+        for machine in (lower, upper)
+    )
 
 
 def independent_log_partition(base):

@@ -17,6 +17,8 @@ from ._fixed_point import FixedPoint, solve
 from ._gibbs import Gibbs, accept, odd_conditionals, samples_exactly
 from ._sampler import choose, last_visible, sample
 
+_GIBBS = Gibbs()
+
 
 @dataclass(frozen=True, eq=False)
 class Held(Unit):
@@ -46,6 +48,16 @@ class Held(Unit):
 
     def rows(self, index):
         return Held(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
+
+    @property
+    def is_discrete(self):
+        return self.unit.is_discrete
+
+    def default_theta(self, n, reference):
+        return self.unit.default_theta(n, reference)
+
+    def with_known(self, X):
+        return self._where(self.known, X)
 
     def _where(self, value, free):
         """Return ``value`` where units are observed, elsewhere ``free``; None where that is."""
@@ -209,8 +221,8 @@ def with_rows(X, index, rows):
     return namespace(X).take(both, from_numpy(order, X), axis=0)
 
 
-def completed(machine, X, observed, rng, n_steps):
-    """Return X with draws given the observed values in place of the others, by Gibbs sampling.
+def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
+    """Return X with draws given the observed values in place of the others.
 
     Parameters
     ----------
@@ -222,6 +234,8 @@ def completed(machine, X, observed, rng, n_steps):
     rng : Rng
     n_steps : int
         Sweeps of each chain.
+    sampler : Sampler, default=Gibbs()
+        Block Gibbs sampling, or tempering, all rungs of which have the observed values.
 
     Returns
     -------
@@ -230,10 +244,10 @@ def completed(machine, X, observed, rng, n_steps):
     _, holes = rows_with_holes(observed)
     if not len(holes) or not n_steps:
         return X
-    start = take_rows(X, holes)
-    held, sampler = clamped(machine, start, take_rows(observed, holes)), Gibbs()
+    start, observed = take_rows(X, holes), take_rows(observed, holes)
+    held, sampler = clamped(machine, start, observed), sampler.given(start, observed)
     state = sampler.start(held, start, rng)
-    if samples_exactly(machine):
+    if samples_exactly(machine) and not sampler.has_rungs:
         return with_rows(X, holes, last_visible(sampler, held, state, rng, n_steps))
     return with_rows(X, holes, sample(sampler, held, state, rng, n_steps).layers[0])
 
@@ -277,3 +291,40 @@ def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
             mean = machine.units[0].mean(theta) if exact else new
         total, n_kept = total + mean, n_kept + 1
     return total / n_kept if layer else namespace(X).where(observed, X, total / n_kept)
+
+
+def tempered_mean(machine, X, observed, rng, n_steps, sampler):
+    """Return the means of the visible units given the observed ones, by tempering.
+
+    Chains reach modes that those of :func:`clamped_mean` do not.
+
+    Parameters
+    ----------
+    machine : Machine
+        With one hidden layer.
+    X : array of shape (n_rows, n_visible)
+        Where the chains start, one for each row. Values stay where ``observed``.
+    observed : array of shape (n_rows, n_visible), bool
+    rng : Rng
+    n_steps : int
+        Steps of each chain; the mean is over the second half.
+    sampler : Tempering
+
+    Returns
+    -------
+    array of shape (n_rows, n_visible)
+    """
+    exact, total, n_kept = samples_exactly(machine), 0.0, 0
+    held, sampler = clamped(machine, X, observed), sampler.given(X, observed)
+
+    def keep(step, state, info):
+        nonlocal total, n_kept
+        if 2 * (step - 1) < n_steps - 1:
+            return
+        visible = state.layers[0]
+        if exact:  # else the hidden values are not draws from the machine
+            visible = machine.units[0].mean(conditional(machine, 0, state.layers))
+        total, n_kept = total + visible, n_kept + 1
+
+    sample(sampler, held, sampler.start(held, X, rng), rng, n_steps, callback=keep)
+    return namespace(X).where(observed, X, total / n_kept)

@@ -17,6 +17,7 @@ from ..arrays import cast, from_numpy, last_rows, namespace, take_rows, to_numpy
 from ..machine import free_energy, in_double, interpolate, uncoupled
 from ._ais import independent_log_partition, mean_of_weights
 from ._annealing import anneal, own_bases, resampled
+from ._clamped import clamped
 from ._gibbs import Gibbs, samples_exactly
 from ._sampler import choose, draw_visible, last_visible, metropolis
 
@@ -61,6 +62,25 @@ class Ladder:
             for machine in self.machines
         )
         return Ladder(machines, tuple(cast(rows, dtype) for rows in self.samples))
+
+    def given(self, X, observed):
+        """Return the ladder whose machines have visible units at known values in each row.
+
+        Neighbours are more alike than without these, as less is left to draw.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_visible)
+            The values, and anything where they are not known.
+        observed : array of shape (n_rows, n_visible), bool
+
+        Returns
+        -------
+        Ladder
+            With the same samples, which do not have these values.
+        """
+        machines = tuple(clamped(machine, X, observed) for machine in self.machines)
+        return Ladder(machines, self.samples)
 
     def move(self, k, n, rng):
         """Sweep about ``n`` samples of a rung, after proposals of the rung below, in place.
@@ -379,8 +399,10 @@ def _stacked(machines, n):
         theta.map(rows, *(machine.thetas[l] for machine in machines[1:]))
         for l, theta in enumerate(first.thetas)
     )
+    every = np.tile(np.arange(n), len(machines))
+    units = tuple(unit.rows(every) for unit in first.units)
     scales = np.repeat([float(machine.scale) for machine in machines], n)
-    return replace(first, thetas=thetas, scale=from_numpy(scales, first.weights[0]))
+    return replace(first, units=units, thetas=thetas, scale=from_numpy(scales, first.weights[0]))
 
 
 def _chosen(trials, rng):

@@ -48,6 +48,10 @@ class Sampler(InferenceMethod):
         """Return the sampler with a step size closer to the target of its acceptance rate."""
         return self
 
+    def given(self, X, observed):
+        """Return the sampler for a machine of which rows have visible units at known values."""
+        return self
+
     def init(self, machine, rng, n, X):
         """Return ``n`` chains that start at independent draws of the visible units."""
         return self.start(machine, draw_visible(machine, rng, n), rng)

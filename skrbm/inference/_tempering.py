@@ -116,13 +116,20 @@ class Tempering(Sampler):
         found = ladder_of(machine, rng, visible=visible) if ladder is None else ladder
         return replace(self, rungs=found.astype(machine.dtype))
 
+    def given(self, X, observed):
+        """Return the sampler whose rungs have visible units at known values, as the machine has."""
+        if self._plan.samples is None:  # temperatures of the machine have them from it
+            return self
+        return replace(self, rungs=self.rungs.given(X, observed))
+
     def start(self, machine, X, rng):
         """Return chains at visible values X; rungs below are at samples of a ladder, or at X."""
         self.check(machine)
         n_below = len(self.machines(machine)) - 1
         below = (X,) * n_below
         if self._plan.samples is not None:
-            below = tuple(_some(rows, X.shape[0], rng) for rows in self.rungs.samples[:-1])
+            below = (_some(rows, X.shape[0], rng) for rows in self.rungs.samples[:-1])
+            below = tuple(machine.units[0].with_known(rows) for rows in below)
         return Replicas(Gibbs().start(machine, X, rng).layers, below)
 
     def _first_state(self, machine, rng):

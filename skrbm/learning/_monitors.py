@@ -78,7 +78,7 @@ class LikelihoodMonitor(Monitor):
         self.credit, self.n_rows = credit, float(rows.counts[train].sum())
         chains = np.random.SeedSequence(seed.generate_state(4).tolist())
         self.shown = self._some_by_weight(train, np.random.default_rng(chains))
-        self._tracker = LogPartitionTracker(self._independent_units, chains)
+        self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
         few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
         self.block_rows = max(batch_size, 64, min(few, _MONITORED_ROWS))
         self.noise = 0.0  # standard error of the gap
@@ -261,5 +261,9 @@ class LikelihoodMonitor(Monitor):
 
     def _independent_units(self, machine):
         """Return the parameters of independent visible units that are like the data."""
-        rows = cast(self.rows.batch(self.train[:_MONITORED_ROWS])[0], machine.dtype)
+        rows = cast(self._some_rows(), machine.dtype)
         return machine.units[0].base_theta(machine.thetas[0], rows)
+
+    def _some_rows(self):
+        """Return some training rows as visible values."""
+        return self.rows.batch(self.train[:_MONITORED_ROWS])[0]

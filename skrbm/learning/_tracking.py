@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..arrays import log_sum_exp, make_rng, namespace, to_numpy
+from ..arrays import cast, log_sum_exp, make_rng, namespace, take_rows, to_numpy
 from ..evaluation import exact_log_partition
 from ..inference import (
     Gibbs,
@@ -15,7 +15,7 @@ from ..inference import (
     mean_of_weights,
     resampled_index,
 )
-from ..machine import in_double, uncoupled
+from ..machine import free_energy, in_double, turned_over, uncoupled
 from ..machine._enumeration import n_enumerated
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
@@ -24,10 +24,12 @@ _SMALLEST = 1 / 300  # step, as a part of the way
 _FOLLOWED = 0.5  # the same of the whole way between two machines, above which chains start anew
 _PRECISE = 0.3  # standard error of log Z above which they do
 _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
+_SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start anew
 _EXACT = 12  # largest number of binary units that are summed over
 # Costs in units of the cost of learning from a row: of a step of a chain, and of its log weight by
 # another machine; of a configuration in an exact sum.
 _STEP, _LOOK, _SUMMAND = 0.7, 0.4, 0.4
+_FOLLOWING = _RUNS * _CHAINS * (_LOOK + _STEP)  # a step at least
 
 
 class LogPartitionTracker:
@@ -40,6 +42,12 @@ class LogPartitionTracker:
     part in learning: chains of the model phase, on which the parameters depend, would give a
     biased estimate.
 
+    A few other chains start at data. The probabilities of their distinct values, visible or hidden,
+    sum to 1 at most, and so log Z has a lower bound. Where it is above the estimate, annealing has
+    missed modes that data have: the bound is taken instead, and the standard error is at least the
+    difference. The bound is close where a layer has few units or values, and far below log Z
+    elsewhere.
+
     Where few configurations need to be summed, log Z is exact.
 
     Parameters
@@ -48,6 +56,8 @@ class LogPartitionTracker:
         ``base(machine)`` returns the parameters of independent visible units where chains start,
         which should be like the data.
     seed : SeedSequence
+    data : callable, default=None
+        ``data()`` returns visible rows of data. None if there are no complete rows.
 
     Attributes
     ----------
@@ -62,8 +72,9 @@ class LogPartitionTracker:
     restricted Boltzmann machines. Artificial Intelligence 278.
     """
 
-    def __init__(self, base, seed):
+    def __init__(self, base, seed, data=None):
         self.base, self.seed, self.rng, self.cost = base, seed, None, 0.0
+        self.data, self._scouts, self._missed = data, None, 0.0
         self._machine = None  # the one that the chains have come to
         self._new_cost = 20 * _RUNS * _CHAINS * _STEP  # of starting anew, as far as is known
 
@@ -87,13 +98,38 @@ class LogPartitionTracker:
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._machine is not None and credit >= _RUNS * _CHAINS * (_LOOK + _STEP):
-                found = self._followed(machine)
+            if self._machine is not None and credit >= _FOLLOWING + self._scouting(1):
+                found = self._checked(machine, self._followed(machine), 1)
             if found is None and credit >= self._new_cost:
                 before = self.cost
                 found = self._anew(machine)
                 self._new_cost = self.cost - before
+                found = self._checked(machine, found, _FIRST_SWEEPS)
         return found
+
+    def _scouting(self, n_sweeps):
+        """Return the cost of some sweeps of the chains from data, and of their lower bound."""
+        return 0.0 if self.data is None else _SCOUTS * n_sweeps * (_STEP + 2 * _LOOK)
+
+    def _checked(self, machine, found, n_sweeps):
+        """Return log Z, or its lower bound by chains from data where this is larger."""
+        if found is None or self.data is None or len(machine.units) != 2:
+            return found
+        self.cost += self._scouting(n_sweeps)
+        if self._scouts is None:
+            rows = cast(self.data(), machine.dtype)
+            self._scouts = Gibbs().start(machine, rows[: min(_SCOUTS, rows.shape[0]), :], self.rng)
+        seen = []
+        for _ in range(n_sweeps):
+            self._scouts, _ = Gibbs().step(machine, self._scouts, self.rng)
+            seen.append(self._scouts.layers)
+        layers = [namespace(part[0]).concat(part, axis=0) for part in zip(*seen, strict=True)]
+        missed = max(0.0, lower_bound(machine, layers) - found.value)
+        self._log_z0, self._missed = self._log_z0 + missed, math.hypot(self._missed, missed)
+        std = math.hypot(found.std, self._missed)
+        if not std <= _PRECISE:
+            self._machine = None
+        return found._replace(value=found.value + missed, std=std)
 
     def _followed(self, machine):
         """Return log Z by chains of an earlier machine, None if it is too different."""
@@ -113,6 +149,7 @@ class LogPartitionTracker:
         self._machine = base
         self._layers = Gibbs().init(base, self.rng, n, machine.weights[0]).layers
         self._log_weights, self._log_z0 = 0.0, independent_log_partition(base)
+        self._missed = 0.0
         self._move(machine, math.inf, resample=0.5)
         return self._result()
 
@@ -134,6 +171,25 @@ class LogPartitionTracker:
         if not found.std <= _PRECISE:
             self._machine = None
         return found if math.isfinite(found.value) else None
+
+
+def lower_bound(machine, layers):
+    """Return a lower bound of log Z by the log weights of distinct values of a layer, a float.
+
+    Parameters
+    ----------
+    machine : Machine
+        With one hidden layer.
+    layers : sequence of arrays of shape (n_rows, n_units[l])
+        Any values of both layers. Those of a layer of real units give no bound.
+    """
+    bound = -math.inf
+    for turned, X in zip((machine, turned_over(machine, 1)), layers, strict=True):
+        if turned.units[0].is_discrete:
+            _, index = np.unique(to_numpy(X), axis=0, return_index=True)
+            weights = -free_energy(turned, take_rows(X, index))
+            bound = max(bound, float(log_sum_exp(weights[None, :])[0]))
+    return bound
 
 
 def _of_runs(runs, log_z0):

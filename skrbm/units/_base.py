@@ -161,6 +161,10 @@ class Unit:
         """Return the unit of some rows, itself if all share it."""
         return self
 
+    def with_known(self, X: Array) -> Array:
+        """Return X with the values that rows of the unit are known to have; X if there are none."""
+        return X
+
     def groups(self, n: int) -> list[np.ndarray]:
         """Return the columns of each site of a layer of ``n`` columns, index arrays in order.
 

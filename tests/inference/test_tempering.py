@@ -4,6 +4,7 @@ Seeds are fixed. A test of a distribution has a level of 1e-6. Where log Z is co
 errors are allowed: by Student's distribution with 63 degrees of freedom a probability of 4e-11.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,19 +18,23 @@ from scipy import stats
 
 from skrbm.arrays import make_rng
 from skrbm.inference import (
+    AIS,
     Gibbs,
     Ladder,
     Replicas,
     Tempering,
     bennett,
+    clamped,
     collected,
+    completed,
     exchange_rate,
     ladder_of,
     renewed,
     sample,
+    tempered_mean,
 )
 from skrbm.inference._ladder import _chosen
-from skrbm.machine import Machine, free_energy
+from skrbm.machine import Machine, free_energy, uncoupled
 from skrbm.units import Bernoulli, Categorical, Theta
 
 PAIRS = enumerable_pairs()
@@ -223,7 +228,71 @@ def test_diagnosis_counts_acceptance_and_round_trips():
     assert_array_equal(np.isnan(found.acceptance), np.arange(7) % 2 == 1)
 
 
+# Known visible values.
+
+
+@pytest.mark.parametrize("which", ["temperatures", "machines"])
+@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+def test_chains_of_known_values_have_the_means_given_these(kinds, which):
+    """Within 5 standard errors over 300 chains that begin far away, with a probability of 3e-6
+    each; by the means of the second half of the steps, and by the last draws."""
+    method, machine = tempering(kinds, which)
+    row = Exact(machine).sample(np.random.default_rng(12), 1)[0][0]
+    observed = np.zeros(len(row), bool)
+    observed[[0, 1] if kinds == "categorical" else 0] = True  # a whole site
+    exact = Exact(machine, observed=np.where(observed, row, np.nan)).mean(0)
+    X, seen = np.repeat(row[None], 300, axis=0), np.tile(observed, (300, 1))
+    if which == "machines":
+        method = Tempering(Ladder(method.rungs.machines, (X,) * 3))
+    means = tempered_mean(machine, X, seen, rng_of(machine, 12), 30, method)
+    draws = completed(machine, X, seen, rng_of(machine, 13), 30, method)
+    for rows in (means, draws):
+        assert_array_equal(rows[:, observed], X[:, observed])
+        error = rows.std(axis=0, ddof=1) / np.sqrt(300)
+        assert (np.abs(rows.mean(axis=0) - exact) <= 5 * error + 1e-12).all()
+
+
+def test_the_first_rungs_start_at_samples_that_have_the_known_values():
+    machine = two_modes()
+    ladder = ladder_of(machine, rng_of(machine), n_sweeps=10)
+    X, observed = np.ones((30, 8)), np.arange(8) < np.full((30, 1), 2)
+    method = Tempering(ladder).given(X, observed)
+    state = method.start(clamped(machine, X, observed), X, rng_of(machine))
+    for rows, samples in zip(state.below, ladder.samples, strict=False):
+        assert (rows[:, :2] == 1).all()
+        known = {tuple(row[2:]) for row in samples}
+        assert len({tuple(row[2:]) for row in rows}) > 1
+        assert all(tuple(row[2:]) in known for row in rows)
+
+
 # Ladders and log Z.
+
+
+@pytest.mark.parametrize("which", ["temperatures", "machines"])
+@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+def test_annealing_along_rungs_has_no_bias(kinds, which, monkeypatch):
+    """Few steps, forwards and back: within 5 standard errors, but with a probability of 6e-7."""
+    monkeypatch.setattr("skrbm.inference._ais._BLOCK", 5000)
+    method, machine = tempering(kinds, which)
+    rungs = method.machines(machine)
+    if which == "machines":  # of other weights, one of them at another scale
+        rungs = (uncoupled(rungs[0]), replace(mixed(kinds, 0.3), scale=0.7), *rungs[1:])
+    ais = AIS(4000, 10, rungs=Ladder(rungs, ((),) * len(rungs)))
+    truth = Exact(machine).log_z
+    start = exact_chains(Exact(machine), 4000).layers
+    found = ais.log_partition(machine, rng_of(machine, 1))
+    back = ais.reverse_log_partition(machine, rng_of(machine, 2), start)
+    for estimate in (found, back):
+        assert 0 < estimate.std < 0.1
+        assert abs(estimate.value - truth) < 5 * estimate.std
+
+
+def test_rungs_that_annealing_cannot_go_along():
+    machine = two_modes()
+    with pytest.raises(ValueError, match="rungs must be a Ladder or None"):
+        AIS(rungs=5)
+    with pytest.raises(ValueError, match="first machine has independent units"):
+        AIS(rungs=Ladder((machine, machine), ((), ()))).log_partition(machine, rng_of(machine))
 
 
 @pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)

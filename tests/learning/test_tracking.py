@@ -5,14 +5,17 @@ import math
 import numpy as np
 import pytest
 from _exact import Exact
+from _fractional import all_rows
 from _machines import random_machine
 from numpy.testing import assert_allclose
 from scipy import stats
+from scipy.special import logsumexp
 from scipy.stats import binom
 
 from skrbm.learning import LogPartitionTracker, SmallSteps, _tracking
-from skrbm.learning._tracking import _of_runs
-from skrbm.machine import interpolate
+from skrbm.learning._tracking import _of_runs, lower_bound
+from skrbm.machine import Machine, free_energy, interpolate
+from skrbm.units import Bernoulli, Theta
 
 BINARY = ("bernoulli", "bernoulli")
 
@@ -67,6 +70,55 @@ def test_intervals_hold_the_sum_before_and_after_a_step(no_sums, kinds, strength
     assert binom.cdf(49, 60, 0.95) < 3e-4
     assert held >= 50
     assert followed >= 25
+
+
+@pytest.mark.parametrize("kinds", [BINARY, ("gaussian", "bernoulli"), ("bernoulli", "gaussian")])
+def test_distinct_values_give_a_lower_bound(kinds):
+    """With all values of a layer it is log Z, with some a sum over these."""
+    machine = random_machine(kinds, (5, 4), 0, 0.4)
+    every = [all_rows(5), all_rows(4)]
+    truth, generator = log_partition(machine), np.random.default_rng(0)
+    assert lower_bound(machine, [np.repeat(X, 2, axis=0) for X in every]) == pytest.approx(truth)
+    some = [X[generator.integers(len(X), size=12)] for X in every]
+    free = -free_energy(machine, np.unique(some[0], axis=0))
+    bound = lower_bound(machine, some)
+    assert bound < truth
+    if kinds == BINARY:
+        assert bound >= logsumexp(free)
+    real = random_machine(("gaussian", "gaussian"), (5, 4), 0, 0.1)
+    assert lower_bound(real, every) == -math.inf
+
+
+def test_modes_that_data_have_and_chains_miss_are_counted(no_sums):
+    """Chains begin and stay at ones, data are zeros, whose mode has nearly all of the weight."""
+    W = np.full((6, 12), 4.0)
+    thetas = (Theta(-W.sum(axis=0) / 2 - 0.5), Theta(-W.sum(axis=1) / 2))
+    machine = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
+    truth, ones = log_partition(machine), Theta(np.full(12, 8.0))
+    seed = np.random.SeedSequence(0)
+    blind = LogPartitionTracker(lambda machine: ones, seed).estimate(machine, math.inf)
+    assert blind.value < truth - 20 * blind.std - 2
+    watch = LogPartitionTracker(lambda machine: ones, seed, lambda: np.zeros((9, 12)))
+    found = watch.estimate(machine, math.inf)
+    assert abs(found.value - truth) < 0.1
+    assert found.std > 0.9 * (truth - blind.value)
+    assert watch._machine is None  # which starts anew the next time
+
+
+def test_what_was_missed_stays_in_the_error_of_chains_that_follow(no_sums, monkeypatch):
+    machine, moved = pair(BINARY, 0)
+    plain = tracker().estimate(machine, math.inf)
+    bound = plain.value + 0.1
+    monkeypatch.setattr(_tracking, "lower_bound", lambda *_: bound)
+    watch = tracker()
+    watch.data = lambda: np.zeros((9, 5))
+    first = watch.estimate(machine, math.inf)
+    assert first.value == pytest.approx(bound)
+    assert first.std == pytest.approx(math.hypot(plain.std, 0.1))
+    bound = -math.inf
+    second = watch.estimate(moved, math.inf)
+    assert watch._machine is not None and second.std >= 0.1
+    assert abs(second.value - log_partition(moved) - 0.1) < 0.1
 
 
 def test_chains_follow_at_the_cost_of_a_few_steps(no_sums):
