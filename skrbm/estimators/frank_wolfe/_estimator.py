@@ -11,7 +11,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._callbacks import HAS_CALLBACKS, with_callbacks
+from ..._callbacks import with_callbacks
 from ..._checks import check_count
 from ...arrays import (
     cast,
@@ -278,7 +278,7 @@ class FrankWolfeRBM(DensityModel):
                 f"the machine has no hidden unit: {STOPS[self.stop_reason_]}. Its visible units "
                 "are independent. Set another alpha, a lower insert_tol, or give more data; "
                 "constant or independent columns need no hidden unit.",
-                stacklevel=4 + HAS_CALLBACKS,  # beyond the wrappers of this method
+                stacklevel=5,  # beyond the wrappers of this method
             )
         return self
 
