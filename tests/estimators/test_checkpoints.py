@@ -46,7 +46,7 @@ SETTINGS = {
         (binary_data(40, 14, p=0.7),),
     ),
     "gap": (TAPRBM, {"early_stopping": "free_energy_gap"}, (X,)),
-    "shallow": (DeepTAPMachine, {"n_components": (4,)}, (binary_data(30, 20),)),
+    "shallow": (DeepTAPMachine, {"n_components": (4,)}, (binary_data(30, 24),)),
     "missing": (RBM, {"alpha": 0.01}, (HOLES,)),
     "sparse": (BernoulliRBM, {"persistent": "tempered"}, (sp.csr_array(X),)),
     "weights": (BernoulliRBM, {"centered": True, "average": True}, (X, None, WEIGHTS)),
