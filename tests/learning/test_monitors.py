@@ -224,7 +224,7 @@ def test_a_monitor_goes_on_with_the_state_of_another():
     """With its rows, columns and estimates of log Z, and with what it has reached."""
     machine, good = make(), make(seed=1)
     X = data(good)
-    (first, phase), (second, _) = monitor(machine, X, tol=0.0), monitor(machine, X, tol=0.0)
+    (first, _), (second, _) = monitor(machine, X, tol=0.0), monitor(machine, X, tol=0.0)
     second.train, second.bits = second.train[:3], second.bits[:1]  # as other random numbers give
     for measured in (good, machine):
         first.measure(measured, None)
