@@ -1,33 +1,66 @@
-"""scikit-learn's callbacks where it has them (1.9 and later), and nothing elsewhere."""
+"""scikit-learn's callbacks, or before its release 1.9 what stands in for them."""
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
-
-    HAS_CALLBACKS = True
 except ImportError:
-    HAS_CALLBACKS = False
+    import copy
+    import inspect
+    from functools import wraps
 
-    class _NoContext:
-        """Stands in for a callback context: no callback is ever registered."""
+    class _Context:
+        """A task of a fit: tells the callbacks of the estimator when it begins and ends."""
 
-        def subcontext(self, **kwargs):
-            return self
+        def __init__(self, callbacks, task_name):
+            self.task_name, self._callbacks = task_name, callbacks
 
-        def call_on_fit_task_begin(self, **kwargs):
-            return None
+        def subcontext(self, task_name="", **kwargs):
+            return _Context(self._callbacks, task_name)
 
-        def call_on_fit_task_end(self, **kwargs):
-            return False
+        def call_on_fit_task_begin(self, **data):
+            self._call("on_fit_task_begin", **data)
+
+        def call_on_fit_task_end(self, **data):
+            return self._call("on_fit_task_end", **data)
+
+        def _call(self, hook, *, estimator, reconstruction_attributes=None, **data):
+            """Call a hook of each callback with what it takes; whether one of them says stop."""
+            hooks, stop = [getattr(callback, hook) for callback in self._callbacks], False
+            for hook in hooks:
+                names = inspect.signature(hook).parameters
+                told = {name: data.get(name) for name in names if name in ("X", "y", "metadata")}
+                if "fitted_estimator" in names and reconstruction_attributes is not None:
+                    told["fitted_estimator"] = copy.copy(estimator)
+                    vars(told["fitted_estimator"]).update(reconstruction_attributes())
+                stop |= bool(hook(estimator, self, **told))
+            return stop
 
     class CallbackSupportMixin:
-        """Stands in for scikit-learn's mixin."""
+        """Stands in for scikit-learn's mixin, for the callbacks of skrbm and of users."""
 
-        def _init_callback_context(self, **kwargs):
-            return _NoContext()
+        def set_callbacks(self, *callbacks):
+            """Set the callbacks of the next fits, none without arguments; returns self."""
+            self._skl_callbacks = list(callbacks)
+            return self
+
+        def _init_callback_context(self, task_name="fit", **kwargs):
+            context = _Context(vars(self).get("_skl_callbacks", []), task_name)
+            for callback in context._callbacks:
+                vars(self).setdefault("_skl_callbacks_to_teardown", []).append(callback)
+                callback.setup(self, context)
+            return context
 
     def with_callbacks(method):
-        """Return ``method`` as it is."""
-        return method
+        """Return ``method`` with ``teardown`` of its callbacks after it, however it ends."""
+
+        @wraps(method)
+        def managed(self, *args, **kwargs):
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                for callback in vars(self).pop("_skl_callbacks_to_teardown", []):
+                    callback.teardown(self, None)
+
+        return managed
 
 
-__all__ = ["HAS_CALLBACKS", "CallbackSupportMixin", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "with_callbacks"]

@@ -7,7 +7,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import BernoulliRBM as ScikitLearnRBM
 
 from skrbm import TAPRBM, BernoulliRBM, ConditionalRBM
-from skrbm._callbacks import HAS_CALLBACKS
 from skrbm.evaluation import diagnose
 from skrbm.inspection import (
     ComponentsDisplay,
@@ -247,16 +246,12 @@ def trained():
     return rbm
 
 
-needs_callbacks = pytest.mark.skipif(not HAS_CALLBACKS, reason="scikit-learn has no callbacks")
-
-
 @pytest.fixture(scope="module")
 def recorded():
     recorder = SolutionsRecorder(pattern_rows(), every=16, keep_solutions=True)
     return machine().set_callbacks(recorder).fit(pattern_rows()), recorder
 
 
-@needs_callbacks
 def test_records_are_the_solutions_of_each_epoch(recorded):
     _, recorder = recorded
     X = pattern_rows()
@@ -276,12 +271,10 @@ def test_records_are_the_solutions_of_each_epoch(recorded):
     assert first["log_partition"] == pytest.approx(6 * np.log(2) - np.log(1 - rates).sum(), abs=0.1)
 
 
-@needs_callbacks
 def test_recording_changes_nothing(recorded):
     assert_array_equal(recorded[0].components_, machine().fit(pattern_rows()).components_)
 
 
-@needs_callbacks
 def test_records_of_chosen_epochs_and_of_the_own_starts():
     recorder = SolutionsRecorder(epochs=[1, 3, 99])
     rbm = machine(n_iter=3).set_callbacks(recorder).fit(pattern_rows())
@@ -291,7 +284,6 @@ def test_records_of_chosen_epochs_and_of_the_own_starts():
     assert_allclose(recorder.records_[-1]["free_energies"], rbm.solutions().free_energies)
 
 
-@needs_callbacks
 def test_records_go_on_with_a_warm_start_and_begin_anew_without():
     recorder = SolutionsRecorder(every=2)
     rbm = machine(n_iter=3, warm_start=True).set_callbacks(recorder).fit(pattern_rows())
@@ -301,7 +293,6 @@ def test_records_go_on_with_a_warm_start_and_begin_anew_without():
     assert [record["epoch"] for record in recorder.records_] == [0, 2]
 
 
-@needs_callbacks
 @pytest.mark.parametrize(
     "params, message",
     [
@@ -317,22 +308,14 @@ def test_wrong_parameters_of_the_recorder(params, message):
         SolutionsRecorder(**params)
 
 
-@needs_callbacks
 def test_recorder_of_an_estimator_without_solutions():
     with pytest.raises(TypeError, match="such as TAPRBM, got BernoulliRBM"):
         BernoulliRBM(2).set_callbacks(SolutionsRecorder()).fit(pattern_rows())
 
 
-def test_recorder_without_scikit_learns_callbacks(monkeypatch):
-    monkeypatch.setattr("skrbm.inspection._recorder.HAS_CALLBACKS", False)
-    with pytest.raises(ImportError, match=r"needs the callbacks of scikit-learn >= 1.9, and this"):
-        SolutionsRecorder()
-
-
 # ------------------------------------------------------------- displays of solutions
 
 
-@needs_callbacks
 def test_free_energies_over_the_epochs(recorded):
     _, recorder = recorded
     display = FreeEnergyDisplay.from_recorder(recorder, n_slices=2)
@@ -355,7 +338,6 @@ def test_free_energies_over_the_epochs(recorded):
     display.figure_.canvas.draw()
 
 
-@needs_callbacks
 def test_free_energies_per_unit_in_a_given_figure(recorded):
     figure = plt.figure()
     left, right = figure.subfigures(1, 2)
@@ -412,7 +394,6 @@ def offsets(ax, index=0):
     return np.asarray(ax.collections[index].get_offsets())
 
 
-@needs_callbacks
 def test_landscape_of_several_epochs(recorded):
     """All in the embedding that is fitted on the last epoch's means of all units."""
     _, recorder = recorded
@@ -429,7 +410,6 @@ def test_landscape_of_several_epochs(recorded):
     assert [ax.get_title()[:8] for ax in two.axes_] == ["epoch 0:", "epoch 48"]
 
 
-@needs_callbacks
 def test_landscape_among_the_starts(recorded):
     _, recorder = recorded
     X, y, embedding = pattern_rows(), np.arange(60) % 3, Doubled()
@@ -449,7 +429,6 @@ def test_landscape_among_the_starts(recorded):
     display.figure_.canvas.draw()
 
 
-@needs_callbacks
 def test_landscape_of_starts_that_change():
     """The estimator's own starts differ from epoch to epoch; each picture shows its own."""
     recorder = SolutionsRecorder(every=1, keep_solutions=True)
@@ -486,7 +465,6 @@ def test_landscapes_that_cannot_be_drawn(trained, params, message):
         LandscapeDisplay.from_estimator(trained, pattern_rows(), **params)
 
 
-@needs_callbacks
 def test_landscapes_that_lack_something(recorded):
     with pytest.raises(ValueError, match="at least 4 rows, and there are 1"):
         LandscapeDisplay.from_estimator(machine(n_iter=0).fit(pattern_rows()))

@@ -31,7 +31,6 @@ from ..inputs import (
 )
 from ..learning import (
     AutomaticLearner,
-    LikelihoodMonitor,
     MomentLearner,
     Trainer,
     Training,
@@ -43,9 +42,12 @@ from ._density import DensityModel
 from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
+    for_callbacks,
+    how_it_begins,
     is_automatic,
     joined_means,
     keeps_features,
+    likelihood_monitor,
     rate_of,
 )
 
@@ -138,21 +140,25 @@ class BaseRBM(DensityModel):
             an interruption by Ctrl-C, the estimator then keeps the parameters of the last complete
             epoch.
         """
-        goes_on = self.warm_start and hasattr(self, "_training")
+        progress, goes_on = how_it_begins(self)
         X = check_data(self, X, reset=not goes_on, missing=self._takes_missing)
-        rows, training = self._start(X, sample_weight, goes_on)
+        rows, training = self._start(X, sample_weight, goes_on, progress=progress)
+        if training is None:
+            return self
+        # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
+        callbacks = for_callbacks(self, X, X, rows, training, progress)
         train, validation = np.arange(len(rows)), None
         if self.early_stopping:
             train, validation = rows.split(self.validation_fraction, training.rng)
         if not goes_on:
             self._pretrain(training, rows, train)
             check_integral(training.machine, "before the first epoch")
-        monitor = self._monitor(training, rows, train, validation)
+        monitor = likelihood_monitor(self, training, rows, train, validation)
 
-        def publish(machine, state):
+        def publish(machine, state, training=training, estimator=self):
             training.credit = monitor.credit
             training.n_rows, training.visible_means = rows.n_known, rows.means
-            self._publish(machine, state, training)
+            estimator._publish(machine, state, training)
 
         self._trainer(
             rows,
@@ -161,9 +167,7 @@ class BaseRBM(DensityModel):
             publish,
             self.n_iter,
             monitor=monitor,
-            context=self._init_callback_context(max_subtasks=self.n_iter),
-            # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
-            data={"estimator": self, "X": X, "y": X},
+            **callbacks,
         ).run(training)
         return self
 
@@ -213,24 +217,6 @@ class BaseRBM(DensityModel):
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
 
-    def _monitor(self, training, rows, train, validation):
-        """Return the :class:`LikelihoodMonitor` of a fit."""
-        parts = training.parts
-        return LikelihoodMonitor(
-            lambda machine, state: self._density(machine, state, parts),
-            parts.phase,
-            rows,
-            train,
-            validation,
-            training.rng,
-            criterion="score" if self.early_stopping is True else self.early_stopping,
-            tol=self.tol,
-            n_iter_no_change=self.n_iter_no_change,
-            batch_size=self.batch_size,
-            seed=self._evaluation_seed,
-            credit=training.credit,
-        )
-
     def _trainer(self, rows, index, training, publish, n_iter=1, n_rows=None, **options):
         """Return the :class:`Trainer` of a fit."""
         parts = training.parts
@@ -258,9 +244,17 @@ class BaseRBM(DensityModel):
             **options,
         )
 
-    def _start(self, X, sample_weight, goes_on, fewest=0):
-        """Return the rows and what a fit starts from, for data of ``fewest`` rows at least."""
+    def _start(self, X, sample_weight, goes_on, fewest=0, progress=None):
+        """Return the rows and what a fit starts from, for data of ``fewest`` rows at least.
+
+        It is None if ``progress`` is that of a fit that has come to its end.
+        """
         weights, X = rows_with_weight(sample_weight, X)
+        if progress is not None:
+            machine, coordinates = self.machine_, self._training.parts.coordinates
+            unit = machine.units[0]
+            rows = Rows(X, unit, machine.dtype, self.binarize, weights, coordinates)
+            return rows, progress.begun(rows.fingerprint)
         return (self._resume if goes_on else self._begin)(X, weights, fewest)
 
     def _begin(self, X, weights, fewest):

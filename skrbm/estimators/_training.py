@@ -1,5 +1,6 @@
 """What estimators share that train: their common parameters, and what a fit keeps."""
 
+import copy
 from functools import wraps
 from numbers import Integral, Real
 
@@ -8,7 +9,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from .._schedules import SCHEDULES, scheduled
 from ..arrays import namespace
-from ..learning import PENALTIES
+from ..learning import PENALTIES, LikelihoodMonitor
 
 TRAINING_CONSTRAINTS = {
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -89,3 +90,58 @@ def joined_means(known, means, n, total):
     with np.errstate(invalid="ignore"):
         step = (means - known) * (n / total)
     return known + namespace(step).where(step == step, step, 0.0 * known)  # NaN: no value came
+
+
+def how_it_begins(estimator):
+    """Return how ``fit`` begins: (progress, whether it goes on from what the estimator has learnt).
+
+    ``progress`` is that of an interrupted fit that :func:`skrbm.persistence.resume` goes on with,
+    and is taken from the estimator; else None.
+    """
+    progress = vars(estimator).pop("_progress", None)
+    goes_on = progress is not None or (estimator.warm_start and hasattr(estimator, "_training"))
+    return progress, goes_on
+
+
+def for_callbacks(estimator, X, y, rows, training, progress):
+    """Return what callbacks of a fit need, options of :class:`Trainer`.
+
+    To be called before the fit draws a number.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X, y : arrays
+        What callbacks are told of.
+    rows : DistinctRows
+        With a ``fingerprint``.
+    training : Training
+    progress : Progress or None
+        Of a fit that is to go on.
+    """
+    first = copy.deepcopy(training.rng)
+    return {
+        "context": estimator._init_callback_context(max_subtasks=estimator.n_iter),
+        "data": {"estimator": estimator, "X": X, "y": y},
+        "own": lambda: {"rows": rows.fingerprint, "random_state": first},
+        "progress": progress,
+    }
+
+
+def likelihood_monitor(estimator, training, rows, train, validation):
+    """Return the :class:`LikelihoodMonitor` of the fit of an estimator."""
+    parts = training.parts
+    return LikelihoodMonitor(
+        lambda machine, state: estimator._density(machine, state, parts),
+        parts.phase,
+        rows,
+        train,
+        validation,
+        training.rng,
+        criterion="score" if estimator.early_stopping is True else estimator.early_stopping,
+        tol=estimator.tol,
+        n_iter_no_change=estimator.n_iter_no_change,
+        batch_size=estimator.batch_size,
+        seed=estimator._evaluation_seed,
+        credit=training.credit,
+    )

@@ -293,6 +293,11 @@ class Rows(DistinctRows):
         rows = dense_rows(self.X, from_numpy(self.index[positions], self.X), self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
 
+    @cached_property
+    def fingerprint(self):
+        """A text that differs, but for chance, if rows or their weights differ."""
+        return self.told_by(lambda positions: [self[positions]])
+
     @property
     def values(self):
         """All distinct rows in the user's units, a :class:`~skrbm.arrays.RowView`."""

@@ -5,6 +5,7 @@ twice does, to the last bit. So rows are sorted by their values first, and equal
 neighbours then, become one row whose weight is the sum of theirs.
 """
 
+import hashlib
 import warnings
 from itertools import pairwise
 
@@ -20,6 +21,7 @@ _MAX_REPEATED = 10**8
 _LARGEST_RATIO = 2.0**53  # of weights: more than 1 to that, and float64 sums lose the 1
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
 _MISSING = 0.7390851332151607  # what NaN counts as in keys, hardly a value of data
+_SHOWN = 1000  # rows by which data are told from others
 _SEED = 20160620  # of directions and positions, which are the same in all fits
 
 
@@ -249,6 +251,22 @@ class DistinctRows:
     def weights_of(self, positions):
         """Return the weights of the rows at some positions, float64."""
         return np.ones(len(positions)) if self.weights is None else self.weights[positions]
+
+    def told_by(self, values):
+        """Return a text that differs, but for chance, if rows or weights differ.
+
+        Parameters
+        ----------
+        values : callable
+            Returns some dense arrays of the rows at an array of positions. Few rows tell, as the
+            position of each depends on all others.
+        """
+        arrays = [self.weights_of(np.arange(len(self))), *values(np.arange(len(self))[:_SHOWN])]
+        digest = hashlib.blake2b(digest_size=16)
+        for array in map(to_numpy, arrays):
+            array = np.nan_to_num(array.astype(np.float64), nan=_MISSING) + 0.0  # no -0
+            digest.update(repr(array.shape).encode() + array.tobytes())
+        return digest.hexdigest()
 
     def epoch(self, positions, rng):
         """Return the positions of an epoch: each as often as the weight of its row says.

@@ -1,15 +1,13 @@
 """A callback that records the solutions of the mean-field equations during training."""
 
 import numpy as np
-import sklearn
 
-from .._callbacks import HAS_CALLBACKS
 from .._checks import check_count
 from ._base import record_of
 
 
 class SolutionsRecorder:
-    """Callback of scikit-learn (1.9 or later) that records solutions during ``fit``.
+    """Callback that records solutions during ``fit``.
 
     The mean-field equations are solved from the same starts before training and after some of
     its epochs, which gives the course of the number of distinct solutions and of their free
@@ -41,11 +39,6 @@ class SolutionsRecorder:
         (``warm_start``) begins a new list. Copies of the estimator that are fitted in other
         processes do not write here.
 
-    Raises
-    ------
-    ImportError
-        If scikit-learn has no callbacks.
-
     Examples
     --------
     >>> import numpy as np
@@ -59,12 +52,6 @@ class SolutionsRecorder:
     """
 
     def __init__(self, X=None, *, every=1, epochs=None, unique_tol=1e-2, keep_solutions=False):
-        if not HAS_CALLBACKS:
-            raise ImportError(
-                "SolutionsRecorder needs the callbacks of scikit-learn >= 1.9, and this is "
-                f"scikit-learn {sklearn.__version__}. Update it, or fit with warm_start=True and "
-                "few epochs at a time and call solutions(X) in between"
-            )
         check_count("every", every, 1)
         self.X, self.every, self.epochs = X, every, _epochs(epochs)
         self.unique_tol, self.keep_solutions = unique_tol, keep_solutions

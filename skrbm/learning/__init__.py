@@ -17,6 +17,7 @@ from ._parameters import (
     NaturalParameters,
     StandardParameters,
 )
+from ._progress import Progress
 from ._rates import AutomaticRate, RateState
 from ._tracking import LogPartitionTracker, SmallSteps
 
@@ -49,6 +50,7 @@ __all__ = [
     "NoTask",
     "Noise",
     "Optimizer",
+    "Progress",
     "RateState",
     "SmallSteps",
     "StandardParameters",

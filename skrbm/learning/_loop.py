@@ -1,9 +1,12 @@
 """The loop over epochs: callbacks, the history, and what is kept when it ends."""
 
+import copy
 import itertools
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from ._progress import Progress
 
 
 class Monitor:
@@ -27,6 +30,14 @@ class Monitor:
     def __init__(self, n_iter_no_change=1):
         self.n_iter_no_change = n_iter_no_change
         self.best, self.n_bad, self.value, self.kept = float("-inf"), 0, None, None
+
+    def get_state(self):
+        """Return what the monitor has learnt of the epochs so far, a dict."""
+        return {name: getattr(self, name) for name in ("best", "n_bad", "kept")}
+
+    def set_state(self, state):
+        """Go on as the monitor that had this state."""
+        vars(self).update(state)
 
     def measure(self, machine, state):
         """Return numbers for the history, a dict of floats."""
@@ -105,7 +116,8 @@ class Trainer:
         numbers for the history.
     publish : callable
         Called once at the end, as ``publish(machine, state)``, with those of the last complete
-        epoch, or what the monitor chooses.
+        epoch, or what the monitor chooses. With ``own`` it also takes a training that has ended
+        and a copy of the estimator, which is then fitted as if the fit had ended there.
     attributes : callable
         ``attributes(machine, state)`` returns the fitted attributes that a callback may ask for.
     record : callable
@@ -121,6 +133,11 @@ class Trainer:
         What callbacks are given: ``estimator``, ``X`` and ``y``.
     task : str, default="epoch"
         Name of an epoch in callbacks.
+    own : callable, default=None
+        Returns what the estimator adds to a :class:`Progress`, a dict. The attributes for callbacks
+        then have ``_checkpoint``, a function that returns a fitted estimator and the progress.
+    progress : Progress, default=None
+        Of a fit to go on with; None begins.
 
     Attributes
     ----------
@@ -138,27 +155,30 @@ class Trainer:
     context: Any = field(default_factory=NoTask)
     data: dict = field(default_factory=dict)
     task: str = "epoch"
+    own: Any = None
+    progress: Progress | None = None
     ended: str = "interrupted"
 
     def run(self, training):
         """Train the machine of a :class:`Training`."""
+        begin = self._begin(training)
         kept = training.published(), training.phase_state
         training.machine = training.machine.copy()  # which is written in place
-        told = self._told(kept)
+        told = self._told(kept, training, begin)
         self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=told)
         try:
-            for epoch in itertools.count() if self.n_iter is None else range(self.n_iter):
+            for epoch in itertools.takewhile(self._is_before_end, itertools.count(begin)):
                 task = self.context.subcontext(task_name=self.task)
                 task.call_on_fit_task_begin(**self.data)
                 row, kept = self._epoch(training, epoch)
                 training.n_epochs += 1
                 self.record({"epoch": training.n_epochs, **row})
-                told = self._told(kept)
+                stop = self.monitor.stop()
+                self.monitor.keep(*kept)
+                told = self._told(kept, training, epoch + 1, stop)
                 if task.call_on_fit_task_end(**self.data, reconstruction_attributes=told):
                     self.ended = "callback"
                     break
-                stop = self.monitor.stop()
-                self.monitor.keep(*kept)
                 if stop:
                     self.ended = "stopped"
                     break
@@ -175,7 +195,18 @@ class Trainer:
             training.end()
             self.publish(*chosen)
         self.monitor.conclude()
-        self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=dict)
+        self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=self._told_at_end)
+
+    def _begin(self, training):
+        """Return the number of epochs that are done already."""
+        if self.progress is None:
+            return 0
+        training.rng = self.progress.training.rng
+        self.monitor.set_state(self.progress.monitor)
+        return self.progress.n_epochs
+
+    def _is_before_end(self, epoch):
+        return self.n_iter is None or epoch < self.n_iter
 
     def _epoch(self, training, epoch):
         """Run one epoch; returns its row of the history, and the machine and the state after it."""
@@ -188,6 +219,32 @@ class Trainer:
         kept = training.published(), training.phase_state
         return row | self.monitor.measure(*kept), kept
 
-    def _told(self, kept):
-        """Return a function that gives the fitted attributes, for callbacks."""
-        return lambda: self.attributes(*self.monitor.chosen(kept, None))
+    def _told(self, kept, training, n_epochs, stop=False):
+        """Return a function that gives the fitted attributes, for callbacks.
+
+        Before the end of the fit they have a checkpoint.
+        """
+        goes_on = not stop and self._is_before_end(n_epochs)
+
+        def told():
+            found = self.attributes(*self.monitor.chosen(kept, None))
+            if self.own is not None and goes_on:
+                found["_checkpoint"] = lambda: self._checkpoint(kept, training, n_epochs)
+            return found
+
+        return told
+
+    def _told_at_end(self):
+        if self.own is None:
+            return {}
+        return {"_checkpoint": lambda: (self.data["estimator"], Progress(own=self.own()))}
+
+    def _checkpoint(self, kept, training, n_epochs):
+        """Return a copy of the estimator, fitted as if the fit had ended here, and the progress."""
+        chosen, ended = self.monitor.chosen(kept, None), replace(training)
+        if chosen[0] is not kept[0]:
+            ended.forget()
+        ended.end()
+        estimator = copy.copy(self.data["estimator"])
+        self.publish(*chosen, ended, estimator)
+        return estimator, Progress(training, n_epochs, self.monitor.get_state(), self.own())

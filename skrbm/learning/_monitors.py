@@ -84,6 +84,17 @@ class LikelihoodMonitor(Monitor):
         self.noise = 0.0  # standard error of the gap
         self.independent = self.reached = None  # log-likelihoods of training rows
 
+    def get_state(self):
+        names = ("train", "bits", "credit", "reached")
+        tracker = {name: value for name, value in vars(self._tracker).items() if name != "base"}
+        state = {name: getattr(self, name) for name in names}
+        return super().get_state() | state | {"tracker": tracker}
+
+    def set_state(self, state):
+        state = dict(state)
+        vars(self._tracker).update(state.pop("tracker"))
+        super().set_state(state)
+
     @property
     def margin(self):
         return self.tol if self.by_score else -self.tol - self.noise

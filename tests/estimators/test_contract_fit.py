@@ -35,9 +35,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
 in_epochs = pytest.mark.parametrize("Estimator", with_parameters("n_iter"))
 warm = pytest.mark.parametrize("Estimator", with_parameters("warm_start", "n_iter"))
 streams = pytest.mark.parametrize("Estimator", with_methods("partial_fit"))
-with_callbacks = pytest.mark.skipif(
-    not hasattr(skrbm.BernoulliRBM, "set_callbacks"), reason="callbacks came with scikit-learn 1.9"
-)
 # Real units may be learnt in other coordinates, and come back.
 ROUNDING = {"rtol": 1e-6, "atol": 1e-7}
 
@@ -314,7 +311,6 @@ class Recorder:
 
 
 @every
-@with_callbacks
 def test_callback_stops_the_fit(Estimator):
     more = {"n_iter": 10} if Estimator in with_parameters("n_iter") else {"max_components": 10}
     recorder = Recorder(stop_after=2)
@@ -326,7 +322,6 @@ def test_callback_stops_the_fit(Estimator):
 
 
 @in_epochs
-@with_callbacks
 def test_interruption_by_a_callback(Estimator):
     recorder = Recorder(error_after=2)
     estimator = small(Estimator, n_iter=10).set_callbacks(recorder)
@@ -338,7 +333,6 @@ def test_interruption_by_a_callback(Estimator):
 
 
 @in_epochs
-@with_callbacks
 def test_callbacks_in_a_pipeline(Estimator):
     recorder = Recorder()
     pipeline = make_pipeline(FunctionTransformer(), small(Estimator).set_callbacks(recorder))
@@ -347,10 +341,9 @@ def test_callbacks_in_a_pipeline(Estimator):
 
 
 @every
-@with_callbacks
 def test_progress_bar(Estimator, capsys):
     pytest.importorskip("rich")
-    from sklearn.callback import ProgressBar
+    ProgressBar = pytest.importorskip("sklearn.callback").ProgressBar
 
     expected = learn(small(Estimator), binary_data())
     estimator = learn(small(Estimator).set_callbacks(ProgressBar()), binary_data())
@@ -359,9 +352,8 @@ def test_progress_bar(Estimator, capsys):
 
 
 @in_epochs
-@with_callbacks
 def test_scoring_monitor(Estimator):
-    from sklearn.callback import ScoringMonitor
+    ScoringMonitor = pytest.importorskip("sklearn.callback").ScoringMonitor
 
     def scorer(estimator, X, y):
         return estimator.score(X, y)

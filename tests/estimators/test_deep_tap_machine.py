@@ -35,9 +35,6 @@ from skrbm.inspection import ComponentsDisplay, HistoryDisplay, SolutionsRecorde
 from skrbm.learning import STARTS
 
 LEVEL = 1e-6
-with_callbacks = pytest.mark.skipif(
-    not hasattr(DeepTAPMachine, "set_callbacks"), reason="callbacks came with scikit-learn 1.9"
-)
 depths = pytest.mark.parametrize("sizes", [(3, 2), (2, 2, 2)], ids=["two", "three"])
 
 
@@ -675,7 +672,6 @@ def test_displays_show_the_first_layer():
     assert_array_equal(curve, machine.history_["tap_log_likelihood"])
 
 
-@with_callbacks
 def test_solutions_are_recorded_from_the_pretrained_stack_on():
     X, recorder = noisy_patterns(100), SolutionsRecorder(noisy_patterns(20))
     machine = deep(learning_rate=0.2, n_iter=3).set_callbacks(recorder).fit(X)

@@ -17,7 +17,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM, evaluation
-from skrbm._callbacks import HAS_CALLBACKS
 from skrbm.arrays import to_numpy
 from skrbm.estimators.frank_wolfe._growth import Growth
 from skrbm.exceptions import DataRangeWarning
@@ -124,7 +123,6 @@ class AfterTwoUnits:
         return self.n_units == 2
 
 
-@pytest.mark.skipif(not HAS_CALLBACKS, reason="callbacks came with scikit-learn 1.9")
 def test_a_callback_ends_the_growth(X):
     fw = small(early_stopping=False).set_callbacks(AfterTwoUnits()).fit(X)
     assert fw.stop_reason_ == "callback" and fw.n_iter_ == fw.n_components_ == 2

@@ -14,45 +14,21 @@ import pandas
 import pytest
 import skops.io
 from _estimators import ESTIMATORS, binary_data, small
+from _same import assert_same
 from numpy.testing import assert_array_equal
 from sklearn.base import is_classifier
 from sklearn.neural_network import BernoulliRBM as Sklearn
 
 from skrbm import RBM, FrankWolfeRBM
 from skrbm.learning import SGD, Adam
-from skrbm.persistence import _types, load, save, trusted_types
+from skrbm.persistence import load, save, trusted_types
+from skrbm.persistence._files import _types
 
 X = binary_data()
 
 
 def given(estimator):
     return (X, (X[:, :3] > 0).astype(int)) if is_classifier(estimator) else (X,)
-
-
-def assert_same(one, other):
-    """All attributes are the same, down to arrays within arrays of objects."""
-    assert type(one) is type(other)
-    if isinstance(one, np.ndarray):
-        assert one.dtype == other.dtype
-        assert_array_equal(one, other)
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other)
-        for pair in zip(one, other, strict=True):
-            assert_same(*pair)
-    elif isinstance(one, dict):
-        assert list(one) == list(other)
-        assert_same(list(one.values()), list(other.values()))
-    elif isinstance(one, np.random.Generator):
-        assert_same(one.bit_generator.state, other.bit_generator.state)
-    elif isinstance(one, np.random.RandomState):
-        assert_same(one.get_state(), other.get_state())
-    elif isinstance(one, np.random.SeedSequence):
-        assert_same(one.state, other.state)
-    elif type(one).__module__.startswith("skrbm"):
-        names = getattr(one, "__dataclass_fields__", None) or vars(one)
-        assert_same(*([getattr(x, name) for name in names] for x in (one, other)))
-    else:
-        assert one == other or (one != one and other != other)
 
 
 SETTINGS = {

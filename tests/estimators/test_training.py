@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _estimators import BINARY, RBMS, binary_data, kept_held_out, log_likelihoods, parameters, small
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 from skrbm import BernoulliRBM
 from skrbm._schedules import SCHEDULES
@@ -285,26 +285,53 @@ def test_early_stopping_on_sparse_data(RBM):
 # ----------------------------------------------------------------------- callbacks
 
 
-def test_without_scikit_learns_callbacks(monkeypatch):
-    """What stands in for them where scikit-learn is older than 1.9."""
-    from skrbm import _callbacks
+class Listener:
+    """A callback that writes down what it is told."""
 
+    def __init__(self, stop_after=None):
+        self.told, self.stop_after = [], stop_after
+
+    def setup(self, estimator, context):
+        self.told.append("setup")
+
+    def teardown(self, estimator, context):
+        self.told.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context):
+        self.told.append(f"begin {context.task_name}")
+
+    def on_fit_task_end(self, estimator, context, *, X=None, fitted_estimator=None):
+        n = self.told.count("begin epoch")
+        epoch = context.task_name == "epoch"
+        self.told.append((context.task_name, X is None, fitted_estimator.components_.copy()))
+        return epoch and n == self.stop_after
+
+
+def test_without_scikit_learns_callbacks(monkeypatch):
+    """What stands in for them where scikit-learn is older than 1.9 tells callbacks the same."""
     monkeypatch.setitem(sys.modules, "sklearn.callback", None)  # so that importing it fails
     source = importlib.util.find_spec("skrbm._callbacks")
     older = importlib.util.module_from_spec(source)
     source.loader.exec_module(older)
-    assert older.CallbackSupportMixin is not _callbacks.CallbackSupportMixin
     assert older.CallbackSupportMixin.__module__ == "skrbm._callbacks"
-    assert older.with_callbacks(len) is len
 
     class Older(older.CallbackSupportMixin, BernoulliRBM):
         fit = older.with_callbacks(getattr(BernoulliRBM.fit, "__wrapped__", BernoulliRBM.fit))
 
-    rbm, expected = small(Older).fit(binary_data()), small(BernoulliRBM).fit(binary_data())
-    assert_same_parameters(rbm, expected)
-    context = rbm._init_callback_context(max_subtasks=3)
-    assert context.call_on_fit_task_begin(estimator=rbm) is None
-    assert not context.subcontext(task_name="epoch").call_on_fit_task_end(estimator=rbm)
+    told = []
+    for Estimator in (Older, BernoulliRBM):
+        listener = Listener(stop_after=2)
+        rbm = small(Estimator).set_callbacks(listener).fit(binary_data())
+        assert rbm.n_iter_ == 2
+        told.append(listener.told)
+        listener = Listener()
+        with pytest.raises(ValueError, match="infinity"):
+            rbm.set_callbacks(listener).fit(np.full((3, 8), np.inf))
+        assert listener.told == []
+    assert_equal(*told)
+    assert told[0][:2] == ["setup", "begin fit"] and told[0][-1] == "teardown"
+    rbm = small(Older).set_callbacks(Listener()).set_callbacks()
+    assert_same_parameters(rbm.fit(binary_data()), small(BernoulliRBM).fit(binary_data()))
 
 
 # -------------------------------------------------------------------------- memory

@@ -218,3 +218,19 @@ def test_independent_units_are_those_of_all_rows():
     train = parts(watch, X)[0]
     log_p = train * np.log(p) + (1 - train) * np.log(1 - p)
     assert_allclose(watch.independent, log_p.sum(axis=1).mean(), rtol=1e-10)
+
+
+def test_a_monitor_goes_on_with_the_state_of_another():
+    """With its rows, columns and estimates of log Z, and with what it has reached."""
+    machine, good = make(), make(seed=1)
+    X = data(good)
+    (first, _), (second, _) = monitor(machine, X, tol=0.0), monitor(machine, X, tol=0.0)
+    second.train, second.bits = second.train[:3], second.bits[:1]  # as other random numbers give
+    for measured in (good, machine):
+        first.measure(measured, None)
+        stop = first.stop()
+        first.keep(measured, None)
+    second.set_state(first.get_state())
+    assert second.kept[0] is good and second.best == first.best and second.n_bad == first.n_bad > 0
+    assert second.reached == first.reached and second.credit == first.credit and stop
+    assert second.measure(machine, None) == first.measure(machine, None)

@@ -13,7 +13,7 @@ from ...inference import FixedPoint, Gibbs, map_rows, method_names
 from ...inputs import check_data, rows_with_weight
 from ...learning import SGD, Trainer, Training, recorder
 from .._parts import check_layers
-from .._training import TRAINING_CONSTRAINTS, keeps_features, rate_of
+from .._training import TRAINING_CONSTRAINTS, for_callbacks, how_it_begins, keeps_features, rate_of
 from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows, Sweeps, largest_sweeps
 from ._losses import OBJECTIVES, make_objective
 from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
@@ -242,12 +242,13 @@ class ConditionalRBM(Predictions):
         DivergenceError
             If parameters stop being finite. As after Ctrl-C, those of the last complete epoch stay.
         """
-        goes_on = self.warm_start and hasattr(self, "_training")
+        progress, goes_on = how_it_begins(self)
         rows, targets = self._checked(X, y, sample_weight, goes_on)
-        training = self._start(rows, targets, goes_on)
-        context = self._init_callback_context(max_subtasks=self.n_iter)
-        data = {"estimator": self, "X": X, "y": y}
-        self._fit_rows(training, rows, np.arange(len(rows)), goes_on, context=context, data=data)
+        training = self._start(rows, targets, goes_on, progress)
+        if training is None:
+            return self
+        callbacks = for_callbacks(self, X, y, rows, training, progress)
+        self._fit_rows(training, rows, np.arange(len(rows)), goes_on, **callbacks)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -294,8 +295,10 @@ class ConditionalRBM(Predictions):
             raise ValueError(f"classes={classes} are not those of this machine, {targets.classes}")
         return LabelledRows(X, targets.encode(y), weights), targets
 
-    def _start(self, rows, targets, goes_on):
+    def _start(self, rows, targets, goes_on, progress=None):
         """Return what a fit starts from; methods are made and checked here."""
+        if progress is not None:
+            return progress.begun(rows.fingerprint)
         if goes_on:
             training, machine = self._training, self.machine_.copy()
             training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
@@ -371,7 +374,7 @@ class ConditionalRBM(Predictions):
         )
         return Trainer(
             learner,
-            lambda machine, state: self._publish(machine, state, training),
+            lambda m, state, training=training, to=self: to._publish(m, state, training),
             self._attributes,
             recorder(self.history_, type(self).__name__ if self.verbose else None),
             n_iter=n_iter,

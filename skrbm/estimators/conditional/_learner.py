@@ -1,6 +1,7 @@
 """How a conditional machine learns from a batch of rows, and the error of rows set aside."""
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,17 @@ class LabelledRows(DistinctRows):
         index = self.index[positions]
         X = dense_rows(self.X, from_numpy(index, self.X), dtype)
         return Batch(X, *known_values(self.V, index, X))
+
+    @cached_property
+    def fingerprint(self):
+        """A text that differs, but for chance, if rows, targets or their weights differ."""
+
+        def values(positions):
+            index = self.index[positions]
+            V = dense_rows(self.V, index, self.V.dtype)
+            return dense_rows(self.X, from_numpy(index, self.X), self.X.dtype), V
+
+        return self.told_by(values)
 
     def initial_field(self, unit):
         """Return the field of independent visible units fitted to the targets."""

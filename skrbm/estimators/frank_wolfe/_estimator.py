@@ -2,16 +2,14 @@
 
 import copy
 import warnings
-from dataclasses import fields
 from numbers import Integral, Real
 from typing import ClassVar
 
-import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._callbacks import HAS_CALLBACKS, with_callbacks
+from ..._callbacks import with_callbacks
 from ..._checks import check_count
 from ...arrays import (
     cast,
@@ -25,12 +23,11 @@ from ...inference import Gibbs, chain_ends, draw_visible
 from ...inputs import check_data
 from ...learning import Trainer, Training
 from .._density import DensityModel
-from .._training import DENSITY_CONSTRAINTS, keeps_features
-from ._growth import Growth, Plan
+from .._training import DENSITY_CONSTRAINTS, how_it_begins, keeps_features
 from ._mixture import machine_of, mixture_of, rounded
 from ._path import STOPS, GrowthLearner, Path, attributes, described, monitor_of
 from ._rounding import rounding_loss, whole_rbm, whole_units
-from ._start import check_start, checked_rows, first_mixture, model_of, split_rows
+from ._start import checked_rows, fingerprint, growth_of
 
 _SHARED = (  # parameters with the constraints that they have in other estimators
     *("alpha", "learning_rate", "early_stopping", "validation_fraction", "n_iter_no_change"),
@@ -270,15 +267,16 @@ class FrankWolfeRBM(DensityModel):
             If no hidden unit is worth inserting: the machine then has none. So it is wherever all
             rows are the same, or have one column, where the best machine has biases alone.
         """
-        path = self._training if self.warm_start and hasattr(self, "_training") else None
+        progress, goes_on = how_it_begins(self)
+        path = self._training if goes_on else None
         X = check_data(self, X, reset=path is None)
-        self._grow(X, sample_weight, path, self.max_components, self.early_stopping)
+        self._grow(X, sample_weight, path, self.max_components, self.early_stopping, progress)
         if not self.n_components_:
             warnings.warn(
                 f"the machine has no hidden unit: {STOPS[self.stop_reason_]}. Its visible units "
                 "are independent. Set another alpha, a lower insert_tol, or give more data; "
                 "constant or independent columns need no hidden unit.",
-                stacklevel=4 + HAS_CALLBACKS,  # beyond the wrappers of this method
+                stacklevel=5,  # beyond the wrappers of this method
             )
         return self
 
@@ -319,25 +317,26 @@ class FrankWolfeRBM(DensityModel):
         return self
 
     @one_blas_thread
-    def _grow(self, X, sample_weight, path, max_units, early_stopping):
+    def _grow(self, X, sample_weight, path, max_units, early_stopping, progress=None):
         """Go on from the end of a path, or where there is none begin with ``init``."""
         given, like = X, parameter_reference(X) if path is None else self.components_
         X, distinct = checked_rows(X, sample_weight, self.binarize, like.dtype)
-        seeds = seed_sequence(self.random_state).spawn(3)
-        generator = np.random.default_rng(seeds[2])
-        fraction = self.validation_fraction if early_stopping else 0
-        train, data, held_out = split_rows(X, distinct, fraction, generator)
-        mixture = first_mixture(self.init, X, distinct, train) if path is None else None
-        mixture = mixture_of(self.machine_) if mixture is None else mixture
-        check_start(self, mixture, like, max_units if path is None else np.inf)
-        model = model_of(self, mixture.bias.size, like, make_rng(seeds[1], like))
-        plan = Plan(**{field.name: getattr(self, field.name) for field in fields(Plan)})
-        growth = Growth(plan, data, model, mixture, generator, held_out)
+        start = {"rows": fingerprint(X, distinct), "limits": (max_units, early_stopping)}
+        start["random_state"], training = seed_sequence(self.random_state), Training(None)
+        if progress is not None:
+            training, start = progress.begun(start["rows"]), progress.own
+            if training is None:
+                return
+        seeds = seed_sequence(start["random_state"]).spawn(3)
+        mixture = None if path is None else mixture_of(self.machine_)
+        growth = growth_of(self, X, distinct, mixture, start, like, seeds[1:])
         self._evaluation_seed = seeds[0]
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
-        path = self._begun(growth, path)
-        criterion = early_stopping if held_out else False
-        self._run(growth, path, monitor_of(self, growth, criterion, max_units), given)
+        path = self._begun(growth, path) if progress is None else start["path"]
+        training.rng, training.machine = growth.proposer.rng, growth.snapshot()
+        options = {"data": {"estimator": self, "X": given, "y": given}, "progress": progress}
+        options["own"] = lambda: start | {"growth": growth.get_state(), "path": path}
+        self._run(growth, path, monitor_of(self, growth, *start["limits"]), training, **options)
 
     def _begun(self, growth, path):
         """Begin a growth; returns a copy of the path that it goes on from, or a new one.
@@ -357,7 +356,7 @@ class FrankWolfeRBM(DensityModel):
         # The fitted machine stays as it is until the end.
         return Path([], [growth.snapshot()]) if path is None else path.until()
 
-    def _run(self, growth, path, monitor, X):
+    def _run(self, growth, path, monitor, training, **options):
         """Take steps until the monitor says stop; whatever ends it, a machine is published."""
 
         def record(row):
@@ -365,9 +364,10 @@ class FrankWolfeRBM(DensityModel):
             if self.verbose:
                 print(f"[{type(self).__name__}] {described(row)}")
 
-        def publish(kept, state):
+        def publish(kept, state, training=None, estimator=self):
             reason = monitor.reason if trainer.ended in ("stopped", "n_iter") else trainer.ended
-            self._publish(path, kept, reason, growth.draws(kept.mixture(), self.n_chains))
+            draws = growth.draws(kept.mixture(), self.n_chains)
+            estimator._publish(path, kept, reason, draws)
 
         trainer = Trainer(
             GrowthLearner(growth),
@@ -377,10 +377,10 @@ class FrankWolfeRBM(DensityModel):
             n_iter=0 if monitor.stop() else None,
             monitor=monitor,
             context=self._init_callback_context(max_subtasks=None),
-            data={"estimator": self, "X": X, "y": X},
             task="unit",
+            **options,
         )
-        trainer.run(Training(growth.proposer.rng, growth.snapshot()))
+        trainer.run(training)
 
     def _publish(self, path, kept, reason, chains):
         for name, value in attributes(kept, chains, path).items():

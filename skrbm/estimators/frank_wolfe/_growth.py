@@ -6,6 +6,7 @@ temperature. Every step moves c along a line: it inserts a unit, shrinks one, or
 temperature.
 """
 
+import copy
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,6 +24,7 @@ _MAX_PARTS, _PART_STEPS = 50, 2
 _ANNEAL_EVERY = 5  # steps: each new set of samples has another noise, which biases follow
 _FARTHEST = 8.0  # log-odds of a visible unit that is always 0 or 1, where annealing begins
 _TIGHTER = 1.2  # factor of the penalty after a refusal, which noise alone may have caused
+_CHANGING = ("alpha", "radius", "units", "mixture", "log_z", "n_steps", "n_insertions")
 COLUMNS = (  # of a path: what a step tells
     *("n_components", "reason", "alpha", "radius", "temperature", "slope", "duality_gap"),
     *("multiplicity", "gain", "score", "validation_score", "free_energy_gap", "time"),
@@ -107,6 +109,28 @@ class Growth:
         self.n_steps, self.n_insertions = 0, len(self.units)
         self.log_z = self.samples = None
 
+    def get_state(self):
+        """Return what steps have changed, a dict; that of the model is a part of it."""
+        state = {name: getattr(self, name) for name in _CHANGING}
+        return state | {
+            "samples": None if self.model.is_exact else self.samples,
+            "values": [rows and rows.values for rows in (self.data, self.held_out)],
+            "rng": self.proposer.rng,
+            "model": self.model.get_state(),
+        }
+
+    def set_state(self, state):
+        """Go on as the growth that had this state, on the same data."""
+        for name in _CHANGING:
+            setattr(self, name, state[name])
+        vars(self.model).update(state["model"])
+        self.proposer.rng, self.samples = state["rng"], state["samples"]
+        for rows, values in zip((self.data, self.held_out), state["values"], strict=True):
+            if rows is not None:
+                rows.values = values
+        if self.model.is_exact:
+            self.samples = self.model.sweep(self.mixture)
+
     def begin(self):
         """Draw samples of the machine to begin with, and match its visible means to the data's."""
         self.log_z = self.model.anneal(self.mixture, self.base)
@@ -169,8 +193,9 @@ class Growth:
         return self.proposer.propose(*now)
 
     def draws(self, mixture, n):
-        """Return ``n`` draws from a machine of the path."""
-        return self.model.draws(mixture, self.base, n, self.proposer.rng)
+        """Return ``n`` draws from a machine of the path; growth itself goes on undisturbed."""
+        model, rng = copy.deepcopy((self.model, self.proposer.rng))
+        return model.draws(mixture, self.base, n, rng)
 
     def _tighten(self):
         """Raise the penalty, or where there is none lower the radius, after a refusal.

@@ -123,6 +123,9 @@ class GrowthMonitor(Monitor):
         self.best, self.reason = self._value(scores), None
         self.n_steps = self.n_refused = 0
 
+    def get_state(self):
+        return super().get_state() | {"n_steps": self.n_steps, "n_refused": self.n_refused}
+
     def _value(self, row):
         by_gap = self.criterion == "free_energy_gap"
         return -row["free_energy_gap"] if by_gap else row["validation_score"]
@@ -174,16 +177,19 @@ class GrowthMonitor(Monitor):
         return last if self.kept is None else self.kept
 
 
-def monitor_of(params, growth, criterion, max_units):
+def monitor_of(params, growth, max_units, early_stopping):
     """Return the :class:`GrowthMonitor` of a growth that has begun.
 
     Parameters
     ----------
     params : FrankWolfeRBM
     growth : Growth
-    criterion, max_units
-        As in :class:`GrowthMonitor`.
+    max_units : int
+        Number of units at which to stop.
+    early_stopping : bool or {"score", "free_energy_gap"}
+        What has to rise, if rows are set aside.
     """
+    criterion = early_stopping if growth.held_out else False
     margin = -params.free_energy_gap_tol if criterion == "free_energy_gap" else params.tol
     gap_tol = -np.inf if growth.plan.total is None else params.gap_tol
     limits = max_units, params.n_iter_no_change, margin, gap_tol

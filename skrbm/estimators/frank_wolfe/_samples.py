@@ -52,6 +52,13 @@ class WeightedRows:
                 X = sp.csr_array(X)
         self._X = X.astype(self.dtype, copy=False) if sp.issparse(X) else X
 
+    def __getstate__(self):
+        X = self._X.toarray() if sp.issparse(self._X) else self._X
+        return {"X": X, "weights": self.weights}
+
+    def __setstate__(self, state):
+        self.__init__(**state)
+
     def need_no_unit(self):
         """Whether no unit can raise the likelihood: all rows are the same, or have one column.
 
@@ -214,6 +221,10 @@ class SampledModel:
     def __init__(self, sampler, n_chains, like, rng):
         self.sampler, self.n_chains, self.visible, self.rng = sampler, n_chains, like, rng
 
+    def get_state(self):
+        """Return what growth changes, a dict of attributes."""
+        return {"visible": self.visible, "rng": self.rng}
+
     def anneal(self, mixture, bias):
         """Draw both sets anew, and return log Z.
 
@@ -291,6 +302,10 @@ class ExactModel:
 
     def __init__(self, n_visible, like):
         self.visible = cast(from_numpy(all_values(n_visible), like), like.dtype)
+
+    def get_state(self):
+        """Return what growth changes, a dict of attributes: nothing."""
+        return {}
 
     def _log_weights(self, mixture):
         blocks = configurations(machine_of(mixture, self.visible), layers=[0])

@@ -1,16 +1,18 @@
 """Where growth starts: the rows, and the check of the first machine."""
 
+from dataclasses import fields
 from numbers import Real
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...arrays import cast, take_rows, to_numpy, working_dtype
+from ...arrays import cast, dense_rows, from_numpy, make_rng, take_rows, to_numpy, working_dtype
 from ...inference import Gibbs, resolve
 from ...inputs import DistinctRows, check_range, into_support, machine_from, rows_with_weight
 from ...machine import MAX_UNITS
 from ...units import Bernoulli
 from .._parts import parts_of_init
+from ._growth import Growth, Plan
 from ._mixture import Mixture, machine_of, mixture_of
 from ._samples import ExactModel, SampledModel, WeightedRows
 
@@ -54,6 +56,16 @@ def checked_rows(X, sample_weight, binarize, dtype):
     if working_dtype(X) != given:  # thresholds leave booleans
         X = X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
     return X, DistinctRows([X], weights)
+
+
+def fingerprint(X, distinct):
+    """Return a text that differs, but for chance, if rows or their weights differ."""
+
+    def values(positions):
+        index = from_numpy(distinct.index[positions], X)
+        return [dense_rows(X, index, working_dtype(X))]
+
+    return distinct.told_by(values)
 
 
 def split_rows(X, distinct, fraction, rng):
@@ -120,3 +132,38 @@ def model_of(params, n_visible, like, rng):
             f"{MAX_UNITS} visible units, and X has {n_visible} features; use inference='gibbs'"
         )
     return ExactModel(n_visible, like)
+
+
+def growth_of(params, X, distinct, mixture, start, like, seeds):
+    """Return a :class:`Growth`, before it begins or as it was.
+
+    Parameters
+    ----------
+    params : FrankWolfeRBM
+    X, distinct
+        What :func:`checked_rows` returns.
+    mixture : Mixture or None
+        The machine to go on from; None for ``init``.
+    start : dict
+        ``limits`` are the number of units at which to stop, and whether to stop early, or by what.
+        ``growth`` is the state of a growth to go on with, if it has begun.
+    like : array
+        Whose library and dtype the chains have.
+    seeds : sequence of SeedSequence
+        Of the chains; of what is set aside, and of random starts.
+    """
+    max_units, early_stopping = start["limits"]
+    generator = np.random.default_rng(seeds[1])
+    fraction = params.validation_fraction if early_stopping else 0
+    train, data, held_out = split_rows(X, distinct, fraction, generator)
+    if mixture is not None:
+        max_units = np.inf
+    else:
+        mixture = first_mixture(params.init, X, distinct, train)
+    check_start(params, mixture, like, max_units)
+    model = model_of(params, mixture.bias.size, like, make_rng(seeds[0], like))
+    plan = Plan(**{field.name: getattr(params, field.name) for field in fields(Plan)})
+    growth = Growth(plan, data, model, mixture, generator, held_out)
+    if "growth" in start:
+        growth.set_state(start["growth"])
+    return growth

@@ -15,9 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from .arrays import from_numpy, is_foreign, to_numpy
-
-__all__ = ["load", "save", "trusted_types"]
+from ..arrays import from_numpy, is_foreign, to_numpy
 
 _FORMAT = 1
 _LIBRARIES = ("torch", "cupy", "array_api_strict")
@@ -45,15 +43,22 @@ def save(estimator, path):
         If a parameter or an attribute is neither an array nor made of plain values and objects of
         skrbm, such as a function as ``schedule``.
     """
+    check_own(estimator, "save")
+    write(path, estimator=estimator)
+
+
+def check_own(estimator, name):
+    """Raise TypeError unless ``estimator`` is one of skrbm, which ``name`` takes."""
     cls = type(estimator)
     if _types().get(cls.__name__) is not cls or not isinstance(estimator, BaseEstimator):
-        raise TypeError(f"save takes an estimator of skrbm, got {cls.__module__}.{cls.__name__}")
+        raise TypeError(f"{name} takes an estimator of skrbm, got {cls.__module__}.{cls.__name__}")
+
+
+def write(path, **values):
+    """Write values to a file, which is there as a whole or not at all."""
     writer = _Writer()
-    tree = {
-        "format": _FORMAT,
-        "skrbm": _package().__version__,
-        "estimator": writer.tree(estimator, cls.__name__),
-    }
+    tree = {"format": _FORMAT, "skrbm": skrbm().__version__}
+    tree |= {name: writer.tree(value, type(value).__name__) for name, value in values.items()}
     text = np.frombuffer(json.dumps(tree, allow_nan=False).encode(), np.uint8)
     arrays = {str(number): array for number, array in enumerate(writer.arrays)}
     path = Path(path)
@@ -88,6 +93,11 @@ def load(path):
     ImportError
         If it has arrays of a library that is not installed.
     """
+    return read(path, "estimator")[0]
+
+
+def read(path, *names):
+    """Return the values of some names in a file, None where it has none; errors as :func:`load`."""
     with open(path, "rb") as file:
         try:
             archive = np.load(file, allow_pickle=False)
@@ -98,13 +108,14 @@ def load(path):
         if version > _FORMAT:
             raise ValueError(
                 f"{path} was written by skrbm {tree['skrbm']} in format {version}, and this is "
-                f"skrbm {_package().__version__} with format {_FORMAT}; install a later release"
+                f"skrbm {skrbm().__version__} with format {_FORMAT}; install a later release"
             )
         try:
-            return _Reader(archive).value(tree["estimator"])
+            reader = _Reader(archive)
+            return [reader.value(tree.get(name)) for name in names]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"skrbm {_package().__version__} does not read {path}, which was written by skrbm "
+                f"skrbm {skrbm().__version__} does not read {path}, which was written by skrbm "
                 f"{tree['skrbm']}: {error}"
             ) from error
 
@@ -127,15 +138,16 @@ def trusted_types():
     return [*sorted(names), "numpy.random.bit_generator.SeedSequence"]
 
 
-def _package():
-    return importlib.import_module(__package__)
+def skrbm():
+    """Return the package."""
+    return importlib.import_module("skrbm")
 
 
 @cache
 def _types():
     """Return the classes of skrbm by name."""
     found = {}
-    for module in pkgutil.walk_packages(_package().__path__, "skrbm."):
+    for module in pkgutil.walk_packages(skrbm().__path__, "skrbm."):
         for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if cls.__module__ == module.name and not issubclass(cls, BaseException):
                 found[name] = cls
@@ -209,7 +221,7 @@ class _Writer:
 def _state(value):
     """Return what an object is made of, by name."""
     if isinstance(value, BaseEstimator):
-        return {k: v for k, v in vars(value).items() if not k.startswith("_skl_callbacks")}
+        return {k: v for k, v in vars(value).items() if "_callback" not in k}
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, tuple):

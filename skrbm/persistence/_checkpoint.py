@@ -1,0 +1,178 @@
+"""Checkpoints: files from which a fit goes on as if it had never been interrupted."""
+
+import os
+import time
+import warnings
+from pathlib import Path
+
+from .._checks import check_count, check_number
+from ._files import check_own, read, write
+
+_NAME = "checkpoint-{:06d}.npz"
+_ALL = "checkpoint-*.npz"
+
+
+class Checkpoint:
+    """Callback that writes a fit to files, from which :func:`resume` goes on with it.
+
+    A file is written when the fit begins, after some of its epochs (units, of
+    :class:`~skrbm.FrankWolfeRBM`), and when it has come to its end. It is there as a whole or not
+    at all, even if the process is killed. The fit and its random numbers do not change.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Where the files are written; it is made if it is not there. Each fit needs its own. The file
+        with the largest number is the newest.
+    every : int, default=1
+        Number of epochs from one file to the next.
+    minutes : float, default=None
+        Write a file after the first epoch that ends so many minutes after the last file was
+        written, instead of every so many epochs.
+    keep : int, default=3
+        How many files are kept: the newest ones.
+
+    Raises
+    ------
+    TypeError
+        When the fit begins, if a file cannot hold the estimator; see :func:`save`.
+
+    Warns
+    -----
+    UserWarning
+        If a file cannot be written, such as to a full disk. The fit goes on, and the older files
+        stay.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from skrbm import RBM
+    >>> from skrbm.persistence import Checkpoint, resume
+    >>> X = (np.random.default_rng(0).random((200, 6)) < 0.4).astype(float)
+    >>> folder = tempfile.mkdtemp()
+    >>> rbm = RBM(4, n_iter=5, random_state=0).set_callbacks(Checkpoint(folder)).fit(X)
+    >>> bool((resume(folder, X).components_ == rbm.components_).all())
+    True
+    """
+
+    def __init__(self, folder, *, every=1, minutes=None, keep=3):
+        check_count("every", every, 1)
+        check_number("minutes", minutes, above=0, or_none=True)
+        check_count("keep", keep, 1)
+        self.folder, self.every, self.minutes, self.keep = os.fspath(folder), every, minutes, keep
+        self._n_epochs, self._time = 0, 0.0  # since the last file, and when it was written
+
+    def setup(self, estimator, context):
+        """Make the folder, and remove what a process that was killed has left half written."""
+        check_own(estimator, "Checkpoint")
+        os.makedirs(self.folder, exist_ok=True)
+        for path in Path(self.folder).glob(f".{_ALL}.*"):
+            path.unlink(missing_ok=True)
+
+    def teardown(self, estimator, context):
+        """Nothing needs to be undone."""
+
+    def on_fit_task_begin(self, estimator, context, *, fitted_estimator=None):
+        """Write a file when the fit begins."""
+        if context.task_name == "fit":
+            self._write(fitted_estimator)
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        """Write a file after an epoch if it is time, and at the end of the fit."""
+        self._n_epochs += 1
+        if context.task_name == "fit" or self._is_due():
+            self._write(fitted_estimator)
+
+    def _is_due(self):
+        if self.minutes is None:
+            return self._n_epochs >= self.every
+        return time.monotonic() - self._time >= 60 * self.minutes
+
+    def _write(self, fitted):
+        checkpoint = getattr(fitted, "_checkpoint", None)
+        if checkpoint is None:  # the next file is that of the end
+            return
+        estimator, progress = checkpoint()
+        numbers = [number for number, _ in _files(self.folder)]
+        path = Path(self.folder, _NAME.format(max(numbers, default=0) + 1))
+        try:
+            write(path, estimator=estimator, progress=progress)
+            for _, older in _files(self.folder)[: -self.keep]:
+                older.unlink(missing_ok=True)
+        except OSError as error:
+            warnings.warn(
+                f"the checkpoint {path} could not be written: {error}. The fit goes on without it; "
+                "the older files stay. Make room, or set another folder.",
+                stacklevel=2,
+            )
+        self._n_epochs, self._time = 0, time.monotonic()
+
+
+def _files(folder):
+    """Return (number, path) of the checkpoints in a folder, the newest last."""
+    found = ((path.stem.rpartition("-")[2], path) for path in Path(folder).glob(_ALL))
+    return sorted((int(number), path) for number, path in found if number.isdecimal())
+
+
+def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
+    """Go on with a fit that was interrupted; its result is that of the fit without interruption.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file of :class:`Checkpoint`, or its folder, of which the newest file that can be read is
+        taken.
+    X, y, sample_weight
+        What ``fit`` was given, rows in any order.
+    callbacks : sequence of callbacks, default=()
+        For the rest of the fit, such as the same :class:`Checkpoint`. Those of the fit before are
+        not kept.
+
+    Returns
+    -------
+    estimator : object
+        Fitted, with the same parameters as the one before. After the end of a fit it is what was
+        fitted then.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no file, as when the fit was interrupted before it began.
+    ValueError
+        If the data are not those of the fit, or if no file can be read.
+
+    Warns
+    -----
+    UserWarning
+        If the newest file cannot be read, and an older one is taken.
+    """
+    estimator, progress = _newest(path)
+    if progress is None:
+        raise ValueError(
+            f"{path} was written by save, not by Checkpoint, so that there is no fit to go on with;"
+            " load it, set warm_start=True, and call fit"
+        )
+    estimator.set_callbacks(*callbacks)
+    estimator._progress = progress
+    return estimator.fit(X, y, sample_weight=sample_weight)
+
+
+def _newest(path):
+    """Return the estimator and the progress in a file, or in the newest file of a folder."""
+    paths = [path]
+    if os.path.isdir(path):
+        paths = [found for _, found in reversed(_files(path))]
+    if not paths:
+        raise FileNotFoundError(f"there is no checkpoint in {path}")
+    errors = []
+    for found in paths:
+        try:
+            values = read(found, "estimator", "progress")
+        except ValueError as error:
+            errors.append(error)
+            continue
+        if errors:
+            warnings.warn(f"{errors[0]}. {found} is taken instead", stacklevel=3)
+        return values
+    raise errors[0]
