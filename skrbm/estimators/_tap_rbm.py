@@ -101,8 +101,10 @@ class TAPRBM(BaseRBM):
         Only of units that have them: the density of an independent visible unit is
         exp(bias x - precision x² / 2) on its support, with exp(spike) times its mass against a
         point mass of 1 at 0.
+    absolute_visible_, skew_visible_ : array of shape (n_features,)
+        Only of :class:`~skrbm.units.DoubleReLU` units, which have both sides of 0 apart.
     precision_hidden_, spike_hidden_ : array of shape (n_components,)
-        The same of the hidden units.
+        The same of the hidden units, and ``absolute_hidden_``, ``skew_hidden_``.
     units_ : tuple of Unit
         Kinds of the visible and the hidden units, with the bounds that were taken from the data.
     visible_means_ : array of shape (n_features,)

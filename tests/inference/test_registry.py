@@ -85,7 +85,7 @@ def test_every_capability_is_an_attribute_of_every_unit():
     for unit in units:
         assert all(getattr(unit, name) in (True, False) for name in CAPABILITIES)
     assert [kind for kind in UNITS if UNITS[kind]().is_binary] == ["bernoulli"]
-    assert [kind for kind in UNITS if UNITS[kind]().is_unbounded] == ["gaussian"]
+    assert [kind for kind in UNITS if UNITS[kind]().is_gaussian] == ["gaussian"]
     for unit in units:  # what a unit says that it can do, it can do
         theta = Theta(np.zeros(2)) if unit.has_cumulants else None
         if theta is not None:
