@@ -8,6 +8,9 @@ import numpy as np
 from skrbm.machine import Machine
 from skrbm.units import UNITS
 
+# Kinds of units of which tests go through all pairs.
+FIRST = ("bernoulli", "gaussian", "truncated_gauss_bernoulli", "truncated_gaussian")
+
 
 def random_theta(unit, n, generator, dtype=np.float64, spread=1.0):
     """Random valid parameters: those a unit starts with, moved in every statistic it has."""
@@ -19,8 +22,8 @@ def random_theta(unit, n, generator, dtype=np.float64, spread=1.0):
     if theta.spike is not None:
         theta = theta._replace(spike=theta.spike + generator.standard_normal(n))
     if theta.skew is not None:
-        absolute = theta.absolute + generator.standard_normal(n)
-        skew = generator.uniform(-0.7, 0.7, n) * theta.precision
+        absolute = theta.absolute + 0.5 * generator.standard_normal(n)
+        skew = generator.uniform(-0.3, 0.3, n) * theta.precision
         theta = theta._replace(absolute=absolute, skew=skew)
     return theta.map(lambda part: part.astype(dtype))
 
@@ -48,6 +51,16 @@ def random_machine(kinds, sizes, seed, strength=0.5, spread=1.0, dtype=np.float6
 def with_strength(machine, factor):
     """The machine with its weights multiplied."""
     return replace(machine, weights=tuple(factor * W for W in machine.weights))
+
+
+def few_pairs(kinds):
+    """All pairs of four kinds, and of each of the others with binary units, if in ``kinds``."""
+    first = [kind for kind in FIRST if kind in kinds]
+    others = [kind for kind in kinds if kind not in FIRST]
+    pairs = [(visible, hidden) for visible in first for hidden in first]
+    for kind in others:
+        pairs += [(kind, first[0]), (first[0], kind)]
+    return pairs
 
 
 def enumerable_pairs():

@@ -42,8 +42,8 @@ class DeepTAPMachine(BaseRBM):
     ----------
     n_components : int or array-like of int, default=(500, 100)
         Number of units of each hidden layer, from the visible one upwards.
-    visible, hidden : {"bernoulli", "gaussian", "truncated_gaussian", \
-            "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
+    visible, hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
+            "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
         Kind of the visible and of all hidden units, as in :class:`TAPRBM`.
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp"} or object, \
             default="tap"

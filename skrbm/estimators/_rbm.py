@@ -42,10 +42,11 @@ class RBM(BaseRBM):
     ----------
     n_components : int, default=256
         Number of hidden units.
-    visible, hidden : {"bernoulli", "gaussian", "truncated_gaussian", \
-            "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
-        Kind of the visible and of the hidden units: binary; real; on an interval; on an interval,
-        with a point mass at 0. Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
+    visible, hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
+            "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
+        Kind of the visible and of the hidden units: 0 or 1; -1 or 1; real; real from 0 on; real,
+        with parameters of their own on each side of 0; on an interval; on one with a point mass
+        at 0 (:ref:`units`). Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
         not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
         for hidden ones. ``Categorical(sizes)`` is for categories, by "gibbs" or
         "naive_mean_field".

@@ -15,9 +15,14 @@ class Spin(Unit):
 
     values = (-1.0, 1.0)
     bounds = (-1.0, 1.0)
+    has_cumulants = True
 
     def tilt(self, theta, field, precision=None):
-        return Theta(field + theta.field, precision)
+        total = field + theta.field
+        if precision is None:
+            return Theta(total, theta.precision)
+        own = namespace(total).zeros_like(total) if theta.precision is None else theta.precision
+        return Theta(total, own + precision)
 
     def log_partition(self, theta):
         total = softplus(2 * theta.field) - theta.field  # log of 2 cosh(field)
@@ -36,6 +41,11 @@ class Spin(Unit):
     def central_moments(self, theta):
         mean, variance = self.mean_variance(theta)
         return mean, variance, -2 * mean * variance, variance * (1 + 3 * mean * mean)
+
+    def cumulants(self, mean):
+        """Return the second cumulant, half the third, and the latter's derivative by the mean."""
+        variance = 1 - mean * mean
+        return variance, -mean * variance, 3 * mean * mean - 1
 
     def mode(self, theta):
         return 2 * cast(theta.field > 0, theta.field.dtype) - 1

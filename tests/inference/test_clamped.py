@@ -23,14 +23,11 @@ OBSERVED = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]])
 
 
 def problem(kinds, strength):
-    """A machine whose weights are small where its units are wide, and rows of it."""
+    """A machine whose weights are small where values are large, and rows of it."""
     machine = random_machine(kinds, (4, 3), 1, strength)
-    spreads = [
-        np.sqrt(unit.mean_variance(theta)[1])
-        for unit, theta in zip(machine.units, machine.thetas, strict=True)
-    ]
-    width = np.maximum(1, np.outer(*spreads[::-1]))
-    machine = replace(machine, weights=(machine.weights[0] / width,))
+    free = Exact(replace(machine, scale=0.0))
+    sizes = [np.maximum(1, np.sqrt(free.second(l))) for l in (1, 0)]
+    machine = replace(machine, weights=(machine.weights[0] / np.outer(*sizes),))
     X = Exact(machine).sample(np.random.default_rng(1), 3)[0]
     return machine, X
 
