@@ -11,6 +11,7 @@ from ._base import Theta, Unit
 from ._gaussian import Gaussian
 
 _CONSTANT = 1e-6  # variance of a column without any
+_SMALLEST_SIDE = 1e-3  # precision of a side of 0, as a part of the mean of both: float32 holds that
 
 
 class _HalfLine(Unit):
@@ -189,7 +190,7 @@ class DoubleReLU(_HalfLine):
     def project(self, theta):
         xp = namespace(theta.field)
         precision = xp.clip(theta.precision, self.min_precision, None)
-        most = precision - self.min_precision
+        most = precision - xp.clip(_SMALLEST_SIDE * precision, self.min_precision, None)
         skew = xp.minimum(xp.maximum(theta.skew, -most), most)
         return theta._replace(precision=precision, skew=skew)
 
