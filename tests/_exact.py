@@ -11,6 +11,15 @@ from scipy.special import logsumexp
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(20)
 
+# The statistics of a unit's natural parameters, in their order.
+STATISTICS = {
+    "field": lambda x: x,
+    "precision": lambda x: -0.5 * x**2,
+    "spike": lambda x: (x != 0).astype(float),
+    "absolute": np.abs,
+    "skew": lambda x: -0.5 * x * np.abs(x),
+}
+
 
 def _support_edges(field, precision, bounds):
     """Panel edges that are fine near the places where the density can be large.
@@ -20,7 +29,7 @@ def _support_edges(field, precision, bounds):
     """
     low, high = bounds
     if not np.isfinite(low) or not np.isfinite(high):
-        centre, reach = field / precision, 14 / np.sqrt(precision)
+        centre, reach = np.clip(field / precision, low, high), 14 / np.sqrt(precision)
         low = low if np.isfinite(low) else centre - reach
         high = high if np.isfinite(high) else centre + reach
     distances = (high - low) * 2.0 ** -np.arange(30)
@@ -35,14 +44,30 @@ def _support_edges(field, precision, bounds):
 class Line:
     """The law exp(field * x - precision * x**2 / 2) on one interval, with an atom at 0.
 
-    The continuous part has the factor exp(spike); ``spike=None`` means that there is no atom.
+    The continuous part has the factor exp(spike); ``spike=None`` means that there is no atom. On
+    the whole line it may have the factor exp(absolute * |x| - skew * x |x| / 2).
     """
 
-    def __init__(self, field, precision=0.0, bounds=(-np.inf, np.inf), spike=None):
-        edges = _support_edges(field, precision, bounds)
+    def __init__(
+        self,
+        field,
+        precision=0.0,
+        bounds=(-np.inf, np.inf),
+        spike=None,
+        absolute=None,
+        skew=None,
+    ):
+        if absolute is None:
+            edges = _support_edges(field, precision, bounds)
+        else:
+            left = _support_edges(field - absolute, precision - skew, (-np.inf, 0.0))
+            right = _support_edges(field + absolute, precision + skew, (0.0, np.inf))
+            edges = np.concatenate([left[:-1], right])
         half = 0.5 * np.diff(edges)
         x = (edges[:-1, None] + half[:, None] * (1 + _NODES)).ravel()
         log_weights = field * x - 0.5 * precision * x**2
+        if absolute is not None:
+            log_weights += absolute * np.abs(x) - 0.5 * skew * x * np.abs(x)
         with np.errstate(divide="ignore"):
             log_weights += np.log((half[:, None] * _NODE_WEIGHTS).ravel())
         if spike is not None:
@@ -108,17 +133,17 @@ class Exact:
 
     def _read(self, machine, sizes):
         n = sum(sizes)
-        self.field, self.precision = np.zeros(n), np.zeros(n)
-        self.spike, self.coupling = np.zeros(n), np.zeros((n, n))
-        self.supports, self.bounds, self.has_atom = [None] * n, [None] * n, [False] * n
+        self.theta, self.coupling = {name: np.zeros(n) for name in STATISTICS}, np.zeros((n, n))
+        self.supports, self.bounds, self.further = [None] * n, [None] * n, [()] * n
         self.groups = []
         for units, layer, theta in zip(self.layers, machine.units, machine.thetas, strict=True):
-            for part, name in zip(theta, ("field", "precision", "spike"), strict=True):
+            for part, name in zip(theta, STATISTICS, strict=True):
                 if part is not None:
-                    getattr(self, name)[units] = np.asarray(part, dtype=np.float64)
+                    self.theta[name][units] = np.asarray(part, dtype=np.float64)
             for i in units:
                 self.supports[i], self.bounds[i] = layer.values, layer.bounds
-                self.has_atom[i] = theta.spike is not None
+                present = zip(theta, STATISTICS, strict=True)
+                self.further[i] = [name for part, name in present if part is not None][1:]
             for columns in groups(layer, len(units)):
                 self.groups.append(units[columns])
                 for i in units[columns]:
@@ -130,8 +155,8 @@ class Exact:
 
     def line(self, i, field):
         """The law of the continuous unit ``i`` in an external field."""
-        spike = self.spike[i] if self.has_atom[i] else None
-        return Line(self.field[i] + field, self.precision[i], self.bounds[i], spike)
+        others = {name: self.theta[name][i] for name in self.further[i]}
+        return Line(self.theta["field"][i] + field, bounds=self.bounds[i], **others)
 
     def _enumerate(self):
         n = len(self.supports)
@@ -142,21 +167,20 @@ class Exact:
         for columns in self.groups:
             x = x[x[:, np.isin(self.discrete, columns)].sum(axis=1) == 1]
         J = self.coupling[np.ix_(self.discrete, self.discrete)]
-        log_weights = x @ self.field[self.discrete] - 0.5 * x**2 @ self.precision[self.discrete]
-        log_weights += (x != 0) @ self.spike[self.discrete]
-        log_weights += 0.5 * np.einsum("ci,ij,cj->c", x, J, x)
-        self.values, self.squares = np.zeros((len(x), n)), np.zeros((len(x), n))
-        self.values[:, self.discrete], self.squares[:, self.discrete] = x, x**2
-        self.occupied = (self.values != 0).astype(float)
+        own = (f(x) @ self.theta[name][self.discrete] for name, f in STATISTICS.items())
+        log_weights = sum(own) + 0.5 * np.einsum("ci,ij,cj->c", x, J, x)
+        self.expected = {name: np.zeros((len(x), n)) for name in STATISTICS}
+        for name, function in STATISTICS.items():
+            self.expected[name][:, self.discrete] = function(x)
+        self.values = self.expected["field"]
         for i in self.continuous:
             fields = x @ self.coupling[self.discrete, i]
             distinct, where = np.unique(fields, return_inverse=True)
             lines = [self.line(i, field) for field in distinct]
             log_weights += np.array([line.log_z for line in lines])[where]
-            self.values[:, i] = np.array([line.mean for line in lines])[where]
-            second = np.array([line.variance + line.mean**2 for line in lines])
-            self.squares[:, i] = second[where]
-            self.occupied[:, i] = np.array([line.occupied for line in lines])[where]
+            for name, function in STATISTICS.items():
+                means = np.array([line.probabilities @ function(line.points) for line in lines])
+                self.expected[name][:, i] = means[where]
         self.log_z = float(logsumexp(log_weights))
         self.probabilities = np.exp(log_weights - self.log_z)
 
@@ -166,11 +190,15 @@ class Exact:
 
     def second(self, l):
         """E[x_l ** 2], of shape (n_units[l],)."""
-        return self.probabilities @ self.squares[:, self.layers[l]]
+        return -2 * self.statistic("precision", l)
+
+    def statistic(self, name, l):
+        """The expected statistic that a natural parameter belongs to, of shape (n_units[l],)."""
+        return self.probabilities @ self.expected[name][:, self.layers[l]]
 
     def occupancy(self, l):
         """P[x_l != 0], of shape (n_units[l],)."""
-        return self.probabilities @ self.occupied[:, self.layers[l]]
+        return self.statistic("spike", l)
 
     def variance(self, l):
         return self.second(l) - self.mean(l) ** 2

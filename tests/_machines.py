@@ -8,6 +8,9 @@ import numpy as np
 from skrbm.machine import Machine
 from skrbm.units import UNITS
 
+# Kinds of units of which tests go through all pairs.
+FIRST = ("bernoulli", "gaussian", "truncated_gauss_bernoulli", "truncated_gaussian")
+
 
 def random_theta(unit, n, generator, dtype=np.float64, spread=1.0):
     """Random valid parameters: those a unit starts with, moved in every statistic it has."""
@@ -18,7 +21,16 @@ def random_theta(unit, n, generator, dtype=np.float64, spread=1.0):
         theta = theta._replace(precision=theta.precision * np.exp(generator.uniform(-0.5, 0.5, n)))
     if theta.spike is not None:
         theta = theta._replace(spike=theta.spike + generator.standard_normal(n))
+    if theta.skew is not None:
+        absolute = theta.absolute + 0.5 * generator.standard_normal(n)
+        skew = generator.uniform(-0.3, 0.3, n) * theta.precision
+        theta = theta._replace(absolute=absolute, skew=skew)
     return theta.map(lambda part: part.astype(dtype))
+
+
+def further_statistics(theta):
+    """The names of the parameters whose statistics mean and variance do not tell."""
+    return [name for name in theta._fields[2:] if getattr(theta, name) is not None]
 
 
 def random_machine(kinds, sizes, seed, strength=0.5, spread=1.0, dtype=np.float64, scale=1.0):
@@ -41,14 +53,23 @@ def with_strength(machine, factor):
     return replace(machine, weights=tuple(factor * W for W in machine.weights))
 
 
+def few_pairs(kinds):
+    """All pairs of four kinds, and of each of the others with binary units, if in ``kinds``."""
+    first = [kind for kind in FIRST if kind in kinds]
+    others = [kind for kind in kinds if kind not in FIRST]
+    pairs = [(visible, hidden) for visible in first for hidden in first]
+    for kind in others:
+        pairs += [(kind, first[0]), (first[0], kind)]
+    return pairs
+
+
 def enumerable_pairs():
-    """Pairs of visible and hidden kinds that the oracle can sum: one of them has few values."""
-    return [
-        (visible, hidden)
-        for visible in UNITS
-        for hidden in UNITS
-        if UNITS[visible].values is not None or UNITS[hidden].values is not None
-    ]
+    """Pairs of visible and hidden kinds that the oracle can sum: one of them has few values.
+
+    Each kind is visible and is hidden, with binary units.
+    """
+    others = [("bernoulli", kind) for kind in UNITS if kind != "bernoulli"]
+    return [("bernoulli", "bernoulli"), *others, *(pair[::-1] for pair in others)]
 
 
 def parameters(machine):

@@ -35,7 +35,7 @@ DISPLAYS = ("_components", "_diagnosis", "_free_energy", "_history", "_landscape
 
 # Libraries that are optional or slow to load, and the only files that may import them.
 OPTIONAL = {
-    "torch": {"arrays._namespace", "arrays._random"},
+    "torch": {"arrays._namespace", "arrays._random", "arrays._special"},
     "array_api_compat": {"arrays._namespace"},
     "array_api_strict": set(),
     "matplotlib": {f"inspection.{name}" for name in DISPLAYS},

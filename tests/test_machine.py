@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _exact import Exact, clamped, free_energy, log_likelihood
-from _machines import differences, enumerable_pairs, gradient, parameters, random_machine
+from _machines import (
+    differences,
+    enumerable_pairs,
+    further_statistics,
+    gradient,
+    parameters,
+    random_machine,
+)
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import to_numpy
@@ -56,6 +63,9 @@ def test_energy_is_the_plain_sum(kinds, scale):
                     expected[r] += 0.5 * theta.precision[i] * value**2
                 if theta.spike is not None:
                     expected[r] -= theta.spike[i] * (value != 0)
+                if theta.skew is not None:
+                    expected[r] -= theta.absolute[i] * abs(value)
+                    expected[r] += 0.5 * theta.skew[i] * value * abs(value)
         for l, W in enumerate(machine.weights):
             for j, i in np.ndindex(W.shape):
                 expected[r] -= scale * W[j, i] * layers[l][r, i] * layers[l + 1][r, j]
@@ -97,7 +107,9 @@ def test_conditional_of_every_layer_given_its_neighbours(kinds):
                 if unit.values is None:
                     truth = exact.line(i, field).mean
                 else:
-                    weights = np.exp([(exact.field[i] + field) * value for value in unit.values])
+                    weights = np.exp(
+                        [(exact.theta["field"][i] + field) * value for value in unit.values]
+                    )
                     truth = weights @ unit.values / weights.sum()
                 assert_allclose(mean[r, column], truth, rtol=1e-10)
 
@@ -119,12 +131,12 @@ def exact_moments(machine):
     exact = Exact(machine)
     means = tuple(exact.mean(l)[None] for l in range(2))
     variances = tuple(exact.variance(l)[None] for l in range(2))
-    occupied = tuple(
-        None if theta.spike is None else exact.occupancy(l)[None]
-        for l, theta in enumerate(machine.thetas)
+    further = tuple(
+        tuple(exact.statistic(name, l)[None] for name in names) or None
+        for l, names in enumerate(map(further_statistics, machine.thetas))
     )
     correlation = exact.pair(0) - means[1].T @ means[0]
-    return Moments((Block(means, variances, 1.0, None, occupied),), ((0, correlation),))
+    return Moments((Block(means, variances, 1.0, None, further),), ((0, correlation),))
 
 
 @pairs
@@ -158,11 +170,12 @@ def random_moments(machine, n_blocks=2, pair=True, matrix=True, seed=0):
         n = generator.integers(1, 5)
         draw = [tuple(generator.random((n, size)) for size in machine.n_units) for _ in range(3)]
         weight, more = float(generator.normal()), draw[2] if pair else None
-        occupied = tuple(
-            None if theta.spike is None else generator.random((n, theta.spike.size))
+        further = tuple(
+            tuple(generator.random((n, theta.field.size)) for _ in further_statistics(theta))
+            or None
             for theta in machine.thetas
         )
-        blocks.append(Block(draw[0], draw[1], weight, more, occupied))
+        blocks.append(Block(draw[0], draw[1], weight, more, further))
     matrices = ((0, generator.random(machine.weights[0].shape)),) if matrix else ()
     return Moments(tuple(blocks), matrices)
 

@@ -35,6 +35,7 @@ from ._namespace import (
 )
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
+from ._special import erfcx, ndtri
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
 
@@ -53,6 +54,7 @@ __all__ = [
     "copied",
     "cumulative_sum",
     "dense_rows",
+    "erfcx",
     "from_numpy",
     "has_missing",
     "is_finite",
@@ -65,6 +67,7 @@ __all__ = [
     "matmul",
     "n_threads",
     "namespace",
+    "ndtri",
     "nonzero",
     "one_blas_thread",
     "parameter_reference",

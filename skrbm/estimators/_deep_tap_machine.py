@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..arrays import cast, namespace, row_blocks, take_rows, working_dtype
 from ..evaluation import DeepDensity
 from ..exceptions import DataRangeWarning, DivergenceError
-from ..inputs import check_rows, layers_from
+from ..inputs import LAYER_ATTRIBUTES, check_rows, layers_from
 from ..learning import SGD, DeepPhase, FixedPointPhase
 from ..machine import Machine, condition, turned_over
 from ..units import Theta
@@ -42,8 +42,8 @@ class DeepTAPMachine(BaseRBM):
     ----------
     n_components : int or array-like of int, default=(500, 100)
         Number of units of each hidden layer, from the visible one upwards.
-    visible, hidden : {"bernoulli", "gaussian", "truncated_gaussian", \
-            "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
+    visible, hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
+            "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
         Kind of the visible and of all hidden units, as in :class:`TAPRBM`.
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp"} or object, \
             default="tap"
@@ -103,7 +103,7 @@ class DeepTAPMachine(BaseRBM):
         Weights, upwards; those of the first layer have shape (n_components[0], n_features).
     intercepts_ : list of arrays
         Biases of each layer, of the visible one first.
-    precisions_, spikes_ : list of arrays or None
+    precisions_, spikes_, absolutes_, skews_ : list of arrays or None
         The other parameters of the units of each layer, None where they have none; see
         :class:`TAPRBM`.
     units_ : tuple of Unit
@@ -315,13 +315,11 @@ class DeepTAPMachine(BaseRBM):
         return TAPRBM(**params)
 
     def _attributes(self, machine, state, parts):
-        fields, precisions, spikes = zip(*machine.thetas, strict=True)
+        named = zip(LAYER_ATTRIBUTES, zip(*machine.thetas, strict=True), strict=True)
         return {
             "units_": machine.units,
             "components_": list(machine.weights),
-            "intercepts_": list(fields),
-            "precisions_": list(precisions),
-            "spikes_": list(spikes),
+            **{name: list(layers) for name, layers in named},
             "starts_": parts.phase.visible(state),
         }
 
@@ -336,7 +334,7 @@ class DeepTAPMachine(BaseRBM):
     def machine_(self):
         """The fitted parameters as a machine, which shares their memory."""
         check_is_fitted(self, "components_")
-        parts = zip(self.intercepts_, self.precisions_, self.spikes_, strict=True)
+        parts = zip(*(getattr(self, name) for name in LAYER_ATTRIBUTES), strict=True)
         thetas = tuple(Theta(*theta) for theta in parts)
         return Machine(self.units_, thetas, tuple(self.components_))
 
@@ -403,7 +401,7 @@ class DeepTAPMachine(BaseRBM):
         return self.transform_layer(X, 0)
 
     @classmethod
-    def from_parameters(cls, components, intercepts=None, precisions=None, spikes=None, **params):
+    def from_parameters(cls, components, intercepts=None, **params):
         """Build a fitted machine from arrays.
 
         Parameters
@@ -412,21 +410,20 @@ class DeepTAPMachine(BaseRBM):
             Weights, upwards; those of the first layer have shape (n_components[0], n_features).
         intercepts : list of array-like, default=None
             Biases of each layer, of the visible one first; default: zeros.
-        precisions, spikes : list of array-like or None, default=None
-            Other parameters of each layer, None where its units have none; default: those of units
-            that know no data.
         **params
-            Parameters of the estimator other than ``n_components``.
+            Parameters of the estimator other than ``n_components``, and other parameters of the
+            units, as in ``precisions_``; default: those of units that know no data.
 
         Returns
         -------
         estimator : object
             Fitted, with copies of the arrays.
         """
+        others = [params.pop(name.rstrip("_"), None) for name in LAYER_ATTRIBUTES[1:]]
         estimator = cls(**params)
         estimator._validate_params()
         visible, hidden = (unit.fitted() for unit in units_of(estimator))
-        machine = layers_from(components, (intercepts, precisions, spikes), visible, hidden)
+        machine = layers_from(components, (intercepts, *others), visible, hidden)
         estimator.n_components = machine.n_units[1:]
         estimator.pretraining_history_ = []
         return estimator._adopted(machine, estimator._parts())

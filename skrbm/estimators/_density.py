@@ -63,7 +63,8 @@ class DensityModel(
         """The fitted parameters as a machine, which shares their memory."""
         check_is_fitted(self, "components_")
         parts = [getattr(self, name, None) for name in THETA_ATTRIBUTES]
-        return Machine(self.units_, (Theta(*parts[:3]), Theta(*parts[3:])), (self.components_,))
+        n = len(Theta._fields)
+        return Machine(self.units_, (Theta(*parts[:n]), Theta(*parts[n:])), (self.components_,))
 
     @property
     def density_(self):

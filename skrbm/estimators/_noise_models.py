@@ -89,10 +89,10 @@ class GaussianNoise:
         return self.noise_variance == 0
 
     def check(self, unit, Y):
-        if unit.values is not None:
+        if unit.is_binary:
             raise ValueError(
-                f"noise_variance is for real visible units, and {unit} is none; give "
-                "flip_probability"
+                f"noise_variance is for units that are not binary, and visible units are {unit}; "
+                "give flip_probability"
             )
 
     def check_mean(self, mean):

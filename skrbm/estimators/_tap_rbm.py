@@ -22,10 +22,11 @@ class TAPRBM(BaseRBM):
     ----------
     n_components : int, default=256
         Number of hidden units.
-    visible, hidden : {"bernoulli", "gaussian", "truncated_gaussian", \
-            "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
-        Kind of the visible and of the hidden units: binary; real; on an interval; on an interval,
-        with a point mass at 0. Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
+    visible, hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
+            "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
+        Kind of the visible and of the hidden units: 0 or 1; -1 or 1; real; real from 0 on; real,
+        with parameters of their own on each side of 0; on an interval; on one with a point mass
+        at 0 (:ref:`units`). Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
         not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
         for hidden ones. ``Categorical(sizes)`` is for categories, by "naive_mean_field".
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp", "bp"} or \
@@ -101,8 +102,10 @@ class TAPRBM(BaseRBM):
         Only of units that have them: the density of an independent visible unit is
         exp(bias x - precision x² / 2) on its support, with exp(spike) times its mass against a
         point mass of 1 at 0.
+    absolute_visible_, skew_visible_ : array of shape (n_features,)
+        Only of :class:`~skrbm.units.DoubleReLU` units, which have both sides of 0 apart.
     precision_hidden_, spike_hidden_ : array of shape (n_components,)
-        The same of the hidden units.
+        The same of the hidden units, and ``absolute_hidden_``, ``skew_hidden_``.
     units_ : tuple of Unit
         Kinds of the visible and the hidden units, with the bounds that were taken from the data.
     visible_means_ : array of shape (n_features,)

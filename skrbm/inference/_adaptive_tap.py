@@ -356,10 +356,10 @@ class AdaptiveTAP(FixedPoint):
         """
         weight = 1.0 / state.means[0].shape[0]
         thetas = self._thetas(machine, state.fields, state.precisions)
-        occupied = tuple(
-            unit.occupancy(theta) for unit, theta in zip(machine.units, thetas, strict=True)
+        further = tuple(
+            unit.further(theta) for unit, theta in zip(machine.units, thetas, strict=True)
         )
-        block = Block(state.means, state.variances, weight, occupied=occupied)
+        block = Block(state.means, state.variances, weight, further=further)
         return Moments((block,), _covariances(machine, state))
 
 

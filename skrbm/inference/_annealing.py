@@ -266,7 +266,7 @@ def own_bases(machine):
     They are the machine's own and, if units are bounded, those of units that know no data.
     """
     unit, own = machine.units[0], machine.thetas[0]
-    if unit.is_unbounded:
+    if unit.tail_precision(own) is not None:
         return [own]
     return [own, unit.default_theta(machine.n_units[0], machine.weights[0])]
 

@@ -71,17 +71,14 @@ class Held(Unit):
     def tilt(self, theta, field, precision=None):
         return self.unit.tilt(theta, field, precision)
 
-    def is_improper(self, theta):
-        return self.unit.is_improper(theta)
+    def tail_precision(self, theta):
+        return self.unit.tail_precision(theta)
 
     def log_partition(self, theta):
         """Return log Z of each site; of one that is known, the logarithm of its weight."""
         free, x = self.unit.log_partition(theta), self.known
-        own = theta.field * x
-        if theta.precision is not None:
-            own = own - 0.5 * theta.precision * x * x
-        if theta.spike is not None:
-            own = own + theta.spike * cast(x != 0, x.dtype)
+        pairs = zip(theta, self.unit.statistics(x), strict=True)
+        own = sum(part * statistic for part, statistic in pairs if part is not None)
         own, observed = (by_site(self.unit, part) for part in (own, self.observed))
         return namespace(free).where(observed, own, free)
 
@@ -105,9 +102,14 @@ class Held(Unit):
         others = self.unit.cumulants(mean)
         return tuple(self._where(0 * self.known, part) for part in others)
 
-    def occupancy(self, theta):
-        there = cast(self.known != 0, self.known.dtype)
-        return self._where(there, self.unit.occupancy(theta))
+    @property
+    def has_further(self):
+        return self.unit.has_further
+
+    def further(self, theta):
+        known = [part for part in self.unit.statistics(self.known)[2:] if part is not None]
+        pairs = zip(known, self.unit.further(theta) or (), strict=True)
+        return tuple(self._where(value, free) for value, free in pairs) or None
 
     def statistics(self, *moments):
         return self.unit.statistics(*moments)

@@ -26,8 +26,8 @@ class Independent(FixedPoint):
         return row_sums(machine.units[0].log_partition(machine.thetas[0]))
 
     def moments(self, machine, state):
-        occupied = (machine.units[0].occupancy(machine.thetas[0]),)
-        return Moments((Block(*state, 1.0 / state.means[0].shape[0], occupied=occupied),))
+        further = (machine.units[0].further(machine.thetas[0]),)
+        return Moments((Block(*state, 1.0 / state.means[0].shape[0], further=further),))
 
 
 def given_visible(machine, X, method):
@@ -61,7 +61,7 @@ def with_visible(moments, X):
 
     def known(block):
         below = {"means": (X, *block.means), "variances": (None, *block.variances)}
-        more = {"pair": block.pair, "occupied": block.occupied}
+        more = {"pair": block.pair, "further": block.further}
         below |= {name: part and (None, *part) for name, part in more.items()}
         return block._replace(**below)
 

@@ -106,7 +106,7 @@ class Langevin(Sampler):
     without tears. arXiv:2210.10318.
     """
 
-    needs = Needs(visible=("is_unbounded",), one_hidden_layer=True)
+    needs = Needs(visible=("is_gaussian",), one_hidden_layer=True)
     alternative = "Gibbs"
 
     step_size: float = 0.5

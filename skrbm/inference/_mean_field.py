@@ -125,11 +125,11 @@ class NaiveMeanField(FixedPoint):
         """Return the parameters of layer ``l`` tilted by what its neighbours send."""
         return machine.units[l].tilt(machine.thetas[l], *self._cavity(machine, l, state))
 
-    def _occupied(self, machine, state):
-        """Return P[x != 0] of the layers whose units have an atom at 0."""
+    def _further(self, machine, state):
+        """Return the further statistics of the layers that have some."""
         return tuple(
-            None if theta.spike is None else unit.occupancy(self.theta(machine, l, state))
-            for l, (unit, theta) in enumerate(zip(machine.units, machine.thetas, strict=True))
+            unit.further(self.theta(machine, l, state)) if unit.has_further else None
+            for l, unit in enumerate(machine.units)
         )
 
     def step(self, machine, state):
@@ -162,8 +162,8 @@ class NaiveMeanField(FixedPoint):
     def moments(self, machine, state):
         """Return the expected statistics, averaged over the rows."""
         weight = 1.0 / state.means[0].shape[0]
-        pair, occupied = self._pair(state), self._occupied(machine, state)
-        block = Block(state.means, state.variances, weight, pair, occupied)
+        pair, further = self._pair(state), self._further(machine, state)
+        block = Block(state.means, state.variances, weight, pair, further)
         matrices = tuple(entry for term in self.terms for entry in term.matrices(machine, state))
         return Moments((block,), matrices)
 

@@ -10,7 +10,7 @@ CAPABILITIES = {
     "has_central_moments": "units that give their third and fourth central moments",
     "has_cumulants": "units whose cumulants are functions of the mean, such as binary units",
     "is_binary": "binary units",
-    "is_unbounded": "units on the whole real line",
+    "is_gaussian": "Gaussian units",
 }
 """What each attribute of a :class:`~skrbm.units.Unit` means, for errors."""
 

@@ -286,8 +286,8 @@ class RelaxedBP(FixedPoint):
         n = state.means[0].shape[0]
         parts = [_derivatives(*block) for block in _blocks(machine, state)]
         statistics = _joined(layers for layers, _ in parts)
-        means, variances, occupied = zip(*statistics, strict=True)
-        block = Block(means, variances, 1.0 / n, None, occupied)
+        means, variances, further = zip(*statistics, strict=True)
+        block = Block(means, variances, 1.0 / n, None, further)
         sums = zip(*(covariances for _, covariances in parts), strict=True)
         return Moments((block,), tuple((l, sum(rows) / n) for l, rows in enumerate(sums)))
 
@@ -311,7 +311,7 @@ def _lagrangian(machine, state):
 
 
 def _derivatives(machine, state):
-    """Return (mean, variance, occupied) of each layer by derivatives of L, and for each W the sum
+    """Return (mean, variance, further) of each layer by derivatives of L, and for each W the sum
     over rows of dL/dW minus the product of the means."""
     layers, pairs = [], [0.0] * len(machine.weights)
     for l in range(len(machine.units)):
@@ -347,11 +347,12 @@ def _in_range(responses):
 
 
 def _chosen(in_range, response, occupied, belief):
-    """Return mean, variance and occupancy: derivatives of L where in range, else the unit's own."""
+    """Return the statistics: derivatives of L where in range, else the unit's own."""
     xp = namespace(response.mean)
     mean = xp.where(in_range, response.first, response.mean)
     variance = xp.where(in_range, response.second - response.first**2, response.variance)
-    return mean, variance, None if occupied is None else xp.where(in_range, occupied, belief)
+    further = None if occupied is None else (xp.where(in_range, occupied, belief),)
+    return mean, variance, further
 
 
 def _products(layers):
@@ -368,10 +369,10 @@ def _occupied(machine, l, sides):
         return None, None
     unit = machine.units[l]
     theta, cavities = _conditionals(machine, l, sides)
-    local = unit.occupancy(theta)
+    (local,) = unit.further(theta)
     total = local
     for side, cavity in zip(sides, cavities, strict=True):
-        share, (a, c) = unit.occupancy(cavity), unit.mean_variance(cavity)
+        (share,), (a, c) = unit.further(cavity), unit.mean_variance(cavity)
         change = side.W * side.sent.first * a
         change = change + 0.5 * side.W * side.W * side.sent.second * (c - a * a)
         total = total + side.gather(0.5 * (share - side.to_edges(local)) + (1 - share) * change)

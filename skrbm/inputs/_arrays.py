@@ -10,6 +10,7 @@ SIDES = ("visible", "hidden")
 
 
 _PUBLIC = ("intercept", *Theta._fields[1:])  # the names that users know natural parameters by
+LAYER_ATTRIBUTES = tuple(f"{statistic}s_" for statistic in _PUBLIC)  # lists, of all layers
 THETA_ATTRIBUTES = tuple(f"{statistic}_{side}_" for side in SIDES for statistic in _PUBLIC)
 
 

@@ -155,7 +155,7 @@ def check_range(X, unit, binarize):
     Binary units clip what lies outside of [0, 1]; bounds of other units that the data exceed are
     a contradiction. Returns whether rows of X need :func:`into_support`.
     """
-    if binarize is not None and unit.values is None:
+    if binarize is not None and not unit.is_binary:
         raise ValueError(
             f"binarize={binarize} makes data binary, and the visible units are {unit}; set "
             "binarize=None"

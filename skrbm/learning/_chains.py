@@ -43,7 +43,7 @@ class Run(NamedTuple):
 
 def _expected(unit, theta, draw):
     theta = theta()
-    return *unit.moments(theta), unit.occupancy(theta)
+    return *unit.moments(theta), unit.further(theta)
 
 
 def _drawn(unit, theta, draw):
@@ -54,7 +54,7 @@ GRADIENTS = {"marginal": _expected, "joint": _drawn}
 """What stands for the hidden units in the moments: their expectation given the visible ones
 (Alg. 4 of Liao et al. 2022), or a draw (Alg. 3), which has more noise and the same mean.
 
-Functions that return means, variances and P[h != 0], None where these are not needed."""
+Functions that return means, variances and further statistics, None where these are not needed."""
 
 
 class Noise(NamedTuple):
@@ -383,9 +383,9 @@ def noisy_base(machine, noise):
 
 
 def _moments_of(X, above):
-    """Return moments of rows X and of means, variances and P[h != 0] above them, or None."""
-    mean, variance, occupied = above
-    return Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0], None, (None, occupied)),))
+    """Return moments of rows X and of means, variances and further statistics above them."""
+    mean, variance, further = above
+    return Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0], None, (None, further)),))
 
 
 class _Total:

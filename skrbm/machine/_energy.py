@@ -141,16 +141,18 @@ def uncoupled(machine: Machine, visible: Theta | None = None) -> Machine:
 def has_integral(machine: Machine) -> bool:
     """Whether the couplings between layers of unbounded units leave the distribution an integral.
 
-    Such layers are jointly normal, with the precision matrix [[P_v, -W'], [-W, P_h]] for two of
-    them, which must be positive definite. Layer by layer, upwards, that is its Schur complement
+    If they are Gaussian, they are jointly normal, with the precision matrix [[P_v, -W'], [-W, P_h]]
+    for two of them, which must be positive definite; of other units this is enough, with the least
+    precision of their tails. Layer by layer, upwards, that is its Schur complement
     P_h - W P_v^-1 W'. The units' own precisions are taken to be positive, and shared by all rows.
     """
     below = None
     for l, (unit, theta) in enumerate(zip(machine.units, machine.thetas, strict=True)):
-        if not unit.is_unbounded or theta.precision is None:
+        precision = unit.tail_precision(theta)
+        if precision is None:
             below = None
             continue
-        precision = to_numpy(theta.precision).astype(np.float64)
+        precision = to_numpy(precision).astype(np.float64)
         if below is not None:
             W = machine.scale * to_numpy(machine.weights[l - 1]).astype(np.float64)
             scaled = W / below if below.ndim == 1 else np.linalg.solve(below, W.T).T

@@ -24,15 +24,16 @@ class Block(NamedTuple):
     pair : tuple of array or None, default=None
         Row statistics d_l that add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l'; None for
         a layer whose values are known.
-    occupied : tuple of array or None, default=None
-        P[x != 0] of each layer, None where the unit has no atom at 0 or the values are known.
+    further : tuple, default=None
+        Of each layer the expected statistics that mean and variance do not tell, a tuple of arrays;
+        None where there are none or the values are known.
     """
 
     means: tuple[Array, ...]
     variances: tuple[Array | None, ...]
     weight: Any
     pair: tuple[Array | None, ...] | None = None
-    occupied: tuple[Array | None, ...] | None = None
+    further: tuple[tuple[Array, ...] | None, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,9 @@ def _weighted(left: Array, right: Array, weight: Any) -> tuple[Array, Array, flo
 
 def _block_statistics(block: Block, unit: Unit, l: int) -> Theta:
     """Return the statistics of layer ``l`` summed over the rows of a block, by their weights."""
-    occupied = None if block.occupied is None else block.occupied[l]
+    further = None if block.further is None else block.further[l]
     moments = [block.means[l], block.variances[l]]
-    rows = unit.statistics(*moments, *([] if occupied is None else [occupied]))
+    rows = unit.statistics(*moments, *([] if further is None else [further]))
     weight = block.weight
     if is_per_row(weight):
         return rows.map(lambda part: weight @ part)
@@ -193,6 +194,6 @@ def data_moments(
     """
     theta, hidden = condition(machine, X) if given is None else given, machine.units[1]
     mean, variance = hidden.moments(theta)
-    occupied = (None, hidden.occupancy(theta))
+    further = (None, hidden.further(theta))
     weight = 1.0 / X.shape[0] if weights is None else cast(weights, machine.dtype)
-    return Moments((Block((X, mean), (None, variance), weight, occupied=occupied),))
+    return Moments((Block((X, mean), (None, variance), weight, further=further),))

@@ -5,11 +5,16 @@ from ._bernoulli import Bernoulli
 from ._categorical import Categorical
 from ._fractional import Fractional
 from ._gaussian import Gaussian
+from ._relu import DoubleReLU, ReLU
+from ._spin import Spin
 from ._truncated import TruncatedGaussBernoulli, TruncatedGaussian
 
 UNITS = {
     "bernoulli": Bernoulli,
+    "double_relu": DoubleReLU,
     "gaussian": Gaussian,
+    "relu": ReLU,
+    "spin": Spin,
     "truncated_gauss_bernoulli": TruncatedGaussBernoulli,
     "truncated_gaussian": TruncatedGaussian,
 }
@@ -18,8 +23,11 @@ __all__ = [
     "UNITS",
     "Bernoulli",
     "Categorical",
+    "DoubleReLU",
     "Fractional",
     "Gaussian",
+    "ReLU",
+    "Spin",
     "Theta",
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",

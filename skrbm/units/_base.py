@@ -22,18 +22,20 @@ from ..arrays import (
 class Theta(NamedTuple):
     """Natural parameters of a layer of units.
 
-    They belong to the statistics (x, -x**2 / 2, 1[x != 0]). ``None`` means that the statistic is
-    absent, and no arithmetic is spent on it. Each is an array of shape (n_units,), or
+    They belong to the statistics (x, -x**2 / 2, 1[x != 0], |x|, -x |x| / 2). ``None`` means that a
+    statistic is absent, and no arithmetic is spent on it. Each is an array of shape (n_units,), or
     (n_rows, n_units) once a unit has been tilted by a field for each row.
     """
 
     field: Array
     precision: Array | None = None
     spike: Array | None = None
+    absolute: Array | None = None
+    skew: Array | None = None
 
     def map(self, function: Callable[..., Array], *others: "Theta") -> "Theta":
         """Apply ``function`` to each statistic that is present."""
-        if self.precision is None and self.spike is None:  # the shortest way, for small machines
+        if self.precision is None and self.spike is None and self.skew is None:  # the shortest way
             return Theta(function(self.field, *[other.field for other in others]))
         return Theta(
             *(
@@ -60,6 +62,10 @@ def log_weight(theta: Theta, X: Array) -> Array:
         total = total - 0.5 * _row_products(squared(X), theta.precision)
     if theta.spike is not None:
         total = total + _row_products(nonzero(X, theta.field.dtype), theta.spike)
+    if theta.absolute is not None:
+        total = total + _row_products(abs(X), theta.absolute)
+    if theta.skew is not None:
+        total = total - 0.5 * _row_products(abs(X) * X, theta.skew)
     return total
 
 
@@ -111,6 +117,8 @@ class Unit:
         Whether ``tilt`` takes a precision.
     has_variances : bool
         Whether each column has a variance of its own, from ``mean_variance``.
+    is_gaussian : bool
+        Whether the distribution is normal, on the whole real line.
     has_cumulants : bool
         Whether the cumulants are functions of the mean, which ``cumulants`` gives.
     is_learnt : bool
@@ -127,6 +135,7 @@ class Unit:
     samples_exactly = True
     takes_precision = True
     has_variances = True
+    is_gaussian = False
     has_cumulants = False
     is_learnt = True
     n_rows: int | None = None
@@ -186,11 +195,6 @@ class Unit:
     def is_binary(self) -> bool:
         """Whether the support is {0, 1}."""
         return self.values == (0.0, 1.0)
-
-    @property
-    def is_unbounded(self) -> bool:
-        """Whether the support is the whole real line."""
-        return self.bounds == (float("-inf"), float("inf"))
 
     @property
     def has_central_moments(self) -> bool:
@@ -277,18 +281,26 @@ class Unit:
     def statistics(self, mean: Array, variance: Array | None = None) -> Theta:
         """Return the expected statistics, a Theta; ``variance=None`` is that of known values.
 
-        A kind of unit with an atom takes a third argument, its :meth:`occupancy`.
+        A kind of unit with :meth:`further` statistics takes these as a third argument.
         """
         raise NotImplementedError
 
-    def occupancy(self, theta: Theta) -> Array | None:
-        """Return P[x != 0], per unit, or None for a kind of unit without an atom at 0."""
+    def further(self, theta: Theta) -> tuple[Array, ...] | None:
+        """Return the expected statistics that mean and variance do not tell, per unit.
+
+        They are in the order of :class:`Theta`. None if there is no such statistic.
+        """
         return None
+
+    @property
+    def has_further(self) -> bool:
+        """Whether a subclass gives :meth:`further`."""
+        return type(self).further is not Unit.further
 
     def expectation(self, theta: Theta) -> Theta:
         """Return the expected statistics of each unit, a Theta."""
-        moments, occupied = list(self.moments(theta)), self.occupancy(theta)
-        return self.statistics(*moments, *([] if occupied is None else [occupied]))
+        moments, further = list(self.moments(theta)), self.further(theta)
+        return self.statistics(*moments, *([] if further is None else [further]))
 
     def mean(self, theta: Theta) -> Array:
         """Return the mean of x, per unit."""
@@ -298,9 +310,17 @@ class Unit:
         """Return (mean, variance), where the variance is None if no statistic needs it."""
         return self.mean_variance(theta)
 
+    def tail_precision(self, theta: Theta) -> Array | None:
+        """Return the least precision with which the density falls, or None for a bounded support.
+
+        It is per unit. A density whose support has no bound needs it to be positive.
+        """
+        return None
+
     def is_improper(self, theta: Theta) -> Array | None:
         """Return where the density has no integral, per unit, or None for a bounded support."""
-        return None
+        precision = self.tail_precision(theta)
+        return None if precision is None else precision <= 0
 
     def project(self, theta: Theta) -> Theta:
         """Return the nearest parameters that have a log-partition function."""

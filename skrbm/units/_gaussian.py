@@ -24,6 +24,7 @@ class Gaussian(Unit):
     """
 
     min_precision: float = 1e-6
+    is_gaussian = True
 
     def __post_init__(self):
         check_number("min_precision", self.min_precision, above=0)
@@ -41,8 +42,8 @@ class Gaussian(Unit):
     def mean(self, theta):
         return theta.field / theta.precision
 
-    def is_improper(self, theta):
-        return theta.precision <= 0
+    def tail_precision(self, theta):
+        return theta.precision
 
     def _check(self, theta):
         """Refuse a precision that a reaction of TAP has made negative (A + V > 0 must hold)."""

@@ -174,7 +174,11 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         return softplus(self._log_odds(theta))
 
     def occupancy(self, theta):
+        """Return P[x != 0], per unit."""
         return sigmoid(self._log_odds(theta))
+
+    def further(self, theta):
+        return (self.occupancy(theta),)
 
     def mean_variance(self, theta):
         log_mass, mean, variance = _truncnorm.moments(theta.field, theta.precision, *self.bounds)
@@ -196,11 +200,10 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         x = super().sample(theta, rng)
         return namespace(x).where(rng.uniform(x.shape) < self.occupancy(theta), x, 0.0)
 
-    def statistics(self, mean, variance=None, occupied=None):
-        if variance is not None and occupied is None:
+    def statistics(self, mean, variance=None, further=None):
+        if variance is not None and further is None:
             raise ValueError("expected statistics of a unit with an atom need its occupancy")
-        if occupied is None:
-            occupied = nonzero(mean, mean.dtype)
+        (occupied,) = (nonzero(mean, mean.dtype),) if further is None else further
         return super().statistics(mean, variance)._replace(spike=occupied)
 
     def initial_theta(self, X, weights=None):

@@ -31,6 +31,7 @@ from skrbm.estimators import _deep_tap_machine
 from skrbm.evaluation import AIS, SMC, _deep, _log_partition
 from skrbm.exceptions import DataRangeWarning, DivergenceError, LikelihoodWarning
 from skrbm.inference import FIXED_POINTS, TAP
+from skrbm.inputs import LAYER_ATTRIBUTES
 from skrbm.inspection import ComponentsDisplay, HistoryDisplay, SolutionsRecorder
 from skrbm.learning import STARTS
 
@@ -519,9 +520,9 @@ def test_kinds_of_units(visible, hidden):
     low, high = machine.units_[0].bounds
     V = machine.sample(50, random_state=0)
     assert V.shape == (50, 8) and (low <= V).all() and (high >= V).all()
-    lists = machine.components_, machine.intercepts_, machine.precisions_, machine.spikes_
+    lists = {name.rstrip("_"): getattr(machine, name) for name in LAYER_ATTRIBUTES}
     kinds = dict(zip(("visible", "hidden"), machine.units_[:2], strict=True))
-    same = DeepTAPMachine.from_parameters(*lists, **kinds)
+    same = DeepTAPMachine.from_parameters(machine.components_, **lists, **kinds)
     assert_allclose(same.free_energy(X), machine.free_energy(X), rtol=1e-10)
 
 
@@ -745,10 +746,6 @@ def test_one_range_warning():
         (([np.zeros(3)],), r"components\[0\] must be a non-empty array of 2"),
         (([np.zeros((3, 4))], [np.zeros(4)]), "intercepts must be 2 arrays, one for each layer"),
         (([np.zeros((3, 4))], [np.zeros(4), np.zeros(2)]), r"intercepts\[1\] has shape \(2,\)"),
-        (
-            ([np.zeros((3, 4))], None, [np.ones(4), None]),
-            r"precisions\[0\] is given, but Bernoulli",
-        ),
         (([np.full((3, 4), np.nan)],), "NaN"),
         (([],), "components must be the weights of at least one hidden layer"),
     ],
@@ -756,3 +753,5 @@ def test_one_range_warning():
 def test_from_parameters_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         DeepTAPMachine.from_parameters(*arguments)
+    with pytest.raises(ValueError, match=r"precisions\[0\] is given, but Bernoulli"):
+        DeepTAPMachine.from_parameters([np.zeros((3, 4))], precisions=[np.ones(4), None])

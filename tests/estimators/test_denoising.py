@@ -301,7 +301,7 @@ def test_binarize_makes_bits_of_noisy_values():
         ({"flip_probability": -0.1}, r"flip_probability must be .* >= 0 and <= 0.5, got -0.1"),
         ({"flip_probability": np.nan}, r"flip_probability must be .* got nan"),
         ({"flip_probability": "0.1"}, r"flip_probability must be .* got '0.1'"),
-        ({"noise_variance": 0.1}, "noise_variance is for real visible units.*Bernoulli"),
+        ({"noise_variance": 0.1}, "noise_variance is for units that are not binary.*Bernoulli"),
         ({"flip_probability": 0.1, "n_starts": 0}, "n_starts must be an integer >= 1, got 0"),
         ({"flip_probability": 0.1, "n_starts": 1.5}, "n_starts must be an integer >= 1, got 1.5"),
         ({"flip_probability": 0.1, "prior_mean": np.zeros(7)}, "prior_mean has 7 columns"),

@@ -16,7 +16,7 @@ from skrbm.estimators._noise_models import (
     posterior_moments,
 )
 from skrbm.inference import FIXED_POINTS, solve
-from skrbm.units import UNITS
+from skrbm.units import UNITS, log_weight
 
 REAL = [kind for kind in UNITS if UNITS[kind].values is None]
 
@@ -30,7 +30,7 @@ CASES = [
 
 
 def noise_for(kinds):
-    return BinarySymmetric(0.2) if UNITS[kinds[0]].values else GaussianNoise(0.3)
+    return BinarySymmetric(0.2) if kinds[0] == "bernoulli" else GaussianNoise(0.3)
 
 
 def observed(machine, noise, n=3):
@@ -54,7 +54,8 @@ def exact_posterior(machine, noise, y):
         mean = p_rows @ rows / p_rows.sum()
         return mean, mean * (1 - mean)
     theta, s = machine.thetas[0], noise.noise_variance
-    theta = theta._replace(field=theta.field + y / s, precision=theta.precision + 1 / s)
+    precision = 1 / s if theta.precision is None else theta.precision + 1 / s
+    theta = theta._replace(field=theta.field + y / s, precision=np.full(y.shape, 1.0) * precision)
     exact = Exact(replace(machine, thetas=(theta, *machine.thetas[1:])))
     return exact.mean(0), exact.variance(0)
 
@@ -86,17 +87,19 @@ def test_terms_of_normal_noise_are_bayes_rule(kind, s):
     tilted = unit.tilt(theta, *noise.evidence(Y))
     mean, variance = unit.mean_variance(tilted)
     for i, y in enumerate(Y[0]):
-        spike = None if theta.spike is None else theta.spike[i]
-        line = Line(theta.field[i], theta.precision[i], unit.bounds, spike)
+        own = theta.map(lambda part, i=i: part[i])
+        line = Line(own.field, own.precision, unit.bounds, *own[2:])
         # Midpoints about the place of the support that is nearest to y, and the atom if any.
         nearest = np.clip(y, *unit.bounds)
-        reach = nearest + 12 * np.sqrt(s) * np.linspace(-1, 1, 20001)
+        reach = nearest + 12 * np.sqrt(s) * np.linspace(-1, 1, 100001)
         reach = np.unique(np.clip(reach, line.points.min(), line.points.max()))
         x = 0.5 * (reach[1:] + reach[:-1])
-        log_p = theta.field[i] * x - 0.5 * theta.precision[i] * x**2 - (y - x) ** 2 / (2 * s)
-        log_p += np.log(np.diff(reach))
-        if spike is not None:
-            x, log_p = np.append(x, 0.0), np.append(log_p + spike, -(y**2) / (2 * s))
+        log_p = log_weight(
+            theta._replace(spike=None).map(lambda part, i=i: part[i : i + 1]), x[:, None]
+        )
+        log_p += np.log(np.diff(reach)) - (y - x) ** 2 / (2 * s)
+        if own.spike is not None:
+            x, log_p = np.append(x, 0.0), np.append(log_p + own.spike, -(y**2) / (2 * s))
         weights = np.exp(log_p - log_p.max())
         weights /= weights.sum()
         expected = weights @ x

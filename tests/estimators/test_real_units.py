@@ -21,16 +21,20 @@ from skrbm.inference import TAP
 from skrbm.units import (
     UNITS,
     Gaussian,
+    Theta,
     TruncatedGaussBernoulli,
     TruncatedGaussian,
+    log_weight,
 )
 
-REAL = sorted(kind for kind in UNITS if kind != "bernoulli")
+REAL = sorted(kind for kind in UNITS if UNITS[kind].values is None)
 BOUNDED = [kind for kind in REAL if kind.startswith("truncated")]
 kinds = pytest.mark.parametrize("kind", REAL)
 bounded = pytest.mark.parametrize("kind", BOUNDED)
 STATISTICS = {
+    "double_relu": {"precision", "absolute", "skew"},
     "gaussian": {"precision"},
+    "relu": {"precision"},
     "truncated_gaussian": {"precision"},
     "truncated_gauss_bernoulli": {"precision", "spike"},
 }
@@ -41,8 +45,10 @@ def real_data(kind, n=200, n_features=6, seed=0, dtype=np.float64):
     generator = np.random.default_rng(seed)
     signs = np.where(generator.random(n) < 0.5, 1.0, -1.0)
     X = 0.6 * signs[:, None] + 0.4 * generator.standard_normal((n, n_features))
-    if kind == "gaussian":
+    if kind in ("gaussian", "double_relu"):
         return X.astype(dtype)
+    if kind == "relu":
+        return np.abs(X).astype(dtype)
     X = np.clip(X, -2.0, 2.0)
     if kind == "truncated_gauss_bernoulli":
         X[generator.random(X.shape) < 1 / 3] = 0.0
@@ -58,7 +64,7 @@ def fitted_to(machine, **params):
     """An estimator with the parameters of a machine."""
     parts = {}
     for side, theta in zip(("visible", "hidden"), machine.thetas, strict=True):
-        parts |= {f"{name}_{side}": getattr(theta, name) for name in ("precision", "spike")}
+        parts |= {f"{name}_{side}": getattr(theta, name) for name in Theta._fields[1:]}
     parts = {name: part for name, part in parts.items() if part is not None}
     fields = machine.thetas[1].field, machine.thetas[0].field
     visible, hidden = machine.units
@@ -72,14 +78,14 @@ def test_parameters_of_the_units_are_published(kind, dtype):
     rbm = small(visible=kind, hidden=kind).fit(real_data(kind, dtype=dtype))
     shapes = {"visible": (6,), "hidden": (4,)}
     for side, shape in shapes.items():
-        for name in ("precision", "spike"):
+        for name in Theta._fields[1:]:
             attribute = f"{name}_{side}_"
             assert hasattr(rbm, attribute) == (name in STATISTICS[kind])
             if hasattr(rbm, attribute):
                 assert getattr(rbm, attribute).shape == shape
                 assert getattr(rbm, attribute).dtype == dtype
     rbm.set_params(visible="bernoulli", hidden="bernoulli").fit(binary_data())
-    assert not [name for name in vars(rbm) if name.startswith(("precision", "spike"))]
+    assert not [name for name in vars(rbm) if name.startswith(Theta._fields[1:])]
 
 
 @kinds
@@ -154,9 +160,9 @@ def test_predict_is_the_mode_given_the_hidden_means(kind):
     hidden = rbm.transform(X)
     for row, h in zip(rbm.predict(X), hidden, strict=True):
         for i, value in enumerate(row):
-            theta = machine.thetas[0].map(lambda part, i=i: part[i])
+            theta = machine.thetas[0].map(lambda part, i=i: part[i : i + 1])
             field = theta.field + machine.weights[0][:, i] @ h
-            density = field * grid - 0.5 * theta.precision * grid**2
+            density = log_weight(theta._replace(field=field, spike=None), grid[:, None])
             if theta.spike is not None and value == 0.0:
                 heights = theta.spike + np.log(np.exp(density).mean() * np.ptp(grid))
                 assert heights < 1e-3

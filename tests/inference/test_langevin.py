@@ -369,9 +369,9 @@ def test_inner_steps_are_counted():
 @pytest.mark.parametrize(
     ("kinds", "needed"),
     [
-        (("bernoulli", "bernoulli"), "visible units on the whole real line, and this machine"),
+        (("bernoulli", "bernoulli"), "visible Gaussian units, and this machine"),
         ((*KINDS, "bernoulli"), "one hidden layer, and this machine"),
-        (("bernoulli",) * 3, "one hidden layer and visible units on the whole real line"),
+        (("bernoulli",) * 3, "one hidden layer and visible Gaussian units"),
     ],
 )
 def test_other_machines_raise(Sampler, kinds, needed):
@@ -388,7 +388,7 @@ def test_hidden_units_may_be_real(Sampler):
     Adjusted steps choose rows of all parts of a state, some of which all rows share.
     """
     machine = random_machine(("gaussian", "gaussian"), (3, 2), 0, 0.3)
-    (b, p, _), (c, q, _) = machine.thetas
+    (b, p, *_), (c, q, *_) = machine.thetas
     W = machine.weights[0]
     covariance = np.linalg.inv(np.diag(p) - W.T @ np.diag(1 / q) @ W)
     mean, root = covariance @ (b + W.T @ (c / q)), np.linalg.cholesky(covariance)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _distributions import LEVEL, assert_joint_distribution, exact_chains
-from _exact import Exact, clamped
+from _exact import STATISTICS, Exact, clamped
 from _machines import enumerable_pairs, gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
@@ -106,11 +106,10 @@ def test_start_draws_hidden_units_given_the_visible_values(name, kinds):
             line = held.line(i, row[0] @ held.coupling[:3, i])
             p = stats.kstest(line.uniform(x[:, i], np.random.default_rng(0)), "uniform").pvalue
         else:
-            mean = held.probabilities @ held.values[:, i]
-            p = stats.chisquare(
-                [x[:, i].sum(), (1 - x[:, i]).sum()], [2e4 * mean, 2e4 * (1 - mean)]
-            )
-            p = p.pvalue
+            values = held.supports[i]
+            shares = [held.probabilities @ (held.values[:, i] == value) for value in values]
+            counts = [(x[:, i] == value).sum() for value in values]
+            p = stats.chisquare(counts, 2e4 * np.array(shares)).pvalue
         assert p > LEVEL / 3
 
 
@@ -149,11 +148,9 @@ def test_data_phase_is_the_exact_conditional_expectation(name, kinds):
     held = clamped(machine, X)
     expected = []
     for l, theta in enumerate(machine.thetas):
-        expected.append(np.mean([exact.mean(l) for exact in held], axis=0))
-        if theta.precision is not None:
-            expected.append(-0.5 * np.mean([exact.second(l) for exact in held], axis=0))
-        if theta.spike is not None:
-            expected.append(np.mean([exact.occupancy(l) for exact in held], axis=0))
+        for name, part in zip(STATISTICS, theta, strict=True):
+            if part is not None:
+                expected.append(np.mean([exact.statistic(name, l) for exact in held], axis=0))
     expected.append(np.mean([exact.pair(0) for exact in held], axis=0))
     for part, truth in zip(gradient(machine, data), expected, strict=True):
         assert_allclose(part, truth, rtol=1e-10, atol=1e-12)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _exact import clamped
+from _exact import STATISTICS, clamped
 from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
@@ -33,19 +33,18 @@ class Recorded(Gibbs):
 
 
 def sums_by_hand(machine, V, H, gradient_name):
-    """Means over rows of x, -x**2 / 2 and [x != 0] of each layer that has them, and of h x."""
-    layers = [(V, V**2, V != 0), (H, H**2, H != 0)]
+    """Means over rows of the statistics of each layer that it has, and of h x."""
+    layers = [[function(rows) for function in STATISTICS.values()] for rows in (V, H)]
     if gradient_name == "marginal":
         held = clamped(machine, V)
-        layers[1] = [np.array([getattr(one, f)(1) for one in held]) for f in STATISTICS]
+        layers[1] = [np.array([one.statistic(name, 1) for one in held]) for name in STATISTICS]
     parts = []
-    for theta, (first, second, occupied) in zip(machine.thetas, layers, strict=True):
-        present = zip(theta, (first, -0.5 * second, occupied), strict=True)
+    for theta, statistics in zip(machine.thetas, layers, strict=True):
+        present = zip(theta, statistics, strict=True)
         parts += [rows.mean(axis=0) for part, rows in present if part is not None]
     return [*parts, layers[1][0].T @ V / len(V)]
 
 
-STATISTICS = ("mean", "second", "occupancy")
 ATOM = "truncated_gauss_bernoulli"
 
 

@@ -274,7 +274,7 @@ def test_kinds_tell_states_apart():
 
 def test_phases_refuse_machines_that_they_are_not_for():
     X, rng = np.ones((2, 3)), make_rng(0, np.ones(1))
-    with pytest.raises(ValueError, match="visible units on the whole real line"):
+    with pytest.raises(ValueError, match="visible Gaussian units"):
         ChainPhase(Langevin()).init(make(BINARY), rng, 2, X)
     for phase in (FixedPointPhase(TAP(order=3)), DeepPhase(FixedPointPhase(TAP(order=3)))):
         with pytest.raises(ValueError, match="binary units"):

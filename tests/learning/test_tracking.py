@@ -33,7 +33,7 @@ def log_partition(machine):
 def tracker(seed=0):
     def base(machine):
         unit, own = machine.units[0], machine.thetas[0]
-        return own if unit.is_unbounded else unit.default_theta(own.field.shape[0], own.field)
+        return own if unit.is_gaussian else unit.default_theta(own.field.shape[0], own.field)
 
     return LogPartitionTracker(base, np.random.SeedSequence(seed))
 

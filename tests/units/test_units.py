@@ -9,7 +9,7 @@ Random tests use fixed seeds and a level of 1e-6 for each test.
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _documented import Spin
+from _documented import Ternary
 from _exact import Line, groups
 from _machines import random_theta
 from numpy.testing import assert_allclose, assert_array_equal
@@ -23,8 +23,9 @@ LEVEL = 1e-6
 N_UNITS = 7
 TOLERANCE = {np.float64: {"rtol": 1e-10, "atol": 1e-12}, np.float32: {"rtol": 5e-6, "atol": 2e-6}}
 
-KINDS = {**UNITS, "categorical": lambda: Categorical((3, 4)), "spin of the guide": Spin}
+KINDS = {**UNITS, "categorical": lambda: Categorical((3, 4)), "unit of the guide": Ternary}
 INDEPENDENT = [name for name in sorted(KINDS) if KINDS[name]().has_variances]
+WITH_CENTRAL_MOMENTS = [name for name in INDEPENDENT if KINDS[name]().has_central_moments]
 every_kind = pytest.mark.parametrize("name", sorted(KINDS))
 independent = pytest.mark.parametrize("name", INDEPENDENT)
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -44,10 +45,10 @@ class Sum:
         self.variance = self.probabilities @ (x - self.mean) ** 2
 
 
-def law(unit, field, precision=0.0, spike=None):
+def law(unit, field, precision=0.0, spike=None, absolute=None, skew=None):
     if unit.values is not None:
         return Sum(field, precision, unit.values, spike)
-    return Line(field, precision, unit.bounds, spike)
+    return Line(field, precision, unit.bounds, spike, absolute, skew)
 
 
 class Bit:
@@ -74,7 +75,7 @@ def laws(unit, theta):
         return [Bit(p) for field in fields for p in np.exp(field - logsumexp(field))]
     return [
         law(unit, *(default if part is None else float(part[i]) for part, default in parts))
-        for parts in [list(zip(theta, (None, 0.0, None), strict=True))]
+        for parts in [list(zip(theta, (None, 0.0, None, None, None), strict=True))]
         for i in range(theta.field.shape[0])
     ]
 
@@ -121,7 +122,7 @@ def test_mean_and_variance(name, dtype):
     assert_array_equal(unit.mean(theta), mean)
 
 
-@independent
+@pytest.mark.parametrize("name", WITH_CENTRAL_MOMENTS)
 @dtypes
 def test_central_moments(name, dtype):
     unit = KINDS[name]()
@@ -246,7 +247,7 @@ def test_tilt_multiplies_the_density(name, dtype, with_precision):
             unit,
             float(theta.field[i]) + float(field[r, i]),
             own + (float(precision[r, i]) if with_precision else 0.0),
-            None if theta.spike is None else float(theta.spike[i]),
+            *(None if part is None else float(part[i]) for part in theta[2:]),
         )
         assert_allclose(value[r, i], line.log_z, **TOLERANCE[dtype])
         assert_allclose(mean[r, i], line.mean, **TOLERANCE[dtype])
@@ -378,6 +379,8 @@ def test_log_weight_of_values(name, dtype, make):
         expected = expected - 0.5 * x**2 @ parts.precision
     if parts.spike is not None:
         expected = expected + (x != 0) @ parts.spike
+    if parts.skew is not None:
+        expected = expected + abs(x) @ parts.absolute - 0.5 * (x * abs(x)) @ parts.skew
     value = log_weight(theta, make(X))
     assert value.dtype == np.float64
     assert_allclose(value, expected, rtol=TOLERANCE[dtype]["rtol"], atol=1e-5)
@@ -407,7 +410,6 @@ def test_map_keeps_absent_statistics_absent(name):
 def test_what_a_unit_can_do_is_told_by_its_support(name):
     unit = KINDS[name]()
     assert unit.is_binary is (unit.values == (0.0, 1.0))
-    assert unit.is_unbounded is (unit.bounds == (-np.inf, np.inf))
     assert unit.is_discrete is (unit.values is not None or name == "categorical")
 
 

@@ -1,0 +1,215 @@
+"""Rectified units: on the half line, and on both sides of zero with parameters for each."""
+
+import math
+from dataclasses import dataclass
+
+from .._checks import check_number
+from ..arrays import column_moments, from_numpy, like, log_sum_exp, namespace, sigmoid, to_numpy
+from ..exceptions import DivergenceError
+from . import _half_normal
+from ._base import Theta, Unit
+from ._gaussian import Gaussian
+
+_CONSTANT = 1e-6  # variance of a column without any
+_SMALLEST_SIDE = 1e-3  # precision of a side of 0, as a part of the mean of both: float32 holds that
+
+
+class _HalfLine(Unit):
+    """What units with half-normal distributions have in common."""
+
+    min_precision: float
+
+    def __post_init__(self):
+        check_number("min_precision", self.min_precision, above=0)
+
+    def tail_precision(self, theta):
+        return theta.precision
+
+    def _check(self, theta):
+        """Refuse parameters without an integral, which a reaction of TAP may have made."""
+        improper = self.is_improper(theta)
+        if bool(namespace(improper).any(improper)):
+            raise DivergenceError(
+                f"the precision of {type(self).__name__} units would be "
+                f"{float(namespace(improper).min(self.tail_precision(theta))):.3g}, so that their "
+                "density has no integral: the couplings are too strong for units without an upper "
+                "bound. Use inference='naive_mean_field' or a sampler, a lower learning_rate or a "
+                "larger alpha, or scale X."
+            )
+
+
+@dataclass(frozen=True)
+class ReLU(_HalfLine):
+    """Unit on [0, inf) with distribution exp(field * x - precision * x**2 / 2).
+
+    A normal distribution cut off at 0. Its mean is a smooth rectifier of the field: close to
+    field / precision above 0, and to -1 / field far below (Nair and Hinton 2010 have an
+    approximation of it).
+
+    Parameters
+    ----------
+    min_precision : float, default=1e-3
+        Floor under the precision of the unit's own parameters while they are learnt.
+
+    References
+    ----------
+    Nair, V., & Hinton, G. E. (2010). Rectified linear units improve restricted Boltzmann machines.
+    ICML.
+
+    Tubiana, J., Cocco, S., & Monasson, R. (2019). Learning protein constitutive motifs from
+    sequence data. eLife 8, e39397.
+    """
+
+    min_precision: float = 1e-3
+    bounds = (0.0, float("inf"))
+
+    def tilt(self, theta, field, precision=None):
+        total = theta.precision if precision is None else theta.precision + precision
+        return Theta(field + theta.field, total)
+
+    def log_partition(self, theta):
+        self._check(theta)
+        return _half_normal.log_mass(*theta[:2])
+
+    def mean_variance(self, theta):
+        self._check(theta)
+        return _half_normal.mean_variance(*theta[:2])
+
+    def central_moments(self, theta):
+        self._check(theta)
+        return _half_normal.central_moments(*theta[:2])
+
+    def mode(self, theta):
+        return namespace(theta.field).clip(theta.field / theta.precision, 0.0, None)
+
+    def sample(self, theta, rng):
+        return _half_normal.sample(*theta[:2], rng)
+
+    def statistics(self, mean, variance=None):
+        second = mean * mean if variance is None else mean * mean + variance
+        return Theta(mean, -0.5 * second)
+
+    def initial_theta(self, X, weights=None):
+        """Return the parameters with the mean and the variance of each column, in float64.
+
+        A standard deviation of the mean or more has none; then the mean is met.
+        """
+        found = column_moments(X, weights)
+        mean, variance = (to_numpy(part) for part in found)
+        mean = mean.clip(math.sqrt(_CONSTANT), None)
+        parts = _half_normal.fit(mean, variance.clip(_CONSTANT * mean**2, None))
+        return Theta(*(from_numpy(part, found[0]) for part in parts))
+
+    def default_theta(self, n, reference):
+        xp = namespace(reference)
+        return Theta(xp.zeros(n, **like(reference)), xp.ones(n, **like(reference)))
+
+    def project(self, theta):
+        precision = namespace(theta.field).clip(theta.precision, self.min_precision, None)
+        return theta._replace(precision=precision)
+
+
+@dataclass(frozen=True)
+class DoubleReLU(_HalfLine):
+    """Unit on the real line with parameters of its own on each side of 0.
+
+    The distribution is exp(field x - precision x**2 / 2 + absolute abs(x) - skew x abs(x) / 2): on
+    the right that of a :class:`ReLU` with field ``absolute + field`` and precision
+    ``precision + skew``, on the left its mirror image with ``absolute - field`` and
+    ``precision - skew``. With ``absolute < 0`` small inputs are turned to 0, with ``absolute > 0``
+    it has two peaks, and with ``absolute = skew = 0`` it is Gaussian: the dReLU of Tubiana et al.
+    (2019, Eq. 8), whose theta+ and theta- are minus these fields.
+
+    Parameters
+    ----------
+    min_precision : float, default=1e-3
+        Floor under the precisions of both sides of the unit's own parameters while they are learnt.
+
+    References
+    ----------
+    Tubiana, J., Cocco, S., & Monasson, R. (2019). Learning protein constitutive motifs from
+    sequence data. eLife 8, e39397.
+    """
+
+    min_precision: float = 1e-3
+
+    def tail_precision(self, theta):
+        return theta.precision - namespace(theta.skew).abs(theta.skew)
+
+    def tilt(self, theta, field, precision=None):
+        total = theta.precision if precision is None else theta.precision + precision
+        return theta._replace(field=field + theta.field, precision=total)
+
+    def log_partition(self, theta):
+        self._check(theta)
+        return log_sum_exp(namespace(theta.field).stack(self._log_masses(theta), axis=-1))
+
+    def mean_variance(self, theta):
+        self._check(theta)
+        (right, m, v), (left, n, w) = self._sides(theta)
+        apart = m + n
+        return right * m - left * n, right * v + left * w + right * left * apart * apart
+
+    def further(self, theta):
+        """Return E|x| and E[-x |x| / 2]."""
+        (right, m, v), (left, n, w) = self._sides(theta)
+        return right * m + left * n, -0.5 * (right * (v + m * m) - left * (w + n * n))
+
+    def mode(self, theta):
+        xp = namespace(theta.field)
+        points, heights = [], []
+        for U, V in _halves(theta):
+            points.append(xp.clip(U / V, 0.0, None))
+            heights.append(xp.where(U > 0, 0.5 * U * U / V, 0.0))
+        return xp.where(heights[0] >= heights[1], points[0], -points[1])
+
+    def sample(self, theta, rng):
+        right = self._sides(theta)[0][0]
+        xp = namespace(right)
+        (U, V), (other, W) = _halves(theta)
+        is_right = rng.uniform(right.shape) < right
+        x = _half_normal.sample(xp.where(is_right, U, other), xp.where(is_right, V, W), rng)
+        return xp.where(is_right, x, -x)
+
+    def statistics(self, mean, variance=None, further=None):
+        second = mean * mean if variance is None else mean * mean + variance
+        if variance is not None and further is None:
+            raise ValueError("expected statistics of DoubleReLU need those of both sides")
+        if further is None:
+            size = namespace(mean).abs(mean)
+            further = size, -0.5 * mean * size
+        return Theta(mean, -0.5 * second, None, *further)
+
+    def initial_theta(self, X, weights=None):
+        """Return the parameters of normal distributions, fitted to the columns."""
+        return self._symmetric(Gaussian().initial_theta(X, weights))
+
+    def default_theta(self, n, reference):
+        return self._symmetric(Gaussian().default_theta(n, reference))
+
+    def project(self, theta):
+        xp = namespace(theta.field)
+        precision = xp.clip(theta.precision, self.min_precision, None)
+        most = precision - xp.clip(_SMALLEST_SIDE * precision, self.min_precision, None)
+        skew = xp.minimum(xp.maximum(theta.skew, -most), most)
+        return theta._replace(precision=precision, skew=skew)
+
+    def _symmetric(self, theta):
+        zeros = namespace(theta.field).zeros_like(theta.field)
+        return theta._replace(absolute=zeros, skew=zeros)
+
+    def _log_masses(self, theta):
+        return [_half_normal.log_mass(U, V) for U, V in _halves(theta)]
+
+    def _sides(self, theta):
+        """Return (probability, mean, variance) of the right side, and of the left one mirrored."""
+        masses = self._log_masses(theta)
+        shares = sigmoid(masses[0] - masses[1]), sigmoid(masses[1] - masses[0])
+        pairs = zip(shares, _halves(theta), strict=True)
+        return [(share, *_half_normal.mean_variance(U, V)) for share, (U, V) in pairs]
+
+
+def _halves(theta):
+    """Return field and precision on the right of 0, and on the left, mirrored."""
+    right = theta.absolute + theta.field, theta.precision + theta.skew
+    return right, (theta.absolute - theta.field, theta.precision - theta.skew)
