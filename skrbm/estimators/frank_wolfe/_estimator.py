@@ -28,7 +28,7 @@ from .._density import DensityModel
 from .._training import DENSITY_CONSTRAINTS, keeps_features
 from ._growth import Growth, Plan
 from ._mixture import machine_of, mixture_of, rounded
-from ._path import STOPS, GrowthLearner, Path, attributes, described, monitor_of
+from ._path import STOPS, Path, attributes, described, monitor_of
 from ._rounding import rounding_loss, whole_rbm, whole_units
 from ._start import check_start, checked_rows, first_mixture, model_of, split_rows
 
@@ -344,33 +344,33 @@ class FrankWolfeRBM(DensityModel):
 
         If a first fit is interrupted here, the machine to begin with is published.
         """
-        first = growth.snapshot()
+        first = growth.mixture
         try:
             growth.begin()
         except KeyboardInterrupt:
             if not hasattr(self, "_training"):
                 rng = make_rng(self._evaluation_seed, growth.model.visible)
-                machine = machine_of(first.mixture(), growth.model.visible)
+                machine = machine_of(first, growth.model.visible)
                 chains = chain_ends(machine, rng, draw_visible(machine, rng, self.n_chains))
                 self._publish(Path([], [first]), first, "interrupted", chains)
             raise
         # The fitted machine stays as it is until the end.
-        return Path([], [growth.snapshot()]) if path is None else path.until()
+        return Path([], [growth.mixture]) if path is None else path.until()
 
     def _run(self, growth, path, monitor, X):
         """Take steps until the monitor says stop; whatever ends it, a machine is published."""
 
         def record(row):
-            path.record(row, growth.snapshot())
+            path.record(row, growth.mixture)
             if self.verbose:
                 print(f"[{type(self).__name__}] {described(row)}")
 
         def publish(kept, state):
             reason = monitor.reason if trainer.ended in ("stopped", "n_iter") else trainer.ended
-            self._publish(path, kept, reason, growth.draws(kept.mixture(), self.n_chains))
+            self._publish(path, kept, reason, growth.draws(kept, self.n_chains))
 
         trainer = Trainer(
-            GrowthLearner(growth),
+            growth,
             publish,
             lambda kept, state: attributes(kept, growth.model.visible, path),
             record,
@@ -380,7 +380,7 @@ class FrankWolfeRBM(DensityModel):
             data={"estimator": self, "X": X, "y": X},
             task="unit",
         )
-        trainer.run(Training(growth.proposer.rng, growth.snapshot()))
+        trainer.run(Training(growth.proposer.rng, growth.mixture))
 
     def _publish(self, path, kept, reason, chains):
         for name, value in attributes(kept, chains, path).items():
@@ -407,7 +407,7 @@ class FrankWolfeRBM(DensityModel):
         check_count("n_components", n_components, 0)
         n_steps = self._training.steps_to(n_components)
         other, kept = copy.copy(self), self._training.machines[n_steps]
-        machine = machine_of(kept.mixture(), self.starts_)
+        machine = machine_of(kept, self.starts_)
         chains = chain_ends(machine, make_rng(self._evaluation_seed, self.starts_), self.starts_)
         other._publish(self._training.until(n_steps), kept, "truncated", chains)
         return other

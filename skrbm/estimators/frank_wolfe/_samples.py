@@ -221,7 +221,7 @@ class SampledModel:
         those of the mixture, each time as far as importance weights reach. Chains that only go on
         do not find a mode that a new unit makes elsewhere, even if nearly all probability is there.
         """
-        start = machine_of(Mixture(mixture.atoms[:0], mixture.counts[:0], bias), self.visible)
+        start = machine_of(Mixture((), np.zeros(0), bias), self.visible)
         self.visible = Gibbs().init(start, self.rng, 2 * self.n_chains, self.visible).layers[0]
         log_z = np.logaddexp(0, bias).sum() + np.log(2) * mixture.counts.sum()
         beta, shift = 0.0, mixture.bias - bias
