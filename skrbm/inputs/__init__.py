@@ -1,6 +1,6 @@
 """Data and parameters that users give: checks, and machines made of arrays."""
 
-from ._arrays import SIDES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
+from ._arrays import THETA_ATTRIBUTES, layers_from, machine_from, parameter
 from ._coordinates import Coordinates, filled
 from ._rows import (
     Rows,
@@ -17,7 +17,6 @@ from ._rows import (
 from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
 __all__ = [
-    "SIDES",
     "THETA_ATTRIBUTES",
     "Coordinates",
     "DistinctRows",

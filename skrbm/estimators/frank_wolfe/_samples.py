@@ -19,7 +19,8 @@ from ...arrays import (
     working_dtype,
 )
 from ...inference import Gibbs, resampled, sample
-from ...machine import all_values, configurations
+from ...machine import configurations
+from ...units import Bernoulli
 from ._mixture import Mixture, machine_of
 
 _BLOCK_ELEMENTS = 2**21  # of a block of dense rows, which stays in a cache for both products
@@ -290,7 +291,8 @@ class ExactModel:
     is_exact, min_ess = True, 0.0
 
     def __init__(self, n_visible, like):
-        self.visible = cast(from_numpy(all_values(n_visible), like), like.dtype)
+        rows = Bernoulli().configurations(n_visible, np.arange(2**n_visible))
+        self.visible = cast(from_numpy(rows, like), like.dtype)
 
     def _log_weights(self, mixture):
         blocks = configurations(machine_of(mixture, self.visible), layers=[0])
