@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
 from skrbm.arrays import to_numpy
-from skrbm.machine import _enumeration, all_values, configurations, log_partition, n_enumerated
-from skrbm.units import Theta
+from skrbm.machine import _enumeration, configurations, log_partition, n_enumerated
+from skrbm.units import Bernoulli, Theta
 
 KINDS = [
     (("bernoulli", "bernoulli"), (3, 4)),
@@ -94,11 +94,13 @@ def test_one_layer_alone_needs_no_sum():
     assert_allclose(log_partition(hidden), expected, rtol=1e-12)
 
 
-def test_all_values():
-    assert_array_equal(all_values(2), [[0, 0], [1, 0], [0, 1], [1, 1]])
-    assert_array_equal(all_values(3, (-1, 1), np.array([6])), [[-1, 1, 1]])
-    assert all_values(0).shape == (1, 0)
-    rows = {tuple(row) for row in all_values(4)}
+def test_configurations_of_a_layer():
+    def all_of(n):
+        return Bernoulli().configurations(n, np.arange(2**n))
+
+    assert_array_equal(all_of(2), [[0, 0], [1, 0], [0, 1], [1, 1]])
+    assert all_of(0).shape == (1, 0)
+    rows = {tuple(row) for row in all_of(4)}
     assert rows == set(itertools.product([0.0, 1.0], repeat=4))
 
 

@@ -24,7 +24,6 @@ from ._fixed_point import (
     map_rows,
     solve,
     solve_to_convergence,
-    take_rows,
 )
 from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
 from ._ladder import Ladder, collected, exchange_rate, ladder_of, renewed
@@ -99,7 +98,6 @@ __all__ = [
     "solve_clamped",
     "solve_to_convergence",
     "sum_classes",
-    "take_rows",
     "tempered_mean",
     "with_rows",
     "with_visible",

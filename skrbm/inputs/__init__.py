@@ -1,6 +1,6 @@
 """Data and parameters that users give: checks, and machines made of arrays."""
 
-from ._arrays import LAYER_ATTRIBUTES, SIDES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
+from ._arrays import LAYER_ATTRIBUTES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
 from ._coordinates import Coordinates, filled
 from ._rows import (
     Rows,
@@ -18,7 +18,6 @@ from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch,
 
 __all__ = [
     "LAYER_ATTRIBUTES",
-    "SIDES",
     "THETA_ATTRIBUTES",
     "Coordinates",
     "DistinctRows",

@@ -86,7 +86,7 @@ class LikelihoodMonitor(Monitor):
 
     def get_state(self):
         names = ("train", "bits", "credit", "reached")
-        tracker = {name: value for name, value in vars(self._tracker).items() if name != "base"}
+        tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
         state = {name: getattr(self, name) for name in names}
         return super().get_state() | state | {"tracker": tracker}
 

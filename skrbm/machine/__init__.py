@@ -13,7 +13,6 @@ from ._energy import (
 )
 from ._enumeration import (
     MAX_UNITS,
-    all_values,
     blocks_of_rows,
     can_enumerate,
     check_enumerable,
@@ -41,7 +40,6 @@ __all__ = [
     "Machine",
     "Moments",
     "above_visible",
-    "all_values",
     "blocks_of_rows",
     "can_enumerate",
     "check_enumerable",

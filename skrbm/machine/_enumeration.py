@@ -12,7 +12,7 @@ import numpy as np
 
 from .._checks import check_count
 from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, row_sums
-from ..units import digits, log_weight
+from ..units import log_weight
 from ._machine import Machine, conditional, is_per_row
 
 MAX_UNITS = 20  # default limit of exact sums: 2**20 configurations
@@ -73,28 +73,6 @@ def check_enumerable(machine: Machine, max_units: int = MAX_UNITS) -> None:
             f"max_units={max_units} binary units, or as few configurations, and this machine has "
             f"{machine.n_units} units; raise max_units or use method='ais'"
         )
-
-
-def all_values(
-    n: int, values: Sequence[float] = (0.0, 1.0), numbers: Array | None = None
-) -> np.ndarray:
-    """Return configurations of ``n`` independent units that have the same finite support.
-
-    Parameters
-    ----------
-    n : int
-        Number of units.
-    values : tuple of float, default=(0.0, 1.0)
-        The support.
-    numbers : ndarray of int, default=None
-        Numbers of the configurations, of which the first unit is the lowest digit; None is all.
-
-    Returns
-    -------
-    ndarray of shape (n_configurations, n), float64
-    """
-    numbers = np.arange(len(values) ** n) if numbers is None else numbers
-    return np.take(np.array(values, dtype=float), digits(numbers, [len(values)] * n))
 
 
 def configurations(

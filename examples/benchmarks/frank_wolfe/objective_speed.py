@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import heading, mnist, timed
 
-from skrbm.estimators.frank_wolfe._samples import Rows
+from skrbm.estimators.frank_wolfe._samples import WeightedRows
 
 
 def dense(X, w):
@@ -38,7 +38,7 @@ def main():
     args = parser.parse_args()
     heading(__file__, args)
     X = mnist("train", args.rows)[0].astype(np.float32)
-    wide, rows = X.astype(np.float64), Rows(X)
+    wide, rows = X.astype(np.float64), WeightedRows(X)
     atoms = 0.05 * np.random.default_rng(0).standard_normal((8, X.shape[1] + 1))
     atoms[:, -1] = 0.0
     single = [w[:-1].astype(np.float32) for w in atoms]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ..._checks import look_up
 from ...arrays import cast, from_numpy, matmul, namespace, sigmoid, to_numpy
 from ...inference import BeliefPropagation, FixedPoint, Gibbs, propagate_rows, solve, sum_classes
 from ...machine import (
@@ -131,15 +132,14 @@ class Joint:
 
 def decision_of(name, objective):
     """Return the decision of a name, or that of an objective where it is None."""
-    names = (None, "marginals", "joint")
-    if name not in names:  # set after fit, where nothing else checks it
-        raise ValueError(f"decision must be one of {[*names]}, got {name!r}")
-    if name != "joint":
-        return objective.decide if name is None else objective.marginals
+    if name is None:
+        return objective.decide
     method = objective.method
     if not isinstance(method, BeliefPropagation):
         method = BeliefPropagation(method.max_iter, TOL)
-    return Joint(replace(method, product="mixed"))
+    decisions = {"marginals": objective.marginals, "joint": Joint(replace(method, product="mixed"))}
+    # It may have been set after fit, where nothing else checks it.
+    return look_up("decision", name, decisions, ", or None")
 
 
 def clamped(given, V, observed):
@@ -202,9 +202,8 @@ def _best_differences(given):
     """Return the largest log-weight with each output at 1, less that with it at 0."""
     xp, n, best = namespace(given.weights[0]), given.n_units[0], None
     for (bits, _), weights in configurations(given, (0,)):
-        values = (
-            xp.concat([bits, 1 - bits], axis=1) > 0.5
-        )  # a column for each output at 1, and at 0
+        # A column for each output at 1, and at 0.
+        values = xp.concat([bits, 1 - bits], axis=1) > 0.5
         columns = (xp.where(values[:, i], weights, -np.inf) for i in range(2 * n))
         found = xp.stack([xp.max(column, axis=1) for column in columns], axis=1)
         best = found if best is None else xp.maximum(best, found)

@@ -14,8 +14,8 @@ from ...inputs import check_data, rows_with_weight
 from ...learning import SGD, Trainer, Training, recorder
 from .._parts import check_layers
 from .._training import TRAINING_CONSTRAINTS, for_callbacks, how_it_begins, keeps_features, rate_of
-from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows, Sweeps, largest_sweeps
-from ._losses import OBJECTIVES, make_objective
+from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows
+from ._losses import OBJECTIVES
 from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
 from ._predictions import Predictions
 from ._targets import check_known, check_targets, is_unknown, targets_from, targets_of
@@ -274,10 +274,8 @@ class ConditionalRBM(Predictions):
         self._validate_params()  # which scikit-learn does in the first call alone
         goes_on = hasattr(self, "_training")
         rows, targets = self._checked(X, y, sample_weight, goes_on, classes, partial=True)
-        training, index = self._start(rows, targets, goes_on), np.arange(len(rows))
-        if not goes_on:
-            training.machine = self._prepared(training, rows, index)
-        self._trainer(training, rows, index, 1).run(training)
+        training = self._start(rows, targets, goes_on)
+        self._train(training, rows, np.arange(len(rows)), goes_on, n_iter=1)
         return self
 
     def _checked(self, X, y, sample_weight, goes_on, classes=None, partial=False):
@@ -306,24 +304,21 @@ class ConditionalRBM(Predictions):
         else:
             reference = parameter_reference(rows.X)
             rng = make_rng(self.random_state, reference)
-            training = Training(rng, phase_state=Sweeps(self._sweeps(1)))
+            training = Training(rng, phase_state=self._sweeps(1))
             sizes, field = (self.n_components, rows.X.shape[1]), rows.initial_field(targets.unit)
             machine = random_machine(targets.unit, *sizes, field, rng, reference)
             if not isinstance(self.init, str):
                 machine = with_fitted(machine, self.init)
         optimizer = SGD(self.momentum, self.alpha, self.penalty)
         known = training.optimizer_state
-        if known is None or training.parts is None or training.parts.kind != optimizer.kind:
+        if known is None or training.parts.kind != optimizer.kind:
             training.optimizer_state = optimizer.init(machine.values)
-        objective = make_objective(self.objective, self.inference, training.phase_state.n_sweeps)
-        objective.decide.check(machine.given_rows(rows.X, np.arange(1)))
+        decide = self._objective(training.phase_state).decide
+        decide.check(machine.given_rows(rows.X, np.arange(1)))
         training.machine, training.parts, self._targets = machine, optimizer, targets
         if not goes_on:
             self.history_ = {}
         return training
-
-    def _sweeps(self, epoch):
-        return largest_sweeps(self.inference, self.n_sweeps, epoch)
 
     def _fit_rows(self, training, rows, index, goes_on=False, **callbacks):
         """Learn from the rows at some positions, less those that are set aside."""
@@ -337,12 +332,9 @@ class ConditionalRBM(Predictions):
                     "is known, or set early_stopping=False"
                 )
             index = train
-        if not goes_on:
-            training.machine = self._prepared(training, rows, index)
         monitor = ErrorMonitor(self._decision, rows, validation, self.n_iter_no_change, self.tol)
-        self._trainer(training, rows, index, self.n_iter, monitor=monitor, **callbacks).run(
-            training
-        )
+        parts = {"n_iter": self.n_iter, "monitor": monitor, **callbacks}
+        self._train(training, rows, index, goes_on, **parts)
 
     def _prepared(self, training, rows, index):
         """Return the machine that the first epoch begins with."""
@@ -360,10 +352,12 @@ class ConditionalRBM(Predictions):
             raise
         return with_fitted(machine, first)
 
-    def _trainer(self, training, rows, index, n_iter, **parts):
-        """Return the :class:`~skrbm.learning.Trainer` of a fit."""
+    def _train(self, training, rows, index, goes_on, **parts):
+        """Learn from the rows at some positions, by a Trainer with some parts given."""
+        if not goes_on:
+            training.machine = self._prepared(training, rows, index)
         learner = ConditionalLearner(
-            make_objective(self.objective, self.inference, training.phase_state.n_sweeps),
+            self._objective,
             self._decision,
             self._sweeps,
             training.parts,
@@ -372,26 +366,26 @@ class ConditionalRBM(Predictions):
             batch_size=self.batch_size,
             shuffle=self.shuffle,
         )
-        return Trainer(
+        trainer = Trainer(
             learner,
             lambda m, state, training=training, to=self: to._publish(m, state, training),
             self._attributes,
             recorder(self.history_, type(self).__name__ if self.verbose else None),
-            n_iter=n_iter,
             rate=rate_of(self),
             **parts,
         )
+        trainer.run(training)
 
-    def _publish(self, machine, state, training):
-        for name, value in self._attributes(machine, state).items():
+    def _publish(self, machine, n_sweeps, training):
+        for name, value in self._attributes(machine, n_sweeps).items():
             setattr(self, name, value)
-        training.phase_state, training.machine = state, None
+        training.phase_state, training.machine = n_sweeps, None
         self._training, self.n_iter_ = training, training.n_epochs
 
-    def _attributes(self, machine, state):
+    def _attributes(self, machine, n_sweeps):
         named = zip(PARAMETERS, machine.values, strict=True)
         return {f"{name}_": part for name, part in named} | {
-            "n_sweeps_": state.n_sweeps,
+            "n_sweeps_": n_sweeps,
             "classes_": self._targets.classes,
             "n_outputs_": self._targets.n_outputs,
         }
@@ -438,9 +432,9 @@ class ConditionalRBM(Predictions):
         targets = targets_from(classes, n_outputs)
         crbm = cls(n_components=n_components, **params)
         crbm._validate_params()
-        state = Sweeps(crbm._sweeps(max(crbm.n_iter, 1)))
+        n_sweeps = crbm._sweeps(max(crbm.n_iter, 1))
         crbm._targets, crbm.history_ = targets, {}
         crbm.n_features_in_ = machine.coef_visible.shape[1]
         rng = make_rng(crbm.random_state, machine.components)
-        crbm._publish(machine, state, Training(rng, phase_state=state))
+        crbm._publish(machine, n_sweeps, Training(rng, phase_state=n_sweeps))
         return crbm

@@ -2,23 +2,17 @@
 
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from ..._checks import check_count
 from ...arrays import dense_rows, from_numpy, to_numpy
 from ...exceptions import DivergenceError
-from ...inference import FixedPoint
 from ...inputs import DistinctRows
 from ...learning import BatchLearner, Monitor
 from ...units import Theta
 from ._losses import wrong
 from ._machine import ConditionalGradient
-from ._targets import initial_field, known_values
-
-_FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
+from ._targets import initial_field, known_values, may_miss
 
 
 class LabelledRows(DistinctRows):
@@ -34,14 +28,13 @@ class LabelledRows(DistinctRows):
 
     def __init__(self, X, V, weights=None):
         self.X, self.V = X, V
-        missing = not sp.issparse(V) and V.dtype.kind == "f"
-        super().__init__([X, np.nan_to_num(V, nan=-1.0) if missing else V], weights)
+        super().__init__([X, np.nan_to_num(V, nan=-1.0) if may_miss(V) else V], weights)
 
     def batch(self, positions, dtype):
-        """Return the :class:`Batch` of the rows at an array of positions."""
+        """Return some rows, dense: features, targets, which of these are known (None: all are)."""
         index = self.index[positions]
         X = dense_rows(self.X, from_numpy(index, self.X), dtype)
-        return Batch(X, *known_values(self.V, index, X))
+        return X, *known_values(self.V, index, X)
 
     @cached_property
     def fingerprint(self):
@@ -60,47 +53,15 @@ class LabelledRows(DistinctRows):
         return initial_field(unit, self.V[self.index], weights * (self.total / weights.sum()))
 
 
-class Batch(NamedTuple):
-    """Some rows, dense: features, targets, and which of these are known (None if all are)."""
-
-    X: Any
-    V: Any
-    observed: Any
-
-
-class Sweeps(NamedTuple):
-    """What predictions need besides the parameters: the largest number of sweeps."""
-
-    n_sweeps: int
-
-
-def largest_sweeps(inference, n_sweeps, epoch):
-    """Return the largest number of sweeps of inference in an epoch, counted from 1.
-
-    The first two arguments are parameters of the estimator.
-    """
-    if isinstance(inference, FixedPoint):
-        if n_sweeps is not None:
-            raise ValueError(
-                f"n_sweeps={n_sweeps!r} is of an inference that is given by name, and {inference} "
-                "has its own: set its max_iter, and leave n_sweeps out"
-            )
-        return inference.max_iter
-    if n_sweeps is None:
-        return min(_FIRST_SWEEPS + epoch, _MAX_SWEEPS)
-    n_sweeps = n_sweeps(epoch) if callable(n_sweeps) else n_sweeps
-    check_count("n_sweeps", n_sweeps, 1)
-    return n_sweeps
-
-
 class ConditionalLearner(BatchLearner):
     """Gradient ascent on an objective of targets given features.
 
+    The state of its training is the largest number of sweeps, which predictions need too.
+
     Parameters
     ----------
-    objective : Objective
-    decision : callable
-        Returns what predicts, given the largest number of sweeps.
+    objective, decision : callable
+        Return the :class:`Objective` and what predicts, given the largest number of sweeps.
     sweeps : callable
         Largest number of sweeps of inference by epoch, counted from 1.
     optimizer : SGD
@@ -115,22 +76,22 @@ class ConditionalLearner(BatchLearner):
 
     def epoch(self, training, progress, rate):
         number = training.n_epochs + 1
-        training.phase_state = Sweeps(self.sweeps(number))
-        self.objective = self.objective.with_sweeps(training.phase_state.n_sweeps)
+        training.phase_state = n_sweeps = self.sweeps(number)
+        self.current = self.objective(n_sweeps)
         with _explained(f"in epoch {number}"):
             report = super().epoch(training, progress, rate)
         # Parameters that no inference takes are never published.
         with _explained(f"after epoch {number}"), np.errstate(over="ignore", invalid="ignore"):
             first = self.rows.index[self.index[:1]]
             given = training.machine.given_rows(self.rows.X, first)
-            self.decision(training.phase_state.n_sweeps).check(given)
+            self.decision(n_sweeps).check(given)
         return report
 
     def step(self, training, index, rate):
         machine = training.machine
         X, V, observed = self.rows.batch(index, machine.dtype)
         given = machine.given(X)
-        data, model, report = self.objective.phases(given, V, observed, training.rng)
+        data, model, report = self.current.phases(given, V, observed, training.rng)
         gradient = ConditionalGradient(data - model, given, X)
         training.optimizer_state = self.optimizer.update(
             machine.values, gradient, training.optimizer_state, rate
@@ -172,11 +133,11 @@ class ErrorMonitor(Monitor):
         super().__init__(n_iter_no_change)
         self.decision, self.data, self.validation, self.margin = decision, data, validation, tol
 
-    def measure(self, machine, state):
+    def measure(self, machine, n_sweeps):
         """Return the error of the rows set aside, if there are any."""
         if self.validation is None:
             return {}
-        decide, n_wrong, n = self.decision(state.n_sweeps), 0.0, 0.0
+        decide, n_wrong, n = self.decision(n_sweeps), 0.0, 0.0
         index, begin = self.data.index[self.validation], 0
         weights = self.data.weights_of(self.validation)[:, None]
         with np.errstate(over="ignore", invalid="ignore"):

@@ -53,12 +53,6 @@ class Objective:
         """The :class:`Inference` that predictions are matched to."""
         return self.marginals
 
-    def with_sweeps(self, n_sweeps):
-        """Return the objective with another largest number of sweeps."""
-        if n_sweeps == self.method.max_iter:
-            return self
-        return replace(self, method=replace(self.method, max_iter=n_sweeps))
-
     def phases(self, given, V, observed, rng):
         """Return data moments, moments of the machine and numbers for the history.
 
@@ -223,8 +217,7 @@ def make_objective(name, inference, n_sweeps):
                 return kind(method)
             chain = kind.gibbs if isinstance(asked, str) else method
             return kind(NaiveMeanField(max_iter=n_sweeps, tol=TOL), chain)
-    usual, takes = kinds[0].usual, kinds[0].takes.__name__
     raise ValueError(
-        f"objective={name!r} does not work with inference={inference!r}; it takes {usual!r}, or a "
-        f"{takes} object of skrbm.inference"
+        f"objective={name!r} does not work with inference={inference!r}; it takes "
+        f"{kinds[0].usual!r}, or a {kinds[0].takes.__name__} object of skrbm.inference"
     )

@@ -71,18 +71,14 @@ class ConditionalMachine:
 
         Raises ValueError if a field is not finite.
         """
-        layers = (
-            (self.coef_visible, self.intercept_visible),
-            (self.coef_hidden, self.intercept_hidden),
-        )
-        thetas = tuple(Theta(matmul(X, coef.T) + intercept) for coef, intercept in layers)
-        xp = namespace(self.components)
-        if not all(bool(xp.all(xp.isfinite(theta.field))) for theta in thetas):
+        visible = matmul(X, self.coef_visible.T) + self.intercept_visible
+        hidden = matmul(X, self.coef_hidden.T) + self.intercept_hidden
+        if not (is_finite(visible) and is_finite(hidden)):
             raise ValueError(
                 f"one of the fields is not finite in {self.dtype}: scale X, or check A, B, b and c "
                 "for infinities"
             )
-        return Machine(self.units, thetas, self.weights)
+        return Machine(self.units, (Theta(visible), Theta(hidden)), self.weights)
 
     def given_rows(self, X, rows):
         """Return :meth:`given` for the rows of X at an index array; sparse ones stay sparse."""
@@ -240,12 +236,8 @@ def machine_of(components, **parts):
     n_features = parameter(given[0], parts[given[0]], 2, W, empty=True).shape[1]
     if not n_features:
         raise ValueError(f"{given[0]} must have a column for each feature, and has none")
-    shapes = {
-        "coef_visible": (W.shape[1], n_features),
-        "coef_hidden": (W.shape[0], n_features),
-        "intercept_visible": (W.shape[1],),
-        "intercept_hidden": (W.shape[0],),
-    }
-    zeros = (namespace(W).zeros(shape, **like(W)) for shape in shapes.values())
+    n_hidden, n_visible = W.shape
+    shapes = (n_visible, n_features), (n_hidden, n_features), (n_visible,), (n_hidden,)
+    zeros = (namespace(W).zeros(shape, **like(W)) for shape in shapes)
     machine = ConditionalMachine((Bernoulli(), Bernoulli()), W, *zeros)
     return with_parameters(machine, parts)

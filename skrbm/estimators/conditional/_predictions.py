@@ -1,7 +1,6 @@
 """What a fitted conditional machine tells: predictions, probabilities, draws and completions."""
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -13,24 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._callbacks import CallbackSupportMixin
 from ..._checks import check_count
-from ...arrays import (
-    cast,
-    from_numpy,
-    make_rng,
-    namespace,
-    one_blas_thread,
-    take_rows,
-    to_numpy,
-)
+from ...arrays import cast, from_numpy, make_rng, namespace, one_blas_thread, take_rows, to_numpy
+from ...inference import FixedPoint
 from ...inputs import check_data, check_weights
 from ...machine import free_energy
 from ...units import Bernoulli
 from ._decisions import clamped, decision_of, draw, log_partitions
 from ._losses import make_objective
 from ._machine import PARAMETERS, ConditionalMachine
-from ._targets import check_targets, known_accuracy, known_values
+from ._targets import check_targets, known_accuracy, known_values, may_miss
 
 _CHAINS = 1024  # drawn at a time
+_FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
 
 
 class Predictions(
@@ -64,14 +57,33 @@ class Predictions(
         units = self._targets.unit, Bernoulli()
         return ConditionalMachine(units, *(getattr(self, f"{name}_") for name in PARAMETERS))
 
+    def _sweeps(self, epoch):
+        """Return the largest number of sweeps of inference in an epoch, counted from 1."""
+        n_sweeps = self.n_sweeps
+        if isinstance(self.inference, FixedPoint):
+            if n_sweeps is not None:
+                raise ValueError(
+                    f"n_sweeps={n_sweeps!r} is of an inference that is given by name, and "
+                    f"{self.inference} has its own: set its max_iter, and leave n_sweeps out"
+                )
+            return self.inference.max_iter
+        if n_sweeps is None:
+            return min(_FIRST_SWEEPS + epoch, _MAX_SWEEPS)
+        n_sweeps = n_sweeps(epoch) if callable(n_sweeps) else n_sweeps
+        check_count("n_sweeps", n_sweeps, 1)
+        return n_sweeps
+
+    def _objective(self, n_sweeps):
+        """Return what is learnt from, given the largest number of sweeps."""
+        return make_objective(self.objective, self.inference, n_sweeps)
+
     def _decision(self, n_sweeps):
         """Return what decides the outputs, given the largest number of sweeps."""
-        objective = make_objective(self.objective, self.inference, n_sweeps)
-        return decision_of(self.decision, objective)
+        return decision_of(self.decision, self._objective(n_sweeps))
 
     def _marginals(self, n_sweeps):
         """Return what finds the marginals, given the largest number of sweeps."""
-        return make_objective(self.objective, self.inference, n_sweeps).marginals
+        return self._objective(n_sweeps).marginals
 
     def _inferred(self, X, rule):
         """Return (logits of the outputs, means of hidden units) by a rule."""
@@ -203,7 +215,7 @@ class Predictions(
         Y = check_targets(y, X)
         sample_weight = check_weights(sample_weight, Y)
         predicted = to_numpy(self.predict(X))
-        if Y.ndim == 1 or sp.issparse(Y) or not np.isnan(Y).any():
+        if not (may_miss(Y) and np.isnan(Y).any()):
             return float(accuracy_score(Y, predicted, sample_weight=sample_weight))
         return known_accuracy(self._targets.encode(Y), predicted, sample_weight)
 

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_array
+from sklearn.utils.validation import check_array
 
 from ...arrays import cast, from_numpy, is_foreign, namespace, to_numpy
 from ...inputs import canonical
@@ -141,10 +141,15 @@ def known_values(V, index, reference):
     return cast(from_numpy(V, reference), reference.dtype), observed
 
 
+def may_miss(V):
+    """Whether checked or encoded targets are of a kind that can hold NaN for missing ones."""
+    return V.ndim == 2 and not sp.issparse(V) and V.dtype.kind == "f"
+
+
 def initial_field(unit, V, weights):
     """Return the field of independent units fitted to the known values of rows with weights."""
     known = weights.sum()
-    if not sp.issparse(V) and V.dtype.kind == "f":
+    if may_miss(V):
         known = weights @ ~np.isnan(V)
         V = np.nan_to_num(V)
     on = np.asarray(V.T @ weights, np.float64)
@@ -194,13 +199,13 @@ def known_accuracy(Y, predicted, sample_weight=None):
     if not rows.any():
         raise ValueError("y is NaN alone: there is nothing to score predictions by")
     right = ((Y == predicted) | ~known).all(axis=1)
-    weights = _check_sample_weight(sample_weight, Y)
-    return float(np.average(right[rows], weights=weights[rows]))
+    weights = None if sample_weight is None else sample_weight[rows]
+    return float(np.average(right[rows], weights=weights))
 
 
 def is_unknown(V):
     """Whether all of these encoded targets are missing."""
-    return not sp.issparse(V) and V.dtype.kind == "f" and bool(np.isnan(V).all())
+    return may_miss(V) and bool(np.isnan(V).all())
 
 
 def _check_outputs(data, missing):
@@ -220,9 +225,7 @@ def _check_outputs(data, missing):
 
 def check_known(Y):
     """Raise ValueError if an output of checked targets is missing in all rows."""
-    if Y.ndim == 1 or sp.issparse(Y) or Y.dtype.kind != "f":
-        return
-    unknown = np.flatnonzero(np.isnan(Y).all(axis=0))
+    unknown = np.flatnonzero(np.isnan(Y).all(axis=0)) if may_miss(Y) else np.empty(0)
     if unknown.size:
         raise ValueError(
             f"columns {unknown} of Y are NaN alone: leave out what nothing can be learnt of"

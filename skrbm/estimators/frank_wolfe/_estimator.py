@@ -25,7 +25,7 @@ from ...learning import Trainer, Training
 from .._density import DensityModel
 from .._training import DENSITY_CONSTRAINTS, how_it_begins, keeps_features
 from ._mixture import machine_of, mixture_of, rounded
-from ._path import STOPS, GrowthLearner, Path, attributes, described, monitor_of
+from ._path import STOPS, Path, attributes, described, monitor_of
 from ._rounding import rounding_loss, whole_rbm, whole_units
 from ._start import checked_rows, fingerprint, growth_of
 
@@ -333,7 +333,7 @@ class FrankWolfeRBM(DensityModel):
         self._evaluation_seed = seeds[0]
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
         path = self._begun(growth, path) if progress is None else start["path"]
-        training.rng, training.machine = growth.proposer.rng, growth.snapshot()
+        training.rng, training.machine = growth.proposer.rng, growth.mixture
         options = {"data": {"estimator": self, "X": given, "y": given}, "progress": progress}
         options["own"] = lambda: start | {"growth": growth.get_state(), "path": path}
         self._run(growth, path, monitor_of(self, growth, *start["limits"]), training, **options)
@@ -343,34 +343,33 @@ class FrankWolfeRBM(DensityModel):
 
         If a first fit is interrupted here, the machine to begin with is published.
         """
-        first = growth.snapshot()
+        first = growth.mixture
         try:
             growth.begin()
         except KeyboardInterrupt:
             if not hasattr(self, "_training"):
                 rng = make_rng(self._evaluation_seed, growth.model.visible)
-                machine = machine_of(first.mixture(), growth.model.visible)
+                machine = machine_of(first, growth.model.visible)
                 chains = chain_ends(machine, rng, draw_visible(machine, rng, self.n_chains))
                 self._publish(Path([], [first]), first, "interrupted", chains)
             raise
         # The fitted machine stays as it is until the end.
-        return Path([], [growth.snapshot()]) if path is None else path.until()
+        return Path([], [growth.mixture]) if path is None else path.until()
 
     def _run(self, growth, path, monitor, training, **options):
         """Take steps until the monitor says stop; whatever ends it, a machine is published."""
 
         def record(row):
-            path.record(row, growth.snapshot())
+            path.record(row, growth.mixture)
             if self.verbose:
                 print(f"[{type(self).__name__}] {described(row)}")
 
         def publish(kept, state, training=None, estimator=self):
             reason = monitor.reason if trainer.ended in ("stopped", "n_iter") else trainer.ended
-            draws = growth.draws(kept.mixture(), self.n_chains)
-            estimator._publish(path, kept, reason, draws)
+            estimator._publish(path, kept, reason, growth.draws(kept, self.n_chains))
 
         trainer = Trainer(
-            GrowthLearner(growth),
+            growth,
             publish,
             lambda kept, state: attributes(kept, growth.model.visible, path),
             record,
@@ -407,7 +406,7 @@ class FrankWolfeRBM(DensityModel):
         check_count("n_components", n_components, 0)
         n_steps = self._training.steps_to(n_components)
         other, kept = copy.copy(self), self._training.machines[n_steps]
-        machine = machine_of(kept.mixture(), self.starts_)
+        machine = machine_of(kept, self.starts_)
         chains = chain_ends(machine, make_rng(self._evaluation_seed, self.starts_), self.starts_)
         other._publish(self._training.until(n_steps), kept, "truncated", chains)
         return other

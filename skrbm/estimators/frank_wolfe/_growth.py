@@ -9,7 +9,7 @@ temperature.
 import copy
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import compress
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -24,7 +24,7 @@ _MAX_PARTS, _PART_STEPS = 50, 2
 _ANNEAL_EVERY = 5  # steps: each new set of samples has another noise, which biases follow
 _FARTHEST = 8.0  # log-odds of a visible unit that is always 0 or 1, where annealing begins
 _TIGHTER = 1.2  # factor of the penalty after a refusal, which noise alone may have caused
-_CHANGING = ("alpha", "radius", "units", "mixture", "log_z", "n_steps", "n_insertions")
+_CHANGING = ("alpha", "radius", "mixture", "log_z", "n_steps", "n_insertions")
 COLUMNS = (  # of a path: what a step tells
     *("n_components", "reason", "alpha", "radius", "temperature", "slope", "duality_gap"),
     *("multiplicity", "gain", "score", "validation_score", "free_energy_gap", "time"),
@@ -55,28 +55,16 @@ class Plan:
         return float(mixture.counts.sum()) + 1.0 if self.total is None else self.total
 
 
-class Snapshot(NamedTuple):
-    """A machine of a growth. Units are shared by the machines that have them."""
-
-    units: tuple
-    counts: np.ndarray
-    bias: np.ndarray
-
-    def copy(self):
-        """Return the machine itself, which nothing writes to."""
-        return self
-
-    def mixture(self):
-        """Return the machine as a mixture."""
-        atoms = np.array(self.units).reshape(len(self.units), self.bias.size + 1)
-        return Mixture(atoms, self.counts, self.bias)
-
-
 class GrowthLikelihood:
     """What the mean log-weight of some rows needs: column means, and each unit's mean softplus."""
 
     def __init__(self, rows, atoms):
         self.rows, self.means, self.values = rows, rows.average(), rows.softplus_means(atoms)
+
+    def follow(self, new, kept):
+        """Add new units, and keep some of all."""
+        added = self.rows.softplus_means(np.array(new)) if new else ()
+        self.values = np.append(self.values, added)[kept]
 
     def score(self, mixture, log_z):
         """Return the mean log-likelihood of the rows."""
@@ -101,12 +89,12 @@ class Growth:
 
     def __init__(self, plan, data, model, mixture, rng, held_out=None):
         self.plan, self.model, self.mixture = plan, model, mixture
-        self.alpha, self.radius, self.units = plan.alpha, plan.radius, list(mixture.atoms)
+        self.alpha, self.radius = plan.alpha, plan.radius
         self.data = GrowthLikelihood(data, mixture.atoms)
         self.held_out = held_out and GrowthLikelihood(held_out, mixture.atoms)
         self.base = log_odds(self.data.means, _FARTHEST)  # biases of independent units
         self.proposer = Proposer(plan, data, self.data.means, rng)
-        self.n_steps, self.n_insertions = 0, len(self.units)
+        self.n_steps, self.n_insertions = 0, len(mixture.units)
         self.log_z = self.samples = None
 
     def get_state(self):
@@ -137,6 +125,12 @@ class Growth:
         self._refit(self.plan.n_bias_steps)
         self.samples = self.model.sweep(self.mixture)
 
+    def epoch(self, training, progress, rate):
+        """Take one step, as an epoch of a :class:`~skrbm.learning.Training`."""
+        row = self.step()
+        training.machine, training.phase_state = self.mixture, row
+        return row
+
     def step(self):
         """Insert a unit, or shrink one; returns a row of the path.
 
@@ -151,7 +145,7 @@ class Growth:
         row = {"alpha": self.alpha, "radius": float("nan") if self.radius is None else self.radius}
         row["reason"], row["multiplicity"], row["gain"] = self._take(directions)
         return row | {
-            "n_components": len(self.units),
+            "n_components": len(self.mixture.units),
             "temperature": float(self.mixture.counts.sum()),
             "slope": slope,
             "duality_gap": float(gap),
@@ -161,7 +155,7 @@ class Growth:
 
     def _take(self, directions):
         """Take the best of some steps; returns what happened, the unit's multiplicity, the gain."""
-        n_units, nothing = len(self.units), (float("nan"), float("nan"))
+        n_units, nothing = len(self.mixture.units), (float("nan"), float("nan"))
         if not directions:
             return "no unit", *nothing
         reason, numbers = directions[0].kind, self.advance(directions)
@@ -169,16 +163,12 @@ class Growth:
             self.samples = self.model.sweep(self.mixture)  # another subproblem next time
             self._tighten()
             return "refused", *nothing
-        if len(self.units) < n_units:
+        if len(self.mixture.units) < n_units:
             reason = "removed"
-        if self.plan.temperature == "learn" and self.units:
+        if self.plan.temperature == "learn" and self.mixture.counts.size:
             line = self.mixture, self.data.values, self.mixture.counts
             self.advance([Direction("temperature", *line, low=-0.5)])
         return reason, *numbers
-
-    def snapshot(self):
-        """Return the machine as it is now."""
-        return Snapshot(tuple(self.units), self.mixture.counts, self.mixture.bias)
 
     def scores(self):
         """Return the estimated mean log-likelihoods of the data and of the held-out samples."""
@@ -258,7 +248,7 @@ class Growth:
                 break
             done += step
             bias = self.mixture.bias - step * line.shift
-            self.mixture = Mixture(direction.base.atoms, direction.counts(done), bias)
+            self.mixture = Mixture(direction.base.units, direction.counts(done), bias)
             noise += self._follow(step * line.changes[1], self.samples.evaluation)
             if is_end:
                 break
@@ -298,16 +288,11 @@ class Growth:
 
     def _accept(self, direction):
         """Keep a step, without units that count no more; returns the multiplicity of its unit."""
-        atoms, counts, bias = self.mixture
-        kept, self.data.values = counts > 0, direction.values
-        if direction.kind == "inserted":
-            self.units.append(atoms[-1].copy())
-            self.n_insertions += 1
-            if self.held_out is not None:
-                new = self.held_out.rows.softplus_means(atoms[-1:])
-                self.held_out.values = np.append(self.held_out.values, new)
-        self.mixture = Mixture(atoms[kept], counts[kept], bias)
-        self.units = [unit for unit, keep in zip(self.units, kept, strict=True) if keep]
-        for rows in (self.data, self.held_out) if self.held_out else (self.data,):
-            rows.values = rows.values[kept]
+        units, counts, bias = self.mixture
+        kept, is_new = counts > 0, direction.kind == "inserted"
+        self.n_insertions += is_new
+        self.data.values = direction.values[kept]
+        if self.held_out is not None:
+            self.held_out.follow(units[-1:] if is_new else (), kept)
+        self.mixture = Mixture(tuple(compress(units, kept)), counts[kept], bias)
         return float("nan") if direction.unit is None else float(counts[direction.unit])

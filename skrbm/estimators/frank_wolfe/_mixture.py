@@ -5,6 +5,7 @@ unit that is always 1: an array of shape (n_visible + 1,), the bias last. Atoms 
 float64, since they are few; what has a row for each sample keeps its own library and dtype.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,11 +18,23 @@ _SMALLEST = 1e-9  # multiplicity of a unit that is there
 
 
 class Mixture(NamedTuple):
-    """Atoms of shape (n, n_visible + 1), their multiplicities, and the visible biases."""
+    """Units, each an atom, their multiplicities, and the visible biases.
 
-    atoms: np.ndarray
+    Machines of a growth share the arrays of the units that they share.
+    """
+
+    units: Sequence
     counts: np.ndarray
     bias: np.ndarray
+
+    @property
+    def atoms(self):
+        """The units in one array of shape (n, n_visible + 1)."""
+        return np.array(self.units, np.float64).reshape(len(self.units), self.bias.size + 1)
+
+    def copy(self):
+        """Return the mixture itself, which nothing writes to."""
+        return self
 
     def hidden(self, rows):
         """Return sum_i c_i softplus(w_i'v) of each row."""
@@ -29,12 +42,12 @@ class Mixture(NamedTuple):
 
     def with_atom(self, atom):
         """Return the mixture with one more atom, which counts 0 times."""
-        atoms, counts = np.vstack([self.atoms, atom]), np.append(self.counts, 0.0)
-        return Mixture(atoms, counts, self.bias)
+        return Mixture((*self.units, atom.copy()), np.append(self.counts, 0.0), self.bias)
 
     def penalties(self, alpha):
         """Return alpha / 2 ||w_i||² of each atom."""
-        return 0.5 * alpha * np.einsum("ij,ij->i", self.atoms, self.atoms)
+        atoms = self.atoms
+        return 0.5 * alpha * np.einsum("ij,ij->i", atoms, atoms)
 
 
 class Direction(NamedTuple):
@@ -90,7 +103,7 @@ def mixture_of(machine):
     )
     counts = getattr(machine.units[1], "multiplicities", None)
     counts = np.ones(len(W)) if counts is None else to_numpy(counts).astype(np.float64)
-    return Mixture(np.column_stack([W, hidden]), counts, visible)
+    return Mixture(tuple(np.column_stack([W, hidden])), counts, visible)
 
 
 def rounded(mixture, rounding="absorb"):
@@ -98,12 +111,12 @@ def rounded(mixture, rounding="absorb"):
 
     "absorb" multiplies an atom by it, which is Eq. (12) of Ping et al.; "nearest" rounds c.
     """
-    atoms, counts, bias = mixture
+    units, counts, bias = mixture
     copies = np.round(counts) if rounding == "nearest" else np.floor(counts)
     parts = np.zeros_like(counts) if rounding == "nearest" else counts - copies
-    copied = [
+    whole = [
         factor * atom
-        for atom, n, part in zip(atoms, copies, parts, strict=True)
+        for atom, n, part in zip(units, copies, parts, strict=True)
         for factor in [1.0] * int(n) + [part] * int(part > 0)
     ]
-    return Mixture(np.array(copied).reshape(-1, bias.size + 1), np.ones(len(copied)), bias)
+    return Mixture(tuple(whole), np.ones(len(whole)), bias)

@@ -1,5 +1,7 @@
 """The machines of a growth, when it ends, and which machine is kept."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ...learning import Monitor
@@ -17,37 +19,19 @@ STOPS = {
 }
 
 
-class GrowthLearner:
-    """Grows a machine: an epoch of training is one step.
-
-    Parameters
-    ----------
-    growth : Growth
-    """
-
-    def __init__(self, growth):
-        self.growth = growth
-
-    def epoch(self, training, progress, rate):
-        """Take one step; returns the row of the path."""
-        row = self.growth.step()
-        training.machine, training.phase_state = self.growth.snapshot(), row
-        return row
-
-
-class Path:
+class Path(NamedTuple):
     """The machines of a growth, and what is known of the steps to them.
 
     Parameters
     ----------
     rows : list of dict
         One for each step.
-    machines : list of Snapshot
+    machines : list of Mixture
         The first machine, and the one after each step.
     """
 
-    def __init__(self, rows, machines):
-        self.rows, self.machines = rows, machines
+    rows: list
+    machines: list
 
     def until(self, n_steps=None):
         """Return a copy: the path of the first steps, by default all."""
@@ -59,7 +43,7 @@ class Path:
 
         Raises ValueError if no machine of the path has this size.
         """
-        sizes = [len(machine.units) for machine in self.machines]
+        sizes = [len(mixture.units) for mixture in self.machines]
         if n_units not in sizes:
             raise ValueError(
                 f"no machine on the path has {n_units} units; its sizes are {sorted(set(sizes))}"
@@ -78,7 +62,7 @@ class Path:
 
 def attributes(kept, like, path):
     """Return the fitted attributes of a machine of a path, in the library of ``like``."""
-    machine = machine_of(kept.mixture(), like)
+    machine = machine_of(kept, like)
     return {
         "units_": machine.units,
         "components_": machine.weights[0],
@@ -194,5 +178,5 @@ def monitor_of(params, growth, max_units, early_stopping):
     gap_tol = -np.inf if growth.plan.total is None else params.gap_tol
     limits = max_units, params.n_iter_no_change, margin, gap_tol
     monitor = GrowthMonitor(criterion, growth.scores(), *limits)
-    monitor.kept, monitor.reason = (growth.snapshot(), None), monitor.limit(len(growth.units))
+    monitor.kept, monitor.reason = (growth.mixture, None), monitor.limit(len(growth.mixture.units))
     return monitor

@@ -39,7 +39,7 @@ def whole_units(mixture, rounding):
             "'nearest', or fit with step='1/t'"
         )
     whole = rounded(mixture, rounding)
-    if not len(whole.atoms):
+    if not whole.units:
         raise ValueError("the machine has no hidden unit left, and a BernoulliRBM needs one")
     return whole
 
@@ -48,7 +48,7 @@ def whole_rbm(grown, whole, params):
     """Return whole units as a :class:`BernoulliRBM` with parameters, by default the grown one's."""
     if "n_components" in params:
         raise ValueError(
-            f"n_components is no choice: the machine has {len(whole.atoms)} whole units; use "
+            f"n_components is no choice: the machine has {len(whole.units)} whole units; use "
             "truncate for a smaller one"
         )
     machine = machine_of(whole, grown.components_)

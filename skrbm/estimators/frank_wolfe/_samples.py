@@ -19,7 +19,8 @@ from ...arrays import (
     working_dtype,
 )
 from ...inference import Gibbs, resampled, sample
-from ...machine import all_values, configurations
+from ...machine import configurations
+from ...units import Bernoulli
 from ._mixture import Mixture, machine_of
 
 _BLOCK_ELEMENTS = 2**21  # of a block of dense rows, which stays in a cache for both products
@@ -232,7 +233,7 @@ class SampledModel:
         those of the mixture, each time as far as importance weights reach. Chains that only go on
         do not find a mode that a new unit makes elsewhere, even if nearly all probability is there.
         """
-        start = machine_of(Mixture(mixture.atoms[:0], mixture.counts[:0], bias), self.visible)
+        start = machine_of(Mixture((), np.zeros(0), bias), self.visible)
         self.visible = Gibbs().init(start, self.rng, 2 * self.n_chains, self.visible).layers[0]
         log_z = np.logaddexp(0, bias).sum() + np.log(2) * mixture.counts.sum()
         beta, shift = 0.0, mixture.bias - bias
@@ -301,7 +302,8 @@ class ExactModel:
     is_exact, min_ess = True, 0.0
 
     def __init__(self, n_visible, like):
-        self.visible = cast(from_numpy(all_values(n_visible), like), like.dtype)
+        rows = Bernoulli().configurations(n_visible, np.arange(2**n_visible))
+        self.visible = cast(from_numpy(rows, like), like.dtype)
 
     def get_state(self):
         """Return what growth changes, a dict of attributes: nothing."""

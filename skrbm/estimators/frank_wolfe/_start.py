@@ -103,7 +103,7 @@ def first_mixture(init, X, distinct, train):
     if isinstance(init, str):
         rows, weights = take_rows(X, distinct.index[train]), distinct.weights_of(train)
         bias = to_numpy(Bernoulli().initial_theta(rows, weights).field).astype(np.float64)
-        return Mixture(np.zeros((0, bias.size + 1)), np.zeros(0), bias)
+        return Mixture((), np.zeros(0), bias)
     parts = parts_of_init(init, "independent")
     if hasattr(parts[0], "multiplicities_"):
         machine = parts[0].machine_

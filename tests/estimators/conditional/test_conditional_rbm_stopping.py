@@ -20,7 +20,6 @@ from skrbm.estimators.conditional._learner import (
     ConditionalLearner,
     ErrorMonitor,
     LabelledRows,
-    Sweeps,
 )
 from skrbm.estimators.conditional._losses import make_objective
 from skrbm.estimators.conditional._targets import check_targets, targets_of
@@ -48,7 +47,7 @@ def test_validation_error(kind, decision, weighted):
         n_iter_no_change=1,
         tol=0.0,
     )
-    found = monitor.measure(crbm.machine_, Sweeps(crbm.n_sweeps_))
+    found = monitor.measure(crbm.machine_, crbm.n_sweeps_)
     aside = rows.index[validation]
     wrong, known = crbm.predict(X[aside]) != y[aside], y[aside] == y[aside]
     weights = np.ones(1300) if weights is None else weights
@@ -106,11 +105,10 @@ def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best, m
     X, Y = data()
     rows, validation, published, history = LabelledRows(X, Y), np.arange(25), [], []
     script = Script(Y[rows.index[validation]], errors)
-    objective, optimizer = make_objective("likelihood", "bp", 8), SGD(momentum)
-    machine = random_machine(0, (4, 5, 3))
+    machine, optimizer = random_machine(0, (4, 5, 3)), SGD(momentum)
     learner = ConditionalLearner(
-        objective,
-        lambda n: decision_of(None, objective),
+        lambda n: make_objective("likelihood", "bp", n),
+        lambda n: decision_of(None, make_objective("likelihood", "bp", n)),
         lambda epoch: 7 + epoch,
         optimizer,
         rows=rows,
@@ -121,7 +119,7 @@ def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best, m
     training = Training(
         make_rng(0, X),
         machine=machine,
-        phase_state=Sweeps(8),
+        phase_state=8,
         optimizer_state=optimizer.init(machine.values),
     )
     trainer = Trainer(
@@ -136,9 +134,9 @@ def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best, m
     trainer.run(training)
     assert [row["validation_error"] for row in history] == errors[:n_epochs]
     assert training.n_epochs == len(script.weights) == n_epochs
-    ((machine, state),) = published
+    ((machine, n_sweeps),) = published
     assert_array_equal(machine.components, script.weights[best - 1])
-    assert state.n_sweeps == 7 + best
+    assert n_sweeps == 7 + best
     # Velocity of parameters that were given up is given up with them.
     assert (training.optimizer_state is None) == (momentum == 0 or best < n_epochs)
 
