@@ -6,13 +6,23 @@ neighbours then, become one row whose weight is the sum of theirs.
 """
 
 import warnings
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight
 
-from ..arrays import cast, from_numpy, has_missing, namespace, row_blocks, take_rows, to_numpy
+from ..arrays import (
+    cast,
+    from_numpy,
+    has_missing,
+    is_foreign,
+    namespace,
+    row_blocks,
+    take_rows,
+    to_numpy,
+)
 
 _BLOCK_ELEMENTS = 2**16  # of rows that are looked at together, 512 KiB in float64
 # Rows of an epoch: an index array of more may not fit into memory.
@@ -237,7 +247,7 @@ class DistinctRows:
     """
 
     def __init__(self, arrays, weights=None):
-        index, weights = distinct_rows(arrays, weights)
+        self._reference, (index, weights) = arrays[0], distinct_rows(arrays, weights)
         order = np.random.default_rng(_SEED).permutation(len(index))
         self.index, weights = index[order], weights[order]
         self.weights = None if (weights == 1).all() else weights
@@ -249,6 +259,22 @@ class DistinctRows:
     def weights_of(self, positions):
         """Return the weights of the rows at some positions, float64."""
         return np.ones(len(positions)) if self.weights is None else self.weights[positions]
+
+    def sent(self, positions):
+        """Return positions in the library and on the device of the first of the arrays.
+
+        So a device is sent those of an epoch at once.
+        """
+        return from_numpy(positions, self._reference)
+
+    def places(self, positions):
+        """Return the rows of the arrays at positions, in the library of the first of the arrays."""
+        is_sent = is_foreign(self._reference)
+        return take_rows(self._sent_index, positions) if is_sent else self.index[positions]
+
+    @cached_property
+    def _sent_index(self):
+        return self.sent(self.index)
 
     def epoch(self, positions, rng):
         """Return the positions of an epoch: each as often as the weight of its row says.
@@ -282,7 +308,7 @@ class DistinctRows:
                 stacklevel=2,
             )
             return positions, None
-        order = positions[to_numpy(rng.permutation(len(positions)))]
+        order = positions[rng.order(len(positions))]
         weights = self.weights_of(order)
         total, before = weights.sum(), np.cumsum(weights) - weights
         n = total if are_whole(weights) else len(order)  # real weights have a mean of 1

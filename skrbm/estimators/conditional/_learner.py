@@ -1,13 +1,14 @@
 """How a conditional machine learns from a batch of rows, and the error of rows set aside."""
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..._checks import check_count
-from ...arrays import dense_rows, from_numpy, to_numpy
+from ...arrays import dense_rows, is_foreign, to_numpy
 from ...exceptions import DivergenceError
 from ...inference import FixedPoint
 from ...inputs import DistinctRows
@@ -15,7 +16,7 @@ from ...learning import BatchLearner, Monitor
 from ...units import Theta
 from ._losses import wrong
 from ._machine import ConditionalGradient
-from ._targets import initial_field, known_values
+from ._targets import Sent, initial_field, known_values
 
 _FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
 
@@ -38,9 +39,15 @@ class LabelledRows(DistinctRows):
 
     def batch(self, positions, dtype):
         """Return the :class:`Batch` of the rows at an array of positions."""
-        index = self.index[positions]
-        X = dense_rows(self.X, from_numpy(index, self.X), dtype)
-        return Batch(X, *known_values(self.V, index, X))
+        index = self.places(positions)
+        X = dense_rows(self.X, index, dtype)
+        V = self._sent_targets if is_foreign(X) else self.V
+        return Batch(X, *known_values(V, index, X))
+
+    @cached_property
+    def _sent_targets(self):
+        """The targets, dense, in the library of X: a device is sent all of them at once."""
+        return Sent(self.V, self.X)
 
     def initial_field(self, unit):
         """Return the field of independent visible units fitted to the targets."""
