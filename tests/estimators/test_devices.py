@@ -19,13 +19,16 @@ from _estimators import (
 from numpy.testing import assert_allclose
 
 import skrbm
+from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, GibbsLangevin
+from skrbm.learning import _chains
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
 from _second_device import NAME, second_device  # noqa: E402
 
 pytestmark = [
+    pytest.mark.arrays,
     pytest.mark.filterwarnings("ignore:the machine has no hidden unit"),
     pytest.mark.filterwarnings("ignore:.*learning has diverged"),
 ]
@@ -37,15 +40,16 @@ def placed(X):
 
 
 def waits_of_an_epoch(estimator, n_batches):
-    """How often an epoch waits: fits of three epochs and of one, without what they share."""
+    """How often an epoch waits: fits of two epochs and of one, without what they share."""
     X, counts = binary_data(n=BATCH * n_batches, dtype=np.float32), []
-    for n_iter in (1, 3):
+    for n_iter in (1, 2):
+        _chains._two_means.cache_clear()  # sent to the device once, for all fits
         with second_device() as waits:
             Z = placed(X)
             waits.clear()
             learn(estimator.set_params(n_iter=n_iter), Z)
             counts.append(waits.copy())
-    return (counts[1].total() - counts[0].total()) / 2, counts[1]
+    return counts[1].total() - counts[0].total(), counts[1]
 
 
 def case(Estimator, an_epoch, a_batch=0, **params):
@@ -63,7 +67,7 @@ CASES = [
     case(RBM, 15, inference=TAP(max_iter=12), learning_rate=0.01, a_batch=8),
     case(RBM, 15, starts="tempered", a_batch=6),
     case(RBM, 15, visible="gaussian", inference="gibbs_langevin"),
-    case(RBM, 15, hidden="gaussian"),
+    case(RBM, 45, hidden="gaussian"),  # log Z takes chains
     case(skrbm.BernoulliRBM, 15),
     case(skrbm.TAPRBM, 15),
     case(skrbm.DeepTAPMachine, 25),
@@ -76,9 +80,9 @@ CASES = [
 
 @pytest.mark.parametrize("estimator, an_epoch, a_batch", CASES)
 def test_epochs_wait_as_often_for_few_batches_as_for_many(estimator, an_epoch, a_batch):
-    few, _ = waits_of_an_epoch(estimator, 4)
-    many, found = waits_of_an_epoch(estimator, 8)
-    assert few <= an_epoch + 4 * a_batch
+    few, _ = waits_of_an_epoch(estimator, 2)
+    many, found = waits_of_an_epoch(estimator, 6)
+    assert few <= an_epoch + 2 * a_batch
     assert many <= few + 4 * a_batch, found
 
 
@@ -107,23 +111,18 @@ def test_transform_waits_for_nothing_but_checks(Estimator):
 
 DETERMINISTIC = [
     (skrbm.TAPRBM, {}),
-    (skrbm.TAPRBM, {"inference": TAP(tol=1e-4), "momentum": 0.5, "max_grad_norm": 0.1}),
+    (skrbm.TAPRBM, {"inference": TAP(tol=1e-4), "momentum": 0.5}),
     (RBM, {"inference": "tap", "n_iter": 8, "alpha": 0.1}),
-    (RBM, {"inference": "tap", "n_iter": 8, "optimizer": "adam"}),
-    (RBM, {"inference": "tap", "visible": "truncated_gaussian"}),
+    (RBM, {"inference": "tap", "learning_rate": 0.05, "optimizer": "adam", "max_grad_norm": 0.1}),
 ]
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-10), ("float32", 1e-4)])
 @pytest.mark.parametrize("Estimator, params", DETERMINISTIC)
 def test_fits_without_sampling_are_those_of_numpy(Estimator, params, dtype, tolerance):
-    """From the same first parameters; rows are put into the same order in all libraries.
-
-    In float32 rounding grows from step to step.
-    """
+    """From the same first parameters. In float32 rounding grows from step to step."""
     X = binary_data(dtype=dtype)
-    known = Estimator().get_params()
-    params = {name: value for name, value in params.items() if name in known}
+    params = {"shuffle": False, **params}  # streams of other libraries give another order
     first = 0.1 * np.random.default_rng(0).standard_normal((5, 8)).astype(dtype)
     init = first, np.zeros(5, dtype), np.zeros(8, dtype)
     ours = small(Estimator, init=init, **params).fit(X)
@@ -134,3 +133,18 @@ def test_fits_without_sampling_are_those_of_numpy(Estimator, params, dtype, tole
     for name in set(ours.history_) - {"time", "pseudo_log_likelihood"}:
         if "likelihood" not in name:
             assert_allclose(theirs.history_[name], ours.history_[name], rtol=1e-3, err_msg=name)
+
+
+def test_steps_that_go_too_far_are_taken_back():
+    """With a factor of 1e4 on the learning rate, which is at the bound of the rule by itself."""
+    rbm = small(RBM, schedule=lambda progress: 1e4, n_iter=8)
+    with second_device():
+        rbm.fit(placed(binary_data(dtype=np.float32)))
+        assert all(np.isfinite(part).all() for part in copied_state(rbm).values())
+    rates = rbm.history_["learning_rate"]
+    assert rates[-1] < rates[0]
+
+
+def test_a_diverging_fit_names_its_batch_at_the_end_of_the_epoch():
+    with second_device(), pytest.raises(DivergenceError, match=r"after batch \d of epoch 1"):
+        small(skrbm.BernoulliRBM, learning_rate=1e38).fit(placed(binary_data(dtype=np.float32)))
