@@ -247,7 +247,8 @@ class DistinctRows:
     """
 
     def __init__(self, arrays, weights=None):
-        self._reference, (index, weights) = arrays[0], distinct_rows(arrays, weights)
+        self._reference, self._is_sent = arrays[0], is_foreign(arrays[0])
+        index, weights = distinct_rows(arrays, weights)
         order = np.random.default_rng(_SEED).permutation(len(index))
         self.index, weights = index[order], weights[order]
         self.weights = None if (weights == 1).all() else weights
@@ -269,8 +270,9 @@ class DistinctRows:
 
     def places(self, positions):
         """Return the rows of the arrays at positions, in the library of the first of the arrays."""
-        is_sent = is_foreign(self._reference)
-        return take_rows(self._sent_index, positions) if is_sent else self.index[positions]
+        if not self._is_sent:
+            return self.index[positions]
+        return take_rows(self._sent_index, positions)
 
     @cached_property
     def _sent_index(self):

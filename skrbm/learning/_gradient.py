@@ -121,8 +121,10 @@ class BatchLearner:
             with put_off():
                 for batch, part in enumerate(near_equal_parts(rows, n_batches)):
                     reports.append(self.step(training, part, rate))
-                    diverged = partial(_diverged, "intercepts", training.n_epochs, batch, rate)
-                    require(training.machine.has_finite_thetas(), diverged)
+                    is_finite = training.machine.has_finite_thetas()
+                    if is_finite is not True:  # or nobody knows yet
+                        told = "intercepts", training.n_epochs, batch, rate
+                        require(is_finite, partial(_diverged, *told))
             self.finish(training)
             if not self.is_finite(training.machine):
                 raise _diverged("components", training.n_epochs, batch, rate)
