@@ -51,7 +51,7 @@ class _Tensor(torch.Tensor):
         raise RuntimeError(f"{func} outside of second_device()")
 
 
-_Tensor.__module__ = "torch"  # as torch calls its own
+_Tensor.__module__, torch._Tensor = "torch", _Tensor  # as torch calls its own, for pickle too
 
 
 class _Generator(torch.Generator):

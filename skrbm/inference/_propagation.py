@@ -243,21 +243,16 @@ class _Start(NamedTuple):
     means: Any
 
     def rows(self, index):
-        """Return the start of the rows at a NumPy index array."""
         return _Start(*(_rows_at(part, index) for part in self))
 
 
 class _Fields(NamedTuple):
-    """The fields of each row in float64: the part of a machine that sweeps need.
-
-    Rows of a whole machine, and casts of its fields in each sweep, would cost a twentieth more.
-    """
+    """The fields of each row in float64, cast once: the part of a machine that sweeps need."""
 
     visible: Any
     hidden: Any
 
     def rows(self, index):
-        """Return the fields of the rows at an index array, of NumPy or of the same library."""
         return _Fields(*(_rows_at(part, index) for part in self))
 
 
@@ -302,9 +297,8 @@ class _Expansion:
         """Return the result for some rows, of which this is the solution."""
         beliefs = (_rows_at(field, rows) for field in self.fields)
         n_iter, converged = np.zeros(len(rows), int), np.ones(len(rows), bool)
-        joint = None
-        if pairs:
-            joint = self._pairs([_rows_at(means, rows) for means in self.state.means])
+        means = [_rows_at(part, rows) for part in self.state.means]
+        joint = self._pairs(means) if pairs else None
         return Propagated(*beliefs, n_iter, self.residual[rows], converged, None, joint)
 
     def _pairs(self, means):

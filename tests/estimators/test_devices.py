@@ -106,7 +106,8 @@ def test_transform_waits_for_nothing_but_checks(Estimator):
             Z = placed(binary_data(n=n, dtype=np.float32))
             waits.clear()
             estimator.transform(Z)
-            assert waits.total() <= 8, waits
+            looks = 30 if Estimator is skrbm.DeepTAPMachine else 0  # at its fixed points
+            assert waits.total() <= 8 + looks, waits
 
 
 DETERMINISTIC = [
