@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 
+import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -233,6 +234,30 @@ def test_number_of_threads_is_what_blas_was_allowed(n):
     with threadpool_limits(n, user_api="blas"):
         assert _threads.one_blas_thread(_threads.n_threads)() == min(blas_threads())
     assert _threads.n_threads() == 1
+
+
+def test_threads_that_hold_blas_share_what_it_was_allowed(two_threads):
+    """Two fits in two workers of joblib use one thread each, and the last one both again."""
+    meeting, left = threading.Barrier(2, timeout=60), threading.Event()
+
+    @_threads.one_blas_thread
+    def held(waits):
+        meeting.wait()
+        together = _threads.n_threads()
+        meeting.wait()
+        assert left.wait(60) if waits else True
+        return together, _threads.n_threads()
+
+    def fit(waits):
+        try:
+            return held(waits)
+        finally:
+            left.set()
+
+    calls = [joblib.delayed(fit)(waits) for waits in (False, True)]
+    found = joblib.Parallel(n_jobs=2, backend="threading")(calls)
+    assert [together for together, _ in found] == [1, 1]
+    assert found[1][1] == 2
 
 
 def test_environment_variable_sets_the_number_of_threads():

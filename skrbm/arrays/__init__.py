@@ -14,7 +14,9 @@ from ._columns import (
     take_rows,
     value_range,
 )
+from ._later import near_equal_parts, number, number_of, numbers, put_off, require
 from ._namespace import (
+    are_finite,
     as_like,
     cast,
     copied,
@@ -46,6 +48,7 @@ __all__ = [
     "Rng",
     "RowView",
     "add_products",
+    "are_finite",
     "as_like",
     "cast",
     "column_means",
@@ -68,9 +71,15 @@ __all__ = [
     "n_threads",
     "namespace",
     "ndtri",
+    "near_equal_parts",
     "nonzero",
+    "number",
+    "number_of",
+    "numbers",
     "one_blas_thread",
     "parameter_reference",
+    "put_off",
+    "require",
     "row_blocks",
     "row_sums",
     "seed_sequence",

@@ -4,6 +4,7 @@ NumPy 2 is its own array namespace. Other libraries (torch, JAX, CuPy, array-api
 through ``array-api-compat``, which is imported only when such an array comes.
 """
 
+from collections.abc import Sequence
 from math import exp, isfinite
 from typing import Any
 
@@ -106,8 +107,18 @@ def parameter_reference(X: Array) -> Array:
 
 def is_finite(x: Array) -> bool:
     """Whether no entry is infinite or NaN, by a sum, which needs no temporary array."""
-    total = namespace(x).sum(x) if is_foreign(x) else np.add.reduce(x, axis=None)
-    return isfinite(float(total))
+    return bool(are_finite([x]))
+
+
+def are_finite(parts: Sequence[Array]) -> Any:
+    """Whether no entry of some arrays is infinite or NaN, by sums.
+
+    A bool, or in another library than NumPy an array of no dimensions, for which nobody waits.
+    """
+    if not parts or not is_foreign(parts[0]):
+        return all(isfinite(np.add.reduce(part, axis=None)) for part in parts)
+    xp = namespace(parts[0])
+    return xp.isfinite(sum(xp.sum(part) for part in parts))
 
 
 def sigmoid(x: Array) -> Array:

@@ -65,7 +65,7 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
     read-only arrays and works on a silent copy of an unsuitable ``out``, hence the checks.
     """
     if is_foreign(out) or not terms:
-        if keep != 1:
+        if is_foreign(keep) or keep != 1:
             out *= keep
         for left, right, alpha in terms:
             out += alpha * (left.T @ right)

@@ -60,9 +60,13 @@ class Rng:
         raw = self._generator.bit_generator.random_raw((size + 1) // 2).view(np.int32)
         return raw[:size].astype(self._reference.dtype).reshape(shape), 2.0**31
 
+    def order(self, n: int) -> np.ndarray:
+        """Return a random order of ``range(n)``, a NumPy array whatever the library."""
+        return self._generator.permutation(n)
+
     def permutation(self, n: int) -> Array:
         """Return a random order of ``range(n)``, an index array of the same library."""
-        return from_numpy(self._generator.permutation(n), self._reference)
+        return from_numpy(self.order(n), self._reference)
 
     def integers(self, high: int, size: Shape | int) -> Array:
         """Draw ``size`` integers from ``range(high)``, an index array of the same library."""

@@ -106,10 +106,11 @@ def _depth() -> int:
 def n_threads() -> int:
     """Return how many threads the calling thread may use.
 
-    It is one for all that do not hold BLAS themselves: helpers, and workers of joblib, which share
-    the processor already.
+    Threads that hold BLAS at the same time, such as workers of joblib that fit an estimator each,
+    share what BLAS was allowed. It is one for all that do not hold it: helpers, and workers of
+    joblib inside of a method, which share the processor already.
     """
-    return _N_THREADS if _depth() else 1
+    return max(1, _N_THREADS // max(1, len(_HOLDERS))) if _depth() else 1
 
 
 @cache

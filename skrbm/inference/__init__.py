@@ -22,6 +22,7 @@ from ._fixed_point import (
     Magnetizations,
     Solution,
     map_rows,
+    settle,
     solve,
     solve_to_convergence,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "resolve",
     "rows_with_holes",
     "sample",
+    "settle",
     "solve",
     "solve_clamped",
     "solve_to_convergence",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, from_numpy, like, namespace, row_sums, to_numpy
+from ..arrays import cast, from_numpy, like, namespace, row_sums
 from ..exceptions import DivergenceError
 from ..machine import Block, Moments, coupled, input_field
 from ._complement import complement_factors
@@ -321,13 +321,14 @@ class AdaptiveTAP(FixedPoint):
         precisions, times the squared variances: by symmetry the means can be at rest while the
         precisions still move.
         """
-        rejected = to_numpy(new.rejected[0])[:, 0].astype(np.float64) ** 2
+        xp = namespace(new.means[0])
+        rejected = cast(new.rejected[0][:, 0], xp.float64) ** 2
         moved = sum(
             row_sums(((b - a) * c) ** 2)
             for a, b, c in zip(old.precisions, new.precisions, new.variances, strict=True)
         )
         n_units = sum(mean.shape[1] for mean in new.means)
-        return super().residual(old, new) + rejected + to_numpy(moved) / n_units
+        return super().residual(old, new) + rejected + moved / n_units
 
     def log_partition(self, machine, state):
         """Return minus the free energy of each row, in float64.

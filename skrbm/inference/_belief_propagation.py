@@ -1,7 +1,7 @@
 """Belief propagation on binary machines with one hidden layer (Ping and Ihler 2017)."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from ..arrays import (
     share,
     sigmoid,
     split,
-    to_numpy,
 )
 from ..machine import Block, Moments
 from ._fixed_point import FixedPoint
@@ -135,8 +134,8 @@ class BeliefPropagation(FixedPoint):
         """Return the mean squared change of the means, or what beliefs change by, if larger."""
         changes = [super().residual(old, new)]
         for a, b in zip(old.beliefs, new.beliefs, strict=True):
-            changes.append(to_numpy(belief_change(a, b)).astype(np.float64))
-        return np.max(changes, axis=0)
+            changes.append(cast(belief_change(a, b), namespace(b).float64))
+        return reduce(namespace(changes[0]).maximum, changes)
 
     def messages(self, machine, state):
         """Return the arithmetic of messages, those of a state, and the beliefs they go with."""

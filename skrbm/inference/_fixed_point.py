@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._checks import check_count, check_number
-from ..arrays import cast, from_numpy, namespace, to_numpy
+from ..arrays import cast, from_numpy, is_foreign, like, namespace, to_numpy
 from ._needs import InferenceMethod
 
 # Damping and smallest max_iter of each stage of solve_to_convergence.
+_LOOK = 10  # sweeps on a device, from one look at which rows have converged to the next
 _STAGES = ((0.0, 500), (0.5, 2000), (0.9, 500))
 
 
@@ -45,6 +46,8 @@ class Solution(NamedTuple):
         Distance from a solution, as the method measures it.
     converged : ndarray of shape (n_rows,), bool
         Whether ``residual`` is at most ``tol``.
+
+    After :func:`settle` these are arrays of the library of the state.
     """
 
     state: Any
@@ -99,7 +102,7 @@ class FixedPoint(InferenceMethod):
         )
 
     def residual(self, old, new):
-        """Return the distance of each row from a solution, ndarray of shape (n_rows,), float64.
+        """Return the distance of each row from a solution, array of shape (n_rows,), float64.
 
         It is the mean squared change of the means in a sweep from ``old`` to ``new``. A method can
         add other quantities that are 0 at a solution.
@@ -156,11 +159,14 @@ def finished_rows(method, machine, state, max_iter, tol, damping, callback=None)
         State, indices, numbers of sweeps and residuals of some rows.
     """
     rows = np.arange(state.means[0].shape[0])
+    if is_foreign(state.means[0]) and callback is None:
+        yield from _finished_with_looks(method, machine, state, rows, max_iter, tol, damping)
+        return
     for iteration in range(1, max_iter + 1):
         new = method.step(machine, state)
         if damping:
             new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
-        residual = method.residual(state, new)
+        residual = to_numpy(method.residual(state, new))
         state = new
         if callback is not None:
             callback(iteration, state, rows)
@@ -172,6 +178,65 @@ def finished_rows(method, machine, state, max_iter, tol, damping, callback=None)
             yield _some((state, rows, np.full(rows.size, iteration), residual), done)
             state, rows, _, residual = _some((state, rows, rows, residual), ~done)
             machine = machine.rows(from_numpy(np.flatnonzero(~done), state.means[0]))
+
+
+def _finished_with_looks(method, machine, state, rows, max_iter, tol, damping):
+    """Do the same on a device, where it takes time to know which rows have converged."""
+    n_iter = 0
+    while True:
+        n_sweeps = min(_LOOK, max_iter - n_iter)
+        state, *numbers = _swept(method, machine, state, n_sweeps, tol, damping)
+        taken, residual = to_numpy(namespace(numbers[0]).stack(numbers))
+        parts = state, rows, n_iter + taken.astype(np.int64), residual
+        n_iter, done = n_iter + n_sweeps, residual <= tol
+        if n_iter == max_iter or done.all():
+            yield parts
+            return
+        if done.any():
+            yield _some(parts, done)
+            state, rows, *_ = _some(parts, ~done)
+            machine = machine.rows(from_numpy(np.flatnonzero(~done), state.means[0]))
+
+
+def _swept(method, machine, state, n_sweeps, tol, damping):
+    """Return the state after some sweeps, in which rows rest once they have converged.
+
+    With it come the number of sweeps and the residual of each row, float64, of the same library.
+    """
+    xp = namespace(state.means[0])
+    options = {**like(state.means[0]), "dtype": xp.float64}
+    n_iter = xp.zeros(state.means[0].shape[0], **options)
+    residual = xp.full(n_iter.shape, xp.inf, **options)
+    for _ in range(n_sweeps):
+        new, moves = method.step(machine, state), ~(residual <= tol)
+        if damping:
+            new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
+        residual = xp.where(moves, method.residual(state, new), residual)
+        state = _moved(moves, new, state)
+        n_iter = n_iter + cast(moves, n_iter.dtype)
+    return state, n_iter, residual
+
+
+def _moved(moves, new, old):
+    """Return a state with the rows of ``new`` where they move and those of ``old`` elsewhere."""
+    xp = namespace(moves)
+
+    def pick(b, a):
+        return xp.where(xp.reshape(moves, (-1, *[1] * (a.ndim - 1))), b, a)
+
+    return map_rows(pick, new, old)
+
+
+def settle(method, machine, state):
+    """Do what :func:`solve` does with a method's own numbers; nobody waits for a device.
+
+    That is so if the method does few sweeps. The :class:`Solution` is then of the library of the
+    state as a whole.
+    """
+    if not is_foreign(state.means[0]) or method.max_iter > _LOOK:
+        return solve(method, machine, state)
+    found = _swept(method, machine, state, method.max_iter, method.tol, method.damping)
+    return Solution(*found, found[-1] <= method.tol)
 
 
 def solve_to_convergence(method, machine, state, *, tol=1e-12):
@@ -204,7 +269,7 @@ def solve_to_convergence(method, machine, state, *, tol=1e-12):
         )
         if damping:  # the variances can still move when the damped means no longer do
             new = method.step(machine, state)
-            state, residual = new, method.residual(state, new)
+            state, residual = new, to_numpy(method.residual(state, new))
             converged = residual <= tol
         n_iter = n_iter + n_more
         done, left = np.flatnonzero(converged), np.flatnonzero(~converged)
@@ -225,13 +290,13 @@ def take_rows(state, index):
 
 
 def _squared_change(old, new):
-    """Mean squared change of the means of each row, a float64 NumPy array."""
+    """Mean squared change of the means of each row, float64."""
     total, n_units = 0.0, 0
     for a, b in zip(old.means, new.means, strict=True):
         change, xp = b - a, namespace(a)
         total = total + cast(xp.vecdot(change, change), xp.float64)
         n_units += a.shape[1]
-    return to_numpy(total) / n_units
+    return total / n_units
 
 
 def _some(parts, mask):

@@ -11,11 +11,12 @@ expectation, which makes the gradient that of the marginal energy (Langevin).
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from .._checks import check_count, check_number, look_up
 from .._schedules import SCHEDULES
-from ..arrays import namespace, row_sums
+from ..arrays import namespace, number, require, row_sums
 from ..machine import condition, conditional
 from ._needs import Needs
 from ._sampler import Sampler, choose, metropolis
@@ -49,7 +50,7 @@ STEP_SCALES = {
     "mean_variance": StepScale(
         lambda precision: precision * namespace(precision).mean(1 / precision),
         math.inf,
-        lambda step: float(namespace(step).max(step)),
+        lambda step: number(namespace(step).max(step)),
         lambda variance: namespace(variance).sqrt(variance),
     ),
 }
@@ -167,14 +168,16 @@ class Langevin(Sampler):
         """
         step = self._relative(machine)
         largest = self._scale.largest(step)
-        if not largest < _LARGEST:
-            raise ValueError(
-                f"a step of {largest:.3g} times a unit's variance diverges (it must be below "
-                f"{_LARGEST:g}): the variances of the visible units are too different for "
-                f"step_scale={self.step_scale!r} with step_size={self.step_size:.3g}. Use "
-                "step_scale='variance' or a smaller step_size"
-            )
+        require(largest < _LARGEST, partial(self._diverges, largest))
         return step
+
+    def _diverges(self, largest):
+        return ValueError(
+            f"a step of {float(largest):.3g} times a unit's variance diverges (it must be below "
+            f"{_LARGEST:g}): the variances of the visible units are too different for "
+            f"step_scale={self.step_scale!r} with step_size={self.step_size:.3g}. Use "
+            "step_scale='variance' or a smaller step_size"
+        )
 
     @property
     def _scale(self):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, is_foreign, namespace, sigmoid, softplus
+from ..arrays import cast, is_foreign, namespace, numbers, sigmoid, softplus
 
 
 class Limits(NamedTuple):
@@ -129,7 +129,7 @@ class Odds:
 
     def __init__(self, W, product):
         xp = namespace(W)
-        largest = max(float(xp.max(W)), -float(xp.min(W)))
+        largest = max(numbers((xp.max(W), -xp.min(W))))
         limits = LIMITS["float64" if W.dtype == xp.float64 else "float32"]
         if largest > limits.weight:  # which float64 holds, up to the bound of the whole method
             W, limits = cast(W, xp.float64), LIMITS["float64"]

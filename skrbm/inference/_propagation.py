@@ -23,12 +23,13 @@ from ..arrays import (
     row_sums,
     share,
     sigmoid,
+    take_rows,
     to_numpy,
 )
 from ..machine import Machine
 from ..units import Bernoulli, Theta
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of
-from ._fixed_point import FixedPoint, Magnetizations, finished_rows, solve, take_rows
+from ._fixed_point import FixedPoint, Magnetizations, finished_rows, solve
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
 
@@ -242,23 +243,22 @@ class _Start(NamedTuple):
     means: Any
 
     def rows(self, index):
-        """Return the start of the rows at a NumPy index array."""
-        xp, index = namespace(self.means), from_numpy(index, self.means)
-        return _Start(*(xp.take(part, index, axis=0) for part in self))
+        return _Start(*(_rows_at(part, index) for part in self))
 
 
 class _Fields(NamedTuple):
-    """The fields of each row in float64: the part of a machine that sweeps need.
-
-    Rows of a whole machine, and casts of its fields in each sweep, would cost a twentieth more.
-    """
+    """The fields of each row in float64, cast once: the part of a machine that sweeps need."""
 
     visible: Any
     hidden: Any
 
     def rows(self, index):
-        """Return the fields of the rows at an index array of the same library."""
-        return _Fields(*(namespace(part).take(part, index, axis=0) for part in self))
+        return _Fields(*(_rows_at(part, index) for part in self))
+
+
+def _rows_at(part, index):
+    """Return the rows at an index array in increasing order, the array itself if it is all."""
+    return part if index.shape[0] == part.shape[0] else take_rows(part, index)
 
 
 def _at_fields(machine):
@@ -287,17 +287,18 @@ class _Expansion:
             means[l], variances[l] = units[l].mean_variance(fields[l])
             state = Magnetizations(tuple(means), tuple(variances))
         self.state, self.fields = state, tuple(theta.field for theta in fields)
-        self.residual = np.maximum(_changes(first.state, state), _pair_error(machine.cubes[0]))
+        residual = xp.maximum(_changes(first.state, state), _pair_error(machine.cubes[0]))
+        self.residual = to_numpy(residual)
         converged = from_numpy(first.converged[:, None], machine.weights[0])
         parts = zip((*self.fields, state.means[1]), _at_fields(machine), strict=True)
         self.start = _Start(*(xp.where(converged, cast(a, b.dtype), b) for a, b in parts))
 
     def found(self, rows, pairs):
         """Return the result for some rows, of which this is the solution."""
-        index = from_numpy(rows, self.state.means[0])
-        beliefs = (namespace(field).take(field, index, axis=0) for field in self.fields)
+        beliefs = (_rows_at(field, rows) for field in self.fields)
         n_iter, converged = np.zeros(len(rows), int), np.ones(len(rows), bool)
-        joint = self._pairs(take_rows(self.state, rows).means) if pairs else None
+        means = [_rows_at(part, rows) for part in self.state.means]
+        joint = self._pairs(means) if pairs else None
         return Propagated(*beliefs, n_iter, self.residual[rows], converged, None, joint)
 
     def _pairs(self, means):
@@ -321,16 +322,16 @@ def _changes(old, new):
     """
     total = _TAP.residual(old, new)
     for a, b in zip(old.means, new.means, strict=True):
-        largest = namespace(a).max((b - a) ** 2, axis=1)
-        total = np.maximum(total, to_numpy(largest) / _ONE_UNIT)
+        xp = namespace(a)
+        total = xp.maximum(total, xp.max((b - a) ** 2, axis=1) / _ONE_UNIT)
     return total
 
 
 def _pair_error(cubes):
     """Return a bound of the mean squared error of E[h v], at the unit where it is largest."""
     xp, squares = namespace(cubes), cubes * cubes
-    largest = max(float(xp.max(xp.mean(squares, axis=axis))) for axis in (0, 1))
-    return largest / _PAIR_ERROR**2
+    largest = [cast(xp.max(xp.mean(squares, axis=axis)), xp.float64) for axis in (0, 1)]
+    return xp.maximum(*largest) / _PAIR_ERROR**2
 
 
 def joined(parts, rows=None):
@@ -400,11 +401,11 @@ class _Sweeps(FixedPoint):
         found, order, tol = [], [], self.method.tol
         for i in range(0, len(rows), self.n_rows):
             some = rows[i : i + self.n_rows]
-            block = fields.rows(from_numpy(some, self.odds.E))
+            block = fields.rows(some)
             first = self.start(block, start.rows(some))
             finished = finished_rows(self, block, first, self.method.max_iter, tol, damping=0)
             for state, index, n_iter, residual in finished:
-                part = block.rows(from_numpy(index, self.odds.E))
+                part = block.rows(index)
                 log_z, joint = self._sums(part, state, log_partition, pairs)
                 if pairs and found:  # many are summed in float64
                     joint = cast(joint, self.xp.float64)
@@ -439,7 +440,7 @@ class _Sweeps(FixedPoint):
     def residual(self, old, new):
         change = new.means[0] - old.means[0]
         moved = belief_change(old.beliefs[0], new.beliefs[0])
-        return to_numpy(self.xp.maximum(self.xp.mean(change * change, axis=1), moved))
+        return self.xp.maximum(self.xp.mean(change * change, axis=1), moved)
 
     def _sums(self, fields, state, log_partition, pairs):
         """Return log Z of each row and the sum of E[h v], each None if not asked for."""

@@ -288,9 +288,9 @@ class Rows(DistinctRows):
     def __getitem__(self, positions):
         """Return the rows at an array of positions, dense, in the coordinates of learning.
 
-        What is missing is NaN.
+        Positions may be in NumPy or in the library of X. What is missing is NaN.
         """
-        rows = dense_rows(self.X, from_numpy(self.index[positions], self.X), self.dtype)
+        rows = dense_rows(self.X, self.places(positions), self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
 
     @cached_property
@@ -388,7 +388,7 @@ class Rows(DistinctRows):
     def some(self, n, rng):
         """Return at most ``n`` rows, at random; missing values are the means of their columns."""
         positions = self.epoch(np.arange(len(self)), rng)
-        return self.batch(positions[to_numpy(rng.permutation(len(positions)))[:n]])[0]
+        return self.batch(positions[rng.order(len(positions))[:n]])[0]
 
 
 def split_missing(X, filling=None):

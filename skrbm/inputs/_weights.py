@@ -7,13 +7,23 @@ neighbours then, become one row whose weight is the sum of theirs.
 
 import hashlib
 import warnings
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight
 
-from ..arrays import cast, from_numpy, has_missing, namespace, row_blocks, take_rows, to_numpy
+from ..arrays import (
+    cast,
+    from_numpy,
+    has_missing,
+    is_foreign,
+    namespace,
+    row_blocks,
+    take_rows,
+    to_numpy,
+)
 
 _BLOCK_ELEMENTS = 2**16  # of rows that are looked at together, 512 KiB in float64
 # Rows of an epoch: an index array of more may not fit into memory.
@@ -239,6 +249,7 @@ class DistinctRows:
     """
 
     def __init__(self, arrays, weights=None):
+        self._reference, self._is_sent = arrays[0], is_foreign(arrays[0])
         index, weights = distinct_rows(arrays, weights)
         order = np.random.default_rng(_SEED).permutation(len(index))
         self.index, weights = index[order], weights[order]
@@ -267,6 +278,22 @@ class DistinctRows:
             array = np.nan_to_num(array.astype(np.float64), nan=_MISSING) + 0.0  # no -0
             digest.update(repr(array.shape).encode() + array.tobytes())
         return digest.hexdigest()
+    def sent(self, positions):
+        """Return positions in the library and on the device of the first of the arrays.
+
+        So a device is sent those of an epoch at once.
+        """
+        return from_numpy(positions, self._reference)
+
+    def places(self, positions):
+        """Return the rows of the arrays at positions, in the library of the first of the arrays."""
+        if not self._is_sent:
+            return self.index[positions]
+        return take_rows(self._sent_index, positions)
+
+    @cached_property
+    def _sent_index(self):
+        return self.sent(self.index)
 
     def epoch(self, positions, rng):
         """Return the positions of an epoch: each as often as the weight of its row says.

@@ -1,7 +1,9 @@
 """Moment matching with a learning rate that is found in training."""
 
-from ..arrays import namespace
-from ..machine import precise_free_energy
+from dataclasses import replace
+
+from ..arrays import cast, is_foreign, namespace, number
+from ..machine import Machine, precise_free_energy
 from ._gradient import MomentLearner
 from ._optimizers import ArrayGradient
 from ._rates import AutomaticRate
@@ -31,18 +33,24 @@ class AutomaticLearner(MomentLearner):
             samples = self._phase.visible(training.phase_state)
             some = self.rows.batch(self.index[: samples.shape[0]])[0]
             rows = namespace(some).concat([samples, some], axis=0)
-            if self._has_run_away(training, rows, precise_free_energy(training.machine, rows)):
+            has_run_away = self._has_run_away(
+                training, rows, precise_free_energy(training.machine, rows)
+            )
+            training.rate_state = self.rule.read(training.rate_state)
+            if has_run_away:
                 self._step_back(training)
 
     def _take(self, training, slopes, data, X, rate):
         state = self.rule.init() if training.rate_state is None else training.rate_state
         length = rate * state.rate
-        if self.rule.measures(state) and length > 0:
-            length = self._take_measured(training, slopes, data, X, state, length)
+        waits = not is_foreign(X)
+        if self.rule.measures(state) and (length if waits else rate) > 0:
+            take = self._take_measured if waits else self._take_without_waiting
+            length = take(training, slopes, data, X, state, length)
         else:
-            self._move(training, slopes, data, length)
+            self._move(training, slopes, data, _as_factor(length, X))
             training.rate_state = state._replace(n_steps=state.n_steps + 1)
-        if training.saved is not None and not training.machine.has_finite_thetas():
+        if waits and training.saved is not None and not training.machine.has_finite_thetas():
             self._step_back(training)
             return 0.0
         return length
@@ -56,16 +64,58 @@ class AutomaticLearner(MomentLearner):
             self._step_back(training)
             return 0.0
         training.saved = training.machine.copy(), training.phase_state
+        self._move_measured(training, slopes, data, samples, energies, state, length)
+        return length
+
+    def _move_measured(self, training, slopes, data, samples, energies, state, length):
+        """Move the saved machine, and find the length of the next steps by it."""
         before = self.parameters.of(training.saved[0])
         slopes = ArrayGradient(slopes.arrays(before), slopes.n_penalised)
-        after = self._move(training, slopes, data, length)
+        after = self._move(training, slopes, data, _as_factor(length, samples))
         change = precise_free_energy(training.machine, samples) - energies[: samples.shape[0]]
         steps = (new - old for new, old in zip(after, before, strict=True))
         pairs = zip(slopes.arrays(before), steps, strict=True)
-        gain = sum(float(namespace(slope).sum(slope * step)) for slope, step in pairs)
+        gain = sum(number(namespace(slope).sum(slope * step)) for slope, step in pairs)
         n_visible = training.machine.n_units[0]
         training.rate_state = self.rule.next(state, gain, change, n_visible, length)
-        return length
+
+    def _take_without_waiting(self, training, slopes, data, X, state, length):
+        """Do what ``_take_measured`` does for arrays of a device, which is not asked in between.
+
+        The step is taken in any case, and all that it has changed is chosen after it.
+        """
+        samples = self._phase.visible(training.phase_state)
+        rows = namespace(X).concat([samples, X], axis=0)
+        energies = precise_free_energy(training.machine, rows)
+        state = self.rule.held(state, energies)
+        last, back = training.saved, self._has_run_away(training, rows, energies)
+        training.saved = training.machine.copy(), training.phase_state
+        if last is not None:
+            training.saved = _chosen(back, last, training.saved)
+        self._move_measured(training, slopes, data, samples, energies, state, length)
+        if last is None:
+            return length
+        self._choose(training, back, self.rule.slower_without_waiting(state))
+        return namespace(X).where(back, 0.0 * length, length)
+
+    def _choose(self, training, back, slower):
+        """Go back to the saved machine where ``back``, as ``_step_back`` does.
+
+        Only means go on: the offsets, as any finite ones will do, and the average from where it is.
+        """
+        machine, now = training.saved[0], (training.machine, training.phase_state)
+        training.machine, training.phase_state = _chosen(back, training.saved, now)
+        rest = self.optimizer.init(self.parameters.of(machine))
+        training.optimizer_state = _chosen(back, rest, training.optimizer_state)
+        training.rate_state = _chosen(back, slower, training.rate_state)
+        if training.average is not None:
+            means = _chosen(back, machine, training.average.means)
+            training.average = replace(training.average, means=means)
+        if training.offsets is not None:
+            xp = namespace(back)
+            training.offsets = tuple(
+                xp.where(xp.isfinite(part), part, xp.zeros_like(part)) for part in training.offsets
+            )
 
     def _has_run_away(self, training, rows, energies):
         """Whether the machine has gone too far since the last measurement.
@@ -88,3 +138,24 @@ class AutomaticLearner(MomentLearner):
     def _slow_down(self, training, factor):
         if training.rate_state is not None:
             training.rate_state = self.rule.slower(training.rate_state)
+
+
+def _as_factor(length, X):
+    """Return the length of a step in the dtype of X, where it is an array."""
+    return cast(length, X.dtype) if is_foreign(length) else length
+
+
+def _chosen(back, old, new):
+    """Return the arrays of ``old`` where ``back`` and those of ``new`` elsewhere.
+
+    What is no array, or has no such array in ``old``, is that of ``new``.
+    """
+    if isinstance(new, Machine):
+        parts = _chosen(back, (old.thetas, old.weights), (new.thetas, new.weights))
+        return replace(new, thetas=parts[0], weights=parts[1])
+    if isinstance(new, tuple) and isinstance(old, tuple):
+        parts = [_chosen(back, *pair) for pair in zip(old, new, strict=True)]
+        return type(new)(*parts) if hasattr(new, "_fields") else tuple(parts)
+    if is_foreign(new) and is_foreign(old) and new.shape == old.shape:
+        return namespace(back).where(back, old, new)
+    return new

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._checks import check_count
 from .._schedules import SCHEDULES
-from ..arrays import cast, from_numpy, namespace
+from ..arrays import like, namespace, number
 from ..inference import (
     Chains,
     Sampler,
@@ -319,7 +319,7 @@ def _persistent_phases(phase, machine, chains, X, rng):
     n, m = X.shape[0], visible.shape[0]
     rows = namespace(X).concat([X, visible], axis=0)
     theta = condition(machine, rows)
-    of_data, of_chains = (cast(from_numpy(w, X), X.dtype) for w in _two_means(n, m))
+    of_data, of_chains = _two_means(n, m, namespace(X), *like(X).items())
     data = data_moments(machine, rows, of_data, given=theta)
     model = Moments((data.blocks[0]._replace(weight=of_chains),))
     drawn = machine.units[1].sample(theta.rows(slice(n, n + m)), rng)
@@ -327,10 +327,10 @@ def _persistent_phases(phase, machine, chains, X, rng):
 
 
 @lru_cache(maxsize=8)  # batches have few sizes
-def _two_means(n, m):
+def _two_means(n, m, xp, *options):
     """Return row weights of the mean over the first ``n`` of ``n + m`` rows, and over the rest."""
     first = np.arange(n + m) < n
-    return first / n, ~first / m
+    return tuple(xp.asarray(part, **dict(options)) for part in (first / n, ~first / m))
 
 
 def _data_phases(phase, machine, chains, X, rng):
@@ -435,4 +435,5 @@ class _Total:
         """Return the mean rate of acceptance of the run, or None if nothing was rejected."""
         if not self.rates:
             return None
-        return sum(float(namespace(rate).mean(rate)) for rate in self.rates) / len(self.rates)
+        rates = (number(namespace(rate).mean(rate)) for rate in self.rates)
+        return sum(rates) / len(self.rates)

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..inference import Solution, given_visible, solve, with_visible
+from ..arrays import number_of
+from ..inference import Solution, given_visible, settle, with_visible
 from ._fixed_points import FixedPointPhase
 from ._model_phase import ModelPhase
 
@@ -38,7 +37,7 @@ class DeepPhase(ModelPhase):
 
     def phases(self, machine, state, X, rng):
         hidden, method, start = given_visible(machine, X, self.model.fixed_point)
-        solution = solve(method, hidden, start)
+        solution = settle(method, hidden, start)
         data = with_visible(method.moments(hidden, solution.state), X)
         model = self.model.advance(machine, state.model, X, rng)
         return DeepState(model, solution), data, self.model.moments(machine, model)
@@ -55,5 +54,5 @@ class DeepPhase(ModelPhase):
     def report(self, state):
         if state.data is None:
             return {}
-        unconverged = {"n_unconverged_data": float(np.sum(~state.data.converged))}
+        unconverged = {"n_unconverged_data": number_of(~state.data.converged)}
         return self.model.report(state.model) | unconverged

@@ -6,9 +6,7 @@ Which solutions are found depends on where they are looked for. The paper starts
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..arrays import cast, like, namespace, take_rows
+from ..arrays import cast, like, namespace, number, number_of, take_rows
 from ..inference import (
     Clamped,
     FixedPoint,
@@ -16,7 +14,7 @@ from ..inference import (
     Solution,
     map_rows,
     rows_with_holes,
-    solve,
+    settle,
     solve_clamped,
     with_rows,
 )
@@ -122,7 +120,7 @@ class FixedPointPhase(ModelPhase):
     def advance(self, machine, state, X, rng):
         carry = self._starts.next(machine, state, X, rng)
         first = self.fixed_point.start(machine, self._starts.visible(carry))
-        return Started(carry, solve(self.fixed_point, machine, first))
+        return Started(carry, settle(self.fixed_point, machine, first))
 
     def incomplete_phases(self, machine, state, X, observed, rng):
         """Return the phases of a batch, of which rows with missing entries are solved as well.
@@ -161,6 +159,6 @@ class FixedPointPhase(ModelPhase):
         if solution is None:
             return {}
         return {
-            "n_unconverged": float(np.sum(~solution.converged)),
-            "n_sweeps": float(np.mean(solution.n_iter)),
+            "n_unconverged": number_of(~solution.converged),
+            "n_sweeps": number(namespace(solution.n_iter).mean(solution.n_iter)),
         }

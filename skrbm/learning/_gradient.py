@@ -1,12 +1,13 @@
 """The learners: what an epoch of training does to a machine."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from ..arrays import cast, to_numpy
+from ..arrays import cast, near_equal_parts, numbers, put_off, require
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
@@ -79,7 +80,7 @@ class BatchLearner:
     rows : Rows
         The data.
     index : ndarray of int
-        Positions of the rows to learn from.
+        Positions of the rows to learn from. A step is given some, in the library of the data.
     batch_size : int
         Largest number of rows of a batch; batches have nearly the same size.
     shuffle : bool
@@ -112,18 +113,22 @@ class BatchLearner:
         """
         rows, reports = self.rows.epoch(self.index, training.rng), []
         if self.shuffle:
-            rows = rows[to_numpy(training.rng.permutation(len(rows)))]
+            rows = rows[training.rng.order(len(rows))]
         # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
         n_batches = -(-len(rows) // self.batch_size)
+        rows = self.rows.sent(rows)
         with np.errstate(over="ignore", invalid="ignore"):
-            for batch, part in enumerate(np.array_split(rows, n_batches)):
-                reports.append(self.step(training, part, rate))
-                if not training.machine.has_finite_thetas():
-                    _diverged("intercepts", training, batch, rate)
+            with put_off():
+                for batch, part in enumerate(near_equal_parts(rows, n_batches)):
+                    reports.append(self.step(training, part, rate))
+                    is_finite = training.machine.has_finite_thetas()
+                    if is_finite is not True:  # or nobody knows yet
+                        told = "intercepts", training.n_epochs, batch, rate
+                        require(is_finite, partial(_diverged, *told))
             self.finish(training)
             if not self.is_finite(training.machine):
-                _diverged("components", training, batch, rate)
-        return {name: _mean([r[name] for r in reports]) for name in reports[0]}
+                raise _diverged("components", training.n_epochs, batch, rate)
+        return _means(reports)
 
     def finish(self, training):
         """Change what the last batch of an epoch has left, before its parameters are judged."""
@@ -133,15 +138,18 @@ class BatchLearner:
         return machine.is_finite()
 
 
-def _mean(values):
-    """Return the mean of numbers, which is exact if they are equal."""
-    return values[0] + fmean(value - values[0] for value in values)
+def _means(reports):
+    """Return the means of the numbers of reports, which are exact if they are equal."""
+    names, n = reports[0], len(reports)
+    values = numbers(report[name] for name in names for report in reports)
+    parts = {name: values[i * n : (i + 1) * n] for i, name in enumerate(names)}
+    return {name: v[0] + fmean(value - v[0] for value in v) for name, v in parts.items()}
 
 
-def _diverged(quantity, training, batch, rate):
-    raise DivergenceError(
+def _diverged(quantity, n_epochs, batch, rate):
+    return DivergenceError(
         f"the {quantity} were no longer finite after batch {batch + 1} of epoch "
-        f"{training.n_epochs + 1}, at a learning rate of {rate:.3g}. Lower learning_rate or "
+        f"{n_epochs + 1}, at a learning rate of {rate:.3g}. Lower learning_rate or "
         "momentum, or scale X. The parameters of the last complete epoch are kept."
     )
 

@@ -71,8 +71,8 @@ class LikelihoodMonitor(Monitor):
     ):
         super().__init__(n_iter_no_change)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
-        self.train = train[to_numpy(rng.permutation(len(train)))[:_GAP_ROWS]]
-        self.bits = to_numpy(rng.permutation(rows.X.shape[1]))[:_MONITORED_BITS]
+        self.train = train[rng.order(len(train))[:_GAP_ROWS]]
+        self.bits = rng.order(rows.X.shape[1])[:_MONITORED_BITS]
         self.by_score, self.tol, self.seed = criterion == "score", tol, seed
         self.by_score &= validation is not None
         self.credit, self.n_rows = credit, float(rows.counts[train].sum())

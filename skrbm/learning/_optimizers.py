@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from .._checks import check_number, look_up
 from .._params import HyperParameters
-from ..arrays import like, namespace
+from ..arrays import cast, is_foreign, like, namespace
 
 PENALTIES = {"l2": lambda W: W, "l1": lambda W: namespace(W).sign(W)}
 """Derivative of each penalty by the weights."""
@@ -50,7 +50,7 @@ class ArrayGradient(Gradient):
 
     def add(self, targets, rate, keep=1.0):
         for i, (target, slope) in enumerate(zip(targets, self._arrays, strict=True)):
-            if keep != 1 and i < self.n_penalised:
+            if (is_foreign(keep) or keep != 1) and i < self.n_penalised:
                 target *= keep
             target += rate * slope
 
@@ -242,8 +242,10 @@ OPTIMIZERS = {
 def clipped(gradient, parameters, max_norm):
     """Return the gradient, scaled down to ``max_norm`` if its norm is larger."""
     arrays = gradient.arrays(parameters)
-    norm = _norm(arrays)
-    if not norm <= max_norm:
+    if is_foreign(arrays[0]):
+        factor = _factor_without_waiting(arrays, max_norm)
+        arrays = tuple(cast(factor, part.dtype) * part for part in arrays)
+    elif not (norm := _norm(arrays)) <= max_norm:
         arrays = tuple((max_norm / norm) * part for part in arrays)
     return ArrayGradient(arrays, gradient.n_penalised)
 
@@ -255,3 +257,11 @@ def _norm(arrays):
         return largest
     squares = (((1 / largest) * array) ** 2 for array in arrays)
     return largest * math.sqrt(sum(float(namespace(s).sum(s)) for s in squares))
+
+
+def _factor_without_waiting(arrays, max_norm):
+    """Return what the arrays are multiplied by, an array of no dimensions, float64."""
+    xp = namespace(arrays[0])
+    squares = sum(xp.sum(cast(array, xp.float64) ** 2) for array in arrays)
+    norm = xp.sqrt(squares)
+    return xp.where(norm <= max_norm, xp.ones_like(norm), max_norm / norm)

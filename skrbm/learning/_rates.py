@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..arrays import namespace
+from ..arrays import is_foreign, like, namespace, number, numbers
 
 _FIRST = 10  # steps that are all measured, as the first rate is a guess
 
@@ -104,6 +104,8 @@ class AutomaticRate:
         length : float
             Rate of the step.
         """
+        if is_foreign(change):
+            return self._next_without_waiting(state, gain, change, n_visible, length)
         deviation = float(namespace(change).var(change)) ** 0.5
         if not (gain - gain == 0 and deviation - deviation == 0):  # inf or NaN: it was too long
             return state._replace(rate=0.5 * state.rate, n_steps=state.n_steps + 1)
@@ -118,8 +120,29 @@ class AutomaticRate:
         rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
         return RateState(rate, deviation, gain, state.n_steps + 1, self.recovery * state.cap)
 
+    def _next_without_waiting(self, state, gain, change, n_visible, length):
+        """Return the same with arrays of no dimensions for all but the number of steps."""
+        xp, state = namespace(change), self.held(state, change)
+        deviation, n_steps = xp.var(change) ** 0.5, state.n_steps + 1
+        finite = xp.isfinite(gain) & xp.isfinite(deviation)
+        tells, one = finite & (deviation > 0) & (length > 0), xp.ones_like(deviation)
+        part, deviation = max(self.memory, 1 / n_steps), xp.where(tells, deviation, one)
+        gain = state.gain + part * (gain / deviation - state.gain)
+        step = xp.where(tells, length, one) * state.deviation
+        deviation = state.deviation * (deviation / step) ** part
+        steady = self.factor * xp.clip(gain, 0.0, None)
+        largest = (2 * self.largest_divergence * n_visible) ** 0.5 * one
+        rate = xp.minimum(xp.minimum(steady, largest) / deviation, state.cap)
+        rate = xp.minimum(xp.maximum(rate, 0.5 * state.rate), self.growth * state.rate)
+        found = rate, deviation, gain, self.recovery * state.cap
+        before = xp.where(finite, state.rate, 0.5 * state.rate), *state[1:3], state.cap
+        *found, cap = (xp.where(tells, new, old) for new, old in zip(found, before, strict=True))
+        return RateState(*found, n_steps, cap)
+
     def is_too_far(self, change, n_visible):
         """Whether steps since the last measurement have led out of the trust region, all together.
+
+        In another library than NumPy it is an array of no dimensions, for which nobody waits.
 
         Parameters
         ----------
@@ -127,10 +150,32 @@ class AutomaticRate:
             Change of the free energies of samples by these steps.
         n_visible : int
         """
-        divergence = 0.5 * float(namespace(change).var(change))
-        return not divergence <= self.every**2 * self.largest_divergence * n_visible
+        divergence = 0.5 * number(namespace(change).var(change))
+        is_near = divergence <= self.every**2 * self.largest_divergence * n_visible
+        return ~is_near if is_foreign(is_near) else not is_near
 
     def slower(self, state):
         """Return the state after steps were taken back: half the rate, which rises slowly."""
         rate = 0.5 * state.rate
         return RateState(rate, cap=rate)
+
+    def slower_without_waiting(self, state):
+        """Return the same where what is known stays: a new start needs measured steps at once."""
+        rate = 0.5 * state.rate
+        return state._replace(rate=rate, cap=rate)
+
+    def held(self, state, reference):
+        """Return a state whose numbers are arrays of no dimensions, like the reference."""
+        xp, options = namespace(reference), like(reference)
+        floats = [(name, x) for name, x in _numbers_of(state) if not is_foreign(x)]
+        return state._replace(**{name: xp.full((), x, **options) for name, x in floats})
+
+    def read(self, state):
+        """Return a state whose numbers are floats, wherever they were."""
+        names, values = zip(*_numbers_of(state), strict=True)
+        return state._replace(**dict(zip(names, numbers(values), strict=True)))
+
+
+def _numbers_of(state):
+    """Return the names and values of all but the number of steps, which is known anyway."""
+    return [(name, x) for name, x in state._asdict().items() if name != "n_steps"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from ..arrays import Array, Index, cast, copied, is_finite, matmul, take_rows
+from ..arrays import Array, Index, are_finite, cast, copied, matmul, take_rows
 from ..units import Theta, Unit
 
 Layers: TypeAlias = Sequence[Array | None]
@@ -129,12 +129,14 @@ class Machine:
 
     def is_finite(self) -> bool:
         """Whether no parameter is infinite or NaN."""
-        return all(is_finite(W) for W in self.weights) and self.has_finite_thetas()
+        return bool(are_finite(self.weights)) and bool(self.has_finite_thetas())
 
-    def has_finite_thetas(self) -> bool:
-        """Whether no unit's own parameter is infinite or NaN, a check that is almost free."""
-        parts = (part for theta in self.thetas for part in theta if part is not None)
-        return all(is_finite(part) for part in parts)
+    def has_finite_thetas(self) -> Any:
+        """Whether no unit's own parameter is infinite or NaN, a check that is almost free.
+
+        In another library than NumPy it is an array of no dimensions, for which nobody waits.
+        """
+        return are_finite([part for theta in self.thetas for part in theta if part is not None])
 
 
 def is_per_row(x: Any) -> bool:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from .._checks import check_number
-from ..arrays import cast, column_moments, like, namespace
+from ..arrays import cast, column_moments, like, namespace, require
 from ..exceptions import DivergenceError
 from ._base import Theta, Unit
 
@@ -48,14 +48,7 @@ class Gaussian(Unit):
     def _check(self, theta):
         """Refuse a precision that a reaction of TAP has made negative (A + V > 0 must hold)."""
         improper = self.is_improper(theta)
-        if bool(namespace(improper).any(improper)):
-            smallest = float(namespace(improper).min(theta.precision))
-            raise DivergenceError(
-                f"the precision of Gaussian units would be {smallest:.3g}, so that their density "
-                "has no integral: the couplings are too strong for units without bounds. Use "
-                "TruncatedGaussian(lower, upper) or inference='naive_mean_field', a lower "
-                "learning_rate or a larger alpha, or scale X."
-            )
+        require(~namespace(improper).any(improper), _no_integral)
 
     def mean_variance(self, theta):
         self._check(theta)
@@ -99,3 +92,12 @@ class Gaussian(Unit):
     def project(self, theta):
         precision = namespace(theta.field).clip(theta.precision, self.min_precision, None)
         return Theta(theta.field, precision)
+
+
+def _no_integral():
+    return DivergenceError(
+        "the precision of Gaussian units would be zero or negative, so that their density has no "
+        "integral: the couplings are too strong for units without bounds. Use "
+        "TruncatedGaussian(lower, upper) or inference='naive_mean_field', a lower learning_rate or "
+        "a larger alpha, or scale X."
+    )

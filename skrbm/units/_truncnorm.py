@@ -280,7 +280,7 @@ def _elementwise(function, U, V, lo, hi, *others):
     # Bounds that are numbers stay one number, but of float64: a library may take a bare number
     # as float32.
     shared = {
-        i: xp.asarray(bound, dtype=xp.float64, device=like(U).get("device"))
+        i: xp.full((), bound, dtype=xp.float64, device=like(U).get("device"))
         for i, bound in ((2, lo), (3, hi))
         if not hasattr(bound, "dtype")
     }

@@ -384,3 +384,22 @@ def test_parameters_that_were_changed_are_gone_on_from():
     rbm.components_ = rbm.components_ + 1.0
     changed = rbm.components_.copy()
     assert_allclose(rbm.fit(X).components_, changed, atol=1e-9)
+
+
+@pytest.mark.parametrize("gain, scale", [(0.3, 1.0), (-1.0, 0.1), (np.nan, 1.0), (1.0, 0.0)])
+def test_rule_without_waiting_finds_the_same_rates(gain, scale):
+    """From one state to the next by arrays of no dimensions, which nobody reads."""
+    strict = pytest.importorskip("array_api_strict")
+    pytest.importorskip("array_api_compat")
+    rule, changes = AutomaticRate(), scale * np.random.default_rng(0).standard_normal((4, 50))
+    ours = theirs = rule.init()
+    for n, change in enumerate(changes):
+        length = 0.3 * ours.rate
+        ours = rule.next(ours, gain if n else 0.2, change, 8, length)
+        number = strict.asarray(gain if n else 0.2, dtype=strict.float64)
+        there = strict.asarray(change)
+        length = 0.3 * rule.held(theirs, there).rate
+        theirs = rule.next(theirs, number, there, 8, length)
+        assert_allclose(rule.read(theirs), ours, rtol=1e-12)
+    far = 1e3 * changes[0]
+    assert bool(rule.is_too_far(strict.asarray(far), 8)) is rule.is_too_far(far, 8)

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..._checks import look_up
 from ...arrays import cast, from_numpy, matmul, namespace, sigmoid, to_numpy
-from ...inference import BeliefPropagation, FixedPoint, Gibbs, propagate_rows, solve, sum_classes
+from ...inference import BeliefPropagation, FixedPoint, Gibbs, propagate_rows, settle, sum_classes
 from ...machine import (
     Block,
     Moments,
@@ -41,7 +41,7 @@ class Found(NamedTuple):
         Fields of independent visible units with the same marginals, or with the same maximum.
     hidden : array of shape (n_rows, n_hidden)
         Means of the hidden units.
-    converged : ndarray of bool of shape (n_rows,)
+    converged : array of bool of shape (n_rows,)
     moments : Moments or None
         None if not asked for.
     """
@@ -94,7 +94,7 @@ class Inference:
         """Start at the visible means without hidden units."""
         self.check(given)
         first = self.method.start(given, given.units[0].mean(given.thetas[0]))
-        solution = solve(self.method, given, first)
+        solution = settle(self.method, given, first)
         visible, hidden = solution.state.means
         found = self.method.moments(given, solution.state) if moments else None
         return Found(_logits(given, visible), hidden, solution.converged, found)

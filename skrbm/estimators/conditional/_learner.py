@@ -5,14 +5,14 @@ from functools import cached_property
 
 import numpy as np
 
-from ...arrays import dense_rows, from_numpy, to_numpy
+from ...arrays import dense_rows, from_numpy, is_foreign, to_numpy
 from ...exceptions import DivergenceError
 from ...inputs import DistinctRows
 from ...learning import BatchLearner, Monitor
 from ...units import Theta
 from ._losses import wrong
 from ._machine import ConditionalGradient
-from ._targets import initial_field, known_values, may_miss
+from ._targets import Sent, initial_field, known_values, may_miss
 
 
 class LabelledRows(DistinctRows):
@@ -32,9 +32,15 @@ class LabelledRows(DistinctRows):
 
     def batch(self, positions, dtype):
         """Return some rows, dense: features, targets, which of these are known (None: all are)."""
-        index = self.index[positions]
-        X = dense_rows(self.X, from_numpy(index, self.X), dtype)
-        return X, *known_values(self.V, index, X)
+        index = self.places(positions)
+        X = dense_rows(self.X, index, dtype)
+        V = self._sent_targets if is_foreign(X) else self.V
+        return X, *known_values(V, index, X)
+
+    @cached_property
+    def _sent_targets(self):
+        """The targets, dense, in the library of X: a device is sent all of them at once."""
+        return Sent(self.V, self.X)
 
     @cached_property
     def fingerprint(self):

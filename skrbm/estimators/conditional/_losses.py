@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
-
 from ..._checks import look_up
-from ...arrays import cast, namespace
+from ...arrays import namespace, number_of
 from ...inference import (
     BeliefPropagation,
     ContrastiveDivergence,
@@ -89,7 +87,7 @@ class Likelihood(Objective):
         else:
             data = self.marginals(clamped(given, V, observed), moments=True).moments
         found = self.marginals(given, moments=True)
-        return data, found.moments, {"converged": float(np.mean(found.converged))}
+        return data, found.moments, {"converged": _share(found.converged)}
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class PerceptronLoss(Contrast):
         found = self.chain.search(given, rng)
         better = free_energy(given, found) < free_energy(given, V)
         found = xp.where(better[:, None], found, V)
-        report = {"updated": float(xp.mean(cast(better, V.dtype)))}
+        report = {"updated": _share(better)}
         return data_moments(given, V), data_moments(given, found), report
 
 
@@ -155,7 +153,7 @@ class Margin(Objective):
             V = self._decided(clamped(given, V, observed))[0]
         worst, converged = self._decided(given.tilted(0, loss))
         data, model = (Moments((self._block(given, rows),)) for rows in (V, worst))
-        return data, model, {"converged": float(np.mean(converged))}
+        return data, model, {"converged": _share(converged)}
 
     def _decided(self, given):
         found = self.decide(given)
@@ -181,6 +179,11 @@ OBJECTIVES = {
     "marginal_margin": (MarginalMargin,),
 }
 """What an objective is, by the class of inference that it takes."""
+
+
+def _share(mask):
+    """Return the part of the entries that are true."""
+    return number_of(mask) / mask.shape[0]
 
 
 def loss_field(given, V):

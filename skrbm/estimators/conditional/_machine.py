@@ -6,7 +6,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...arrays import add_products, cast, dense_rows, from_numpy, is_finite, like, matmul, namespace
+from ...arrays import (
+    add_products,
+    are_finite,
+    cast,
+    dense_rows,
+    from_numpy,
+    like,
+    matmul,
+    namespace,
+    require,
+)
 from ...inputs import parameter
 from ...learning import Gradient
 from ...machine import Machine
@@ -73,12 +83,15 @@ class ConditionalMachine:
         """
         visible = matmul(X, self.coef_visible.T) + self.intercept_visible
         hidden = matmul(X, self.coef_hidden.T) + self.intercept_hidden
-        if not (is_finite(visible) and is_finite(hidden)):
-            raise ValueError(
-                f"one of the fields is not finite in {self.dtype}: scale X, or check A, B, b and c "
-                "for infinities"
-            )
+        for field in (visible, hidden):
+            require(namespace(field).all(namespace(field).isfinite(field)), self._overflow)
         return Machine(self.units, (Theta(visible), Theta(hidden)), self.weights)
+
+    def _overflow(self):
+        return ValueError(
+            f"one of the fields is not finite in {self.dtype}: scale X, or check A, B, b and c for "
+            "infinities"
+        )
 
     def given_rows(self, X, rows):
         """Return :meth:`given` for the rows of X at an index array; sparse ones stay sparse."""
@@ -105,11 +118,11 @@ class ConditionalMachine:
 
     def is_finite(self):
         """Whether no parameter is infinite or NaN."""
-        return all(is_finite(part) for part in self.values)
+        return bool(are_finite(self.values))
 
     def has_finite_thetas(self):
-        """Whether no intercept is infinite or NaN: a check that costs nothing."""
-        return all(is_finite(part) for part in self.values[-2:])
+        """Whether no intercept is infinite or NaN, as that of a :class:`Machine`."""
+        return are_finite(self.values[-2:])
 
 
 def is_one_label(machine):

@@ -6,7 +6,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array
 
-from ...arrays import cast, from_numpy, is_foreign, namespace, to_numpy
+from ...arrays import cast, from_numpy, is_foreign, namespace, take_rows, to_numpy
 from ...inputs import canonical
 from ...units import Bernoulli, Categorical, Theta
 
@@ -127,12 +127,38 @@ def _labels(classes, index):
     return from_numpy(labels, index) if labels.dtype.kind in "biuf" else labels
 
 
+class Sent:
+    """Targets in another library than NumPy, dense.
+
+    Parameters
+    ----------
+    V : ndarray or sparse matrix of shape (n_samples, n_outputs)
+        NaN where missing.
+    reference : array
+        Whose library and device they come to.
+    """
+
+    def __init__(self, V, reference):
+        V = np.asarray(V.toarray() if sp.issparse(V) else V, np.float32)  # 0, 1 and NaN
+        self.V, self.has_missing = from_numpy(V, reference), bool(np.isnan(V).any())
+
+    def known_values(self, index, dtype):
+        """Return :func:`known_values`, without a look at which rows have all of them."""
+        V = cast(take_rows(self.V, index), dtype)
+        if not self.has_missing:
+            return V, None
+        observed = V == V
+        return namespace(V).where(observed, V, namespace(V).zeros_like(V)), observed
+
+
 def known_values(V, index, reference):
     """Return (visible values of the rows at an index array, which are known or None if all are).
 
     Both are dense and in the library of the reference array, the values in its dtype. Missing
     values become 0.
     """
+    if isinstance(V, Sent):
+        return V.known_values(index, reference.dtype)
     V = V[index]
     V = np.asarray(V.toarray() if sp.issparse(V) else V, np.float32)  # 0, 1 and NaN
     missing = np.isnan(V)

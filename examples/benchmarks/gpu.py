@@ -1,0 +1,238 @@
+"""Times and agreement of skrbm on tensors of torch, on a GPU or on the processor.
+
+    python examples/benchmarks/gpu.py [--device cuda] [--part pcd langevin bp waits agreement]
+
+- "pcd": a batch of persistent contrastive divergence, 784 x 4096 units and 512 rows, beside the
+  products of matrices in it alone. Of two fits of different lengths the difference counts.
+- "langevin": a step of Gibbs-Langevin sampling with 10 inner steps beside a plain transcription of
+  the inner loop of the paper's released code.
+- "bp": belief propagation as in learning a ConditionalRBM, ten sweeps in 100 machines of 784 x 256
+  units, beside the traffic of its messages: each read and written once in a sweep, and exp(W) read,
+  at the speed of a copy.
+- "waits": how often the processor waits for the device in an epoch, by torch's own warnings; only
+  on CUDA.
+- "agreement": largest differences from NumPy of what involves no random numbers, and exact
+  log-likelihoods of sampling fits over some seeds, with standard errors.
+
+Float32; ``--device cpu --scale 0.1`` runs all but "waits" in seconds, at a tenth of the sizes.
+Times are medians over repeats in turn.
+"""
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "gaussian_bernoulli"))
+
+from _common import heading, table, timed
+from speed import explicit
+
+from skrbm import RBM, TAPRBM, BernoulliRBM
+from skrbm.arrays import make_rng, to_numpy
+from skrbm.inference import GibbsLangevin, propagate
+from skrbm.machine import Machine
+from skrbm.units import Bernoulli, Gaussian, Theta
+
+
+class Device:
+    """Where tensors are made, and what waits for them."""
+
+    def __init__(self, name):
+        self.name, self.is_gpu = name, name.startswith("cuda")
+
+    def __str__(self):
+        if not self.is_gpu:
+            return f"{self.name}, {torch.get_num_threads()} threads of torch"
+        return torch.cuda.get_device_name(self.name)
+
+    def put(self, array):
+        return torch.asarray(np.asarray(array, np.float32), device=self.name)
+
+    def waited(self, run):
+        """Return a function that runs and waits for the end."""
+
+        def waits():
+            run()
+            if self.is_gpu:
+                torch.cuda.synchronize(self.name)
+
+        return waits
+
+    def seconds(self, runs, repeats):
+        """Return medians of the times of some functions, by name."""
+        found = timed({name: self.waited(run) for name, run in runs.items()}, repeats)
+        return {name: float(np.median(times)) for name, times in found.items()}
+
+
+def bits(n, n_visible):
+    return (np.random.default_rng(0).random((n, n_visible)) < 0.3).astype(np.float32)
+
+
+def pcd(device, args):
+    """Time a batch of PCD beside its products."""
+    n_visible, n_hidden, size = args.sizes(784, 4096, 512)
+    n_batches, more = 8, 10
+    X = device.put(bits(n_batches * size, n_visible))
+    W, V, H = (torch.rand(n, m, device=device.name) for n, m in
+               ((n_hidden, n_visible), (2 * size, n_visible), (2 * size, n_hidden)))  # fmt: skip
+
+    def fit(Estimator, n_iter, **params):
+        options = {"n_components": n_hidden, "batch_size": size, "random_state": 0}
+        return lambda: Estimator(n_iter=n_iter, **options, **params).fit(X)
+
+    def products():
+        return V @ W.T, H[:size] @ W, H.T @ V
+
+    plain = {"learning_rate": 0.01}
+    runs = {"products": products}
+    for name, Estimator, params in (("BernoulliRBM", BernoulliRBM, plain), ("RBM", RBM, {})):
+        runs |= {(name, n): fit(Estimator, n, **params) for n in (1, 1 + more)}
+    found = device.seconds(runs, args.repeats)
+    rows = [("products alone", 1e3 * found["products"], 1.0, "")]
+    for name in ("BernoulliRBM", "RBM"):
+        batch = (found[name, 1 + more] - found[name, 1]) / (more * n_batches)
+        goal = ">= 0.6" if name == "BernoulliRBM" else ""
+        rows.append((name, 1e3 * batch, found["products"] / batch, goal))
+    print(f"\nPCD, {n_visible} x {n_hidden} units, batches of {size}")
+    table(("", "ms a batch", "products / time", "goal"), rows)
+
+
+def langevin(device, args):
+    """Time a Gibbs-Langevin step beside the released code's inner loop."""
+    n_visible, n_hidden, n = args.sizes(784, 4096, 512)
+    generator, inner = np.random.default_rng(0), 10
+    W = device.put(0.02 * generator.standard_normal((n_hidden, n_visible)))
+    own = Theta(device.put(np.zeros(n_visible)), device.put(np.ones(n_visible)))
+    machine = Machine((Gaussian(), Bernoulli()), (own, Theta(device.put(np.zeros(n_hidden)))), (W,))
+    V, rng = device.put(generator.standard_normal((n, n_visible))), make_rng(0, W)
+    method = GibbsLangevin(step_size=0.2, n_inner_steps=inner, adjust_after=None)
+    state = method.start(machine, V, rng)
+    H = state.layers[1]
+    found = device.seconds(
+        {
+            "skrbm": lambda: method.step(machine, state, rng),
+            "released": lambda: explicit(machine, V, H, rng, 0.2, inner, hoisted=False),
+        },
+        args.repeats,
+    )
+    print(f"\nGibbs-Langevin, {n_visible} x {n_hidden} units, {n} chains, {inner} inner steps")
+    ratio = found["released"] / found["skrbm"]
+    rows = [("skrbm", 1e3 * found["skrbm"], 1.0, ""),
+            ("released code's loop", 1e3 * found["released"], ratio, ">= 5")]  # fmt: skip
+    table(("", "ms a step", "over skrbm", "goal"), rows)
+
+
+def bp(device, args):
+    """Time sweeps of belief propagation beside their traffic."""
+    n_visible, n_hidden, n = args.sizes(784, 256, 100)
+    generator, sweeps = np.random.default_rng(0), 10
+    W = 3 / np.sqrt(n_visible + n_hidden) * generator.standard_normal((n_hidden, n_visible))
+    parts = W, generator.standard_normal((n, n_visible)), generator.standard_normal((n, n_hidden))
+    parts = [device.put(part) for part in parts]
+    messages = torch.ones(n * n_hidden * n_visible, device=device.name)
+    other = torch.empty_like(messages)
+    found = device.seconds(
+        {
+            "sweeps": lambda: propagate(*parts, max_iter=sweeps, tol=0.0, pairs=True),
+            "copy": lambda: other.copy_(messages),
+        },
+        args.repeats,
+    )
+    traffic = sweeps * found["copy"] * (1 + 0.5 / n)
+    print(f"\nBelief propagation, {n} machines of {n_visible} x {n_hidden} units, {sweeps} sweeps")
+    rows = [("traffic", 1e3 * traffic, 1.0, ""),
+            ("skrbm", 1e3 * found["sweeps"], found["sweeps"] / traffic, "<= 3")]  # fmt: skip
+    table(("", "ms", "over traffic", "goal"), rows)
+
+
+def waits(device, args):
+    """Count how often the processor waits for the device in an epoch."""
+    print("\nHow often the processor waits for the device in an epoch")
+    if not device.is_gpu:
+        print("only torch on CUDA tells; tests/estimators/test_devices.py counts without a GPU")
+        return
+    rows = []
+    for name, Estimator, params in (
+        ("RBM", RBM, {}),
+        ("BernoulliRBM", BernoulliRBM, {}),
+        ("TAPRBM", TAPRBM, {}),
+    ):
+        counts = []
+        for n_batches in (5, 20):
+            X, found = device.put(bits(50 * n_batches, 64)), []
+            for n_iter in (1, 3):
+                estimator = Estimator(32, batch_size=50, n_iter=n_iter, random_state=0, **params)
+                torch.cuda.set_sync_debug_mode("warn")
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    estimator.fit(X)
+                torch.cuda.set_sync_debug_mode("default")
+                found.append(sum("synchroniz" in str(w.message).lower() for w in caught))
+            counts.append((found[1] - found[0]) / 2)
+        rows.append((name, *counts))
+    table(("", "5 batches", "20 batches"), rows)
+
+
+def agreement(device, args):
+    """Print differences from NumPy, and exact log-likelihoods."""
+    rows, X = [], bits(200, 12)
+    for dtype, goal in ((np.float32, 1e-5), (np.float64, 1e-10)):
+        data = X.astype(dtype)
+        fit = {"n_components": 8, "n_iter": 5, "batch_size": 50, "shuffle": False}
+        init = 0.1 * np.random.default_rng(0).standard_normal((8, 12)), np.zeros(8), np.zeros(12)
+        ours = TAPRBM(init=init, **fit).fit(data)
+        there = torch.asarray(data, device=device.name)
+        theirs = TAPRBM(init=init, **fit).fit(there)
+        rows.append((dtype.__name__, "fit by TAP", _difference(theirs, ours, "components_"), goal))
+        W, c, b = (getattr(ours, f"{n}_") for n in ("components", "intercept_hidden",
+                                                     "intercept_visible"))  # fmt: skip
+        put = (torch.asarray(part, device=device.name) for part in (W, c, b))
+        same = TAPRBM.from_parameters(*put)
+        for method in ("transform", "free_energy", "score_samples"):
+            one, other = getattr(ours, method)(data), to_numpy(getattr(same, method)(there))
+            rows.append((dtype.__name__, method, float(np.abs(one - other).max()), goal))
+    print("\nLargest difference from NumPy")
+    table(("dtype", "", "difference", "goal"), rows)
+    rows = []
+    for name, Estimator in (("RBM", RBM), ("BernoulliRBM", BernoulliRBM)):
+        for where, data in (("NumPy", X), (device.name, device.put(X))):
+            scores = [Estimator(8, n_iter=20, random_state=seed).fit(data).score(data)
+                      for seed in range(args.seeds)]  # fmt: skip
+            error = np.std(scores, ddof=1) / len(scores) ** 0.5
+            rows.append((name, where, float(np.mean(scores)), float(error)))
+    print(f"\nExact mean log-likelihood of sampling fits, {args.seeds} seeds")
+    table(("", "on", "nats", "standard error"), rows)
+
+
+def _difference(one, other, name):
+    return float(np.abs(to_numpy(getattr(one, name)) - getattr(other, name)).max())
+
+
+PARTS = {part.__name__: part for part in (pcd, langevin, bp, waits, agreement)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda", help="of torch")
+    parser.add_argument("--part", nargs="*", default=[*PARTS], choices=PARTS)
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on all sizes")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=8)
+    args = parser.parse_args()
+    heading(__file__, args)
+    args.sizes = lambda *sizes: [max(2, round(args.scale * size)) for size in sizes]
+    device = Device(args.device)
+    print(f"{device}, torch {torch.__version__}, float32")
+    for name in args.part:
+        begin = time.perf_counter()
+        PARTS[name](device, args)
+        print(f"({time.perf_counter() - begin:.1f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

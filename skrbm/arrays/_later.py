@@ -1,0 +1,73 @@
+"""What the processor asks of a device, all at once, so that it does not wait in between."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from ._namespace import cast, is_foreign, namespace, to_numpy
+
+_PUT_OFF: ContextVar[list | None] = ContextVar("put_off", default=None)
+
+
+def require(holds: Any, error: Callable[[], Exception]) -> None:
+    """Raise an error unless something holds.
+
+    What an array of another library tells is asked at the end of :func:`put_off`, within it.
+
+    Parameters
+    ----------
+    holds : bool or array of no dimensions, bool
+    error : callable
+        Returns the exception. Until it is called, it keeps alive what it refers to.
+    """
+    if is_foreign(holds) and (waiting := _PUT_OFF.get()) is not None:
+        waiting.append((holds, error))
+    elif not holds:
+        raise error()
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Ask what :func:`require` is told within at the end, at once; the first error is raised."""
+    waiting: list = []
+    token = _PUT_OFF.set(waiting)
+    try:
+        yield
+    finally:
+        _PUT_OFF.reset(token)
+    for holds, (_, error) in zip(numbers(holds for holds, _ in waiting), waiting, strict=True):
+        if not holds:
+            raise error()
+
+
+def number(x: Any) -> Any:
+    """Return one number as a float; of another library as it is, to be read later."""
+    return x if is_foreign(x) else float(x)
+
+
+def number_of(mask: Any) -> Any:
+    """Return how many entries of a mask are true, as :func:`number` does."""
+    xp = namespace(mask)
+    return number(xp.sum(cast(mask, xp.float64)))
+
+
+def numbers(values: Iterable[Any]) -> list[float]:
+    """Return numbers as floats; those of another library are read all at once."""
+    found = list(values)
+    places = [i for i, value in enumerate(found) if is_foreign(value)]
+    if places:
+        xp = namespace(found[places[0]])
+        read = to_numpy(xp.stack([cast(found[i], xp.float64) for i in places]))
+        for i, value in zip(places, read, strict=True):
+            found[i] = value
+    return [float(value) for value in found]
+
+
+def near_equal_parts(index: Any, n: int) -> list[Any]:
+    """Return a vector in ``n`` parts whose sizes differ by 1 at most, the larger ones first."""
+    each, more = divmod(index.shape[0], n)
+    ends = np.cumsum([each + (i < more) for i in range(n)]).tolist()
+    return [index[a:b] for a, b in zip([0, *ends], ends, strict=False)]
