@@ -19,6 +19,7 @@ ORDER = [
     "_schedules",
     "_callbacks",
     "arrays",
+    "_ranks",
     "units",
     "machine",
     "inputs",

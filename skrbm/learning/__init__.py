@@ -18,6 +18,7 @@ from ._parameters import (
     StandardParameters,
 )
 from ._rates import AutomaticRate, RateState
+from ._together import machine_of_first
 from ._tracking import LogPartitionTracker, SmallSteps
 
 __all__ = [
@@ -55,5 +56,6 @@ __all__ = [
     "Trainer",
     "Training",
     "check_integral",
+    "machine_of_first",
     "recorder",
 ]

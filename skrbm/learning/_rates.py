@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..arrays import namespace
+from .._ranks import ranks
 
 _FIRST = 10  # steps that are all measured, as the first rate is a guess
 
@@ -99,12 +99,12 @@ class AutomaticRate:
         gain : float
             Gradient times step, in nats.
         change : array of shape (n_samples,), float64
-            Change of the free energies of samples of the machine by the step.
+            Change of the free energies of samples of the machine by the step, on this rank.
         n_visible : int
         length : float
             Rate of the step.
         """
-        deviation = float(namespace(change).var(change)) ** 0.5
+        deviation = float(ranks().variance(change)) ** 0.5
         if not (gain - gain == 0 and deviation - deviation == 0):  # inf or NaN: it was too long
             return state._replace(rate=0.5 * state.rate, n_steps=state.n_steps + 1)
         if deviation == 0:  # samples that agree, or a single one, tell nothing: the rate stays
@@ -124,10 +124,10 @@ class AutomaticRate:
         Parameters
         ----------
         change : array of shape (n_samples,), float64
-            Change of the free energies of samples by these steps.
+            Change of the free energies of samples by these steps, on this rank.
         n_visible : int
         """
-        divergence = 0.5 * float(namespace(change).var(change))
+        divergence = 0.5 * float(ranks().variance(change))
         return not divergence <= self.every**2 * self.largest_divergence * n_visible
 
     def slower(self, state):
