@@ -90,7 +90,7 @@ def test_two_ranks_take_the_steps_that_one_process_takes(options):
 def test_gradients_of_real_weights_are_weighted_by_ranks():
     # Rows of a rank are drawn with a mean weight of 1; what they stand for counts between ranks.
     X = np.repeat([[1.0, 0.0], [0.0, 1.0]], 40, axis=0)
-    weights = np.repeat([2.5, 0.5], 40)
+    weights = np.repeat([2.51, 0.51], 40)
     init = np.zeros((1, 2)), np.zeros(1), np.zeros(2)
     rbm = TAPRBM(1, batch_size=1000, init=init, n_iter=1, alpha=0.0, momentum=0.0)
 
@@ -98,9 +98,9 @@ def test_gradients_of_real_weights_are_weighted_by_ranks():
         half = slice(40 * rank, 40 * (rank + 1))
         return clone(rbm).fit(X[half], sample_weight=weights[half]).intercept_visible_
 
-    # Data have a mean of 2.5 / 3 and 0.5 / 3, and independent units at first of 1 / 2.
+    # Data have means of 2.51 and 0.51 over 3.02, and independent units at first of 1 / 2.
     for found in on_ranks(fitted):
-        assert_allclose(found, 0.1 * (np.array([2.5, 0.5]) / 3 - 0.5), rtol=1e-6)
+        assert_allclose(found, 0.1 * (np.array([2.51, 0.51]) / 3.02 - 0.5), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
