@@ -2,14 +2,12 @@
 
 import copy
 import socket
-import threading
-import uuid
 from datetime import timedelta
 
 import numpy as np
 import scipy.sparse as sp
 
-from .._ranks import ranks, use
+from .._ranks import use
 from ._torch import TorchCommunicator
 
 
@@ -44,15 +42,17 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
     Raises
     ------
     DistributedError
-        If a worker is lost. The estimator then has the parameters of the last complete epoch, as
-        it has after Ctrl-C.
+        If a worker is lost. The estimator then has the parameters of the last complete epoch.
+
+    Notes
+    -----
+    Ctrl-C ends the wait for the workers, which go on until their fit is complete.
     """
-    from dask.distributed import Event, get_client
+    from dask.distributed import get_client
 
     client = get_client() if client is None else client
     groups = _by_worker(client, *_blocks(client, X, sample_weight))
     first = next(iter(groups))
-    stop = Event(f"skrbm-{uuid.uuid4().hex}", client=client)
     host, port = client.submit(_free_port, workers=[first], pure=False).result()
     futures = [
         client.submit(
@@ -62,7 +62,6 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
             [pair[1] for pair in pairs],
             (host, port, rank, len(groups), timeout),
             local_steps,
-            stop.name,
             workers=[worker],
             pure=False,
             retries=0,
@@ -71,11 +70,7 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
     ]
     try:
         _collect(estimator, futures, [*groups])
-    except KeyboardInterrupt:
-        stop.set()
-        _collect(estimator, futures, [*groups])
     finally:
-        stop.set()  # which ends those who wait for it
         client.cancel(futures)
     return estimator
 
@@ -129,20 +124,7 @@ def _free_port():
         return host, found.getsockname()[1]
 
 
-def _interrupt_when_told(name):
-    """Interrupt the fit of this rank, and so that of all, once an event of the cluster is set."""
-    from dask.distributed import Event
-
-    event, here = Event(name), ranks()
-
-    def watch():
-        event.wait()
-        here.interrupted = True
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _fit_rank(estimator, blocks, weights, place, local_steps, stop):
+def _fit_rank(estimator, blocks, weights, place, local_steps):
     """Fit a copy of the estimator on one rank; returns it, and the error that has ended it."""
     from torch.distributed import TCPStore
 
@@ -155,8 +137,7 @@ def _fit_rank(estimator, blocks, weights, place, local_steps, stop):
         with use(
             TorchCommunicator(timeout, store=store, rank=rank, size=size), local_steps=local_steps
         ):
-            _interrupt_when_told(stop)
             estimator.fit(X, sample_weight=weights)
-    except (Exception, KeyboardInterrupt) as error:
+    except Exception as error:
         return estimator, error
     return estimator, None
