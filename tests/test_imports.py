@@ -19,6 +19,7 @@ ORDER = [
     "_schedules",
     "_callbacks",
     "arrays",
+    "_ranks",
     "units",
     "machine",
     "inputs",
@@ -26,6 +27,7 @@ ORDER = [
     "evaluation",
     "learning",
     "estimators",
+    "distributed",
     "inspection",
     "persistence",
     "",  # skrbm/__init__.py
@@ -35,7 +37,15 @@ DISPLAYS = ("_components", "_diagnosis", "_free_energy", "_history", "_landscape
 
 # Libraries that are optional or slow to load, and the only files that may import them.
 OPTIONAL = {
-    "torch": {"arrays._namespace", "arrays._random", "arrays._special"},
+    "torch": {
+        "arrays._namespace",
+        "arrays._random",
+        "arrays._special",
+        "distributed._torch",
+        "distributed._dask",
+    },
+    "dask": {"distributed._dask"},
+    "mpi4py": {"distributed._mpi"},
     "array_api_compat": {"arrays._namespace"},
     "array_api_strict": set(),
     "matplotlib": {f"inspection.{name}" for name in DISPLAYS},
@@ -141,7 +151,7 @@ def test_optional_libraries_are_imported_where_they_are_needed():
 def test_importing_the_package_loads_no_optional_library():
     libraries = sorted(set(OPTIONAL) - {"pandas"})  # which scikit-learn itself may load
     code = (
-        "import sys, skrbm, skrbm.evaluation, skrbm.inspection; "
+        "import sys, skrbm, skrbm.distributed, skrbm.evaluation, skrbm.inspection; "
         f"print([name for name in {libraries} if name in sys.modules])"
     )
     result = subprocess.run(

@@ -88,10 +88,13 @@ class RowView:
     ----------
     X : array or sparse matrix of shape (n_rows, n_columns)
     index : ndarray of int of shape (n_some,)
+    total : callable, default=None
+        ``total(array)`` adds what other processes have to float64 sums over these rows.
     """
 
-    def __init__(self, X: Array, index: Array) -> None:
+    def __init__(self, X: Array, index: Array, total: Any = None) -> None:
         self.X, self.index, self.shape = X, index, (len(index), X.shape[1])
+        self.total = total
 
     def __getitem__(self, key: tuple) -> Array:
         return take_rows(self.X, self.index[key[0]])
@@ -104,6 +107,14 @@ def column_sums(x: Array) -> Array:
     return namespace(x).sum(x, axis=0)
 
 
+def row_count(X: Array, weights: np.ndarray | None = None) -> float:
+    """Return how many rows the rows of X stand for, by their weights, None for 1 each."""
+    if weights is None:
+        return X.shape[0]
+    n = float(np.sum(weights))
+    return n if getattr(X, "total", None) is None else float(X.total(np.array([n]))[0])
+
+
 def column_means(X: Array, weights: Array | None = None, function: Any = None) -> Array:
     """Return the mean of each column, in float64, of a dense or sparse X.
 
@@ -111,7 +122,7 @@ def column_means(X: Array, weights: Array | None = None, function: Any = None) -
     may be a :class:`RowView`, and the means may be those of a function of dense rows.
     """
     if weights is not None:
-        return _weighted_sum(X, weights, function) / float(np.sum(weights))
+        return _weighted_sum(X, weights, function) / row_count(X, weights)
     if sp.issparse(X):  # scipy's mean would sum in the dtype of X, whatever dtype is asked for
         blocks = (rows.astype(np.float64) for rows in row_blocks(X.tocsr(), 1024))
         return sum(np.asarray(rows.sum(axis=0)).ravel() for rows in blocks) / X.shape[0]
@@ -133,7 +144,7 @@ def column_moments(X: Array, weights: np.ndarray | None = None) -> tuple[Array, 
     if weights is not None:
         mean = column_means(X, weights)
         squares = _weighted_sum(X, weights, lambda rows: (rows - mean) ** 2)
-        return mean, squares / float(np.sum(weights))
+        return mean, squares / row_count(X, weights)
     if sp.issparse(X):
         return mean_variance_axis(X.astype(np.float64).tocsr(), axis=0)
     xp, n = namespace(X), X.shape[0]
@@ -161,4 +172,4 @@ def _weighted_sum(
         rows = cast(rows, namespace(rows).float64)
         rows = rows if function is None else function(rows)
         total = total + from_numpy(w, rows) @ rows
-    return total
+    return total if getattr(X, "total", None) is None else X.total(total)

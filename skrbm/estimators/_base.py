@@ -26,6 +26,7 @@ from ..inputs import (
     Rows,
     check_data,
     check_known,
+    ends_of_ranks,
     machine_from,
     rows_with_weight,
 )
@@ -35,6 +36,7 @@ from ..learning import (
     Trainer,
     Training,
     check_integral,
+    machine_of_first,
     recorder,
 )
 from ..machine import Machine
@@ -48,7 +50,9 @@ from ._training import (
     joined_means,
     keeps_features,
     likelihood_monitor,
+    name_in_print,
     rate_of,
+    seeds_of_fit,
 )
 
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
@@ -86,7 +90,7 @@ class BaseRBM(DensityModel):
     """
 
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
-    _takes_missing = True
+    _takes_missing = _fits_on_ranks = True
     centered = average = sample_values = False
 
     def _units(self):
@@ -238,7 +242,7 @@ class BaseRBM(DensityModel):
             learner,
             publish,
             lambda machine, state: self._attributes(machine, state, parts),
-            recorder(self.history_, type(self).__name__ if self.verbose else None),
+            recorder(self.history_, name_in_print(self)),
             n_iter=n_iter,
             rate=rate_of(self),
             **options,
@@ -259,19 +263,18 @@ class BaseRBM(DensityModel):
 
     def _begin(self, X, weights, fewest):
         check_known(X)
-        seed = seed_sequence(self.random_state)
-        self._evaluation_seed, seed = seed.spawn(2)
+        self._evaluation_seed, seed = seeds_of_fit(self.random_state)
         rng = make_rng(seed, parameter_reference(X))
-        unit = self._units()[0].fitted(X)
+        unit = self._units()[0].fitted(ends_of_ranks(X))
         rows = Rows(X, unit, parameter_reference(X).dtype, self.binarize, weights)
         parts = self._parts(rows)
         rows.coordinates, n_rows = parts.coordinates, max(rows.total, fewest)
-        machine = self._first_machine(rows, rng, parts)
+        machine = machine_of_first(self._first_machine(rows, rng, parts))
         with np.errstate(over="ignore", invalid="ignore"):
             finite = self._is_finite(machine, parts)
         if not finite:
             raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
-        n = parts.rows_of_state(self.batch_size, n_rows)
+        n = parts.rows_of_state(self.batch_size, n_rows, rows.part)
         state = parts.phase.init(machine, rng, n, rows.some(n, rng))
         self.history_ = {}
         velocity = parts.optimizer.init(parts.parameters.of(machine))
@@ -281,10 +284,9 @@ class BaseRBM(DensityModel):
         training, parts = self._training, self._parts()
         machine = self._in_training(parts)
         check_layers(machine, self._units(), self._layer_sizes(), self.n_components)
-        unit, coordinates = machine.units[0], parts.coordinates
-        rows = Rows(X, unit, machine.dtype, self.binarize, weights, coordinates)
+        rows = Rows(X, machine.units[0], machine.dtype, self.binarize, weights, parts.coordinates)
         n_rows = max(rows.total, fewest)
-        resume(training, parts, machine, self.starts_, self.batch_size, n_rows)
+        resume(training, parts, machine, self.starts_, self.batch_size, n_rows, rows.part)
         return rows, training
 
     def _first_machine(self, rows, rng, parts):
@@ -333,8 +335,7 @@ class BaseRBM(DensityModel):
     @one_blas_thread
     def _adopted(self, machine, parts):
         """Return self, fitted as far as the parameters of a machine go."""
-        seed = seed_sequence(self.random_state)
-        self._evaluation_seed, seed = seed.spawn(2)
+        self._evaluation_seed, seed = seed_sequence(self.random_state).spawn(2)
         rng = make_rng(seed, machine.weights[0])
         n = parts.rows_of_state(self.batch_size, _MOST_ADOPTED)
         rows = chain_ends(machine, rng, draw_visible(machine, rng, n))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._ranks import ranks
 from ..arrays import copied
 from ..inference import map_rows
 from ..inputs import Coordinates, machine_from
@@ -35,12 +36,16 @@ class Parts:
     parameters: Any = NATURAL
     coordinates: Coordinates | None = None
 
-    def rows_of_state(self, batch_size, n_rows):
-        """Return how many rows the state of the model phase has for data of ``n_rows``."""
-        return min(batch_size, n_rows) if self.n_states is None else self.n_states
+    def rows_of_state(self, batch_size, n_rows, part=1.0):
+        """Return how many rows the state of the model phase has for data of ``n_rows``.
+
+        ``part`` is that of all rows that this process has, and so that of all chains.
+        """
+        n = min(batch_size, n_rows) if self.n_states is None else self.n_states
+        return n if part == 1 else max(1, round(part * n))
 
 
-def resume(training, parts, machine, starts, batch_size, n_rows):
+def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
     """Put a machine and new parts into the state of an earlier fit, as far as that still serves.
 
     Parameters
@@ -53,14 +58,16 @@ def resume(training, parts, machine, starts, batch_size, n_rows):
         Visible values for a new state of the model phase.
     batch_size, n_rows : int
         Of the data to come.
+    part : float, default=1.0
+        That of all rows that this process has.
     """
     before, last, phase = training.parts, training.phase_state, parts.phase
-    fewest = parts.rows_of_state(batch_size, n_rows)
-    most = parts.rows_of_state(batch_size, np.inf)
+    fewest = parts.rows_of_state(batch_size, n_rows, part)
+    most = parts.rows_of_state(batch_size, np.inf, part)
     same_coordinates = phase.has_noise_of(before.phase)
     same_kind = same_coordinates and phase.kind == before.phase.kind
     state, velocity = last, training.optimizer_state
-    if not (same_kind and fewest <= starts.shape[0] <= most):
+    if ranks().any(not (same_kind and fewest <= starts.shape[0] <= most)):
         state, training.saved = phase.init(machine, training.rng, fewest, starts), None
     same_optimizer = same_coordinates and parts.optimizer.kind == before.optimizer.kind
     if velocity is None or not same_optimizer:

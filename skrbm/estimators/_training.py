@@ -7,8 +7,9 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from .._ranks import ranks
 from .._schedules import SCHEDULES, scheduled
-from ..arrays import namespace
+from ..arrays import namespace, seed_sequence
 from ..learning import PENALTIES, LikelihoodMonitor
 
 TRAINING_CONSTRAINTS = {
@@ -57,6 +58,11 @@ def keeps_features(method):
 
     @wraps(method)
     def wrapper(self, *args, **kwargs):
+        if ranks().size > 1 and not getattr(self, "_fits_on_ranks", False):
+            raise ValueError(
+                f"{type(self).__name__} learns in one process only; fit it outside of "
+                "skrbm.distributed.use"
+            )
         before = {name: vars(self)[name] for name in _SET_BEFORE if name in vars(self)}
         training = vars(self).get("_training")
         try:
@@ -83,6 +89,17 @@ def rate_of(estimator):
 def is_automatic(estimator):
     """Whether an estimator finds its learning rate in training."""
     return isinstance(estimator.learning_rate, str)
+
+
+def name_in_print(estimator):
+    """Return the name under which rows of the history are printed, None for no print."""
+    return type(estimator).__name__ if estimator.verbose and ranks().rank == 0 else None
+
+
+def seeds_of_fit(random_state):
+    """Return the seed of evaluations, the same on all ranks, and that of batches and chains."""
+    evaluation, seed = ranks().first(seed_sequence(random_state)).spawn(2)
+    return evaluation, seed if ranks().size == 1 else seed.spawn(ranks().size)[ranks().rank]
 
 
 def joined_means(known, means, n, total):

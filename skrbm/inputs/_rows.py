@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
+from .._ranks import ranks
 from ..arrays import (
     RowView,
     as_like,
@@ -19,6 +20,7 @@ from ..arrays import (
     is_finite,
     is_foreign,
     namespace,
+    parameter_reference,
     row_blocks,
     to_numpy,
     value_range,
@@ -256,6 +258,29 @@ def check_rows(name, X, n_columns, place):
     return X
 
 
+def ends_of_ranks(X):
+    """Return an array with the smallest and the largest value of the rows of all ranks.
+
+    For one process it is X itself.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if their rows differ in width or dtype.
+    """
+    if ranks().size == 1:
+        return X
+    found = ranks().gather((X.shape[1], str(parameter_reference(X).dtype), value_range(X)))
+    for rank, (width, dtype, _) in enumerate(found):
+        if (width, dtype) != found[0][:2]:
+            raise ValueError(
+                f"X has {width} features of {dtype} on rank {rank}, and {found[0][0]} features of "
+                f"{found[0][1]} on rank 0; all ranks need rows of the same kind"
+            )
+    least, most = zip(*(ends for _, _, ends in found), strict=True)
+    return np.array([[min(least)], [max(most)]])
+
+
 class Rows(DistinctRows):
     """The data of a fit: its distinct rows, dense, as the visible units of a machine take them.
 
@@ -274,6 +299,12 @@ class Rows(DistinctRows):
         Weights of the rows; None gives all the weight 1.
     coordinates : Coordinates or None, default=None
         Those of learning; None for the data's own.
+
+    Attributes
+    ----------
+    part : float
+        The part of all rows that this rank has. ``total``, ``n_known`` and the means, moments and
+        parameters of the columns are those of all ranks.
     """
 
     def __init__(self, X, unit, dtype, binarize=None, weights=None, coordinates=None):
@@ -282,8 +313,14 @@ class Rows(DistinctRows):
             X = into_support(X, unit, binarize)
         check_held(X, dtype)
         unit.check_values(X)
-        self.X, self.has_missing = X, has_missing(X)
+        self.X, self.has_missing = X, ranks().any(has_missing(X))
         super().__init__([X], weights)
+        here, self._total_of_ranks = self.total, None
+        if ranks().size > 1:
+            self.total = sum(ranks().gather(here))
+            self._total_of_ranks = lambda sums: ranks().sum([sums])[0]
+            _ = self.n_known, self.means  # now, while all ranks are there
+        self.part = here / self.total
 
     def __getitem__(self, positions):
         """Return the rows at an array of positions, dense, in the coordinates of learning.
@@ -301,7 +338,7 @@ class Rows(DistinctRows):
     @property
     def values(self):
         """All distinct rows in the user's units, a :class:`~skrbm.arrays.RowView`."""
-        return RowView(self.X, self.index)
+        return RowView(self.X, self.index, self._total_of_ranks)
 
     @property
     def counts(self):
@@ -340,7 +377,8 @@ class Rows(DistinctRows):
         columns = namespace(self.X).take(self.X, from_numpy(site, self.X), axis=1)
         known = to_numpy(columns[:, 0] == columns[:, 0])[self.index]
         unit = self.unit.part(self.X.shape[1], site)
-        return unit.initial_theta(RowView(columns, self.index[known]), self.counts[known])
+        view = RowView(columns, self.index[known], self._total_of_ranks)
+        return unit.initial_theta(view, self.counts[known])
 
     @cached_property
     def means(self):

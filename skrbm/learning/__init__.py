@@ -19,6 +19,7 @@ from ._parameters import (
 )
 from ._progress import Progress
 from ._rates import AutomaticRate, RateState
+from ._together import machine_of_first
 from ._tracking import LogPartitionTracker, SmallSteps
 
 __all__ = [
@@ -57,5 +58,6 @@ __all__ = [
     "Trainer",
     "Training",
     "check_integral",
+    "machine_of_first",
     "recorder",
 ]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from .._ranks import ranks
 from ..arrays import cast, is_foreign, namespace, number
 from ..machine import Machine, precise_free_energy
 from ._gradient import MomentLearner
@@ -21,10 +22,20 @@ class AutomaticLearner(MomentLearner):
     rule : AutomaticRate, default=None
         For plain gradient ascent; it is made more cautious for an optimiser that asks for it.
         Default: ``AutomaticRate()``.
+
+    Raises
+    ------
+    ValueError
+        If ranks take steps alone.
     """
 
     def __init__(self, rows, phase, optimizer, *, rule=None, **options):
         super().__init__(rows, phase, optimizer, **options)
+        if ranks().local_steps > 1:
+            raise ValueError(
+                f"local_steps={ranks().local_steps} needs a learning_rate that is a number: an "
+                "automatic one is found from steps that all ranks take together"
+            )
         self.rule = (rule or AutomaticRate()).cautious(optimizer.caution * phase.caution)
 
     def finish(self, training):

@@ -76,7 +76,7 @@ class Noise(NamedTuple):
 class NoiseStart:
     """Start at noise."""
 
-    caution = 1.0
+    caution, for_ranks = 1.0, True
 
     def first(self, phase, machine, rng, n):
         """Return the visible values of the first chains, and what they exchange with."""
@@ -126,6 +126,7 @@ class TemperedStart(PersistentStart):
     # Samples of a rung lose a mode for which the machine is too small for a while, and with shorter
     # steps it does not become so: with 1, 4 and 8 the shares of modes were wrong in some fits.
     caution = 16.0
+    for_ranks = False  # rungs are made of machines that all chains have come to together
 
     def first(self, phase, machine, rng, n):
         return first_tempered(machine, rng, n)
@@ -197,6 +198,10 @@ class ChainPhase(ModelPhase):
     @property
     def caution(self):
         return CHAINS[self.start].caution
+
+    @property
+    def for_ranks(self):
+        return CHAINS[self.start].for_ranks
 
     @property
     def kind(self):

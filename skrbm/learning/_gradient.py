@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from .._ranks import ranks
 from ..arrays import cast, near_equal_parts, numbers, put_off, require
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
 from ._parameters import NATURAL, CenteredGradient
+from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 
@@ -115,7 +117,7 @@ class BatchLearner:
         if self.shuffle:
             rows = rows[training.rng.order(len(rows))]
         # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
-        n_batches = -(-len(rows) // self.batch_size)
+        n_batches = self._n_batches(len(rows))
         rows = self.rows.sent(rows)
         with np.errstate(over="ignore", invalid="ignore"):
             with put_off():
@@ -129,6 +131,10 @@ class BatchLearner:
             if not self.is_finite(training.machine):
                 raise _diverged("components", training.n_epochs, batch, rate)
         return _means(reports)
+
+    def _n_batches(self, n_rows):
+        """Return how many batches the rows of an epoch are cut into."""
+        return -(-n_rows // self.batch_size)
 
     def finish(self, training):
         """Change what the last batch of an epoch has left, before its parameters are judged."""
@@ -217,13 +223,18 @@ class MomentLearner(BatchLearner):
         n_rows=None,
         is_finite=None,
     ):
+        if ranks().size > 1 and not phase.for_ranks:
+            raise ValueError(
+                f"{phase.start} chains learn in one process only; fit outside of "
+                "skrbm.distributed.use, or let them start elsewhere"
+            )
         index = np.arange(len(rows)) if index is None else index
         super().__init__(rows, index, batch_size, shuffle)
         self.phase = phase
         self.optimizer = optimizer.for_rows(rows.total if n_rows is None else n_rows)
         self.parameters, self.centered, self.average = parameters, centered, average
         self.sample_values = sample_values and rows.has_fractions
-        self._is_finite, self._phase = is_finite, phase
+        self._is_finite, self._phase, self._shares = is_finite, phase, None
 
     def epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
@@ -241,9 +252,21 @@ class MomentLearner(BatchLearner):
         else:
             state, data, model = phase.incomplete_phases(machine, before, X, observed, rng)
         training.machine, training.phase_state = machine, state
-        slopes = self.parameters.gradient(machine, data - model)
+        difference = data - model
+        if self._shares is not None:
+            difference, data = self._shares.moments(machine, difference, data)
+        slopes = self.parameters.gradient(machine, difference)
         length = self._take(training, slopes, data, X, rate)
+        if self._shares is not None:
+            self._shares.meet(training)
         return {"learning_rate": length, **phase.report(state)}
+
+    def _n_batches(self, n_rows):
+        if ranks().size == 1:
+            return super()._n_batches(n_rows)
+        weight = float(self.rows.weights_of(self.index).sum())
+        self._shares = Shares(n_rows, weight, self.batch_size)
+        return len(self._shares.parts)
 
     def _take(self, training, slopes, data, X, rate):
         """Take a step of the optimiser; returns its learning rate, 0 if no step was taken.

@@ -6,7 +6,9 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .._ranks import ranks
 from ._progress import Progress
+from ._together import row_of_ranks
 
 
 class Monitor:
@@ -18,13 +20,18 @@ class Monitor:
         Quantity to maximise, None without validation rows. An epoch is bad if value < best +
         margin.
     margin : float
+    noise : float
+        Standard error of ``value``.
+    n_rows : float
+        How many rows the quantities are measured for, on this rank.
     keeps_best : bool
         Whether the best parameters are also kept when training ends at the last epoch.
     kept : tuple or None
         Machine and state of the last epoch that was not bad.
     """
 
-    margin = 0.0
+    margin = noise = 0.0
+    n_rows = 1.0
     keeps_best = False
 
     def __init__(self, n_iter_no_change=1):
@@ -42,6 +49,14 @@ class Monitor:
     def measure(self, machine, state):
         """Return numbers for the history, a dict of floats."""
         return {}
+
+    def agreed(self, machine, row):
+        """Return the row of the history that all ranks have, and take the value that they have."""
+        if ranks().size == 1:
+            return row
+        numbers = self.value, self.noise
+        row, (self.value, self.noise) = row_of_ranks(machine, row, numbers, self.n_rows)
+        return row
 
     def stop(self):
         """Whether the monitored value has been bad for ``n_iter_no_change`` epochs."""
@@ -161,6 +176,10 @@ class Trainer:
 
     def run(self, training):
         """Train the machine of a :class:`Training`."""
+        with ranks().interruptible():
+            self._run(training)
+
+    def _run(self, training):
         begin = self._begin(training)
         kept = training.published(), training.phase_state
         training.machine = training.machine.copy()  # which is written in place
@@ -176,7 +195,8 @@ class Trainer:
                 stop = self.monitor.stop()
                 self.monitor.keep(*kept)
                 told = self._told(kept, training, epoch + 1, stop)
-                if task.call_on_fit_task_end(**self.data, reconstruction_attributes=told):
+                ends = task.call_on_fit_task_end(**self.data, reconstruction_attributes=told)
+                if ranks().any(ends):
                     self.ended = "callback"
                     break
                 if stop:
@@ -217,7 +237,8 @@ class Trainer:
         row = {} if rate is None else {"learning_rate": rate}
         row |= {"time": time.perf_counter() - begin, **report}
         kept = training.published(), training.phase_state
-        return row | self.monitor.measure(*kept), kept
+        row |= self.monitor.measure(*kept)
+        return self.monitor.agreed(kept[0], row), kept
 
     def _told(self, kept, training, n_epochs, stop=False):
         """Return a function that gives the fitted attributes, for callbacks.

@@ -14,9 +14,12 @@ class ModelPhase:
     ----------
     caution : float
         By which first rates and trust regions of automatic learning rates are divided.
+    for_ranks : bool
+        Whether several ranks can have a part of the state each.
     """
 
     caution = 1.0
+    for_ranks = True
 
     @property
     def kind(self):

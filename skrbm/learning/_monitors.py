@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
+from .._ranks import ranks
 from ..arrays import cast, from_numpy, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._observed import QUICK, free_energy_given
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
@@ -75,7 +76,7 @@ class LikelihoodMonitor(Monitor):
         self.bits = rng.order(rows.X.shape[1])[:_MONITORED_BITS]
         self.by_score, self.tol, self.seed = criterion == "score", tol, seed
         self.by_score &= validation is not None
-        self.credit, self.n_rows = credit, float(rows.counts[train].sum())
+        self.credit, self.n_rows = credit, float(rows.counts[train].sum())  # of this rank
         chains = np.random.SeedSequence(seed.generate_state(4).tolist())
         self.shown = self._some_by_weight(train, np.random.default_rng(chains))
         self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
@@ -265,9 +266,10 @@ class LikelihoodMonitor(Monitor):
         self.credit += _SHARE * self.n_rows
         rows_cost = _FREE_ENERGY * len(self.shown[0])
         credit = np.inf if self.by_score else self.credit - rows_cost
-        found = self._tracker.estimate(density.machine, credit)
+        found = self._tracker.estimate(density.machine, credit) if ranks().rank == 0 else None
         if not self.by_score:
             self.credit -= self._tracker.cost + rows_cost * (found is not None)
+        found, self.credit = ranks().first((found, self.credit))
         return found
 
     def _independent_units(self, machine):

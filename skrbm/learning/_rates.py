@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from .._ranks import ranks
 from ..arrays import is_foreign, like, namespace, number, numbers
 
 _FIRST = 10  # steps that are all measured, as the first rate is a guess
@@ -99,14 +100,14 @@ class AutomaticRate:
         gain : float
             Gradient times step, in nats.
         change : array of shape (n_samples,), float64
-            Change of the free energies of samples of the machine by the step.
+            Change of the free energies of samples of the machine by the step, on this rank.
         n_visible : int
         length : float
             Rate of the step.
         """
         if is_foreign(change):
             return self._next_without_waiting(state, gain, change, n_visible, length)
-        deviation = float(namespace(change).var(change)) ** 0.5
+        deviation = float(ranks().variance(change)) ** 0.5
         if not (gain - gain == 0 and deviation - deviation == 0):  # inf or NaN: it was too long
             return state._replace(rate=0.5 * state.rate, n_steps=state.n_steps + 1)
         if deviation == 0:  # samples that agree, or a single one, tell nothing: the rate stays
@@ -123,7 +124,7 @@ class AutomaticRate:
     def _next_without_waiting(self, state, gain, change, n_visible, length):
         """Return the same with arrays of no dimensions for all but the number of steps."""
         xp, state = namespace(change), self.held(state, change)
-        deviation, n_steps = xp.var(change) ** 0.5, state.n_steps + 1
+        deviation, n_steps = ranks().variance(change) ** 0.5, state.n_steps + 1
         finite = xp.isfinite(gain) & xp.isfinite(deviation)
         tells, one = finite & (deviation > 0) & (length > 0), xp.ones_like(deviation)
         part, deviation = max(self.memory, 1 / n_steps), xp.where(tells, deviation, one)
@@ -147,10 +148,10 @@ class AutomaticRate:
         Parameters
         ----------
         change : array of shape (n_samples,), float64
-            Change of the free energies of samples by these steps.
+            Change of the free energies of samples by these steps, on this rank.
         n_visible : int
         """
-        divergence = 0.5 * number(namespace(change).var(change))
+        divergence = 0.5 * number(ranks().variance(change))
         is_near = divergence <= self.every**2 * self.largest_divergence * n_visible
         return ~is_near if is_foreign(is_near) else not is_near
 

@@ -10,6 +10,7 @@ from ..arrays import (
     like,
     namespace,
     nonzero,
+    row_count,
     sigmoid,
     softplus,
     to_numpy,
@@ -213,7 +214,7 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         A column without zeros, or of nothing else, is taken to have half a row more of them.
         """
         mean, variance = column_moments(X, weights)
-        xp, n = namespace(mean), X.shape[0] if weights is None else float(weights.sum())
+        xp, n = namespace(mean), row_count(X, weights)
         if weights is None:
             occupied = column_means(nonzero(X, mean.dtype))
         else:

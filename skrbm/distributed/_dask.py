@@ -1,0 +1,143 @@
+"""Fits on the workers of a Dask cluster, each beside its part of the rows."""
+
+import copy
+import socket
+from datetime import timedelta
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._ranks import use
+from ._torch import TorchCommunicator
+
+
+def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout=50.0):
+    """Fit an estimator to a Dask array on the workers that hold it.
+
+    Each worker with blocks of rows is one rank, and learns from the rows that it holds. Ranks talk
+    through ``torch.distributed`` (gloo), so torch has to be installed on the workers. All of them
+    have to be free: each takes one of its threads for as long as the fit lasts.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One that learns in several processes, such as :class:`skrbm.RBM`. It is changed as by its
+        ``fit``.
+    X : dask.array.Array of shape (n_samples, n_features)
+        In blocks of rows. Its blocks are dense or sparse, and those of one worker together have to
+        fit into its memory twice.
+    sample_weight : array-like or dask.array.Array of shape (n_samples,), default=None
+    client : dask.distributed.Client, default=None
+        Default: the one that was made last.
+    local_steps : int, default=1
+        As in :func:`use`.
+    timeout : float, default=50.0
+        As in :class:`TorchCommunicator`.
+
+    Returns
+    -------
+    estimator : object
+        Fitted: parameters and history are those of all ranks, and ``starts_`` the chains of one.
+
+    Raises
+    ------
+    DistributedError
+        If a worker is lost. The estimator then has the parameters of the last complete epoch.
+
+    Notes
+    -----
+    Ctrl-C ends the wait for the workers, which go on until their fit is complete.
+    """
+    from dask.distributed import get_client
+
+    client = get_client() if client is None else client
+    groups = _by_worker(client, *_blocks(client, X, sample_weight))
+    first = next(iter(groups))
+    host, port = client.submit(_free_port, workers=[first], pure=False).result()
+    futures = [
+        client.submit(
+            _fit_rank,
+            estimator,
+            [pair[0] for pair in pairs],
+            [pair[1] for pair in pairs],
+            (host, port, rank, len(groups), timeout),
+            local_steps,
+            workers=[worker],
+            pure=False,
+            retries=0,
+        )
+        for rank, (worker, pairs) in enumerate(groups.items())
+    ]
+    try:
+        _collect(estimator, futures, [*groups])
+    finally:
+        client.cancel(futures)
+    return estimator
+
+
+def _collect(estimator, futures, workers):
+    """Give an estimator what a rank has learnt, once all have ended, or one by an error."""
+    from dask.distributed import as_completed
+
+    for future in as_completed(futures):  # if one is lost, the others tell
+        fitted, error = future.result()
+        if error is not None or future is futures[0]:
+            vars(estimator).update(vars(fitted))
+        if error is not None:
+            error.add_note(f"The ranks are the workers {workers}.")
+            raise error
+
+
+def _blocks(client, X, sample_weight):
+    """Return futures of the blocks of rows, and of their weights."""
+    from dask import array
+
+    X = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
+    rows = client.compute([*X.to_delayed().ravel()])
+    if sample_weight is None:
+        return rows, [None] * len(rows)
+    weights = array.asarray(sample_weight).rechunk((X.chunks[0],))
+    return rows, client.compute([*weights.to_delayed().ravel()])
+
+
+def _by_worker(client, rows, weights):
+    """Return a dict of the workers, with pairs of rows and weights that each one holds."""
+    from dask.distributed import wait
+
+    wait(rows)
+    holders, groups = client.who_has(rows), {}
+    for block, weight in zip(rows, weights, strict=True):
+        if not holders[block.key]:  # nobody holds what could not be computed
+            block.result()
+        worker = min(holders[block.key], key=lambda worker: len(groups.get(worker, ())))
+        groups.setdefault(worker, []).append((block, weight))
+    return groups
+
+
+def _free_port():
+    """Return the host of this worker, as others reach it, and a port that is free."""
+    from dask.distributed import get_worker
+
+    host = get_worker().address.rpartition("://")[2].rpartition(":")[0]
+    with socket.socket() as found:
+        found.bind(("", 0))
+        return host, found.getsockname()[1]
+
+
+def _fit_rank(estimator, blocks, weights, place, local_steps):
+    """Fit a copy of the estimator on one rank; returns it, and the error that has ended it."""
+    from torch.distributed import TCPStore
+
+    host, port, rank, size, timeout = place
+    estimator = copy.deepcopy(estimator)
+    X = sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)
+    weights = None if weights[0] is None else np.concatenate(weights)
+    try:
+        store = TCPStore(host, port, size, rank == 0, timedelta(seconds=timeout))
+        with use(
+            TorchCommunicator(timeout, store=store, rank=rank, size=size), local_steps=local_steps
+        ):
+            estimator.fit(X, sample_weight=weights)
+    except Exception as error:
+        return estimator, error
+    return estimator, None

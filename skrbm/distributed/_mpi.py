@@ -1,0 +1,60 @@
+"""Ranks that talk through MPI."""
+
+import time
+
+import numpy as np
+
+from .._ranks import Communicator
+from ..arrays import as_like, to_numpy
+from ..exceptions import DistributedError
+
+_TAG = 1620  # of messages that tell why a rank has ended
+
+
+class MPICommunicator(Communicator):
+    """Ranks that are connected by MPI, through ``mpi4py``.
+
+    Start scripts by ``mpirun -n 4 python -m mpi4py script.py``, so that an error that ends one
+    process ends the others; MPI itself ends them all if one is killed. Arrays on GPUs are copied to
+    the CPU and back.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm, default=None
+        The processes; default: all, ``MPI.COMM_WORLD``.
+    timeout : float, default=50.0
+        Seconds after which ranks that do not answer count as lost. It must be longer than ranks can
+        be apart, such as in reading data.
+    """
+
+    def __init__(self, comm=None, timeout=50.0):
+        from mpi4py import MPI
+
+        self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
+        self.rank, self.size, self.timeout = self._comm.rank, self._comm.size, timeout
+        self._sum, self._in_place, self._sent = MPI.SUM, MPI.IN_PLACE, []
+
+    def all_reduce(self, array):
+        numbers = np.ascontiguousarray(to_numpy(array))
+        numbers = numbers if numbers.flags.writeable else numbers.copy()
+        self._wait(self._comm.Iallreduce(self._in_place, numbers, op=self._sum))
+        return numbers if isinstance(array, np.ndarray) else as_like(numbers, array)
+
+    def _wait(self, request):
+        """Wait for a request, and look meanwhile whether a rank has told that it has ended."""
+        stop = time.monotonic() + self.timeout
+        while not request.Test():
+            if self._comm.iprobe(tag=_TAG):
+                raise DistributedError(self._comm.recv(tag=_TAG))
+            if time.monotonic() > stop:
+                raise DistributedError(
+                    f"the fit has ended, as a message took longer than {self.timeout} s"
+                )
+            time.sleep(0)
+
+    def fail(self, error):
+        if isinstance(error, DistributedError):
+            return
+        why = f"the fit has ended, as rank {self.rank} has ended by {type(error).__name__}: {error}"
+        others = (rank for rank in range(self.size) if rank != self.rank)
+        self._sent = [self._comm.isend(why, rank, tag=_TAG) for rank in others]

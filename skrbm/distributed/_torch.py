@@ -1,0 +1,141 @@
+"""Ranks that talk through ``torch.distributed``: gloo between CPUs, nccl between GPUs."""
+
+import itertools
+import time
+from datetime import timedelta
+
+import numpy as np
+
+from .._ranks import Communicator
+from ..exceptions import DistributedError
+
+_GRACE = 10.0  # seconds in which ranks tell why they have ended
+_NUMBERS = itertools.count()  # of communicators by the environment, made in order on all ranks
+
+
+class TorchCommunicator(Communicator):
+    """Ranks that are connected by ``torch.distributed``.
+
+    Without arguments the processes find each other as those of torch do: by ``torchrun``, by the
+    environment variables ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT``, or by
+    ``torch.distributed.init_process_group`` if it was called before, as Ray does. The group of
+    processes is one of its own, which other users of torch do not meet.
+
+    Parameters
+    ----------
+    timeout : float, default=50.0
+        Seconds after which a rank that does not answer counts as lost. A process that dies is
+        noticed at once, so this matters where a machine or the network stops. It must be longer
+        than ranks can be apart, such as in reading data.
+    gpu_backend : {"nccl", "gloo"}, default="nccl"
+        What sums arrays on GPUs. nccl needs a GPU for each rank. Arrays on CPUs go through gloo.
+    store : torch.distributed.Store, default=None
+        Where ranks find each other, with ``rank`` and ``size``; default: that of the environment.
+    rank, size : int, default=None
+        Number of this process, and of processes.
+    """
+
+    def __init__(self, timeout=50.0, gpu_backend="nccl", *, store=None, rank=None, size=None):
+        from torch import distributed
+
+        if gpu_backend not in ("nccl", "gloo"):
+            raise ValueError(f"gpu_backend must be 'nccl' or 'gloo', got {gpu_backend!r}")
+        if store is None:
+            store, rank, size = _found_by_environment(distributed, timedelta(seconds=timeout))
+        self.rank, self.size, self.gpu_backend = rank, size, gpu_backend
+        self.timeout = timedelta(seconds=timeout)
+        self._store = distributed.PrefixStore("skrbm", store)
+        self._store.set_timeout(self.timeout)
+        self._groups = {}
+        self._ended = None
+        self._checked(lambda: self._group("gloo"))
+
+    def all_reduce(self, array):
+        import torch
+
+        numbers = isinstance(array, np.ndarray)
+        tensor = torch.from_numpy(np.ascontiguousarray(array)) if numbers else array.contiguous()
+        backend = "gloo" if tensor.device.type == "cpu" else self.gpu_backend
+        self._checked(lambda: self._group(backend).allreduce([tensor]).wait())
+        return tensor.numpy() if numbers else tensor
+
+    def _group(self, backend):
+        """Return the processes as one group of a backend, made at its first use."""
+        from torch import distributed
+
+        if backend not in self._groups:
+            store = distributed.PrefixStore(backend, self._store)
+            if backend == "gloo":
+                group = distributed.ProcessGroupGloo(store, self.rank, self.size, self.timeout)
+            else:
+                options = distributed.ProcessGroupNCCL.Options()
+                options._timeout = self.timeout
+                group = distributed.ProcessGroupNCCL(store, self.rank, self.size, options)
+            self._groups[backend] = group
+        return self._groups[backend]
+
+    def _checked(self, function):
+        """Call a function that waits for other ranks; DistributedError if one is lost."""
+        if self._ended is not None:
+            raise DistributedError(self._ended)
+        try:
+            function()
+        except RuntimeError as error:
+            self._ended = self._cause()
+            raise DistributedError(self._ended) from error
+
+    def fail(self, error):
+        if self._ended is None:
+            self._ended = "the fit has ended on this rank before"
+            self._cause(f"{type(error).__name__}: {error}")
+
+    def _cause(self, own=""):
+        """End this rank, and return by which rank the fit has ended, as far as ranks tell.
+
+        ``own`` is the error of this rank, "" if it only follows others.
+        """
+        try:
+            self._store.set(f"ended{self.rank}", own)
+            self._groups.clear()  # which closes the connections, by which others notice
+            return self._told(wait=self.rank == 0 or not own)
+        except RuntimeError:
+            self._groups.clear()
+            return "the fit has ended, as rank 0, which keeps the store of the ranks, is lost"
+
+    def _told(self, wait):
+        """Return what the others tell. Rank 0 may keep the store, so it waits for all of them."""
+        silent, told = set(range(self.size)) - {self.rank}, None
+        stop = time.monotonic() + _GRACE * wait
+        while silent and time.monotonic() < stop and (told is None or self.rank == 0):
+            for rank in [rank for rank in silent if self._store.check([f"ended{rank}"])]:
+                silent.remove(rank)
+                why = self._store.get(f"ended{rank}").decode()
+                if why:
+                    told = f"the fit has ended, as rank {rank} has ended by {why}"
+            time.sleep(0.1)
+        if told is not None:
+            return told
+        if not silent:
+            return f"the fit has ended, as a message took longer than {self.timeout}"
+        lost = ", ".join(str(rank) for rank in sorted(silent))
+        return f"the fit has ended, as rank {lost} is lost: killed, or not to be reached"
+
+
+def _found_by_environment(distributed, timeout):
+    """Return the store, the rank and the number of processes."""
+    if distributed.is_initialized():
+        store = distributed.distributed_c10d._get_default_store()
+        place = distributed.get_rank(), distributed.get_world_size()
+    else:
+        store, *place = _met_by_environment(distributed, timeout)
+    return distributed.PrefixStore(f"fit{next(_NUMBERS)}", store), *place
+
+
+def _met_by_environment(distributed, timeout):
+    try:
+        return next(distributed.rendezvous("env://", timeout=timeout))
+    except ValueError as error:
+        raise ValueError(
+            f"no other processes are known ({error}); start this script by torchrun, or set RANK, "
+            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+        ) from error

@@ -1,0 +1,160 @@
+"""What ranks that learn one machine together sum, and how much the part of each counts."""
+
+import zlib
+from dataclasses import replace
+
+import numpy as np
+
+from .._ranks import ranks
+from ..arrays import to_numpy
+from ..exceptions import DistributedError
+from ..machine import Moments
+
+
+class Shares:
+    """What part of each batch of an epoch this rank has, and what ranks sum after a batch.
+
+    All ranks have the same number of batches, which they cut from rows of their own.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows of the epoch on this rank.
+    weight : float
+        How many rows they stand for.
+    batch_size : int
+        Largest number of rows of a batch, on all ranks together.
+
+    Attributes
+    ----------
+    parts : ndarray of shape (n_batches,)
+        They sum to 1 over the ranks.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if one has fewer rows than there are batches.
+    """
+
+    def __init__(self, n_rows, weight, batch_size):
+        lengths, weights = np.array(ranks().gather((n_rows, weight))).T
+        n = int(-(-lengths.sum() // batch_size))
+        if lengths.min() < n:
+            raise ValueError(
+                f"rank {lengths.argmin()} has {int(lengths.min())} rows to learn from, fewer than "
+                f"the {n} batches of an epoch; give all ranks about as many rows, or raise "
+                "batch_size, which is that of all ranks together"
+            )
+        sizes = lengths // n + (np.arange(n)[:, None] < lengths % n)
+        counts = sizes * (weights / lengths)
+        self.parts = counts[:, ranks().rank] / counts.sum(axis=1)
+        self.n_steps, self.every = 0, ranks().local_steps
+
+    def moments(self, machine, difference, data):
+        """Return moments of all ranks by one sum, or of this one if it takes steps alone.
+
+        Parameters
+        ----------
+        machine : Machine
+        difference : Moments
+            Those of the data minus those of the machine, on this rank.
+        data : Moments
+            Those of the data, of which only the means of the units are summed.
+        """
+        if self.every > 1:
+            return difference, data
+        part = float(self.parts[self.n_steps])
+        difference, data = difference.scaled(part).reduced(machine), data.scaled(part)
+        means = (data.statistics(unit, l) for l, unit in enumerate(machine.units))
+        matrices = [matrix for _, matrix in difference.matrices]
+        thetas = [*(theta for _, theta in difference.sums), *means]
+        leaves = [leaf for theta in thetas for leaf in theta if leaf is not None]
+        summed = iter(ranks().sum([*matrices, *leaves]))
+        matrices = tuple((l, next(summed)) for l, _ in difference.matrices)
+        thetas = [theta.map(lambda leaf: next(summed)) for theta in thetas]
+        n = len(machine.units)
+        sums, means = tuple(enumerate(thetas[:n])), tuple(enumerate(thetas[n:]))
+        return Moments((), matrices, sums), Moments((), (), means)
+
+    def meet(self, training):
+        """Take the mean of the machines of all ranks, if these have taken their steps alone."""
+        part = float(self.parts[self.n_steps])
+        self.n_steps += 1
+        last = self.n_steps == len(self.parts)
+        if self.every == 1 or (self.n_steps % self.every and not last):
+            return
+        training.machine = _mean_machine(training.machine, part)
+        if last and training.average is not None:
+            means = _mean_machine(training.average.means, part)
+            training.average = replace(training.average, means=means)
+
+
+def _mean_machine(machine, part):
+    """Return the mean of the machines of all ranks, of which this one counts ``part``."""
+    return _with_leaves(machine, ranks().sum([part * leaf for leaf in _leaves(machine)])).copy()
+
+
+def machine_of_first(machine):
+    """Return the machine of rank 0, as a machine that shares no memory with another."""
+    if ranks().size == 1:
+        return machine
+    return _with_leaves(machine, ranks().from_first(_leaves(machine))).copy()
+
+
+def _leaves(machine):
+    thetas = (leaf for theta in machine.thetas for leaf in theta if leaf is not None)
+    return [*machine.weights, *thetas]
+
+
+def _with_leaves(machine, leaves):
+    leaves = iter(leaves)
+    weights = tuple(next(leaves) for _ in machine.weights)
+    thetas = tuple(theta.map(lambda leaf: next(leaves)) for theta in machine.thetas)
+    return replace(machine, weights=weights, thetas=thetas)
+
+
+def row_of_ranks(machine, row, numbers, n_rows):
+    """Return a row of the history and other numbers as means over the ranks, by their rows.
+
+    Parameters
+    ----------
+    machine : Machine
+        Which has to be the same on all ranks, to the last bit.
+    row : dict of float
+    numbers : tuple of (float or None, float)
+        A monitored value, and its standard error.
+    n_rows : float
+
+    Raises
+    ------
+    DistributedError
+        On all ranks, if their machines differ, or if a rank has measured other quantities.
+    """
+    sums = [zlib.crc32(np.ascontiguousarray(to_numpy(leaf))) for leaf in _leaves(machine)]
+    found = ranks().gather(
+        (sums, list(row), (numbers[0] is None), n_rows, [*row.values()], numbers)
+    )
+    for rank, other in enumerate(found):
+        if other[0] != found[0][0]:
+            raise DistributedError(
+                f"the parameters of rank {rank} are not those of rank 0: they need machines of one "
+                "kind, with the same versions of the same libraries"
+            )
+        if other[1:3] != found[0][1:3]:
+            raise DistributedError(
+                f"rank {rank} has measured {other[1]} and rank 0 {found[0][1]}; give all ranks the "
+                "same parameters, and rows that differ"
+            )
+    weights = np.array([other[3] for other in found])
+    weights /= weights.sum()
+    columns = zip(*(other[4] for other in found), strict=True)
+    row = {name: _mean(values, weights) for name, values in zip(row, columns, strict=True)}
+    values, errors = zip(*(other[5] for other in found), strict=True)
+    value = None if values[0] is None else _mean(values, weights)
+    return row, (value, float(np.hypot.reduce(weights * errors)))
+
+
+def _mean(values, weights):
+    """Return a mean, which is exact where the values are equal."""
+    same = all(value == values[0] for value in values)
+    return values[0] if same else float(np.dot(weights, values))

@@ -1,0 +1,181 @@
+"""Two ranks that torch, MPI or Dask connect: the same parameters on both, and errors that name one.
+
+What ranks do is tested without a library in ``test_ranks.py``.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from skrbm import RBM, TAPRBM, BernoulliRBM
+from skrbm._ranks import ranks
+from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
+
+pytestmark = pytest.mark.arrays
+
+X = (np.random.default_rng(0).random((60, 5)) < 0.4).astype(float)
+
+
+def run_rank(library, ends_by):
+    """Fit on one rank, of which the second may end itself; prints what is left, and the error."""
+    communicator = {"torch": TorchCommunicator, "mpi": MPICommunicator}[library]()
+
+    def schedule(progress):
+        if communicator.rank == 1 and progress == 0.5:
+            if ends_by == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if ends_by == "error":
+                raise OSError("the disk is full")
+        return 1.0
+
+    rbm, error = RBM(3, n_iter=8, schedule=schedule, random_state=0), None
+    try:
+        with use(communicator):
+            rbm.fit(X[20:] if communicator.rank else X[:20])
+    except DistributedError as found:
+        error = str(found)
+    line = [communicator.rank, error, rbm.n_iter_, rbm.components_.tolist()]
+    print("\n" + json.dumps(line), flush=True)
+
+
+def environment():
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1]), *sys.path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+
+
+def by_torch(ends_by):
+    """Start two processes that find each other by the environment, as of torchrun or Slurm."""
+    pytest.importorskip("torch")
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(found.getsockname()[1])}
+    code = f"import test_distributed; test_distributed.run_rank('torch', {ends_by!r})"
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**environment(), **place, "WORLD_SIZE": "2", "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+
+
+def by_mpi(ends_by):
+    """Start two processes by mpirun."""
+    pytest.importorskip("mpi4py")
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    code = f"import test_distributed; test_distributed.run_rank('mpi', {ends_by!r})"
+    command = ["mpirun", "-n", "2", sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    return [subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True)]
+
+
+def outcomes(processes):
+    """Return what the ranks print, those that are there in the end, in order."""
+    printed = [process.communicate(timeout=120) for process in processes]
+    lines = [json.loads(line) for out, _ in printed for line in out.splitlines() if line[:1] == "["]
+    assert lines, printed
+    return sorted(lines)
+
+
+@pytest.mark.parametrize("start", [by_torch, by_mpi])
+def test_ranks_have_the_same_parameters(start):
+    (_, *one), (_, *other) = outcomes(start(None))
+    assert one[:2] == [None, 8]
+    assert one == other
+
+
+@pytest.mark.parametrize("start", [by_torch, by_mpi])
+def test_an_error_of_one_rank_ends_the_other_which_names_it(start):
+    lines = outcomes(start("error"))  # the rank of the error prints nothing
+    ((rank, error, n_iter, components),) = lines
+    assert (rank, n_iter) == (0, 4)
+    assert "rank 1 has ended by OSError: the disk is full" in error
+    assert np.isfinite(components).all()
+
+
+def test_a_rank_that_is_killed_is_named_by_the_others():
+    processes = by_torch("kill")
+    processes[1].wait(timeout=60)
+    begin = time.monotonic()
+    ((rank, error, n_iter, _),) = outcomes(processes)
+    assert time.monotonic() - begin < 60
+    assert (rank, n_iter) == (0, 4)
+    assert "rank 1 is lost" in error
+
+
+def test_torch_says_where_no_other_processes_are_known(monkeypatch):
+    pytest.importorskip("torch")
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="start this script by torchrun"):
+        TorchCommunicator()
+
+
+@pytest.fixture
+def client():
+    """Return the client of a cluster of two workers of one thread each."""
+    distributed = pytest.importorskip("dask.distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def blocks_of(X):
+    return pytest.importorskip("dask.array").from_array(X, chunks=(15, X.shape[1]))
+
+
+def test_workers_of_dask_take_the_steps_that_one_process_takes(client):
+    pytest.importorskip("torch")
+    # Solutions that start at all rows of a batch of all rows: nothing is random.
+    init = 0.5 * np.random.default_rng(1).standard_normal((3, 5)), np.zeros(3), np.zeros(5)
+    weights = 1 + np.arange(60) % 3
+    rbm = TAPRBM(3, batch_size=1000, init=init, n_iter=6, alpha=0.0)
+    found = fit(clone(rbm), blocks_of(X), weights, client=client)
+    one = clone(rbm).fit(X, sample_weight=weights)
+    assert_allclose(found.components_, one.components_, rtol=1e-9)
+    assert_allclose(found.score(X), one.score(X), rtol=1e-9)
+    assert found.starts_.shape[0] < one.starts_.shape[0]  # two ranks have taken part
+
+
+def test_a_worker_that_is_killed_ends_the_fit_with_the_last_parameters(client, tmp_path):
+    pytest.importorskip("torch")
+    clock = tmp_path / "killed"
+
+    def schedule(progress):
+        if ranks().rank == 1 and progress == 0.5:
+            clock.write_text(str(time.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0
+
+    rbm = RBM(3, n_iter=8, schedule=schedule)
+    with pytest.raises(DistributedError, match="rank 1 is lost"):
+        fit(rbm, blocks_of(X), client=client)
+    assert time.time() - float(clock.read_text()) < 60
+    assert rbm.n_iter_ == 4
+    assert np.isfinite(rbm.components_).all()
+
+
+def test_independent_work_goes_to_workers_of_dask_by_joblib(client):
+    rbm = BernoulliRBM(3, n_iter=2, random_state=0)
+    search = GridSearchCV(rbm, {"learning_rate": [0.01, 0.1]}, cv=2)
+    here = clone(search).fit(X).cv_results_["mean_test_score"]
+    with joblib.parallel_config(backend="dask"):
+        there = clone(search).fit(X).cv_results_["mean_test_score"]
+    assert_array_equal(here, there)

@@ -1,0 +1,227 @@
+"""Fits of several ranks are fits of one process on all of their rows.
+
+Ranks are processes here that pipes connect, so that no library is needed.
+"""
+
+import signal
+
+import numpy as np
+import pytest
+from _exact import log_likelihood
+from _processes import on_ranks
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from skrbm import (
+    RBM,
+    TAPRBM,
+    BernoulliRBM,
+    ConditionalRBM,
+    DeepTAPMachine,
+    FrankWolfeRBM,
+    GaussianBernoulliRBM,
+)
+from skrbm._ranks import ranks, use
+from skrbm.inputs import Rows, ends_of_ranks
+from skrbm.units import Bernoulli, Gaussian, TruncatedGaussBernoulli, TruncatedGaussian
+
+WEIGHTS = 0.5 * np.random.default_rng(1).standard_normal((3, 5))
+INIT = WEIGHTS, np.zeros(3), np.zeros(5)
+
+
+def data(n=90, seed=0):
+    """Return binary rows whose first columns agree, but for some noise."""
+    X = (np.random.default_rng(seed).random((n, 5)) < 0.4).astype(float)
+    X[: n // 2, 1] = X[: n // 2, 0]
+    return np.random.default_rng(seed + 1).permutation(X)
+
+
+def parts(X, rank):
+    """Return the rows of one of two ranks, of which the first has a third."""
+    cut = len(X) // 3
+    return X[cut:] if rank else X[:cut]
+
+
+def arrays_of(estimator):
+    machine = estimator.machine_
+    return [*machine.weights, *(part for t in machine.thetas for part in t if part is not None)]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RBM(3, n_iter=4),
+        RBM(3, n_iter=4, early_stopping="score", validation_fraction=0.3),
+        RBM(3, visible="gaussian", n_iter=4, optimizer="adam"),
+        BernoulliRBM(3, persistent=False, n_iter=4, momentum=0.5),
+        TAPRBM(3, starts="chains", n_iter=2),
+        DeepTAPMachine((3, 2), n_iter=2, n_iter_pretrain=1),
+        GaussianBernoulliRBM(3, n_iter=2),
+    ],
+    ids=["pcd", "stopping", "gaussian", "cd", "tap", "deep", "langevin"],
+)
+def test_ranks_have_the_same_parameters_and_history(estimator):
+    X = data()
+    one, other = on_ranks(lambda rank: clone(estimator).fit(parts(X, rank)))
+    for a, b in zip(arrays_of(one), arrays_of(other), strict=True):
+        assert_array_equal(a, b)
+    for name, values in one.history_.items():
+        assert_array_equal(values, other.history_[name])
+    assert not np.array_equal(one.starts_[:5], other.starts_[:5])  # chains and starts of their own
+
+
+@pytest.mark.parametrize("options", [{}, {"centered": True, "average": True, "alpha": 0.0}])
+def test_two_ranks_take_the_steps_that_one_process_takes(options):
+    # Solutions that start at all rows of a batch of all rows: nothing is random.
+    X, weights = data(60), 1 + np.arange(60) % 3
+    rbm = TAPRBM(3, batch_size=1000, init=INIT, n_iter=6, learning_rate=0.3, **options)
+    one = clone(rbm).fit(X, sample_weight=weights)
+
+    def fitted(rank):
+        return clone(rbm).fit(parts(X, rank), sample_weight=parts(weights, rank))
+
+    for found in on_ranks(fitted):
+        for a, b in zip(arrays_of(found), arrays_of(one), strict=True):
+            assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+        assert_allclose(found.visible_means_, one.visible_means_, rtol=1e-12)
+        assert_allclose(found.history_["learning_rate"], one.history_["learning_rate"])
+
+
+def test_gradients_of_real_weights_are_weighted_by_ranks():
+    # Rows of a rank are drawn with a mean weight of 1; what they stand for counts between ranks.
+    X = np.repeat([[1.0, 0.0], [0.0, 1.0]], 40, axis=0)
+    weights = np.repeat([2.51, 0.51], 40)
+    init = np.zeros((1, 2)), np.zeros(1), np.zeros(2)
+    rbm = TAPRBM(1, batch_size=1000, init=init, n_iter=1, alpha=0.0, momentum=0.0)
+
+    def fitted(rank):
+        half = slice(40 * rank, 40 * (rank + 1))
+        return clone(rbm).fit(X[half], sample_weight=weights[half]).intercept_visible_
+
+    # Data have means of 2.51 and 0.51 over 3.02, and independent units at first of 1 / 2.
+    for found in on_ranks(fitted):
+        assert_allclose(found, 0.1 * (np.array([2.51, 0.51]) / 3.02 - 0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "unit", [Bernoulli(), Gaussian(), TruncatedGaussian(), TruncatedGaussBernoulli()], ids=str
+)
+@pytest.mark.parametrize("missing", [False, True])
+def test_statistics_of_columns_are_those_of_all_rows(unit, missing):
+    X = np.random.default_rng(0).uniform(0.1, 1, (30, 4)) * data(30)[:, :4]
+    X[20:, 2] *= 0.5
+    if missing:
+        X[[1, 2, 25], [0, 1, 1]] = np.nan
+    weights = 1.0 + np.arange(30) % 3
+
+    def found(rows):
+        return rows.unit, [*rows.initial_theta, rows.means, *rows.moments, rows.n_known]
+
+    def of(X, weights):
+        return found(Rows(X, unit.fitted(ends_of_ranks(X)), X.dtype, weights=weights))
+
+    fitted, all_rows = of(X, weights)
+    for other, values in on_ranks(lambda rank: of(parts(X, rank), parts(weights, rank))):
+        assert other == fitted
+        for a, b in zip(values, all_rows, strict=True):
+            assert (a is None and b is None) or np.allclose(a, b, rtol=1e-12, atol=0)
+
+
+def test_the_variance_is_that_of_the_values_of_all_ranks():
+    values = 100 + np.random.default_rng(0).standard_normal(30)
+    for found in on_ranks(lambda rank: ranks().variance(parts(values, rank))):
+        assert_allclose(found, values.var(), rtol=1e-10)
+
+
+def test_equal_ranks_that_take_steps_alone_learn_as_one_process():
+    X = data(30)
+    rbm = TAPRBM(3, batch_size=1000, init=INIT, n_iter=6, average=True, centered=True, alpha=0.0)
+    one = clone(rbm).fit(X)
+    for found in on_ranks(lambda rank: clone(rbm).fit(X), local_steps=4):
+        assert_allclose(found.components_, one.components_, rtol=1e-9)
+
+
+def test_ranks_that_take_steps_alone_meet_in_the_mean():
+    X, rbm = data(), TAPRBM(3, batch_size=1000, init=INIT, n_iter=1, alpha=0.0)
+    alone = [clone(rbm).fit(parts(X, rank)).components_ for rank in range(2)]
+    for found in on_ranks(lambda rank: clone(rbm).fit(parts(X, rank)), local_steps=3):
+        assert_allclose(found.components_, (alone[0] + 2 * alone[1]) / 3, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "cut", "error"),
+    [
+        (RBM(3, batch_size=10), 85, "rank 1 has 5 rows to learn from, fewer than the 9 batches"),
+        (RBM(3, starts="tempered"), 45, "tempered chains learn in one process"),
+        (ConditionalRBM(3), 45, "ConditionalRBM learns in one process"),
+        (FrankWolfeRBM(), 45, "FrankWolfeRBM learns in one process"),
+    ],
+    ids=["few rows", "tempered", "conditional", "growing"],
+)
+def test_what_ranks_cannot_learn_is_refused_on_all(estimator, cut, error):
+    X = data()
+    for found in on_ranks(lambda rank: estimator.fit(*2 * [X[cut:] if rank else X[:cut]])):
+        assert isinstance(found, ValueError) and error in str(found)
+
+
+def test_ranks_need_rows_of_the_same_kind():
+    X = data()
+    for found in on_ranks(lambda rank: RBM(3).fit(X[:, rank:])):
+        assert isinstance(found, ValueError) and "4 features of float64 on rank 1" in str(found)
+
+
+def test_an_automatic_rate_needs_steps_together():
+    for found in on_ranks(lambda rank: RBM(3).fit(data()), local_steps=2):
+        assert isinstance(found, ValueError) and "local_steps=2 needs a learning_rate" in str(found)
+    with pytest.raises(ValueError, match="local_steps"), use(None, local_steps=0):
+        pass
+
+
+def test_an_interruption_of_one_rank_ends_all_after_the_same_epoch():
+    def fitted(rank):
+        def schedule(progress):
+            if rank == 1 and progress == 0.5:
+                signal.raise_signal(signal.SIGINT)
+            return 1.0
+
+        rbm = RBM(3, n_iter=8, schedule=schedule)
+        try:
+            rbm.fit(parts(data(), rank))
+        except KeyboardInterrupt:
+            return rbm.n_iter_, rbm.components_
+
+    (n, one), (other_n, other) = on_ranks(fitted)
+    assert n == other_n == 4
+    assert_array_equal(one, other)
+
+
+def test_fits_go_on_on_ranks():
+    X = data()
+
+    def fitted(rank):
+        rbm = RBM(3, n_iter=2, warm_start=True).fit(parts(X, rank)).fit(parts(X, rank))
+        return rbm.partial_fit(parts(X, rank))
+
+    one, other = on_ranks(fitted)
+    assert one.n_iter_ == 5
+    assert_array_equal(one.components_, other.components_)
+    assert_allclose(one.visible_means_, X.mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.law
+def test_chains_of_two_ranks_learn_as_well_as_those_of_one_process():
+    # Means over 8 seeds of exact log-likelihoods, of which each has a standard error: they agree
+    # within 4 of them, which fails by chance in one of 10000 runs or so.
+    X = data(300)
+
+    def score(rbm):
+        return log_likelihood(rbm.machine_, X).mean()
+
+    def fitted(rank, seed):
+        rbm = RBM(3, batch_size=40, n_iter=15, random_state=seed)
+        return score(rbm.fit(X if rank is None else parts(X, rank)))
+
+    one = np.array([fitted(None, seed) for seed in range(8)])
+    two = np.array(on_ranks(lambda rank: [fitted(rank, seed) for seed in range(8)])[0])
+    error = np.sqrt((one.var(ddof=1) + two.var(ddof=1)) / 8)
+    assert abs(one.mean() - two.mean()) < 4 * error
