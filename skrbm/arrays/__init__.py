@@ -1,6 +1,7 @@
 """Array libraries behind one interface: namespaces, products, columns, random numbers, threads."""
 
 from ._columns import (
+    ColumnSummary,
     RowView,
     column_means,
     column_moments,
@@ -9,7 +10,9 @@ from ._columns import (
     has_missing,
     last_rows,
     nonzero,
+    occupied_part,
     row_blocks,
+    row_count,
     squared,
     take_rows,
     value_range,
@@ -40,6 +43,7 @@ from ._types import Array, Index
 
 __all__ = [
     "Array",
+    "ColumnSummary",
     "CommonRng",
     "Index",
     "Rng",
@@ -66,9 +70,11 @@ __all__ = [
     "n_threads",
     "namespace",
     "nonzero",
+    "occupied_part",
     "one_blas_thread",
     "parameter_reference",
     "row_blocks",
+    "row_count",
     "row_sums",
     "seed_sequence",
     "share",

@@ -10,23 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
 from .._callbacks import with_callbacks
-from ..arrays import (
-    cast,
-    make_rng,
-    namespace,
-    one_blas_thread,
-    parameter_reference,
-    seed_sequence,
-    to_numpy,
-)
+from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
 from ..inputs import (
     THETA_ATTRIBUTES,
-    Rows,
     check_data,
-    check_known,
     machine_from,
+    reference_of,
+    rows_of,
     rows_with_weight,
 )
 from ..learning import (
@@ -84,7 +76,7 @@ class BaseRBM(DensityModel):
     """
 
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
-    _takes_missing = True
+    _takes_missing = _reads_blocks = True
     centered = average = sample_values = False
 
     def _units(self):
@@ -139,7 +131,7 @@ class BaseRBM(DensityModel):
             epoch.
         """
         goes_on = self.warm_start and hasattr(self, "_training")
-        X = check_data(self, X, reset=not goes_on, missing=self._takes_missing)
+        X = self._data_to_learn(X, goes_on)
         rows, training = self._start(X, sample_weight, goes_on)
         train, validation = np.arange(len(rows)), None
         if self.early_stopping:
@@ -189,7 +181,7 @@ class BaseRBM(DensityModel):
         """
         self._validate_params()  # which scikit-learn does in the first call alone
         goes_on = hasattr(self, "_training")
-        X = check_data(self, X, reset=not goes_on, missing=self._takes_missing)
+        X = self._data_to_learn(X, goes_on)
         # More rows may come, but no more chains than that are kept for a large batch_size.
         rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)
         index = np.arange(len(rows))
@@ -258,18 +250,21 @@ class BaseRBM(DensityModel):
             **options,
         )
 
+    def _data_to_learn(self, X, goes_on):
+        missing, blocks = self._takes_missing, self._reads_blocks
+        return check_data(self, X, reset=not goes_on, missing=missing, blocks=blocks)
+
     def _start(self, X, sample_weight, goes_on, fewest=0):
         """Return the rows and what a fit starts from, for data of ``fewest`` rows at least."""
         weights, X = rows_with_weight(sample_weight, X)
         return (self._resume if goes_on else self._begin)(X, weights, fewest)
 
     def _begin(self, X, weights, fewest):
-        check_known(X)
         seed = seed_sequence(self.random_state)
         self._evaluation_seed, seed = seed.spawn(2)
-        rng = make_rng(seed, parameter_reference(X))
-        unit = self._units()[0].fitted(X)
-        rows = Rows(X, unit, parameter_reference(X).dtype, self.binarize, weights)
+        place, unit = reference_of(X), self._units()[0]
+        rng = make_rng(seed, place)
+        rows = rows_of(X, unit, place.dtype, self.binarize, weights, first=True)
         parts = self._parts(rows)
         rows.coordinates, n_rows = parts.coordinates, max(rows.total, fewest)
         machine = self._first_machine(rows, rng, parts)
@@ -288,7 +283,7 @@ class BaseRBM(DensityModel):
         machine = self._in_training(parts)
         check_layers(machine, self._units(), self._layer_sizes(), self.n_components)
         unit, coordinates = machine.units[0], parts.coordinates
-        rows = Rows(X, unit, machine.dtype, self.binarize, weights, coordinates)
+        rows = rows_of(X, unit, machine.dtype, self.binarize, weights, coordinates)
         n_rows = max(rows.total, fewest)
         resume(training, parts, machine, self.starts_, self.batch_size, n_rows)
         return rows, training

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight
 
 from ..arrays import cast, from_numpy, has_missing, namespace, row_blocks, take_rows, to_numpy
+from ._blocks import RowBlocks
 
 _BLOCK_ELEMENTS = 2**16  # of rows that are looked at together, 512 KiB in float64
 # Rows of an epoch: an index array of more may not fit into memory.
@@ -31,6 +32,11 @@ def check_weights(sample_weight, X):
     """
     if sample_weight is None:
         return None
+    if isinstance(X, RowBlocks):
+        raise ValueError(
+            "sample_weight is not for data that are read in blocks; repeat rows instead, or give "
+            "an array in memory"
+        )
     weights = _check_sample_weight(
         to_numpy(sample_weight) if hasattr(sample_weight, "__dlpack__") else sample_weight,
         np.empty((X.shape[0], 1)),
@@ -258,6 +264,25 @@ class DistinctRows:
         if self.weights is None:
             return positions
         return rows_of_epoch(positions, self.weights[positions], rng)
+
+    def batches(self, positions, rng, batch_size, shuffle):
+        """Return the batches of an epoch: what a learner's step takes, here index arrays.
+
+        Parameters
+        ----------
+        positions : ndarray of int
+            Rows to learn from.
+        rng : Rng
+        batch_size : int
+            Largest number of rows of a batch; batches have nearly the same size.
+        shuffle : bool
+            Whether the rows are put into a new random order.
+        """
+        rows = self.epoch(positions, rng)
+        if shuffle:
+            rows = rows[to_numpy(rng.permutation(len(rows)))]
+        # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
+        return np.array_split(rows, -(-len(rows) // batch_size))
 
     def drawn(self, n, rng):
         """Return ``n`` positions, drawn by the weights of the rows."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import cast, to_numpy
+from ..arrays import cast
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
@@ -71,8 +71,9 @@ class Training:
 class BatchLearner:
     """Learns from batches of rows, one pass over all in an epoch.
 
-    A subclass gives ``step(training, index, rate)``, which learns from the rows at an index array
-    and returns numbers for the history, a dict of floats.
+    A subclass gives ``step(training, index, rate)``, which learns from the rows at an index array,
+    or whatever else stands for a batch in ``rows``, and returns numbers for the history, a dict of
+    floats.
 
     Parameters
     ----------
@@ -110,13 +111,10 @@ class BatchLearner:
         DivergenceError
             If parameters are no longer finite.
         """
-        rows, reports = self.rows.epoch(self.index, training.rng), []
-        if self.shuffle:
-            rows = rows[to_numpy(training.rng.permutation(len(rows)))]
-        # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
-        n_batches = -(-len(rows) // self.batch_size)
+        reports = []
+        batches = self.rows.batches(self.index, training.rng, self.batch_size, self.shuffle)
         with np.errstate(over="ignore", invalid="ignore"):
-            for batch, part in enumerate(np.array_split(rows, n_batches)):
+            for batch, part in enumerate(batches):
                 reports.append(self.step(training, part, rate))
                 if not training.machine.has_finite_thetas():
                     _diverged("intercepts", training, batch, rate)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..arrays import cast, column_means, like, namespace, row_sums, sigmoid, softplus
+from ..arrays import cast, column_means, like, namespace, row_count, row_sums, sigmoid, softplus
 from ._base import Theta, Unit
 
 
@@ -67,7 +67,7 @@ class Bernoulli(Unit):
         mean = column_means(X, weights)
         xp = namespace(mean)
         # One more row of which half is on keeps constant columns finite.
-        n = X.shape[0] if weights is None else float(weights.sum())
+        n = row_count(X, weights)
         mean = xp.clip((n * mean + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
         return Theta(xp.log(mean) - xp.log1p(-mean))
 

@@ -15,6 +15,7 @@ from ..arrays import (
     like,
     log_sum_exp,
     namespace,
+    row_count,
     working_dtype,
 )
 from ._base import Theta, Unit, digits
@@ -163,7 +164,7 @@ class Categorical(Unit):
         That row keeps the field of a value that never occurs finite.
         """
         mean = column_means(X, weights)
-        n = X.shape[0] if weights is None else float(weights.sum())
+        n = row_count(X, weights)
         sites = np.array(self.sites(X.shape[1]))
         prior = from_numpy(1.0 / np.repeat(sites, sites), mean)
         return Theta(namespace(mean).log((n * mean + prior) / (n + 1)))
