@@ -40,6 +40,9 @@ OPTIONAL = {
     "array_api_strict": set(),
     "matplotlib": {f"inspection.{name}" for name in DISPLAYS},
     "pandas": set(),
+    "dask": set(),
+    "h5py": set(),
+    "zarr": set(),
 }
 
 

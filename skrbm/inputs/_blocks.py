@@ -174,8 +174,8 @@ class IteratedRows(RowBlocks):
     """
 
     def __init__(self, batches):
-        self._begin = batches if callable(batches) else lambda: iter(batches)
-        self.is_read_once = not callable(batches) and iter(batches) is batches
+        self._begin = batches if callable(batches) else batches.__iter__
+        self.is_read_once = hasattr(batches, "__next__")
 
     def __iter__(self):
         return iter(self._begin())
