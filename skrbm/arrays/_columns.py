@@ -251,7 +251,8 @@ class ColumnSummary:
     @property
     def means(self) -> Array:
         """The mean of the known values of each column, float64, NaN where there is none."""
-        return self._mean / namespace(self.counts).where(self.counts > 0, 1.0, np.nan)
+        missing = np.nan * namespace(self.counts).ones_like(self.counts)
+        return namespace(self.counts).where(self.counts > 0, self._mean, missing)
 
     @property
     def variances(self) -> Array:

@@ -142,9 +142,10 @@ class BlockRows(Rows):
         for blocks in self._pools(rng, shuffle):
             pool = namespace(blocks[0]).concat([*rest, *blocks], axis=0)
             blocks.clear()  # or else they would be in memory twice
-            order = to_numpy(rng.permutation(len(pool))) if shuffle else np.arange(len(pool))
+            n = pool.shape[0]
+            order = to_numpy(rng.permutation(n)) if shuffle else np.arange(n)
             start, stop = 0, size + (done < n_larger)
-            while stop <= len(pool) and done < n_batches:
+            while stop <= n and done < n_batches:
                 yield take_rows(pool, order[start:stop])
                 done += 1
                 start, stop = stop, stop + size + (done < n_larger)
@@ -161,7 +162,7 @@ class BlockRows(Rows):
             if left_out.size:
                 block = take_rows(block, np.delete(np.arange(block.shape[0]), left_out))
             pool.append(block)
-            n_bytes += block.shape[0] * block.shape[1] * block.dtype.itemsize
+            n_bytes += getattr(block, "nbytes", 8 * block.shape[0] * block.shape[1])
             if n_bytes >= _POOL_BYTES and len(pool) > 1:
                 yield pool
                 n_bytes = 0

@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from skrbm import RBM, ConditionalRBM, DeepTAPMachine, FrankWolfeRBM
+from skrbm.arrays import is_foreign, to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inputs import _block_rows as block_rows
 from skrbm.inputs import as_blocks
@@ -86,6 +87,19 @@ def test_missing_values_are_learnt_from():
     rbm = small(RBM).fit(batches(X))
     assert_allclose(rbm.visible_means_, np.nanmean(X, axis=0))
     assert_allclose(rbm.score_samples(batches(X)), rbm.score_samples(X))
+
+
+@pytest.mark.arrays
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("Estimator", RBMS)
+def test_batches_of_another_library_stay_there(Estimator, missing):
+    xp = pytest.importorskip("array_api_strict", reason="it is the other library")
+    X = binary_data()
+    X[::3, 2] = np.nan if missing else X[::3, 2]
+    rbm = small(Estimator, early_stopping=True).fit(lambda: map(xp.asarray, batches(X)()))
+    assert is_foreign(rbm.components_)
+    assert is_foreign(rbm.transform(lambda: map(xp.asarray, batches(X)())))
+    assert_allclose(to_numpy(rbm.visible_means_), np.nanmean(X, axis=0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("Estimator", BINARY)
