@@ -114,6 +114,7 @@ class BaseRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units. NaN in a dense X is a missing value, which
             :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
+            Files, datasets and batches are read in blocks (:ref:`large_data`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for: a weight of 2 does exactly what the row twice does.
@@ -170,6 +171,7 @@ class BaseRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units. NaN in a dense X is a missing value, which
             :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
+            Files, datasets and batches are read in blocks (:ref:`large_data`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for: a weight of 2 does exactly what the row twice does.
