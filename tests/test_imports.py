@@ -50,6 +50,8 @@ OPTIONAL = {
     "array_api_strict": set(),
     "matplotlib": {f"inspection.{name}" for name in DISPLAYS},
     "pandas": set(),
+    "h5py": set(),
+    "zarr": set(),
 }
 
 

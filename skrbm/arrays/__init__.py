@@ -1,6 +1,7 @@
 """Array libraries behind one interface: namespaces, products, columns, random numbers, threads."""
 
 from ._columns import (
+    ColumnSummary,
     RowView,
     column_means,
     column_moments,
@@ -9,6 +10,7 @@ from ._columns import (
     has_missing,
     last_rows,
     nonzero,
+    occupied_part,
     row_blocks,
     row_count,
     squared,
@@ -44,6 +46,7 @@ from ._types import Array, Index
 
 __all__ = [
     "Array",
+    "ColumnSummary",
     "CommonRng",
     "Index",
     "Rng",
@@ -77,6 +80,7 @@ __all__ = [
     "number",
     "number_of",
     "numbers",
+    "occupied_part",
     "one_blas_thread",
     "parameter_reference",
     "put_off",

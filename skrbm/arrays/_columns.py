@@ -66,7 +66,12 @@ def has_missing(X: Array) -> bool:
 
 
 def value_range(X: Array) -> tuple[float, float]:
-    """Return the smallest and the largest value of a dense or sparse X, apart from NaN."""
+    """Return the smallest and the largest value of a dense or sparse X, apart from NaN.
+
+    X may be a :class:`ColumnSummary`.
+    """
+    if isinstance(X, ColumnSummary):
+        return X.range
     values = X.data if sp.issparse(X) else X
     if sp.issparse(X) and values.shape[0] < X.shape[0] * X.shape[1]:
         values = np.append(values, values.dtype.type(0))
@@ -107,20 +112,15 @@ def column_sums(x: Array) -> Array:
     return namespace(x).sum(x, axis=0)
 
 
-def row_count(X: Array, weights: np.ndarray | None = None) -> float:
-    """Return how many rows the rows of X stand for, by their weights, None for 1 each."""
-    if weights is None:
-        return X.shape[0]
-    n = float(np.sum(weights))
-    return n if getattr(X, "total", None) is None else float(X.total(np.array([n]))[0])
-
-
 def column_means(X: Array, weights: Array | None = None, function: Any = None) -> Array:
     """Return the mean of each column, in float64, of a dense or sparse X.
 
     ``weights`` is a NumPy array with a weight for each row, or None for equal weights. With it X
-    may be a :class:`RowView`, and the means may be those of a function of dense rows.
+    may be a :class:`RowView`, and the means may be those of a function of dense rows. X may be a
+    :class:`ColumnSummary`, whose means are those of the known values.
     """
+    if isinstance(X, ColumnSummary):
+        return X.means
     if weights is not None:
         return _weighted_sum(X, weights, function) / row_count(X, weights)
     if sp.issparse(X):  # scipy's mean would sum in the dtype of X, whatever dtype is asked for
@@ -139,8 +139,10 @@ def column_moments(X: Array, weights: np.ndarray | None = None) -> tuple[Array, 
     """Return mean and variance of each column, in float64, of a dense or sparse X.
 
     ``weights`` is a NumPy array with a weight for each row, or None for equal weights. With it X
-    may be a :class:`RowView`.
+    may be a :class:`RowView`. X may be a :class:`ColumnSummary`.
     """
+    if isinstance(X, ColumnSummary):
+        return X.means, X.variances
     if weights is not None:
         mean = column_means(X, weights)
         squares = _weighted_sum(X, weights, lambda rows: (rows - mean) ** 2)
@@ -154,6 +156,28 @@ def column_moments(X: Array, weights: np.ndarray | None = None) -> tuple[Array, 
 
     mean = sum(xp.sum(rows, axis=0) for rows in blocks()) / n
     return mean, sum(xp.sum((rows - mean) ** 2, axis=0) for rows in blocks()) / n
+
+
+def occupied_part(X: Array, weights: np.ndarray | None = None) -> Array:
+    """Return the part of the rows of X in which each column is not 0, in float64.
+
+    ``weights`` and X are as in :func:`column_means`.
+    """
+    if isinstance(X, ColumnSummary):
+        return X.occupied / X.counts
+    if weights is None:
+        return column_means(nonzero(X, namespace(X).float64))
+    return column_means(X, weights, lambda rows: nonzero(rows, rows.dtype))
+
+
+def row_count(X: Array, weights: np.ndarray | None = None) -> Any:
+    """Return how many rows X stands for; of a :class:`ColumnSummary`, an array if values miss."""
+    if isinstance(X, ColumnSummary):
+        return X.n_known
+    if weights is None:
+        return X.shape[0]
+    n = float(np.sum(weights))
+    return n if getattr(X, "total", None) is None else float(X.total(np.array([n]))[0])
 
 
 def _weighted_sum(
@@ -173,3 +197,75 @@ def _weighted_sum(
         rows = rows if function is None else function(rows)
         total = total + from_numpy(w, rows) @ rows
     return total if getattr(X, "total", None) is None else X.total(total)
+
+
+class ColumnSummary:
+    """Means and variances of the columns of data that are read once, and the range of all values.
+
+    Blocks of rows are added one after another. NaN is missing: it does not count.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Numbers of rows and of columns.
+    range : tuple of float
+        The smallest and the largest value.
+    counts : array of shape (n_columns,)
+        How many values of each column are known, float64.
+    occupied : array of shape (n_columns,)
+        How many of them are not 0, float64.
+    has_missing : bool
+        Whether values are missing.
+    """
+
+    def __init__(self) -> None:
+        self.shape, self.range, self.has_missing = (0, 0), (np.inf, -np.inf), False
+        self.counts: Array = 0.0
+        self.occupied: Array = 0.0
+        self._mean: Array = 0.0
+        self._scatter: Array = 0.0
+
+    def add(self, X: Array, values: Array | None = None) -> None:
+        """Add the rows of a dense X, or what stands for them in all but the range: ``values``."""
+        least, most = value_range(X)
+        self.range = min(self.range[0], least), max(self.range[1], most)
+        values = X if values is None else values
+        missing = has_missing(values)
+        self.has_missing |= missing
+        self.shape = self.shape[0] + X.shape[0], X.shape[1]
+        for rows in row_blocks(values, max(1, _BLOCK_ELEMENTS // X.shape[1])):
+            self._add(cast(rows, namespace(rows).float64), missing)
+
+    def _add(self, rows: Array, missing: bool) -> None:
+        """Add float64 rows (Chan, Golub & LeVeque 1983: no difference of large squares)."""
+        xp, ones = namespace(rows), namespace(rows).ones_like(rows[:, 0])
+        counts = rows.shape[0] * ones[0] + xp.zeros_like(rows[0, :])
+        if missing:
+            known = rows == rows
+            rows, counts = xp.where(known, rows, 0.0 * ones[:1]), ones @ cast(known, rows.dtype)
+        mean = (ones @ rows) / xp.clip(counts, 1.0, None)
+        deviations = rows - mean
+        if missing:
+            deviations = deviations * cast(known, rows.dtype)
+        deviations *= deviations
+        total = self.counts + counts
+        share, step = counts / xp.clip(total, 1.0, None), mean - self._mean
+        self._scatter = self._scatter + ones @ deviations + step * step * share * self.counts
+        self._mean, self.counts = self._mean + step * share, total
+        self.occupied = self.occupied + ones @ cast(rows != 0, rows.dtype)
+
+    @property
+    def means(self) -> Array:
+        """The mean of the known values of each column, float64, NaN where there is none."""
+        missing = np.nan * namespace(self.counts).ones_like(self.counts)
+        return namespace(self.counts).where(self.counts > 0, self._mean, missing)
+
+    @property
+    def variances(self) -> Array:
+        """The variance of the known values of each column, in float64."""
+        return self._scatter / namespace(self.counts).clip(self.counts, 1.0, None)
+
+    @property
+    def n_known(self) -> Any:
+        """How many rows have a value in each column: a number if all rows have all values."""
+        return self.counts if self.has_missing else self.shape[0]

@@ -10,24 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
 from .._callbacks import with_callbacks
-from ..arrays import (
-    cast,
-    make_rng,
-    namespace,
-    one_blas_thread,
-    parameter_reference,
-    seed_sequence,
-    to_numpy,
-)
+from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
 from ..inputs import (
     THETA_ATTRIBUTES,
-    Rows,
     check_data,
-    check_known,
-    ends_of_ranks,
     machine_from,
+    reference_of,
+    rows_of,
     rows_with_weight,
 )
 from ..learning import (
@@ -90,7 +81,7 @@ class BaseRBM(DensityModel):
     """
 
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
-    _takes_missing = _fits_on_ranks = True
+    _takes_missing = _fits_on_ranks = _reads_blocks = True
     centered = average = sample_values = False
 
     def _units(self):
@@ -128,6 +119,7 @@ class BaseRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units. NaN in a dense X is a missing value, which
             :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
+            Files, datasets and batches are read in blocks (:ref:`large_data`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for: a weight of 2 does exactly what the row twice does.
@@ -145,7 +137,7 @@ class BaseRBM(DensityModel):
             epoch.
         """
         progress, goes_on = how_it_begins(self)
-        X = check_data(self, X, reset=not goes_on, missing=self._takes_missing)
+        X = self._data_to_learn(X, goes_on)
         rows, training = self._start(X, sample_weight, goes_on, progress=progress)
         if training is None:
             return self
@@ -186,6 +178,7 @@ class BaseRBM(DensityModel):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Values of the visible units. NaN in a dense X is a missing value, which
             :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
+            Files, datasets and batches are read in blocks (:ref:`large_data`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             How many rows each row stands for: a weight of 2 does exactly what the row twice does.
@@ -197,7 +190,7 @@ class BaseRBM(DensityModel):
         """
         self._validate_params()  # which scikit-learn does in the first call alone
         goes_on = hasattr(self, "_training")
-        X = check_data(self, X, reset=not goes_on, missing=self._takes_missing)
+        X = self._data_to_learn(X, goes_on)
         # More rows may come, but no more chains than that are kept for a large batch_size.
         rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)
         index = np.arange(len(rows))
@@ -248,6 +241,10 @@ class BaseRBM(DensityModel):
             **options,
         )
 
+    def _data_to_learn(self, X, goes_on):
+        missing, blocks = self._takes_missing, self._reads_blocks
+        return check_data(self, X, reset=not goes_on, missing=missing, blocks=blocks)
+
     def _start(self, X, sample_weight, goes_on, fewest=0, progress=None):
         """Return the rows and what a fit starts from, for data of ``fewest`` rows at least.
 
@@ -257,16 +254,15 @@ class BaseRBM(DensityModel):
         if progress is not None:
             machine, coordinates = self.machine_, self._training.parts.coordinates
             unit = machine.units[0]
-            rows = Rows(X, unit, machine.dtype, self.binarize, weights, coordinates)
+            rows = rows_of(X, unit, machine.dtype, self.binarize, weights, coordinates)
             return rows, progress.begun(rows.fingerprint)
         return (self._resume if goes_on else self._begin)(X, weights, fewest)
 
     def _begin(self, X, weights, fewest):
-        check_known(X)
         self._evaluation_seed, seed = seeds_of_fit(self.random_state)
-        rng = make_rng(seed, parameter_reference(X))
-        unit = self._units()[0].fitted(ends_of_ranks(X))
-        rows = Rows(X, unit, parameter_reference(X).dtype, self.binarize, weights)
+        place, unit = reference_of(X), self._units()[0]
+        rng = make_rng(seed, place)
+        rows = rows_of(X, unit, place.dtype, self.binarize, weights, first=True)
         parts = self._parts(rows)
         rows.coordinates, n_rows = parts.coordinates, max(rows.total, fewest)
         machine = machine_of_first(self._first_machine(rows, rng, parts))
@@ -284,7 +280,8 @@ class BaseRBM(DensityModel):
         training, parts = self._training, self._parts()
         machine = self._in_training(parts)
         check_layers(machine, self._units(), self._layer_sizes(), self.n_components)
-        rows = Rows(X, machine.units[0], machine.dtype, self.binarize, weights, parts.coordinates)
+        unit, coordinates = machine.units[0], parts.coordinates
+        rows = rows_of(X, unit, machine.dtype, self.binarize, weights, coordinates)
         n_rows = max(rows.total, fewest)
         resume(training, parts, machine, self.starts_, self.batch_size, n_rows, rows.part)
         return rows, training

@@ -18,6 +18,7 @@ from ..learning import SGD, DeepPhase, FixedPointPhase
 from ..machine import Machine, condition, turned_over
 from ..units import Theta
 from ._base import BaseRBM
+from ._blocks import by_blocks
 from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
 from ._parts import Parts
 from ._tap_rbm import TAPRBM
@@ -161,7 +162,7 @@ class DeepTAPMachine(BaseRBM):
         "n_iter_pretrain": [Interval(Integral, 0, None, closed="left")],
         "layer": [Interval(Integral, None, None, closed="neither")],
     }
-    _takes_missing = False
+    _takes_missing = _reads_blocks = False
 
     def __init__(
         self,
@@ -325,8 +326,8 @@ class DeepTAPMachine(BaseRBM):
 
     def _density(self, machine, state, parts):
         precise = machine.dtype == namespace(machine.weights[0]).float64
-        starts, method = parts.phase.visible(state), fixed_point_of(self)
-        return DeepDensity(machine, starts, method=method, precise=precise)
+        starts = parts.phase.visible(state)
+        return DeepDensity(machine, starts, method=fixed_point_of(self), precise=precise)
 
     # -------------------------------------------------------------------- public methods
 
@@ -334,9 +335,8 @@ class DeepTAPMachine(BaseRBM):
     def machine_(self):
         """The fitted parameters as a machine, which shares their memory."""
         check_is_fitted(self, "components_")
-        parts = zip(*(getattr(self, name) for name in LAYER_ATTRIBUTES), strict=True)
-        thetas = tuple(Theta(*theta) for theta in parts)
-        return Machine(self.units_, thetas, tuple(self.components_))
+        thetas = map(Theta, *(getattr(self, name) for name in LAYER_ATTRIBUTES))
+        return Machine(self.units_, tuple(thetas), tuple(self.components_))
 
     @property
     def density_(self):
@@ -362,6 +362,7 @@ class DeepTAPMachine(BaseRBM):
         """
         return self.transform_layer(X, self.layer)
 
+    @by_blocks
     def transform_layer(self, X, layer):
         """Compute the expected units of any hidden layer given v = X.
 
@@ -391,8 +392,7 @@ class DeepTAPMachine(BaseRBM):
         -------
         X : array of shape (n_samples, n_features)
         """
-        density = self.density_
-        machine = density.machine
+        density, machine = self.density_, self.machine_
         l = _layer_index(self.layer, len(machine.weights))
         H = check_rows("H", H, machine.n_units[l], machine.weights[0])
         return cast(density.hidden_means(H, l, turned_over(machine, l)), machine.dtype)
@@ -422,8 +422,8 @@ class DeepTAPMachine(BaseRBM):
         others = [params.pop(name.rstrip("_"), None) for name in LAYER_ATTRIBUTES[1:]]
         estimator = cls(**params)
         estimator._validate_params()
-        visible, hidden = (unit.fitted() for unit in units_of(estimator))
-        machine = layers_from(components, (intercepts, *others), visible, hidden)
+        units = (unit.fitted() for unit in units_of(estimator))
+        machine = layers_from(components, (intercepts, *others), *units)
         estimator.n_components = machine.n_units[1:]
         estimator.pretraining_history_ = []
         return estimator._adopted(machine, estimator._parts())

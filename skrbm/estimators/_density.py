@@ -7,15 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._callbacks import CallbackSupportMixin
 from .._checks import check_count
-from ..arrays import (
-    cast,
-    has_missing,
-    make_rng,
-    namespace,
-    one_blas_thread,
-    row_blocks,
-    to_numpy,
-)
+from ..arrays import cast, has_missing, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
 from ..evaluation import Density
 from ..evaluation._observed import free_energy_given
 from ..inference import chain_ends
@@ -30,6 +22,7 @@ from ..inputs import (
 )
 from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
+from ._blocks import by_blocks
 from ._log_partition import kept_log_partition, log_partition_of_scores
 from ._noise_models import channel
 from ._posterior import denoised, drawn_given, hidden_means, imputed
@@ -104,6 +97,7 @@ class DensityModel(
         parts = [function(rows) for rows in row_blocks(X, _BLOCK_ROWS)]
         return namespace(parts[0]).concat(parts, axis=0)
 
+    @by_blocks
     def transform(self, X):
         """Compute the expected hidden units E[h | v = X].
 
@@ -143,6 +137,7 @@ class DensityModel(
         H = check_rows("H", H, machine.n_units[1], machine.weights[0])
         return machine.units[0].mean(conditional(machine, 0, (None, H)))
 
+    @by_blocks
     def predict(self, X):
         """Return the most probable visible configuration given E[h | v = X].
 
@@ -165,6 +160,7 @@ class DensityModel(
         hidden, machine = self._first_hidden(X), self.machine_
         return machine.units[0].mode(conditional(machine, 0, (None, hidden)))
 
+    @by_blocks
     def free_energy(self, X):
         """Compute the free energy F(v) = -log sum_h exp(-E(v, h)).
 
@@ -231,9 +227,12 @@ class DensityModel(
         return self._scored(X)
 
     def _scored(self, X):
+        return self._log_weights(X) - log_partition_of_scores(self)
+
+    @by_blocks
+    def _log_weights(self, X):
         density = self.density_
-        log_weights = -self._free_energies(density, lambda rows: -density.log_weight(rows), X)
-        return log_weights - log_partition_of_scores(self)
+        return -self._free_energies(density, lambda rows: -density.log_weight(rows), X)
 
     def _own_fixed_point(self):
         """Return the equations that the estimator learns by, None if it learns otherwise."""

@@ -1,6 +1,8 @@
 """Data and parameters that users give: checks, and machines made of arrays."""
 
 from ._arrays import LAYER_ATTRIBUTES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
+from ._block_rows import BlockRows, reference_of, rows_of
+from ._blocks import RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
 from ._coordinates import Coordinates, filled
 from ._rows import (
     Rows,
@@ -20,9 +22,12 @@ from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch,
 __all__ = [
     "LAYER_ATTRIBUTES",
     "THETA_ATTRIBUTES",
+    "BlockRows",
     "Coordinates",
     "DistinctRows",
+    "RowBlocks",
     "Rows",
+    "as_blocks",
     "canonical",
     "check_data",
     "check_held",
@@ -33,12 +38,17 @@ __all__ = [
     "distinct_rows",
     "ends_of_ranks",
     "filled",
+    "find_blocks",
     "into_support",
+    "is_dask",
     "layers_from",
     "machine_from",
     "parameter",
+    "reference_of",
+    "rows_of",
     "rows_of_epoch",
     "rows_with_weight",
     "split_missing",
     "warn_clipped",
+    "whole_rows",
 ]

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from .._ranks import ranks
 from ..arrays import (
+    ColumnSummary,
     RowView,
     as_like,
     cast,
@@ -27,16 +28,25 @@ from ..arrays import (
     working_dtype,
 )
 from ..exceptions import DataRangeWarning
+from ._blocks import CheckedBlocks, find_blocks
 from ._weights import DistinctRows
 
 
-def check_data(estimator, X, *, reset=False, missing=False, sparse=True):
+def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
     """Return X checked against an estimator's features, in its own dtype.
 
     ``missing`` allows NaN in a dense X, ``sparse`` a sparse one. With ``reset`` the features of X
     become those of the estimator; without, X becomes an array of the library that holds the
-    estimator's parameters.
+    estimator's parameters. ``blocks`` returns data that are read in blocks as
+    :class:`CheckedBlocks`; without, arrays of them are read as a whole.
     """
+    source = find_blocks(X)
+    if source is not None and blocks:
+        return _check_blocks(estimator, source, reset, missing)
+    if source is not None and not hasattr(X, "__array__"):
+        raise TypeError(
+            f"{type(estimator).__name__} needs all rows in one array here, and X is read in blocks"
+        )
     X = _check_data(estimator, X, reset, missing, sparse)
     if reset:
         return X
@@ -70,6 +80,19 @@ def _check_data(estimator, X, reset, missing, sparse):
     return canonical(X) if sp.issparse(X) else X
 
 
+def _check_blocks(estimator, source, reset, missing):
+    """Return blocks of rows that are checked when they are read, a :class:`CheckedBlocks`."""
+    place = None if reset else estimator.machine_.weights[0]
+
+    def check(block):
+        nonlocal reset
+        block = _check_data(estimator, block, reset, missing, sparse=False)
+        reset = False  # the first block has the features of all
+        return block if place is None else as_like(block, place)
+
+    return CheckedBlocks(source, check)
+
+
 def _check_infinity(X):
     """Raise ValueError if X has infinite values, or if a sparse X has NaN."""
     values = X.data if sp.issparse(X) else X
@@ -83,10 +106,14 @@ def _check_infinity(X):
 
 
 def check_known(X):
-    """Raise ValueError if a column of X has no value but NaN."""
-    if not has_missing(X):
+    """Raise ValueError if a column of X, or of a summary of it, has no value but NaN."""
+    if isinstance(X, ColumnSummary):
+        known = X.counts > 0
+    elif has_missing(X):
+        known = namespace(X).any(X == X, axis=0)
+    else:
         return
-    unknown = np.flatnonzero(~to_numpy(namespace(X).any(X == X, axis=0)))
+    unknown = np.flatnonzero(~to_numpy(known))
     if unknown.size:
         raise ValueError(
             f"X has no observed value in columns {unknown[:10].tolist()}, which contain NaN alone; "
@@ -334,6 +361,11 @@ class Rows(DistinctRows):
     def fingerprint(self):
         """A text that differs, but for chance, if rows or their weights differ."""
         return self.told_by(lambda positions: [self[positions]])
+
+    @property
+    def range(self):
+        """The smallest and the largest value, in the user's units."""
+        return value_range(self.X)
 
     @property
     def values(self):

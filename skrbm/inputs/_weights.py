@@ -20,10 +20,12 @@ from ..arrays import (
     has_missing,
     is_foreign,
     namespace,
+    near_equal_parts,
     row_blocks,
     take_rows,
     to_numpy,
 )
+from ._blocks import RowBlocks
 
 _BLOCK_ELEMENTS = 2**16  # of rows that are looked at together, 512 KiB in float64
 # Rows of an epoch: an index array of more may not fit into memory.
@@ -43,6 +45,11 @@ def check_weights(sample_weight, X):
     """
     if sample_weight is None:
         return None
+    if isinstance(X, RowBlocks):
+        raise ValueError(
+            "sample_weight is not for data that are read in blocks; repeat rows instead, or give "
+            "an array in memory"
+        )
     weights = _check_sample_weight(
         to_numpy(sample_weight) if hasattr(sample_weight, "__dlpack__") else sample_weight,
         np.empty((X.shape[0], 1)),
@@ -278,6 +285,7 @@ class DistinctRows:
             array = np.nan_to_num(array.astype(np.float64), nan=_MISSING) + 0.0  # no -0
             digest.update(repr(array.shape).encode() + array.tobytes())
         return digest.hexdigest()
+
     def sent(self, positions):
         """Return positions in the library and on the device of the first of the arrays.
 
@@ -303,6 +311,26 @@ class DistinctRows:
         if self.weights is None:
             return positions
         return rows_of_epoch(positions, self.weights[positions], rng)
+
+    def batches(self, positions, rng, n_batches, shuffle):
+        """Return the batches of an epoch: what a learner's step takes, here index arrays.
+
+        Parameters
+        ----------
+        positions : ndarray of int
+            Rows to learn from.
+        rng : Rng
+        n_batches : callable
+            ``n_batches(n_rows)`` returns into how many batches, of nearly one size, the rows of
+            the epoch are cut.
+        shuffle : bool
+            Whether the rows are put into a new random order.
+        """
+        rows = self.epoch(positions, rng)
+        if shuffle:
+            rows = rows[rng.order(len(rows))]
+        # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
+        return near_equal_parts(self.sent(rows), n_batches(len(rows)))
 
     def drawn(self, n, rng):
         """Return ``n`` positions, drawn by the weights of the rows."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._ranks import ranks
-from ..arrays import cast, near_equal_parts, numbers, put_off, require
+from ..arrays import cast, numbers, put_off, require
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
@@ -74,8 +74,9 @@ class Training:
 class BatchLearner:
     """Learns from batches of rows, one pass over all in an epoch.
 
-    A subclass gives ``step(training, index, rate)``, which learns from the rows at an index array
-    and returns numbers for the history, a dict of floats.
+    A subclass gives ``step(training, index, rate)``, which learns from the rows at an index array,
+    or whatever else stands for a batch in ``rows``, and returns numbers for the history, a dict of
+    floats.
 
     Parameters
     ----------
@@ -113,15 +114,11 @@ class BatchLearner:
         DivergenceError
             If parameters are no longer finite.
         """
-        rows, reports = self.rows.epoch(self.index, training.rng), []
-        if self.shuffle:
-            rows = rows[training.rng.order(len(rows))]
-        # Batches of nearly one size: a last one of few rows would be a noisy step of full length.
-        n_batches = self._n_batches(len(rows))
-        rows = self.rows.sent(rows)
+        rows, reports = self.rows, []
+        batches = rows.batches(self.index, training.rng, self._n_batches, self.shuffle)
         with np.errstate(over="ignore", invalid="ignore"):
             with put_off():
-                for batch, part in enumerate(near_equal_parts(rows, n_batches)):
+                for batch, part in enumerate(batches):
                     reports.append(self.step(training, part, rate))
                     is_finite = training.machine.has_finite_thetas()
                     if is_finite is not True:  # or nobody knows yet

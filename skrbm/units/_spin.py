@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..arrays import cast, column_means, like, namespace, softplus
+from ..arrays import cast, column_means, like, namespace, row_count, softplus
 from ._base import Theta, Unit
 
 
@@ -64,7 +64,7 @@ class Spin(Unit):
 
     def initial_theta(self, X, weights=None):
         mean = column_means(X, weights)
-        n = X.shape[0] if weights is None else float(weights.sum())
+        n = row_count(X, weights)
         return Theta(namespace(mean).atanh(mean * (n / (n + 0.5))))  # finite for constant columns
 
     def base_theta(self, theta, X):

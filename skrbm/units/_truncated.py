@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 from .._checks import check_number
 from ..arrays import (
-    column_means,
     column_moments,
     from_numpy,
     like,
     namespace,
     nonzero,
+    occupied_part,
     row_count,
     sigmoid,
     softplus,
@@ -214,11 +214,7 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         A column without zeros, or of nothing else, is taken to have half a row more of them.
         """
         mean, variance = column_moments(X, weights)
-        xp, n = namespace(mean), row_count(X, weights)
-        if weights is None:
-            occupied = column_means(nonzero(X, mean.dtype))
-        else:
-            occupied = column_means(X, weights, lambda rows: nonzero(rows, rows.dtype))
+        xp, n, occupied = namespace(mean), row_count(X, weights), occupied_part(X, weights)
         share = xp.where(occupied > 0, occupied, 1.0)
         inner = mean / share
         spread = (variance + mean * mean) / share - inner * inner

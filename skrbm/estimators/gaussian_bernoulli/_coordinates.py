@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...arrays import cast, namespace, parameter_reference, value_range
+from ...arrays import cast, namespace, parameter_reference
 from ...inputs import Coordinates, filled, machine_from
 from ...learning import ArrayGradient
 from ...machine import Machine
@@ -120,7 +120,7 @@ def mean_and_deviation(rows, min_variance):
     like = parameter_reference(rows.X)
     xp, dtype = namespace(like), like.dtype
     limits = xp.finfo(dtype)
-    most = max(abs(value) for value in value_range(rows.X))
+    most = max(abs(value) for value in rows.range)
     if not most < math.sqrt(float(limits.max)):
         raise ValueError(f"X has values up to {most:.3g}, whose squares overflow {dtype}; scale X")
     mean, variance = rows.moments

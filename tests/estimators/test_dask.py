@@ -1,0 +1,70 @@
+"""Estimators of Dask arrays, whose results are Dask arrays; skipped where Dask is missing."""
+
+import numpy as np
+import pytest
+from _estimators import DENSITIES, RBMS, binary_data, read_only, small
+from numpy.testing import assert_allclose, assert_array_equal
+
+da = pytest.importorskip("dask.array", reason="Dask is optional, and these data are its arrays")
+
+
+def chunked(X, chunks=((20, 0, 25, 15), (3, 5))):
+    return da.from_array(X, chunks=chunks)
+
+
+@pytest.mark.parametrize("Estimator", RBMS)
+def test_dask_arrays_are_read_chunk_by_chunk(Estimator):
+    X = binary_data()
+    sizes = []
+
+    def seen(block):
+        sizes.append(block.shape)
+        return block
+
+    data = chunked(X).rechunk({1: -1}).map_blocks(seen, meta=X[:0])
+    rbm = small(Estimator).fit(data)
+    assert max(sizes) == (25, 8)
+    assert_allclose(rbm.visible_means_, X.mean(axis=0))
+    rbm.partial_fit(chunked(X))
+
+
+@pytest.mark.filterwarnings("ignore::skrbm.exceptions.LikelihoodWarning")
+@pytest.mark.parametrize("method", ["transform", "score_samples", "free_energy", "predict"])
+@pytest.mark.parametrize("Estimator", DENSITIES)
+def test_results_are_lazy_dask_arrays(Estimator, method):
+    estimator, X = read_only(Estimator), binary_data()
+    n_read = []
+
+    def seen(block):
+        n_read.append(len(block))
+        return block
+
+    data = chunked(X).rechunk({1: -1}).map_blocks(seen, meta=X[:0])
+    found = getattr(estimator, method)(data)
+    expected = getattr(estimator, method)(X)
+    assert not n_read
+    assert isinstance(found, da.Array)
+    assert found.shape == expected.shape and found.dtype == expected.dtype
+    assert found.chunks[0] == data.chunks[0]
+    assert_allclose(found.compute(), expected, rtol=1e-10, atol=1e-12)
+    assert sum(n_read) == len(X)
+
+
+def test_unknown_numbers_of_rows_are_read():
+    X = binary_data()
+    data = chunked(X).rechunk({1: -1})
+    some = data[data[:, 0] > 0]
+    assert np.isnan(some.shape[0])
+    kept = X[X[:, 0] > 0]
+    rbm = small(RBMS[0]).fit(some)
+    assert_allclose(rbm.visible_means_, kept.mean(axis=0))
+    assert_allclose(rbm.transform(some).compute(), rbm.transform(kept))
+    assert_allclose(rbm.score(some), rbm.score(kept))
+
+
+def test_lazy_results_are_of_the_parameters_when_they_were_asked_for():
+    X = binary_data()
+    rbm = small(RBMS[0]).fit(X)
+    expected, lazy = rbm.transform(X), rbm.transform(chunked(X))
+    rbm.set_params(random_state=1).fit(X)
+    assert_array_equal(lazy.compute(), expected)
