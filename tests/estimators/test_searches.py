@@ -30,6 +30,7 @@ def one_by_one():
     return searched("sequential", 1)
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_searches_do_not_depend_on_the_number_of_jobs(one_by_one, backend):
     found = searched(backend, 2)
@@ -67,6 +68,7 @@ with sklearn.config_context(array_api_dispatch=True):
 """
 
 
+@pytest.mark.arrays
 def test_scikit_learn_passes_tensors_on():
     """In a process of its own: SciPy reads the variable when it is imported."""
     pytest.importorskip("torch")

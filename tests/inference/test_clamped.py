@@ -26,7 +26,7 @@ def problem(kinds, strength):
     """A machine whose weights are small where values are large, and rows of it."""
     machine = random_machine(kinds, (4, 3), 1, strength)
     free = Exact(replace(machine, scale=0.0))
-    sizes = [np.maximum(1, np.sqrt(free.second(l))) for l in (1, 0)]
+    sizes = [np.maximum(1, free.second(l)) for l in (1, 0)]
     machine = replace(machine, weights=(machine.weights[0] / np.outer(*sizes),))
     X = Exact(machine).sample(np.random.default_rng(1), 3)[0]
     return machine, X

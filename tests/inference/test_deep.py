@@ -102,6 +102,7 @@ def test_order_of_the_errors_given_the_visible_units(name, shape):
     assert half[1] < 0.02
 
 
+@pytest.mark.law
 @cases
 def test_data_moments_are_the_derivatives_of_the_clamped_free_energy(name, shape):
     method, machine = FIXED_POINTS[name], make(shape, 2)

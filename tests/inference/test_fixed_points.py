@@ -133,6 +133,7 @@ def test_naive_mean_field_is_a_lower_bound_and_tap_is_closer(shape):
     assert np.mean(tap) < 0.5 * np.mean(naive)
 
 
+@pytest.mark.law
 @cases
 @pytest.mark.parametrize("scale", [1.0, pytest.param(0.7, marks=pytest.mark.law)])
 def test_moments_are_the_derivatives_of_the_solved_log_partition(name, shape, scale):
