@@ -48,8 +48,8 @@ class Integral:
             strength = np.abs(theta.field) + (0 if theta.absolute is None else abs(theta.absolute))
             reach = float(strength[0] / precision[0] + 14 / np.sqrt(precision[0]))
             bounds = max(bounds[0], -reach), reach
-        edges = np.unique(np.clip([*np.linspace(*bounds, 4), 0.0], *bounds))
-        u, w = np.polynomial.legendre.leggauss(40)
+        edges = np.unique(np.clip([bounds[0], 0.0, bounds[1]], *bounds))
+        u, w = np.polynomial.legendre.leggauss(60)
         half = 0.5 * np.diff(edges)[:, None]
         points = (edges[:-1, None] + half * (1 + u)).ravel()
         weights = np.log((half * w).ravel())
