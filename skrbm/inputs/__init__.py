@@ -3,20 +3,18 @@
 from ._arrays import LAYER_ATTRIBUTES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
 from ._block_rows import BlockRows, reference_of, rows_of
 from ._blocks import RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
-from ._coordinates import Coordinates, filled
-from ._rows import (
-    Rows,
+from ._check_data import (
     canonical,
     check_data,
     check_held,
     check_known,
     check_range,
     check_rows,
-    ends_of_ranks,
     into_support,
-    split_missing,
     warn_clipped,
 )
+from ._coordinates import Coordinates, filled
+from ._rows import Rows, ends_of_ranks, split_missing
 from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
 __all__ = [

@@ -7,7 +7,8 @@ import numpy as np
 from .._ranks import ranks
 from ..arrays import ColumnSummary, cast, is_foreign, namespace, parameter_reference, take_rows
 from ._blocks import RowBlocks
-from ._rows import Rows, check_held, check_known, check_range, ends_of_ranks, into_support
+from ._check_data import check_held, check_known, check_range, into_support
+from ._rows import Rows, ends_of_ranks
 
 _POOL_BYTES = 2**27  # of blocks whose rows are shuffled together; two blocks at least
 _SAMPLE_ROWS, _SAMPLE_BYTES = 10_000, 2**26  # of the rows that stay in memory

@@ -1,0 +1,275 @@
+"""Checks of the data that users give, with errors that say what to do."""
+
+import warnings
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_array, validate_data
+
+from ..arrays import (
+    ColumnSummary,
+    as_like,
+    cast,
+    has_missing,
+    is_finite,
+    is_foreign,
+    namespace,
+    to_numpy,
+    value_range,
+    working_dtype,
+)
+from ..exceptions import DataRangeWarning
+from ._blocks import CheckedBlocks, find_blocks
+
+
+def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
+    """Return X checked against an estimator's features, in its own dtype.
+
+    ``missing`` allows NaN in a dense X, ``sparse`` a sparse one. With ``reset`` the features of X
+    become those of the estimator; without, X becomes an array of the library that holds the
+    estimator's parameters. ``blocks`` returns data that are read in blocks as
+    :class:`CheckedBlocks`; without, arrays of them are read as a whole.
+    """
+    source = find_blocks(X)
+    if source is not None and blocks:
+        return _check_blocks(estimator, source, reset, missing)
+    if source is not None and not hasattr(X, "__array__"):
+        raise TypeError(
+            f"{type(estimator).__name__} needs all rows in one array here, and X is read in blocks"
+        )
+    X = _check_data(estimator, X, reset, missing, sparse)
+    if reset:
+        return X
+    place = estimator.machine_.weights[0]
+    if sp.issparse(X) and is_foreign(place):
+        raise TypeError("sparse X needs parameters in NumPy arrays; make X dense")
+    return X if sp.issparse(X) else as_like(X, place)
+
+
+def _check_data(estimator, X, reset, missing, sparse):
+    if is_foreign(X):
+        return _check_foreign_data(estimator, X, reset, missing)
+    frame = X
+    try:
+        X = validate_data(
+            estimator,
+            X,
+            accept_sparse="csr" if sparse else False,
+            dtype="numeric",
+            reset=reset,
+            ensure_all_finite=not missing,
+        )
+    except (TypeError, ValueError) as error:
+        _check_columns(frame, error)
+        raise
+    if X.dtype.kind not in "biuf":
+        _check_columns(frame)
+        raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
+    if missing:
+        _check_infinity(X)
+    return canonical(X) if sp.issparse(X) else X
+
+
+def _check_blocks(estimator, source, reset, missing):
+    """Return blocks of rows that are checked when they are read, a :class:`CheckedBlocks`."""
+    place = None if reset else estimator.machine_.weights[0]
+
+    def check(block):
+        nonlocal reset
+        block = _check_data(estimator, block, reset, missing, sparse=False)
+        reset = False  # the first block has the features of all
+        return block if place is None else as_like(block, place)
+
+    return CheckedBlocks(source, check)
+
+
+def _check_infinity(X):
+    """Raise ValueError if X has infinite values, or if a sparse X has NaN."""
+    values = X.data if sp.issparse(X) else X
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype.kind != "f" or is_finite(values):
+            return
+    if np.isinf(values).any():
+        raise ValueError("X contains infinity; only NaN marks a missing value")
+    if sp.issparse(X) and np.isnan(values).any():
+        raise ValueError("a sparse X contains NaN; for missing values make it dense: X.toarray()")
+
+
+def check_known(X):
+    """Raise ValueError if a column of X, or of a summary of it, has no value but NaN."""
+    if isinstance(X, ColumnSummary):
+        known = X.counts > 0
+    elif has_missing(X):
+        known = namespace(X).any(X == X, axis=0)
+    else:
+        return
+    unknown = np.flatnonzero(~to_numpy(known))
+    if unknown.size:
+        raise ValueError(
+            f"X has no observed value in columns {unknown[:10].tolist()}, which contain NaN alone; "
+            "leave these columns out"
+        )
+
+
+def _check_columns(X, cause=None):
+    """Raise ValueError of columns of a data frame that do not hold numbers, if there are."""
+    names = [name for name in getattr(X, "columns", ()) if _is_no_number(X[name])]
+    if names:
+        raise ValueError(
+            f"columns {names} of X hold text, categories or dates, not numbers. Encode them, such "
+            "as by OneHotEncoder in a ColumnTransformer, or leave them out"
+        ) from cause
+
+
+def _is_no_number(column):
+    kind = getattr(getattr(column, "dtype", None), "kind", "O")
+    return kind in "Mm" or any(isinstance(value, str | bytes) for value in column)
+
+
+def canonical(X):
+    """Return a sparse matrix with sorted indices and without duplicates, itself if it is so.
+
+    SciPy would sum duplicates in place, in the caller's matrix, when it compares it with a number.
+    """
+    if X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
+def _check_foreign_data(estimator, X, reset, missing):
+    xp = namespace(X)
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(
+            f"X must have 2 dimensions, with rows and columns, got shape {tuple(X.shape)}"
+        )
+    if xp.isdtype(X.dtype, "complex floating"):
+        raise ValueError("Complex data not supported")
+    if xp.isdtype(X.dtype, "real floating"):
+        wrong = xp.isinf(X) if missing else ~xp.isfinite(X)
+        if bool(xp.any(wrong)):
+            raise ValueError("X contains NaN or infinity")
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    return X
+
+
+def _outside(X, bounds):
+    """Return the smallest and the largest value of X if one is out of bounds, else None."""
+    if bounds == (-np.inf, np.inf):
+        return None
+    least, most = value_range(X)
+    return None if least >= bounds[0] and most <= bounds[1] else (least, most)
+
+
+def check_range(X, unit, binarize):
+    """Warn of data to learn from that a unit cannot represent, or refuse them.
+
+    Binary units clip what lies outside of [0, 1]; bounds of other units that the data exceed are
+    a contradiction. Returns whether rows of X need :func:`into_support`.
+    """
+    if binarize is not None and not unit.is_binary:
+        raise ValueError(
+            f"binarize={binarize} makes data binary, and the visible units are {unit}; set "
+            "binarize=None"
+        )
+    if binarize is not None:
+        return True
+    outside = _outside(X, unit.bounds)
+    if outside is None:
+        return False
+    found = (
+        f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
+        f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units,"
+    )
+    if not unit.clips:
+        raise ValueError(
+            f"{found} cannot be learnt. Scale or clip X, or give {type(unit).__name__} wider "
+            "bounds; bounds that are not given are those of the first data seen."
+        )
+    warnings.warn(
+        f"{found} are clipped. Scale X (MinMaxScaler), or set binarize to a threshold above which "
+        "values count as 1.",
+        DataRangeWarning,
+        stacklevel=2,
+    )
+    return True
+
+
+def warn_clipped(X, unit):
+    """Warn that new data are clipped by units that refuse such values in training."""
+    outside = None if unit.clips else _outside(X, unit.bounds)
+    if outside is not None:
+        warnings.warn(
+            f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
+            f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of the units in training, are "
+            "clipped",
+            DataRangeWarning,
+            stacklevel=2,
+        )
+
+
+def into_support(X, unit, binarize):
+    """Return X with values that the unit can have: 0 or 1 by a threshold, or else clipped.
+
+    NaN stays NaN. The result is X itself where nothing changes.
+    """
+    if is_foreign(X):  # not every library compares or clips bytes and booleans
+        X = cast(X, working_dtype(X))
+    if binarize is not None and has_missing(X):
+        above = cast(X > binarize, X.dtype)
+        return namespace(X).where(X == X, above, X)
+    if binarize is not None:
+        if sp.issparse(X) and binarize < 0:
+            raise ValueError(
+                f"binarize={binarize} would make the zeros of a sparse X ones; use a threshold "
+                ">= 0 or a dense X"
+            )
+        return X > binarize
+    if _outside(X, unit.bounds) is None:
+        return X
+    if not sp.issparse(X):
+        return namespace(X).clip(X, *unit.bounds)
+    clipped = X.copy()
+    clipped.data = np.clip(clipped.data, *unit.bounds)
+    return clipped
+
+
+def check_held(X, dtype):
+    """Raise ValueError if a dense or sparse X has values that are infinite in ``dtype``."""
+    if X.dtype == dtype or not namespace(X).isdtype(X.dtype, "real floating"):
+        return
+    largest = max(abs(value) for value in value_range(X))
+    if largest > float(namespace(X).finfo(dtype).max):
+        raise ValueError(
+            f"X has values of up to {largest:.3g}, beyond the range of {dtype}, the dtype of the "
+            "machine. Scale X, or fit to float64 data."
+        )
+
+
+def check_rows(name, X, n_columns, place):
+    """Return X as finite dense rows of the given width, in the library and dtype of ``place``."""
+    if sp.issparse(X):
+        X = X.toarray()
+    if not is_foreign(X):
+        least = min(n_columns, 1)  # a layer may have no unit
+        X = check_array(
+            X, dtype=(np.float64, np.float32), input_name=name, ensure_min_features=least
+        )
+    elif X.ndim != 2 or X.shape[0] == 0 or (X.shape[1] == 0 and n_columns):
+        raise ValueError(f"{name} must have 2 dimensions, with rows, got shape {tuple(X.shape)}")
+    if X.shape[1] != n_columns:
+        raise ValueError(
+            f"{name} has {X.shape[1]} columns, but the machine has {n_columns} such units"
+        )
+    with np.errstate(over="ignore"):  # the next lines say so
+        X = cast(as_like(X, place), place.dtype)
+    if not bool(namespace(X).all(namespace(X).isfinite(X))):
+        raise ValueError(f"{name} contains NaN or infinity, or values beyond {place.dtype}")
+    return X
