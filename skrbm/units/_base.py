@@ -22,9 +22,9 @@ from ..arrays import (
 class Theta(NamedTuple):
     """Natural parameters of a layer of units.
 
-    They belong to the statistics (x, -x**2 / 2, 1[x != 0], |x|, -x |x| / 2). ``None`` means that a
-    statistic is absent, and no arithmetic is spent on it. Each is an array of shape (n_units,), or
-    (n_rows, n_units) once a unit has been tilted by a field for each row.
+    They belong to the statistics (x, -x**2 / 2, 1[x != 0], abs(x), -x abs(x) / 2). ``None`` means
+    that a statistic is absent, and no arithmetic is spent on it. Each is an array of shape
+    (n_units,), or (n_rows, n_units) once a unit has been tilted by a field for each row.
     """
 
     field: Array

@@ -151,7 +151,7 @@ class DoubleReLU(_HalfLine):
         return right * m - left * n, right * v + left * w + right * left * apart * apart
 
     def further(self, theta):
-        """Return E|x| and E[-x |x| / 2]."""
+        """Return the expectations of abs(x) and of -x abs(x) / 2."""
         (right, m, v), (left, n, w) = self._sides(theta)
         return right * m + left * n, -0.5 * (right * (v + m * m) - left * (w + n * n))
 
