@@ -3,12 +3,14 @@
 Ranks are processes here that pipes connect, so that no library is needed.
 """
 
+import os
 import signal
 
 import numpy as np
 import pytest
 from _exact import log_likelihood
 from _processes import on_ranks
+from _same import assert_same, attributes
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -23,6 +25,7 @@ from skrbm import (
 )
 from skrbm._ranks import ranks, use
 from skrbm.inputs import Rows, ends_of_ranks
+from skrbm.persistence import Checkpoint, resume
 from skrbm.units import Bernoulli, Gaussian, TruncatedGaussBernoulli, TruncatedGaussian
 
 WEIGHTS = 0.5 * np.random.default_rng(1).standard_normal((3, 5))
@@ -68,6 +71,28 @@ def test_ranks_have_the_same_parameters_and_history(estimator):
     for name, values in one.history_.items():
         assert_array_equal(values, other.history_[name])
     assert not np.array_equal(one.starts_[:5], other.starts_[:5])  # chains and starts of their own
+
+
+def test_ranks_go_on_from_their_checkpoints(tmp_path):
+    """Also if one of them was killed before it had written its last file."""
+    X, rbm = data(), RBM(3, n_iter=5, random_state=0)
+
+    def fitted(rank):
+        callback = Checkpoint(tmp_path, keep=9)
+        return clone(rbm).set_callbacks(callback).fit(parts(X, rank))
+
+    def resumed(rank):
+        return resume(tmp_path, parts(X, rank), callbacks=[Checkpoint(tmp_path)])
+
+    whole = on_ranks(fitted)
+    assert sorted(os.listdir(tmp_path)) == ["rank-0", "rank-1"]
+    for rank, n_lost in ((0, 3), (1, 2)):
+        for path in sorted((tmp_path / f"rank-{rank}").iterdir())[-n_lost:]:
+            path.unlink()
+    for one, other in zip(whole, on_ranks(resumed), strict=True):
+        assert_same(attributes(one), attributes(other))
+    first, second = (os.listdir(tmp_path / f"rank-{rank}") for rank in (0, 1))
+    assert sorted(first) == sorted(second)
 
 
 @pytest.mark.parametrize("options", [{}, {"centered": True, "average": True, "alpha": 0.0}])

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 from .._checks import check_count, check_number
+from .._ranks import ranks
 from ._files import check_own, read, write
 
 _NAME = "checkpoint-{:06d}.npz"
@@ -23,7 +24,8 @@ class Checkpoint:
     ----------
     folder : str or path-like
         Where the files are written; it is made if it is not there. Each fit needs its own. The file
-        with the largest number is the newest.
+        with the largest number is the newest. Where several processes learn one machine together,
+        each has a folder of its own in it, such as ``rank-0``.
     every : int, default=1
         Number of epochs from one file to the next.
     minutes : float, default=None
@@ -66,8 +68,9 @@ class Checkpoint:
     def setup(self, estimator, context):
         """Make the folder, and remove what a process that was killed has left half written."""
         check_own(estimator, "Checkpoint")
-        os.makedirs(self.folder, exist_ok=True)
-        for path in Path(self.folder).glob(f".{_ALL}.*"):
+        folder = _of_rank(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.glob(f".{_ALL}.*"):
             path.unlink(missing_ok=True)
 
     def teardown(self, estimator, context):
@@ -94,11 +97,12 @@ class Checkpoint:
         if checkpoint is None:  # the next file is that of the end
             return
         estimator, progress = checkpoint()
-        numbers = [number for number, _ in _files(self.folder)]
-        path = Path(self.folder, _NAME.format(max(numbers, default=0) + 1))
+        folder = _of_rank(self.folder)
+        numbers = [number for number, _ in _files(folder)]
+        path = Path(folder, _NAME.format(max(numbers, default=0) + 1))
         try:
             write(path, estimator=estimator, progress=progress)
-            for _, older in _files(self.folder)[: -self.keep]:
+            for _, older in _files(folder)[: -self.keep]:
                 older.unlink(missing_ok=True)
         except OSError as error:
             warnings.warn(
@@ -107,6 +111,11 @@ class Checkpoint:
                 stacklevel=2,
             )
         self._n_epochs, self._time = 0, time.monotonic()
+
+
+def _of_rank(folder):
+    """Return the folder of this rank, which is the one given if it learns alone."""
+    return Path(folder, f"rank-{ranks().rank}") if ranks().size > 1 else Path(folder)
 
 
 def _files(folder):
@@ -122,7 +131,8 @@ def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
     ----------
     path : str or path-like
         A file of :class:`Checkpoint`, or its folder, of which the newest file that can be read is
-        taken.
+        taken. Where several processes learn together, it is the folder, and all of them take the
+        newest file that each of them has.
     X, y, sample_weight
         What ``fit`` was given, rows in any order.
     callbacks : sequence of callbacks, default=()
@@ -147,7 +157,7 @@ def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
     UserWarning
         If the newest file cannot be read, and an older one is taken.
     """
-    estimator, progress = _newest(path)
+    estimator, progress = _newest_of_ranks(path) if ranks().size > 1 else _newest(path)
     if progress is None:
         raise ValueError(
             f"{path} was written by save, not by Checkpoint, so that there is no fit to go on with;"
@@ -156,6 +166,22 @@ def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
     estimator.set_callbacks(*callbacks)
     estimator._progress = progress
     return estimator.fit(X, y, sample_weight=sample_weight)
+
+
+def _newest_of_ranks(folder):
+    """Return the estimator and the progress in the newest file that all ranks have.
+
+    Newer files, which some of the ranks had written, are removed: the fit goes on before them.
+    """
+    files = dict(_files(_of_rank(folder)))
+    common = set.intersection(*map(set, ranks().gather([*files])))
+    if not common:
+        raise FileNotFoundError(f"there is no checkpoint in {folder} that all ranks have")
+    newest = max(common)
+    for number, path in files.items():
+        if number > newest:
+            path.unlink()
+    return read(files[newest], "estimator", "progress")
 
 
 def _newest(path):
