@@ -131,7 +131,7 @@ def test_torch_says_where_no_other_processes_are_known(monkeypatch):
 @pytest.fixture
 def client():
     """Return the client of a cluster of two workers of one thread each."""
-    distributed = pytest.importorskip("dask.distributed")
+    distributed = pytest.importorskip("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         yield client

@@ -107,7 +107,7 @@ class AutomaticLearner(MomentLearner):
         if last is None:
             return length
         self._choose(training, back, self.rule.slower_without_waiting(state))
-        return namespace(X).where(back, 0.0 * length, length)
+        return cast(~back, namespace(X).float64) * length
 
     def _choose(self, training, back, slower):
         """Go back to the saved machine where ``back``, as ``_step_back`` does.

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..arrays import cast, log_sum_exp, make_rng, namespace, take_rows, to_numpy
+from ..arrays import cast, log_sum_exp, make_rng, namespace, to_numpy
 from ..evaluation import exact_log_partition
 from ..inference import (
     Gibbs,
@@ -119,17 +119,18 @@ class LogPartitionTracker:
         if self._scouts is None:
             rows = cast(self.data(), machine.dtype)
             self._scouts = Gibbs().start(machine, rows[: min(_SCOUTS, rows.shape[0]), :], self.rng)
-        seen = []
-        for _ in range(n_sweeps):
-            self._scouts, _ = Gibbs().step(machine, self._scouts, self.rng)
-            seen.append(self._scouts.layers)
-        layers = [namespace(part[0]).concat(part, axis=0) for part in zip(*seen, strict=True)]
-        missed = max(0.0, lower_bound(machine, layers) - found.value)
+        missed = max(0.0, lower_bound(machine, self._swept(machine, n_sweeps)) - found.value)
         self._log_z0, self._missed = self._log_z0 + missed, math.hypot(self._missed, missed)
         std = math.hypot(found.std, self._missed)
         if not std <= _PRECISE:
             self._machine = None
         return found._replace(value=found.value + missed, std=std)
+
+    def _swept(self, machine, n_sweeps):
+        """Yield the layers of the chains from data after each of some sweeps."""
+        for _ in range(n_sweeps):
+            self._scouts, _ = Gibbs().step(machine, self._scouts, self.rng)
+            yield self._scouts.layers
 
     def _followed(self, machine):
         """Return log Z by chains of an earlier machine, None if it is too different."""
@@ -173,22 +174,26 @@ class LogPartitionTracker:
         return found if math.isfinite(found.value) else None
 
 
-def lower_bound(machine, layers):
+def lower_bound(machine, states):
     """Return a lower bound of log Z by the log weights of distinct values of a layer, a float.
 
     Parameters
     ----------
     machine : Machine
         With one hidden layer.
-    layers : sequence of arrays of shape (n_rows, n_units[l])
+    states : iterable of tuples of arrays of shape (n_rows, n_units[l])
         Any values of both layers. Those of a layer of real units give no bound.
     """
-    bound = -math.inf
-    for turned, X in zip((machine, turned_over(machine, 1)), layers, strict=True):
-        if turned.units[0].is_discrete:
-            _, index = np.unique(to_numpy(X), axis=0, return_index=True)
-            weights = -free_energy(turned, take_rows(X, index))
-            bound = max(bound, float(log_sum_exp(weights[None, :])[0]))
+    sides, seen, bound = (machine, turned_over(machine, 1)), ([], []), -math.inf
+    for layers in states:
+        for side, X, found in zip(sides, layers, seen, strict=True):
+            if side.units[0].is_discrete:
+                # Bytes take little memory; values that they do not tell apart lower the bound.
+                found.append((to_numpy(X).astype(np.int8), to_numpy(-free_energy(side, X))))
+    for found in filter(None, seen):
+        rows, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        _, index = np.unique(rows, axis=0, return_index=True)
+        bound = max(bound, float(log_sum_exp(weights[None, index])[0]))
     return bound
 
 

@@ -133,8 +133,11 @@ def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
         A file of :class:`Checkpoint`, or its folder, of which the newest file that can be read is
         taken. Where several processes learn together, it is the folder, and all of them take the
         newest file that each of them has.
-    X, y, sample_weight
-        What ``fit`` was given, rows in any order.
+    X : array-like of shape (n_samples, n_features)
+        What ``fit`` was given, rows in any order; so are the next two.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+        Only of :class:`~skrbm.ConditionalRBM`.
+    sample_weight : array-like of shape (n_samples,), default=None
     callbacks : sequence of callbacks, default=()
         For the rest of the fit, such as the same :class:`Checkpoint`. Those of the fit before are
         not kept.

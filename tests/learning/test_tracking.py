@@ -78,15 +78,15 @@ def test_distinct_values_give_a_lower_bound(kinds):
     machine = random_machine(kinds, (5, 4), 0, 0.4)
     every = [all_rows(5), all_rows(4)]
     truth, generator = log_partition(machine), np.random.default_rng(0)
-    assert lower_bound(machine, [np.repeat(X, 2, axis=0) for X in every]) == pytest.approx(truth)
+    assert lower_bound(machine, [[np.repeat(X, 2, axis=0) for X in every]]) == pytest.approx(truth)
     some = [X[generator.integers(len(X), size=12)] for X in every]
     free = -free_energy(machine, np.unique(some[0], axis=0))
-    bound = lower_bound(machine, some)
+    bound = lower_bound(machine, [some])
     assert bound < truth
     if kinds == BINARY:
         assert bound >= logsumexp(free)
     real = random_machine(("gaussian", "gaussian"), (5, 4), 0, 0.1)
-    assert lower_bound(real, every) == -math.inf
+    assert lower_bound(real, [every]) == -math.inf
 
 
 def test_modes_that_data_have_and_chains_miss_are_counted(no_sums):

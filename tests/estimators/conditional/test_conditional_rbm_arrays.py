@@ -315,7 +315,8 @@ def test_callbacks_see_each_epoch(init):
 
 @with_callbacks
 def test_scikit_learns_own_callbacks(capsys):
-    from sklearn.callback import ProgressBar, ScoringMonitor
+    callback = pytest.importorskip("sklearn.callback")
+    ProgressBar, ScoringMonitor = callback.ProgressBar, callback.ScoringMonitor
 
     X, Y = data()
     for y in (Y, labels(Y)):

@@ -239,7 +239,7 @@ def test_wrong_targets_with_weights(method):
     not hasattr(ConditionalRBM, "set_callbacks"), reason="callbacks came with scikit-learn 1.9"
 )
 def test_callbacks_get_all_rows():
-    from sklearn.callback import ScoringMonitor
+    ScoringMonitor = pytest.importorskip("sklearn.callback").ScoringMonitor
 
     X, Y = data_of("outputs")
     crbm = small().set_callbacks(ScoringMonitor(scoring="accuracy")).fit(X, Y, WEIGHTS)
