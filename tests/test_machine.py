@@ -266,6 +266,7 @@ def test_weights_of_rows_keep_the_dtype(kinds):
         assert part.dtype == np.float32
 
 
+@pytest.mark.law
 @pairs
 def test_gradient_of_the_weighted_log_likelihood(kinds):
     machine = make(kinds, seed=1, scale=0.6)

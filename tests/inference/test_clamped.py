@@ -45,6 +45,7 @@ def test_observed_units_stay_and_have_no_variance(name, kinds):
     assert all(mean.dtype == X.dtype for mean in state.means)
 
 
+@pytest.mark.law
 def test_free_units_approach_the_conditional_expectation(name, kinds):
     """All observed is exact; otherwise the error falls at least with the square of the weights."""
     method, errors = Clamped(FIXED_POINTS[name]), []
@@ -103,6 +104,7 @@ def as_dict(machine, moments):
     return found
 
 
+@pytest.mark.law
 def test_moments_approach_those_given_the_observed_values(name, kinds):
     """With all observed they are exact; otherwise the error falls with the square of the weights.
 

@@ -88,6 +88,7 @@ def errors(method, shape, factor):
     return np.linalg.norm(of_value), np.linalg.norm(np.concatenate([m.ravel() for m in of_means]))
 
 
+@pytest.mark.law
 @cases
 def test_order_of_the_errors_given_the_visible_units(name, shape):
     """Halving the weights between hidden layers divides the errors by 2 to the first power of

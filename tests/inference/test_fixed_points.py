@@ -102,6 +102,7 @@ def errors(method, shape, factor):
     return np.linalg.norm(of_log_z), np.linalg.norm(np.concatenate(of_means))
 
 
+@pytest.mark.law
 @cases
 def test_order_of_the_errors(name, shape):
     """Halving the weights divides an error by 2 to the first power left out, or by more.
@@ -119,6 +120,7 @@ def test_order_of_the_errors(name, shape):
     assert half[1] < 0.02
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("shape", SHAPES)
 def test_naive_mean_field_is_a_lower_bound_and_tap_is_closer(shape):
     naive, tap = [], []

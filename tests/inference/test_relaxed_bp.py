@@ -106,6 +106,7 @@ def test_trees_of_binary_units_are_right_to_second_order_and_no_further(sizes):
         assert 7.2 < whole / half < 8.8  # the third power, with a little of the fourth
 
 
+@pytest.mark.law
 @pairs
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("strength", [1.0, 5.0, 50.0])

@@ -125,6 +125,7 @@ def test_units_that_only_propose_are_corrected_at_each_rung():
         assert stats.chisquare(counts, N * p).pvalue > LEVEL / 3
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
 def test_proposals_of_samples_leave_the_distribution_invariant(kinds):
     """Also where few samples of a rung are moved, after proposals from the rung below."""
@@ -231,6 +232,7 @@ def test_diagnosis_counts_acceptance_and_round_trips():
 # Known visible values.
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("which", ["temperatures", "machines"])
 @pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
 def test_chains_of_known_values_have_the_means_given_these(kinds, which):
@@ -268,6 +270,7 @@ def test_the_first_rungs_start_at_samples_that_have_the_known_values():
 # Ladders and log Z.
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("which", ["temperatures", "machines"])
 @pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
 def test_annealing_along_rungs_has_no_bias(kinds, which, monkeypatch):
@@ -303,6 +306,7 @@ def test_log_partition_is_that_of_enumeration(kinds):
     assert abs(found.value - Exact(machine).log_z) < 8 * found.std
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
 def test_log_partition_along_a_ladder_that_is_built(kinds):
     machine = make(kinds)

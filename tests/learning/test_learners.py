@@ -164,6 +164,7 @@ def cases():
     yield pytest.param(Adam(), tap["tap-data"], id="tap-data-adam")
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("optimizer", "phase"), list(cases()))
 @pytest.mark.parametrize("kinds", [BINARY, ("gaussian", "bernoulli")], ids="-".join)
 def test_learning_raises_the_exact_log_likelihood(kinds, optimizer, phase):

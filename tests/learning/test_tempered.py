@@ -51,6 +51,7 @@ def small(**params):
     return RBM(**settings | {"starts": "tempered"} | params)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
 def test_a_batch_leaves_the_distribution_invariant(kinds):
     """Exchanges with a machine near by, a sweep, and the draw of the hidden units."""
