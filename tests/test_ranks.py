@@ -24,7 +24,7 @@ from skrbm import (
     GaussianBernoulliRBM,
 )
 from skrbm._ranks import ranks, use
-from skrbm.inputs import Rows, ends_of_ranks
+from skrbm.inputs import Rows, as_blocks, ends_of_ranks
 from skrbm.persistence import Checkpoint, resume
 from skrbm.units import Bernoulli, Gaussian, TruncatedGaussBernoulli, TruncatedGaussian
 
@@ -71,6 +71,12 @@ def test_ranks_have_the_same_parameters_and_history(estimator):
     for name, values in one.history_.items():
         assert_array_equal(values, other.history_[name])
     assert not np.array_equal(one.starts_[:5], other.starts_[:5])  # chains and starts of their own
+
+
+def test_data_that_are_read_in_blocks_are_refused():
+    found = on_ranks(lambda rank: RBM(3, n_iter=1).fit(as_blocks(data())))
+    assert all(isinstance(error, ValueError) for error in found)
+    assert all("give each rank its own rows as an array" in str(error) for error in found)
 
 
 def test_ranks_go_on_from_their_checkpoints(tmp_path):

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from skrbm.arrays import make_rng
-from skrbm.units import ReLU, Theta, _half_normal
+from skrbm.units import DoubleReLU, ReLU, Theta, _half_normal
 
 Z = np.array([-1e6, -1e3, -40.0, -8.5, -8.001, -7.999, -3.0, -0.1, 0.0, 0.2, 4.0, 9.0, 1e3, 1e5])
 V = np.resize([1.0, 0.04, 30.0], Z.size)
@@ -59,3 +59,13 @@ def test_float32_is_as_good_as_its_parameters():
         mean, variance = ReLU().mean_variance(theta)
         assert mean.dtype == np.float32
         assert_allclose([mean[0], variance[0]], [float(x) for x in exact(z, 1)[1:]], rtol=2e-7)
+
+
+def test_both_sides_keep_a_precision_that_float32_holds():
+    """Also where the own precision is large, and so its rounding."""
+    parts = (np.float32([part] * 2) for part in (0.0, 1e5, 0.0))
+    field, precision, absolute = parts
+    theta = Theta(field, precision, None, absolute, np.float32([2e5, -2e5]))
+    projected = DoubleReLU().project(theta)
+    assert_allclose(DoubleReLU().tail_precision(projected), 100, rtol=1e-3)
+    assert np.isfinite(DoubleReLU().log_partition(projected)).all()
