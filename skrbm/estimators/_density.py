@@ -2,11 +2,11 @@
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._callbacks import CallbackSupportMixin
 from .._checks import check_count
+from .._sklearn import BaseEstimator, CallbackSupportMixin
 from ..arrays import cast, has_missing, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
 from ..evaluation import Density
 from ..evaluation._observed import free_energy_given
