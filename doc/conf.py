@@ -79,7 +79,8 @@ class Rooms(SphinxDirective):
 
     def run(self):
         package = Path(skrbm.__file__).parent
-        tree = ast.parse((package.parent / "tests" / "test_imports.py").read_text())
+        tests = Path(__file__).parents[1] / "tests"
+        tree = ast.parse((tests / "test_imports.py").read_text())
         assigned = {
             node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)
         }
