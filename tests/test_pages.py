@@ -59,6 +59,13 @@ def test_the_html_representation_links_to_the_reference(name):
     assert f'href="https://skrbm.readthedocs.io/en/stable/generated/skrbm.{name}.html"' in html
 
 
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_each_parameter_has_an_entry_of_its_own_for_its_tooltip(name):
+    Estimator = getattr(skrbm, name)
+    for parameter in Estimator().get_params(deep=False):
+        assert re.search(rf"^    {parameter} : ", Estimator.__doc__, re.MULTILINE), parameter
+
+
 def test_estimators_of_others_link_to_no_page_of_ours():
     class Heirs(skrbm.RBM):
         """An estimator of another package."""
