@@ -15,7 +15,6 @@ from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
 from ..inputs import (
     THETA_ATTRIBUTES,
-    check_data,
     machine_from,
     reference_of,
     rows_of,
@@ -137,12 +136,13 @@ class BaseRBM(DensityModel):
             epoch.
         """
         progress, goes_on = how_it_begins(self)
-        X = self._data_to_learn(X, goes_on)
+        given, X = X, self._data_to_learn(X, goes_on)
         rows, training = self._start(X, sample_weight, goes_on, progress=progress)
         if training is None:
             return self
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
-        callbacks = for_callbacks(self, X, X, rows, training, progress)
+        told = given if self._is_encoded else X
+        callbacks = for_callbacks(self, told, told, rows, training, progress)
         train, validation = np.arange(len(rows)), None
         if self.early_stopping:
             train, validation = rows.split(self.validation_fraction, training.rng)
@@ -243,7 +243,7 @@ class BaseRBM(DensityModel):
 
     def _data_to_learn(self, X, goes_on):
         missing, blocks = self._takes_missing, self._reads_blocks
-        return check_data(self, X, reset=not goes_on, missing=missing, blocks=blocks)
+        return self._encode(X, not goes_on, missing=missing, blocks=blocks)
 
     def _start(self, X, sample_weight, goes_on, fewest=0, progress=None):
         """Return the rows and what a fit starts from, for data of ``fewest`` rows at least.
@@ -437,5 +437,5 @@ class BaseRBM(DensityModel):
             If no row converges. The states where they ended are then returned.
         """
         check_is_fitted(self)
-        X = None if X is None else check_data(self, X)
+        X = None if X is None or self._is_encoded else self._encode(X)
         return evaluation.solutions(self, self._own_fixed_point(), X, unique_tol=unique_tol)
