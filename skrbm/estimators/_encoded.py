@@ -1,5 +1,6 @@
 """What estimators take X as, and give visible values back as: as it is, or encoded."""
 
+import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import cast, dense, from_numpy, has_missing, is_foreign
@@ -7,6 +8,7 @@ from ..inputs import (
     CheckedBlocks,
     check_data,
     check_held,
+    check_weights,
     columns_of,
     find_blocks,
     into_support,
@@ -23,7 +25,9 @@ class PlainInput:
 
     _is_encoded = False  # whether the machine's columns are others than those of X
 
-    def _encode(self, X, reset=False, *, missing=False, sparse=True, blocks=False):
+    def _encode(
+        self, X, reset=False, *, missing=False, sparse=True, blocks=False, sample_weight=None
+    ):
         """Return X checked, as numbers with a column for each of the machine.
 
         Parameters
@@ -37,6 +41,8 @@ class PlainInput:
             Whether the result may be sparse.
         blocks : bool, default=False
             Whether data that are read in blocks stay so, as a RowBlocks.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The values of rows of weight 0 do not matter.
         """
         return check_data(self, X, reset=reset, missing=missing, sparse=sparse, blocks=blocks)
 
@@ -84,11 +90,15 @@ class EncodedInput(PlainInput):
     def _new_encoder(self):
         raise NotImplementedError
 
-    def _encode(self, X, reset=False, *, missing=False, sparse=True, blocks=False):
+    def _encode(
+        self, X, reset=False, *, missing=False, sparse=True, blocks=False, sample_weight=None
+    ):
         source = find_blocks(X)
         if source is not None and blocks:
             return self._encode_blocks(source, reset, missing)
         columns = columns_of(self, X, reset=reset)
+        if sample_weight is not None:
+            columns = _with_weight(columns, sample_weight)
         if reset:
             self._encoder = self._new_encoder().fit(X, columns)
         return self._encoded(columns, X if reset else self.machine_.weights[0], missing, sparse)
@@ -118,3 +128,13 @@ class EncodedInput(PlainInput):
 
     def _decode(self, rows):
         return self._encoder.decode(rows)
+
+
+def _with_weight(columns, sample_weight):
+    """Return columns of which rows of weight 0 have the values of another row."""
+    n = len(columns[0])
+    weights = check_weights(sample_weight, np.empty((n, 0)))
+    if weights is None or weights.all():
+        return columns
+    index = np.where(weights > 0, np.arange(n), np.argmax(weights))
+    return [column[index] for column in columns]

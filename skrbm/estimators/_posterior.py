@@ -174,7 +174,7 @@ def _noisy(model, Y, noise):
     if not bool(namespace(Y).all(Y == Y)):
         raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")
     unit = machine.units[0]
-    if unit.is_discrete and not unit.is_binary:
+    if unit.is_discrete and not unit.is_binary and not noise.is_for_categories:
         raise ValueError(f"denoise is for binary and real visible units, and these are {unit}")
     if unit.values is not None and model.binarize is not None:
         Y = Y > model.binarize

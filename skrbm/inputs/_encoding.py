@@ -1,10 +1,13 @@
 """Columns of categories as numbers: one column for each value, and back."""
 
+import warnings
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import from_numpy, is_foreign, to_numpy
+from ..exceptions import DataRangeWarning
 
 
 def columns_of(estimator, X, *, reset=False):
@@ -78,8 +81,8 @@ class CategoryEncoder:
     categories : "auto" or list of array-like, default="auto"
         The values of each column. "auto" are those of the data, sorted; of a pandas Categorical or
         a polars Enum, those that its dtype declares.
-    handle_unknown : {"error", "ignore"}, default="error"
-        What other values are: an error, or missing.
+    handle_unknown : {"warn", "ignore", "error"}, default="warn"
+        What other values are: missing, with a warning or without, or an error.
 
     Attributes
     ----------
@@ -87,8 +90,15 @@ class CategoryEncoder:
         Of each column.
     """
 
-    def __init__(self, categories="auto", handle_unknown="error"):
+    def __init__(self, categories="auto", handle_unknown="warn"):
         self.categories, self.handle_unknown = categories, handle_unknown
+
+    @classmethod
+    def of(cls, categories, handle_unknown="warn"):
+        """Return the encoder of given categories."""
+        encoder = cls(categories, handle_unknown)
+        encoder.categories_ = [_given(values, j) for j, values in enumerate(categories)]
+        return encoder
 
     def fit(self, X, columns):
         """Find the categories of a table X, of which these are the columns; returns self."""
@@ -150,14 +160,22 @@ class CategoryEncoder:
         else:
             numbers = {value: number for number, value in enumerate(known.tolist())}
             found = np.array([numbers.get(value, -1) for value in values.tolist()], dtype=int)
-        if (found < 0).any() and self.handle_unknown == "error":
-            unknown = list(dict.fromkeys(values[found < 0].tolist()))
-            raise ValueError(
-                f"Found unknown categories {unknown[:10]} in column {j} of X. Give all values as "
-                "categories, or set handle_unknown='ignore' to take them as missing"
-            )
+        if (found < 0).any() and self.handle_unknown != "ignore":
+            self._report(list(dict.fromkeys(values[found < 0].tolist())), j)
         codes[~missing] = found
         return codes
+
+    def _report(self, unknown, j):
+        """Warn of unknown values of column ``j``, or refuse them."""
+        found = f"Found unknown categories {unknown[:10]} in column {j} of X"
+        if self.handle_unknown == "error":
+            raise ValueError(f"{found}. Give all values as categories")
+        warnings.warn(
+            f"{found}, which are taken as missing. Give all values as categories, or set "
+            "handle_unknown to 'error' or 'ignore'",
+            DataRangeWarning,
+            stacklevel=2,
+        )
 
 
 def one_hot(codes, sizes):
