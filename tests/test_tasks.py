@@ -22,7 +22,7 @@ def test_a_task_takes_at_most_twenty_lines(task):
 
 
 # Seeds fix the draws. With three others every task was done better too: the smallest differences
-# were 0.014 in accuracy (features), 0.08 (all seven outputs), 0.05 (pixels), and several nats.
+# were 0.014 in accuracy (features), 0.08 (all seven outputs), 0.05 (pixels), and more than a nat.
 @pytest.mark.checks
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.stem)
 def test_a_task_is_done_better_than_without_a_machine(task):
