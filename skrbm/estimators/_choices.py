@@ -2,8 +2,7 @@
 
 from numbers import Integral
 
-from sklearn.utils._param_validation import Interval, StrOptions
-
+from .._sklearn import Interval, StrOptions
 from ..inference import FixedPoint, method_names, resolve
 from ..learning import STARTS
 from ..units import UNITS, Unit
