@@ -5,8 +5,8 @@
 Aligned sequences, batches of 100 rows, 100 chains, one sweep for each batch, one BLAS thread,
 float32, in seconds of the processor. ``numpy`` is the plain algorithm on a dense one-hot matrix,
 below. ``rbms`` (0.5.0, by torch on the processor) is left out where it is not installed. All do the
-same arithmetic; the last row has the estimator's own defaults, which centre gradients and average parameters. Contenders take
-turns; the table has the median of the ratios of each turn to ``skrbm``.
+same arithmetic; the last row has the estimator's own defaults, which centre gradients and average
+parameters. Contenders take turns; the table has the median of the ratios of each turn to ``skrbm``.
 """
 
 import argparse
