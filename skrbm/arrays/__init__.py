@@ -14,6 +14,7 @@ from ._columns import (
     row_blocks,
     row_count,
     squared,
+    take_columns,
     take_rows,
     value_range,
 )
@@ -40,7 +41,7 @@ from ._namespace import (
 )
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
-from ._special import erfcx, ndtri
+from ._special import erfcx, gammaln, ndtri
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
 
@@ -63,6 +64,7 @@ __all__ = [
     "dense_rows",
     "erfcx",
     "from_numpy",
+    "gammaln",
     "has_missing",
     "is_finite",
     "is_foreign",
@@ -94,6 +96,7 @@ __all__ = [
     "softplus",
     "split",
     "squared",
+    "take_columns",
     "take_rows",
     "to_numpy",
     "value_range",

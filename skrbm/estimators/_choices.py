@@ -1,5 +1,6 @@
 """What estimators let users choose by a name or an object: units and inference."""
 
+from math import isfinite
 from numbers import Integral
 
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -29,7 +30,14 @@ FIXED_POINT_CONSTRAINTS = {
 
 def units_of(estimator):
     """Return the kinds of visible and hidden units that an estimator asks for."""
-    return _unit(estimator, "visible"), _unit(estimator, "hidden")
+    units = _unit(estimator, "visible"), _unit(estimator, "hidden")
+    for unit, other in (units, units[::-1]):
+        if unit.needs_bounds and not isfinite(other.bounds[1] - other.bounds[0]):
+            raise ValueError(
+                f"{unit} units have no distribution beside {other} units, which have no bounds; "
+                "take others with bounds, such as binary units"
+            )
+    return units
 
 
 def _unit(estimator, side):
