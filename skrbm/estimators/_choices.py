@@ -30,7 +30,7 @@ FIXED_POINT_CONSTRAINTS = {
 
 def units_of(estimator):
     """Return the kinds of visible and hidden units that an estimator asks for."""
-    units = _unit(estimator, "visible"), _unit(estimator, "hidden")
+    units = unit_of(estimator, "visible"), unit_of(estimator, "hidden")
     for unit, other in (units, units[::-1]):
         if unit.needs_bounds and not isfinite(other.bounds[1] - other.bounds[0]):
             raise ValueError(
@@ -40,7 +40,8 @@ def units_of(estimator):
     return units
 
 
-def _unit(estimator, side):
+def unit_of(estimator, side):
+    """Return the kind of the visible or the hidden units that an estimator asks for."""
     given = getattr(estimator, side)
     if isinstance(given, str) and given not in UNITS:  # set after the check, or not checked
         raise ValueError(f"{side} must be a unit or one of {sorted(UNITS)}, got {given!r}")

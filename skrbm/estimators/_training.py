@@ -45,6 +45,7 @@ _SET_BEFORE = (
     "feature_names_in_",
     "history_",
     "_targets",
+    "_encoder",
     "_evaluation_seed",
 )
 

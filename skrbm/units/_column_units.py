@@ -107,6 +107,11 @@ class ColumnUnits(Unit):
         self._check_width(n)
         return _sites(self.parts)[0]
 
+    def exclusive(self, n):
+        self._check_width(n)
+        pairs = zip(self.units, self.columns, strict=True)
+        return [own[site] for unit, own in pairs for site in unit.exclusive(len(own))]
+
     def part(self, n, columns):
         kept = []
         for unit, own in zip(self.units, self.columns, strict=True):

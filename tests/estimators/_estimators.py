@@ -45,6 +45,7 @@ BINARY = [RBM for RBM in RBMS if RBM in with_parameters("binarize")]
 def default(Estimator):
     """The estimator that scikit-learn's checks try: with its defaults, but for sizes that cost."""
     sizes = {
+        "CategoricalRBM": {"n_components": 16, "n_iter": 10},
         "ConditionalRBM": {"n_components": 16, "n_iter": 20},
         "DeepTAPMachine": {"n_components": (16, 8), "n_iter_pretrain": 5},
         "FrankWolfeRBM": {"max_components": 3, "n_chains": 50, "n_restarts": 2},
