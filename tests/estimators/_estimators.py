@@ -54,6 +54,18 @@ def default(Estimator):
     return Estimator(**sizes.get(Estimator.__name__, {}))
 
 
+def quick(Estimator):
+    """The same, with few steps of learning where its defaults take many."""
+    few = {
+        "DeepTAPMachine": {"n_components": (4, 3), "n_iter": 2, "n_iter_pretrain": 1},
+        "FrankWolfeRBM": {"max_components": 2, "n_chains": 20, "n_restarts": 1, "n_bias_steps": 2},
+        "GaussianBernoulliRBM": {"n_components": 4, "n_iter": 3, "n_steps": 5},
+        "RBM": {"n_components": 16, "n_iter": 5},
+        "TAPRBM": {"n_components": 16, "n_iter": 5},
+    }
+    return default(Estimator).set_params(**few.get(Estimator.__name__, {}))
+
+
 def small(Estimator, **params):
     """An estimator that fits in milliseconds, by a schedule that does not look ahead."""
     usual = {"n_components": 5, "n_iter": 3, "batch_size": 10, "random_state": 0}
