@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..arrays import cast, namespace
+from ..arrays import cast, from_numpy, namespace
 from ..inference import FixedPoint, Sampler, method_names, resolve
 from ..inputs import Coordinates
 from ..learning import (
@@ -313,12 +313,13 @@ class RBM(BaseRBM):
         """Return what is learnt: columns on a scale are standardised, by the rows of a first fit."""
         if rows is None:
             return self._training.parts.parameters if hasattr(self, "_training") else NATURAL
-        scales = rows.unit.scales(rows.X.shape[1])
-        if not scales.any():
+        columns, has_precision = rows.unit.standardised(rows.X.shape[1])
+        if not columns.any():
             return NATURAL
         mean, variance = (cast(part, rows.dtype) for part in rows.moments)
         deviation = namespace(mean).sqrt(variance)
-        return StandardParameters(Coordinates.standard(mean, deviation, scales))
+        coordinates = Coordinates.standard(mean, deviation, columns)
+        return StandardParameters(coordinates, from_numpy(has_precision, mean))
 
     def _chosen_start(self, default, known):
         """Return where chains or solutions start; ValueError if ``inference`` has no such start."""

@@ -48,8 +48,13 @@ KINDS = {
             (DoubleReLU(), [2, 3]),
         ]
     ),
-    "columns with categories": lambda: ColumnUnits([(Spin(), 1), (Gaussian(), 1), (Categorical((2, 3)), 5)]),
-    "discrete columns": lambda: ColumnUnits([(Bernoulli(), [1, 5]), (Categorical(3), [2, 3, 4]), (Spin(), [0, 6])]),
+    "columns with categories": lambda: ColumnUnits(
+        [(Spin(), 1), (Gaussian(), 1), (Categorical((2, 3)), 5)]
+    ),
+    "discrete columns": lambda: ColumnUnits(
+        [(Bernoulli(), [1, 5]), (Categorical(3), [2, 3, 4]), (Spin(), [0, 6])]
+    ),
+    "poisson": Poisson,
     "unit of the guide": Ternary,
 }
 INDEPENDENT = [name for name in sorted(KINDS) if KINDS[name]().has_variances]
