@@ -102,7 +102,7 @@ def test_gibbs_sampling_leaves_the_joint_distribution_invariant(name):
 @layers
 def test_annealing_gives_the_log_partition_function(name):
     machine = make(name)
-    found = estimated(Density(machine), AIS(n_chains=100, n_temperatures=200), random_state=0)
+    found = estimated(Density(machine), AIS(n_chains=100, schedule=200), random_state=0)
     assert 0 < found.std < 0.1
     assert abs(found.value - Exact(machine).log_z) < 5 * found.std
 
@@ -271,7 +271,7 @@ def test_errors_name_the_columns():
     ids=str,
 )
 def test_parts_that_are_no_layer_are_refused(parts):
-    with pytest.raises(ValueError, match="parts must|number of columns must|a column must"):
+    with pytest.raises(ValueError, match=r"parts must|number of columns must|a column must"):
         ColumnUnits(parts)
 
 

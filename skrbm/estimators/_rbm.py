@@ -310,7 +310,7 @@ class RBM(BaseRBM):
         return Parts(phase, optimizer, self.n_states, self._parameters(rows))
 
     def _parameters(self, rows):
-        """Return what is learnt: columns on a scale are standardised, by the rows of a first fit."""
+        """Return what is learnt: numbers are standardised, by the rows of a first fit."""
         if rows is None:
             return self._training.parts.parameters if hasattr(self, "_training") else NATURAL
         columns, has_precision = rows.unit.standardised(rows.X.shape[1])
