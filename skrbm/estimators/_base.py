@@ -4,12 +4,11 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
-from .._callbacks import with_callbacks
+from .._sklearn import _fit_context, with_callbacks
 from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible

@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from .._sklearn import StrOptions
 from ..arrays import from_numpy, is_foreign, like, namespace, one_blas_thread
 from ..inputs import THETA_ATTRIBUTES, CategoryEncoder
 from ..learning import ZERO_SUM

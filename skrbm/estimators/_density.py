@@ -2,11 +2,11 @@
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._callbacks import CallbackSupportMixin
 from .._checks import check_count
+from .._sklearn import BaseEstimator, CallbackSupportMixin
 from ..arrays import (
     cast,
     dense,

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import _check_sample_weight
 
+from .._sklearn import _check_sample_weight
 from ..arrays import (
     cast,
     from_numpy,
