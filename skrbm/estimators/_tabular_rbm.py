@@ -34,8 +34,8 @@ class TabularRBM(EncodedInput, RBM):
         Kinds of columns by name, or by number; the others, or all, are found from the dtypes.
         "binary" are two values of any type, as booleans are; "categorical" are strings, objects and
         pandas or polars categories; "rating" are whole numbers of a range of at most 20, binomial
-        from the smallest to the largest; "real" are all other numbers, with a learnt variance, whole
-        numbers being rounded. Only if asked for: "count", whole numbers from 0 on without a bound
+        from the smallest to the largest; "real" are all other numbers, with a learnt variance,
+        whole ones rounded. Only if asked for: "count", whole numbers from 0 on without a bound
         (Poisson); "positive", real from 0 on; "bounded", real from the smallest to the largest
         value.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"

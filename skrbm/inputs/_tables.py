@@ -303,7 +303,7 @@ def _kind(values, name, dtype):
     least, most = int(min(values)), int(max(values))
     if len(set(values.tolist())) == 2:
         return "binary"
-    return "rating" if most - least <= _FEW else "real"
+    return "rating" if 0 < most - least <= _FEW else "real"
 
 
 def _dtype_of(column):
