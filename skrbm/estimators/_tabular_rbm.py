@@ -28,7 +28,7 @@ class TabularRBM(EncodedInput, RBM):
 
     Parameters
     ----------
-    n_components : int, default=256
+    n_components : int, default=32
         Number of hidden units.
     kinds : "auto" or dict, default="auto"
         Kinds of columns by name, or by number; the others, or all, are found from the dtypes.
@@ -66,7 +66,7 @@ class TabularRBM(EncodedInput, RBM):
         Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training.
     batch_size : int, default=100
         Largest number of rows of a mini-batch; batches have nearly the same size.
-    n_iter : int, default=40
+    n_iter : int, default=100
         Passes over the data.
     verbose : int, default=0
         Whether to print a line for each pass.
@@ -162,7 +162,7 @@ class TabularRBM(EncodedInput, RBM):
 
     def __init__(
         self,
-        n_components=256,
+        n_components=32,
         *,
         kinds="auto",
         handle_unknown="warn",
@@ -176,7 +176,7 @@ class TabularRBM(EncodedInput, RBM):
         max_grad_norm=None,
         learning_rate="auto",
         batch_size=100,
-        n_iter=40,
+        n_iter=100,
         verbose=0,
         random_state=None,
         momentum=0.0,
