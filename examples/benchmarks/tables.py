@@ -5,9 +5,10 @@
 Of a generated table and of three tables that scikit-learn has, one fifth of all values is hidden.
 What imputers fill in is compared with the truth: by the root mean squared error over the standard
 deviation of real columns and whole numbers, and by the part of wrong categories. The other imputers
-see the values of a category but one as bits, and real columns standardised. Then a machine learns from the complete rows
-of a training half, draws as many rows, and gradient boosting learns the target from them; its
-accuracy on the other half is compared with that of the same classifier on the real rows.
+see the values of a category but one as bits, and real columns standardised. Then a machine learns
+from the complete rows of a training half, draws as many rows, and gradient boosting learns the
+target from them; its accuracy on the other half is compared with that of the same classifier on the
+real rows.
 """
 
 import argparse
