@@ -281,6 +281,9 @@ def test_bounds_that_are_not_given_are_those_of_the_columns():
     fitted = unit.fitted(X)
     assert fitted.units == (TruncatedGaussian(-3, 5), Binomial(7), Gaussian())
     assert unit.asks_for(fitted) and not fitted.asks_for(unit)
+    for data in (X, lambda: iter([X[:1], X[1:]])):
+        rbm = RBM(1, visible=unit, n_iter=1, random_state=0).fit(data)
+        assert rbm.units_[0] == fitted
 
 
 def test_counts_without_a_bound_need_neighbours_with_bounds():

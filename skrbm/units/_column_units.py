@@ -132,7 +132,8 @@ class ColumnUnits(Unit):
         self._check_width(X.shape[1])
         for unit, columns, values in zip(self.units, self.columns, self._split(X), strict=True):
             least, most = value_range(values)
-            if least < unit.bounds[0] or most > unit.bounds[1]:
+            has_bounds = unit.fitted() == unit  # else those of the data that are checked
+            if has_bounds and (least < unit.bounds[0] or most > unit.bounds[1]):
                 raise ValueError(
                     f"columns {_few(columns)} of X have values from {least:.4g} to {most:.4g}, and "
                     f"those of {unit} lie in [{unit.bounds[0]:g}, {unit.bounds[1]:g}]; scale or "
