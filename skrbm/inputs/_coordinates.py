@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import cast, namespace, to_numpy
+from ..arrays import cast, from_numpy, namespace, to_numpy
 from ..units import Theta
 
 
@@ -22,14 +22,21 @@ class Coordinates(NamedTuple):
     divisor: Any
 
     @classmethod
-    def standard(cls, mean, deviation):
+    def standard(cls, mean, deviation, columns=None):
         """Return the coordinates in which columns have mean 0 and standard deviation 1.
 
-        Columns in which nothing but rounding varies are constant (:func:`filled`).
+        Columns in which nothing but rounding varies are constant (:func:`filled`). ``columns``, a
+        NumPy array of bool, says which are standardised; None is all.
         """
         xp = namespace(mean)
         rounding = 2.0 * float(xp.finfo(mean.dtype).eps) * xp.abs(mean)
-        return cls(mean, filled(xp.where(deviation > rounding, deviation, 0.0 * deviation)))
+        kept = deviation > rounding
+        if columns is None:
+            return cls(mean, filled(xp.where(kept, deviation, 0.0 * deviation)))
+        columns = from_numpy(columns, mean)
+        divisor = filled(xp.where(kept & columns, deviation, 0.0 * deviation))
+        divisor = xp.where(columns, divisor, xp.ones_like(divisor))
+        return cls(xp.where(columns, mean, 0.0 * mean), divisor)
 
     def inward(self, X):
         """Return z for values v, a dense array."""

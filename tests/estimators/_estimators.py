@@ -53,6 +53,7 @@ def default(Estimator):
         "DeepTAPMachine": {"n_components": (16, 8), "n_iter_pretrain": 5},
         "FrankWolfeRBM": {"max_components": 3, "n_chains": 50, "n_restarts": 2},
         "GaussianBernoulliRBM": {"n_components": 16},
+        "TabularRBM": {"n_components": 16, "n_iter": 10},
     }
     return Estimator(**sizes.get(Estimator.__name__, {}))
 
