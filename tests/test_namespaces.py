@@ -346,7 +346,7 @@ def test_ais(library, kinds):
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.1])
-@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("penalty", ["l1", "l1b", "group_lasso", "l2"])
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "adam"])
 def test_optimizers(library, kind, order, penalty, max_norm):

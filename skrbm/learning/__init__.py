@@ -9,7 +9,7 @@ from ._gradient import BatchLearner, MomentLearner, Training, check_integral
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
-from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient, Optimizer
+from ._optimizers import OPTIMIZERS, SGD, Adam, ArrayGradient, Gradient, Optimizer
 from ._parameters import (
     NATURAL,
     CenteredGradient,
@@ -17,6 +17,7 @@ from ._parameters import (
     NaturalParameters,
     StandardParameters,
 )
+from ._penalties import PENALTIES
 from ._progress import Progress
 from ._rates import AutomaticRate, RateState
 from ._together import machine_of_first

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._ranks import ranks
-from ..arrays import cast, numbers, put_off, require
+from ..arrays import cast, copied, numbers, put_off, require
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
@@ -48,7 +48,7 @@ class Training:
 
     def published(self):
         """Return the machine of this moment, or that of averaged parameters; a copy."""
-        return (self.machine if self.average is None else self.average.means).copy()
+        return self.machine.copy() if self.average is None else self.average.published(self.machine)
 
     def forget(self):
         """Give up what was learnt of steps, where their parameters are given up."""
@@ -237,7 +237,7 @@ class MomentLearner(BatchLearner):
         self._phase = self.phase.at(progress)
         report = super().epoch(training, progress, rate)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
-        return report
+        return report | self.optimizer.report(training.machine.weights)
 
     def step(self, training, index, rate):
         machine, before = self._reviewed(training)
@@ -289,20 +289,24 @@ class MomentLearner(BatchLearner):
     def _move(self, training, slopes, data, rate):
         """Move the machine, and the average if there is one; returns the parameters after it."""
         parameters, gradient = self.parameters.of(training.machine), slopes
+        follows = self.centered and self.optimizer.makes_zeros
+        before = [copied(W) for W in parameters[: slopes.n_penalised]] if follows else ()
         if self.centered:
             training.offsets = _moved_offsets(training.offsets, training.machine, data)
             offsets = self.parameters.means(training.offsets)
-            gradient = CenteredGradient(slopes, training.machine, offsets)
+            gradient = CenteredGradient(slopes, training.machine, offsets, not follows)
         training.optimizer_state = self.optimizer.update(
             parameters, gradient, training.optimizer_state, rate
         )
+        if follows:  # fields follow the proximal step too
+            gradient.follow(parameters, before)
         training.machine = self.parameters.machine(training.machine, parameters)
         if not self.average:
             training.average = None
         elif training.average is None:
-            training.average = Average.of(training.machine)
+            training.average = Average.of(training.machine, self.optimizer.makes_zeros)
         else:
-            training.average = training.average.moved(training.machine)
+            training.average = training.average.moved(training.machine, self.optimizer.makes_zeros)
         return parameters
 
     def _reviewed(self, training):
