@@ -12,10 +12,12 @@ from ._monitors import LikelihoodMonitor
 from ._optimizers import OPTIMIZERS, SGD, Adam, ArrayGradient, Gradient, Optimizer
 from ._parameters import (
     NATURAL,
+    ZERO_SUM,
     CenteredGradient,
     MachineGradient,
     NaturalParameters,
     StandardParameters,
+    ZeroSumParameters,
 )
 from ._penalties import PENALTIES
 from ._progress import Progress
@@ -31,6 +33,7 @@ __all__ = [
     "PENALTIES",
     "SGD",
     "STARTS",
+    "ZERO_SUM",
     "Adam",
     "ArrayGradient",
     "AutomaticLearner",
@@ -58,6 +61,7 @@ __all__ = [
     "StandardParameters",
     "Trainer",
     "Training",
+    "ZeroSumParameters",
     "check_integral",
     "machine_of_first",
     "recorder",

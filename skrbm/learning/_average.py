@@ -48,7 +48,7 @@ class Average:
         return Average(self.means, n_steps, keeps_zeros=keeps_zeros)
 
     def published(self, last):
-        """Return the mean as a new machine, with zeros where ``last`` has them if these are kept."""
+        """Return the mean as a new machine, with the zeros of the last one if these are kept."""
         if not self.keeps_zeros:
             return self.means.copy()
         pairs = zip(last.weights, self.means.weights, strict=True)

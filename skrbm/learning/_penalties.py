@@ -1,9 +1,9 @@
 """Penalties on weights, and the proximal steps by which some of them make exact zeros.
 
-A step along the gradient of the likelihood leads to X. With a penalty f, the proximal step then leads
-to the minimum over W of sum((W - X)² / (2 d)) + f(W), where d is the length of the step, one number
-or one of each weight. ``taken`` returns what that step takes away, X - W, which is X itself, to the
-last bit, where W is 0.
+A step along the gradient of the likelihood leads to X. With a penalty f, the proximal step then
+leads to the minimum over W of sum((W - X)² / (2 d)) + f(W), where d is the length of the step, one
+number or one of each weight. ``taken`` returns what that step takes away, X - W, which is X itself,
+to the last bit, where W is 0.
 """
 
 import math
@@ -98,8 +98,8 @@ def _by_site(x, columns, size):
 def _of_groups(X, steps):
     """Return what is taken from groups along the last axis.
 
-    With r the norm of W, W is X r / (r + d), so that sum(X² / (r + d)²) = 1. Newton's method finds r
-    by the inverse root of this sum, which is concave, from below.
+    With r the norm of W, W is X r / (r + d), so that sum(X² / (r + d)²) = 1. Newton's method finds
+    r by the inverse root of this sum, which is concave, from below.
     """
     xp, tiny = namespace(X), namespace(X).finfo(X.dtype).smallest_normal
     norm = xp.sqrt(xp.sum(X**2, axis=-1, keepdims=True))

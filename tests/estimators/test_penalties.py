@@ -44,8 +44,8 @@ def planted(n=1000):
 def test_a_path_of_penalties_finds_a_planted_sparse_machine(tmp_path):
     """Two of four hidden units are left, with their own columns, and files keep the zeros.
 
-    One seed. The penalty is three times the standard error of the covariance of a hidden unit with a
-    column that is not its own, 0.5 * 0.5 / sqrt(1000) = 0.008.
+    One seed. The penalty is nearly four times the standard error of the covariance of a hidden unit
+    with a column that is not its own, 0.5 * 0.5 / sqrt(1000) = 0.008.
     """
     support, rows = planted()
     rbm = RBM(4, penalty="l1", n_iter=15, random_state=0, warm_start=True)

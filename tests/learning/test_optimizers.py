@@ -232,6 +232,7 @@ def test_a_warm_start_tells_states_by_their_kind():
     assert same and len({SGD().kind, SGD(0.5).kind, Adam().kind}) == 3
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_steps_of_adam_are_those_of_torch(scale):
     """Gradients of any size, with zeros; torch.optim.Adam descends where this one ascends."""
