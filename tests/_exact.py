@@ -5,9 +5,10 @@ couplings, and everything is summed over all configurations, in float64.
 """
 
 import itertools
+from math import comb
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(20)
 
@@ -99,6 +100,34 @@ class Line:
         return np.where(generator.random(size) < self.occupied, x, 0.0)
 
 
+class Counts:
+    """The law base(x) exp(field * x - precision * x**2 / 2) on whole numbers."""
+
+    def __init__(self, unit, field, precision=0.0):
+        x = np.arange(unit.largest + 1.0 if type(unit).__name__ == "Binomial" else 400.0)
+        log_weights = log_base(unit, x) + field * x - 0.5 * precision * x**2
+        self.points, self.log_z = x, logsumexp(log_weights)
+        self.probabilities = np.exp(log_weights - self.log_z)
+        self.mean = self.probabilities @ x
+        self.variance = self.probabilities @ (x - self.mean) ** 2
+
+    def uniform(self, x, generator):
+        """Numbers that are uniform on [0, 1] if x follows the law, with jumps filled at random."""
+        ends = np.append(0.0, np.cumsum(self.probabilities))
+        i = x.astype(int)
+        return ends[i] + self.probabilities[i] * generator.random(i.shape)
+
+    def sample(self, generator, size):
+        return generator.choice(self.points, size, p=self.probabilities)
+
+
+def log_base(unit, x):
+    """The logarithm of the base measure of a kind of units at values x."""
+    if type(unit).__name__ == "Binomial":
+        return np.log([comb(unit.largest, int(v)) for v in np.ravel(x)]).reshape(np.shape(x))
+    return -gammaln(x + 1) if type(unit).__name__ == "Poisson" else np.zeros_like(x)
+
+
 def groups(unit, n):
     """The columns of each group of a layer of ``n`` columns; none if columns are independent."""
     if not hasattr(unit, "sizes"):
@@ -106,6 +135,26 @@ def groups(unit, n):
     sizes = (n,) if unit.sizes is None else unit.sizes
     sizes = (sizes,) * (n // sizes) if isinstance(sizes, int) else sizes
     return np.split(np.arange(n), np.cumsum(sizes)[:-1])
+
+
+_MORE = {"TruncatedGaussBernoulli": ("spike",), "DoubleReLU": ("absolute", "skew")}
+
+
+def kinds(unit, n):
+    """The kind of each column of a layer of ``n`` columns, pairs (unit, index array)."""
+    if not hasattr(unit, "parts"):
+        return [(unit, np.arange(n))]
+    found, start = [], 0
+    for kind, columns in unit.parts:
+        columns = range(start, start + columns) if isinstance(columns, int) else columns
+        start += len(columns)
+        found.append((kind, np.array(columns)))
+    return found
+
+
+def statistics_of(unit):
+    """The names of the statistics of one kind of units with a precision, by its class."""
+    return ("field", "precision", *_MORE.get(type(unit).__name__, ()))
 
 
 class Exact:
@@ -117,7 +166,7 @@ class Exact:
     Parameters
     ----------
     machine : Machine
-        Read only for ``units`` (values, bounds, sizes), ``thetas``, ``weights``, ``scale``.
+        Read only for ``units`` (values, bounds, sizes, parts), ``thetas``, ``weights``, ``scale``.
     observed : array of shape (n_visible,), default=None
         Values at which visible units are held, NaN for those that are free.
     """
@@ -135,27 +184,41 @@ class Exact:
         n = sum(sizes)
         self.theta, self.coupling = {name: np.zeros(n) for name in STATISTICS}, np.zeros((n, n))
         self.supports, self.bounds, self.further = [None] * n, [None] * n, [()] * n
-        self.groups = []
+        self.kinds = [None] * n
+        self.groups, self.absent = [], {name: np.zeros(n, dtype=bool) for name in STATISTICS}
         for units, layer, theta in zip(self.layers, machine.units, machine.thetas, strict=True):
             for part, name in zip(theta, STATISTICS, strict=True):
                 if part is not None:
                     self.theta[name][units] = np.asarray(part, dtype=np.float64)
-            for i in units:
-                self.supports[i], self.bounds[i] = layer.values, layer.bounds
+            for kind, columns in kinds(layer, len(units)):
                 present = zip(theta, STATISTICS, strict=True)
-                self.further[i] = [name for part, name in present if part is not None][1:]
-            for columns in groups(layer, len(units)):
-                self.groups.append(units[columns])
-                for i in units[columns]:
-                    self.supports[i] = (0.0, 1.0)
+                names = [name for part, name in present if part is not None]
+                self._read_kind(kind, units[columns], names, kind is not layer)
         for below, above, W in zip(self.layers[:-1], self.layers[1:], machine.weights, strict=True):
             scaled = machine.scale * np.asarray(W, dtype=np.float64)
             self.coupling[np.ix_(above, below)] = scaled
             self.coupling[np.ix_(below, above)] = scaled.T
 
+    def _read_kind(self, kind, units, names, is_part):
+        if is_part:  # with zeros for what the kind does not have
+            discrete = kind.values is not None or hasattr(kind, "sizes")
+            discrete = discrete or type(kind).__name__ == "Poisson"
+            names = ("field",) if discrete else statistics_of(kind)
+            for name in set(STATISTICS) - set(names):
+                self.absent[name][units], self.theta[name][units] = True, 0.0
+        for i in units:
+            self.supports[i], self.bounds[i], self.further[i] = kind.values, kind.bounds, names[1:]
+            self.kinds[i] = kind
+        for columns in groups(kind, len(units)):
+            self.groups.append(units[columns])
+            for i in units[columns]:
+                self.supports[i] = (0.0, 1.0)
+
     def line(self, i, field):
         """The law of the continuous unit ``i`` in an external field."""
         others = {name: self.theta[name][i] for name in self.further[i]}
+        if type(self.kinds[i]).__name__ == "Poisson":
+            return Counts(self.kinds[i], self.theta["field"][i] + field)
         return Line(self.theta["field"][i] + field, bounds=self.bounds[i], **others)
 
     def _enumerate(self):
@@ -168,6 +231,7 @@ class Exact:
             x = x[x[:, np.isin(self.discrete, columns)].sum(axis=1) == 1]
         J = self.coupling[np.ix_(self.discrete, self.discrete)]
         own = (f(x) @ self.theta[name][self.discrete] for name, f in STATISTICS.items())
+        own = [*own, *(log_base(self.kinds[i], x[:, k]) for k, i in enumerate(self.discrete))]
         log_weights = sum(own) + 0.5 * np.einsum("ci,ij,cj->c", x, J, x)
         self.expected = {name: np.zeros((len(x), n)) for name in STATISTICS}
         for name, function in STATISTICS.items():
@@ -190,11 +254,12 @@ class Exact:
 
     def second(self, l):
         """E[x_l ** 2], of shape (n_units[l],)."""
-        return -2 * self.statistic("precision", l)
+        return -2 * self.probabilities @ self.expected["precision"][:, self.layers[l]]
 
     def statistic(self, name, l):
         """The expected statistic that a natural parameter belongs to, of shape (n_units[l],)."""
-        return self.probabilities @ self.expected[name][:, self.layers[l]]
+        found = self.probabilities @ self.expected[name][:, self.layers[l]]
+        return np.where(self.absent[name][self.layers[l]], 0.0, found)
 
     def occupancy(self, l):
         """P[x_l != 0], of shape (n_units[l],)."""

@@ -4,9 +4,10 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+from _exact import kinds
 
 from skrbm.machine import Machine
-from skrbm.units import UNITS
+from skrbm.units import UNITS, joined
 
 # Kinds of units of which tests go through all pairs.
 FIRST = ("bernoulli", "gaussian", "truncated_gauss_bernoulli", "truncated_gaussian")
@@ -14,6 +15,11 @@ FIRST = ("bernoulli", "gaussian", "truncated_gauss_bernoulli", "truncated_gaussi
 
 def random_theta(unit, n, generator, dtype=np.float64, spread=1.0):
     """Random valid parameters: those a unit starts with, moved in every statistic it has."""
+    if hasattr(unit, "parts"):
+        found = [(kind, columns) for kind, columns in kinds(unit, n) if len(columns)]
+        parts = [random_theta(kind, len(own), generator, dtype, spread) for kind, own in found]
+        order = np.argsort(np.concatenate([columns for _, columns in found]))
+        return joined(parts).map(lambda part: part[order])
     theta = unit.default_theta(n, np.zeros(1, dtype=np.float64))
     field = theta.field + spread * generator.standard_normal(n)
     theta = theta._replace(field=field)

@@ -42,7 +42,7 @@ from ._namespace import (
 )
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
-from ._special import erfcx, ndtri
+from ._special import erfcx, gammaln, ndtri
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
 
@@ -66,6 +66,7 @@ __all__ = [
     "dense_rows",
     "erfcx",
     "from_numpy",
+    "gammaln",
     "has_missing",
     "is_finite",
     "is_foreign",

@@ -46,16 +46,6 @@ def take_rows(X: Array, index: Index) -> Array:
     return namespace(X).take(X, as_like(index, X), axis=0)
 
 
-def take_columns(X: Array, index: np.ndarray) -> Array:
-    """Return columns of a dense or sparse X, dense, in X's own dtype.
-
-    ``index`` is an index array of NumPy.
-    """
-    if sp.issparse(X):
-        return X[:, index].toarray()
-    return namespace(X).take(X, from_numpy(index, X), axis=1)
-
-
 def last_rows(X: Array, n: int) -> Array:
     """Return the last ``n`` rows of a dense X, or all if there are fewer."""
     size = X.shape[0]
@@ -102,6 +92,23 @@ def value_range(X: Array) -> tuple[float, float]:
     return float(xp.min(least)), float(xp.max(most))
 
 
+def _column_ends(X: Array) -> tuple[Array, Array]:
+    """Return the smallest and the largest value of each column of a dense X, float64.
+
+    NaN does not count; of a column of nothing else they are infinite.
+    """
+    xp, ends = namespace(X), []
+    if xp.isdtype(X.dtype, "bool"):  # not every library compares booleans
+        X = cast(X, xp.uint8)
+    for function, end in ((xp.min, xp.inf), (xp.max, -xp.inf)):
+        found = cast(function(X, axis=0), xp.float64)
+        if not is_finite(found):
+            wide = cast(X, xp.float64)
+            found = function(xp.where(wide == wide, wide, end * xp.ones_like(wide)), axis=0)
+        ends.append(found)
+    return ends[0], ends[1]
+
+
 class RowView:
     """Some rows of an array or sparse matrix in some order, of which slices are copied when asked.
 
@@ -119,6 +126,23 @@ class RowView:
 
     def __getitem__(self, key: tuple) -> Array:
         return take_rows(self.X, self.index[key[0]])
+
+
+def take_columns(X: Array, columns: Any) -> Array:
+    """Return some columns of an array, the last axis of a dense one.
+
+    X may be sparse, a :class:`RowView` or a :class:`ColumnSummary`. ``columns`` is a slice, or an
+    index array of NumPy.
+    """
+    if isinstance(X, ColumnSummary):
+        return X.part(columns)
+    if isinstance(X, RowView):
+        return RowView(take_columns(X.X, columns), X.index, X.total)
+    if sp.issparse(X):
+        return X[:, columns]
+    if isinstance(columns, slice):
+        return X[..., columns]
+    return namespace(X).take(X, from_numpy(columns, X), axis=-1)
 
 
 def column_sums(x: Array) -> Array:
@@ -224,8 +248,6 @@ class ColumnSummary:
     ----------
     shape : tuple of int
         Numbers of rows and of columns.
-    range : tuple of float
-        The smallest and the largest value.
     counts : array of shape (n_columns,)
         How many values of each column are known, float64.
     occupied : array of shape (n_columns,)
@@ -235,7 +257,8 @@ class ColumnSummary:
     """
 
     def __init__(self) -> None:
-        self.shape, self.range, self.has_missing = (0, 0), (np.inf, -np.inf), False
+        self.shape, self.has_missing = (0, 0), False
+        self._ends: Any = None  # the smallest and the largest value of each column
         self.counts: Array = 0.0
         self.occupied: Array = 0.0
         self._mean: Array = 0.0
@@ -243,8 +266,9 @@ class ColumnSummary:
 
     def add(self, X: Array, values: Array | None = None) -> None:
         """Add the rows of a dense X, or what stands for them in all but the range: ``values``."""
-        least, most = value_range(X)
-        self.range = min(self.range[0], least), max(self.range[1], most)
+        xp, ends = namespace(X), _column_ends(X)
+        last = ends if self._ends is None else self._ends
+        self._ends = xp.minimum(last[0], ends[0]), xp.maximum(last[1], ends[1])
         values = X if values is None else values
         missing = has_missing(values)
         self.has_missing |= missing
@@ -269,6 +293,22 @@ class ColumnSummary:
         self._scatter = self._scatter + ones @ deviations + step * step * share * self.counts
         self._mean, self.counts = self._mean + step * share, total
         self.occupied = self.occupied + ones @ cast(rows != 0, rows.dtype)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        least, most = self._ends
+        return float(namespace(least).min(least)), float(namespace(most).max(most))
+
+    def part(self, columns: Any) -> "ColumnSummary":
+        """Return the summary of some columns, a slice or an index array of NumPy."""
+        found = ColumnSummary()
+        for name in ("counts", "occupied", "_mean", "_scatter"):
+            setattr(found, name, take_columns(getattr(self, name), columns))
+        found._ends = tuple(take_columns(end, columns) for end in self._ends)
+        found.shape = self.shape[0], found.counts.shape[0]
+        found.has_missing = self.has_missing
+        return found
 
     @property
     def means(self) -> Array:

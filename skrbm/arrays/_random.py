@@ -7,6 +7,7 @@ import math
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy import special
 from sklearn.utils import check_random_state
 
 from ._namespace import cast, from_numpy, is_foreign, like, namespace, to_numpy
@@ -78,6 +79,11 @@ class Rng:
         drawn = self._generator.binomial(whole, to_numpy(p))
         return cast(from_numpy(drawn, self._reference), self._reference.dtype)
 
+    def poisson(self, rate: Array) -> Array:
+        """Draw from Poisson distributions with the rates given."""
+        drawn = self._generator.poisson(to_numpy(rate))
+        return cast(from_numpy(drawn, self._reference), self._reference.dtype)
+
     def spawn(self, n: int) -> list["Rng"]:
         """Return ``n`` independent streams."""
         return [type(self)(seed, self._reference) for seed in self._seed.spawn(n)]
@@ -113,6 +119,12 @@ class CommonRng:
         """Return noise uniform on (-bound, bound), and the bound."""
         noise, bound = self._rng.signed((shape[0] // self._n, *shape[1:]))
         return self._tiled(noise), bound
+
+    def poisson(self, rate: Array) -> Array:
+        """Draw from Poisson distributions with the rates given, as quantiles of uniform noise."""
+        noise = to_numpy(self.uniform(tuple(rate.shape)))
+        drawn = np.ceil(special.pdtrik(noise, to_numpy(rate))).clip(0, None)
+        return cast(from_numpy(drawn, rate), rate.dtype)
 
 
 class _ConvertedRng(Rng):

@@ -1,4 +1,4 @@
-"""Special functions of the normal distribution, which the array API standard does not have."""
+"""Special functions, which the array API standard does not have."""
 
 from typing import Any
 
@@ -11,6 +11,11 @@ from ._types import Array
 def erfcx(x: Array) -> Array:
     """Return exp(x**2) erfc(x)."""
     return _special("erfcx", x)
+
+
+def gammaln(x: Array) -> Array:
+    """Return the logarithm of the gamma function of x > 0."""
+    return _special("gammaln", x)
 
 
 def ndtri(p: Array) -> Array:

@@ -1,5 +1,6 @@
 """What estimators let users choose by a name or an object: units and inference."""
 
+from math import isfinite
 from numbers import Integral
 
 from .._sklearn import Interval, StrOptions
@@ -28,7 +29,14 @@ FIXED_POINT_CONSTRAINTS = {
 
 def units_of(estimator):
     """Return the kinds of visible and hidden units that an estimator asks for."""
-    return unit_of(estimator, "visible"), unit_of(estimator, "hidden")
+    units = unit_of(estimator, "visible"), unit_of(estimator, "hidden")
+    for unit, other in (units, units[::-1]):
+        if unit.needs_bounds and not isfinite(other.bounds[1] - other.bounds[0]):
+            raise ValueError(
+                f"{unit} units have no distribution beside {other} units, which have no bounds; "
+                "take others with bounds, such as binary units"
+            )
+    return units
 
 
 def unit_of(estimator, side):

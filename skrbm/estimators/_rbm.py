@@ -310,13 +310,15 @@ class RBM(BaseRBM):
         return Parts(phase, optimizer, self.n_states, self._parameters(rows))
 
     def _parameters(self, rows):
-        """Return what is learnt: real values are standardised, by the rows of a first fit."""
+        """Return what is learnt: columns on a scale are standardised, by the rows of a first fit."""
         if rows is None:
             return self._training.parts.parameters if hasattr(self, "_training") else NATURAL
-        if rows.initial_theta.precision is None:
+        scales = rows.unit.scales(rows.X.shape[1])
+        if not scales.any():
             return NATURAL
         mean, variance = (cast(part, rows.dtype) for part in rows.moments)
-        return StandardParameters(Coordinates.standard(mean, namespace(mean).sqrt(variance)))
+        deviation = namespace(mean).sqrt(variance)
+        return StandardParameters(Coordinates.standard(mean, deviation, scales))
 
     def _chosen_start(self, default, known):
         """Return where chains or solutions start; ValueError if ``inference`` has no such start."""

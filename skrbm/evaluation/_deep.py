@@ -9,7 +9,6 @@ from ..arrays import cast, namespace, row_blocks
 from ..inference import FixedPoint, NaiveMeanField, given_visible, solve_to_convergence
 from ..machine import hidden_layers, input_field
 from ..machine._enumeration import log_partition, n_enumerated
-from ..units import log_weight
 from ._density import Density, in_float64
 
 _BLOCK_ROWS = 1000  # rows that are solved together
@@ -54,14 +53,14 @@ class DeepDensity(Density):
 
     def _free_energy(self, machine, X):
         above, method, state = self.solve(machine, X)
-        return -log_weight(machine.thetas[0], X) - method.log_partition(above, state)
+        return -machine.units[0].log_weight(machine.thetas[0], X) - method.log_partition(above, state)
 
     def log_weight(self, X):
         """Return log p(x) + log Z: summed where the layers are small, else bounded from below."""
         return self.by_blocks(self._log_weight, X)
 
     def _log_weight(self, machine, X):
-        own = log_weight(machine.thetas[0], X)
+        own = machine.units[0].log_weight(machine.thetas[0], X)
         hidden = hidden_layers(machine, input_field(machine, 1, (X, None)))
         log2_work = n_enumerated(hidden) + log2(sum(hidden.n_units))
         if not hidden.weights or log2_work <= _LOG2_WORK:

@@ -26,7 +26,6 @@ from ..exceptions import LikelihoodWarning
 from ..inference import Gibbs, anneal, by_site, clamped, rows_with_holes, with_rows
 from ..inputs import split_missing
 from ..machine import MAX_UNITS, _enumeration, conditional, input_field
-from ..units import log_weight
 from ._density import in_float64
 
 _ELEMENTS = 2**18  # of the largest temporary array of sums
@@ -135,7 +134,7 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
     """
     xp, (unit, hidden) = namespace(X), machine.units
     known = xp.where(observed, X, xp.zeros_like(X))
-    own = log_weight(machine.thetas[0], known)
+    own = unit.log_weight(machine.thetas[0], known)
     field = input_field(machine, 1, (known, None))
     n_missing, n_hidden = _n_missing(unit, observed), float("inf")
     if hidden.is_discrete:
@@ -179,7 +178,7 @@ def _by_hidden(machine, own, field, observed):
         numbers = np.arange(start, min(start + size, n))
         h = from_numpy(hidden.configurations(n_hidden, numbers), own)
         local = unit.log_partition(conditional(machine, 0, (None, h)))
-        shared = log_weight(machine.thetas[1], h)
+        shared = hidden.log_weight(machine.thetas[1], h)
         total = field @ h.T + free @ xp.permute_dims(local, (1, 0))
         yield total + shared[None, :] + own[:, None], h
 

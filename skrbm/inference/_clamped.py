@@ -79,8 +79,13 @@ class Held(Unit):
         free, x = self.unit.log_partition(theta), self.known
         pairs = zip(theta, self.unit.statistics(x), strict=True)
         own = sum(part * statistic for part, statistic in pairs if part is not None)
+        base = self.unit.log_base(x)
+        own = own if base is None else own + base
         own, observed = (by_site(self.unit, part) for part in (own, self.observed))
         return namespace(free).where(observed, own, free)
+
+    def log_base(self, x):
+        return self.unit.log_base(x)
 
     def mean(self, theta):
         return self._where(self.known, self.unit.mean(theta))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import cast, namespace, to_numpy
+from ..arrays import cast, from_numpy, namespace, to_numpy
 from ..units import Theta
 
 
@@ -22,14 +22,21 @@ class Coordinates(NamedTuple):
     divisor: Any
 
     @classmethod
-    def standard(cls, mean, deviation):
+    def standard(cls, mean, deviation, scales=None):
         """Return the coordinates in which columns have mean 0 and standard deviation 1.
 
-        Columns in which nothing but rounding varies are constant (:func:`filled`).
+        Columns in which nothing but rounding varies are constant (:func:`filled`). Where
+        ``scales``, a NumPy array of bool, is False, columns stay as they are.
         """
         xp = namespace(mean)
         rounding = 2.0 * float(xp.finfo(mean.dtype).eps) * xp.abs(mean)
-        return cls(mean, filled(xp.where(deviation > rounding, deviation, 0.0 * deviation)))
+        kept = deviation > rounding
+        if scales is None or scales.all():
+            return cls(mean, filled(xp.where(kept, deviation, 0.0 * deviation)))
+        scales = from_numpy(scales, mean)
+        divisor = filled(xp.where(kept & scales, deviation, 0.0 * deviation))
+        ones = xp.ones_like(divisor)
+        return cls(xp.where(scales, mean, 0.0 * mean), xp.where(scales, divisor, ones))
 
     def inward(self, X):
         """Return z for values v, a dense array."""

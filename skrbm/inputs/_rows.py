@@ -11,6 +11,7 @@ from ..arrays import (
     cast,
     column_means,
     column_moments,
+    dense,
     dense_rows,
     has_missing,
     namespace,
@@ -20,6 +21,7 @@ from ..arrays import (
     to_numpy,
     value_range,
 )
+from ..units import joined
 from ._check_data import check_held, check_range, into_support
 from ._weights import DistinctRows
 
@@ -140,12 +142,11 @@ class Rows(DistinctRows):
         """The parameters of independent units fitted to the rows, to what is known of them."""
         if not self.has_missing:
             return self.unit.initial_theta(self.values, self.counts)
-        parts = [self._initial_theta(site) for site in self.unit.groups(self.X.shape[1])]
-        return parts[0].map(lambda *found: namespace(self.X).concat(found), *parts[1:])
+        return joined([self._initial_theta(site) for site in self.unit.groups(self.X.shape[1])])
 
     def _initial_theta(self, site):
         """Return the parameters of the columns of one site, fitted to the rows that have it."""
-        columns = take_columns(self.X, site)
+        columns = dense(take_columns(self.X, site))
         known = to_numpy(columns[:, 0] == columns[:, 0])[self.index]
         unit = self.unit.part(self.X.shape[1], site)
         view = RowView(columns, self.index[known], self._total_of_ranks)

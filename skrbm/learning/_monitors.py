@@ -12,7 +12,6 @@ from ..evaluation._observed import QUICK, free_energy_given
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
 from ..inference import by_site, completed
 from ..inputs import split_missing
-from ..units import log_weight
 from ._loop import Monitor
 from ._tracking import LogPartitionTracker
 
@@ -225,7 +224,7 @@ class LikelihoodMonitor(Monitor):
             log_z = unit.log_partition(theta)
             if observed is not None:
                 log_z = namespace(rows).where(by_site(unit, observed), log_z, 0 * log_z)
-            return log_weight(theta, rows) - row_sums(log_z)
+            return unit.log_weight(theta, rows) - row_sums(log_z)
 
         values = self._values(function, shown)
         if self.rows.has_missing and unit.is_binary:

@@ -158,7 +158,8 @@ class StandardParameters(NaturalParameters):
 
     With visible values v = m + s z the same distribution has the weights W s, the precisions A s²
     and the fields (b - A m) s of the visible units, and the biases c + W m. Steps by these do not
-    depend on the columns' units of measure. The supports of the units stay as they are, and what
+    depend on the columns' units of measure. Columns that are not standardised, such as bits beside
+    real values, have m = 0 and s = 1. The supports of the units stay as they are, and what
     ``project`` keeps away from are the standardised parameters.
 
     Parameters
@@ -174,8 +175,10 @@ class StandardParameters(NaturalParameters):
         (mean, scale), parts = self.coordinates, list(super().of(machine))
         field, hidden = _places_of_fields(machine)[:2]
         parts[hidden] = parts[hidden] + parts[0] @ mean
-        parts[field] = (parts[field] - parts[field + 1] * mean) * scale
-        parts[field + 1] = parts[field + 1] * scale**2
+        if machine.thetas[0].precision is not None:
+            parts[field] = parts[field] - parts[field + 1] * mean
+            parts[field + 1] = parts[field + 1] * scale**2
+        parts[field] = parts[field] * scale
         parts[0] = parts[0] * scale
         return tuple(parts)
 
@@ -185,7 +188,8 @@ class StandardParameters(NaturalParameters):
         arrays = list(slopes.arrays(super().of(machine)))
         field, hidden = _places_of_fields(machine)[:2]
         arrays[0] = (arrays[0] - arrays[hidden][:, None] * mean) / scale
-        arrays[field + 1] = (arrays[field + 1] + arrays[field] * mean) / scale**2
+        if machine.thetas[0].precision is not None:
+            arrays[field + 1] = (arrays[field + 1] + arrays[field] * mean) / scale**2
         arrays[field] = arrays[field] / scale
         return ArrayGradient(tuple(arrays), slopes.n_penalised, slopes.units)
 
@@ -196,8 +200,10 @@ class StandardParameters(NaturalParameters):
         thetas = [theta.map(lambda part: next(values)) for theta in machine.thetas]
         layers = zip(machine.units, thetas, strict=True)
         own, hidden, *rest = (unit.project(theta) for unit, theta in layers)
-        W, precision = parameters[0] / scale, own.precision / scale**2
-        own = own._replace(field=own.field / scale + precision * mean, precision=precision)
+        W, own = parameters[0] / scale, own._replace(field=own.field / scale)
+        if own.precision is not None:
+            precision = own.precision / scale**2
+            own = own._replace(field=own.field + precision * mean, precision=precision)
         hidden = hidden._replace(field=hidden.field - W @ mean)
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *parameters[1:n]))
 

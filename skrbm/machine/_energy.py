@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import Array, cast, matmul, namespace, row_sums, take_rows, to_numpy
-from ..units import Theta, log_weight
+from ..units import Theta
 from ._machine import Layers, Machine, condition, is_per_row
 
 _BLOCK_ROWS = 1024  # rows whose free energies are computed together
@@ -64,14 +65,17 @@ def log_correction(machine: Machine, thetas: dict[int, Theta]) -> Array | None:
 
 def energy(machine: Machine, layers: Layers) -> Array:
     """Return the energy of each row of complete configurations, in float64."""
-    own = sum(log_weight(theta, x) for theta, x in zip(machine.thetas, layers, strict=True))
+    own = sum(
+        unit.log_weight(theta, x)
+        for unit, theta, x in zip(machine.units, machine.thetas, layers, strict=True)
+    )
     return -own - coupling(machine, machine.weights, layers)
 
 
 def free_energy(machine: Machine, X: Array) -> Array:
     """Return -log sum_h exp(-energy(x, h)) for each row, of a machine with one hidden layer."""
     hidden = machine.units[1].log_partition(condition(machine, X))
-    return -log_weight(machine.thetas[0], X) - row_sums(hidden)
+    return -machine.units[0].log_weight(machine.thetas[0], X) - row_sums(hidden)
 
 
 def in_double(machine: Machine) -> Machine:
@@ -145,20 +149,28 @@ def has_integral(machine: Machine) -> bool:
     for two of them, which must be positive definite; of other units this is enough, with the least
     precision of their tails. Layer by layer, upwards, that is its Schur complement
     P_h - W P_v^-1 W'. The units' own precisions are taken to be positive, and shared by all rows.
+    Columns with an infinite one are bounded. Units that need neighbours with bounds must have them.
     """
-    below = None
+    for below, above in pairwise(machine.units):
+        pair = (below, above)
+        if any(a.needs_bounds and not np.isfinite(b.bounds).all() for a, b in (pair, pair[::-1])):
+            return False
+    below = columns = None
     for l, (unit, theta) in enumerate(zip(machine.units, machine.thetas, strict=True)):
         precision = unit.tail_precision(theta)
         if precision is None:
             below = None
             continue
         precision = to_numpy(precision).astype(np.float64)
+        rows = precision != np.inf
+        precision = precision[rows]
         if below is not None:
-            W = machine.scale * to_numpy(machine.weights[l - 1]).astype(np.float64)
+            W = to_numpy(machine.weights[l - 1])[np.ix_(rows, columns)]
+            W = machine.scale * W.astype(np.float64)
             scaled = W / below if below.ndim == 1 else np.linalg.solve(below, W.T).T
             with np.errstate(over="ignore", invalid="ignore"):
                 precision = np.diag(precision) - scaled @ W.T
             if not (np.isfinite(precision).all() and np.linalg.eigvalsh(precision)[0] > 0):
                 return False
-        below = precision
+        below, columns = precision, rows
     return True

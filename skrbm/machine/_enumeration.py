@@ -12,7 +12,6 @@ import numpy as np
 
 from .._checks import check_count
 from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, row_sums
-from ..units import log_weight
 from ._machine import Machine, conditional, is_per_row
 
 MAX_UNITS = 20  # default limit of exact sums: 2**20 configurations
@@ -109,7 +108,7 @@ def configurations(
         total = 0.0
         for l, known in enumerate(values):
             if known is not None:
-                total = total + log_weight(machine.thetas[l], known)
+                total = total + machine.units[l].log_weight(machine.thetas[l], known)
             else:
                 theta = conditional(machine, l, values)
                 total = total + row_sums(machine.units[l].log_partition(theta))

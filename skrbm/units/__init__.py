@@ -3,6 +3,8 @@
 from ._base import Theta, Unit, digits, log_weight
 from ._bernoulli import Bernoulli
 from ._categorical import Categorical
+from ._column_units import ColumnUnits, joined
+from ._counts import Binomial, Poisson
 from ._fractional import Fractional
 from ._gaussian import Gaussian
 from ._relu import DoubleReLU, ReLU
@@ -11,8 +13,10 @@ from ._truncated import TruncatedGaussBernoulli, TruncatedGaussian
 
 UNITS = {
     "bernoulli": Bernoulli,
+    "binomial": Binomial,
     "double_relu": DoubleReLU,
     "gaussian": Gaussian,
+    "poisson": Poisson,
     "relu": ReLU,
     "spin": Spin,
     "truncated_gauss_bernoulli": TruncatedGaussBernoulli,
@@ -22,10 +26,13 @@ UNITS = {
 __all__ = [
     "UNITS",
     "Bernoulli",
+    "Binomial",
     "Categorical",
+    "ColumnUnits",
     "DoubleReLU",
     "Fractional",
     "Gaussian",
+    "Poisson",
     "ReLU",
     "Spin",
     "Theta",
@@ -33,5 +40,6 @@ __all__ = [
     "TruncatedGaussian",
     "Unit",
     "digits",
+    "joined",
     "log_weight",
 ]

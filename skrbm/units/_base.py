@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..arrays import (
     Array,
@@ -121,6 +122,8 @@ class Unit:
         Whether the distribution is normal, on the whole real line.
     has_cumulants : bool
         Whether the cumulants are functions of the mean, which ``cumulants`` gives.
+    needs_bounds : bool
+        Whether units that these are coupled with must have bounds.
     is_learnt : bool
         Whether estimators can learn a layer of such units from data.
     n_rows : int or None
@@ -137,6 +140,7 @@ class Unit:
     has_variances = True
     is_gaussian = False
     has_cumulants = False
+    needs_bounds = False
     is_learnt = True
     n_rows: int | None = None
     alternative = ""
@@ -188,6 +192,13 @@ class Unit:
     def part(self, n: int, columns: np.ndarray) -> "Unit":
         """Return the unit of some columns of a layer of ``n`` columns, which are whole sites."""
         return self
+
+    def scales(self, n: int) -> np.ndarray:
+        """Return which of ``n`` columns learning standardises, an array of bool.
+
+        By default all, if the units have a precision, and else none.
+        """
+        return np.full(n, self.default_theta(n, np.zeros(1)).precision is not None)
 
     def check_values(self, X: Array) -> None:
         """Raise ValueError if rows of X within the bounds are no values of such a layer.
@@ -254,6 +265,34 @@ class Unit:
         Per unit, and only for units whose ``sample`` is a proposal.
         """
         raise NotImplementedError
+
+    def log_base(self, x: Array) -> Array | None:
+        """Return the logarithm of the base measure at values x of the support, elementwise.
+
+        It is what the density is multiplied by, whatever the parameters are, 0 at x = 0; or None if
+        it is 0 everywhere.
+        """
+        return None
+
+    def base_sums(self, X: Array) -> Array | None:
+        """Return the sum of :meth:`log_base` over each row of a dense or sparse X, or None."""
+        if not sp.issparse(X):
+            base = self.log_base(X)
+            return None if base is None else row_sums(base)
+        base = self.log_base(X.data)
+        if base is None:
+            return None
+        filled = X.copy()
+        filled.data = base.astype(np.float64)
+        return np.asarray(filled.sum(axis=1)).ravel()
+
+    def log_weight(self, theta: Theta, X: Array) -> Array:
+        """Return log of the weight of each row of a dense or sparse X, in float64.
+
+        It is the sum of theta . statistics(X_i), with the base measure.
+        """
+        total, base = log_weight(theta, X), self.base_sums(X)
+        return total if base is None else total + base
 
     def initial_theta(self, X: Array, weights: np.ndarray | None = None) -> Theta:
         """Return the parameters of independent units fitted to the columns of X.

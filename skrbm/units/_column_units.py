@@ -1,0 +1,404 @@
+"""Layers whose columns have units of different kinds."""
+
+from dataclasses import dataclass
+from functools import cache
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._checks import check_count
+from ..arrays import like, namespace, take_columns, value_range
+from ._base import Theta, Unit
+
+
+@dataclass(frozen=True)
+class ColumnUnits(Unit):
+    """Columns with units of different kinds, such as bits beside real values and categories.
+
+    Each part is a kind of unit and the columns that have it. Parameters have zeros in the columns
+    of a part without the statistic. What the layer can do is what all of its parts can do.
+
+    Parameters
+    ----------
+    parts : list of (Unit, int) or of (Unit, sequence of int)
+        A unit, and how many columns it has, which follow those of the parts before; or a unit and
+        the numbers of its columns. Either all parts have a number of columns or all have a list.
+
+    Examples
+    --------
+    Two bits, a real value, and a category of three values, written as three columns:
+
+    >>> from skrbm.units import Bernoulli, Categorical, ColumnUnits, Gaussian
+    >>> unit = ColumnUnits([(Bernoulli(), 2), (Gaussian(), 1), (Categorical(3), 3)])
+    >>> unit.takes_precision  # a category takes none
+    False
+    """
+
+    parts: tuple
+
+    def __post_init__(self):
+        parts = tuple((unit, _columns(columns)) for unit, columns in self.parts)
+        object.__setattr__(self, "parts", parts)
+        if not parts or not all(isinstance(unit, Unit) and unit.is_learnt for unit, _ in parts):
+            raise ValueError(
+                "parts must be a list of pairs (unit, columns), with units that can be learnt, "
+                f"got {self.parts!r}"
+            )
+        _layout(parts)  # raises if the columns are not those of a layer
+
+    # ------------------------------------------------------------------ what the layer is
+
+    @property
+    def units(self):
+        """The kinds of the parts, a tuple of Unit."""
+        return tuple(unit for unit, _ in self.parts)
+
+    @property
+    def columns(self):
+        """The columns of each part, a tuple of index arrays."""
+        return tuple(map(np.array, _layout(self.parts).columns))
+
+    @property
+    def n_columns(self):
+        """The number of columns of the layer."""
+        return _layout(self.parts).n
+
+    def _all(self, name):
+        return all(getattr(unit, name) for unit in self.units)
+
+    is_discrete = property(lambda self: self._all("is_discrete"))
+    samples_exactly = property(lambda self: self._all("samples_exactly"))
+    takes_precision = property(lambda self: self._all("takes_precision"))
+    has_variances = property(lambda self: self._all("has_variances"))
+    is_gaussian = property(lambda self: self._all("is_gaussian"))
+    has_cumulants = property(lambda self: self._all("has_cumulants"))
+    has_central_moments = property(lambda self: self._all("has_central_moments"))
+    needs_bounds = property(lambda self: any(unit.needs_bounds for unit in self.units))
+    has_further = property(lambda self: any(unit.has_further for unit in self.units))
+    alternative = property(lambda self: next(filter(None, (u.alternative for u in self.units)), ""))
+
+    @property
+    def bounds(self):
+        """The smallest and the largest value of all parts."""
+        lower, upper = zip(*(unit.bounds for unit in self.units), strict=True)
+        return min(lower), max(upper)
+
+    def _check_width(self, n):
+        if n != self.n_columns:
+            raise ValueError(f"{self} has {self.n_columns} columns, and the layer has {n}")
+
+    def n_configurations(self, n):
+        self._check_width(n)
+        total = 1
+        for unit, columns in zip(self.units, self.columns, strict=True):
+            total *= unit.n_configurations(len(columns))
+        return total
+
+    def configurations(self, n, numbers):
+        parts = []
+        for unit, columns in zip(self.units, self.columns, strict=True):
+            size = unit.n_configurations(len(columns))
+            parts.append(unit.configurations(len(columns), numbers % size))
+            numbers = numbers // size
+        return self._join(parts)
+
+    def groups(self, n):
+        self._check_width(n)
+        return _sites(self.parts)[0]
+
+    def exclusive(self, n):
+        self._check_width(n)
+        pairs = zip(self.units, self.columns, strict=True)
+        return [own[site] for unit, own in pairs for site in unit.exclusive(len(own))]
+
+    def part(self, n, columns):
+        kept = []
+        for unit, own in zip(self.units, self.columns, strict=True):
+            local = np.flatnonzero(np.isin(own, columns))
+            if len(local):
+                places = np.searchsorted(columns, own[local])
+                kept.append((unit.part(len(own), local), places))
+        return kept[0][0] if len(kept) == 1 else ColumnUnits(kept)
+
+    def scales(self, n):
+        self._check_width(n)
+        pairs = zip(self.units, self.columns, strict=True)
+        return self._join([unit.scales(len(columns)) for unit, columns in pairs])
+
+    def check_values(self, X):
+        """Raise ValueError that names the columns if a part cannot have its values."""
+        self._check_width(X.shape[1])
+        for unit, columns, values in zip(self.units, self.columns, self._split(X), strict=True):
+            least, most = value_range(values)
+            if least < unit.bounds[0] or most > unit.bounds[1]:
+                raise ValueError(
+                    f"columns {_few(columns)} of X have values from {least:.4g} to {most:.4g}, and "
+                    f"those of {unit} lie in [{unit.bounds[0]:g}, {unit.bounds[1]:g}]; scale or "
+                    "clip them, or give units with wider bounds"
+                )
+            try:
+                unit.check_values(values)
+            except ValueError as error:
+                raise ValueError(f"columns {_few(columns)} of X: {error}") from error
+
+    def fitted(self, X=None):
+        if X is not None and X.shape[1] != self.n_columns:  # ends of all columns together
+            X = None
+            if any(unit.fitted() != unit for unit in self.units):
+                raise ValueError(f"{self}: give both bounds, where ranks learn together")
+        parts = [None] * len(self.parts) if X is None else self._split(X)
+        pairs = zip(self.parts, parts, strict=True)
+        return ColumnUnits([(unit.fitted(part), columns) for (unit, columns), part in pairs])
+
+    def asks_for(self, fitted):
+        return (
+            type(self) is type(fitted)
+            and _layout(self.parts).columns == _layout(fitted.parts).columns
+            and all(a.asks_for(b) for a, b in zip(self.units, fitted.units, strict=True))
+        )
+
+    def log_base(self, x):
+        pairs = zip(self.units, self._split(x), strict=True)
+        found = [(unit.log_base(part), part) for unit, part in pairs]
+        if all(base is None for base, _ in found):
+            return None
+        zero = namespace(x).zeros_like
+        return self._join([zero(part) if base is None else base for base, part in found])
+
+    def base_sums(self, X):
+        pairs = zip(self.units, self._split(X), strict=True)
+        found = [base for base in (unit.base_sums(part) for unit, part in pairs) if base is not None]
+        return sum(found) if found else None
+
+    # ------------------------------------------------------------------ columns of parts
+
+    def _split(self, x):
+        """Return the columns of each part of an array, of whatever stands for one, or of None."""
+        if x is None:
+            return [None] * len(self.parts)
+        return [take_columns(x, place) for place in _layout(self.parts).places]
+
+    def _join(self, parts):
+        """Undo :meth:`_split`."""
+        joined = namespace(parts[0]).concat(parts, axis=-1)
+        order = _layout(self.parts).order
+        return joined if order is None else take_columns(joined, order)
+
+    def _thetas(self, theta):
+        """Return (unit, its Theta) of each part, with the statistics that it has."""
+        kept = (theta.field, theta.precision, theta.spike, theta.absolute, theta.skew)
+        split = [self._split(part) for part in kept]
+        return [
+            (unit, Theta(*(p if has else None for p, has in zip(parts, names, strict=True))))
+            for unit, names, *parts in zip(self.units, _statistics(self.parts), *split, strict=True)
+        ]
+
+    def _theta(self, parts):
+        """Return the Theta of the layer of those of its parts."""
+        theta, order = joined(parts), _layout(self.parts).order
+        return theta if order is None else theta.map(lambda part: take_columns(part, order))
+
+    def _each(self, name, theta, *args):
+        """Return the columns that a method of the units gives for the Theta of each part."""
+        return self._join([getattr(unit, name)(part, *args) for unit, part in self._thetas(theta)])
+
+    def _several(self, name, theta):
+        """Return a tuple of columns that a method of the units gives, for each of its results."""
+        found = [getattr(unit, name)(part) for unit, part in self._thetas(theta)]
+        return tuple(self._join(list(parts)) for parts in zip(*found, strict=True))
+
+    # ------------------------------------------------------------------ the distribution
+
+    def tilt(self, theta, field, precision=None):
+        if precision is None:
+            return theta._replace(field=theta.field + field)
+        parts = zip(self._thetas(theta), self._split(field), self._split(precision), strict=True)
+        return self._theta([unit.tilt(own, *evidence) for (unit, own), *evidence in parts])
+
+    def log_partition(self, theta):
+        parts = [unit.log_partition(part) for unit, part in self._thetas(theta)]
+        total, order = namespace(parts[0]).concat(parts, axis=-1), _sites(self.parts)[1]
+        return total if order is None else take_columns(total, order)
+
+    def log_ratio(self, theta0, theta1):
+        pairs = zip(self._thetas(theta0), self._thetas(theta1), strict=True)
+        return sum(unit.log_ratio(part, other) for (unit, part), (_, other) in pairs)
+
+    def mean(self, theta):
+        return self._each("mean", theta)
+
+    def mean_variance(self, theta):
+        return self._several("mean_variance", theta)
+
+    def moments(self, theta):
+        found = [unit.moments(part) for unit, part in self._thetas(theta)]
+        mean = self._join([part for part, _ in found])
+        if all(variance is None for _, variance in found):
+            return mean, None
+        pairs = zip(self._thetas(theta), found, strict=True)
+        return mean, self._join([_variance(*part, *moments) for part, moments in pairs])
+
+    def central_moments(self, theta):
+        return self._several("central_moments", theta)
+
+    def cumulants(self, mean):
+        pairs = zip(self.units, self._split(mean), strict=True)
+        found = [unit.cumulants(part) for unit, part in pairs]
+        return tuple(self._join(list(parts)) for parts in zip(*found, strict=True))
+
+    def mode(self, theta):
+        return self._each("mode", theta)
+
+    def sample(self, theta, rng):
+        return self._each("sample", theta, rng)
+
+    def initial_theta(self, X, weights=None):
+        pairs = zip(self.units, self._split(X), strict=True)
+        return self._theta([unit.initial_theta(part, weights) for unit, part in pairs])
+
+    def base_theta(self, theta, X):
+        pairs = zip(self._thetas(theta), self._split(X), strict=True)
+        return self._theta([unit.base_theta(own, part) for (unit, own), part in pairs])
+
+    def default_theta(self, n, reference):
+        self._check_width(n)
+        pairs = zip(self.units, self.columns, strict=True)
+        return self._theta([unit.default_theta(len(own), reference) for unit, own in pairs])
+
+    def statistics(self, mean, variance=None, further=None):
+        further = self._further_parts(further)
+        parts = zip(self.units, self._split(mean), self._split(variance), further, strict=True)
+        found = []
+        for unit, own_mean, own_variance, more in parts:
+            found.append(unit.statistics(own_mean, own_variance, *([more] if more else [])))
+        return self._theta(found)
+
+    def _further_parts(self, further):
+        """Return the further statistics of each part, a tuple; None where it has none."""
+        if further is None:
+            return [None] * len(self.parts)
+        names = [name[2:] for name in _statistics(self.parts)]
+        present = [any(has) for has in zip(*names, strict=True)]
+        values = iter(further)
+        split = [self._split(next(values)) if has else None for has in present]
+        return [
+            tuple(split[i][k] for i, has in enumerate(own) if has) or None
+            for k, own in enumerate(names)
+        ]
+
+    def further(self, theta):
+        if not self.has_further:
+            return None
+        found = []
+        for (unit, part), names in zip(self._thetas(theta), _statistics(self.parts), strict=True):
+            values = iter(unit.further(part) or ())
+            found.append(Theta(part.field, None, *(next(values) if has else None for has in names[2:])))
+        return tuple(part for part in self._theta(found)[2:] if part is not None)
+
+    def tail_precision(self, theta):
+        found = [(unit.tail_precision(part), part.field) for unit, part in self._thetas(theta)]
+        if all(precision is None for precision, _ in found):
+            return None
+        return self._join([_infinite(x) if part is None else part for part, x in found])
+
+    def project(self, theta):
+        return self._theta([unit.project(part) for unit, part in self._thetas(theta)])
+
+
+def joined(thetas):
+    """Return the parameters of several groups of columns as those of one layer.
+
+    There are zeros in the columns of a group without a statistic that another has.
+    """
+    parts = []
+    for values in zip(*thetas, strict=True):
+        known = next((part for part in values if part is not None), None)
+        if known is not None:
+            xp, rows = namespace(known), known.shape[:-1]
+            sizes = (own.field.shape[-1] for own in thetas)
+            values = [
+                xp.zeros((*rows, n), **like(known)) if part is None else part
+                for part, n in zip(values, sizes, strict=True)
+            ]
+            known = xp.concat(values, axis=-1)
+        parts.append(known)
+    return Theta(*parts)
+
+
+class _Layout(NamedTuple):
+    """Where the columns of each part are."""
+
+    n: int
+    columns: tuple  # of tuples of int
+    places: tuple  # slices, or index arrays
+    order: Any  # which of the columns of the parts, one after the other, each column is, or None
+
+
+def _columns(given):
+    """Return a number of columns as int, or the numbers of columns as a tuple of int."""
+    several = np.iterable(given)
+    for number in given if several else [given]:
+        check_count("a column" if several else "the number of columns", number, 0 if several else 1)
+    return tuple(map(int, given)) if several else int(given)
+
+
+@cache
+def _layout(parts):
+    counted = [isinstance(columns, Integral) for _, columns in parts]
+    if all(counted):
+        ends = np.cumsum([n for _, n in parts])
+        places = tuple(slice(int(end) - n, int(end)) for end, (_, n) in zip(ends, parts, strict=True))
+        columns = tuple(tuple(range(place.start, place.stop)) for place in places)
+        return _Layout(int(ends[-1]), columns, places, None)
+    columns = tuple(() if is_count else own for is_count, (_, own) in zip(counted, parts, strict=True))
+    every = np.concatenate([np.array(own, dtype=int) for own in columns])
+    if any(counted) or not all(columns) or sorted(every) != list(range(len(every))):
+        raise ValueError(
+            "parts must all have a number of columns, or all a list of the columns, in which each "
+            f"number from 0 on is once, got {[own for _, own in parts]}"
+        )
+    if (np.diff(every) == 1).all():
+        return _layout(tuple((unit, len(own)) for unit, own in parts))
+    return _Layout(len(every), columns, tuple(map(np.array, columns)), np.argsort(every))
+
+
+@cache
+def _sites(parts):
+    """Return the columns of each site, in order, and the place of each among those of the parts."""
+    layout, sites = _layout(parts), []
+    for (unit, _), columns in zip(parts, layout.columns, strict=True):
+        sites += [np.array(columns)[site] for site in unit.groups(len(columns))]
+    if any((np.diff(site) != 1).any() for site in sites):
+        raise ValueError("the columns of a site must lie side by side and in order")
+    order = np.argsort([site[0] for site in sites])
+    return [sites[i] for i in order], None if layout.order is None else order
+
+
+@cache
+def _statistics(parts):
+    """Return which statistics of :class:`Theta` each part has, tuples of bool.
+
+    A tilt may give a precision to any part, which a unit without one may need in its
+    log-partition function.
+    """
+    found = []
+    for (unit, _), columns in zip(parts, _layout(parts).columns, strict=True):
+        own = unit.default_theta(len(columns), np.zeros(1))
+        found.append((True, True, *(part is not None for part in own[2:])))
+    return found
+
+
+def _few(columns):
+    return [int(i) for i in columns[:5]] + (["..."] if len(columns) > 5 else [])
+
+
+def _infinite(x):
+    return namespace(x).full_like(x, float("inf"))
+
+
+def _variance(unit, theta, mean, variance):
+    """Return the variances of the columns of a part, those of categories as of bits."""
+    if variance is not None:
+        return variance
+    return unit.mean_variance(theta)[1] if unit.has_variances else mean - mean * mean
