@@ -9,6 +9,7 @@ from .estimators import (
     DeepTAPMachine,
     FrankWolfeRBM,
     GaussianBernoulliRBM,
+    RBMClassifier,
 )
 from .persistence import trusted_types
 
@@ -23,6 +24,7 @@ __all__ = [
     "DeepTAPMachine",
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
+    "RBMClassifier",
     "__version__",
     "trusted_types",
 ]

@@ -4,6 +4,7 @@ from ._bernoulli_rbm import BernoulliRBM
 from ._categorical_rbm import CategoricalRBM
 from ._deep_tap_machine import DeepTAPMachine
 from ._rbm import RBM
+from ._rbm_classifier import RBMClassifier
 from ._tap_rbm import TAPRBM
 from .conditional import ConditionalRBM
 from .frank_wolfe import FrankWolfeRBM
@@ -18,4 +19,5 @@ __all__ = [
     "DeepTAPMachine",
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
+    "RBMClassifier",
 ]

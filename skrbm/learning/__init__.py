@@ -6,6 +6,7 @@ from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
 from ._deep import DeepPhase
 from ._fixed_points import STARTS, FixedPointPhase
 from ._gradient import BatchLearner, MomentLearner, Training, check_integral
+from ._labels import LabelColumns
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
@@ -45,6 +46,7 @@ __all__ = [
     "DeepPhase",
     "FixedPointPhase",
     "Gradient",
+    "LabelColumns",
     "LikelihoodMonitor",
     "LogPartitionTracker",
     "MachineGradient",

@@ -200,6 +200,8 @@ class MomentLearner(BatchLearner):
         Number of rows that the penalty is for; default: that of ``rows``.
     is_finite : callable, default=None
         Whether a machine can be published; default: whether all its parameters are finite.
+    labels : LabelColumns, default=None
+        Visible columns whose probabilities given the others may be learnt as well.
     rows, index, batch_size, shuffle
         As in :class:`BatchLearner`.
     """
@@ -219,6 +221,7 @@ class MomentLearner(BatchLearner):
         sample_values=False,
         n_rows=None,
         is_finite=None,
+        labels=None,
     ):
         if ranks().size > 1 and not phase.for_ranks:
             raise ValueError(
@@ -232,14 +235,16 @@ class MomentLearner(BatchLearner):
         self.parameters, self.centered, self.average = parameters, centered, average
         self.sample_values = sample_values and rows.has_fractions
         self._is_finite, self._phase, self._shares = is_finite, phase, None
+        self.labels = labels
 
     def epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
         report = super().epoch(training, progress, rate)
-        training.machine = self.parameters.fixed(training.machine)
-        if training.average is not None:
-            means = self.parameters.fixed(training.average.means)
-            training.average = replace(training.average, means=means)
+        if not self.optimizer.makes_zeros:  # parameters that are chosen anew have other zeros
+            training.machine = self.parameters.fixed(training.machine)
+            if training.average is not None:
+                means = self.parameters.fixed(training.average.means)
+                training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
         return report | self.optimizer.report(training.machine.weights)
 
@@ -253,6 +258,8 @@ class MomentLearner(BatchLearner):
         else:
             state, data, model = phase.incomplete_phases(machine, before, X, observed, rng)
         training.machine, training.phase_state = machine, state
+        if self.labels is not None:
+            model = self.labels.mixed(machine, model, X, observed)
         difference = data - model
         if self._shares is not None:
             difference, data = self._shares.moments(machine, difference, data)
