@@ -10,6 +10,7 @@ from .estimators import (
     FrankWolfeRBM,
     GaussianBernoulliRBM,
     RBMClassifier,
+    TabularRBM,
 )
 from .persistence import trusted_types
 
@@ -25,6 +26,7 @@ __all__ = [
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
     "RBMClassifier",
+    "TabularRBM",
     "__version__",
     "trusted_types",
 ]

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _exact import Exact, clamped, free_energy, log_likelihood
+from _exact import Exact, clamped, free_energy, log_base, log_likelihood
 from _machines import (
     differences,
     enumerable_pairs,
@@ -56,7 +56,8 @@ def test_energy_is_the_plain_sum(kinds, scale):
     layers = rows(machine, 5)
     expected = np.zeros(5)
     for r in range(5):
-        for theta, x in zip(machine.thetas, layers, strict=True):
+        for unit, theta, x in zip(machine.units, machine.thetas, layers, strict=True):
+            expected[r] -= log_base(unit, x[r]).sum()
             for i, value in enumerate(x[r]):
                 expected[r] -= theta.field[i] * value
                 if theta.precision is not None:
@@ -109,7 +110,7 @@ def test_conditional_of_every_layer_given_its_neighbours(kinds):
                 else:
                     weights = np.exp(
                         [(exact.theta["field"][i] + field) * value for value in unit.values]
-                    )
+                    ) * np.exp(log_base(unit, np.array(unit.values)))
                     truth = weights @ unit.values / weights.sum()
                 assert_allclose(mean[r, column], truth, rtol=1e-10)
 

@@ -5,6 +5,7 @@ from ._categorical_rbm import CategoricalRBM
 from ._deep_tap_machine import DeepTAPMachine
 from ._rbm import RBM
 from ._rbm_classifier import RBMClassifier
+from ._tabular_rbm import TabularRBM
 from ._tap_rbm import TAPRBM
 from .conditional import ConditionalRBM
 from .frank_wolfe import FrankWolfeRBM
@@ -20,4 +21,5 @@ __all__ = [
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
     "RBMClassifier",
+    "TabularRBM",
 ]

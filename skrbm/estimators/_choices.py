@@ -29,7 +29,11 @@ FIXED_POINT_CONSTRAINTS = {
 
 def units_of(estimator):
     """Return the kinds of visible and hidden units that an estimator asks for."""
-    units = unit_of(estimator, "visible"), unit_of(estimator, "hidden")
+    return check_bounds(unit_of(estimator, "visible"), unit_of(estimator, "hidden"))
+
+
+def check_bounds(*units):
+    """Return the visible and the hidden units; ValueError if one needs bounds of the other."""
     for unit, other in (units, units[::-1]):
         if unit.needs_bounds and not isfinite(other.bounds[1] - other.bounds[0]):
             raise ValueError(

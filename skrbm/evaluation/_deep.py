@@ -53,7 +53,9 @@ class DeepDensity(Density):
 
     def _free_energy(self, machine, X):
         above, method, state = self.solve(machine, X)
-        return -machine.units[0].log_weight(machine.thetas[0], X) - method.log_partition(above, state)
+        return -machine.units[0].log_weight(machine.thetas[0], X) - method.log_partition(
+            above, state
+        )
 
     def log_weight(self, X):
         """Return log p(x) + log Z: summed where the layers are small, else bounded from below."""

@@ -16,9 +16,11 @@ from ._check_data import (
 from ._coordinates import Coordinates, filled
 from ._encoding import CategoryEncoder, columns_of, missing_values, one_hot
 from ._rows import Rows, ends_of_ranks, split_missing
+from ._tables import KINDS, TableEncoder
 from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
 __all__ = [
+    "KINDS",
     "LAYER_ATTRIBUTES",
     "THETA_ATTRIBUTES",
     "BlockRows",
@@ -28,6 +30,7 @@ __all__ = [
     "DistinctRows",
     "RowBlocks",
     "Rows",
+    "TableEncoder",
     "as_blocks",
     "canonical",
     "check_data",

@@ -22,21 +22,21 @@ class Coordinates(NamedTuple):
     divisor: Any
 
     @classmethod
-    def standard(cls, mean, deviation, scales=None):
+    def standard(cls, mean, deviation, columns=None):
         """Return the coordinates in which columns have mean 0 and standard deviation 1.
 
-        Columns in which nothing but rounding varies are constant (:func:`filled`). Where
-        ``scales``, a NumPy array of bool, is False, columns stay as they are.
+        Columns in which nothing but rounding varies are constant (:func:`filled`). ``columns``, a
+        NumPy array of bool, says which are standardised; None is all.
         """
         xp = namespace(mean)
         rounding = 2.0 * float(xp.finfo(mean.dtype).eps) * xp.abs(mean)
         kept = deviation > rounding
-        if scales is None or scales.all():
+        if columns is None:
             return cls(mean, filled(xp.where(kept, deviation, 0.0 * deviation)))
-        scales = from_numpy(scales, mean)
-        divisor = filled(xp.where(kept & scales, deviation, 0.0 * deviation))
-        ones = xp.ones_like(divisor)
-        return cls(xp.where(scales, mean, 0.0 * mean), xp.where(scales, divisor, ones))
+        columns = from_numpy(columns, mean)
+        divisor = filled(xp.where(kept & columns, deviation, 0.0 * deviation))
+        divisor = xp.where(columns, divisor, xp.ones_like(divisor))
+        return cls(xp.where(columns, mean, 0.0 * mean), divisor)
 
     def inward(self, X):
         """Return z for values v, a dense array."""

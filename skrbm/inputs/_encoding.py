@@ -103,7 +103,7 @@ class CategoryEncoder:
     def fit(self, X, columns):
         """Find the categories of a table X, of which these are the columns; returns self."""
         if isinstance(self.categories, str):
-            self.categories_ = [_found(X, j, column) for j, column in enumerate(columns)]
+            self.categories_ = [values_of(X, j, column) for j, column in enumerate(columns)]
             return self
         if len(self.categories) != len(columns):
             raise ValueError(
@@ -123,8 +123,11 @@ class CategoryEncoder:
 
         Its entries are bytes or, if values are missing, float32.
         """
-        codes = np.stack([self._codes(j, column) for j, column in enumerate(columns)], axis=1)
-        return one_hot(codes, self.sizes)
+        return one_hot(self.codes(columns), self.sizes)
+
+    def codes(self, columns):
+        """Return the numbers of the values, -1 where they are missing, (n_rows, n_columns)."""
+        return np.stack([self._codes(j, column) for j, column in enumerate(columns)], axis=1)
 
     def decode(self, rows):
         """Return the values of rows of 0 and 1, or the most probable ones of probabilities.
@@ -151,7 +154,7 @@ class CategoryEncoder:
     def _codes(self, j, column):
         """Return the number of each value among those of column ``j``, -1 where it is missing."""
         missing, known = missing_values(column), self.categories_[j]
-        codes = np.full(len(column), -1)
+        codes = np.full(len(column), -1, dtype=np.int32)
         values = column[~missing]
         if known.dtype.kind in "biuf" and values.dtype.kind in "biuf":
             order = np.argsort(known)
@@ -198,7 +201,7 @@ def one_hot(codes, sizes):
     missing = codes < 0
     index = np.int32 if shape[0] * shape[1] < 2**31 else np.int64
     if not missing.any():
-        columns = (codes + first).astype(index).ravel()
+        columns = (codes + first.astype(index)).ravel()
         ends = np.arange(0, codes.size + 1, len(sizes), dtype=index)
         return sp.csr_array((np.ones(codes.size, np.uint8), columns, ends), shape=shape)
     counts = np.where(missing, sizes, 1)
@@ -210,7 +213,7 @@ def one_hot(codes, sizes):
     return sp.csr_array((entries, columns, ends), shape=shape)
 
 
-def _found(X, j, column):
+def values_of(X, j, column):
     """Return the values of a column: those that its dtype declares, or those that it has."""
     dtype = getattr(_column(X, j), "dtype", None) if _is_frame(X) else None
     declared = getattr(dtype, "categories", None)

@@ -1,7 +1,9 @@
 """The parameters that optimisers see, and the gradients by them."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+from ..arrays import cast
 from ..inputs import Coordinates
 from ..machine import zero_sum
 from ._optimizers import ArrayGradient, Gradient
@@ -166,9 +168,12 @@ class StandardParameters(NaturalParameters):
     ----------
     coordinates : Coordinates
         m and s, in the dtype of the machine.
+    has_precision : array of bool of shape (n_visible,), default=None
+        Which columns have a precision that is learnt; None is all.
     """
 
     coordinates: Coordinates
+    has_precision: Any = None
 
     def of(self, machine):
         """Return the parameters in standardised coordinates."""
@@ -189,7 +194,10 @@ class StandardParameters(NaturalParameters):
         field, hidden = _places_of_fields(machine)[:2]
         arrays[0] = (arrays[0] - arrays[hidden][:, None] * mean) / scale
         if machine.thetas[0].precision is not None:
-            arrays[field + 1] = (arrays[field + 1] + arrays[field] * mean) / scale**2
+            moved = arrays[field] * mean
+            if self.has_precision is not None:
+                moved = cast(self.has_precision, moved.dtype) * moved
+            arrays[field + 1] = (arrays[field + 1] + moved) / scale**2
         arrays[field] = arrays[field] / scale
         return ArrayGradient(tuple(arrays), slopes.n_penalised, slopes.units)
 

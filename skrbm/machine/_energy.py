@@ -151,11 +151,10 @@ def has_integral(machine: Machine) -> bool:
     P_h - W P_v^-1 W'. The units' own precisions are taken to be positive, and shared by all rows.
     Columns with an infinite one are bounded. Units that need neighbours with bounds must have them.
     """
-    for below, above in pairwise(machine.units):
-        pair = (below, above)
-        if any(a.needs_bounds and not np.isfinite(b.bounds).all() for a, b in (pair, pair[::-1])):
-            return False
-    below = columns = None
+    if not _have_bounds_that_are_needed(machine):
+        return False
+    below: Any = None
+    columns: Any = None
     for l, (unit, theta) in enumerate(zip(machine.units, machine.thetas, strict=True)):
         precision = unit.tail_precision(theta)
         if precision is None:
@@ -174,3 +173,9 @@ def has_integral(machine: Machine) -> bool:
                 return False
         below, columns = precision, rows
     return True
+
+
+def _have_bounds_that_are_needed(machine: Machine) -> bool:
+    """Whether neighbours of units that need bounds have bounds."""
+    pairs = [*pairwise(machine.units), *pairwise(machine.units[::-1])]
+    return all(np.isfinite(b.bounds).all() for a, b in pairs if a.needs_bounds)

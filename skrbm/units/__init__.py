@@ -16,7 +16,6 @@ UNITS = {
     "binomial": Binomial,
     "double_relu": DoubleReLU,
     "gaussian": Gaussian,
-    "poisson": Poisson,
     "relu": ReLU,
     "spin": Spin,
     "truncated_gauss_bernoulli": TruncatedGaussBernoulli,

@@ -193,12 +193,14 @@ class Unit:
         """Return the unit of some columns of a layer of ``n`` columns, which are whole sites."""
         return self
 
-    def scales(self, n: int) -> np.ndarray:
-        """Return which of ``n`` columns learning standardises, an array of bool.
+    def standardised(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return which of ``n`` columns learning standardises, and which have a precision.
 
-        By default all, if the units have a precision, and else none.
+        Two arrays of bool. By default both are all columns, if the units have a precision, and
+        else none.
         """
-        return np.full(n, self.default_theta(n, np.zeros(1)).precision is not None)
+        has_precision = self.default_theta(n, np.zeros(1)).precision is not None
+        return np.full(n, has_precision), np.full(n, has_precision)
 
     def check_values(self, X: Array) -> None:
         """Raise ValueError if rows of X within the bounds are no values of such a layer.

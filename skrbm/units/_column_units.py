@@ -122,10 +122,11 @@ class ColumnUnits(Unit):
                 kept.append((unit.part(len(own), local), places))
         return kept[0][0] if len(kept) == 1 else ColumnUnits(kept)
 
-    def scales(self, n):
+    def standardised(self, n):
         self._check_width(n)
         pairs = zip(self.units, self.columns, strict=True)
-        return self._join([unit.scales(len(columns)) for unit, columns in pairs])
+        found = [unit.standardised(len(columns)) for unit, columns in pairs]
+        return tuple(self._join(list(parts)) for parts in zip(*found, strict=True))
 
     def check_values(self, X):
         """Raise ValueError that names the columns if a part cannot have its values."""
@@ -169,7 +170,9 @@ class ColumnUnits(Unit):
 
     def base_sums(self, X):
         pairs = zip(self.units, self._split(X), strict=True)
-        found = [base for base in (unit.base_sums(part) for unit, part in pairs) if base is not None]
+        found = [
+            base for base in (unit.base_sums(part) for unit, part in pairs) if base is not None
+        ]
         return sum(found) if found else None
 
     # ------------------------------------------------------------------ columns of parts
@@ -294,7 +297,9 @@ class ColumnUnits(Unit):
         found = []
         for (unit, part), names in zip(self._thetas(theta), _statistics(self.parts), strict=True):
             values = iter(unit.further(part) or ())
-            found.append(Theta(part.field, None, *(next(values) if has else None for has in names[2:])))
+            found.append(
+                Theta(part.field, None, *(next(values) if has else None for has in names[2:]))
+            )
         return tuple(part for part in self._theta(found)[2:] if part is not None)
 
     def tail_precision(self, theta):
@@ -349,10 +354,14 @@ def _layout(parts):
     counted = [isinstance(columns, Integral) for _, columns in parts]
     if all(counted):
         ends = np.cumsum([n for _, n in parts])
-        places = tuple(slice(int(end) - n, int(end)) for end, (_, n) in zip(ends, parts, strict=True))
+        places = tuple(
+            slice(int(end) - n, int(end)) for end, (_, n) in zip(ends, parts, strict=True)
+        )
         columns = tuple(tuple(range(place.start, place.stop)) for place in places)
         return _Layout(int(ends[-1]), columns, places, None)
-    columns = tuple(() if is_count else own for is_count, (_, own) in zip(counted, parts, strict=True))
+    columns = tuple(
+        () if is_count else own for is_count, (_, own) in zip(counted, parts, strict=True)
+    )
     every = np.concatenate([np.array(own, dtype=int) for own in columns])
     if any(counted) or not all(columns) or sorted(every) != list(range(len(every))):
         raise ValueError(

@@ -29,8 +29,8 @@ _LARGEST_FIELD = 40.0  # of counts without a bound: float32 holds the square of 
 class _Counts(Unit):
     """What units with whole numbers have in common."""
 
-    def scales(self, n):
-        return np.full(n, True)
+    def standardised(self, n):
+        return np.full(n, True), np.full(n, False)
 
     def moments(self, theta):
         return self.mean_variance(theta)

@@ -257,7 +257,7 @@ def test_the_base_is_as_wide_as_the_starts_and_as_the_machine(name):
     X = unit.sample(own.map(lambda part: part + np.zeros((50, 1))), make_rng(0, np.zeros(1)))
     X[:, 0] = X[0, 0]
     base = unit.base_theta(own, X)
-    if name in ("bernoulli", "spin", "gaussian"):
+    if name in ("bernoulli", "binomial", "spin", "gaussian"):
         fitted = unit.initial_theta(X)
         assert_allclose(unit.mean(base), unit.mean(fitted), rtol=1e-9)
         minimum = unit.mean_variance(own)[1] if name == "gaussian" else 0.0

@@ -1,0 +1,278 @@
+"""The machine of tables, whose columns are of different kinds."""
+
+from typing import ClassVar
+
+from sklearn.utils.validation import check_is_fitted
+
+from .._sklearn import StrOptions
+from ..inputs import TableEncoder
+from ._choices import check_bounds, unit_of
+from ._encoded import EncodedInput
+from ._rbm import RBM
+
+_NOT_TAKEN = ("visible", "binarize", "sample_values")
+
+
+class TabularRBM(EncodedInput, RBM):
+    """Restricted Boltzmann machine of a table, whose columns are of different kinds.
+
+    X is a DataFrame of pandas or polars, or an array. Each column has the units of its kind
+    (:class:`~skrbm.units.ColumnUnits`): bits, categories, ratings, counts, real values. All columns
+    depend on each other through the hidden units. A missing value, NaN, None or NA, is a latent
+    variable.
+
+    Samples and imputed values are tables like X, with its column names and dtypes. So
+    :meth:`sample` makes synthetic tables, and :meth:`impute` completes a table.
+
+    Read more in the :ref:`User Guide <tabular_rbm>`.
+
+    Parameters
+    ----------
+    n_components : int, default=32
+        Number of hidden units.
+    kinds : "auto" or dict, default="auto"
+        Kinds of columns by name, or by number; the others, or all, are found from the dtypes.
+        "binary" are two values of any type, as booleans are; "categorical" are strings, objects and
+        pandas or polars categories; "rating" are whole numbers of a range of at most 20, binomial
+        from the smallest to the largest; "real" are all other numbers, with a learnt variance,
+        whole ones rounded. Only if asked for: "count", whole numbers from 0 on without a bound
+        (Poisson); "positive", real from 0 on; "bounded", real from the smallest to the largest
+        value.
+    handle_unknown : {"warn", "ignore", "error"}, default="warn"
+        What categories are that were not in the first X: missing, with a warning or without, or an
+        error.
+    hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", "truncated_gaussian", \
+            "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
+        Kind of the hidden units, as of :class:`RBM`.
+    inference : {"gibbs", "tempering", "naive_mean_field", "mean_field", "tap"} or object, \
+            default="gibbs"
+        How the machine's moments are found, as of :class:`RBM`. Methods apply that take all
+        kinds of the columns.
+    starts : {"persistent", "data", "noise", "annealed", "tempered", "random", "chains"} or None, \
+            default=None
+        Where chains, or solutions, start for each batch, as of :class:`RBM`.
+    n_states : int or None, default=None
+        Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
+        rows given to ``fit`` if there are fewer.
+    n_steps : int or None, default=None
+        Steps of the chains for each batch; None is that of the sampler.
+    burn_in : int or None, default=None
+        Steps of each run of the chains that do not count; None counts the last step alone.
+    optimizer : {"sgd", "adam"} or object, default="sgd"
+        Gradient ascent with ``momentum``, or Adam; or an object.
+    max_grad_norm : float or None, default=None
+        Norm of the gradient above which it is scaled down.
+    learning_rate : float or "auto", default="auto"
+        Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training.
+    batch_size : int, default=100
+        Largest number of rows of a mini-batch; batches have nearly the same size.
+    n_iter : int, default=100
+        Passes over the data.
+    verbose : int, default=0
+        Whether to print a line for each pass.
+    random_state : int, RandomState instance or None, default=None
+        Determines initial weights, the order of rows, chains and starts.
+    momentum : float in [0, 1), default=0.0
+        Part of the last step that is added to the next. Adam ignores it.
+    alpha : float or "auto", default="auto"
+        Strength of the penalty on the weights; "auto" is one over the number of rows.
+    penalty : {"l2", "l1"}, default="l2"
+        alpha / 2 ||W||² or alpha ||W||₁.
+    centered : bool, default=True
+        Whether the gradient is that of the couplings between deviations of the units from their
+        means. Learning is then faster, and depends less on the learning rate.
+    average : bool, default=True
+        Whether the fitted parameters are means over the steps, in which late ones weigh more.
+    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
+        Factor on the learning rate, by the fraction of ``n_iter`` that has passed.
+    init : "random", fitted TabularRBM or (components, intercept_hidden, intercept_visible), \
+            default="random"
+        Where training starts; arrays have the shapes of the fitted ones. "random" draws weights
+        from N(0, 0.01²) and fits the visible units to the columns.
+    shuffle : bool, default=True
+        Whether to shuffle the rows in each pass.
+    early_stopping : bool or {"free_energy_gap", "score"}, default=False
+        Whether to set rows aside and stop after ``n_iter_no_change`` bad passes in a row, as of
+        :class:`RBM`.
+    validation_fraction : float in (0, 1), default=0.1
+        Part of the rows to set aside.
+    n_iter_no_change : int, default=5
+        Patience of early stopping, in passes.
+    tol : float, default=1e-2
+        Tolerance of early stopping, in nats per sample.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last solution, with its kinds of columns.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_encoded)
+        Weights to the columns of the units: one for each column of X, but for a categorical one,
+        which has one for each of its values.
+    intercept_hidden_ : array of shape (n_components,)
+        Biases of the hidden units.
+    intercept_visible_ : array of shape (n_encoded,)
+        Biases of the columns of the units.
+    precision_visible_ : array of shape (n_encoded,)
+        Only if there are real columns, as of :class:`RBM`; 0 for other columns.
+    precision_hidden_, spike_hidden_ : array of shape (n_components,)
+        Only of hidden units that have them, as of :class:`RBM`; ``absolute_hidden_`` and
+        ``skew_hidden_`` too.
+    kinds_ : dict
+        The kind of each column of X by its name, or by its number.
+    units_ : tuple of Unit
+        Kinds of the visible and the hidden units.
+    visible_means_ : array of shape (n_encoded,)
+        Means of the columns of the units in the training data; absent after ``from_parameters``.
+    starts_ : array of shape (n_states, n_encoded)
+        Visible values of the chains of the last batch, or where its solutions were looked for.
+    ladder_ : Ladder
+        Only of a fit with ``starts="tempered"``, as of :class:`RBM`.
+    n_iter_ : int
+        Passes over the data so far.
+    history_ : dict of list
+        Numbers of each pass, as of :class:`RBM`.
+    n_features_in_ : int
+        Number of columns of X seen in fit.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen in fit, if all are strings.
+
+    See Also
+    --------
+    RBM : The same of columns of numbers, with units that are given.
+    CategoricalRBM : Columns that are all categories.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skrbm import TabularRBM
+    >>> X = np.array([["red", 1.5], ["red", 1.3], ["blue", 0.2], ["green", None]], dtype=object)
+    >>> rbm = TabularRBM(2, random_state=0).fit(X)
+    >>> rbm.kinds_
+    {0: 'categorical', 1: 'real'}
+    >>> rbm.impute(X)[3, 0], rbm.sample(5, random_state=0).shape
+    ('green', (5, 2))
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **{name: c for name, c in RBM._parameter_constraints.items() if name not in _NOT_TAKEN},
+        "kinds": [StrOptions({"auto"}), dict],
+        "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
+    }
+    binarize, sample_values = None, False
+
+    def __init__(
+        self,
+        n_components=32,
+        *,
+        kinds="auto",
+        handle_unknown="warn",
+        hidden="bernoulli",
+        inference="gibbs",
+        starts=None,
+        n_states=None,
+        n_steps=None,
+        burn_in=None,
+        optimizer="sgd",
+        max_grad_norm=None,
+        learning_rate="auto",
+        batch_size=100,
+        n_iter=100,
+        verbose=0,
+        random_state=None,
+        momentum=0.0,
+        alpha="auto",
+        penalty="l2",
+        centered=True,
+        average=True,
+        schedule="linear",
+        init="random",
+        shuffle=True,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=5,
+        tol=1e-2,
+        warm_start=False,
+    ):
+        self.n_components = n_components
+        self.kinds = kinds
+        self.handle_unknown = handle_unknown
+        self.hidden = hidden
+        self.inference = inference
+        self.starts = starts
+        self.n_states = n_states
+        self.n_steps = n_steps
+        self.burn_in = burn_in
+        self.optimizer = optimizer
+        self.max_grad_norm = max_grad_norm
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.n_iter = n_iter
+        self.verbose = verbose
+        self.random_state = random_state
+        self.momentum = momentum
+        self.alpha = alpha
+        self.penalty = penalty
+        self.centered = centered
+        self.average = average
+        self.schedule = schedule
+        self.init = init
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse, tags.input_tags.categorical = False, True
+        tags.input_tags.string = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def _new_encoder(self):
+        return TableEncoder(self.kinds, self.handle_unknown)
+
+    def _units(self):
+        return check_bounds(self._encoder.unit, unit_of(self, "hidden"))
+
+    @property
+    def kinds_(self):
+        """The kind of each column of X, a dict."""
+        check_is_fitted(self, "components_")
+        return {column.name: column.kind for column in self._encoder.table}
+
+    def _given(self, components, hidden, visible):
+        encoder = getattr(components, "_encoder", None)
+        if not isinstance(encoder, TableEncoder):
+            raise TypeError(
+                "from_parameters takes a fitted TabularRBM, which knows the columns of its table; "
+                "RBM(visible=ColumnUnits(...)) takes arrays"
+            )
+        self._encoder = encoder
+        return components, hidden, visible
+
+    def _adopted(self, machine, parts):
+        super()._adopted(machine, parts)
+        self.n_features_in_ = len(self._encoder.table)
+        return self
+
+    def impute(self, X, *, n_steps=None, method="auto", random_state=None):
+        """Fill missing values given the observed ones: numbers by means, others by the likeliest.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            NaN, None or NA marks what is missing.
+        n_steps, method, random_state
+            As of :meth:`RBM.impute`.
+
+        Returns
+        -------
+        X : DataFrame or array of shape (n_samples, n_features)
+            Of the kind, names and dtypes of the X of ``fit``; whole numbers are rounded.
+        """
+        found = super().impute(X, n_steps=n_steps, method=method, random_state=random_state)
+        if hasattr(found, "iloc") and hasattr(X, "index"):
+            found.index = X.index
+        return found

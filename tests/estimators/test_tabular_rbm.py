@@ -1,0 +1,236 @@
+"""What only TabularRBM does: kinds of columns, tables in and out, and values that are missing."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from pandas.testing import assert_frame_equal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from skrbm import RBM, TabularRBM
+from skrbm.exceptions import DataRangeWarning
+from skrbm.persistence import load, save
+from skrbm.units import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    ColumnUnits,
+    Gaussian,
+    Poisson,
+    ReLU,
+    TruncatedGaussian,
+)
+
+
+def people(n=200, seed=0):
+    """Rows of two classes, with columns of many dtypes."""
+    rng = np.random.default_rng(seed)
+    z = rng.integers(0, 2, n)
+    cities = np.array(["Rome", "Oslo", "Lima"])
+    return pd.DataFrame(
+        {
+            "age": rng.integers(20, 60, n) + 20 * z,
+            "income": 1e4 + 3e4 * z + 5e3 * rng.standard_normal(n),
+            "member": rng.random(n) < 0.1 + 0.8 * z,
+            "city": cities[np.where(rng.random(n) < 0.9, z, 2)],
+            "stars": rng.binomial(4, 0.1 + 0.8 * z),
+            "grade": pd.Categorical(
+                np.where(z, "high", "low"), categories=["low", "mid", "high"], ordered=True
+            ),
+        }
+    )
+
+
+def with_holes(frame, seed=1):
+    rng, holes = np.random.default_rng(seed), frame.copy()
+    holes["age"], holes["stars"] = (holes[name].astype("Int64") for name in ("age", "stars"))
+    holes["member"] = holes["member"].astype("boolean")
+    for name in frame:
+        holes.loc[rng.random(len(frame)) < 0.2, name] = None
+    return holes
+
+
+def fitted(X, **params):
+    params = {"n_components": 4, "n_iter": 5, "random_state": 0} | params
+    return TabularRBM(**params).fit(X)
+
+
+def test_kinds_are_found_from_dtypes():
+    rbm = fitted(people())
+    kinds = ["real", "real", "binary", "categorical", "rating", "categorical"]
+    assert list(rbm.kinds_.values()) == kinds and list(rbm.kinds_) == list(people())
+    expected = [(Bernoulli(), 1), (Binomial(4), 1), (Gaussian(), 2), (Categorical((3, 3)), 6)]
+    assert rbm.units_[0] == ColumnUnits(expected)
+    assert rbm.n_features_in_ == 6 and rbm.components_.shape == (4, 10)
+    assert fitted(with_holes(people())).kinds_ == rbm.kinds_
+
+
+def test_kinds_that_are_asked_for():
+    X = people()
+    X["income"] = X["income"].abs()
+    asked = {"age": "count", "income": "positive", "stars": "categorical", 2: "categorical"}
+    X["share"] = np.random.default_rng(0).random(200)
+    asked["share"] = "bounded"
+    rbm = fitted(X, kinds=asked)
+    ends = TruncatedGaussian(X["share"].min(), X["share"].max())
+    expected = [(Poisson(), 1), (ReLU(), 1), (ends, 1), (Categorical((2, 3, 5, 3)), 13)]
+    assert rbm.units_[0] == ColumnUnits(expected)
+    assert (rbm.sample(50, random_state=0)["share"].between(*ends.bounds)).all()
+    again = rbm.sample(50, random_state=0)
+    assert set(again["stars"]) <= set(X["stars"]) and again["member"].dtype == bool
+
+
+def test_the_machine_is_that_of_its_columns():
+    """The likelihood is that of an RBM of the encoded columns, by its exact log Z."""
+    X = people()[["income", "member", "stars"]]
+    rbm = fitted(X)
+    plain = np.column_stack([X["member"], X["stars"], X["income"]]).astype(float)
+    other = RBM.from_parameters(
+        rbm.components_,
+        rbm.intercept_hidden_,
+        rbm.intercept_visible_,
+        precision_visible=rbm.precision_visible_,
+        visible=rbm.units_[0],
+    )
+    assert_allclose(rbm.score_samples(X), other.score_samples(plain), rtol=1e-10)
+    assert_allclose(rbm.transform(X), other.transform(plain), rtol=1e-10)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_samples_and_imputed_values_are_tables_like_x(holes):
+    X = with_holes(people()) if holes else people()
+    rbm = fitted(X)
+    made = rbm.sample(7, random_state=0)
+    assert list(made) == list(X) and (made.dtypes == X.dtypes).all() and len(made) == 7
+    assert set(made["city"]) <= {"Rome", "Oslo", "Lima"} and made["stars"].between(0, 4).all()
+    rows = X.iloc[5:25]
+    full = rbm.impute(rows, random_state=0)
+    assert full.index.equals(rows.index) and (full.dtypes == X.dtypes).all()
+    assert not full.isna().any().any()
+    known = ~rows.isna()
+    assert_frame_equal(full.where(known).astype(object), rows.where(known).astype(object))
+    drawn = rbm.sample(given=rows, random_state=0)
+    assert (drawn.reset_index(drop=True)["income"] == rows.reset_index(drop=True)["income"])[
+        known["income"].to_numpy()
+    ].all()
+    assert np.isfinite(rbm.score_samples(X)).all() and np.isfinite(rbm.transform(X)).all()
+
+
+def test_what_is_missing_follows_from_what_is_known():
+    """Two classes that all columns tell: a hidden column is right in nine rows of ten."""
+    X, more = people(400), people(100, seed=5)
+    rbm = fitted(X, n_iter=30)
+    for name, chance in (("member", 0.8), ("city", 0.8)):
+        holes = more.copy().astype(object)
+        holes[name] = None
+        full = rbm.impute(holes, random_state=0)
+        assert (full[name].to_numpy() == more[name].to_numpy()).mean() > chance
+    holes = more.copy()
+    holes["income"] = np.nan
+    error = rbm.impute(holes, random_state=0)["income"] - more["income"]
+    assert error.std() < 0.6 * more["income"].std()
+
+
+def test_tables_of_polars():
+    X = pl.DataFrame(
+        {
+            "x": [1.5, 2.5, None, 0.1],
+            "n": [1, 2, 3, None],
+            "b": [True, None, False, True],
+            "s": ["u", "v", "w", None],
+            "e": pl.Series(["a", "b", "a", None], dtype=pl.Enum(["a", "b", "c"])),
+        }
+    )
+    rbm = fitted(X)
+    kinds = ["real", "rating", "binary", "categorical", "categorical"]
+    assert list(rbm.kinds_.values()) == kinds
+    made = rbm.sample(5, random_state=0)
+    assert (
+        made.schema == X.schema
+        and rbm.impute(X, random_state=0).null_count().sum_horizontal()[0] == 0
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, int, bool, object, "U5"])
+def test_arrays_of_one_dtype_stay_arrays_of_it(dtype):
+    X = np.random.default_rng(0).integers(0, 2 if dtype is bool else 40, (30, 3)).astype(dtype)
+    rbm = fitted(X)
+    made = rbm.sample(4, random_state=0)
+    assert made.shape == (4, 3) and made.dtype.kind == np.dtype(dtype).kind
+    assert_array_equal(rbm.impute(X, random_state=0), X)
+
+
+def test_clone_pickle_search_and_files(tmp_path):
+    X = with_holes(people())
+    rbm = fitted(X, kinds={"age": "count"})
+    for other in (pickle.loads(pickle.dumps(rbm)), clone(rbm).fit(X)):
+        assert_array_equal(other.score_samples(X), rbm.score_samples(X))
+    save(rbm, tmp_path / "machine.npz")
+    read = load(tmp_path / "machine.npz")
+    assert read.kinds_ == rbm.kinds_
+    assert_frame_equal(read.sample(5, random_state=0), rbm.sample(5, random_state=0))
+    search = GridSearchCV(TabularRBM(n_iter=2, random_state=0), {"n_components": [1, 2]}, cv=2)
+    assert search.fit(X).best_params_["n_components"] in (1, 2)
+    assert make_pipeline(rbm).transform(X).shape == (200, 4)
+
+
+def test_parameters_of_a_fitted_machine():
+    X = people()
+    rbm = fitted(X)
+    other = TabularRBM.from_parameters(rbm, random_state=0)
+    assert other.n_features_in_ == 6 and other.score(X) == rbm.score(X)
+    with pytest.raises(TypeError, match="takes a fitted TabularRBM"):
+        TabularRBM.from_parameters(rbm.components_)
+    with pytest.raises(NotFittedError):
+        _ = TabularRBM().kinds_
+
+
+def test_values_that_were_not_in_training():
+    X = people()
+    rbm = fitted(X)
+    new = X.head(3).copy()
+    new.loc[0, "city"] = "Bonn"
+    with pytest.warns(DataRangeWarning, match="unknown categories"):
+        assert rbm.impute(new, random_state=0).loc[0, "city"] in set(X["city"])
+    new = X.head(3).copy()
+    new.loc[1, "stars"] = 9
+    with pytest.warns(DataRangeWarning, match="column 'stars' has values out of"):
+        rbm.transform(new)
+    with pytest.raises(ValueError, match="Bonn"):
+        bad = X.assign(city="Bonn")
+        rbm.set_params(handle_unknown="error")
+        fitted(X, handle_unknown="error").transform(bad)
+
+
+@pytest.mark.parametrize(
+    "change, params, match",
+    [
+        ({"city": None}, {}, "'city' of X has no observed value"),
+        ({"when": pd.Timestamp("2026-01-01")}, {}, "turn it into numbers"),
+        ({}, {"kinds": {"town": "real"}}, "kinds must name columns of X"),
+        ({}, {"kinds": {"age": "integer"}}, "kinds must name columns of X"),
+        ({}, {"kinds": {"city": "real"}}, "values that are no numbers"),
+        ({}, {"kinds": {"city": "binary"}}, "kind 'binary' and 3 values"),
+        ({}, {"kinds": {"income": "count"}}, "no whole numbers|negative values"),
+        ({"debt": -1.0}, {"kinds": {"debt": "positive"}}, "negative values"),
+        ({}, {"kinds": {"age": "count"}, "hidden": "gaussian"}, "have no distribution beside"),
+        ({"income": np.inf}, {}, "infinity"),
+    ],
+)
+def test_errors_name_the_column(change, params, match):
+    with pytest.raises(ValueError, match=match):
+        fitted(people().assign(**change), **params)
+
+
+def test_columns_that_are_constant():
+    X = people().assign(one=1.0, same="x", yes=True, n=3)
+    rbm = fitted(X, kinds={"one": "bounded"})
+    made = rbm.sample(4, random_state=0)
+    assert (made["same"] == "x").all() and made["yes"].all() and (made["n"] == 3).all()
+    assert np.isfinite(rbm.score(X)) and np.isfinite(fitted(X.head(1)).score(X.head(1)))

@@ -1,0 +1,303 @@
+"""Machines whose columns have units of different kinds, and counts, against sums and integrals.
+
+Random tests use fixed seeds; those of distributions have a level of 1e-6, and means may be off by
+five of their standard errors.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _distributions import assert_joint_distribution, exact_chains
+from _exact import Exact, clamped, free_energy
+from _machines import differences, gradient, parameters, random_theta
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm import RBM
+from skrbm.arrays import make_rng
+from skrbm.evaluation import AIS, Density
+from skrbm.evaluation import log_partition as estimated
+from skrbm.evaluation._observed import exact_sums
+from skrbm.inference import FIXED_POINTS, TAP, Gibbs, NaiveMeanField, sample, solve
+from skrbm.inputs import Coordinates
+from skrbm.learning import StandardParameters
+from skrbm.machine import Machine, data_moments, has_integral, log_partition, precise_free_energy
+from skrbm.units import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    ColumnUnits,
+    DoubleReLU,
+    Gaussian,
+    Poisson,
+    ReLU,
+    Spin,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
+
+LAYERS = {
+    "all": [
+        *[(Bernoulli(), [1]), (Gaussian(), [0]), (Categorical(3), [3, 4, 5]), (Spin(), [2])],
+        *[(Poisson(), [6]), (Binomial(4), [7]), (TruncatedGaussBernoulli(0, 1), [8])],
+    ],
+    "with precisions": [
+        *[(Gaussian(), 1), (Spin(), 1), (Binomial(3), 1), (TruncatedGaussian(-1, 1), 1)],
+        *[(DoubleReLU(), 1), (Bernoulli(), 1)],
+    ],
+    "discrete": [(Bernoulli(), 1), (Categorical(3), 3), (Spin(), 1), (Binomial(2), 1)],
+    "counts": [(Poisson(), 2), (Binomial(3), 1)],
+}
+layers = pytest.mark.parametrize("name", LAYERS)
+
+
+def make(name, hidden=None, strength=0.4, n_hidden=3, seed=0):
+    unit, generator = ColumnUnits(LAYERS[name]), np.random.default_rng(seed)
+    hidden = Bernoulli() if hidden is None else hidden
+    n = unit.n_columns
+    thetas = [random_theta(u, k, generator) for u, k in ((unit, n), (hidden, n_hidden))]
+    weights = strength * generator.standard_normal((n_hidden, n))
+    return Machine((unit, hidden), tuple(thetas), (weights,))
+
+
+def draws(exact, n, seed=0):
+    return exact.sample(np.random.default_rng(seed), n)[0]
+
+
+@layers
+def test_log_partition_and_free_energies_are_exact(name):
+    machine = make(name)
+    exact = Exact(machine)
+    assert_allclose(log_partition(machine), exact.log_z, rtol=1e-10)
+    X = draws(exact, 5)
+    machine.units[0].check_values(X)
+    assert_allclose(precise_free_energy(machine, X), free_energy(machine, X), rtol=1e-10)
+
+
+@layers
+def test_gradients_of_data_and_of_log_partition_by_finite_differences(name):
+    machine = make(name)
+    X = draws(Exact(machine), 4)
+    slopes = gradient(machine, data_moments(machine, X))
+    for (label, values, put), found in zip(parameters(machine), slopes, strict=True):
+        wanted = differences(lambda m: -precise_free_energy(m, X).mean(), values, put)
+        if "layer 0" in label and "field" not in label:  # zeros where a part has no such statistic
+            wanted = np.where(found == 0, 0.0, wanted)
+        assert_allclose(found, wanted, rtol=1e-6, atol=1e-7, err_msg=label)
+
+
+@layers
+def test_gibbs_sampling_leaves_the_joint_distribution_invariant(name):
+    machine = make(name)
+    exact = Exact(machine)
+    state = exact_chains(exact, 5_000)
+    state = sample(Gibbs(), machine, state, make_rng(1, machine.weights[0]), 2)
+    if name != "all":  # its pairs of values are too many for a chi-square test
+        assert_joint_distribution(exact, state.layers)
+    for l, rows in enumerate(state.layers):
+        error = rows.std(axis=0) / np.sqrt(len(rows))
+        assert (np.abs(rows.mean(axis=0) - exact.mean(l)) < 5 * error + 1e-12).all()
+
+
+@layers
+def test_annealing_gives_the_log_partition_function(name):
+    machine = make(name)
+    found = estimated(Density(machine), AIS(n_chains=100, schedule=200), random_state=0)
+    assert 0 < found.std < 0.1
+    assert abs(found.value - Exact(machine).log_z) < 5 * found.std
+
+
+@layers
+def test_values_that_are_missing_are_summed_out(name):
+    machine = make(name)
+    unit, n = machine.units[0], machine.n_units[0]
+    X = draws(Exact(machine), 6)
+    observed = np.ones(X.shape, dtype=bool)
+    sites = unit.groups(n)
+    for r in range(6):
+        observed[r, sites[r % len(sites)]] = False
+    total, means, exact = exact_sums(machine, X, observed, means=True)
+    oracles = clamped(machine, np.where(observed, X, np.nan))
+    assert exact.all()
+    assert_allclose(total, [oracle.log_z for oracle in oracles], rtol=1e-9)
+    assert_allclose(means, [oracle.mean(1) for oracle in oracles], rtol=1e-8)
+
+
+@pytest.mark.parametrize("method", sorted(FIXED_POINTS))
+@layers
+def test_fixed_points_apply_where_all_parts_allow_it(name, method):
+    """To weak couplings, mean field is exact to first order in log Z, and TAP to second order."""
+    method = FIXED_POINTS[method]
+    machine = make(name, strength=1e-3)
+    if not method.applies_to(machine):
+        assert type(method) is not NaiveMeanField
+        return
+    method = replace(method, max_iter=300)
+    start = method.start(machine, machine.units[0].mean(machine.thetas[0])[None, :])
+    solution = solve(method, machine, start)
+    found = float(method.log_partition(machine, solution.state)[0])
+    assert abs(found - Exact(machine).log_z) < (2e-4 if type(method) is NaiveMeanField else 2e-7)
+
+
+def test_capabilities_are_those_of_all_parts():
+    assert TAP().applies_to(make("with precisions"))
+    for name in ("all", "counts"):
+        assert "takes" in TAP().unmet(make(name)) or "take a precision" in TAP().unmet(make(name))
+    unit = ColumnUnits(LAYERS["all"])
+    assert not unit.is_discrete and not unit.has_variances and unit.has_further
+    assert ColumnUnits(LAYERS["discrete"]).is_discrete
+
+
+def test_a_precision_of_tap_moves_the_field_of_bits_alone():
+    unit = ColumnUnits(LAYERS["with precisions"])
+    theta = unit.default_theta(6, np.zeros(1))
+    tilted = unit.tilt(theta, np.zeros((2, 6)), np.full((2, 6), 0.5))
+    assert_array_equal(tilted.precision[:, 5], 0.0)
+    assert_allclose(tilted.field[:, 5] - theta.field[5], -0.25)
+    assert_allclose(tilted.precision[:, 0], theta.precision[0] + 0.5)
+
+
+@pytest.mark.parametrize("name", ["all", "counts"])
+def test_standardised_parameters_have_the_gradient_of_finite_differences(name):
+    machine = make(name)
+    unit, n = machine.units[0], machine.n_units[0]
+    columns, has_precision = unit.standardised(n)
+    X = draws(Exact(machine), 50)
+    coordinates = Coordinates.standard(X.mean(axis=0), X.std(axis=0), columns)
+    assert_array_equal(coordinates.offset[~columns], 0)
+    assert_array_equal(coordinates.divisor[~columns], 1)
+    standard = StandardParameters(coordinates, has_precision)
+    parts = standard.of(machine.copy())
+    again = standard.machine(machine.copy(), parts)
+    assert_allclose(again.weights[0], machine.weights[0])
+    slopes = standard.gradient(machine, data_moments(machine, X)).arrays(parts)
+    for i, (part, slope) in enumerate(zip(parts, slopes, strict=True)):
+        for place in np.ndindex(part.shape):
+
+            def value(step, i=i, place=place):
+                moved = [array.copy() for array in parts]
+                moved[i][place] += step
+                return -precise_free_energy(standard.machine(machine.copy(), moved), X).mean()
+
+            if slope[place] == 0:  # a column without the statistic
+                continue
+            assert_allclose(slope[place], (value(1e-5) - value(-1e-5)) / 2e-5, rtol=1e-5, atol=1e-7)
+
+
+def test_columns_without_a_precision_never_get_one():
+    machine = make("all")
+    X = draws(Exact(machine), 60)
+    rbm = RBM(2, visible=machine.units[0], n_iter=3, random_state=0).fit(X)
+    _, has_precision = rbm.units_[0].standardised(9)
+    assert (rbm.precision_visible_[has_precision] != 0).all()
+    assert_array_equal(rbm.precision_visible_[~has_precision], 0)
+    assert_array_equal(np.flatnonzero(rbm.spike_visible_), [8])
+
+
+def two_classes(n):
+    """Rows of two classes, with a value of each unit of the layer "all"."""
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 2, n)
+    X = np.zeros((n, 9))
+    X[:, 0] = 5 * z + rng.standard_normal(n)
+    X[:, 1] = rng.random(n) < 0.2 + 0.6 * z
+    X[:, 2] = 2 * (rng.random(n) < 0.8 - 0.6 * z) - 1
+    X[np.arange(n), 3 + np.where(rng.random(n) < 0.8, z, 2)] = 1
+    X[:, 6] = rng.poisson(2 + 6 * z)
+    X[:, 7] = rng.binomial(4, 0.2 + 0.6 * z)
+    X[:, 8] = (rng.random(n) < 0.5) * rng.random(n)
+    return X
+
+
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"starts": "data"},
+        {"inference": "naive_mean_field"},
+        {"inference": "tempering"},
+        {"starts": "tempered"},
+    ],
+    ids=str,
+)
+def test_estimators_learn_mixed_columns(options, dtype):
+    """Columns that depend on a hidden bit are likelier by the machine than by independent units."""
+    X, visible = two_classes(300).astype(dtype), ColumnUnits(LAYERS["all"])
+    rbm = RBM(2, visible=visible, n_iter=15, random_state=0, **options).fit(X)
+    assert rbm.components_.dtype == dtype
+    unit = rbm.units_[0]
+    theta = unit.initial_theta(X.astype(float))
+    independent = (unit.log_weight(theta, X.astype(float)) - unit.log_partition(theta).sum()).mean()
+    assert rbm.score(X) > independent
+    unit.check_values(rbm.sample(5, random_state=0))
+    X[0, 3:6], X[1, 0], X[2, 6:8] = np.nan, np.nan, np.nan
+    full = rbm.impute(X, random_state=0)
+    assert np.isfinite(full).all() and full.dtype == dtype
+    assert_allclose(full[0, 3:6].sum(), 1, rtol=1e-5)
+    again = RBM(2, visible=visible, n_iter=2, random_state=0, **options).fit(X)
+    assert np.isfinite(again.score(X))
+
+
+def test_errors_name_the_columns():
+    unit = ColumnUnits([(Bernoulli(), 1), (Categorical(2), 2), (Poisson(), 1)])
+    X = np.array([[0, 0, 1, 3], [1, 1, 0, 0.0]])
+    unit.check_values(X)
+    for value, place, match in [
+        (2.0, (0, 0), r"columns \[0\] of X have values from 1 to 2"),
+        (1.0, (0, 1), r"columns \[1, 2\] of X: X must have one 1"),
+        (0.5, (1, 3), r"columns \[3\] of X: X must have whole numbers"),
+        (-1.0, (1, 3), r"columns \[3\] of X have values from -1 to 3"),
+    ]:
+        wrong = X.copy()
+        wrong[place] = value
+        with pytest.raises(ValueError, match=match):
+            unit.check_values(wrong)
+    with pytest.raises(ValueError, match="has 4 columns, and the layer has 5"):
+        RBM(2, visible=unit).fit(np.zeros((3, 5)))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [(Bernoulli(), 0)],
+        [(Bernoulli(), [0, 2])],
+        [(Bernoulli(), [0, 1]), (Gaussian(), [1])],
+        [(Bernoulli(), 1), (Gaussian(), [1])],
+        [("bernoulli", 2)],
+        [(Bernoulli(), 1.5)],
+    ],
+    ids=str,
+)
+def test_parts_that_are_no_layer_are_refused(parts):
+    with pytest.raises(ValueError, match=r"parts must|number of columns must|a column must"):
+        ColumnUnits(parts)
+
+
+def test_bounds_that_are_not_given_are_those_of_the_columns():
+    unit = ColumnUnits([(TruncatedGaussian(), 1), (Binomial(), 1), (Gaussian(), 1)])
+    X = np.array([[-3.0, 2, 100], [5, 7, -1]])
+    fitted = unit.fitted(X)
+    assert fitted.units == (TruncatedGaussian(-3, 5), Binomial(7), Gaussian())
+    assert unit.asks_for(fitted) and not fitted.asks_for(unit)
+
+
+def test_counts_without_a_bound_need_neighbours_with_bounds():
+    for hidden in (Gaussian(), ReLU(), Poisson()):
+        with pytest.raises(ValueError, match="have no distribution beside"):
+            RBM(2, visible=Poisson(), hidden=hidden).fit(np.ones((3, 2)))
+        assert not has_integral(make("counts", hidden=hidden))
+    assert has_integral(make("counts"))
+
+
+def test_couplings_of_some_unbounded_columns_decide_on_the_integral():
+    unit, W = ColumnUnits([(Bernoulli(), 1), (Gaussian(), 1)]), np.array([[5.0, 0.9], [0.0, 0.0]])
+    theta = unit.default_theta(2, W)
+    for strength, expected in ((1.0, True), (1.2, False)):
+        weights = strength * W
+        for machine in (
+            Machine((unit, Gaussian()), (theta, Gaussian().default_theta(2, W)), (weights,)),
+            Machine((Gaussian(), unit), (Gaussian().default_theta(2, W), theta), (weights.T,)),
+        ):
+            assert has_integral(machine) is expected
