@@ -233,6 +233,21 @@ def test_the_units_of_features():
     assert model.score(X + 0.3 * real, y) > 0.8
 
 
+@pytest.mark.arrays
+@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@kinds
+def test_other_libraries(name, kind):
+    """Probabilities and features stay in the library; labels are NumPy arrays."""
+    xp = pytest.importorskip(name)
+    rows, target = xp.asarray(X), TARGETS[kind]
+    model = small(discriminative=0.5).fit(rows, target)
+    P, H, drawn = model.predict_proba(rows), model.transform(rows), model.sample(2, y=target[:1])
+    assert type(P) is type(H) is type(drawn[0]) is type(rows)
+    assert P.shape == (120, len(model.classes_)) and H.shape == (120, 3)
+    assert drawn[0].shape == (2, 4) and isinstance(model.predict(rows), np.ndarray)
+    assert np.isfinite(np.asarray(model.score_samples(rows, target))).all()
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
