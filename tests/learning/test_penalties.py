@@ -244,6 +244,18 @@ def test_fits_end_at_the_penalised_maximum(name, centered):
     assert_at_the_maximum(name, *problem.trained(MomentLearner, 700, 0.5, **options), 3e-4)
 
 
+def test_fields_follow_what_proximal_steps_take():
+    """Mean fields change by the gradients of the fields alone."""
+    alpha, problem = PROBLEMS["l1"]
+    options = {"optimizer": SGD(alpha=alpha, penalty="l1"), "centered": True}
+    start, after = (problem.trained(MomentLearner, 1, rate, **options)[0] for rate in (0.0, 0.5))
+    (old, b0, c0), (new, b, c) = (NATURAL.of(part.machine) for part in (start, after))
+    _, visible, hidden = problem.gradient(start.machine)
+    below, above = after.offsets
+    assert_allclose(b - b0, 0.5 * visible - above @ (new - old), rtol=1e-9, atol=1e-12)
+    assert_allclose(c - c0, 0.5 * hidden - (new - old) @ below, rtol=1e-9, atol=1e-12)
+
+
 def test_the_automatic_rate_is_the_length_of_proximal_steps():
     """The first rate is so large that steps are taken back; then it falls."""
     alpha, problem = PROBLEMS["l1"]
