@@ -9,6 +9,7 @@ from .estimators import (
     DeepTAPMachine,
     FrankWolfeRBM,
     GaussianBernoulliRBM,
+    RBMClassifier,
     TabularRBM,
 )
 from .persistence import trusted_types
@@ -24,6 +25,7 @@ __all__ = [
     "DeepTAPMachine",
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
+    "RBMClassifier",
     "TabularRBM",
     "__version__",
     "trusted_types",

@@ -44,6 +44,7 @@ from skrbm.learning import (
     CHAINS,
     GRADIENTS,
     NATURAL,
+    PENALTIES,
     SGD,
     STARTS,
     Adam,
@@ -52,7 +53,7 @@ from skrbm.learning import (
     MachineGradient,
 )
 from skrbm.machine import condition, data_moments, energy, free_energy, interpolate, uncoupled
-from skrbm.units import UNITS, log_weight
+from skrbm.units import UNITS, Categorical, log_weight
 
 pytestmark = pytest.mark.arrays
 LIBRARIES = ["numpy", "array_api_strict", "torch"]
@@ -346,7 +347,7 @@ def test_ais(library, kinds):
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.1])
-@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("penalty", ["l1", "l1b", "group_lasso", "l2"])
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "adam"])
 def test_optimizers(library, kind, order, penalty, max_norm):
@@ -361,6 +362,21 @@ def test_optimizers(library, kind, order, penalty, max_norm):
         library.close(same.weights[0], machine.weights[0])
         for a, b in zip(same.thetas, machine.thetas, strict=True):
             library.close(a.field, b.field)
+
+
+@pytest.mark.parametrize("name", [name for name, penalty in PENALTIES.items() if penalty])
+@pytest.mark.parametrize("unit", [None, Categorical(4), Categorical((4, 6, 2))])
+def test_proximal_steps(library, name, unit):
+    """One length, a number or an array of no dimensions, and a length for each weight."""
+    generator, penalty = np.random.default_rng(0), PENALTIES[name]
+    X, steps = generator.normal(size=(5, 12)), np.exp(generator.normal(size=(5, 12)))
+    X, steps = X.astype(library.name), steps.astype(library.name)
+    value = float(penalty.value(library.array(X), unit))
+    assert_allclose(value, penalty.value(X, unit), rtol=1e-5)
+    for lengths in (steps, steps[0, :1].reshape(())):
+        taken = penalty.taken(library.array(X), library.array(lengths), unit)
+        library.close(taken, penalty.taken(X, lengths, unit))
+    library.close(penalty.taken(library.array(X), 0.3, unit), penalty.taken(X, 0.3, unit))
 
 
 def update(machine, before, X, method, optimiser):

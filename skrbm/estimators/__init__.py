@@ -4,6 +4,7 @@ from ._bernoulli_rbm import BernoulliRBM
 from ._categorical_rbm import CategoricalRBM
 from ._deep_tap_machine import DeepTAPMachine
 from ._rbm import RBM
+from ._rbm_classifier import RBMClassifier
 from ._tabular_rbm import TabularRBM
 from ._tap_rbm import TAPRBM
 from .conditional import ConditionalRBM
@@ -19,5 +20,6 @@ __all__ = [
     "DeepTAPMachine",
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
+    "RBMClassifier",
     "TabularRBM",
 ]

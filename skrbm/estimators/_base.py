@@ -234,6 +234,7 @@ class BaseRBM(DensityModel):
             sample_values=self.sample_values,
             n_rows=n_rows,
             is_finite=lambda machine: self._is_finite(machine, parts),
+            labels=parts.labels,
         )
         return Trainer(
             learner,

@@ -49,8 +49,9 @@ class BernoulliRBM(BaseRBM):
         Part of the last step that is added to the next.
     alpha : float, default=0.0
         Strength of the penalty on the weights.
-    penalty : {"l2", "l1"}, default="l2"
-        alpha / 2 ||W||² or alpha ||W||₁.
+    penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
+        alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
+        exact zeros.
     centered : bool, default=False
         Whether the gradient is that of the couplings between deviations of the units from their
         means. Learning is then faster, and depends less on the learning rate.

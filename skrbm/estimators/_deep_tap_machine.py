@@ -76,8 +76,9 @@ class DeepTAPMachine(BaseRBM):
         Part of the last step that is added to the next.
     alpha : float, default=0.001
         Strength of the penalty on the weights.
-    penalty : {"l2", "l1"}, default="l2"
-        alpha / 2 ||W||² or alpha ||W||₁.
+    penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
+        alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
+        exact zeros.
     schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
         Factor on the learning rate, by the fraction of ``n_iter_pretrain`` or ``n_iter`` that has
         passed: 1, down to 0 in a line or a cosine, down to 1e-3; or a function of the fraction.

@@ -28,6 +28,8 @@ class Parts:
         Which parameters the optimiser sees.
     coordinates : Coordinates, default=None
         In which the machine is trained; None for those of the data.
+    labels : LabelColumns, default=None
+        Columns of labels.
     """
 
     phase: ModelPhase
@@ -35,6 +37,7 @@ class Parts:
     n_states: int | None = None
     parameters: Any = NATURAL
     coordinates: Coordinates | None = None
+    labels: Any = None
 
     def rows_of_state(self, batch_size, n_rows, part=1.0):
         """Return how many rows the state of the model phase has for data of ``n_rows``.

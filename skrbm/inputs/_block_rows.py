@@ -219,8 +219,8 @@ def _sample_size(rows):
 
 
 def _has_fractions(rows, unit):
-    """Whether visible units that are binary have values between 0 and 1."""
+    """Whether visible units of bits have values between 0 and 1."""
     xp = namespace(rows)
-    if not unit.is_binary or not xp.isdtype(rows.dtype, "real floating"):
+    if not unit.has_bits or not xp.isdtype(rows.dtype, "real floating"):
         return False
     return bool(xp.any((rows > 0) & (rows < 1)))

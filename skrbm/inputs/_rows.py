@@ -129,10 +129,10 @@ class Rows(DistinctRows):
 
     @cached_property
     def has_fractions(self):
-        """Whether visible units that are binary have values between 0 and 1."""
+        """Whether visible units of bits have values between 0 and 1."""
         X = self.X.data[:, None] if sp.issparse(self.X) else self.X
         xp = namespace(X)
-        if not self.unit.is_binary or not xp.isdtype(X.dtype, "real floating"):
+        if not self.unit.has_bits or not xp.isdtype(X.dtype, "real floating"):
             return False
         between = (xp.any((rows > 0) & (rows < 1)) for rows in row_blocks(X, 1024))
         return any(bool(found) for found in between)

@@ -6,10 +6,11 @@ from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
 from ._deep import DeepPhase
 from ._fixed_points import STARTS, FixedPointPhase
 from ._gradient import BatchLearner, MomentLearner, Training, check_integral
+from ._labels import LabelColumns
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
 from ._monitors import LikelihoodMonitor
-from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient, Optimizer
+from ._optimizers import OPTIMIZERS, SGD, Adam, ArrayGradient, Gradient, Optimizer
 from ._parameters import (
     NATURAL,
     ZERO_SUM,
@@ -19,6 +20,7 @@ from ._parameters import (
     StandardParameters,
     ZeroSumParameters,
 )
+from ._penalties import PENALTIES
 from ._progress import Progress
 from ._rates import AutomaticRate, RateState
 from ._together import machine_of_first
@@ -44,6 +46,7 @@ __all__ = [
     "DeepPhase",
     "FixedPointPhase",
     "Gradient",
+    "LabelColumns",
     "LikelihoodMonitor",
     "LogPartitionTracker",
     "MachineGradient",

@@ -81,12 +81,14 @@ class AutomaticLearner(MomentLearner):
     def _move_measured(self, training, slopes, data, samples, energies, state, length):
         """Move the saved machine, and find the length of the next steps by it."""
         before = self.parameters.of(training.saved[0])
-        slopes = ArrayGradient(slopes.arrays(before), slopes.n_penalised)
+        slopes = ArrayGradient(slopes.arrays(before), slopes.n_penalised, slopes.units)
         after = self._move(training, slopes, data, _as_factor(length, samples))
         change = precise_free_energy(training.machine, samples) - energies[: samples.shape[0]]
         steps = (new - old for new, old in zip(after, before, strict=True))
         pairs = zip(slopes.arrays(before), steps, strict=True)
         gain = sum(number(namespace(slope).sum(slope * step)) for slope, step in pairs)
+        cost = self.optimizer.cost
+        gain = gain + cost(before, slopes) - cost(after, slopes)
         n_visible = training.machine.n_units[0]
         training.rate_state = self.rule.next(state, gain, change, n_visible, length)
 

@@ -1,6 +1,6 @@
 """Parameters averaged over the last part of the steps (Polyak and Juditsky 1992)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..arrays import namespace
 from ..machine import Machine
@@ -23,36 +23,50 @@ class Average:
     n_steps : int
     last : Machine or None
         The machine that learning goes on from, where it is not in training; else None.
+    keeps_zeros : bool
+        Whether weights that are 0 in the last machine are published as 0. A mean is 0 only where
+        the weight has been 0 in all steps.
     """
 
     means: Machine
     n_steps: int = 1
     last: Machine | None = None
+    keeps_zeros: bool = False
 
     @classmethod
-    def of(cls, machine):
+    def of(cls, machine, keeps_zeros=False):
         """Return the average of one machine."""
-        return cls(machine.copy())
+        return cls(machine.copy(), keeps_zeros=keeps_zeros)
 
-    def moved(self, machine):
+    def moved(self, machine, keeps_zeros=False):
         """Return the average after a step that has led to a machine."""
         n_steps = self.n_steps + 1
         part = _DECAY / (n_steps + _DECAY - 1)
         for mean, new in zip(_parts(self.means), _parts(machine), strict=True):
             mean *= 1 - part
             mean += part * new
-        return Average(self.means, n_steps)
+        return Average(self.means, n_steps, keeps_zeros=keeps_zeros)
+
+    def published(self, last):
+        """Return the mean as a new machine, with the zeros of the last one if these are kept."""
+        if not self.keeps_zeros:
+            return self.means.copy()
+        pairs = zip(last.weights, self.means.weights, strict=True)
+        weights = tuple(namespace(W).where(W == 0, W, mean) for W, mean in pairs)
+        return replace(self.means, weights=weights).copy()
 
     def is_of(self, machine):
-        """Whether the parameters of a machine are the mean, and not changed since."""
-        pairs = zip(_parts(self.means), _parts(machine), strict=True)
-        return self.last is not None and all(
+        """Whether the parameters of a machine are those published, and not changed since."""
+        if self.last is None:
+            return False
+        pairs = zip(_parts(self.published(self.last)), _parts(machine), strict=True)
+        return all(
             mean.shape == new.shape and bool(namespace(new).all(mean == new)) for mean, new in pairs
         )
 
     def copy(self):
         """Return an average that shares no memory with this one."""
-        return Average(self.means.copy(), self.n_steps, self.last.copy())
+        return replace(self, means=self.means.copy(), last=self.last.copy())
 
 
 def _parts(machine):

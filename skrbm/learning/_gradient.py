@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._ranks import ranks
-from ..arrays import cast, numbers, put_off, require
+from ..arrays import cast, copied, numbers, put_off, require
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
@@ -48,7 +48,7 @@ class Training:
 
     def published(self):
         """Return the machine of this moment, or that of averaged parameters; a copy."""
-        return (self.machine if self.average is None else self.average.means).copy()
+        return self.machine.copy() if self.average is None else self.average.published(self.machine)
 
     def forget(self):
         """Give up what was learnt of steps, where their parameters are given up."""
@@ -200,6 +200,8 @@ class MomentLearner(BatchLearner):
         Number of rows that the penalty is for; default: that of ``rows``.
     is_finite : callable, default=None
         Whether a machine can be published; default: whether all its parameters are finite.
+    labels : LabelColumns, default=None
+        Visible columns whose probabilities given the others may be learnt as well.
     rows, index, batch_size, shuffle
         As in :class:`BatchLearner`.
     """
@@ -219,6 +221,7 @@ class MomentLearner(BatchLearner):
         sample_values=False,
         n_rows=None,
         is_finite=None,
+        labels=None,
     ):
         if ranks().size > 1 and not phase.for_ranks:
             raise ValueError(
@@ -232,16 +235,18 @@ class MomentLearner(BatchLearner):
         self.parameters, self.centered, self.average = parameters, centered, average
         self.sample_values = sample_values and rows.has_fractions
         self._is_finite, self._phase, self._shares = is_finite, phase, None
+        self.labels = labels
 
     def epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
         report = super().epoch(training, progress, rate)
-        training.machine = self.parameters.fixed(training.machine)
-        if training.average is not None:
-            means = self.parameters.fixed(training.average.means)
-            training.average = replace(training.average, means=means)
+        if not self.optimizer.makes_zeros:  # parameters that are chosen anew have other zeros
+            training.machine = self.parameters.fixed(training.machine)
+            if training.average is not None:
+                means = self.parameters.fixed(training.average.means)
+                training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
-        return report
+        return report | self.optimizer.report(training.machine.weights)
 
     def step(self, training, index, rate):
         machine, before = self._reviewed(training)
@@ -253,6 +258,8 @@ class MomentLearner(BatchLearner):
         else:
             state, data, model = phase.incomplete_phases(machine, before, X, observed, rng)
         training.machine, training.phase_state = machine, state
+        if self.labels is not None:
+            model = self.labels.mixed(machine, model, X, observed)
         difference = data - model
         if self._shares is not None:
             difference, data = self._shares.moments(machine, difference, data)
@@ -293,20 +300,24 @@ class MomentLearner(BatchLearner):
     def _move(self, training, slopes, data, rate):
         """Move the machine, and the average if there is one; returns the parameters after it."""
         parameters, gradient = self.parameters.of(training.machine), slopes
+        follows = self.centered and self.optimizer.makes_zeros
+        before = [copied(W) for W in parameters[: slopes.n_penalised]] if follows else ()
         if self.centered:
             training.offsets = _moved_offsets(training.offsets, training.machine, data)
             offsets = self.parameters.means(training.offsets)
-            gradient = CenteredGradient(slopes, training.machine, offsets)
+            gradient = CenteredGradient(slopes, training.machine, offsets, not follows)
         training.optimizer_state = self.optimizer.update(
             parameters, gradient, training.optimizer_state, rate
         )
+        if follows:  # fields follow the proximal step too
+            gradient.follow(parameters, before)
         training.machine = self.parameters.machine(training.machine, parameters)
         if not self.average:
             training.average = None
         elif training.average is None:
-            training.average = Average.of(training.machine)
+            training.average = Average.of(training.machine, self.optimizer.makes_zeros)
         else:
-            training.average = training.average.moved(training.machine)
+            training.average = training.average.moved(training.machine, self.optimizer.makes_zeros)
         return parameters
 
     def _reviewed(self, training):

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 
 from .._checks import check_number, look_up
 from .._params import HyperParameters
-from ..arrays import cast, is_foreign, like, namespace
-
-PENALTIES = {"l2": lambda W: W, "l1": lambda W: namespace(W).sign(W)}
-"""Derivative of each penalty by the weights."""
+from ..arrays import cast, is_foreign, like, namespace, number
+from ._penalties import PENALTIES, share_of_zeros
 
 
 class Gradient:
@@ -24,9 +22,13 @@ class Gradient:
     ----------
     n_penalised : int
         How many of the parameters, the first, the penalty is on.
+    units : tuple of Unit
+        Kinds of the units that the columns of these belong to; where there are none, each column
+        is a site.
     """
 
     n_penalised = 1
+    units = ()
 
     def add(self, targets, rate, keep=1.0):
         """Add ``rate`` times the gradient to arrays of the parameters' shapes, in place.
@@ -45,8 +47,8 @@ class Gradient:
 class ArrayGradient(Gradient):
     """A gradient that is given as arrays."""
 
-    def __init__(self, arrays, n_penalised):
-        self._arrays, self.n_penalised = arrays, n_penalised
+    def __init__(self, arrays, n_penalised, units=()):
+        self._arrays, self.n_penalised, self.units = arrays, n_penalised, units
 
     def add(self, targets, rate, keep=1.0):
         for i, (target, slope) in enumerate(zip(targets, self._arrays, strict=True)):
@@ -65,9 +67,12 @@ class Optimizer(HyperParameters):
     ----------
     caution : float
         By what an automatic learning rate and its trust region are divided; 1 for gradient ascent.
+    makes_zeros : bool
+        Whether steps end with a proximal one, which makes exact zeros of weights.
     """
 
     caution = 1.0
+    makes_zeros = False
 
     @property
     def kind(self):
@@ -89,6 +94,14 @@ class Optimizer(HyperParameters):
         """
         raise NotImplementedError
 
+    def cost(self, parameters, gradient):
+        """Return the penalty that is no part of the gradient."""
+        return 0.0
+
+    def report(self, weights):
+        """Return numbers for the history by the penalised parameters, a dict."""
+        return {}
+
 
 def _check(optimizer, **bounds):
     """Raise ValueError unless hyper-parameters are numbers in [0, bound)."""
@@ -107,13 +120,42 @@ class _Penalised(Optimizer):
         """Return the optimiser with ``alpha = 1 / n_rows`` if it is "auto"."""
         return replace(self, alpha=1 / max(n_rows, 1)) if self.alpha == "auto" else self
 
+    @property
+    def makes_zeros(self):
+        return bool(self.alpha) and PENALTIES[self.penalty] is not None
+
+    def report(self, weights):
+        """Return numbers for the history by the penalised parameters: the share of zeros."""
+        return {"zero_weights": share_of_zeros(weights)} if self.makes_zeros else {}
+
+    def cost(self, parameters, gradient):
+        """Return the penalty, for one that makes exact zeros; else 0."""
+        if not self.makes_zeros:
+            return 0.0
+        value, units = PENALTIES[self.penalty].value, gradient.units
+        return self.alpha * sum(
+            number(value(parameters[i], units[i] if units else None))
+            for i in range(gradient.n_penalised)
+        )
+
+    def _shrink(self, parameters, gradient, i, steps):
+        """Take a proximal step of the i-th parameters; returns what it has taken from them."""
+        unit = gradient.units[i] if gradient.units else None
+        taken = PENALTIES[self.penalty].taken(parameters[i], self.alpha * steps, unit)
+        part = parameters[i]
+        part -= taken
+        return taken
+
 
 @dataclass(frozen=True)
 class SGD(_Penalised):
     """Stochastic gradient ascent with momentum and a penalty on the weights.
 
-    velocity <- momentum * velocity + rate * (gradient - alpha * penalty'(W)), W <- W + velocity
+    velocity <- momentum * velocity + rate * (gradient - alpha * W), W <- W + velocity
     (Alg. 2 of Tramel et al. 2018; its momentum term is printed without the rate).
+
+    Penalties that make exact zeros are no part of the gradient: a proximal step of length rate
+    follows the other, and the velocity is what W has moved in all (iPiano; Ochs et al. 2014).
 
     Parameters
     ----------
@@ -121,7 +163,11 @@ class SGD(_Penalised):
     alpha : float or "auto", default=0.0
         Strength of the penalty, on the weights only. "auto": one over the number of rows of the
         data, as by a prior distribution of each weight with a scale of 1.
-    penalty : {"l2", "l1"}, default="l2"
+    penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
+        alpha / 2 times the sum of squares; alpha times the sum of abs(W); alpha / 2 times the sum
+        over rows of (sum of abs(W_j))² (Tubiana, Cocco and Monasson 2019); alpha times the sum over
+        rows and sites of the Euclidean norm of the site's weights. A site is a categorical
+        variable with all its columns, or one column. All but "l2" make exact zeros.
     max_norm : float or None, default=None
         Norm of the gradient by all parameters above which it is scaled down to that norm.
     """
@@ -154,18 +200,24 @@ class SGD(_Penalised):
             for target in targets:
                 target *= self.momentum
         keep, shrink = 1.0, ()
-        if self.alpha and velocity is None and self.penalty == "l2":
+        if self.makes_zeros:
+            pass
+        elif self.alpha and velocity is None:
             keep = 1.0 - rate * self.alpha  # a factor in the product, which costs nothing
         elif self.alpha:  # worked out before the weights are written
-            penalty = PENALTIES[self.penalty]
-            penalised = parameters[: gradient.n_penalised]
-            shrink = [(rate * self.alpha) * penalty(W) for W in penalised]
+            shrink = [(rate * self.alpha) * W for W in parameters[: gradient.n_penalised]]
         gradient.add(targets, rate, keep)
         for target, part in zip(targets, shrink, strict=False):
             target -= part
         if velocity is not None:
             for part, step in zip(parameters, velocity, strict=True):
                 part += step
+        if self.makes_zeros:
+            for i in range(gradient.n_penalised):
+                taken = self._shrink(parameters, gradient, i, rate)
+                if velocity is not None:
+                    step = velocity[i]
+                    step -= taken
         return velocity
 
 
@@ -181,6 +233,9 @@ class AdamState(NamedTuple):
 class Adam(_Penalised):
     """Gradient ascent with a step length of its own for each parameter (Kingma and Ba 2015).
 
+    Proximal steps have the lengths of these steps, without the running mean of the gradient (Yun,
+    Lozano and Yang 2021).
+
     Parameters
     ----------
     decay, decay_squares : float in [0, 1), default=0.9 and 0.999
@@ -188,7 +243,7 @@ class Adam(_Penalised):
     epsilon : float, default=1e-8
         Added to the root of the running mean of squares.
     alpha, penalty, max_norm
-        As in :class:`SGD`; the penalty enters the gradient.
+        As in :class:`SGD`; "l2" enters the gradient.
     """
 
     # A step is as long in directions in which the gradient is all noise as in others.
@@ -215,18 +270,21 @@ class Adam(_Penalised):
         if self.max_norm is not None:
             gradient = clipped(gradient, parameters, self.max_norm)
         slopes = list(gradient.arrays(parameters))
-        if self.alpha:
+        if self.alpha and not self.makes_zeros:
             for i in range(gradient.n_penalised):
-                slopes[i] = slopes[i] - self.alpha * PENALTIES[self.penalty](parameters[i])
+                slopes[i] = slopes[i] - self.alpha * parameters[i]
         n, p, q = state.n_steps + 1, self.decay, self.decay_squares
         first, second = 1 - p**n, 1 - q**n
         entries = zip(parameters, slopes, state.means, state.squares, strict=True)
-        for part, slope, mean, square in entries:
+        for i, (part, slope, mean, square) in enumerate(entries):
             mean *= p
             mean += (1 - p) * slope
             square *= q
             square += (1 - q) * slope**2
-            part += rate * (mean / first) / (namespace(mean).sqrt(square / second) + self.epsilon)
+            divisor = namespace(mean).sqrt(square / second) + self.epsilon
+            part += rate * (mean / first) / divisor
+            if self.makes_zeros and i < gradient.n_penalised:
+                self._shrink(parameters, gradient, i, rate / divisor)
         return state._replace(n_steps=n)
 
 
@@ -247,7 +305,7 @@ def clipped(gradient, parameters, max_norm):
         arrays = tuple(cast(factor, part.dtype) * part for part in arrays)
     elif not (norm := _norm(arrays)) <= max_norm:
         arrays = tuple((max_norm / norm) * part for part in arrays)
-    return ArrayGradient(arrays, gradient.n_penalised)
+    return ArrayGradient(arrays, gradient.n_penalised, gradient.units)
 
 
 def _norm(arrays):

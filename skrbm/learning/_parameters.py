@@ -21,7 +21,7 @@ class MachineGradient(Gradient):
 
     def __init__(self, machine, moments):
         self.machine, self.moments = machine, moments
-        self.n_penalised = len(machine.weights)
+        self.n_penalised, self.units = len(machine.weights), machine.units
 
     def add(self, targets, rate, keep=1.0):
         machine, n = self.machine, self.n_penalised
@@ -52,9 +52,12 @@ class CenteredGradient(ArrayGradient):
         Whose parameters these are.
     offsets : tuple of array of shape (n_units[l],)
         m_l.
+    moves_fields : bool, default=True
+        Whether the gradient moves the fields with the weights. If not, :meth:`follow` has to be
+        called after the step.
     """
 
-    def __init__(self, gradient, machine, offsets):
+    def __init__(self, gradient, machine, offsets, moves_fields=True):
         n = gradient.n_penalised
         arrays = list(gradient.arrays(NATURAL.of(machine)))
         fields = _places_of_fields(machine)
@@ -62,12 +65,34 @@ class CenteredGradient(ArrayGradient):
         for l in range(n):
             below, above = offsets[l], offsets[l + 1]
             arrays[l] = arrays[l] - above[:, None] * slopes[l] - slopes[l + 1][:, None] * below
-        for l, place in enumerate(fields):
+        self._offsets, self._fields = offsets, fields
+        if moves_fields:
+            for place, shift in self._shifts(arrays[:n]):
+                arrays[place] = arrays[place] - shift
+        super().__init__(tuple(arrays), n, gradient.units)
+
+    def _shifts(self, steps):
+        """Yield places of fields, and what they have to lose where weights take some steps."""
+        for l, place in enumerate(self._fields):
             if l > 0:
-                arrays[place] = arrays[place] - arrays[l - 1] @ offsets[l - 1]
-            if l < n:
-                arrays[place] = arrays[place] - offsets[l + 1] @ arrays[l]
-        super().__init__(tuple(arrays), n)
+                yield place, steps[l - 1] @ self._offsets[l - 1]
+            if l < len(steps):
+                yield place, self._offsets[l + 1] @ steps[l]
+
+    def follow(self, parameters, before):
+        """Move fields, in place, so that mean fields are as they were before the weights moved.
+
+        Parameters
+        ----------
+        parameters : tuple of arrays
+            After a step.
+        before : list of arrays
+            The weights before it.
+        """
+        steps = [now - old for now, old in zip(parameters, before, strict=False)]
+        for place, shift in self._shifts(steps):
+            field = parameters[place]
+            field -= shift
 
 
 def _places_of_fields(machine):
@@ -174,7 +199,7 @@ class StandardParameters(NaturalParameters):
                 moved = cast(self.has_precision, moved.dtype) * moved
             arrays[field + 1] = (arrays[field + 1] + moved) / scale**2
         arrays[field] = arrays[field] / scale
-        return ArrayGradient(tuple(arrays), slopes.n_penalised)
+        return ArrayGradient(tuple(arrays), slopes.n_penalised, slopes.units)
 
     def machine(self, machine, parameters):
         """Return the machine with given parameters in standardised coordinates."""

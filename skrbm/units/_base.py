@@ -214,6 +214,14 @@ class Unit:
         return self.values == (0.0, 1.0)
 
     @property
+    def has_bits(self) -> bool:
+        """Whether all columns have the values 0 and 1, of which values between are probabilities.
+
+        Columns may depend on each other if their values are known to be 0 or 1.
+        """
+        return self.is_binary
+
+    @property
     def has_central_moments(self) -> bool:
         """Whether a subclass gives ``central_moments``."""
         return type(self).central_moments is not Unit.central_moments

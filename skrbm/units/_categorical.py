@@ -47,7 +47,7 @@ class Categorical(Unit):
     sizes: int | tuple[int, ...] | None = None
 
     bounds = (0.0, 1.0)
-    is_discrete = True
+    is_discrete = has_bits = True
     takes_precision = False
     has_variances = False
     alternative = "inference 'mean_field', in RBM also 'gibbs', in ConditionalRBM also 'bp'"

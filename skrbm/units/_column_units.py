@@ -68,6 +68,7 @@ class ColumnUnits(Unit):
         return all(getattr(unit, name) for unit in self.units)
 
     is_discrete = property(lambda self: self._all("is_discrete"))
+    has_bits = property(lambda self: self._all("has_bits"))
     samples_exactly = property(lambda self: self._all("samples_exactly"))
     takes_precision = property(lambda self: self._all("takes_precision"))
     has_variances = property(lambda self: self._all("has_variances"))

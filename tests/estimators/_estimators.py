@@ -19,7 +19,10 @@ from skrbm.arrays import to_numpy
 from skrbm.learning import LikelihoodMonitor
 
 _PUBLIC = [getattr(skrbm, name) for name in skrbm.__all__]
-ESTIMATORS = [E for E in _PUBLIC if inspect.isclass(E) and issubclass(E, BaseEstimator)]
+_ALL = [E for E in _PUBLIC if inspect.isclass(E) and issubclass(E, BaseEstimator)]
+# Those that hand rows to another estimator keep its contracts, not contracts of their own.
+COMPOSED = [E for E in _ALL if "estimator" in E().get_params()]
+ESTIMATORS = [E for E in _ALL if E not in COMPOSED]
 # X is the values of the visible units. Others take tables, such as of categories.
 NUMERIC = [E for E in ESTIMATORS if not get_tags(E()).input_tags.categorical]
 
@@ -65,6 +68,7 @@ def quick(Estimator):
         "FrankWolfeRBM": {"max_components": 2, "n_chains": 20, "n_restarts": 1, "n_bias_steps": 2},
         "GaussianBernoulliRBM": {"n_components": 4, "n_iter": 3, "n_steps": 5},
         "RBM": {"n_components": 16, "n_iter": 5},
+        "RBMClassifier": {"estimator": skrbm.RBM(16, visible="gaussian", n_iter=20)},
         "TAPRBM": {"n_components": 16, "n_iter": 5},
     }
     return default(Estimator).set_params(**few.get(Estimator.__name__, {}))

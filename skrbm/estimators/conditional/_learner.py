@@ -91,7 +91,9 @@ class ConditionalLearner(BatchLearner):
             first = self.rows.index[self.index[:1]]
             given = training.machine.given_rows(self.rows.X, first)
             self.decision(n_sweeps).check(given)
-        return report
+        return report | self.optimizer.report(
+            training.machine.values[: ConditionalGradient.n_penalised]
+        )
 
     def step(self, training, index, rate):
         machine = training.machine

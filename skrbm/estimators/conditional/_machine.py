@@ -148,6 +148,7 @@ class ConditionalGradient(Gradient):
 
     def __init__(self, moments, given, X):
         self.moments, self.given, self.X = moments, given, X
+        self.units = given.units[0], None, None
 
     def add(self, targets, rate, keep=1.0):
         W, *coefs, b, c = targets

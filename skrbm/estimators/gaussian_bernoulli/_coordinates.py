@@ -190,3 +190,7 @@ class MeanVariance(NaturalParameters):
         own = machine.thetas[0]._replace(field=mean * precision, precision=precision)
         thetas = (own, machine.units[1].project(theta))
         return replace(machine, thetas=thetas, weights=(components * precision,))
+
+    def fixed(self, machine):
+        """Return the machine: its parameters are the only ones with its distribution."""
+        return machine

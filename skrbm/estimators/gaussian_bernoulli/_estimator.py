@@ -108,8 +108,9 @@ class GaussianBernoulliRBM(BaseRBM):
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.0
         Strength of the penalty on the components.
-    penalty : {"l2", "l1"}, default="l2"
-        alpha / 2 ||W||² or alpha ||W||₁.
+    penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
+        alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
+        exact zeros.
     schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="cosine"
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.

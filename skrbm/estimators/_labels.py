@@ -1,0 +1,137 @@
+"""Labels as visible columns: of one label a site of categories, of several labels a bit each."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..arrays import is_foreign, to_numpy
+from ..inputs import missing_values
+from ..units import Bernoulli, Categorical
+
+_MOST_BITS = 12  # labels whose values are summed over
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Map between labels and visible columns.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Values of one label, sorted; or the numbers of several binary labels.
+    several : bool
+        Whether there are several binary labels.
+    unlabelled : object
+        What marks a row without a label, beside NaN and None.
+    """
+
+    classes: Any
+    several: bool
+    unlabelled: Any = None
+
+    @classmethod
+    def of(cls, y, unlabelled=None, classes=None):
+        """Return the map for labels to learn from, as :func:`check_labels` returns them."""
+        if y.ndim == 2:
+            if not 0 < y.shape[1] <= _MOST_BITS:
+                raise ValueError(
+                    f"y has {y.shape[1]} labels, and the machine sums over the values of at most "
+                    f"{_MOST_BITS}; ConditionalRBM takes more"
+                )
+            return cls(np.arange(y.shape[1]), True)
+        known = _plain(y[~_unknown(y, unlabelled)])
+        found = np.unique(known)
+        classes = found if classes is None else np.unique(column_or_1d(classes))
+        if not np.isin(found, classes).all():
+            raise ValueError(f"y has labels {found[~np.isin(found, classes)]} not in classes")
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has one class only, {classes[0]}; a classifier needs rows of at least two"
+                if len(classes)
+                else "y has no label: of two classes at least some rows must be known"
+            )
+        return cls(classes, False, unlabelled)
+
+    @property
+    def unit(self):
+        """The kind of visible unit of these columns."""
+        return Bernoulli() if self.several else Categorical(len(self.classes))
+
+    @cached_property
+    def values(self):
+        """All values that the columns can have, one in a row."""
+        n = len(self.classes)
+        return self.unit.configurations(n, np.arange(self.unit.n_configurations(n)))
+
+    def encode(self, y):
+        """Return checked labels as columns: bytes, or float32 with NaN where one is not known."""
+        if (y.ndim == 2) != self.several or (self.several and y.shape[1] != len(self.classes)):
+            wanted = f"(n_samples, {len(self.classes)})" if self.several else "(n_samples,)"
+            raise ValueError(f"y has shape {y.shape}, and the machine has labels of {wanted}")
+        if self.several:
+            return y if np.isnan(y).any() else y.astype(np.uint8)
+        unknown = _unknown(y, self.unlabelled)
+        known = _plain(y[~unknown])
+        codes = np.minimum(np.searchsorted(self.classes, known), len(self.classes) - 1)
+        wrong = self.classes[codes] != known
+        if wrong.any():
+            raise ValueError(
+                f"y contains labels that are not among the classes {self.classes}: "
+                f"{np.unique(known[wrong])}"
+            )
+        columns = np.full((len(y), len(self.classes)), np.nan, np.float32)
+        columns[~unknown] = np.eye(len(self.classes), dtype=np.float32)[codes]
+        return columns if unknown.any() else columns.astype(np.uint8)
+
+    def decode(self, columns):
+        """Return the labels of columns of 0 and 1."""
+        columns = to_numpy(columns)
+        return columns.astype(np.int64) if self.several else self.classes[columns.argmax(axis=1)]
+
+
+def check_labels(y, unlabelled=None):
+    """Return labels as a checked NumPy array: one label in 1-D, several binary ones in 2-D.
+
+    Raises ValueError if labels are continuous, or several ones others than 0, 1 and NaN.
+    """
+    if y is None:
+        raise ValueError("RBMClassifier requires y to be passed, but the target y is None")
+    y = to_numpy(y) if is_foreign(y) else y.toarray() if hasattr(y, "toarray") else np.asarray(y)
+    if y.ndim == 2 and y.shape[1] != 1:
+        return _bits(y)
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind == "f" and np.isinf(y).any():
+        raise ValueError("Input y contains infinity; only NaN marks a row without a label")
+    known = y[~_unknown(y, unlabelled)]
+    if known.dtype.kind == "O" and len({isinstance(value, str) for value in known}) > 1:
+        raise ValueError("labels must be all of one type, numbers or strings")
+    check_classification_targets(_plain(known))
+    return y
+
+
+def _plain(values):
+    """Return labels of the dtype object as strings or numbers."""
+    return np.array(values.tolist()) if values.dtype.kind == "O" else values
+
+
+def _bits(y):
+    try:
+        y = y.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError("y in two dimensions must have the numbers 0, 1 and NaN") from error
+    if not (np.isnan(y) | (y == 0) | (y == 1)).all():
+        raise ValueError(
+            "y in two dimensions is of several binary labels: 0, 1, or NaN where one is not "
+            "known. For one label with several classes give one column"
+        )
+    return y
+
+
+def _unknown(y, unlabelled):
+    """Return which rows have no label."""
+    unknown = missing_values(y)
+    return unknown if unlabelled is None else unknown | (y == unlabelled)

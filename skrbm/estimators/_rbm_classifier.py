@@ -1,0 +1,440 @@
+"""A machine of features and labels together, as a classifier and as a density."""
+
+from dataclasses import replace
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from .._checks import check_count
+from .._sklearn import BaseEstimator, Interval, _fit_context
+from ..arrays import (
+    cast,
+    dense,
+    from_numpy,
+    has_missing,
+    is_foreign,
+    log_sum_exp,
+    namespace,
+    one_blas_thread,
+    row_blocks,
+    to_numpy,
+    value_range,
+    working_dtype,
+)
+from ..inputs import check_data, check_range, into_support, rows_with_weight, warn_clipped
+from ..learning import LabelColumns
+from ..units import Bernoulli, ColumnUnits, Gaussian
+from ._choices import unit_of
+from ._labels import Labels, check_labels
+from ._rbm import RBM
+
+_BLOCK_ROWS = 1024  # whose probabilities are computed together
+
+
+class LabelledRBM(RBM):
+    """Machine whose last visible columns are labels; :class:`RBMClassifier` makes and fits it."""
+
+    labels = None
+
+    def _encode(self, X, reset=False, *, sparse=True, **can):
+        """Return rows that RBMClassifier has checked; in sparse ones labels may be NaN."""
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        return X if sparse else dense(X)
+
+    def _parts(self, rows=None):
+        return replace(super()._parts(rows), labels=self.labels)
+
+
+class RBMClassifier(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator
+):
+    """Classification restricted Boltzmann machine: one density of features and labels.
+
+    A machine with label units beside the features (Larochelle and Bengio 2008). One label is a site
+    of categories, several binary labels are a bit each. Given the features, probabilities of
+    labels are exact: hidden units are summed out in closed form. Rows without a label help to learn
+    the density; given a label, features can be drawn.
+
+    Read more in the :ref:`User Guide <rbm_classifier>`.
+
+    Parameters
+    ----------
+    estimator : RBM or None, default=None
+        How the machine is learnt: number of hidden units, inference, learning rate and so on. Its
+        ``visible`` units are those of the features. None is ``RBM()``, of binary units or, if X has
+        values outside of [0, 1], of Gaussian ones.
+    unlabelled : object, default=None
+        Value of y that marks a row without a label, beside NaN and None, such as -1.
+    discriminative : float in [0, 1], default=0.0
+        Weight of log p(y | x) in what is learnt; log p(x, y) has the rest. 0 learns the density,
+        1 a classifier alone; in between is hybrid.
+    random_state : int, RandomState instance or None, default=None
+        In place of that of ``estimator``, unless it is None.
+
+    Attributes
+    ----------
+    rbm_ : RBM
+        The fitted machine, whose last columns are the labels.
+    classes_ : ndarray of shape (n_classes,)
+        Values of the label; or the numbers of several labels.
+    history_ : dict of list
+        That of the machine (:class:`RBM`).
+    n_iter_ : int
+        Passes over the data so far.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen in fit, if all are strings.
+
+    See Also
+    --------
+    ConditionalRBM : Learns labels given features alone, also many that depend on each other.
+    RBM : The density of features without labels, for a pipeline before another classifier.
+
+    References
+    ----------
+    Larochelle, H., & Bengio, Y. (2008). Classification using discriminative restricted Boltzmann
+    machines. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skrbm import RBM, RBMClassifier
+    >>> X = np.repeat([[0, 0, 1, 1], [1, 1, 0, 0]], 50, axis=0)
+    >>> y = np.repeat(["back", "front"], 50)
+    >>> model = RBMClassifier(RBM(4, n_iter=20, random_state=0)).fit(X, y)
+    >>> model.predict([[1, 1, 0, 0]])
+    array(['front'], dtype='<U5')
+    >>> X_new, _ = model.sample(y="back", random_state=0)
+    >>> X_new
+    array([[0., 0., 1., 1.]])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "estimator": [RBM, None],
+        "unlabelled": "no_validation",
+        "discriminative": [Interval(Real, 0, 1, closed="both")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, estimator=None, *, unlabelled=None, discriminative=0.0, random_state=None):
+        self.estimator = estimator
+        self.unlabelled = unlabelled
+        self.discriminative = discriminative
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    # ------------------------------------------------------------------------- training
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, sample_weight=None):
+        """Fit the machine to features and labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Values of the visible units. NaN is a missing value, if ``discriminative`` is 0.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            One label of any kind; or several, of 0 and 1, at most 12. NaN, None and ``unlabelled``
+            mark what is not known: it is a latent variable.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for.
+
+        Returns
+        -------
+        self : object
+        """
+        goes_on = hasattr(self, "rbm_") and self._given().warm_start
+        return self._learn(RBM.fit, X, y, sample_weight, goes_on)
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Go once through some rows of data.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes that the label will ever have, in the first call; default: those of y.
+
+        Returns
+        -------
+        self : object
+        """
+        goes_on = hasattr(self, "rbm_")
+        return self._learn(RBM.partial_fit, X, y, sample_weight, goes_on, classes)
+
+    def _given(self):
+        return RBM() if self.estimator is None else self.estimator
+
+    def _learn(self, method, X, y, sample_weight, goes_on, classes=None):
+        """Call a method of a machine with rows of features and labels; returns self."""
+        X = check_data(self, X, reset=not goes_on, missing=True)
+        y = check_labels(y, self.unlabelled)
+        check_consistent_length(X, y)
+        weights, X, y = rows_with_weight(sample_weight, X, y)
+        given = self._given()
+        params, unit = given.get_params(deep=False), unit_of(given, "visible")
+        if self.estimator is None:
+            unit = self._feature_unit() if goes_on else _unit_for(X)
+        if self.random_state is not None:
+            params["random_state"] = self.random_state
+        binarize = params.pop("binarize")
+        if (unit.clips or binarize is not None) and check_range(X, unit, binarize):
+            X = into_support(X, unit, binarize)
+        labels = self._labels if goes_on else Labels.of(y, self.unlabelled, classes)
+        V = labels.encode(y)
+        params["visible"] = _joint_unit(unit, X.shape[1], labels)
+        rbm = self.rbm_ if goes_on else LabelledRBM()
+        rbm.set_params(**params)
+        vars(rbm).update({k: v for k, v in vars(given).items() if "_callback" in k})
+        rbm.labels = LabelColumns(labels.values, float(self.discriminative))
+        try:
+            method(rbm, _joined(X, V), sample_weight=weights)
+        finally:  # after an interruption the machine has the last complete epoch
+            if hasattr(rbm, "components_"):
+                self.rbm_, self._labels, self.classes_ = rbm, labels, labels.classes
+        return self
+
+    # ------------------------------------------------------------------------- the machine
+
+    @property
+    def machine_(self):
+        """The fitted machine, whose last visible units are the labels."""
+        check_is_fitted(self, "rbm_")
+        return self.rbm_.machine_
+
+    @property
+    def history_(self):
+        """The history of the machine."""
+        check_is_fitted(self, "rbm_")
+        return self.rbm_.history_
+
+    @property
+    def n_iter_(self):
+        """Passes over the data so far."""
+        check_is_fitted(self, "rbm_")
+        return self.rbm_.n_iter_
+
+    @property
+    def _n_features_out(self):
+        return self.machine_.n_units[1]
+
+    def _features(self, X):
+        """Return checked features as the machine's units take them, with labels that are 0."""
+        check_is_fitted(self, "rbm_")
+        X, unit = check_data(self, X, missing=True), self._feature_unit()
+        warn_clipped(X, unit)
+        X = into_support(X, unit, self._given().binarize)
+        return _joined(X, np.zeros((X.shape[0], len(self.classes_)), np.uint8))
+
+    def _feature_unit(self):
+        unit, n = self.machine_.units[0], self.n_features_in_
+        return unit.part(n + len(self.classes_), np.arange(n))
+
+    def _by_blocks(self, function, rows):
+        """Return ``function(machine, rows)`` of blocks of rows."""
+        machine = self.machine_
+        parts = [
+            function(machine, cast(block, machine.dtype) if not sp.issparse(block) else block)
+            for block in row_blocks(rows, _BLOCK_ROWS)
+        ]
+        return namespace(parts[0]).concat(parts, axis=0)
+
+    def _with(self, rows, V):
+        """Return rows with columns of labels."""
+        return _joined(rows[:, : self.n_features_in_], V)
+
+    def _without_labels(self, rows):
+        """Return rows whose labels are not known."""
+        return self._with(rows, np.full((rows.shape[0], len(self.classes_)), np.nan, np.float32))
+
+    # ------------------------------------------------------------------------- predictions
+
+    @one_blas_thread
+    def _log_probabilities(self, X, rows=None):
+        """Return log p(y | x) for all values of the labels."""
+        rows = self._features(X) if rows is None else rows
+        if has_missing(rows):
+            return self._of_incomplete(rows)
+        return self._by_blocks(self.rbm_.labels.log_probabilities, rows)
+
+    def _of_incomplete(self, rows):
+        """Return log p(y | what is observed of x), by free energies in which the rest is summed."""
+        values = self._labels.values.astype(np.float32)
+        logs = [
+            self.rbm_.score_samples(self._with(rows, np.tile(value, (rows.shape[0], 1))))
+            for value in values
+        ]
+        joint = namespace(logs[0]).stack(logs, axis=1)
+        return joint - log_sum_exp(joint)[:, None]
+
+    def predict(self, X):
+        """Predict the most probable label; of several labels their most probable values together.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_labels)
+        """
+        best = to_numpy(self._log_probabilities(X)).argmax(axis=1)
+        return self._labels.decode(self._labels.values[best])
+
+    def predict_proba(self, X):
+        """Compute the probabilities p(y | x) of the classes.
+
+        They are exact. Where X has NaN they are as exact as :meth:`RBM.score_samples`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        P : array of shape (n_samples, n_classes) or (n_samples, n_labels)
+            Of several labels the probability that each is 1.
+        """
+        log_p = self._log_probabilities(X)
+        P = namespace(log_p).exp(log_p)
+        if not self._labels.several:
+            return P
+        return P @ cast(from_numpy(self._labels.values, P), P.dtype)
+
+    def predict_log_proba(self, X):
+        """Compute the logarithms of :meth:`predict_proba`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_p : array of shape (n_samples, n_classes) or (n_samples, n_labels)
+        """
+        if not self._labels_are_several():
+            return self._log_probabilities(X)
+        P = self.predict_proba(X)
+        return namespace(P).log(P)
+
+    def _labels_are_several(self):
+        check_is_fitted(self, "rbm_")
+        return self._labels.several
+
+    def transform(self, X):
+        """Compute the expected hidden units E[h | x], labels summed out.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        H : array of shape (n_samples, n_components)
+        """
+        rows = self._features(X)
+        if has_missing(rows):
+            return self.rbm_.transform(self._without_labels(rows))
+        return self._by_blocks(self.rbm_.labels.hidden_means, rows)
+
+    def score_samples(self, X, y=None):
+        """Compute the log-likelihood of features, or of features and labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Labels that are not known are summed out; default: all.
+
+        Returns
+        -------
+        log_likelihood : array of shape (n_samples,)
+            log p(x), or log p(x, y), in nats, float64. log Z is found as by
+            :meth:`RBM.score_samples`.
+        """
+        rows, values = self._features(X), self._labels.values
+        V = np.full((rows.shape[0], values.shape[1]), np.nan)
+        if y is not None:
+            check_consistent_length(rows, y)
+            V = self._labels.encode(check_labels(y, self.unlabelled))
+        if has_missing(rows):
+            return self.rbm_.score_samples(self._with(rows, V))
+        log_p = self._log_probabilities(X, rows)
+        agrees = ((V[:, None, :] == values) | np.isnan(V)[:, None, :]).all(axis=2)
+        xp, first = namespace(log_p), np.tile(values[0].astype(np.uint8), (rows.shape[0], 1))
+        known = xp.where(from_numpy(agrees, log_p), log_p, xp.full_like(log_p, -np.inf))
+        total = self.rbm_.score_samples(self._with(rows, first))
+        return total - log_p[:, 0] + log_sum_exp(known)
+
+    def sample(self, n_samples=1, y=None, *, n_steps=100, random_state=None):
+        """Draw features and labels, or features given labels.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Draws; of each row of y, if this is given.
+        y : object or array-like of shape (n_labels_given,) or (n_given, n_labels), default=None
+            A label, or several, to draw features of.
+        n_steps : int, default=100
+            Sweeps of the chain of each draw.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        X : array of shape (n_draws, n_features)
+        y : ndarray of shape (n_draws,) or (n_draws, n_labels)
+        """
+        check_is_fitted(self, "rbm_")
+        check_count("n_samples", n_samples, 1)
+        options = {"n_steps": n_steps, "random_state": random_state}
+        if y is None:
+            rows = self.rbm_.sample(n_samples, **options)
+        else:
+            y = np.atleast_2d(y) if self._labels.several else np.atleast_1d(y)
+            V = self._labels.encode(check_labels(y, self.unlabelled))
+            V = np.repeat(V.astype(np.float32), n_samples, axis=0)
+            nothing = np.full((len(V), self.n_features_in_), np.nan, np.float32)
+            given = np.concatenate([nothing, V], axis=1)
+            place = self.machine_.weights[0]
+            given = from_numpy(given, place) if is_foreign(place) else given
+            rows = self.rbm_.sample(given=given, **options)
+        n = self.n_features_in_
+        return rows[:, :n], self._labels.decode(rows[:, n:])
+
+
+def _unit_for(X):
+    """Return the kind of units that can have all values of X."""
+    least, most = value_range(X)
+    return Bernoulli() if least >= 0 and most <= 1 else Gaussian()
+
+
+def _joint_unit(unit, n, labels):
+    """Return the unit of n columns of features and of those of labels."""
+    parts = [(unit, range(n))]
+    if isinstance(unit, ColumnUnits):
+        parts = list(zip(unit.units, unit.columns, strict=True))
+    return ColumnUnits([*parts, (labels.unit, range(n, n + len(labels.classes)))])
+
+
+def _joined(X, V):
+    """Return features and columns of labels side by side, in the library of X."""
+    if sp.issparse(X):
+        return sp.hstack([X, sp.csr_array(V)], format="csr")
+    if not is_foreign(X):
+        return np.concatenate([X, V], axis=1)
+    X = cast(X, working_dtype(X))
+    return namespace(X).concat([X, cast(from_numpy(V, X), X.dtype)], axis=1)

@@ -1,0 +1,280 @@
+"""RBMClassifier: probabilities, draws and learning of labels against enumeration."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit, log_softmax, logsumexp
+
+from skrbm import RBM, RBMClassifier, persistence
+from skrbm.learning import LabelColumns, MachineGradient
+from skrbm.machine import data_moments
+
+BITS = np.array(list(itertools.product([0.0, 1.0], repeat=4)))
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 2, (120, 4)).astype(float)
+LABELS = np.array(["a", "b", "c"])
+y = LABELS[(X[:, 0] + X[:, 1]).astype(int)]
+Y = np.stack([X[:, 0], X[:, 1] * X[:, 2]], axis=1).astype(int)
+TARGETS = {"label": y, "several": Y}
+
+
+def small(**params):
+    own = {"n_iter": 3, "batch_size": 20, "random_state": 0, **params.pop("own", {})}
+    return RBMClassifier(RBM(3, **own), **params)
+
+
+def strong(kind, **params):
+    """A fitted machine with random couplings that matter, and all values of its labels."""
+    model, generator = small(**params).fit(X, TARGETS[kind]), np.random.default_rng(1)
+    rbm = model.rbm_
+    for name in ("components_", "intercept_hidden_", "intercept_visible_"):
+        part = getattr(rbm, name)
+        part[...] = 1.5 * generator.normal(size=part.shape)
+    n = len(model.classes_)
+    values = np.eye(n) if kind == "label" else BITS[:4, 2:]
+    return model, values
+
+
+def log_joint(model, values, rows=BITS):
+    """log p(x, y) by a sum over all bits of the features, (n_rows, n_values)."""
+    W, b, c = (
+        getattr(model.rbm_, name)
+        for name in ("components_", "intercept_visible_", "intercept_hidden_")
+    )
+
+    def weights(features):
+        V = np.concatenate(
+            [np.repeat(features, len(values), axis=0), np.tile(values, (len(features), 1))], axis=1
+        )
+        log = V @ b + np.logaddexp(0, V @ W.T + c).sum(axis=1)
+        return log.reshape(len(features), len(values))
+
+    return weights(rows) - logsumexp(weights(BITS))
+
+
+def order_of(model, kind, values):
+    """The public labels of rows of ``values``."""
+    return LABELS if kind == "label" else values.astype(int)
+
+
+kinds = pytest.mark.parametrize("kind", ["label", "several"])
+
+
+@kinds
+def test_probabilities_are_those_of_enumeration(kind):
+    model, values = strong(kind)
+    joint = log_joint(model, values)
+    p = np.exp(log_softmax(joint, axis=1))
+    expected = p if kind == "label" else p @ values
+    assert_allclose(model.predict_proba(BITS), expected, rtol=1e-9)
+    assert_allclose(model.predict_proba(sp.csr_array(BITS)), expected, rtol=1e-9)
+    assert_allclose(model.predict_log_proba(BITS), np.log(expected), rtol=1e-7)
+    labels = order_of(model, kind, values)
+    assert_array_equal(model.predict(BITS), labels[joint.argmax(axis=1)])
+    assert model.score(BITS, labels[joint.argmax(axis=1)]) == 1.0
+
+
+@kinds
+def test_likelihoods_are_those_of_enumeration(kind):
+    model, values = strong(kind)
+    joint, labels = log_joint(model, values), order_of(model, kind, values)
+    assert_allclose(model.score_samples(BITS), logsumexp(joint, axis=1), rtol=1e-9)
+    for k in range(len(values)):
+        given = np.array([labels[k]] * len(BITS))
+        assert_allclose(model.score_samples(BITS, given), joint[:, k], rtol=1e-9)
+    assert_allclose(logsumexp(model.score_samples(BITS)), 0, atol=1e-9)
+
+
+@kinds
+def test_features_are_means_over_the_labels(kind):
+    model, values = strong(kind)
+    W, c = model.rbm_.components_, model.rbm_.intercept_hidden_
+    p = np.exp(log_softmax(log_joint(model, values), axis=1))
+    hidden = [expit(BITS @ W[:, :4].T + value @ W[:, 4:].T + c) for value in values]
+    assert_allclose(model.transform(BITS), np.einsum("nk,knh->nh", p, hidden), rtol=1e-9)
+
+
+def test_missing_features_are_summed_out():
+    model, values = strong("label")
+    rows = np.array([[np.nan, 1, 0, 1], [0, np.nan, np.nan, 1]])
+    joint = log_joint(model, values)
+    for row, p in zip(rows, model.predict_proba(rows), strict=True):
+        agree = (np.isnan(row) | (row == BITS)).all(axis=1)
+        expected = logsumexp(joint[agree], axis=0)
+        assert_allclose(p, np.exp(expected - logsumexp(expected)), rtol=1e-7)
+
+
+@kinds
+def test_draws_given_a_label_have_its_distribution(kind):
+    """20 000 chains of 30 sweeps: the error of a probability is below 5 / sqrt(80 000) = 0.018.
+
+    Five standard errors; 16 of them are exceeded once in 10^5 seeds.
+    """
+    model, values = strong(kind)
+    p = np.exp(log_joint(model, values)[:, 1])
+    label = order_of(model, kind, values)[1]
+    rows, drawn = model.sample(20_000, y=label, n_steps=30, random_state=0)
+    assert (drawn == label).all() and drawn.shape == (20_000, *np.shape(label))
+    found = np.bincount((rows @ [8, 4, 2, 1]).astype(int), minlength=16) / 20_000
+    assert_allclose(found, p / p.sum(), atol=0.018)
+
+
+def test_draws_of_features_and_labels():
+    """As above; labels are drawn with the features."""
+    model, values = strong("label")
+    rows, drawn = model.sample(20_000, n_steps=50, random_state=0)
+    found = np.zeros((16, 3))
+    codes = (rows @ [8, 4, 2, 1]).astype(int), np.searchsorted(LABELS, drawn)
+    np.add.at(found, codes, 1 / 20_000)
+    assert_allclose(found, np.exp(log_joint(model, values)), atol=0.018)
+
+
+@kinds
+@pytest.mark.parametrize("part", [1.0, 0.3])
+def test_discriminative_gradients(kind, part):
+    """By finite differences of (1 - part) log p(x, y) + part log p(y | x), with sums for chains."""
+    model, values = strong(kind)
+    columns, machine = LabelColumns(values, part), model.rbm_.machine_
+    rows = np.concatenate([BITS[[3, 6, 9]], values[[0, 1, 1]]], axis=1)
+    every = np.concatenate([np.repeat(BITS, len(values), axis=0), np.tile(values, (16, 1))], axis=1)
+    p = np.exp(log_joint(model, values)).ravel()
+    mixed = columns.mixed(machine, data_moments(machine, every, p), rows)
+    slopes = MachineGradient(machine, data_moments(machine, rows) - mixed)
+    parameters = (*machine.weights, *(theta.field for theta in machine.thetas))
+    found = slopes.arrays(parameters)
+
+    def objective():
+        joint = log_joint(model, values, rows[:, :4])
+        own = joint[np.arange(3), [0, 1, 1]]
+        return np.mean(own - part * logsumexp(joint, axis=1))
+
+    for array, slope in zip(parameters, found, strict=True):
+        for index in np.ndindex(array.shape):
+            kept = array[index]
+            ends = []
+            for shift in (1e-5, -1e-5):
+                array[index] = kept + shift
+                ends.append(objective())
+            array[index] = kept
+            assert_allclose(slope[index], (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-8)
+
+
+def test_learning_by_labels_alone_finds_their_probabilities():
+    """log p(y | x) of a label that features tell rises to near 0; p(x) does not matter."""
+    own = {"n_iter": 60, "alpha": 1e-4, "learning_rate": 2.0}
+    model = small(own=own, discriminative=1.0).fit(X, y)
+    assert model.score(X, y) == 1.0
+    log_p = model.predict_log_proba(X)[np.arange(120), np.searchsorted(LABELS, y)]
+    assert log_p.mean() > -0.2
+    joint = small(own={"n_iter": 60, "learning_rate": 0.5}).fit(X, y)
+    assert joint.score_samples(X).mean() > model.score_samples(X).mean()
+
+
+def test_rows_without_a_label_are_learnt_from():
+    """However they are marked; and not as rows of a class of their own."""
+    known = np.arange(120) % 3 == 0
+    codes = np.searchsorted(LABELS, y)
+    marked = [
+        (np.where(known, codes, -1), {"unlabelled": -1}),
+        (np.where(known, codes, np.nan), {}),
+        (np.array([v if k else None for v, k in zip(codes, known, strict=True)], object), {}),
+    ]
+    fits = [small(**params).fit(X, labels) for labels, params in marked]
+    for model in fits:
+        assert_array_equal(model.classes_, [0, 1, 2])
+        assert_array_equal(model.rbm_.components_, fits[0].rbm_.components_)
+    sparse = small(unlabelled=-1).fit(sp.csr_array(X), marked[0][0])
+    assert_allclose(sparse.rbm_.components_, fits[0].rbm_.components_, rtol=1e-6, atol=1e-9)
+    fewer = small().fit(X[known], codes[known])
+    assert not np.array_equal(fewer.rbm_.components_, fits[0].rbm_.components_)
+    both = small(unlabelled=-1, discriminative=0.5).fit(X, marked[0][0])
+    assert np.isfinite(both.predict_proba(X)).all()
+
+
+def test_features_and_labels_of_unlabelled_rows_have_the_marginal_likelihood():
+    model, values = strong("label")
+    joint = log_joint(model, values)
+    labels = np.array(["b", None] * 8, object)
+    expected = np.where(labels == "b", joint[:, 1], logsumexp(joint, axis=1))
+    assert_allclose(model.score_samples(BITS, labels), expected, rtol=1e-9)
+
+
+@kinds
+def test_fits_go_on_and_are_kept(kind, tmp_path):
+    target = TARGETS[kind]
+    model = small(own={"warm_start": True}).fit(X, target)
+    persistence.save(model, tmp_path / "model")
+    loaded = persistence.load(tmp_path / "model")
+    assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    for fitted in (model, loaded):
+        fitted.fit(X, target)
+        assert fitted.n_iter_ == 6 and len(fitted.history_["epoch"]) == 6
+    assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    part = small().partial_fit(X[:60], target[:60]).partial_fit(X[60:], target[60:])
+    assert part.n_iter_ == 2
+
+
+def test_classes_of_rows_to_come():
+    model = small().partial_fit(X[y != "c"], y[y != "c"], classes=LABELS).partial_fit(X, y)
+    assert_array_equal(model.classes_, LABELS)
+    with pytest.raises(ValueError, match="not among the classes"):
+        model.partial_fit(X, np.full(120, "d"))
+
+
+def test_the_units_of_features():
+    """Binary units by default, Gaussian ones where values ask for them; or any that are given."""
+    real = X + RNG.normal(size=X.shape)
+    assert "Gaussian" in str(RBMClassifier(random_state=0).partial_fit(real, y).rbm_.units_[0])
+    assert "Bernoulli" in str(RBMClassifier(random_state=0).partial_fit(X, y).rbm_.units_[0])
+    model = small(own={"visible": "gaussian", "n_iter": 60}).fit(X + 0.3 * real, y)
+    assert model.score(X + 0.3 * real, y) > 0.8
+
+
+@pytest.mark.arrays
+@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@kinds
+def test_other_libraries(name, kind):
+    """Probabilities and features stay in the library; labels are NumPy arrays."""
+    xp = pytest.importorskip(name)
+    rows, target = xp.asarray(X), TARGETS[kind]
+    model = small(discriminative=0.5).fit(rows, target)
+    P, H, drawn = model.predict_proba(rows), model.transform(rows), model.sample(2, y=target[:1])
+    assert type(P) is type(H) is type(drawn[0]) is type(rows)
+    assert P.shape == (120, len(model.classes_)) and H.shape == (120, 3)
+    assert drawn[0].shape == (2, 4) and isinstance(model.predict(rows), np.ndarray)
+    assert np.isfinite(np.asarray(model.score_samples(rows, target))).all()
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (None, "requires y"),
+        (np.zeros(120), "one class"),
+        (np.full(120, np.nan), "no label"),
+        (np.linspace(0, 1, 120), "continuous"),
+        (np.full((120, 2), 2), "two dimensions"),
+        (np.zeros((120, 13)), "at most 12"),
+        (np.zeros(3), "inconsistent"),
+        (np.where(np.arange(120) == 0, np.inf, 1.0), "infinity"),
+        (np.array(["a", 1] * 60, object), "one type"),
+    ],
+)
+def test_labels_that_are_refused(target, message):
+    with pytest.raises(ValueError, match=message):
+        small().fit(X, target)
+
+
+def test_what_does_not_go_together():
+    rows = X.copy()
+    rows[0, 0] = np.nan
+    with pytest.raises(ValueError, match="discriminative=0"):
+        small(discriminative=0.5).fit(rows, y)
+    assert np.isfinite(small().fit(rows, y).predict_proba(rows)).all()
+    model = small().fit(X, y)
+    with pytest.raises(ValueError, match="not among the classes"):
+        model.sample(y="z")
+    with pytest.raises(ValueError, match="labels of"):
+        model.score_samples(X, Y)

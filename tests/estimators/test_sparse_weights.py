@@ -1,0 +1,77 @@
+"""Exact zeros among the weights of fitted estimators: found, reported and kept."""
+
+import numpy as np
+import pytest
+from _estimators import small, with_parameters
+from numpy.testing import assert_array_equal
+
+from skrbm import RBM, ConditionalRBM, persistence
+from skrbm.units import Categorical
+
+X = np.random.default_rng(0).integers(0, 2, (60, 6)).astype(float)
+ESTIMATORS = with_parameters("penalty")
+
+
+def weights_of(estimator):
+    """All that has the penalty, as it is in training."""
+    found = estimator.components_
+    found = list(found) if isinstance(found, list | tuple) else [found]
+    if isinstance(estimator, ConditionalRBM):
+        found += [estimator.coef_visible_, estimator.coef_hidden_]
+    return np.concatenate([np.ravel(W) for W in found])
+
+
+@pytest.mark.parametrize("Estimator", ESTIMATORS, ids=lambda E: E.__name__)
+@pytest.mark.parametrize("penalty", ["l1", "l1b", "group_lasso"])
+def test_every_estimator_finds_and_reports_zeros(Estimator, penalty, capsys):
+    options = {"learning_rate": 0.1, "penalty": penalty, "alpha": 0.3, "verbose": 1, "n_iter": 6}
+    fitted = small(Estimator, **options).fit(X, X[:, :2])
+    share = np.mean(weights_of(fitted) == 0)
+    assert share > 0
+    assert fitted.history_["zero_weights"][-1] == share
+    assert f"zero_weights = {share:.4g}" in capsys.readouterr().out
+    assert "zero_weights" not in small(Estimator, alpha=0.3).fit(X, X[:, :2]).history_
+
+
+def planted(n=1000):
+    """Rows of two hidden units, each with four of the eight columns."""
+    W = np.zeros((2, 8))
+    W[0, :4], W[1, 4:] = [3, 3, -3, 3], [3, -3, 3, 3]
+    machine = RBM.from_parameters(W, [-3.0, -3.0], -W.sum(axis=0) / 2, random_state=0)
+    return W != 0, machine.sample(n, n_steps=50, random_state=0)
+
+
+def test_a_path_of_penalties_finds_a_planted_sparse_machine(tmp_path):
+    """Two of four hidden units are left, with their own columns, and files keep the zeros.
+
+    One seed. The penalty is nearly four times the standard error of the covariance of a hidden unit
+    with a column that is not its own, 0.5 * 0.5 / sqrt(1000) = 0.008.
+    """
+    support, rows = planted()
+    rbm = RBM(4, penalty="l1", n_iter=15, random_state=0, warm_start=True)
+    shares = [
+        rbm.set_params(alpha=alpha).fit(rows).history_["zero_weights"][-1]
+        for alpha in (1e-4, 1e-2, 3e-2)
+    ]
+    assert shares[0] < 0.5 <= shares[1] <= shares[2] == 0.75
+    used = rbm.components_[(rbm.components_ != 0).any(axis=1)]
+    assert_array_equal(np.sort(used != 0, axis=0), np.sort(support, axis=0))
+    assert len(used) == 2 and (used[0] != 0).sum() == 4
+    persistence.save(rbm, tmp_path / "machine")
+    loaded = persistence.load(tmp_path / "machine")
+    assert_array_equal(loaded.components_ == 0, rbm.components_ == 0)
+    again = loaded.set_params(n_iter=1).fit(rows)
+    assert again.history_["zero_weights"][-1] == np.mean(again.components_ == 0) >= 0.5
+
+
+def test_sites_are_dropped_as_a_whole():
+    """The third of the sites is independent of the others."""
+    codes = np.random.default_rng(1).integers(0, 3, (1000, 3))
+    codes[:, 1] = (codes[:, 0] + 1) % 3
+    one_hot = np.eye(3)[codes].reshape(1000, 9)
+    rbm = RBM(3, visible=Categorical(3), penalty="group_lasso", alpha=1e-3, random_state=0)
+    rbm.set_params(batch_size=250, n_iter=40, warm_start=True)
+    rbm.fit(one_hot).set_params(alpha=0.06).fit(one_hot)
+    norms = np.linalg.norm(rbm.components_.reshape(3, 3, 3), axis=2)
+    assert_array_equal((rbm.components_ == 0).reshape(3, 3, 3).any(axis=2), norms == 0)
+    assert (norms[:, 2] == 0).all() and (norms[:, :2] > 0).any()
