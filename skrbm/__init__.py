@@ -8,6 +8,7 @@ from .estimators import (
     DeepTAPMachine,
     FrankWolfeRBM,
     GaussianBernoulliRBM,
+    ReplicatedSoftmaxRBM,
 )
 from .persistence import trusted_types
 
@@ -21,6 +22,7 @@ __all__ = [
     "DeepTAPMachine",
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
+    "ReplicatedSoftmaxRBM",
     "__version__",
     "trusted_types",
 ]

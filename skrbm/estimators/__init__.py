@@ -3,6 +3,7 @@
 from ._bernoulli_rbm import BernoulliRBM
 from ._deep_tap_machine import DeepTAPMachine
 from ._rbm import RBM
+from ._replicated_softmax_rbm import ReplicatedSoftmaxRBM
 from ._tap_rbm import TAPRBM
 from .conditional import ConditionalRBM
 from .frank_wolfe import FrankWolfeRBM
@@ -16,4 +17,5 @@ __all__ = [
     "DeepTAPMachine",
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
+    "ReplicatedSoftmaxRBM",
 ]

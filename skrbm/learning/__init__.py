@@ -13,6 +13,7 @@ from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradie
 from ._parameters import (
     NATURAL,
     CenteredGradient,
+    CountParameters,
     MachineGradient,
     NaturalParameters,
     StandardParameters,
@@ -38,6 +39,7 @@ __all__ = [
     "BatchLearner",
     "CenteredGradient",
     "ChainPhase",
+    "CountParameters",
     "DeepPhase",
     "FixedPointPhase",
     "Gradient",

@@ -5,6 +5,7 @@ from ._bernoulli import Bernoulli
 from ._categorical import Categorical
 from ._fractional import Fractional
 from ._gaussian import Gaussian
+from ._multinomial import Multinomial
 from ._relu import DoubleReLU, ReLU
 from ._spin import Spin
 from ._truncated import TruncatedGaussBernoulli, TruncatedGaussian
@@ -26,6 +27,7 @@ __all__ = [
     "DoubleReLU",
     "Fractional",
     "Gaussian",
+    "Multinomial",
     "ReLU",
     "Spin",
     "Theta",
