@@ -1,7 +1,5 @@
 """Machine of counts of words: the replicated softmax."""
 
-import math
-from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
 
@@ -12,41 +10,31 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
 from ..arrays import (
-    from_numpy,
     make_rng,
     namespace,
     one_blas_thread,
-    seed_sequence,
-    to_numpy,
 )
-from ..evaluation import Density
-from ..evaluation._lengths import length_partitions
 from ..inference import Gibbs, draw_visible, last_visible
 from ..inputs import check_rows, find_blocks, machine_from
 from ..learning import OPTIMIZERS, ChainPhase, CountParameters, Optimizer
-from ..machine import Machine, conditional, in_double, precise_free_energy
+from ..machine import Machine, conditional
 from ..units import Bernoulli, Multinomial, Theta
 from ._base import BaseRBM
-from ._log_partition import kept_with_parameters
+from ._blocks import by_blocks
+from ._counts import (
+    Absent,
+    CountLikelihoods,
+    published_parameters,
+    with_biases_in_weights,
+    with_lengths,
+)
 from ._parts import Parts
 
 # Parameters of other estimators, which this one does not have.
 _ABSENT = {"early_stopping", "validation_fraction", "n_iter_no_change", "tol", "binarize"}
 
 
-class _Absent:
-    """A method that estimators of counts do not have."""
-
-    def __set_name__(self, owner, name):
-        self.name = name
-
-    def __get__(self, estimator, owner=None):
-        raise AttributeError(
-            f"ReplicatedSoftmaxRBM has no {self.name}: documents have no missing or noisy words"
-        )
-
-
-class ReplicatedSoftmaxRBM(BaseRBM):
+class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     """Replicated softmax: a machine of counts of words, an undirected topic model [1]_.
 
     A row v of X has the counts of the words of a document, and D is their sum, its length. Binary
@@ -148,7 +136,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
     >>> rbm = ReplicatedSoftmaxRBM(n_components=2, random_state=0).fit(X)
     >>> rbm.transform(X).shape
     (4, 2)
-    >>> rbm.sample([3, 7], random_state=0).sum(axis=1)
+    >>> rbm.sample(lengths=[3, 7], random_state=0).sum(axis=1)
     array([3., 7.])
     """
 
@@ -164,7 +152,8 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         "persistent": ["boolean"],
         "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
     }
-    gibbs, impute, denoise = _Absent(), _Absent(), _Absent()
+    gibbs = impute = denoise = Absent("documents have no missing or noisy words; use sample")
+    log_partition = Absent("each length has its own; use log_partitions(lengths)")
     _takes_missing = early_stopping = False
     validation_fraction = n_iter_no_change = tol = None  # of early stopping
 
@@ -233,21 +222,21 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         return X
 
     def _first_machine(self, rows, rng, parts):
-        return _with_biases_in_weights(super()._first_machine(rows, rng, parts))
+        return with_biases_in_weights(super()._first_machine(rows, rng, parts))
 
     def _in_training(self, parts):
         # Published parameters are differences, which do not sum to the same bits again.
-        training = self._training
-        if training.average is not None:
-            means = training.average.means
-            published = _published(means)
-            if all(np.array_equal(getattr(self, name), x) for name, x in published.items()):
-                return means.copy()
+        average = self._training.average
+        if average is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = published_parameters(average.means)
+            if all(bool((getattr(self, name) == x).all()) for name, x in found.items()):
+                return average.means.copy()
         return self.machine_.copy()
 
     def _attributes(self, machine, state, parts):
         starts = {"starts_": parts.phase.visible(state)}
-        return {"units_": self._units(), **_published(machine), **starts}
+        return {"units_": self._units(), **published_parameters(machine), **starts}
 
     # ------------------------------------------------------------------- the fitted machine
 
@@ -258,22 +247,6 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         c = self.intercept_hidden_
         thetas = Theta(self.intercept_visible_), Theta(0 * c)
         return Machine(self.units_, thetas, (self.components_ + c[:, None],))
-
-    def density(self, length):
-        """Return the distribution of documents of one length.
-
-        Parameters
-        ----------
-        length : int
-            Number of words.
-
-        Returns
-        -------
-        density : :class:`~skrbm.evaluation.Density`
-            What the functions of :mod:`skrbm.evaluation` take.
-        """
-        machine = in_double(self.machine_)
-        return Density(replace(machine, units=(Multinomial(length), machine.units[1])))
 
     @classmethod
     def from_parameters(
@@ -304,7 +277,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         machine = machine_from(components, intercept_hidden, intercept_visible, units)
         rbm.n_components = machine.n_units[1]
         rbm._validate_params()
-        return rbm._adopted(_with_biases_in_weights(machine), rbm._parts())
+        return rbm._adopted(with_biases_in_weights(machine), rbm._parts())
 
     def inverse_transform(self, H):
         """Compute the probabilities of words given hidden units.
@@ -323,6 +296,7 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         H = check_rows("H", H, machine.n_units[1], machine.weights[0])
         return Multinomial(1).mean(conditional(machine, 0, (None, H)))
 
+    @by_blocks
     def predict(self, X):
         """Return the most probable counts, of as many words, given E[h | v = X].
 
@@ -343,116 +317,23 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         hidden, machine = self._first_hidden(X), self.machine_.of_rows(self._visible(X))
         return machine.units[0].mode(conditional(machine, 0, (None, hidden)))
 
-    # ------------------------------------------------------------------- likelihoods
-
-    def log_partition(self, lengths, return_std=False):
-        """Compute or estimate the log-partition function for documents of some lengths.
-
-        It is exact for at most 12 hidden units. Otherwise 256 chains, as 16 independent runs with
-        resampling, go from documents of one word, which are drawn exactly, to longer and longer
-        ones: each step is an importance weight and a sweep of Gibbs sampling. All lengths are on
-        the way, so that one run serves all of them. The value is kept, for the same parameters, as
-        long as the process runs.
-
-        Parameters
-        ----------
-        lengths : float or array-like of shape (n_lengths,)
-            Numbers of words.
-        return_std : bool, default=False
-            Whether to return the standard error too.
-
-        Returns
-        -------
-        log_z : float or ndarray of shape (n_lengths,)
-            In nats.
-        std : float or ndarray of shape (n_lengths,)
-            Only if ``return_std``: 0 where exact.
-        """
-        machine = self.machine_
-        asked = np.asarray(lengths, dtype=np.float64)
-        if not (np.isfinite(asked).all() and (asked >= 0).all()):
-            raise ValueError(f"lengths must be finite numbers >= 0, got {lengths!r}")
-        # Few different ends, so that what is kept serves most calls.
-        longest = 2 ** math.ceil(math.log2(max(asked.max(initial=1), 1)))
-
-        def estimate():
-            rng = make_rng(seed_sequence(self._evaluation_seed), machine.weights[0])
-            return length_partitions(machine, rng, longest)
-
-        found = kept_with_parameters(self, ("lengths", longest), estimate)
-        distinct, places = np.unique(asked, return_inverse=True)
-        values, std = (part[places].reshape(asked.shape)[()] for part in found.at(distinct))
-        return (values, std) if return_std else values
-
-    def score_samples(self, X):
-        """Compute the log-likelihood of each document: of its words in their order, given D.
-
-        It is log p(v | D) without the multinomial coefficient, which is the number of orders. It
-        depends on the parameters and the document alone. log Z is that of :meth:`log_partition`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Counts.
-
-        Returns
-        -------
-        log_likelihood : array of shape (n_samples,)
-            In nats, float64; 0 for a document without words.
-        """
-        return self._scored(X)
-
-    def _scored(self, X):
-        machine = in_double(self.machine_)
-
-        def of_rows(rows):
-            log_z = self.log_partition(to_numpy(machine.units[0].totals(rows)))
-            return -precise_free_energy(machine, rows) - from_numpy(log_z, machine.weights[0])
-
-        return self._by_blocks(of_rows, X, machine.dtype)
-
-    def perplexity(self, X, average="words"):
-        """Compute the perplexity per word: exp of minus the mean log-likelihood of a word.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Counts of held-out documents.
-        average : {"words", "documents"}, default="words"
-            Over all words, as of
-            :meth:`sklearn.decomposition.LatentDirichletAllocation.perplexity`; or over the words of
-            each document and then over documents, as Salakhutdinov and Hinton (2009) do. Documents
-            without words do not count.
-
-        Returns
-        -------
-        perplexity : float
-        """
-        if average not in ("words", "documents"):
-            raise ValueError(f'average must be "words" or "documents", got {average!r}')
-        scores = to_numpy(self._scored(X))
-        unit, dtype = Multinomial(), np.float64
-        lengths = to_numpy(self._by_blocks(lambda rows: unit.totals(rows), X, dtype))
-        known = lengths > 0
-        if not known.any():
-            raise ValueError("X has no words")
-        scores, lengths = scores[known], lengths[known]
-        if average == "documents":
-            return float(np.exp(-np.mean(scores / lengths)))
-        return float(np.exp(-scores.sum() / lengths.sum()))
-
     # ------------------------------------------------------------------- samples
 
     @one_blas_thread
-    def sample(self, lengths=None, *, n_steps=100, random_state=None):
+    def sample(self, n_samples=1, *, lengths=None, n_steps=100, init=None, random_state=None):
         """Draw documents, by a Gibbs chain for each.
 
         Parameters
         ----------
+        n_samples : int, default=1
+            Does not count if there are several lengths.
         lengths : int or array-like of int of shape (n_samples,), default=None
-            Numbers of words; default: a document of the length of a random row of ``starts_``.
+            Number of words of all documents, or of each; default: those of random rows of
+            ``starts_``.
         n_steps : int, default=100
             Sweeps of each chain, which starts at independent words.
+        init : array-like of shape (n_samples, n_features), default=None
+            Documents where the chains start instead, whose lengths they keep.
         random_state : int, RandomState instance or None, default=None
 
         Returns
@@ -460,37 +341,19 @@ class ReplicatedSoftmaxRBM(BaseRBM):
         V : array of shape (n_samples, n_features)
             Counts.
         """
-        check_count("n_steps", n_steps, 0)
         machine = self.machine_
+        check_count("n_samples", n_samples, 1)
+        check_count("n_steps", n_steps, 0)
         rng = make_rng(random_state, machine.weights[0])
-        if lengths is None:
-            lengths = to_numpy(machine.units[0].totals(self.starts_))
-            lengths = lengths[to_numpy(rng.integers(len(lengths), 1))]
-        lengths = np.atleast_1d(np.asarray(lengths))
-        if lengths.dtype.kind not in "iuf" or lengths.ndim > 1 or not (lengths >= 0).all():
-            raise ValueError(f"lengths must be one or several whole numbers >= 0, got {lengths!r}")
-        draws = from_numpy(lengths, machine.weights[0])
-        machine = replace(machine, units=(Multinomial(draws), machine.units[1]))
-        X = draw_visible(machine, rng, len(lengths))
+        if init is None:
+            machine = with_lengths(machine, lengths, n_samples, self.starts_, rng)
+            X = draw_visible(machine, rng, machine.n_rows)
+        elif lengths is None:
+            X = namespace(machine.weights[0]).asarray(
+                self._rows_to_start(init, n_samples), copy=True
+            )
+        else:
+            raise ValueError("sample takes init or lengths, not both: rows of init have lengths")
         if n_steps == 0:
             return X
         return last_visible(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, n_steps)
-
-
-def _with_biases_in_weights(machine):
-    """Return the machine with hidden biases per word as a part of its weights."""
-    own, hidden = machine.thetas
-    weights = machine.weights[0] + hidden.field[:, None]
-    return replace(machine, thetas=(own, Theta(0 * hidden.field)), weights=(weights,))
-
-
-def _published(machine):
-    """Return weights whose rows sum to 0, with biases of the units, by their names."""
-    W, b = machine.weights[0], machine.thetas[0].field
-    xp = namespace(W)
-    shift = xp.mean(W, axis=1)
-    return {
-        "components_": W - shift[:, None],
-        "intercept_hidden_": shift,
-        "intercept_visible_": xp.asarray(b, copy=True),
-    }
