@@ -13,15 +13,15 @@ SciPy and scikit-learn as they are installed, at least ten words each.
 Both methods have 50 topics or hidden units. ReplicatedSoftmaxRBM has its default settings;
 scikit-learn's LatentDirichletAllocation learns online, with batches of 128 and 1024 documents, and
 goes through the documents until it has had at least as much processor time. Printed are mean and
-standard deviation over seeds (of data and methods) of the perplexity per word of held-out documents:
+standard deviation over seeds (of data and methods) of the perplexity per word of held-out
+documents:
 
 completion: half of the words of each document are given, drawn at random, and the others are
 scored by the probability of one more word. That is the same for both methods.
 
-whole: the likelihood of whole documents, given their lengths, averaged over words, and in brackets
-over documents. log Z of the machine is by ReplicatedSoftmaxRBM.log_partition; log p(document) of
-the topics by annealed importance sampling with 200 temperatures and 10 chains (Wallach et al. 2009),
-over 200 documents, the same for both.
+whole: the likelihood of 200 whole documents, given their lengths, averaged over words, and over
+documents. log Z of the machine is by ReplicatedSoftmaxRBM.log_partitions; log p(document) of the
+topics by annealed importance sampling with 200 temperatures and 10 chains (Wallach et al. 2009).
 """
 
 import argparse

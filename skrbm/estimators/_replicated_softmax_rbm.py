@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
+from .._sklearn import Interval, StrOptions
 from ..arrays import (
     make_rng,
     namespace,
@@ -215,8 +215,8 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         phase = ChainPhase(Gibbs(), start, self.n_gibbs_steps)
         return Parts(phase, optimizer, parameters=CountParameters())
 
-    def _data_to_learn(self, X, goes_on):
-        X = super()._data_to_learn(X, goes_on)
+    def _data_to_learn(self, X, goes_on, weights):
+        X = super()._data_to_learn(X, goes_on, weights)
         if find_blocks(X) is None:
             Multinomial().check_values(X)
         return X

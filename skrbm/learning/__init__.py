@@ -12,11 +12,13 @@ from ._monitors import LikelihoodMonitor
 from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient, Optimizer
 from ._parameters import (
     NATURAL,
+    ZERO_SUM,
     CenteredGradient,
     CountParameters,
     MachineGradient,
     NaturalParameters,
     StandardParameters,
+    ZeroSumParameters,
 )
 from ._progress import Progress
 from ._rates import AutomaticRate, RateState
@@ -31,6 +33,7 @@ __all__ = [
     "PENALTIES",
     "SGD",
     "STARTS",
+    "ZERO_SUM",
     "Adam",
     "ArrayGradient",
     "AutomaticLearner",
@@ -59,6 +62,7 @@ __all__ = [
     "StandardParameters",
     "Trainer",
     "Training",
+    "ZeroSumParameters",
     "check_integral",
     "machine_of_first",
     "recorder",
