@@ -1,6 +1,7 @@
 """Parameters, lengths and likelihoods of machines of counts."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -8,10 +9,13 @@ import numpy as np
 from ..arrays import from_numpy, make_rng, namespace, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..evaluation._lengths import length_partitions
+from ..exceptions import LikelihoodWarning
 from ..machine import in_double, precise_free_energy
 from ..units import Multinomial, Theta
 from ._blocks import by_blocks
 from ._log_partition import kept_with_parameters
+
+_PER_WORD = 0.01  # standard error of log Z, in nats, that is a percent of the perplexity
 
 
 class Absent:
@@ -95,6 +99,11 @@ class CountLikelihoods:
         -------
         log_likelihood : array of shape (n_samples,)
             In nats, float64; 0 for a document without words.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If the standard error of log Z is larger than 0.1 nats and than 0.01 nats per word.
         """
         return self._scored(X)
 
@@ -103,7 +112,9 @@ class CountLikelihoods:
         machine = in_double(self.machine_)
 
         def of_rows(rows):
-            log_z = self.log_partitions(to_numpy(machine.units[0].totals(rows)))
+            lengths = to_numpy(machine.units[0].totals(rows))
+            log_z, std = self.log_partitions(lengths, return_std=True)
+            warn_uncertain(lengths, std)
             return -precise_free_energy(machine, rows) - from_numpy(log_z, machine.weights[0])
 
         return self._by_blocks(of_rows, X, machine.dtype)
@@ -154,6 +165,20 @@ def published_parameters(machine):
         "intercept_hidden_": shift,
         "intercept_visible_": xp.asarray(b, copy=True),
     }
+
+
+def warn_uncertain(lengths, std):
+    """Warn if log Z has a large standard error at some of the lengths."""
+    unsure = std > np.maximum(0.1, _PER_WORD * lengths)
+    if unsure.any():
+        warnings.warn(
+            f"log Z is uncertain for documents of {lengths[unsure].min():.0f} words and more: its "
+            f"standard error is up to {std[unsure].max():.2f} nats. Chains mix better after "
+            "training with a smaller learning_rate or a larger alpha; fewer hidden units than 13 "
+            "are summed over exactly",
+            LikelihoodWarning,
+            stacklevel=5,
+        )
 
 
 def checked_lengths(lengths):

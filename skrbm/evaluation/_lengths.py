@@ -34,6 +34,7 @@ from ._density import in_float64
 _RUNS, _CHAINS = 16, 16  # independent runs, and chains of each
 _SPREAD = 0.2  # standard deviation of log weights by one step, in nats
 _RESAMPLED = 0.5  # effective part of a run below which its chains are drawn anew
+_LARGEST = 10.0  # variance of the logarithms of runs, above which it tells no more
 _EXACT = 2**12  # configurations of hidden units that are summed over
 _BLOCK_ROWS = 256  # configurations that are multiplied with the weights together
 
@@ -73,10 +74,10 @@ class LengthPartitions(NamedTuple):
         step = length - self.lengths[point]
         runs = log_sum_exp(self.log_weights[point] + step * self.slopes[point])
         runs -= np.log(self.log_weights.shape[-1])
-        n, weights = len(runs), np.exp(runs - runs.max())
-        mean = weights.mean()
-        std = weights.std(ddof=1) / np.sqrt(n) / mean if n > 1 else 0.0
-        return runs.max() + np.log(mean), std
+        n, top = len(runs), runs.max()
+        # As of weights whose logarithms are normal: the largest of few may be most of their sum.
+        variance = min(float(runs.var(ddof=1)), _LARGEST) if n > 1 else 0.0
+        return top + np.log(np.exp(runs - top).mean()), np.sqrt(np.expm1(variance) / n)
 
 
 @one_blas_thread

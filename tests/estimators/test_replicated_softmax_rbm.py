@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 
 from skrbm import ReplicatedSoftmaxRBM
 from skrbm.evaluation import log_partition
+from skrbm.exceptions import LikelihoodWarning
 from skrbm.learning import CountParameters, MachineGradient
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Multinomial, Theta
@@ -103,6 +104,14 @@ def test_a_score_does_not_depend_on_other_rows():
     assert_array_equal(rbm.score_samples(np.vstack([X[:5], 40 * X[50:]]))[:5], some)
     values, std = rbm.log_partitions([0, 1, 20], return_std=True)
     assert values[0] == pytest.approx(14 * np.log(2)) and (std[:2] < 1e-12).all() and std[2] > 0
+
+
+def test_an_uncertain_log_z_is_told():
+    generator = np.random.default_rng(0)
+    W, b = 3 * generator.standard_normal((40, 100)), np.zeros(100)
+    rbm = ReplicatedSoftmaxRBM.from_parameters(W, None, b, length=5, batch_size=5, random_state=0)
+    with pytest.warns(LikelihoodWarning, match="documents of"):
+        rbm.score_samples(np.ones((1, 100)))
 
 
 def test_perplexity(fitted):
