@@ -70,6 +70,7 @@ class Multinomial(Unit):
 
     @property
     def n_rows(self):
+        """Number of rows of which each has a number of draws, None if they share it."""
         return self.n_draws.shape[0] if self._is_per_row else None
 
     def rows(self, index):
