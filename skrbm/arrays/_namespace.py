@@ -152,10 +152,20 @@ def log_sum_exp(x: Array) -> Array:
     return largest[..., 0] + xp.log(xp.sum(xp.exp(x - largest), axis=-1))
 
 
-def cumulative_sum(x: Array) -> Array:
-    """Sum up along the last axis; NumPy 2.0 has the function by its old name alone."""
+def cumulative_sum(x: Array, axis: int = -1) -> Array:
+    """Sum up along an axis.
+
+    NumPy 2.0 has the function by its old name alone, which is slow for a few long vectors.
+    """
     xp = namespace(x)
-    return np.cumsum(x, axis=-1) if xp is np else xp.cumulative_sum(x, axis=-1)
+    if xp is not np:
+        return xp.cumulative_sum(x, axis=axis)
+    if axis == -1:
+        return np.cumsum(x, axis=-1)
+    total = np.moveaxis(x.copy(), axis, 0)
+    for k in range(1, len(total)):
+        np.add(total[k - 1], total[k], out=total[k])
+    return np.moveaxis(total, 0, axis)
 
 
 def row_sums(x: Array) -> Array:

@@ -340,8 +340,12 @@ class CategoricalRBM(EncodedInput, RBM):
         ----------
         X : array-like of shape (n_samples, n_sites)
             With NaN or None for missing values.
-        n_steps, method, random_state
-            As in :meth:`impute`, which gives the most probable values.
+        n_steps : int, default=None
+            As of :meth:`impute`, which gives the most probable values.
+        method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
+            As of :meth:`impute`.
+        random_state : int, RandomState instance or None, default=None
+            Of the chains.
 
         Returns
         -------

@@ -151,7 +151,7 @@ class CategoryEncoder:
     def _codes(self, j, column):
         """Return the number of each value among those of column ``j``, -1 where it is missing."""
         missing, known = missing_values(column), self.categories_[j]
-        codes = np.full(len(column), -1)
+        codes = np.full(len(column), -1, dtype=np.int32)
         values = column[~missing]
         if known.dtype.kind in "biuf" and values.dtype.kind in "biuf":
             order = np.argsort(known)
@@ -198,7 +198,7 @@ def one_hot(codes, sizes):
     missing = codes < 0
     index = np.int32 if shape[0] * shape[1] < 2**31 else np.int64
     if not missing.any():
-        columns = (codes + first).astype(index).ravel()
+        columns = (codes + first.astype(index)).ravel()
         ends = np.arange(0, codes.size + 1, len(sizes), dtype=index)
         return sp.csr_array((np.ones(codes.size, np.uint8), columns, ends), shape=shape)
     counts = np.where(missing, sizes, 1)

@@ -79,6 +79,9 @@ class ComponentsDisplay:
         check_count("n_components", n_components, 1)
         components = estimator.components_
         components = to_numpy(components[0] if _is_deep(estimator) else components)
+        if components.ndim > 2:  # of sites with several values, which are an image of both
+            image_shape = components.shape[1:] if image_shape is None else image_shape
+            components = components.reshape(len(components), -1)
         scores = look_up("rank_by", rank_by, _SCORES)(estimator, components, X)
         order = np.argsort(look_up("end", end, _SIGNS) * scores, kind="stable")
         shown = components[order[:n_components]]

@@ -12,6 +12,7 @@ from ..arrays import (
     cumulative_sum,
     dense_rows,
     from_numpy,
+    is_foreign,
     like,
     log_sum_exp,
     namespace,
@@ -151,12 +152,15 @@ class Categorical(Unit):
         return self._one_hot(best, theta.field)
 
     def sample(self, theta, rng):
-        mean = self._probabilities(theta)
-        edges = cumulative_sum(mean)
-        noise = rng.uniform((*mean.shape[:-1], 1)) * edges[..., -1:]
-        below = edges[..., :-1] <= noise  # so that a value without probability is never drawn
-        xp = namespace(mean)
-        return self._one_hot(xp.sum(cast(below, xp.int64), axis=-1), theta.field)
+        field = theta.field
+        xp, shape = namespace(field), field.shape
+        weights = self._values_first(xp.reshape(field, (-1, shape[-1])))
+        weights -= xp.max(weights, axis=0)
+        edges = cumulative_sum(xp.exp(weights), axis=0)
+        noise = rng.uniform(edges.shape[:0:-1]).T * edges[-1, ...]
+        below = edges[:-1, ...] <= noise  # so that a value without probability is never drawn
+        drawn = xp.sum(cast(below, xp.int32), axis=0).T
+        return self._one_hot(xp.reshape(drawn, (*shape[:-1], drawn.shape[-1])), field)
 
     def statistics(self, mean, variance=None):
         return Theta(mean)
@@ -187,9 +191,29 @@ class Categorical(Unit):
         weights = xp.exp(field - xp.max(field, axis=-1, keepdims=True))
         return weights / xp.sum(weights, axis=-1, keepdims=True)
 
+    def _values_first(self, x):
+        """Return rows as (n_values, n_sites, n_rows), where smaller sites begin with -inf.
+
+        So sums over the few values of a site are sums of long vectors, which takes a third of the
+        time.
+        """
+        xp, sites = namespace(x), self.sites(x.shape[1])
+        columns, _ = _padding(sites)
+        if len(set(sites)) > 1:
+            more = xp.full((x.shape[0], 1), float("-inf"), **like(x))
+            x = xp.concat([x, more], axis=1)
+        shape = len(sites), max(sites)
+        columns = from_numpy(columns.reshape(shape).T.ravel(), x)
+        return xp.reshape(xp.take(x.T, columns, axis=0), (*shape[::-1], x.shape[0]))
+
     def _one_hot(self, index, reference):
         """Return columns like ``reference``, 1 at the value ``index`` of each site."""
-        xp, width = namespace(reference), max(self.sites(reference.shape[-1]))
+        xp, sites = namespace(reference), self.sites(reference.shape[-1])
+        width = max(sites)
+        if not is_foreign(reference):
+            rows, last = np.zeros(reference.shape, reference.dtype), np.cumsum(sites)
+            np.put_along_axis(rows, last - width + index, 1, axis=-1)
+            return rows
         values = xp.arange(width, **{**like(reference), "dtype": index.dtype})
         return self._by_column(cast(index[..., None] == values, reference.dtype), reference)
 

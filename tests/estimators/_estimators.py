@@ -12,6 +12,7 @@ from _fractional import all_rows
 from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils import get_tags
 
 import skrbm
 from skrbm.arrays import to_numpy
@@ -19,24 +20,26 @@ from skrbm.learning import LikelihoodMonitor
 
 _PUBLIC = [getattr(skrbm, name) for name in skrbm.__all__]
 ESTIMATORS = [E for E in _PUBLIC if inspect.isclass(E) and issubclass(E, BaseEstimator)]
+# X is the values of the visible units. Others take tables, such as of categories.
+NUMERIC = [E for E in ESTIMATORS if not get_tags(E()).input_tags.categorical]
 
 
-def with_methods(*names):
+def with_methods(*names, among=ESTIMATORS):
     """The estimators that have all of these methods."""
-    return [E for E in ESTIMATORS if all(callable(getattr(E, name, None)) for name in names)]
+    return [E for E in among if all(callable(getattr(E, name, None)) for name in names)]
 
 
-def with_parameters(*names):
+def with_parameters(*names, among=ESTIMATORS):
     """The estimators whose constructors take all of these."""
-    return [E for E in ESTIMATORS if set(names) <= E().get_params().keys()]
+    return [E for E in among if set(names) <= E().get_params().keys()]
 
 
 # Densities are of the rows of X, by methods that a classifier, of which y is drawn, does not have.
-DENSITIES = [E for E in ESTIMATORS if not is_classifier(E())]
+DENSITIES = [E for E in NUMERIC if not is_classifier(E())]
 # One hidden layer of a size that is given, learnt in batches; of binary units by default.
 RBMS = [
     E
-    for E in with_methods("gibbs", "partial_fit")
+    for E in with_methods("gibbs", "partial_fit", among=NUMERIC)
     if isinstance(E().get_params()["n_components"], int)
 ]
 BINARY = [RBM for RBM in RBMS if RBM in with_parameters("binarize")]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from _estimators import (
     BINARY,
-    ESTIMATORS,
+    NUMERIC,
     SCORES,
     all_rows,
     answers,
@@ -36,8 +36,8 @@ pytestmark = [
     pytest.mark.arrays,
     pytest.mark.filterwarnings("ignore:the machine has no hidden unit"),
 ]
-WITH_MISSING = [E for E in ESTIMATORS if E().__sklearn_tags__().input_tags.allow_nan]
-every = pytest.mark.parametrize("Estimator", ESTIMATORS)
+WITH_MISSING = [E for E in NUMERIC if E().__sklearn_tags__().input_tags.allow_nan]
+every = pytest.mark.parametrize("Estimator", NUMERIC)
 binary = pytest.mark.parametrize("RBM", BINARY)
 
 

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 from _estimators import (
     DENSITIES,
-    ESTIMATORS,
+    NUMERIC,
     SCORES,
     answers,
     assert_same_state,
@@ -30,8 +30,8 @@ from sklearn.exceptions import NotFittedError
 
 from skrbm import FrankWolfeRBM
 
-every = pytest.mark.parametrize("Estimator", ESTIMATORS)
-streams = pytest.mark.parametrize("Estimator", with_methods("partial_fit"))
+every = pytest.mark.parametrize("Estimator", NUMERIC)
+streams = pytest.mark.parametrize("Estimator", with_methods("partial_fit", among=NUMERIC))
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
 WHOLE_NUMBERS = ("predict", "sample", "impute")  # of a classifier
 
@@ -106,8 +106,12 @@ FORMATS = (sp.csr_array, sp.csr_matrix, sp.csc_matrix, sp.csc_array, sp.coo_matr
 # The search for a unit to insert stops at a tolerance of its own. Where depends on rounding: over
 # 24 fits in float64, weights from dense and sparse rows differed by 1e-13 to 6e-5.
 SEARCHED = 1e-3
-SPARSE = [(E, container, np.float64) for E in ESTIMATORS for container in FORMATS]
-SPARSE += [(E, sp.csr_array, d) for E in with_parameters("n_iter") for d in (np.float32, np.uint8)]
+SPARSE = [(E, container, np.float64) for E in NUMERIC for container in FORMATS]
+SPARSE += [
+    (E, sp.csr_array, d)
+    for E in with_parameters("n_iter", among=NUMERIC)
+    for d in (np.float32, np.uint8)
+]
 
 
 @pytest.mark.parametrize("Estimator, container, dtype", SPARSE)
@@ -151,7 +155,7 @@ def read_only(X):
 
 @pytest.mark.parametrize(
     "Estimator, options",
-    [(E, {}) for E in ESTIMATORS] + [(E, {"binarize": 0.5}) for E in with_parameters("binarize")],
+    [(E, {}) for E in NUMERIC] + [(E, {"binarize": 0.5}) for E in with_parameters("binarize")],
 )
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_nothing_writes_into_data(Estimator, make, options):
@@ -187,7 +191,7 @@ def test_what_is_returned_is_the_callers_own(Estimator):
 
 @pytest.mark.parametrize(
     "Estimator, params",
-    [(E, {}) for E in ESTIMATORS] + [(E, {"momentum": 0.5}) for E in with_parameters("momentum")],
+    [(E, {}) for E in NUMERIC] + [(E, {"momentum": 0.5}) for E in with_parameters("momentum")],
 )
 def test_memory_maps(Estimator, tmp_path, params):
     X = binary_data()

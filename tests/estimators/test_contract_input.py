@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _estimators import (
-    ESTIMATORS,
     METHODS,
+    NUMERIC,
     RBMS,
     answers,
     binary_data,
@@ -25,7 +25,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_param_validation
 
-every = pytest.mark.parametrize("Estimator", ESTIMATORS)
+every = pytest.mark.parametrize("Estimator", NUMERIC)
 streams = pytest.mark.parametrize("Estimator", with_methods("partial_fit"))
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
 

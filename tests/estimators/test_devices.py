@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from _estimators import (
     DENSITIES,
-    ESTIMATORS,
+    NUMERIC,
     answers,
     binary_data,
     copied_state,
@@ -86,7 +86,7 @@ def test_epochs_wait_as_often_for_few_batches_as_for_many(estimator, an_epoch, a
     assert many <= few + 4 * a_batch, found
 
 
-@pytest.mark.parametrize("Estimator", ESTIMATORS)
+@pytest.mark.parametrize("Estimator", NUMERIC)
 def test_everything_is_created_on_the_device(Estimator):
     X = binary_data(n=20, dtype=np.float32)
     with second_device():

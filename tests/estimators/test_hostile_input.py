@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from _estimators import DENSITIES, ESTIMATORS, RBMS, binary_data, learn, small, with_parameters
+from _estimators import DENSITIES, NUMERIC, RBMS, binary_data, learn, small, with_parameters
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
@@ -23,7 +23,7 @@ from skrbm import (
 from skrbm.arrays import Rng
 from skrbm.exceptions import DataRangeWarning
 
-every = pytest.mark.parametrize("Estimator", ESTIMATORS)
+every = pytest.mark.parametrize("Estimator", NUMERIC)
 densities = pytest.mark.parametrize("Estimator", DENSITIES)
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
 
@@ -43,7 +43,7 @@ def not_canonical(X):
 
 def as_it_is_and_by_a_threshold():
     """Every estimator without options, and those that take a threshold with one."""
-    for Estimator in ESTIMATORS:
+    for Estimator in NUMERIC:
         yield pytest.param(Estimator, {}, id=f"{Estimator.__name__}-as it is")
         if "binarize" in Estimator().get_params():
             yield pytest.param(Estimator, {"binarize": 0.6}, id=f"{Estimator.__name__}-binarize")

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...arrays import cast, namespace, parameter_reference
 from ...inputs import Coordinates, filled, machine_from
-from ...learning import ArrayGradient
+from ...learning import ArrayGradient, NaturalParameters
 from ...machine import Machine
 from ...units import Bernoulli, Gaussian, Theta
 
@@ -146,7 +146,7 @@ def coordinates_of(mean, deviation, standardize):
 
 
 @dataclass(frozen=True)
-class MeanVariance:
+class MeanVariance(NaturalParameters):
     """Learning by the means and log-variances of Gaussian visible units.
 
     A machine with one hidden layer has the fields mu / sigma**2 and the precisions 1 / sigma**2 of

@@ -1,0 +1,350 @@
+"""Machines of categories: against sums over all rows, and values as users give them."""
+
+import copy
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from _distributions import LEVEL
+from _machines import random_theta
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from scipy.special import logsumexp
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from skrbm import RBM, CategoricalRBM
+from skrbm.arrays import to_numpy
+from skrbm.estimators._noise_models import Substitution
+from skrbm.exceptions import DataRangeWarning
+from skrbm.machine import Machine, free_energy, zero_sum
+from skrbm.persistence import load, save
+from skrbm.units import Bernoulli, Categorical, Theta
+
+SIZES = (3, 1, 2, 4)
+ROWS = np.array(list(itertools.product(*map(range, SIZES))))
+LETTERS = np.array(list("ACDG"))
+
+
+def given(seed=0, strength=1.0, **params):
+    """A machine of known parameters by site, and these parameters."""
+    generator = np.random.default_rng(seed)
+    W = strength * generator.standard_normal((3, len(SIZES), max(SIZES)))
+    b, c = generator.standard_normal(W.shape[1:]), generator.standard_normal(3)
+    categories = [np.arange(q) for q in SIZES]
+    return CategoricalRBM.from_parameters(W, c, b, categories=categories, **params), (W, b, c)
+
+
+def log_probabilities(W, b, c):
+    """log p of all rows, by a loop over the sites."""
+    sites = np.arange(len(SIZES))
+    energy = [b[sites, row].sum() + np.logaddexp(0, c + W[:, sites, row].sum(axis=1)) @ np.ones(3)
+              for row in ROWS]  # fmt: skip
+    return np.array(energy) - logsumexp(energy)
+
+
+def sequences(n=300, seed=0, n_sites=5):
+    """Rows of letters of which the first two sites agree."""
+    X = np.random.default_rng(seed).choice(LETTERS, size=(n, n_sites))
+    X[:, 1] = X[:, 0]
+    return X
+
+
+def small(**params):
+    return CategoricalRBM(**{"n_components": 4, "n_iter": 3, "random_state": 0, **params})
+
+
+# --------------------------------------------------------------------------- the distribution
+
+
+def test_likelihood_is_that_of_the_parameters_by_site():
+    rbm, parameters = given(random_state=0)
+    assert_allclose(rbm.score_samples(ROWS), log_probabilities(*parameters), rtol=1e-10)
+    published = rbm.components_, rbm.intercept_visible_, rbm.intercept_hidden_
+    assert_allclose(log_probabilities(*published), log_probabilities(*parameters), rtol=1e-10)
+
+
+def test_published_parameters_sum_to_zero_over_the_values():
+    rbm, _ = given(random_state=0)
+    assert_allclose(rbm.components_.sum(axis=2), 0, atol=1e-12)
+    assert_allclose(rbm.intercept_visible_.sum(axis=1), 0, atol=1e-12)
+    for site, q in enumerate(SIZES):
+        assert not rbm.components_[:, site, q:].any()
+        assert not rbm.intercept_visible_[site, q:].any()
+
+
+OPTIONS = [
+    {},
+    {"optimizer": "adam", "learning_rate": 0.01},
+    {"centered": False, "average": False, "learning_rate": 0.05},
+    {"penalty": "l1", "alpha": 1e-4, "learning_rate": 0.1},
+    {"inference": "mean_field"},
+]
+
+
+@pytest.mark.parametrize("params", OPTIONS, ids=str)
+def test_learnt_parameters_sum_to_zero(params):
+    rbm = small(**params).fit(sequences())
+    assert np.abs(rbm.components_).max() > 0.01
+    assert_allclose(rbm.components_.sum(axis=2), 0, atol=1e-5)
+    assert_allclose(rbm.intercept_visible_.sum(axis=1), 0, atol=1e-4)
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["visible", "both"])
+def test_zero_sum_is_the_same_distribution(hidden):
+    """Categories on both sides too; against the free energies of all visible rows."""
+    generator = np.random.default_rng(0)
+    units = Categorical((3, 2)), Categorical((2, 2)) if hidden else Bernoulli()
+    thetas = tuple(random_theta(unit, n, generator) for unit, n in zip(units, (5, 4), strict=True))
+    machine = Machine(units, thetas, (generator.standard_normal((4, 5)),))
+    found, X = zero_sum(machine), units[0].configurations(5, np.arange(6))
+    old, new = (-free_energy(m, X) for m in (machine, found))
+    assert_allclose(new - logsumexp(new), old - logsumexp(old), atol=1e-12)
+    assert not np.allclose(found.weights[0], machine.weights[0])
+    assert_allclose(found.weights[0][:, :3].sum(axis=1), 0, atol=1e-12)
+    if hidden:
+        assert_allclose(found.weights[0][:2].sum(axis=0), 0, atol=1e-12)
+
+
+def test_samples_have_the_distribution_of_the_machine():
+    """By a chi-square test that fails with a probability of 1e-6."""
+    rbm, parameters = given(1, 0.5, random_state=0)
+    X = rbm.sample(20_000, n_steps=30, random_state=0)
+    counts = (X[:, None] == ROWS).all(axis=2).sum(axis=0)
+    expected = len(X) * np.exp(log_probabilities(*parameters))
+    assert counts.sum() == len(X) and expected.min() > 5
+    assert stats.chisquare(counts, expected).pvalue > LEVEL
+
+
+def test_probabilities_of_missing_sites():
+    """A mean of 2000 steps has a standard error of at most 0.02, so 0.1 is five of them."""
+    rbm, parameters = given(2, 0.5, random_state=0)
+    row = np.array([[np.nan, 0, 1, np.nan]])
+    p = np.exp(log_probabilities(*parameters)) * (ROWS[:, 2] == 1)
+    found = rbm.site_probabilities(row, n_steps=4000, random_state=0)[0]
+    for site in (0, 3):
+        expected = [p[ROWS[:, site] == value].sum() / p.sum() for value in range(SIZES[site])]
+        assert_allclose(found[site, : SIZES[site]], expected, atol=0.1)
+    assert_array_equal(found[1:3], [[1, 0, 0, 0], [0, 1, 0, 0]])
+    filled = rbm.impute(row, n_steps=4000, random_state=0)[0]
+    assert_array_equal(filled[[0, 3]], found[[0, 3]].argmax(axis=1))
+    assert_allclose(rbm.score_samples(row), np.log(p.sum()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.9])
+def test_evidence_of_substitutions(probability):
+    """Against Bayes' formula, for sites of three values and of one."""
+    noise, unit = Substitution(probability, (3, 1)), Categorical((3, 1))
+    theta = Theta(np.log([0.2, 0.3, 0.5, 1.0]))
+    field, precision = noise.evidence(np.array([[0.0, 1, 0, 1]]))
+    posterior = unit.mean(unit.tilt(theta, field, precision))[0]
+    expected = np.array([0.2, 0.3, 0.5])
+    expected *= np.where(np.arange(3) == 1, 1 - probability, probability / 2)
+    assert_allclose(posterior, [*expected / expected.sum(), 1])
+
+
+@pytest.mark.parametrize("inference", ["gibbs", "mean_field"])
+def test_denoising_finds_the_most_probable_values(inference):
+    """Against Bayes' formula with all rows, wherever one value leads by 0.15.
+
+    Mean field is nearly exact for weights this small. A mean of 1000 steps has a standard error of
+    at most 0.03, if one in four is independent, so a lead of 0.15 is five of them.
+    """
+    p, (rbm, parameters) = 0.3, given(3, 0.4, random_state=0, inference=inference)
+    others = np.maximum(np.array(SIZES) - 1, 1)
+    same = ROWS[:, None] == ROWS
+    log_channel = np.log(np.where(same, 1 - p, p / others)).sum(axis=2)
+    posterior = np.exp(log_channel + log_probabilities(*parameters))
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    found = rbm.denoise(ROWS, substitution_probability=p, n_steps=2000, random_state=0)
+    n_clear = 0
+    for site, q in enumerate(SIZES):
+        marginal = posterior @ np.eye(q)[ROWS[:, site]]
+        best = np.sort(marginal, axis=1)
+        clear = best[:, -1] - best[:, -2] > 0.15 if q > 1 else np.ones(len(ROWS), bool)
+        assert_array_equal(found[clear, site], marginal.argmax(axis=1)[clear])
+        n_clear += int((clear & (found[:, site] != ROWS[:, site])).sum())
+    assert n_clear > 5  # that differ from what was observed
+    assert_array_equal(rbm.denoise(ROWS, substitution_probability=0), ROWS)
+
+
+def test_what_denoising_refuses():
+    rbm = small().fit(sequences())
+    for wrong in (-0.1, 1, np.nan, "a"):
+        with pytest.raises(ValueError, match="substitution_probability"):
+            rbm.denoise(sequences(3), substitution_probability=wrong)
+    with pytest.raises(ValueError, match="impute fills"):
+        rbm.denoise(np.array([["A", None, "C", "D", "G"]]), substitution_probability=0.1)
+
+
+def test_it_learns_more_than_frequencies():
+    """Two equal sites of four letters: independent sites miss log 4 = 1.39 nats of each row."""
+    X = sequences(1000)
+    rbm = small(n_components=8, n_iter=60, hidden="bernoulli").fit(X)
+    assert rbm.score(X) > -5 * np.log(4) + 1.0
+    samples = rbm.sample(500, random_state=0)
+    assert (samples[:, 0] == samples[:, 1]).mean() > 0.8
+
+
+@pytest.mark.parametrize("hidden", ["double_relu", "relu", "gaussian", "spin"])
+def test_hidden_units_of_other_kinds(hidden):
+    rbm = small(hidden=hidden, learning_rate=0.01).fit(sequences())
+    assert np.isfinite(rbm.score(sequences(seed=1))) and rbm.components_.shape == (4, 5, 4)
+    other = CategoricalRBM.from_parameters(rbm, hidden=hidden, random_state=0)
+    assert_allclose(other.free_energy(sequences(5)), rbm.free_energy(sequences(5)), rtol=1e-4)
+
+
+def test_equations_that_need_variances_of_columns_are_refused():
+    with pytest.raises(ValueError, match="use inference 'mean_field'"):
+        small(inference="tap").fit(sequences())
+
+
+# --------------------------------------------------------------------------- values of users
+
+
+def values_of(rbm, X):
+    """What the methods give that return rows of values."""
+    Y = X.copy() if hasattr(X, "columns") else np.array(X)
+    yield rbm.sample(3, n_steps=2, random_state=0)
+    yield rbm.sample(n_steps=2, given=Y, random_state=0)
+    yield rbm.sample(len(X), n_steps=0, init=Y)
+    yield rbm.gibbs(Y, random_state=0)
+    yield rbm.predict(Y)
+    yield rbm.impute(Y, n_steps=2, random_state=0)
+    yield rbm.inverse_transform(rbm.transform(Y))
+    yield rbm.denoise(Y, substitution_probability=0.1, n_steps=2)
+
+
+@pytest.mark.parametrize("dtype", ["<U1", object, np.uint8, np.int64, np.float64, bool])
+def test_values_come_back_as_they_are_given(dtype):
+    X = sequences(40)
+    if dtype not in ("<U1", object):
+        X = np.searchsorted(LETTERS, X)
+        X = X > 1 if dtype is bool else X
+    X = X.astype(dtype)
+    rbm = small(n_iter=1).fit(X)
+    known = {*X.ravel().tolist()}
+    for rows in values_of(rbm, X):
+        assert rows.dtype == X.dtype and rows.shape[1] == 5
+        assert {*rows.ravel().tolist()} <= known
+    assert_array_equal(rbm.sample(40, n_steps=0, init=X), X)
+    assert_array_equal(rbm.sample(given=X, n_steps=2), X)
+
+
+@pytest.mark.parametrize("dtype", ["<U1", object, int])
+def test_files_and_pickles_keep_the_values(dtype, tmp_path):
+    X = (np.searchsorted(LETTERS, sequences(40)) if dtype is int else sequences(40)).astype(dtype)
+    rbm = small(n_iter=2).fit(X)
+    save(rbm, tmp_path / "file")
+    for other in (load(tmp_path / "file"), pickle.loads(pickle.dumps(rbm))):
+        assert_array_equal(other.score_samples(X), rbm.score_samples(X))
+        expected = rbm.sample(5, random_state=0)
+        assert_array_equal(other.sample(5, random_state=0), expected)
+        assert other.sample(5, random_state=0).dtype == expected.dtype
+        other.partial_fit(X)
+        assert_array_equal(other.components_, copy.deepcopy(rbm).partial_fit(X).components_)
+
+
+def test_values_that_were_never_seen():
+    X, new = sequences(), sequences(3)
+    new[0, 2] = "Q"
+    rbm = small().fit(X)
+    with pytest.warns(DataRangeWarning, match=r"\['Q'\] in column 2"):
+        found = rbm.score_samples(new)
+    holes = new.astype(object)
+    holes[0, 2] = None
+    assert_allclose(found, rbm.score_samples(holes))
+    with pytest.raises(ValueError, match="unknown categories"):
+        small(handle_unknown="error").fit(X).transform(new)
+
+
+def test_rows_of_weight_zero_have_no_values():
+    X, weights = sequences(40), np.ones(40)
+    X[3, 1], weights[3] = "Q", 0
+    rbm = small().fit(X, sample_weight=weights)
+    assert "Q" not in rbm.categories_[1]
+    assert_array_equal(rbm.components_, small().fit(np.delete(X, 3, axis=0)).components_)
+
+
+def test_missing_values_are_latent():
+    """One site in five is unknown, and the two equal sites are still found."""
+    X = sequences(600).astype(object)
+    X[np.random.default_rng(1).random(X.shape) < 0.2] = None
+    rbm = small(n_components=8, n_iter=60).fit(X)
+    filled = rbm.impute(np.array([["G", None, "A", "A", "A"]], dtype=object), random_state=0)
+    assert filled[0, 1] == "G"
+    full = sequences(200, seed=2)
+    assert rbm.score(full) > -5 * np.log(4) + 0.5
+
+
+def test_constant_columns_and_one_row():
+    X = sequences(30)
+    X[:, 2] = "A"
+    rbm = small().fit(X)
+    assert rbm.units_[0].sizes[2] == 1 and (rbm.sample(20, random_state=0)[:, 2] == "A").all()
+    one = small().fit(X[:1])
+    assert_array_equal(one.sample(3), np.repeat(X[:1], 3, axis=0))
+    assert one.score(X[:1]) == pytest.approx(0, abs=1e-5)
+
+
+def test_data_read_in_blocks():
+    codes = np.searchsorted(LETTERS, sequences())
+    rbm = small(categories=[np.arange(4)] * 5).fit(lambda: iter(np.split(codes, 3)))
+    whole = rbm.transform(codes)
+    assert_allclose(rbm.transform(lambda: iter(np.split(codes, 3))), whole, rtol=1e-6)
+
+
+@pytest.mark.arrays
+@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+def test_array_libraries(name):
+    pytest.importorskip("array_api_compat")
+    xp = pytest.importorskip(name)
+    X = xp.asarray(np.searchsorted(LETTERS, sequences(60)))
+    rbm = small().fit(X)
+    for found in (rbm.components_, rbm.transform(X), rbm.sample(4), rbm.impute(X, n_steps=2)):
+        assert type(found) is type(X)
+    assert rbm.sample(4).dtype == X.dtype
+    assert_allclose(to_numpy(xp.sum(rbm.components_, axis=2)), 0, atol=1e-5)
+
+
+# --------------------------------------------------------------------------- parameters
+
+
+def test_start_at_a_fitted_machine_or_arrays():
+    X = sequences()
+    rbm = small().fit(X)
+    same = small(n_iter=0, init=rbm).fit(X)
+    assert_allclose(same.components_, rbm.components_, atol=1e-6)
+    arrays = rbm.components_ + 1.0, rbm.intercept_hidden_, rbm.intercept_visible_
+    moved = small(n_iter=0, init=arrays).fit(X)
+    assert_allclose(moved.components_, rbm.components_, atol=1e-6)
+    with pytest.raises(ValueError, match="other categories"):
+        small(init=rbm).fit(np.char.lower(X))
+    with pytest.raises(ValueError, match=r"components has shape.*\(5, 4\)"):
+        small(init=(np.zeros((4, 5, 2)), None, None)).fit(X)
+
+
+def test_given_parameters():
+    rbm, (W, b, c) = given(random_state=0)
+    assert rbm.n_features_in_ == 4 and rbm.machine_.n_units == (10, 3)
+    same = CategoricalRBM.from_parameters(rbm, random_state=0)
+    assert_allclose(same.score_samples(ROWS), rbm.score_samples(ROWS), rtol=1e-12)
+    default = CategoricalRBM.from_parameters(W)
+    assert [list(values) for values in default.categories_] == [[0, 1, 2, 3]] * 4
+    for components, message in [(W[0], "must have"), (RBM(2), "no fitted machine of categories")]:
+        with pytest.raises(ValueError, match=message):
+            CategoricalRBM.from_parameters(components)
+    with pytest.raises(ValueError, match="intercept_visible has shape"):
+        CategoricalRBM.from_parameters(W, c, b[:, :2])
+    with pytest.raises(ValueError, match="other categories"):
+        CategoricalRBM.from_parameters(rbm, categories=[["a", "b"]] * 4)
+
+
+def test_searches_and_clones():
+    X = sequences(60)
+    search = GridSearchCV(small(n_iter=1), {"n_components": [2, 3]}, cv=2).fit(X)
+    assert search.best_estimator_.score(X) < 0
+    assert not hasattr(clone(search.best_estimator_), "components_")
+    names = search.best_estimator_.get_feature_names_out()
+    assert names[0] == "categoricalrbm0" and len(names) == search.best_params_["n_components"]

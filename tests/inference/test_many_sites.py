@@ -1,0 +1,97 @@
+"""Inference of machines with many sites of categories, against sums over all configurations."""
+
+import numpy as np
+import pytest
+from _distributions import assert_joint_distribution, exact_chains
+from _exact import Exact
+from numpy.testing import assert_allclose
+
+from skrbm.arrays import make_rng
+from skrbm.evaluation import AIS, SMC, bracket, log_partition, solutions
+from skrbm.inference import ContrastiveDivergence, Gibbs, NaiveMeanField, Tempering, sample
+from skrbm.learning import ChainPhase
+from skrbm.machine import Machine
+from skrbm.units import UNITS, Categorical, Theta
+
+SIZES = (3, 2, 4, 1)
+HIDDEN = ["bernoulli", "spin"]
+
+
+def make(hidden="bernoulli", seed=0, strength=1.0, n_hidden=3):
+    """A machine of four sites, of which 24 configurations are possible."""
+    generator, n = np.random.default_rng(seed), sum(SIZES)
+    units = Categorical(SIZES), UNITS[hidden]()
+    thetas = Theta(generator.standard_normal(n)), Theta(0.5 * generator.standard_normal(n_hidden))
+    return Machine(units, thetas, (strength * generator.standard_normal((n_hidden, n)),))
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_gibbs_sampling_leaves_the_distribution_as_it_is(hidden):
+    machine = make(hidden)
+    exact, rng = Exact(machine), make_rng(0, machine.weights[0])
+    state = sample(Gibbs(), machine, exact_chains(exact, 20_000), rng, 2)
+    assert_joint_distribution(exact, state.layers)
+
+
+@pytest.mark.parametrize("method", [AIS(n_chains=200), SMC(), "tempering"], ids=["ais", "smc", "t"])
+def test_log_partition_by_sampling(method):
+    """Five standard errors and rounding: wrong with a probability of 1e-6."""
+    machine = make(strength=1.5)
+    found = log_partition(machine, method, random_state=0)
+    assert abs(found.value - Exact(machine).log_z) < 5 * found.std + 1e-6
+    assert found.std < 0.2
+
+
+def test_log_partition_is_bracketed():
+    machine = make(strength=1.5)
+    found, exact = bracket(machine, random_state=0), Exact(machine).log_z
+    for estimate in (found.forward, found.reverse):
+        assert abs(estimate.value - exact) < 5 * estimate.std + 1e-6
+
+
+@pytest.mark.parametrize(
+    "sampler, start",
+    [(Gibbs(20), "persistent"), (Gibbs(20), "data"), (ContrastiveDivergence(20), "data")],
+    ids=["pcd", "gibbs", "cd"],
+)
+def test_moments_of_chains(sampler, start):
+    """Those of 20 000 chains after 20 sweeps: five standard errors are at most 0.02."""
+    machine, n = make(strength=0.5), 20_000
+    exact, rng = Exact(machine), make_rng(0, machine.weights[0])
+    X = exact_chains(exact, n).layers[0]
+    phase = ChainPhase(sampler, start, 20)
+    state = phase.init(machine, rng, n, X)
+    _, _, model = phase.phases(machine, state, X, rng)
+    for l, unit in enumerate(machine.units):
+        assert_allclose(model.statistics(unit, l).field, exact.mean(l), atol=0.02)
+    pair = model.add_pair(machine, 0, np.zeros_like(machine.weights[0]), 1.0)
+    assert_allclose(pair, exact.pair(0), atol=0.02)
+
+
+def test_tempered_chains_cross_what_gibbs_sampling_does_not():
+    """Two patterns that exclude each other: chains that start at one reach the other."""
+    W = np.zeros((2, sum(SIZES)))
+    W[0, [0, 3, 5]], W[1, [1, 4, 6]] = 7.0, 7.0
+    thetas = Theta(np.zeros(sum(SIZES))), Theta(np.array([-12.0, -12.0]))
+    machine = Machine((Categorical(SIZES), UNITS["bernoulli"]()), thetas, (W,))
+    exact, rng = Exact(machine), make_rng(0, W)
+    X = np.tile(machine.units[0].configurations(sum(SIZES), np.array([0])), (1000, 1))
+    ends = []
+    for sampler in (Gibbs(), Tempering()):
+        sampler = sampler.on(machine, rng) if sampler.has_rungs else sampler
+        state = sample(sampler, machine, sampler.start(machine, X, rng), rng, 60)
+        ends.append(np.abs(state.layers[0].mean(axis=0) - exact.mean(0)).max())
+    assert ends[1] < 0.1 < ends[0]
+
+
+def test_naive_mean_field_is_a_lower_bound_and_stationary():
+    """The bound is below log Z, and its means solve m = mean(b + W' mean(c + W m))."""
+    machine = make(strength=0.5)
+    found = solutions(machine, NaiveMeanField(tol=1e-14, max_iter=2000), random_state=0)
+    exact, (unit, hidden) = Exact(machine), machine.units
+    assert (-found.free_energies < exact.log_z).all()
+    assert (-found.free_energies).max() > exact.log_z - 0.5
+    (W,), (own, other) = machine.weights, machine.thetas
+    for visible in found.means[0]:
+        above = hidden.mean(Theta(other.field + W @ visible))
+        assert_allclose(unit.mean(Theta(own.field + above @ W)), visible, atol=1e-5)

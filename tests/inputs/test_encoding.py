@@ -1,0 +1,126 @@
+"""Columns of categories: against scikit-learn's encoders, and values that cannot be encoded."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import BaseEstimator
+from sklearn.preprocessing import OneHotEncoder
+
+from skrbm.exceptions import DataRangeWarning
+from skrbm.inputs import CategoryEncoder, columns_of, one_hot
+
+TABLES = {
+    "text": np.array([["A", "x"], ["C", "y"], ["A", "z"]]),
+    "bytes": np.array([[3, 1], [0, 1], [3, 7]], dtype=np.uint8),
+    "negative": np.array([[-3, 1], [0, 1], [-3, 7]]),
+    "bool": np.array([[True, False], [False, False], [True, True]]),
+    "float": np.array([[0.5, 1], [-2.0, 1], [0.5, 3]]),
+    "objects": np.array([["A", 1], ["C", 0], ["A", 2]], dtype=object),
+}
+
+
+def fitted(X, **params):
+    columns = columns_of(BaseEstimator(), X, reset=True)
+    return CategoryEncoder(**params).fit(X, columns), columns
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_columns_are_those_of_scikit_learn(name):
+    X = TABLES[name]
+    encoder, columns = fitted(X)
+    rows = encoder.encode(columns)
+    assert rows.format == "csr" and rows.dtype == np.uint8 and rows.has_canonical_format
+    other = OneHotEncoder().fit(X)
+    assert_array_equal(rows.toarray(), other.transform(X).toarray())
+    for mine, theirs in zip(encoder.categories_, other.categories_, strict=True):
+        assert_array_equal(mine, theirs)
+    back = encoder.decode(rows.toarray().astype(np.float32))
+    assert_array_equal(back, X)
+    assert back.dtype == X.dtype
+
+
+def test_probabilities_are_decoded_as_the_most_probable_values():
+    encoder, _ = fitted(TABLES["text"])
+    assert_array_equal(encoder.decode(np.array([[0.4, 0.6, 0.2, 0.5, 0.3]])), [["C", "y"]])
+
+
+def test_missing_values_are_nan_in_all_columns_of_a_site():
+    codes = np.array([[0, -1], [2, 1], [-1, -1]])
+    expected = np.full((3, 5), np.nan)
+    expected[0, :3], expected[1] = [1, 0, 0], [0, 0, 1, 0, 1]
+    rows = one_hot(codes, (3, 2))
+    assert rows.dtype == np.float32 and rows.nnz == 1 + 2 + 2 + 3 + 2
+    assert_array_equal(rows.toarray(), expected)
+
+
+def test_all_marks_of_missing_values_are_known():
+    pd = pytest.importorskip("pandas")
+    column = np.array(["a", None, np.nan, pd.NA, pd.NaT, "b"], dtype=object)[:, None]
+    encoder, columns = fitted(column)
+    assert encoder.sizes == (2,)
+    assert_array_equal(
+        np.isnan(encoder.encode(columns).toarray()[:, 0]), [False, True, True, True, True, False]
+    )
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_categories_that_a_dtype_declares(library):
+    lib, values = pytest.importorskip(library), ["low", "high", "low", None]
+    if library == "pandas":
+        column = lib.Categorical(values, categories=["low", "middle", "high"])
+        frame = lib.DataFrame({"level": column, "n": lib.array([3, None, 1, 3], dtype="Int64")})
+    else:
+        column = lib.Series(values, dtype=lib.Enum(["low", "middle", "high"]))
+        frame = lib.DataFrame({"level": column, "n": [3, None, 1, 3]})
+    encoder, columns = fitted(frame)
+    assert_array_equal(encoder.categories_[0], ["low", "middle", "high"])
+    assert_array_equal(encoder.categories_[1], [1, 3])
+    assert_array_equal(np.nan_to_num(encoder.encode(columns).toarray(), nan=9)[[0, 3]], [
+        [1, 0, 0, 0, 1], [9, 9, 9, 0, 1]
+    ])  # fmt: skip
+
+
+def test_given_categories_keep_their_order():
+    X = np.array([["b"], ["a"]])
+    encoder, columns = fitted(X, categories=[["c", "b", "a"]])
+    assert_array_equal(encoder.encode(columns).toarray(), [[0, 1, 0], [0, 0, 1]])
+    numbers, columns = fitted(np.array([[5], [1]]), categories=[[5, 7, 1]])
+    assert_array_equal(numbers.encode(columns).toarray(), [[1, 0, 0], [0, 0, 1]])
+
+
+@pytest.mark.parametrize("new", [["Q"], [1.5]], ids=str)
+def test_unknown_values(new):
+    X = np.array([["A"], ["C"]]) if new == ["Q"] else np.array([[1], [2]])
+    error, _ = fitted(X, handle_unknown="error")
+    with pytest.raises(ValueError, match=r"unknown categories .* in column 0"):
+        error.encode([np.array(new)])
+    warns, _ = fitted(X)
+    with pytest.warns(DataRangeWarning, match="taken as missing"):
+        rows = warns.encode([np.array(new)])
+    assert np.isnan(rows.toarray()).all()
+    ignores, _ = fitted(X, handle_unknown="ignore")
+    assert np.isnan(ignores.encode([np.array(new)]).toarray()).all()
+
+
+def test_text_is_no_number():
+    encoder, _ = fitted(np.array([["1"], ["2"]]), handle_unknown="error")
+    with pytest.raises(ValueError, match="unknown categories"):
+        encoder.encode([np.array([1, 2])])
+
+
+@pytest.mark.parametrize(
+    "X, params, message",
+    [
+        ([["a", 1], [None, 2]], {"categories": [["a"]]}, "1 lists, and X 2 columns"),
+        ([["a"], ["b"]], {"categories": [["a", "a"]]}, "a value twice"),
+        ([["a"], ["b"]], {"categories": [["a", None]]}, "none of them missing"),
+        ([["a"], ["b"]], {"categories": [[]]}, "must be values of a column"),
+        ([[None], [np.nan]], {}, "no observed value in column 0"),
+        ([["a"], [1]], {}, "uniformly strings or numbers"),
+        ([[1.0], [np.inf]], {}, "infinity"),
+    ],
+)
+def test_what_cannot_be_encoded(X, params, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        encoder, columns = fitted(X if message == "infinity" else np.array(X, object), **params)
+        encoder.encode(columns)
