@@ -10,6 +10,7 @@ from .estimators import (
     FrankWolfeRBM,
     GaussianBernoulliRBM,
     RBMClassifier,
+    ReplicatedSoftmaxRBM,
     TabularRBM,
 )
 from .persistence import trusted_types
@@ -26,6 +27,7 @@ __all__ = [
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
     "RBMClassifier",
+    "ReplicatedSoftmaxRBM",
     "TabularRBM",
     "__version__",
     "trusted_types",

@@ -84,6 +84,29 @@ class Rng:
         drawn = self._generator.poisson(to_numpy(rate))
         return cast(from_numpy(drawn, self._reference), self._reference.dtype)
 
+    def multinomial(self, n: Array, weights: Array) -> Array:
+        """Draw counts of each row, of ``n`` draws, rounded, with probabilities by its weights.
+
+        Parameters
+        ----------
+        n : array of shape (n_rows,)
+        weights : array of shape (n_rows, n_columns)
+            Not negative, and not all 0 in a row.
+
+        Returns
+        -------
+        array of shape (n_rows, n_columns), in the dtype of the stream
+        """
+        edges = np.cumsum(to_numpy(weights), axis=1, dtype=np.float64)
+        edges /= edges[:, -1:]
+        edges += np.arange(edges.shape[0])[:, None]  # rows take turns on one line
+        rows = np.repeat(np.arange(edges.shape[0]), np.rint(to_numpy(n)).astype(np.int64))
+        points = rows + self._generator.random(len(rows))
+        drawn = np.searchsorted(edges.ravel(), points, side="right")  # of no weight, never
+        drawn = np.minimum(drawn, (rows + 1) * edges.shape[1] - 1)
+        counts = np.bincount(drawn, minlength=edges.size).reshape(edges.shape)
+        return cast(from_numpy(counts, self._reference), self._reference.dtype)
+
     def spawn(self, n: int) -> list["Rng"]:
         """Return ``n`` independent streams."""
         return [type(self)(seed, self._reference) for seed in self._seed.spawn(n)]

@@ -5,6 +5,7 @@ from ._categorical_rbm import CategoricalRBM
 from ._deep_tap_machine import DeepTAPMachine
 from ._rbm import RBM
 from ._rbm_classifier import RBMClassifier
+from ._replicated_softmax_rbm import ReplicatedSoftmaxRBM
 from ._tabular_rbm import TabularRBM
 from ._tap_rbm import TAPRBM
 from .conditional import ConditionalRBM
@@ -21,5 +22,6 @@ __all__ = [
     "FrankWolfeRBM",
     "GaussianBernoulliRBM",
     "RBMClassifier",
+    "ReplicatedSoftmaxRBM",
     "TabularRBM",
 ]

@@ -67,6 +67,7 @@ def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_g
     """
     if is_per_row(machine.scale):
         raise ValueError("annealing needs one scale for all rows; anneal one machine at a time")
+    machine, base = (each.of_rows(layers[0]) for each in (machine, base))
     same = all(W is W0 for W, W0 in zip(machine.weights, base.weights, strict=True))
     path = (_Path if same else _PathOfWeights)(machine, base)
     layers, n_steps = tuple(layers), None

@@ -114,6 +114,7 @@ def sample(method, machine, state, rng, n_steps, *, callback=None):
     NamedTuple
         The last state.
     """
+    machine = machine.of_rows(state.layers[0])
     for step in range(n_steps):
         state, info = method.at(step, n_steps).step(machine, state, rng)
         if callback is not None:
@@ -126,6 +127,7 @@ def last_visible(method, machine, state, rng, n_steps):
 
     The last draw of the hidden units is left out: its conditional is enough for moments.
     """
+    machine = machine.of_rows(state.layers[0])
     state = sample(method, machine, state, rng, n_steps - 1)
     return machine.units[0].sample(conditional(machine, 0, state.layers), rng)
 

@@ -84,6 +84,7 @@ class AutomaticLearner(MomentLearner):
         slopes = ArrayGradient(slopes.arrays(before), slopes.n_penalised, slopes.units)
         after = self._move(training, slopes, data, _as_factor(length, samples))
         change = precise_free_energy(training.machine, samples) - energies[: samples.shape[0]]
+        change = _for_equal_totals(training.machine, samples, change)
         steps = (new - old for new, old in zip(after, before, strict=True))
         pairs = zip(slopes.arrays(before), steps, strict=True)
         gain = sum(number(namespace(slope).sum(slope * step)) for slope, step in pairs)
@@ -138,6 +139,7 @@ class AutomaticLearner(MomentLearner):
         if training.saved is None:
             return False
         change = energies - precise_free_energy(training.saved[0], rows)
+        change = _for_equal_totals(training.machine, rows, change)
         return self.rule.is_too_far(change, training.machine.n_units[0])
 
     def _step_back(self, training):
@@ -151,6 +153,19 @@ class AutomaticLearner(MomentLearner):
     def _slow_down(self, training, factor):
         if training.rate_state is not None:
             training.rate_state = self.rule.slower(training.rate_state)
+
+
+def _for_equal_totals(machine, rows, change):
+    """Return changes of free energies less what they have in common with the totals of rows.
+
+    Rows of other totals have another log Z, and its change says nothing of their distribution.
+    """
+    totals = machine.units[0].totals(rows)
+    if totals is None:
+        return change
+    mean = namespace(totals).mean
+    apart, change = totals - mean(totals), change - mean(change)
+    return change - apart * (mean(apart * change) / (mean(apart * apart) + 1e-12))
 
 
 def _as_factor(length, X):

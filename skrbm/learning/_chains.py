@@ -220,6 +220,7 @@ class ChainPhase(ModelPhase):
 
     def init(self, machine, rng, n, X):
         self.sampler.check(machine)
+        machine = machine.of_rows(X, n)
         rows, tempered = CHAINS[self.start].first(self, machine, rng, n)
         chains = self.sampler.start(machine, rows, rng)
         return Run(chains, self.sampler.step_size, tempered=tempered)
@@ -320,13 +321,14 @@ def _persistent_phases(phase, machine, chains, X, rng):
 
     So they share the product with the weights, and their difference is one product too.
     """
-    visible = last_visible(phase.sampler, machine, chains, rng, phase.n_steps)
-    n, m = X.shape[0], visible.shape[0]
+    n, m = X.shape[0], chains.layers[0].shape[0]
+    of_chains = machine.of_rows(X, m)
+    visible = last_visible(phase.sampler, of_chains, chains, rng, phase.n_steps)
     rows = namespace(X).concat([X, visible], axis=0)
     theta = condition(machine, rows)
-    of_data, of_chains = _two_means(n, m, namespace(X), *like(X).items())
-    data = data_moments(machine, rows, of_data, given=theta)
-    model = Moments((data.blocks[0]._replace(weight=of_chains),))
+    weights = _two_means(n, m, namespace(X), *like(X).items())
+    data = data_moments(machine, rows, weights[0], given=theta)
+    model = Moments((data.blocks[0]._replace(weight=weights[1]),))
     drawn = machine.units[1].sample(theta.rows(slice(n, n + m)), rng)
     return Chains((visible, drawn)), data, model
 

@@ -12,7 +12,7 @@ from ..arrays import cast, copied, numbers, put_off, require
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
-from ._parameters import NATURAL, CenteredGradient
+from ._parameters import NATURAL
 from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
@@ -304,8 +304,8 @@ class MomentLearner(BatchLearner):
         before = [copied(W) for W in parameters[: slopes.n_penalised]] if follows else ()
         if self.centered:
             training.offsets = _moved_offsets(training.offsets, training.machine, data)
-            offsets = self.parameters.means(training.offsets)
-            gradient = CenteredGradient(slopes, training.machine, offsets, not follows)
+            offsets = training.offsets
+            gradient = self.parameters.centered(slopes, training.machine, offsets, not follows)
         training.optimizer_state = self.optimizer.update(
             parameters, gradient, training.optimizer_state, rate
         )

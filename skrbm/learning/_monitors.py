@@ -260,6 +260,8 @@ class LikelihoodMonitor(Monitor):
 
     def _log_partition(self, density):
         """Return log Z, a LogPartition; None where it would cost too much, or is of no use."""
+        if density.machine.units[0].totals(density.starts) is not None:  # each total has its own
+            return None
         if self.validation is None and (self.rows.has_missing or len(density.machine.units) > 2):
             return None
         self.credit += _SHARE * self.n_rows

@@ -59,6 +59,9 @@ class ArrayGradient(Gradient):
     def arrays(self, parameters):
         return self._arrays
 
+    def follow(self, parameters, before):
+        """Move other parameters after weights that a proximal step has changed; here none."""
+
 
 class Optimizer(HyperParameters):
     """The contract of an optimiser. Subclasses are frozen dataclasses of hyper-parameters.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..arrays import cast
+from ..arrays import cast, namespace
 from ..inputs import Coordinates
 from ..machine import zero_sum
 from ._optimizers import ArrayGradient, Gradient
@@ -123,6 +123,14 @@ class NaturalParameters:
         """Return means of the layers, arrays of shape (n_units[l],), in these coordinates."""
         return means
 
+    def centered(self, gradient, machine, offsets, moves_fields=True):
+        """Return a gradient in coordinates in which the layers have means of about zero.
+
+        ``offsets`` are their means, arrays of shape (n_units[l],); ``moves_fields`` is that of
+        :class:`CenteredGradient`.
+        """
+        return CenteredGradient(gradient, machine, self.means(offsets), moves_fields)
+
     def first(self, machine):
         """Return the machine that has given small random parameters in these coordinates."""
         return machine
@@ -136,6 +144,37 @@ class NaturalParameters:
 
 
 NATURAL = NaturalParameters()
+
+
+class CountParameters(NaturalParameters):
+    """Learning of a machine of counts: its weights and visible fields, without hidden biases.
+
+    Rows of counts have sums D, and hidden biases D c are a part of the weights, W + c 1'.
+    """
+
+    def of(self, machine):
+        """Return weights and visible fields."""
+        return machine.weights[0], machine.thetas[0].field
+
+    def gradient(self, machine, moments):
+        """Return the gradient of the log-likelihood by these parameters."""
+        slopes = MachineGradient(machine, moments)
+        return ArrayGradient(slopes.arrays(super().of(machine))[:2], 1)
+
+    def centered(self, gradient, machine, offsets, moves_fields=True):
+        """Return a gradient in coordinates in which the layers have means of about zero.
+
+        They are W, b and c in E = -h' W (v - D p) - b' v - D c' h with h - m for h, where p and m
+        are means of words and of hidden units. The scale of c is such that D c is a bias like any
+        other.
+        """
+        (G, g), (counts, hidden) = gradient.arrays(self.of(machine)), offsets
+        xp = namespace(G)
+        total = xp.sum(counts)
+        p, sums = counts / total, xp.sum(G, axis=1)
+        dW = G - sums[:, None] * p - hidden[:, None] * g
+        shift = sums / total**2 - dW @ p
+        return ArrayGradient((dW + shift[:, None], g - hidden @ dW), 1)
 
 
 class ZeroSumParameters(NaturalParameters):

@@ -95,6 +95,15 @@ class Machine:
         machine.__dict__.update(known)  # of the same weights
         return machine
 
+    def of_rows(self, X: Array, n: int | None = None) -> "Machine":
+        """Return the machine whose visible units have what sampling keeps of rows X.
+
+        Of most kinds it keeps nothing, and it is the machine itself. With ``n`` there are as many
+        rows.
+        """
+        unit = self.units[0].of_rows(X, n)
+        return self if unit is self.units[0] else replace(self, units=(unit, *self.units[1:]))
+
     def tilted(self, l: int, field: Array, precision: Array | None = None) -> "Machine":
         """Return the machine with layer ``l`` multiplied by exp(field * x - precision * x**2 / 2).
 

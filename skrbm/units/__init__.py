@@ -7,6 +7,7 @@ from ._column_units import ColumnUnits, joined
 from ._counts import Binomial, Poisson
 from ._fractional import Fractional
 from ._gaussian import Gaussian
+from ._multinomial import Multinomial
 from ._relu import DoubleReLU, ReLU
 from ._spin import Spin
 from ._truncated import TruncatedGaussBernoulli, TruncatedGaussian
@@ -31,6 +32,7 @@ __all__ = [
     "DoubleReLU",
     "Fractional",
     "Gaussian",
+    "Multinomial",
     "Poisson",
     "ReLU",
     "Spin",

@@ -174,6 +174,17 @@ class Unit:
         """Return the unit of some rows, itself if all share it."""
         return self
 
+    def of_rows(self, X: Array, n: int | None = None) -> "Unit":
+        """Return the unit of rows that have what sampling keeps of rows X; itself if it is nothing.
+
+        With ``n`` there are as many rows, of which each quantile has as many as in X.
+        """
+        return self
+
+    def totals(self, X: Array) -> Array | None:
+        """Return what sampling keeps of each row of X, (n_rows,) float64; None if it is nothing."""
+        return None
+
     def with_known(self, X: Array) -> Array:
         """Return X with the values that rows of the unit are known to have; X if there are none."""
         return X

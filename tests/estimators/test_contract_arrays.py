@@ -131,6 +131,8 @@ def test_sparse_is_dense(Estimator, container, dtype):
         assert_allclose(found, expected[name], rtol=rtol, atol=rtol, err_msg=name)
         assert isinstance(found, np.ndarray), name
     for name in set(without) - {"impute"} if is_classifier(dense) else without:
+        if not hasattr(dense, name):
+            continue
         with pytest.raises(TypeError, match=r"[Ss]parse"):
             getattr(dense, name)(container(X))
 
@@ -180,7 +182,7 @@ def test_what_is_returned_is_the_callers_own(Estimator):
     results = list(answers(estimator, given).values())
     if not is_classifier(estimator):
         results += [estimator.sample(10, init=given, n_steps=0), estimator.sample(10, n_steps=0)]
-        results += [estimator.impute(given)]
+        results += [estimator.impute(given)] if hasattr(estimator, "impute") else []
     for result in results:
         result += 7
     assert_array_equal(given, X)

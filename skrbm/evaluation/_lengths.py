@@ -1,0 +1,173 @@
+"""Log-partition functions of machines of counts, for all numbers of draws in one run.
+
+With the number of draws D as in a replicated softmax, and visible units summed out, Z_D is the sum
+over hidden values h of w(h) exp(D g(h)), where g(h) is the log-partition function of one draw. So D
+takes the place of an inverse temperature: Z_1 is a sum over columns, rows of one draw can be
+sampled exactly, and chains are annealed from there by more and more draws. Each machine on the way
+is one whose log Z is asked for.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..arrays import (
+    cast,
+    from_numpy,
+    is_foreign,
+    like,
+    log_sum_exp,
+    namespace,
+    one_blas_thread,
+    row_blocks,
+    row_sums,
+    take_rows,
+    to_numpy,
+)
+from ..inference import Gibbs, resampled_index
+from ..machine import conditional, precise_free_energy
+from ..units import Multinomial, log_weight
+from ._density import in_float64
+
+_RUNS, _CHAINS = 16, 16  # independent runs, and chains of each
+_SPREAD = 0.2  # standard deviation of log weights by one step, in nats
+_RESAMPLED = 0.5  # effective part of a run below which its chains are drawn anew
+_LARGEST = 10.0  # variance of the logarithms of runs, above which it tells no more
+_EXACT = 2**12  # configurations of hidden units that are summed over
+_BLOCK_ROWS = 256  # configurations that are multiplied with the weights together
+
+
+class LengthPartitions(NamedTuple):
+    """log Z by the number of draws.
+
+    Attributes
+    ----------
+    lengths : ndarray of shape (n_points,)
+        Numbers of draws at which there are samples of hidden values, ascending.
+    log_weights : ndarray of shape (n_points, n_runs, n_chains)
+        Of the samples; Z is their mean over chains and runs.
+    slopes : ndarray of shape (n_points, n_runs, n_chains)
+        g of the samples.
+    log_z0 : float
+        log Z of no draws.
+    """
+
+    lengths: np.ndarray
+    log_weights: np.ndarray
+    slopes: np.ndarray
+    log_z0: float
+
+    def at(self, lengths):
+        """Return log Z and its standard error at some numbers of draws, float64 arrays.
+
+        What is asked for is at most the last of the points.
+        """
+        found = np.array([self._at(length) for length in lengths]).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
+
+    def _at(self, length):
+        if length == 0:
+            return self.log_z0, 0.0
+        point = max(np.searchsorted(self.lengths, length, side="right") - 1, 0)
+        step = length - self.lengths[point]
+        runs = log_sum_exp(self.log_weights[point] + step * self.slopes[point])
+        runs -= np.log(self.log_weights.shape[-1])
+        n, top = len(runs), runs.max()
+        # As of weights whose logarithms are normal: the largest of few may be most of their sum.
+        variance = min(float(runs.var(ddof=1)), _LARGEST) if n > 1 else 0.0
+        return top + np.log(np.exp(runs - top).mean()), np.sqrt(np.expm1(variance) / n)
+
+
+@one_blas_thread
+def length_partitions(machine, rng, longest):
+    """Return log Z of numbers of draws up to ``longest``, a :class:`LengthPartitions`.
+
+    It is exact where hidden units have few configurations. Otherwise what is found for a number
+    does not depend on ``longest``.
+
+    Parameters
+    ----------
+    machine : Machine
+        With :class:`~skrbm.units.Multinomial` visible units and one hidden layer.
+    rng : Rng
+    longest : float
+    """
+    machine = in_float64(machine)
+    hidden, n = machine.units[1], machine.n_units[1]
+    log_z0 = float(row_sums(hidden.log_partition(machine.thetas[1])))
+    if hidden.is_discrete and hidden.n_configurations(n) <= _EXACT:
+        return LengthPartitions(np.zeros(1), *_enumerated(machine), log_z0)
+    chains = _at_one_draw(machine, rng)
+    points = [chains[:3]]
+    while chains.length < longest:
+        chains = _longer(machine, rng, chains)
+        points.append(chains[:3])
+    lengths, *parts = (np.array(part) for part in zip(*points, strict=True))
+    by_run = (part.reshape(len(points), _RUNS, _CHAINS) for part in parts)
+    return LengthPartitions(lengths, *by_run, log_z0)
+
+
+class _Chains(NamedTuple):
+    """Samples of hidden values for a number of draws, with log weights and g."""
+
+    length: int
+    log_weights: np.ndarray
+    slopes: np.ndarray
+    hidden: Any
+
+
+def _of_length(machine, length):
+    return replace(machine, units=(Multinomial(length), *machine.units[1:]))
+
+
+def _slopes(machine, hidden):
+    """Return g of rows of hidden values."""
+    theta = conditional(machine, 0, (None, hidden))
+    return to_numpy(Multinomial(1).log_partition(theta)[:, 0])
+
+
+def _enumerated(machine):
+    """Return log weights and g of all hidden values, as of one run."""
+    unit, n = machine.units[1], machine.n_units[1]
+    total = unit.n_configurations(n)
+    rows = cast(
+        from_numpy(unit.configurations(n, np.arange(total)), machine.weights[0]), machine.dtype
+    )
+    weights = to_numpy(log_weight(machine.thetas[1], rows)) + np.log(total)
+    slopes = np.concatenate([_slopes(machine, part) for part in row_blocks(rows, _BLOCK_ROWS)])
+    return weights[None, None, :], slopes[None, None, :]
+
+
+def _at_one_draw(machine, rng):
+    """Return exact samples for one draw, by the probabilities of the columns."""
+    n_chains, K = _RUNS * _CHAINS, machine.n_units[0]
+    weights = -precise_free_energy(machine, _unit_rows(K, machine))
+    log_z = float(log_sum_exp(weights))
+    xp = namespace(weights)
+    rows = xp.broadcast_to(xp.exp(weights - log_z)[None, :], (n_chains, K))
+    X = rng.multinomial(np.ones(n_chains), rows)
+    hidden = Gibbs().start(machine, X, rng).layers[1]
+    return _Chains(1, np.full(n_chains, log_z), _slopes(machine, hidden), hidden)
+
+
+def _unit_rows(K, machine):
+    if is_foreign(machine.weights[0]):
+        return namespace(machine.weights[0]).eye(K, **like(machine.weights[0]))
+    return sp.eye_array(K, format="csr")
+
+
+def _longer(machine, rng, chains):
+    """Return the chains after a step to more draws, and one sweep there."""
+    step = max(1, int(_SPREAD / max(float(np.std(chains.slopes)), 1e-9)))
+    step = min(step, chains.length)  # samples of few draws say little of many
+    length, hidden = chains.length + step, chains.hidden
+    log_weights = chains.log_weights + step * chains.slopes
+    index, log_weights = resampled_index(log_weights, rng, _RESAMPLED, _RUNS)
+    if index is not None:
+        hidden = take_rows(hidden, index)
+    longer = _of_length(machine, length)
+    X = longer.units[0].sample(conditional(longer, 0, (None, hidden)), rng)
+    hidden = Gibbs().start(longer, X, rng).layers[1]
+    return _Chains(length, log_weights, _slopes(machine, hidden), hidden)

@@ -1,0 +1,292 @@
+"""The replicated softmax: learning, likelihoods by length, samples, topics of documents.
+
+Random tests use fixed seeds and a level of 1e-6 for each test.
+"""
+
+import pickle
+import tracemalloc
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit, gammaln, logsumexp
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from skrbm import ReplicatedSoftmaxRBM
+from skrbm.evaluation import log_partition
+from skrbm.exceptions import LikelihoodWarning
+from skrbm.learning import CountParameters, MachineGradient
+from skrbm.machine import Machine
+from skrbm.units import Bernoulli, Multinomial, Theta
+
+
+def topics(n=300, n_words=12, seed=0):
+    """Documents of which each has words of the first half, of the second half, or of both."""
+    generator = np.random.default_rng(seed)
+    halves = np.kron(np.eye(2), np.ones(n_words // 2)) + 0.02
+    shares = np.array([[1, 0], [0, 1], [0.5, 0.5]])[generator.integers(3, size=n)]
+    p = shares @ halves
+    lengths = generator.integers(1, 30, n)
+    return np.array(
+        [generator.multinomial(d, q / q.sum()) for d, q in zip(lengths, p, strict=True)]
+    )
+
+
+def all_counts(length, n_words):
+    """All rows of counts with a sum."""
+    return np.array([r for r in product(range(length + 1), repeat=n_words) if sum(r) == length])
+
+
+def small(**params):
+    return ReplicatedSoftmaxRBM(**{"n_components": 4, "n_iter": 30, "random_state": 0, **params})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return small().fit(topics())
+
+
+def random_machine(seed=0, n_components=3, n_words=4):
+    generator = np.random.default_rng(seed)
+    W, c = (
+        generator.standard_normal((n_components, n_words)),
+        generator.standard_normal(n_components),
+    )
+    return ReplicatedSoftmaxRBM.from_parameters(
+        W, 0.3 * c, generator.standard_normal(n_words), length=6, random_state=0
+    )
+
+
+# ---------------------------------------------------------------------------- parameters
+
+
+def test_parameters_are_the_published_ones():
+    rbm, X = random_machine(), np.array([[2.0, 0, 1, 0], [0, 0, 0, 0], [1, 3, 2, 7]])
+    assert_allclose(rbm.components_.sum(axis=1), 0, atol=1e-12)
+    D = X.sum(axis=1, keepdims=True)
+    field = X @ rbm.components_.T + D * rbm.intercept_hidden_
+    assert_allclose(rbm.transform(X), expit(field))
+    energy = -X @ rbm.intercept_visible_ - np.logaddexp(0, field).sum(axis=1)
+    assert_allclose(rbm.free_energy(X), energy)
+    H = np.array([[1.0, 0, 1]])
+    logits = H @ rbm.components_ + rbm.intercept_visible_
+    assert_allclose(rbm.inverse_transform(H), np.exp(logits - logsumexp(logits)))
+    again = ReplicatedSoftmaxRBM.from_parameters(rbm, random_state=0)
+    assert_allclose(again.transform(X), rbm.transform(X))
+    assert (again.starts_.sum(axis=1) == 100).all()
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_likelihoods_sum_to_one_for_each_length(length):
+    rbm, X = random_machine(), all_counts(length, 4)
+    orders = gammaln(length + 1) - gammaln(X + 1).sum(axis=1)
+    assert_allclose(logsumexp(rbm.score_samples(X) + orders), 0, atol=1e-10)
+
+
+def test_likelihood_beside_other_estimates_of_log_z(fitted):
+    for length in (3, 17):
+        found = log_partition(fitted.density(length), "ais", random_state=0)
+        assert abs(found.value - fitted.log_partitions(length)) < 6 * found.std
+    with pytest.raises(ValueError, match="number of draws"):
+        log_partition(fitted, "exact")
+
+
+def test_a_score_does_not_depend_on_other_rows():
+    X = topics(100)
+    rbm = small(n_components=14, n_iter=3).fit(X)  # too many hidden units for a sum over them
+    some = rbm.score_samples(X[:5])
+    assert_array_equal(rbm.score_samples(np.vstack([X[:5], 40 * X[50:]]))[:5], some)
+    values, std = rbm.log_partitions([0, 1, 20], return_std=True)
+    assert values[0] == pytest.approx(14 * np.log(2)) and (std[:2] < 1e-12).all() and std[2] > 0
+
+
+def test_an_uncertain_log_z_is_told():
+    generator = np.random.default_rng(0)
+    W, b = 3 * generator.standard_normal((40, 100)), np.zeros(100)
+    rbm = ReplicatedSoftmaxRBM.from_parameters(W, None, b, length=5, batch_size=5, random_state=0)
+    with pytest.warns(LikelihoodWarning, match="documents of"):
+        rbm.score_samples(np.ones((1, 100)))
+
+
+def test_perplexity(fitted):
+    X = np.vstack([topics(50, seed=1), np.zeros((2, 12))])
+    scores, lengths = fitted.score_samples(X), X.sum(axis=1)
+    assert_array_equal(scores[-2:], [0, 0])
+    assert fitted.perplexity(X) == pytest.approx(np.exp(-scores.sum() / lengths.sum()))
+    known = lengths > 0
+    mean = (scores[known] / lengths[known]).mean()
+    assert fitted.perplexity(X, average="documents") == pytest.approx(np.exp(-mean))
+    for wrong, message in ((np.zeros((2, 12)), "no words"), (-X, "Negative values")):
+        with pytest.raises(ValueError, match=message):
+            fitted.perplexity(wrong)
+    with pytest.raises(ValueError, match="average must be"):
+        fitted.perplexity(X, average="topics")
+
+
+# ------------------------------------------------------------------------------ learning
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"persistent": False},
+        {"optimizer": "adam"},
+        {"learning_rate": 0.2},
+        {"learning_rate": 0.05, "centered": False, "average": False, "momentum": 0.5},
+    ],
+)
+def test_topics_are_learnt(params):
+    """New documents have far fewer words to choose from than without topics."""
+    X, new = topics(600), topics(400, seed=1)
+    p = (X.sum(axis=0) + 1) / (X.sum() + 12)
+    alone = np.exp(-(new @ np.log(p)).sum() / new.sum())
+    rbm = small(**params).fit(X)
+    assert rbm.perplexity(new) < 0.85 * alone
+
+
+def test_centred_gradient_is_the_chain_rule():
+    """By finite differences of any linear function of weights and visible fields."""
+    generator, h = np.random.default_rng(0), 1e-6
+    W, G = generator.standard_normal((2, 3, 4))
+    b, g = generator.standard_normal((2, 4))
+    machine = Machine((Multinomial(), Bernoulli()), (Theta(b), Theta(np.zeros(3))), (W,))
+    counts, hidden = np.array([3.0, 1, 2, 4]), np.array([0.2, 0.5, 0.9])
+    p, total = counts / counts.sum(), counts.sum()
+
+    class Given(MachineGradient):
+        def __init__(self):
+            self.n_penalised = 1
+
+        def arrays(self, parameters):
+            return G, g
+
+    dW, db = CountParameters().centered(Given(), machine, (counts, hidden)).arrays(None)
+
+    def moved(U, c, f):
+        """Weights and fields of couplings U, biases c and fields f about the means."""
+        return U + (c / total - U @ p)[:, None], f - hidden @ U
+
+    U = W - W @ np.ones(4)[:, None] / 4
+    c, f = generator.standard_normal(3), generator.standard_normal(4)
+
+    def value(U, c, f):
+        weights, fields = moved(U, c, f)
+        return (G * weights).sum() + g @ fields
+
+    slope_U = np.array(
+        [
+            [(value(U + h * e, c, f) - value(U - h * e, c, f)) / (2 * h) for e in row]
+            for row in np.eye(12).reshape(3, 4, 3, 4)
+        ]
+    )
+    slope_c = np.array(
+        [(value(U, c + h * e, f) - value(U, c - h * e, f)) / (2 * h) for e in np.eye(3)]
+    )
+    expected = moved(U + slope_U, c + slope_c, f + g)
+    before = moved(U, c, f)
+    assert_allclose(dW, expected[0] - before[0], atol=1e-6)
+    assert_allclose(db, expected[1] - before[1], atol=1e-6)
+
+
+def test_hidden_biases_are_of_the_words_alone(fitted):
+    """Learning leaves the machine without hidden biases that do not grow with the length."""
+    assert_array_equal(fitted.machine_.thetas[1].field, 0)
+    assert_allclose(fitted.transform(np.zeros((1, 12))), 0.5)
+
+
+def test_chains_have_the_lengths_of_the_data():
+    X = topics(250)
+    rbm = small(n_iter=5, batch_size=50, shuffle=False).fit(X)
+    found = rbm.starts_.sum(axis=1)
+    assert len(found) == 50 and (np.diff(found) >= 0).all()
+    assert found.max() <= X.sum(axis=1).max() and found.min() >= X.sum(axis=1).min()
+
+
+def test_sparse_counts_are_never_dense_as_a_whole():
+    X = sp.random_array((4000, 3000), density=0.002, format="csr", rng=np.random.default_rng(0))
+    X.data = np.ceil(9 * X.data)
+    tracemalloc.start()
+    rbm = ReplicatedSoftmaxRBM(5, n_iter=1, batch_size=50, random_state=0).fit(X)
+    rbm.perplexity(X)
+    rbm.transform(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.4 * 8 * 4000 * 3000
+
+
+def test_warm_start_goes_on_with_the_mean_of_the_steps():
+    """As its published parts do not sum to the same bits, the mean could be lost."""
+    X = topics(100)
+    rbm = small(n_iter=2, warm_start=True, batch_size=100).fit(X)
+    assert rbm.fit(X)._training.average.n_steps == 4
+    rbm.components_ = rbm.components_ + 1.0
+    assert rbm.fit(X)._training.average.n_steps == 2
+
+
+# ------------------------------------------------------------------------------- samples
+
+
+def test_samples_have_the_lengths_and_the_distribution():
+    rbm, n = random_machine(), 4000
+    found = rbm.sample(n, lengths=3, n_steps=40, random_state=0)
+    X = all_counts(3, 4)
+    p = np.exp(rbm.score_samples(X) + gammaln(4) - gammaln(X + 1).sum(axis=1))
+    mean, variance = p @ X, p @ X**2 - (p @ X) ** 2
+    assert (found.sum(axis=1) == 3).all()
+    assert (np.abs(found.mean(axis=0) - mean) < 5.2 * np.sqrt(variance / n)).all()
+
+
+def test_lengths_of_samples(fitted):
+    assert_array_equal(fitted.sample(lengths=[3, 0, 8]).sum(axis=1), [3, 0, 8])
+    lengths = set(fitted.starts_.sum(axis=1))
+    assert set(fitted.sample(20, random_state=0).sum(axis=1)) <= lengths
+    X = topics(5)
+    assert_array_equal(fitted.sample(5, init=X).sum(axis=1), X.sum(axis=1))
+    assert_array_equal(fitted.predict(X).sum(axis=1), X.sum(axis=1))
+    for lengths in (-1, "many", [[3]], [], np.nan, [np.inf]):
+        with pytest.raises(ValueError, match="lengths must be"):
+            fitted.sample(lengths=lengths)
+    with pytest.raises(ValueError, match="init or lengths"):
+        fitted.sample(5, init=X, lengths=3)
+
+
+# ------------------------------------------------------------------------- scikit-learn
+
+
+def test_in_a_pipeline_and_a_search():
+    words = np.array("apple pear plum fig python cobol basic lisp".split())
+    generator, y = np.random.default_rng(0), np.arange(60) % 2
+    texts = [" ".join(generator.choice(words[4 * k : 4 * k + 4], 8)) for k in y]
+    pipe = make_pipeline(CountVectorizer(), small(), LogisticRegression())
+    search = GridSearchCV(pipe, {"replicatedsoftmaxrbm__n_components": [2, 4]}, cv=2).fit(texts, y)
+    assert search.score(texts, y) > 0.95
+    alone = GridSearchCV(small(n_iter=5), {"n_components": [1, 3]}, cv=2)
+    X = pipe[0].fit_transform(texts)
+    assert alone.fit(X).best_params_["n_components"] in (1, 3)
+    again = pickle.loads(pickle.dumps(alone.best_estimator_))
+    assert_array_equal(again.transform(X), alone.best_estimator_.transform(X))
+    assert clone(again).get_params() == again.get_params()
+
+
+def test_counts_that_are_none():
+    X = topics(30).astype(float)
+    for wrong in (-X, np.full((3, 4), np.nan), np.full((3, 4), "word")):
+        with pytest.raises(ValueError):
+            small().fit(wrong)
+    rbm = small(n_iter=2).fit(X)
+    with pytest.raises(ValueError, match="Negative values"):
+        rbm.transform(-X)
+    assert np.isfinite(
+        small(n_iter=2).fit(0.3 * X).score_samples(0.3 * X)
+    ).all()  # weights of words
+    assert np.isfinite(small(n_iter=2).fit(0 * X).components_).all()
+    assert np.isfinite(small(n_iter=2).fit(X[:1]).score(X)).all()
+    for name in ("gibbs", "impute", "denoise", "log_partition"):
+        assert not hasattr(rbm, name)
