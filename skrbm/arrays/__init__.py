@@ -40,7 +40,7 @@ from ._namespace import (
 )
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
-from ._special import erfcx, ndtri
+from ._special import cholesky, erfcx, ndtri
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
 
@@ -55,6 +55,7 @@ __all__ = [
     "are_finite",
     "as_like",
     "cast",
+    "cholesky",
     "column_means",
     "column_moments",
     "column_sums",
