@@ -14,12 +14,13 @@ from _estimators import (
     read_only,
     small,
 )
+from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import mannwhitneyu
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
-from skrbm import RBM, ConditionalRBM, DeepTAPMachine, FrankWolfeRBM
+from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine, FrankWolfeRBM
 from skrbm.arrays import is_foreign, to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inputs import _block_rows as block_rows
@@ -152,6 +153,28 @@ def test_results_are_those_of_all_rows(Estimator, method):
             estimator.score(batches(), sample_weight=weights),
             np.average(expected, weights=weights),
         )
+
+
+def with_holes(X):
+    X = X.copy()
+    X[np.arange(len(X)), np.arange(len(X)) % X.shape[1]] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("Estimator", [TAPRBM, RBM])
+def test_missing_values_are_filled_in_by_blocks(Estimator):
+    """By chains with an error of 0.5 / sqrt(1000 / 2) or less, of which 0.2 is nine times as much.
+
+    These go on with other random numbers in each block.
+    """
+    rbm, X = small(Estimator).fit(binary_data()), with_holes(binary_data(24))
+    options = {"n_steps": 2000, "random_state": 0}
+    found = rbm.impute(batches(X, 10), **options)
+    rows = [Exact(rbm.machine_, observed=row).mean(0) for row in X]
+    assert_allclose(found, rows, atol=0.2 if Estimator is RBM else 0.05)
+    assert_array_equal(found, rbm.impute(batches(X, 10), **options))
+    twice = rbm.impute(batches(np.repeat(X[:1], 2, axis=0), 1), **options | {"n_steps": 50})
+    assert (twice[0] == twice[1]).all() == (Estimator is TAPRBM)
 
 
 def test_batches_without_rows_are_passed_over():
