@@ -41,6 +41,13 @@ def take_rows(X: Array, index: Index) -> Array:
     return namespace(X).take(X, as_like(index, X), axis=0)
 
 
+def joined_rows(parts: list[Array]) -> Array:
+    """Return the rows of arrays one below the other, sparse where some are."""
+    if any(map(sp.issparse, parts)):
+        return sp.vstack(parts, format="csr")
+    return namespace(parts[0]).concat(parts, axis=0)
+
+
 def last_rows(X: Array, n: int) -> Array:
     """Return the last ``n`` rows of a dense X, or all if there are fewer."""
     size = X.shape[0]
@@ -226,7 +233,7 @@ class ColumnSummary:
         self._scatter: Array = 0.0
 
     def add(self, X: Array, values: Array | None = None) -> None:
-        """Add the rows of a dense X, or what stands for them in all but the range: ``values``."""
+        """Add the rows of X, or what stands for them in all but the range: ``values``."""
         least, most = value_range(X)
         self.range = min(self.range[0], least), max(self.range[1], most)
         values = X if values is None else values
@@ -234,6 +241,7 @@ class ColumnSummary:
         self.has_missing |= missing
         self.shape = self.shape[0] + X.shape[0], X.shape[1]
         for rows in row_blocks(values, max(1, _BLOCK_ELEMENTS // X.shape[1])):
+            rows = rows.toarray() if sp.issparse(rows) else rows
             self._add(cast(rows, namespace(rows).float64), missing)
 
     def _add(self, rows: Array, missing: bool) -> None:
