@@ -53,8 +53,8 @@ def _for_blocks(options):
 def _lazy(method, estimator, X, args, options):
     """Return a Dask array of what a method gives of the chunks of X."""
     estimator = copy.copy(estimator)  # of which a later fit changes nothing
-    example = method(estimator, estimator.starts_[:1, ...], *args, **options)[:0, ...]
-    X = whole_rows(X)
+    rows, X = estimator._decode(estimator.starts_[:1, ...]), whole_rows(X)
+    example = method(estimator, rows, *args, **options)[:0, ...]
     own = list(itertools.islice(_for_blocks(options), X.numblocks[0]))
 
     def of_chunk(block, block_id=None):
