@@ -190,3 +190,7 @@ class MeanVariance:
         own = machine.thetas[0]._replace(field=mean * precision, precision=precision)
         thetas = (own, machine.units[1].project(theta))
         return replace(machine, thetas=thetas, weights=(components * precision,))
+
+    def fixed(self, machine):
+        """Return the machine, whose distribution no other parameters have."""
+        return machine
