@@ -15,7 +15,7 @@ _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
 _STEP_BACK = 0.1  # acceptance below which the last steps are taken back
 # Sweeps at a new rung. Chains learn the shares of modes from its samples, so that there are many.
 _BURN_IN, _BLOCKS, _SPACING = 30, 30, 4
-_APART, _BETWEEN = 0.2, 4  # acceptance below which others are put before a rung; largest number
+_APART, _BETWEEN = 0.1, 4  # acceptance below which others are put before a rung; largest number
 _FIRST, _FEWEST = 10, 100  # samples of the first rungs: of each chain, and of all at least
 _KEPT = 10  # samples of the rungs below the last one, of each chain
 _EVERY = 4  # steps after which some samples of one of the rungs are moved, and proposed
