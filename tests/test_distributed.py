@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -170,6 +171,28 @@ def test_a_worker_that_is_killed_ends_the_fit_with_the_last_parameters(client, t
     assert time.time() - float(clock.read_text()) < 60
     assert rbm.n_iter_ == 4
     assert np.isfinite(rbm.components_).all()
+
+
+def test_an_interruption_of_the_client_ends_the_fit_on_its_workers(client, tmp_path):
+    """Who are free for the next fit."""
+    pytest.importorskip("torch")
+    begun, main = tmp_path / "begun", threading.main_thread().ident
+
+    def schedule(progress):
+        begun.touch()
+        return 1.0
+
+    def interrupt():
+        while not begun.exists():
+            time.sleep(0.1)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    rbm = RBM(3, n_iter=10**6, schedule=schedule)
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        fit(rbm, blocks_of(X), client=client)
+    assert 0 <= rbm.n_iter_ < 10**6 and np.isfinite(rbm.components_).all()
+    assert fit(RBM(3, n_iter=2), blocks_of(X), client=client).n_iter_ == 2
 
 
 def test_independent_work_goes_to_workers_of_dask_by_joblib(client):

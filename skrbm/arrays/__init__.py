@@ -9,6 +9,7 @@ from ._columns import (
     dense,
     dense_rows,
     has_missing,
+    joined_rows,
     last_rows,
     nonzero,
     occupied_part,
@@ -42,7 +43,7 @@ from ._namespace import (
 )
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
-from ._special import erfcx, gammaln, ndtri
+from ._special import cholesky, erfcx, gammaln, ndtri
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
 
@@ -57,6 +58,7 @@ __all__ = [
     "are_finite",
     "as_like",
     "cast",
+    "cholesky",
     "column_means",
     "column_moments",
     "column_sums",
@@ -70,6 +72,7 @@ __all__ = [
     "has_missing",
     "is_finite",
     "is_foreign",
+    "joined_rows",
     "last_rows",
     "like",
     "log_odds",

@@ -54,6 +54,13 @@ def take_rows(X: Array, index: Index) -> Array:
     return namespace(X).take(X, as_like(index, X), axis=0)
 
 
+def joined_rows(parts: list[Array]) -> Array:
+    """Return the rows of arrays one below the other, sparse where some are."""
+    if any(map(sp.issparse, parts)):
+        return sp.vstack(parts, format="csr")
+    return namespace(parts[0]).concat(parts, axis=0)
+
+
 def last_rows(X: Array, n: int) -> Array:
     """Return the last ``n`` rows of a dense X, or all if there are fewer."""
     size = X.shape[0]
@@ -101,10 +108,14 @@ def value_range(X: Array) -> tuple[float, float]:
 
 
 def _column_ends(X: Array) -> tuple[Array, Array]:
-    """Return the smallest and the largest value of each column of a dense X, float64.
+    """Return the smallest and the largest value of each column, float64.
 
     NaN does not count; of a column of nothing else they are infinite.
     """
+    if sp.issparse(X):
+        X = X.astype(np.float64)
+        least, most = X.nanmin(axis=0).toarray().ravel(), X.nanmax(axis=0).toarray().ravel()
+        return np.where(least == least, least, np.inf), np.where(most == most, most, -np.inf)
     xp, ends = namespace(X), []
     if xp.isdtype(X.dtype, "bool"):  # not every library compares booleans
         X = cast(X, xp.uint8)
@@ -273,7 +284,7 @@ class ColumnSummary:
         self._scatter: Array = 0.0
 
     def add(self, X: Array, values: Array | None = None) -> None:
-        """Add the rows of a dense X, or what stands for them in all but the range: ``values``."""
+        """Add the rows of X, or what stands for them in all but the range: ``values``."""
         xp, ends = namespace(X), _column_ends(X)
         last = ends if self._ends is None else self._ends
         self._ends = xp.minimum(last[0], ends[0]), xp.maximum(last[1], ends[1])
@@ -282,6 +293,7 @@ class ColumnSummary:
         self.has_missing |= missing
         self.shape = self.shape[0] + X.shape[0], X.shape[1]
         for rows in row_blocks(values, max(1, _BLOCK_ELEMENTS // X.shape[1])):
+            rows = rows.toarray() if sp.issparse(rows) else rows
             self._add(cast(rows, namespace(rows).float64), missing)
 
     def _add(self, rows: Array, missing: bool) -> None:

@@ -1,10 +1,11 @@
-"""Special functions, which the array API standard does not have."""
+"""Functions that the array API standard does not have, or not as they are needed."""
 
 from typing import Any
 
+import numpy as np
 from scipy import special
 
-from ._namespace import from_numpy, is_foreign, to_numpy
+from ._namespace import from_numpy, is_foreign, namespace, to_numpy
 from ._types import Array
 
 
@@ -26,13 +27,30 @@ def ndtri(p: Array) -> Array:
 def _special(name: str, x: Array) -> Array:
     if not is_foreign(x):
         return getattr(special, name)(x)
-    library: Any = _of_torch() if type(x).__module__.partition(".")[0] == "torch" else None
-    if library is not None:
-        return getattr(library, name)(x)
+    torch = _torch_of(x)
+    if torch is not None:
+        return getattr(torch.special, name)(x)
     return from_numpy(getattr(special, name)(to_numpy(x)), x)  # by way of the host
 
 
-def _of_torch() -> Any:
+def cholesky(M: Array) -> Array:
+    """Return lower factors of matrices, the last two axes of M; one that has none is all NaN."""
+    xp, torch = namespace(M), _torch_of(M)
+    if torch is not None:  # whose own function waits for the device, and raises an error
+        L, info = torch.linalg.cholesky_ex(M)
+        return torch.where((info == 0)[..., None, None], L, torch.nan)
+    try:
+        return xp.linalg.cholesky(M)  # JAX raises no error
+    except np.linalg.LinAlgError:
+        if M.ndim == 2:
+            return xp.full_like(M, xp.nan)
+        return xp.stack([cholesky(M[i, ...]) for i in range(M.shape[0])])
+
+
+def _torch_of(x: Array) -> Any:
+    """Return torch if x is a tensor of it, else None."""
+    if type(x).__module__.partition(".")[0] != "torch":
+        return None
     import torch
 
-    return torch.special
+    return torch

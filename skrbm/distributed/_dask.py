@@ -7,7 +7,7 @@ from datetime import timedelta
 import numpy as np
 import scipy.sparse as sp
 
-from .._ranks import use
+from .._ranks import ranks, use
 from ._torch import TorchCommunicator
 
 
@@ -43,10 +43,9 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
     ------
     DistributedError
         If a worker is lost. The estimator then has the parameters of the last complete epoch.
-
-    Notes
-    -----
-    Ctrl-C ends the wait for the workers, which go on until their fit is complete.
+    KeyboardInterrupt
+        After Ctrl-C, which ends the fit on all workers; the estimator has the same parameters. A
+        second one ends the wait for them. A single worker goes on until its fit is complete.
     """
     from dask.distributed import get_client
 
@@ -70,6 +69,11 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
     ]
     try:
         _collect(estimator, futures, [*groups])
+    except KeyboardInterrupt:
+        if len(groups) > 1:
+            client.run(_interrupt, (host, port), workers=[first])
+            _collect(estimator, futures, [*groups])
+        raise
     finally:
         client.cancel(futures)
     return estimator
@@ -124,6 +128,15 @@ def _free_port():
         return host, found.getsockname()[1]
 
 
+_RUNNING = {}  # the ranks of the fits on this worker, by the address where they meet
+
+
+def _interrupt(address):
+    """Interrupt a fit of this worker, which tells the other ranks by its next sum."""
+    if address in _RUNNING:
+        _RUNNING[address].interrupted = True
+
+
 def _fit_rank(estimator, blocks, weights, place, local_steps):
     """Fit a copy of the estimator on one rank; returns it, and the error that has ended it."""
     from torch.distributed import TCPStore
@@ -137,7 +150,10 @@ def _fit_rank(estimator, blocks, weights, place, local_steps):
         with use(
             TorchCommunicator(timeout, store=store, rank=rank, size=size), local_steps=local_steps
         ):
+            _RUNNING[host, port] = ranks()
             estimator.fit(X, sample_weight=weights)
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         return estimator, error
+    finally:
+        _RUNNING.pop((host, port), None)
     return estimator, None

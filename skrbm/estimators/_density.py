@@ -319,6 +319,7 @@ class DensityModel(
             return self._decode(namespace(init).asarray(init, copy=True))
         return self._decode(sampled(self, method, init, n_steps, rng))
 
+    @by_blocks
     @one_blas_thread
     def impute(self, X, *, n_steps=None, method="auto", random_state=None):
         """Fill missing values with their means given the observed ones, by ``inference``.
@@ -326,7 +327,8 @@ class DensityModel(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN marks what is missing.
+            NaN marks what is missing. Files, datasets and batches are filled in block by block
+            (:ref:`large_data`).
         n_steps : int, default=None
             Sweeps of the chain of each row, of which the later half is averaged, default 200; or
             where ``inference`` is a fixed point largest number of sweeps of its equations for each

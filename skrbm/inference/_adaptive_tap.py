@@ -7,19 +7,21 @@ means and variances (Opper and Winther 2001). The iteration is Alg. 3 (App. D) o
 the field and the precision that tilt a unit; a cavity is a unit without the reaction on it.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, from_numpy, like, namespace, row_sums
+from ..arrays import cast, is_foreign, like, namespace, row_sums
 from ..exceptions import DivergenceError
 from ..machine import Block, Moments, coupled, input_field
-from ._complement import complement_factors
+from ._complement import complement_factors, stacked_complement_factors
 from ._fixed_point import FixedPoint, map_rows
 from ._needs import Needs
 
 _MAX_REJECTIONS = 60
+_BLOCK = 2**25  # entries of the matrices of rows that are factored together on a device
 
 
 class Reactions(NamedTuple):
@@ -171,7 +173,30 @@ def _factors(matrix, own, careful):
         factors = complement_factors(K)
         if factors is not None:
             return factors, factor, float(n_rejected > 0)
-    raise DivergenceError(
+    raise _no_factors()
+
+
+def _factors_of_rows(matrix, own, careful):
+    """Do what :func:`_factors` does for several rows at once, on a device, with arrays of rows.
+
+    ``factor`` and ``rejected`` have the shape (n_rows, 1).
+    """
+    xp, (below, above) = namespace(matrix), own
+    factor, rejected = xp.ones_like(below[:, :1]), xp.zeros_like(below[:, :1])
+    for _ in range(_MAX_REJECTIONS):
+        K = matrix * xp.sqrt(factor * above)[:, None, :] * xp.sqrt(factor * below)[:, :, None]
+        *factors, is_definite = stacked_complement_factors(K)
+        bad = ~is_definite[:, None]
+        if not bool(xp.any(bad)):
+            return factors, factor, rejected
+        factor = xp.where(bad & (rejected > 0), 0.5 * factor, factor)
+        below, above = (xp.where(bad, b, a) for a, b in zip((below, above), careful, strict=True))
+        rejected = xp.where(bad, xp.ones_like(rejected), rejected)
+    raise _no_factors()
+
+
+def _no_factors():
+    return DivergenceError(
         "AdaptiveTAP: the weights are not finite, or so large that the precision matrix is not "
         "positive definite for any variances. Lower learning_rate or scale X."
     )
@@ -180,7 +205,8 @@ def _factors(matrix, own, careful):
 class _Attempts(NamedTuple):
     """The given state and the careful one, with the cavities of each, joined by side.
 
-    The Gaussian of a row is made from the first, or from the second where that is rejected.
+    The Gaussian of a row is made from the first, or from the second where that is rejected. Rows
+    are taken one by one in NumPy, and in blocks on a device: then all arrays have rows first.
     """
 
     sides: _Sides
@@ -188,26 +214,49 @@ class _Attempts(NamedTuple):
     cavity_means: tuple
     cavity_variances: tuple
 
-    def factors(self, i):
-        """Return the result of :func:`_factors` for row ``i``."""
-        variances = (self._row(sides, i) for sides in self.cavity_variances)
-        return _factors(self.sides.matrix, *variances)
+    def blocks(self):
+        """Return the indices of the rows, or slices of them, that are taken in turn."""
+        n = self.states[0].means[0].shape[0]
+        if not is_foreign(self.sides.matrix):
+            return range(n)
+        size = max(1, _BLOCK // max(1, math.prod(self.sides.matrix.shape)))
+        return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
-    def row(self, i):
-        """Return the parts of the Gaussian for row ``i``."""
+    def factors(self, i):
+        """Return the result of :func:`_factors` for row ``i``, or of a block."""
+        variances = (self._rows(sides, i) for sides in self.cavity_variances)
+        function = _factors_of_rows if is_foreign(self.sides.matrix) else _factors
+        return function(self.sides.matrix, *variances)
+
+    def gaussian(self, i):
+        """Return the parts of the Gaussian for row ``i``, or of a block."""
         matrix, xp = self.sides.matrix, namespace(self.sides.matrix)
         (diagonal, V, Y, excess), factor, rejected = self.factors(i)
-        mean, others = self._row(self.cavity_means[int(rejected)], i)
-        below, above = self._row(self.cavity_variances[int(rejected)], i)
+        mean, others = self._chosen(self.cavity_means, i, rejected)
+        below, above = self._chosen(self.cavity_variances, i, rejected)
         root = xp.sqrt(factor * below)
-        joint = root * (V @ (V.T @ (mean / root + root * (matrix @ others))))
-        log_det = 2 * xp.sum(xp.log(diagonal), dtype=xp.float64)
+        joint = _times(V.mT, mean / root + root * _times(matrix, others))
+        joint = root * _times(V, joint)
+        log_det = 2 * xp.sum(xp.log(diagonal), axis=-1, dtype=xp.float64)
         outer = others + factor * above * (joint @ matrix)
-        return joint, outer, excess, xp.sum(Y * Y, axis=0), log_det, factor, rejected
+        return joint, outer, excess, xp.sum(Y * Y, axis=-2), log_det, factor, rejected
+
+    def _chosen(self, attempts, i, rejected):
+        """Return the sides of the attempt that was not rejected."""
+        if not is_foreign(self.sides.matrix):
+            return self._rows(attempts[int(rejected)], i)
+        where = namespace(rejected).where
+        pairs = zip(*(self._rows(sides, i) for sides in attempts), strict=True)
+        return tuple(where(rejected > 0, careful, own) for own, careful in pairs)
 
     @staticmethod
-    def _row(sides, i):
+    def _rows(sides, i):
         return tuple(side[i, :] for side in sides)
+
+
+def _times(A, x):
+    """Return the products of matrices and vectors, of rows of them if x has two axes."""
+    return A @ x if x.ndim == 1 else (A @ x[..., None])[..., 0]
 
 
 def _attempts(machine, state):
@@ -219,16 +268,15 @@ def _attempts(machine, state):
 def _gaussian(machine, state):
     """Return the Gaussian with the cavities' means and variances."""
     attempts, reference = _attempts(machine, state), state.means[0]
-    rows = [attempts.row(i) for i in range(reference.shape[0])]
-    *arrays, factor, rejected = zip(*rows, strict=True)
-    stack = namespace(reference).stack
-    below, above, *excesses, log_det = (stack(list(column)) for column in arrays)
+    columns = list(zip(*map(attempts.gaussian, attempts.blocks()), strict=True))
+    if is_foreign(reference):
+        columns = [namespace(reference).concat(column, axis=0) for column in columns]
+    else:
+        columns[:5] = map(np.stack, columns[:5])
+        columns[5:] = (np.array(column, reference.dtype)[:, None] for column in columns[5:])
+    below, above, *excesses, log_det, factor, rejected = columns
     means, excesses = (
         attempts.sides.split(machine, *sides) for sides in ((below, above), excesses)
-    )
-    factor, rejected = (
-        cast(from_numpy(np.array(column)[:, None], reference), reference.dtype)
-        for column in (factor, rejected)
     )
     chosen = map_rows(lambda a, b: a + rejected * (b - a), *attempts.states)
     return _Gaussian(chosen, *_cavities(chosen), means, excesses, log_det, factor, rejected)
@@ -379,12 +427,13 @@ def _covariances(machine, state):
     """Return the covariances between neighbouring layers, as (l, matrix), averaged over rows."""
     attempts = _attempts(machine, state)
     sides, variances = attempts.sides, attempts.sides.join(state.variances)
-    sqrt, n = namespace(sides.matrix).sqrt, variances[0].shape[0]
-    total = namespace(sides.matrix).zeros_like(sides.matrix)
-    for i in range(n):
+    xp, n = namespace(sides.matrix), variances[0].shape[0]
+    total = xp.zeros_like(sides.matrix)
+    for i in attempts.blocks():
         (_, V, Y, excess), *_ = attempts.factors(i)
-        left = sqrt(variances[0][i, :] / (1 + excess))
-        right = sqrt(variances[1][i, :] / (1 + namespace(Y).sum(Y * Y, axis=0)))
-        total += (left[:, None] * V) @ (Y * right)
+        left = xp.sqrt(variances[0][i, :] / (1 + excess))
+        right = xp.sqrt(variances[1][i, :] / (1 + xp.sum(Y * Y, axis=-2)))
+        parts = (left[..., None] * V) @ (Y * right[..., None, :])
+        total += parts if parts.ndim == 2 else xp.sum(parts, axis=0)
     total *= 1 / n
     return tuple((l, sides.block(machine, total, l)) for l in range(len(machine.weights)))

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, dtrmm, ssyrk, strmm
 from scipy.linalg.lapack import dpotrf, dtrtri, spotrf, strtri
 
-from ..arrays import is_foreign, like, namespace
+from ..arrays import cholesky, like, namespace
 
 _TRIANGULAR = {
     np.dtype(np.float32): (ssyrk, spotrf, strtri, strmm),
@@ -33,15 +33,36 @@ def complement_factors(K):
     The result is None if I - K K' is not positive definite.
     """
     if K.shape[0] == 0:
-        xp = namespace(K)
-        none = xp.zeros(0, **like(K))
-        return none, xp.zeros((0, 0), **like(K)), K, none
-    factors = _foreign_factors(K) if is_foreign(K) else _blas_factors(K)
+        return np.zeros(0, K.dtype), np.zeros((0, 0), K.dtype), K, np.zeros(0, K.dtype)
+    factors = _blas_factors(K)
     if factors is None:
         return None
     diagonal, V, Y, squares, above, right = factors
     # squares + above = 1 - diagonal**2, without the rounding error of that difference.
     return diagonal, V, Y, (squares + above) / diagonal**2 + right
+
+
+def stacked_complement_factors(K):
+    """Do the same for several matrices of another library than NumPy, stacked along a first axis.
+
+    Nobody waits for a device.
+
+    Returns
+    -------
+    diagonal, V, Y, excess : arrays
+        With the matrices first.
+    is_definite : array of shape (n_matrices,), bool
+        Whether I - K K' is positive definite; if not, the factors mean nothing.
+    """
+    xp = namespace(K)
+    squares, eye = xp.sum(K * K, axis=-1), xp.eye(K.shape[-2], **like(K))
+    L = cholesky(eye - K @ K.mT)
+    is_definite = xp.all(xp.isfinite(xp.linalg.diagonal(L)), axis=-1)
+    L = xp.where(is_definite[:, None, None], L, eye)
+    V = xp.linalg.solve(L.mT, eye)
+    diagonal, above = xp.linalg.diagonal(L), xp.sum(xp.tril(L, k=-1) ** 2, axis=-1)
+    right = xp.sum(xp.triu(V, k=1) ** 2, axis=-1)
+    return diagonal, V, V.mT @ K, (squares + above) / diagonal**2 + right, is_definite
 
 
 def _blas_factors(K):
@@ -67,18 +88,3 @@ def _blas_factors(K):
     right = np.einsum("ij,ij->i", V, V)
     V[index, index] = 1 / diagonal
     return diagonal, V, trmm(1.0, V, K.T, side=True).T, squares, above, right
-
-
-def _foreign_factors(K):
-    xp = namespace(K)
-    squares, eye = xp.linalg.vecdot(K, K), xp.eye(K.shape[0], **like(K))
-    try:
-        L = xp.linalg.cholesky(eye - K @ K.T)
-    except (np.linalg.LinAlgError, RuntimeError):  # torch's own error is the latter
-        return None
-    if not bool(xp.all(xp.isfinite(xp.linalg.diagonal(L)))):  # JAX raises no errors
-        return None
-    V = xp.linalg.solve(L.T, eye)
-    above = xp.sum(xp.tril(L, k=-1) ** 2, axis=1)
-    right = xp.sum(xp.triu(V, k=1) ** 2, axis=1)
-    return xp.linalg.diagonal(L), V, V.T @ K, squares, above, right

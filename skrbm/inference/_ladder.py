@@ -24,7 +24,9 @@ from ._sampler import choose, draw_visible, last_visible, metropolis
 _N_SAMPLES = 200  # chains that are annealed
 _SWEEPS = 10  # of annealing from one rung to the next
 _AS_GOOD = 2.0  # nats between estimates of log Z of which neither is better
-_NEAR, _NEAR_RATE = 0.1, 0.8  # the same, and acceptance, of a machine near independent units
+# Rate at which a sample is replaced, below which independent units do not reach it; part of such
+# samples that does not count; proposals for each.
+_RARE, _FEW, _PROPOSED = 0.01, 0.01, 500
 _SMALLEST = 1e-3  # distance of two rungs in inverse temperature
 _PRECISION = 0.05  # of this distance, relative to what is left
 
@@ -225,7 +227,7 @@ def ladder_of(
     all rungs are sampled together. Of several kinds of independent units, those with the most rungs
     are taken of which the estimate of log Z is at most two nats below the largest: few rungs may
     come from units that lie in one mode, and whose chains do not find another. A machine that is
-    near independent units needs none between.
+    near independent units needs none between: these reach all samples that came from others.
 
     Parameters
     ----------
@@ -253,7 +255,7 @@ def ladder_of(
     check_count("max_rungs", max_rungs, 2)
     bases = [*own_bases(machine), *([] if visible is None else [visible])]
     trials = [_climbed(machine, base, rng, n_samples, acceptance, max_rungs) for base in bases]
-    machines, rows = _chosen(trials, rng)
+    machines, rows = _chosen(trials)
     for turn in range(n_sweeps):
         rows, _ = exchanged(machines, rows, turn, rng)
         rows = swept_all(machines, rows, rng)
@@ -405,13 +407,23 @@ def _stacked(machines, n):
     return replace(first, units=units, thetas=thetas, scale=from_numpy(scales, first.weights[0]))
 
 
-def _chosen(trials, rng):
+def _chosen(trials):
     """Return machines and samples of one of several ladders, tuples (machines, rows, log Z)."""
+    for trial in trials:
+        if len(trial[0]) == 2 and _reaches(trial, trials):
+            return trial[:2]
     top = max(log_z for *_, log_z in trials)
-    for machines, rows, log_z in trials:
-        if len(machines) == 2 and log_z >= top - _NEAR:
-            _, found = exchanged(machines, rows, 0, rng)
-            if float(namespace(found.rates[0]).mean(found.rates[0])) >= _NEAR_RATE:
-                return machines, rows
     found = [trial for trial in trials if trial[2] >= top - _AS_GOOD] or trials
     return max(found, key=lambda trial: len(trial[0]))[:2]
+
+
+def _reaches(trial, trials):
+    """Whether proposals of independent units often replace nearly every sample of all trials."""
+    (base, machine), (proposed, _), _ = trial
+    samples = namespace(proposed).concat([rows[-1] for _, rows, _ in trials], axis=0)
+    own, others = (
+        to_numpy(log_weights(machine, x) - log_weights(base, x))
+        for x in (last_rows(proposed, _PROPOSED), samples)
+    )
+    rates = np.exp(np.minimum(own - others[:, None], 0.0)).mean(axis=1)
+    return bool((rates >= _RARE).mean() >= 1 - _FEW)

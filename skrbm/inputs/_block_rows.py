@@ -3,9 +3,18 @@
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._ranks import ranks
-from ..arrays import ColumnSummary, cast, is_foreign, namespace, parameter_reference, take_rows
+from ..arrays import (
+    ColumnSummary,
+    cast,
+    is_foreign,
+    joined_rows,
+    namespace,
+    parameter_reference,
+    take_rows,
+)
 from ._blocks import RowBlocks
 from ._check_data import check_held, check_known, check_range, into_support
 from ._rows import Rows, ends_of_ranks
@@ -101,7 +110,8 @@ class BlockRows(Rows):
         """Return the rows at an array of positions, or rows of data, as learning takes them."""
         if positions.ndim == 1:
             return super().__getitem__(positions)
-        rows = cast(self._in_support(positions), self.dtype)
+        rows = self._in_support(positions)
+        rows = cast(rows.toarray() if sp.issparse(rows) else rows, self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
 
     @property
@@ -148,7 +158,7 @@ class BlockRows(Rows):
         size, n_larger = divmod(n_rows, n_batches)
         done, rest = 0, []
         for blocks in self._pools(rng, shuffle):
-            pool = namespace(blocks[0]).concat([*rest, *blocks], axis=0)
+            pool = joined_rows([*rest, *blocks])
             blocks.clear()  # or else they would be in memory twice
             n = pool.shape[0]
             order = rng.order(n) if shuffle else np.arange(n)
@@ -170,7 +180,7 @@ class BlockRows(Rows):
             if left_out.size:
                 block = take_rows(block, np.delete(np.arange(block.shape[0]), left_out))
             pool.append(block)
-            n_bytes += getattr(block, "nbytes", 8 * block.shape[0] * block.shape[1])
+            n_bytes += _bytes_of(block)
             if n_bytes >= _POOL_BYTES and len(pool) > 1:
                 yield pool
                 n_bytes = 0
@@ -200,7 +210,7 @@ class _Sample:
 
     def _shrink(self):
         keys, places = np.concatenate(self._keys), np.concatenate(self._places)
-        rows = namespace(self._rows[0]).concat(self._rows, axis=0)
+        rows = joined_rows(self._rows)
         first = np.argsort(keys, kind="stable")[: _sample_size(rows)]
         if len(first) < len(keys):
             self._limit = keys[first[-1]]
@@ -218,8 +228,15 @@ def _sample_size(rows):
     return max(1, min(_SAMPLE_ROWS, _SAMPLE_BYTES // (8 * rows.shape[1])))
 
 
+def _bytes_of(rows):
+    if sp.issparse(rows):
+        return rows.data.nbytes + rows.indices.nbytes
+    return getattr(rows, "nbytes", 8 * rows.shape[0] * rows.shape[1])
+
+
 def _has_fractions(rows, unit):
     """Whether visible units of bits have values between 0 and 1."""
+    rows = rows.data if sp.issparse(rows) else rows
     xp = namespace(rows)
     if not unit.has_bits or not xp.isdtype(rows.dtype, "real floating"):
         return False

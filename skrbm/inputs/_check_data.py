@@ -38,9 +38,11 @@ def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=
             f"{type(estimator).__name__} needs all rows in one array here, and X is read in blocks"
         )
     X = _check_data(estimator, X, reset, missing, sparse)
-    if reset:
-        return X
-    place = estimator.machine_.weights[0]
+    return X if reset else _placed(X, estimator.machine_.weights[0])
+
+
+def _placed(X, place):
+    """Return X in the library of parameters."""
     if sp.issparse(X) and is_foreign(place):
         raise TypeError("sparse X needs parameters in NumPy arrays; make X dense")
     return X if sp.issparse(X) else as_like(X, place)
@@ -76,9 +78,9 @@ def _check_blocks(estimator, source, reset, missing):
 
     def check(block):
         nonlocal reset
-        block = _check_data(estimator, block, reset, missing, sparse=False)
+        block = _check_data(estimator, block, reset, missing, sparse=True)
         reset = False  # the first block has the features of all
-        return block if place is None else as_like(block, place)
+        return block if place is None else _placed(block, place)
 
     return CheckedBlocks(source, check)
 

@@ -8,12 +8,14 @@ of the last one. So the chains of the present machine have its distribution, how
 from typing import NamedTuple
 
 from ..arrays import last_rows, namespace
-from ..inference import Ladder, collected, ladder_of, renewed
+from ..inference import Ladder, collected, exchange_rate, ladder_of, renewed
+from ..machine import interpolate
 
 _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
 _STEP_BACK = 0.1  # acceptance below which the last steps are taken back
 # Sweeps at a new rung. Chains learn the shares of modes from its samples, so that there are many.
 _BURN_IN, _BLOCKS, _SPACING = 30, 30, 4
+_APART, _BETWEEN = 0.1, 4  # acceptance below which others are put before a rung; largest number
 _FIRST, _FEWEST = 10, 100  # samples of the first rungs: of each chain, and of all at least
 _KEPT = 10  # samples of the rungs below the last one, of each chain
 _EVERY = 4  # steps after which some samples of one of the rungs are moved, and proposed
@@ -108,10 +110,27 @@ def review(machine, rows, tempered, rng):
     if not tempered.exchange >= _STEP_BACK or tempered.n_steps <= 1:
         tempered = tempered._replace(n_steps=0, n_back=tempered.n_back + 1)
         return last[0].copy(), _last_samples(ladder, rng, n), tempered, 0.5
-    kept = machine.copy()
-    samples = collected(kept, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
-    ladder = ladder.extended(kept, samples, _KEPT * n, _NEW_RUNG)
-    return machine, last_rows(samples, n), tempered._replace(ladder=ladder, n_steps=0), 1.0
+    ladder = _with_rung(machine.copy(), rows, ladder, rng)
+    rows = last_rows(ladder.samples[-1], n)
+    return machine, rows, tempered._replace(ladder=ladder, n_steps=0), 1.0
+
+
+def _with_rung(machine, rows, ladder, rng):
+    """Return the ladder with a new rung, and with others before it if it is far from the last.
+
+    Chains lag behind the machine: where they still exchange, its own samples may hardly do so.
+    """
+    n = rows.shape[0]
+    for _ in range(_BETWEEN):
+        samples = collected(machine, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
+        m = min(ladder.samples[-1].shape[0], samples.shape[0])
+        pair, ends = (ladder.machines[-1], machine), (ladder.samples[-1], samples)
+        if exchange_rate(pair, [last_rows(part, m) for part in ends]) >= _APART:
+            break
+        middle = interpolate(*pair, 0.5)
+        between = collected(middle, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
+        ladder = ladder.extended(middle, between, _KEPT * n, _NEW_RUNG)
+    return ladder.extended(machine, samples, _KEPT * n, _NEW_RUNG)
 
 
 def ladder_to(machine, rows, tempered):

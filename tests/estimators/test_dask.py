@@ -50,6 +50,19 @@ def test_results_are_lazy_dask_arrays(Estimator, method):
     assert sum(n_read) == len(X)
 
 
+def test_missing_values_are_filled_in_as_those_of_blocks_in_order():
+    """With the same random numbers, whichever chunk is computed first."""
+    X = binary_data()
+    X[::2, 1] = np.nan
+    rbm, options = small(RBMS[0]).fit(binary_data()), {"n_steps": 20, "random_state": 0}
+    data = chunked(X)
+    found, ends = rbm.impute(data, **options), np.cumsum(data.chunks[0])[:-1]
+    assert isinstance(found, da.Array)
+    expected = rbm.impute(lambda: np.split(X, ends), **options)
+    assert_array_equal(found[20:].compute(), expected[20:])
+    assert_array_equal(found.compute(), expected)
+
+
 def test_unknown_numbers_of_rows_are_read():
     X = binary_data()
     data = chunked(X).rechunk({1: -1})

@@ -14,12 +14,21 @@ from _estimators import (
     read_only,
     small,
 )
+from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import mannwhitneyu
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils import get_tags
 
-from skrbm import RBM, ConditionalRBM, DeepTAPMachine, FrankWolfeRBM
+from skrbm import (
+    RBM,
+    TAPRBM,
+    ConditionalRBM,
+    DeepTAPMachine,
+    FrankWolfeRBM,
+    GaussianBernoulliRBM,
+)
 from skrbm.arrays import is_foreign, to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inputs import _block_rows as block_rows
@@ -79,6 +88,21 @@ def test_integers_and_single_precision_are_kept():
     for dtype, expected in ((np.uint8, np.float32), (np.float32, np.float32), (float, float)):
         rbm = RBM(3, n_iter=1).fit(batches(X.astype(dtype)))
         assert rbm.components_.dtype == expected
+
+
+@pytest.mark.parametrize("Estimator", [E for E in RBMS if get_tags(E()).input_tags.sparse])
+def test_sparse_batches_are_dense_ones(Estimator, monkeypatch):
+    """Bit by bit, with pools of two blocks; of some that are dense too."""
+    monkeypatch.setattr(block_rows, "_POOL_BYTES", 1)
+    X = binary_data() * (1.0 if Estimator is GaussianBernoulliRBM else 0.5)  # grey levels
+    dense = small(Estimator, early_stopping=True).fit(batches(X))
+    for some in (1, 2):
+        data = lambda n=some: (  # noqa: E731
+            sp.csr_array(part) if i % n == 0 else part for i, part in enumerate(batches(X)())
+        )
+        rbm = small(Estimator, early_stopping=True).fit(data)
+        assert_array_equal(rbm.components_, dense.components_)
+        assert_array_equal(rbm.transform(data), dense.transform(X))
 
 
 def test_missing_values_are_learnt_from():
@@ -154,6 +178,28 @@ def test_results_are_those_of_all_rows(Estimator, method):
         )
 
 
+def with_holes(X):
+    X = X.copy()
+    X[np.arange(len(X)), np.arange(len(X)) % X.shape[1]] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("Estimator", [TAPRBM, RBM])
+def test_missing_values_are_filled_in_by_blocks(Estimator):
+    """By chains with an error of 0.5 / sqrt(1000 / 2) or less, of which 0.2 is nine times as much.
+
+    These go on with other random numbers in each block.
+    """
+    rbm, X = small(Estimator).fit(binary_data()), with_holes(binary_data(24))
+    options = {"n_steps": 2000, "random_state": 0}
+    found = rbm.impute(batches(X, 10), **options)
+    rows = [Exact(rbm.machine_, observed=row).mean(0) for row in X]
+    assert_allclose(found, rows, atol=0.2 if Estimator is RBM else 0.05)
+    assert_array_equal(found, rbm.impute(batches(X, 10), **options))
+    twice = rbm.impute(batches(np.repeat(X[:1], 2, axis=0), 1), **options | {"n_steps": 50})
+    assert (twice[0] == twice[1]).all() == (Estimator is TAPRBM)
+
+
 def test_batches_without_rows_are_passed_over():
     X = binary_data()
     data = lambda: [X[:0], X[:30], X[30:30], X[30:]]  # noqa: E731
@@ -184,8 +230,6 @@ def test_errors_of_blocks_say_which(Estimator):
         rbm.fit(batches(text))
     with pytest.raises(ValueError, match=r"block 0 of X.*2D array"):
         rbm.fit(lambda: iter(X))
-    with pytest.raises(TypeError, match=r"block 0 of X.*toarray"):
-        rbm.fit(lambda: [sp.csr_array(X)])
     with pytest.raises(ValueError, match="no rows"):
         rbm.fit(lambda: [])
 

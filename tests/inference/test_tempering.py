@@ -434,6 +434,20 @@ def test_units_from_which_log_z_is_much_too_small_are_not_taken():
     """Else those with the most rungs are; a machine near independent units is none here."""
     machines, rows = two_modes(), np.zeros((4, 6))
     few, many = (machines,) * 3, (machines,) * 5
-    rng = rng_of(machines)
     for log_z, wanted in ((-12.0, few), (-1.0, many), (1.0, many)):
-        assert _chosen([(few, rows, 0.0), (many, rows, log_z)], rng)[0] is wanted
+        assert _chosen([(few, rows, 0.0), (many, rows, log_z)])[0] is wanted
+
+
+@pytest.mark.parametrize("share, enough", [(0.0, True), (0.1, False), (1.0, False)])
+def test_two_rungs_are_enough_if_they_reach_the_samples_of_others(share, enough):
+    """A share of the others' samples is in a mode that the independent units do not propose.
+
+    Both estimates of log Z are the same, as a tenth more is less than their errors.
+    """
+    machine, n = two_modes(), 100
+    ones, both = np.ones((n, 8)), np.ones((n, 8))
+    both[: round(share * n)] = 0.0
+    base = uncoupled(machine, Theta(np.full(8, 9.0)))
+    few, many = (base, machine), (base, machine, machine)
+    trials = [(few, (ones, ones), 0.0), (many, (ones, both, both), 0.0)]
+    assert _chosen(trials)[0] is (few if enough else many)

@@ -5,6 +5,7 @@ Seeds are fixed. A test of a distribution has a level of 1e-6.
 
 import pickle
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import RBM
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, Ladder
+from skrbm.inference import Gibbs, Ladder, exchange_rate
 from skrbm.inputs import Rows
 from skrbm.learning import (
     NATURAL,
@@ -27,7 +28,7 @@ from skrbm.learning import (
     Training,
 )
 from skrbm.learning._chains import Run
-from skrbm.learning._tempered import Tempered, review
+from skrbm.learning._tempered import Tempered, _with_rung, review
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
 
@@ -90,6 +91,20 @@ def test_a_new_rung_where_exchanges_are_rare():
     share = (after.ladder.samples[-1].mean(axis=1) > 0.5).mean()
     assert abs(share - 0.5) < 0.05
     assert_joint_distribution(Exact(machine), Gibbs().start(machine, rows, rng).layers)
+
+
+def test_rungs_are_put_before_one_that_is_far_from_the_last():
+    """Neighbours then exchange, and the samples of the last rung are those of the machine."""
+    first = random_machine(("bernoulli", "bernoulli"), (8, 2), 0, 0.3)
+    machine = first.tilted(0, np.full(8, 2.5))
+    ladder, rng = tempered_of(first, 1000).ladder, make_rng(0, first.weights[0])
+    exact = exact_chains(Exact(machine), 1000).layers[0]
+    assert exchange_rate((first, machine), (ladder.samples[0], exact)) < 0.05
+    found = _with_rung(machine, np.ones((100, 8)), ladder, rng)
+    assert found.machines[-1] is machine and len(found) > 2
+    for (one, x), (other, y) in pairwise(zip(found.machines, found.samples, strict=True)):
+        assert exchange_rate((one, other), (x[-1000:], y[-1000:])) > 0.08
+    assert_allclose(found.samples[-1].mean(axis=0), Exact(machine).mean(0), atol=0.05)
 
 
 @pytest.mark.parametrize("field, n_steps", [(9.0, 5), (np.inf, 5), (np.nan, 5), (1.0, 1)])
