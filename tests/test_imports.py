@@ -30,6 +30,7 @@ ORDER = [
     "distributed",
     "inspection",
     "persistence",
+    "sequences",
     "",  # skrbm/__init__.py
 ]
 
@@ -153,7 +154,8 @@ def test_optional_libraries_are_imported_where_they_are_needed():
 def test_importing_the_package_loads_no_optional_library():
     libraries = sorted(set(OPTIONAL) - {"pandas"})  # which scikit-learn itself may load
     code = (
-        "import sys, skrbm, skrbm.distributed, skrbm.evaluation, skrbm.inspection; "
+        "import sys, skrbm, skrbm.distributed, skrbm.evaluation, skrbm.inspection, "
+        "skrbm.sequences; "
         f"print([name for name in {libraries} if name in sys.modules])"
     )
     result = subprocess.run(
