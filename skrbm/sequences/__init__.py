@@ -5,7 +5,7 @@ from ._couplings import contact_scores, effective_couplings, ranked_pairs, zero_
 from ._design import at_temperature, design
 from ._fasta import Alignment, read_fasta, write_fasta
 from ._statistics import connected_correlations, pair_correlation, pair_statistics, profile
-from ._weights import sequence_weights
+from ._weights import sequence_clusters, sequence_weights
 
 __all__ = [
     "Alignment",
@@ -24,6 +24,7 @@ __all__ = [
     "profile",
     "ranked_pairs",
     "read_fasta",
+    "sequence_clusters",
     "sequence_weights",
     "write_fasta",
     "zero_sum",

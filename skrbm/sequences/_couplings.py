@@ -30,9 +30,9 @@ def sequence_machine(model):
     TypeError
         If it is no such machine.
     """
-    machine = model if isinstance(model, Machine) else getattr(model, "machine_", None)
-    if machine is None:
+    if not isinstance(model, Machine) and not hasattr(type(model), "machine_"):
         raise TypeError(f"model must be a fitted machine or a Machine, got {type(model).__name__}")
+    machine = model if isinstance(model, Machine) else model.machine_
     sizes = ()
     if isinstance(machine.units[0], Categorical) and len(machine.units) == 2:
         sizes = set(machine.units[0].sites(machine.n_units[0]))

@@ -84,7 +84,7 @@ def connected_correlations(codes, n_letters, sample_weight=None, *, pseudo_count
     return pair_statistics(codes, n_letters, **more) - own[:, :, None, None] * own
 
 
-def pair_correlation(codes, samples, n_letters, *, sample_weight=None):
+def pair_correlation(codes, others, n_letters, sample_weight=None, other_weight=None):
     """Return the Pearson correlation of connected pair correlations of data and of samples.
 
     All pairs of letters at all pairs of different sites count. The noise of few sequences makes it
@@ -93,10 +93,13 @@ def pair_correlation(codes, samples, n_letters, *, sample_weight=None):
     Parameters
     ----------
     codes : array-like of int of shape (n_sequences, n_sites)
-    samples : array-like of int of shape (n_samples, n_sites)
+    others : array-like of int of shape (n_others, n_sites)
+        Such as samples of a machine.
     n_letters : int
     sample_weight : array-like of shape (n_sequences,), default=None
-        Weights of the sequences of ``codes``.
+        Weights of ``codes``.
+    other_weight : array-like of shape (n_others,), default=None
+        Weights of ``others``.
 
     Returns
     -------
@@ -104,9 +107,9 @@ def pair_correlation(codes, samples, n_letters, *, sample_weight=None):
         NaN if all connected correlations of one of them are equal.
     """
     found = connected_correlations(codes, n_letters, sample_weight)
-    other = connected_correlations(samples, n_letters)
+    other = connected_correlations(others, n_letters, other_weight)
     if found.shape != other.shape:
-        raise ValueError(f"codes have {found.shape[0]} sites, but samples {other.shape[0]}")
+        raise ValueError(f"codes have {found.shape[0]} sites, but others {other.shape[0]}")
     i, j = np.triu_indices(found.shape[0], 1)
     x, y = (part[i, :, j, :].ravel() for part in (found, other))
     x, y = x - x.mean(), y - y.mean()

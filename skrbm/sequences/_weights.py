@@ -1,6 +1,8 @@
-"""Weights of sequences, which make up for relatives that were sampled many times."""
+"""Sequences that are close to each other: weights that make up for them, and clusters."""
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from .._checks import check_number
 from ._alphabet import check_codes
@@ -26,18 +28,49 @@ def sequence_weights(codes, max_distance=0.2):
     ndarray of shape (n_sequences,)
         For ``sample_weight`` of ``fit``.
     """
+    counts = np.ones(len(codes))
+    for earlier, later in _neighbours(codes, max_distance):
+        for ends in (earlier, later):
+            counts += np.bincount(ends, minlength=len(counts))
+    return 1.0 / counts
+
+
+def sequence_clusters(codes, max_distance=0.2):
+    """Return the cluster of each sequence: neighbours are in one, and neighbours of neighbours.
+
+    They are groups for scikit-learn's ``GroupKFold`` and ``GroupShuffleSplit``: what is held out
+    then has no close relative among the sequences of training, and its likelihood tells more.
+
+    Parameters
+    ----------
+    codes : array-like of int of shape (n_sequences, n_sites)
+    max_distance : float in [0, 1), default=0.2
+        The largest distance of neighbours, as in :func:`sequence_weights`.
+
+    Returns
+    -------
+    ndarray of int of shape (n_sequences,)
+        From 0 on.
+    """
+    pairs = [np.empty((2, 0), dtype=np.intp), *map(np.stack, _neighbours(codes, max_distance))]
+    pairs, n = np.concatenate(pairs, axis=1), len(codes)
+    graph = sp.coo_array((np.ones(pairs.shape[1], dtype=bool), tuple(pairs)), shape=(n, n))
+    return connected_components(graph, directed=False)[1]
+
+
+def _neighbours(codes, max_distance):
+    """Yield the pairs of neighbours block by block: indices of the first and of the second."""
     check_number("max_distance", max_distance, at_least=0, below=1)
     codes = check_codes(codes)
     sites = np.ascontiguousarray(_small(codes).T)
     known = (codes >= 0).astype(np.float32) if (codes < 0).any() else None
     n = codes.shape[0]
-    counts, step = np.ones(n), max(1, _BLOCK // n)
-    for start in range(0, n, step):  # pairs of a row and later ones, and both of a pair count
-        stop = min(start + step, n)
-        earlier, later = np.nonzero(_near(sites, known, start, stop, max_distance))
-        for ends in (earlier[earlier < later], later[earlier < later]):
-            counts[start:] += np.bincount(ends, minlength=n - start)
-    return 1.0 / counts
+    step = max(1, _BLOCK // n)
+    for start in range(0, n, step):  # pairs of a row and later ones
+        near = _near(sites, known, start, min(start + step, n), max_distance)
+        earlier, later = np.nonzero(near)
+        kept = earlier < later
+        yield earlier[kept] + start, later[kept] + start
 
 
 def _small(codes):

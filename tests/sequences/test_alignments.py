@@ -277,8 +277,9 @@ def test_correlation_of_pairs():
     weights = np.arange(40) % 2
     halved = pair_correlation(codes, other, 3, sample_weight=weights)
     assert np.isclose(halved, pair_correlation(codes[1::2], other, 3))
+    assert np.isclose(halved, pair_correlation(other, codes, 3, other_weight=weights))
     assert np.isnan(pair_correlation(codes, codes[:1], 3))
-    with pytest.raises(ValueError, match="6 sites, but samples 5"):
+    with pytest.raises(ValueError, match="6 sites, but others 5"):
         pair_correlation(codes, codes[:, 1:], 3)
 
 
