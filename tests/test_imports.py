@@ -49,7 +49,7 @@ OPTIONAL = {
     "mpi4py": {"distributed._mpi"},
     "array_api_compat": {"arrays._namespace"},
     "array_api_strict": set(),
-    "matplotlib": {f"inspection.{name}" for name in DISPLAYS},
+    "matplotlib": {*(f"inspection.{name}" for name in DISPLAYS), "sequences._logo"},
     "pandas": set(),
     "h5py": set(),
     "zarr": set(),

@@ -4,11 +4,13 @@ from ._alphabet import codes_of, decode, encode, letters_of, one_hot
 from ._couplings import contact_scores, effective_couplings, ranked_pairs, zero_sum
 from ._design import at_temperature, design
 from ._fasta import Alignment, read_fasta, write_fasta
+from ._logo import LogoDisplay
 from ._statistics import connected_correlations, pair_correlation, pair_statistics, profile
 from ._weights import sequence_clusters, sequence_weights
 
 __all__ = [
     "Alignment",
+    "LogoDisplay",
     "at_temperature",
     "codes_of",
     "connected_correlations",

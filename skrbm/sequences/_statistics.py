@@ -38,9 +38,12 @@ def pair_statistics(codes, n_letters, sample_weight=None, *, pseudo_count=0.0):
 
     Parameters
     ----------
-    codes, n_letters, sample_weight, pseudo_count
-        As in :func:`profile`. A pair counts where both letters are known; what is mixed in is
-        uniform over pairs, and at one site over letters.
+    codes : array-like of int of shape (n_sequences, n_sites)
+        A pair counts where both letters are known.
+    n_letters : int
+    sample_weight : array-like of shape (n_sequences,), default=None
+    pseudo_count : float in [0, 1], default=0.0
+        Part of the uniform distribution over pairs that is mixed in, at one site that over letters.
 
     Returns
     -------
@@ -71,8 +74,12 @@ def connected_correlations(codes, n_letters, sample_weight=None, *, pseudo_count
 
     Parameters
     ----------
-    codes, n_letters, sample_weight, pseudo_count
-        As in :func:`profile`.
+    codes : array-like of int of shape (n_sequences, n_sites)
+        -1 is missing and does not count.
+    n_letters : int
+    sample_weight : array-like of shape (n_sequences,), default=None
+    pseudo_count : float in [0, 1], default=0.0
+        As in :func:`pair_statistics`.
 
     Returns
     -------

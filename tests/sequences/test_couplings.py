@@ -251,4 +251,4 @@ def test_starts_of_designed_sequences():
     with pytest.raises(ValueError, match="n_samples"):
         design(rbm, 0)
     with pytest.raises(TypeError, match="as many at each site"):
-        design(BernoulliRBM(n_iter=1).fit(rows_of(CODES)))
+        design(BernoulliRBM.from_parameters(np.ones((2, 9))))
