@@ -1,7 +1,7 @@
 """Configuration of the documentation; it builds without a network and with warnings as errors."""
 
 import ast
-import importlib
+import importlib.util
 import os
 from pathlib import Path
 
@@ -42,12 +42,17 @@ sphinx_gallery_conf = {
     "reference_url": {"skrbm": None},
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,  # whose page would load scripts from other hosts
     "download_all_examples": False,
 }
 
+# Formulas are drawn by a script of the book's own, so that it reads without a network.
+mathjax_package = Path(importlib.util.find_spec("sphinx-mathjax-offline").origin).parent
+mathjax_path = "tex-svg-full.js"  # one file, which asks for no other
+
 html_theme = "pydata_sphinx_theme"
 html_title = "skrbm"
-html_static_path = ["_static"]
+html_static_path = ["_static", str(mathjax_package / "static" / "mathjax" / mathjax_path)]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
@@ -74,7 +79,8 @@ class Rooms(SphinxDirective):
 
     def run(self):
         package = Path(skrbm.__file__).parent
-        tree = ast.parse((package.parent / "tests" / "test_imports.py").read_text())
+        tests = Path(__file__).parents[1] / "tests"
+        tree = ast.parse((tests / "test_imports.py").read_text())
         assigned = {
             node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)
         }

@@ -17,7 +17,7 @@ ORDER = [
     "_checks",
     "_params",
     "_schedules",
-    "_callbacks",
+    "_sklearn",
     "arrays",
     "_ranks",
     "units",
@@ -149,6 +149,23 @@ def test_optional_libraries_are_imported_where_they_are_needed():
         and not (inside and module_name(path) in allowed)
     ]
     assert not wrong
+
+
+def is_private(name):
+    """Whether a full name is one that scikit-learn may change without notice."""
+    library, *parts = name.split(".")
+    return library == "sklearn" and ("callback" in parts or any(p.startswith("_") for p in parts))
+
+
+def test_one_file_imports_what_scikit_learn_may_change():
+    wrong = [
+        f"{module_name(path)} imports {name}, which belongs in _sklearn"
+        for path in FILES
+        for name, _ in imports(path)
+        if module_name(path) != "_sklearn" and is_private(name)
+    ]
+    assert not wrong
+    assert any(is_private(name) for name, _ in imports(ROOT / "_sklearn.py"))
 
 
 def test_importing_the_package_loads_no_optional_library():

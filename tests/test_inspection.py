@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import BernoulliRBM as ScikitLearnRBM
 
-from skrbm import TAPRBM, BernoulliRBM, ConditionalRBM
+from skrbm import TAPRBM, BernoulliRBM, ConditionalRBM, inspection
 from skrbm.evaluation import diagnose
 from skrbm.inspection import (
     ComponentsDisplay,
@@ -85,6 +85,31 @@ def test_square_images_and_other_estimators():
 def test_features_that_fill_no_image(rbm, image_shape):
     with pytest.raises(ValueError, match=r"12 features do not fill .* image_shape=\(height, width"):
         ComponentsDisplay.from_estimator(rbm, image_shape=image_shape)
+
+
+def test_components_that_are_given_keep_their_order():
+    rows = np.random.default_rng(0).normal(size=(3, 12))
+    display = ComponentsDisplay.from_components(rows.tolist(), image_shape=(4, 3), n_columns=3)
+    for image, row in zip(images(display), rows, strict=True):
+        assert_array_equal(image.get_array(), row.reshape(4, 3))
+    with pytest.raises(ValueError, match="12 features do not fill"):
+        ComponentsDisplay.from_components(rows)
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        ComponentsDisplay.from_components(rows[0])
+
+
+def test_every_display_is_made_from_an_estimator_and_from_its_own_data():
+    displays = [value for name, value in vars(inspection).items() if name.endswith("Display")]
+    assert len(displays) >= 5
+    for display in displays:
+        makers = [name for name in vars(display) if name.startswith("from_")]
+        assert "from_estimator" in makers and len(makers) > 1
+
+
+def test_history_that_is_given():
+    history = {"epoch": [1, 2], "time": [0.5, 0.25], "log_likelihood": [-3.0, -2.0]}
+    display = HistoryDisplay.from_history(history, quantity="time")
+    assert_array_equal(display.lines_[0].get_ydata(), [0.5, 0.25])
 
 
 def test_history(rbm):

@@ -140,7 +140,7 @@ def exact_moments(machine):
 
 
 @pairs
-@pytest.mark.parametrize("scale", [1.0, 0.6])
+@pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.law), 0.6])
 def test_gradient_of_the_log_likelihood_is_data_moments_minus_machine_moments(kinds, scale):
     machine = make(kinds, scale=scale)
     X = rows(machine, 3)[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.utils import estimator_html_repr
 
 import skrbm
 
@@ -50,6 +51,20 @@ def test_every_contract_is_in_the_reference(name):
 def test_every_estimator_is_in_the_reference_and_the_readme(name):
     assert re.search(rf"^   {name}$", (ROOT / "doc" / "api.rst").read_text(), re.MULTILINE)
     assert f"| `{name}` |" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_html_representation_links_to_the_reference(name):
+    html = estimator_html_repr(getattr(skrbm, name)())
+    assert f'href="https://skrbm.readthedocs.io/en/stable/generated/skrbm.{name}.html"' in html
+
+
+def test_estimators_of_others_link_to_no_page_of_ours():
+    class Heirs(skrbm.RBM):
+        """An estimator of another package."""
+
+    Heirs.__module__ = "theirs"
+    assert "skrbm.readthedocs.io" not in estimator_html_repr(Heirs())
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

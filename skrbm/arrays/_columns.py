@@ -23,6 +23,11 @@ def nonzero(X: Array, dtype: Any) -> Array:
     return (X != 0).astype(dtype) if sp.issparse(X) else cast(X != 0, dtype)
 
 
+def dense(X: Array) -> Array:
+    """Return a dense or sparse X as a dense array."""
+    return X.toarray() if sp.issparse(X) else X
+
+
 def dense_rows(X: Array, index: Index, dtype: Any) -> Array:
     """Return the rows of a dense or sparse X at an index array, as one dense array of ``dtype``."""
     rows = X[index].toarray() if sp.issparse(X) else namespace(X).take(X, index, axis=0)
@@ -39,6 +44,16 @@ def take_rows(X: Array, index: Index) -> Array:
     if not is_foreign(X):
         return X[index]
     return namespace(X).take(X, as_like(index, X), axis=0)
+
+
+def take_columns(X: Array, index: np.ndarray) -> Array:
+    """Return columns of a dense or sparse X, dense, in X's own dtype.
+
+    ``index`` is an index array of NumPy.
+    """
+    if sp.issparse(X):
+        return X[:, index].toarray()
+    return namespace(X).take(X, from_numpy(index, X), axis=1)
 
 
 def last_rows(X: Array, n: int) -> Array:
@@ -58,8 +73,9 @@ def row_blocks(X: Array, size: int) -> Iterator[Array]:
 
 
 def has_missing(X: Array) -> bool:
-    """Whether a dense X has NaN. A sparse X counts as complete."""
-    if sp.issparse(X) or not namespace(X).isdtype(X.dtype, "real floating"):
+    """Whether a dense or a sparse X has NaN."""
+    X = X.data if sp.issparse(X) else X
+    if not namespace(X).isdtype(X.dtype, "real floating"):
         return False
     with np.errstate(over="ignore", invalid="ignore"):
         return not is_finite(X) and bool(namespace(X).any(X != X))

@@ -1,6 +1,7 @@
 """The estimators."""
 
 from ._bernoulli_rbm import BernoulliRBM
+from ._categorical_rbm import CategoricalRBM
 from ._deep_tap_machine import DeepTAPMachine
 from ._rbm import RBM
 from ._tap_rbm import TAPRBM
@@ -12,6 +13,7 @@ __all__ = [
     "RBM",
     "TAPRBM",
     "BernoulliRBM",
+    "CategoricalRBM",
     "ConditionalRBM",
     "DeepTAPMachine",
     "FrankWolfeRBM",

@@ -4,18 +4,16 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
-from .._callbacks import with_callbacks
+from .._sklearn import _fit_context, with_callbacks
 from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
 from ..inputs import (
     THETA_ATTRIBUTES,
-    check_data,
     machine_from,
     reference_of,
     rows_of,
@@ -77,6 +75,8 @@ class BaseRBM(DensityModel):
     - ``_is_finite(machine, parts)``: whether a machine in training can be published;
     - ``_attributes(machine, state, parts)``: the fitted attributes;
     - ``_density(machine, state, parts)``: a machine in training as a density;
+    - ``_given(components, intercept_hidden, intercept_visible)``: given parameters, as a machine
+      has them;
     - ``_own_fixed_point()``: the equations that it learns by, None if it samples.
     """
 
@@ -101,6 +101,9 @@ class BaseRBM(DensityModel):
 
     def _is_finite(self, machine, parts):
         return machine.is_finite()
+
+    def _given(self, components, intercept_hidden, intercept_visible):
+        return components, intercept_hidden, intercept_visible
 
     def _density(self, machine, state, parts):
         return Density(machine, parts.phase.visible(state))
@@ -137,12 +140,13 @@ class BaseRBM(DensityModel):
             epoch.
         """
         progress, goes_on = how_it_begins(self)
-        X = self._data_to_learn(X, goes_on)
+        given, X = X, self._data_to_learn(X, goes_on, sample_weight)
         rows, training = self._start(X, sample_weight, goes_on, progress=progress)
         if training is None:
             return self
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
-        callbacks = for_callbacks(self, X, X, rows, training, progress)
+        told = given if self._is_encoded else X
+        callbacks = for_callbacks(self, told, told, rows, training, progress)
         train, validation = np.arange(len(rows)), None
         if self.early_stopping:
             train, validation = rows.split(self.validation_fraction, training.rng)
@@ -190,7 +194,7 @@ class BaseRBM(DensityModel):
         """
         self._validate_params()  # which scikit-learn does in the first call alone
         goes_on = hasattr(self, "_training")
-        X = self._data_to_learn(X, goes_on)
+        X = self._data_to_learn(X, goes_on, sample_weight)
         # More rows may come, but no more chains than that are kept for a large batch_size.
         rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)
         index = np.arange(len(rows))
@@ -241,9 +245,9 @@ class BaseRBM(DensityModel):
             **options,
         )
 
-    def _data_to_learn(self, X, goes_on):
-        missing, blocks = self._takes_missing, self._reads_blocks
-        return check_data(self, X, reset=not goes_on, missing=missing, blocks=blocks)
+    def _data_to_learn(self, X, goes_on, weights):
+        can = {"missing": self._takes_missing, "blocks": self._reads_blocks}
+        return self._encode(X, not goes_on, **can, sample_weight=weights)
 
     def _start(self, X, sample_weight, goes_on, fewest=0, progress=None):
         """Return the rows and what a fit starts from, for data of ``fewest`` rows at least.
@@ -370,13 +374,14 @@ class BaseRBM(DensityModel):
         names = [name.rstrip("_") for name in THETA_ATTRIBUTES if name.rstrip("_") in params]
         more = {name: params.pop(name) for name in names}
         rbm = cls(**params)
+        given = rbm._given(components, intercept_hidden, intercept_visible)
         units = rbm._units()
         kept = getattr(components, "units_", units)  # bounds that were taken from data
         units = tuple(
             unit.fitted(np.array([old.bounds]) if type(old) is type(unit) else None)
             for unit, old in zip(units, kept, strict=True)
         )
-        machine = machine_from(components, intercept_hidden, intercept_visible, units, **more)
+        machine = machine_from(*given, units, **more)
         rbm.n_components = machine.n_units[1]
         rbm._validate_params()
         return rbm._adopted(machine, rbm._parts())
@@ -437,5 +442,5 @@ class BaseRBM(DensityModel):
             If no row converges. The states where they ended are then returned.
         """
         check_is_fitted(self)
-        X = None if X is None else check_data(self, X)
+        X = None if X is None or self._is_encoded else self._encode(X)
         return evaluation.solutions(self, self._own_fixed_point(), X, unique_tol=unique_tol)

@@ -3,8 +3,7 @@
 from numbers import Integral
 from typing import ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
-
+from .._sklearn import Interval, StrOptions
 from ..inference import Gibbs
 from ..learning import SGD, ChainPhase
 from ..units import Bernoulli

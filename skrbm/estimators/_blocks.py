@@ -36,7 +36,8 @@ def _has_rows(block):
 def _lazy(method, estimator, X, args):
     """Return a Dask array of what a method gives of the chunks of X."""
     estimator = copy.copy(estimator)  # of which a later fit changes nothing
-    example, X = method(estimator, estimator.starts_[:1, ...], *args)[:0, ...], whole_rows(X)
+    rows, X = estimator._decode(estimator.starts_[:1, ...]), whole_rows(X)
+    example = method(estimator, rows, *args)[:0, ...]
 
     def of_chunk(block):
         return method(estimator, block, *args) if block.shape[0] else example

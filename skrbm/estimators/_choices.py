@@ -2,8 +2,7 @@
 
 from numbers import Integral
 
-from sklearn.utils._param_validation import Interval, StrOptions
-
+from .._sklearn import Interval, StrOptions
 from ..inference import FixedPoint, method_names, resolve
 from ..learning import STARTS
 from ..units import UNITS, Unit
@@ -29,10 +28,11 @@ FIXED_POINT_CONSTRAINTS = {
 
 def units_of(estimator):
     """Return the kinds of visible and hidden units that an estimator asks for."""
-    return _unit(estimator, "visible"), _unit(estimator, "hidden")
+    return unit_of(estimator, "visible"), unit_of(estimator, "hidden")
 
 
-def _unit(estimator, side):
+def unit_of(estimator, side):
+    """Return the kind of the visible or the hidden units that an estimator asks for."""
     given = getattr(estimator, side)
     if isinstance(given, str) and given not in UNITS:  # set after the check, or not checked
         raise ValueError(f"{side} must be a unit or one of {sorted(UNITS)}, got {given!r}")

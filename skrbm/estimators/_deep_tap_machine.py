@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from .._sklearn import Interval
 from ..arrays import cast, namespace, row_blocks, take_rows, working_dtype
 from ..evaluation import DeepDensity
 from ..exceptions import DataRangeWarning, DivergenceError

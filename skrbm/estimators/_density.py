@@ -2,27 +2,29 @@
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._callbacks import CallbackSupportMixin
 from .._checks import check_count
-from ..arrays import cast, has_missing, make_rng, namespace, one_blas_thread, row_blocks, to_numpy
+from .._sklearn import BaseEstimator, CallbackSupportMixin
+from ..arrays import (
+    cast,
+    dense,
+    has_missing,
+    make_rng,
+    namespace,
+    one_blas_thread,
+    row_blocks,
+    to_numpy,
+)
 from ..evaluation import Density
 from ..evaluation._observed import free_energy_given
 from ..inference import chain_ends
-from ..inputs import (
-    THETA_ATTRIBUTES,
-    check_data,
-    check_held,
-    check_rows,
-    check_weights,
-    into_support,
-    warn_clipped,
-)
+from ..inputs import THETA_ATTRIBUTES, check_rows, check_weights
 from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
 from ._blocks import by_blocks
+from ._encoded import PlainInput
 from ._log_partition import kept_log_partition, log_partition_of_scores
 from ._noise_models import channel
 from ._posterior import denoised, drawn_given, hidden_means, imputed
@@ -32,7 +34,11 @@ _BLOCK_ROWS = 1024  # whose log-weights are computed together
 
 
 class DensityModel(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, BaseEstimator
+    PlainInput,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    CallbackSupportMixin,
+    BaseEstimator,
 ):
     """What fitted machines do that are density models of X, however they learn.
 
@@ -64,32 +70,12 @@ class DensityModel(
         """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
         machine = in_double(self.machine_)
         starts, ladder = cast(self.starts_, machine.dtype), getattr(self, "ladder_", None)
-        return Density(machine, starts, binarize=self.binarize, ladder=ladder)
+        encode = self._encode if self._is_encoded else None
+        return Density(machine, starts, binarize=self.binarize, ladder=ladder, encode=encode)
 
     @property
     def _n_features_out(self):
         return self.components_.shape[0]
-
-    def _visible(self, X, dtype=None, missing=False):
-        """Return X checked, as the machine's units take it, dense or sparse.
-
-        With ``missing`` it may have NaN, if the estimator takes such rows.
-        """
-        machine = self.machine_
-        X = check_data(self, X, missing=missing and self._takes_missing)
-        dtype = machine.dtype if dtype is None else dtype
-        machine.units[0].check_values(X)
-        warn_clipped(X, machine.units[0])
-        X = into_support(X, machine.units[0], self.binarize)
-        check_held(X, dtype)
-        return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
-
-    def _rows_to_start(self, init, n_samples):
-        """Return visible values where chains start, dense."""
-        init = self._visible(init)
-        if init.shape[0] != n_samples:
-            raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
-        return init.toarray() if sp.issparse(init) else init
 
     def _by_blocks(self, function, X, dtype):
         """Return ``function(rows)`` of blocks of X, as the machine's units take them."""
@@ -135,7 +121,7 @@ class DensityModel(
         """
         machine = self.machine_
         H = check_rows("H", H, machine.n_units[1], machine.weights[0])
-        return machine.units[0].mean(conditional(machine, 0, (None, H)))
+        return self._decode(machine.units[0].mean(conditional(machine, 0, (None, H))))
 
     @by_blocks
     def predict(self, X):
@@ -158,7 +144,7 @@ class DensityModel(
                 "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
             )
         hidden, machine = self._first_hidden(X), self.machine_
-        return machine.units[0].mode(conditional(machine, 0, (None, hidden)))
+        return self._decode(machine.units[0].mode(conditional(machine, 0, (None, hidden))))
 
     @by_blocks
     def free_energy(self, X):
@@ -184,7 +170,7 @@ class DensityModel(
         def of_rows(rows):
             rows = density.inward(rows)
             if has_missing(rows):
-                return free_energy_given(density, rows, self._evaluation_seed)
+                return free_energy_given(density, dense(rows), self._evaluation_seed)
             return function(rows)
 
         return self._by_blocks(of_rows, X, density.machine.dtype)
@@ -322,7 +308,7 @@ class DensityModel(
         check_count("n_samples", n_samples, 1)
         check_count("n_steps", n_steps, 0)
         if given is not None:
-            return drawn_given(self, given, init, n_steps, random_state, method)
+            return self._decode(drawn_given(self, given, init, n_steps, random_state, method))
         rng = make_rng(random_state, machine.weights[0])
         if init is None:
             rows = rng.integers(self.starts_.shape[0], n_samples)
@@ -330,8 +316,8 @@ class DensityModel(
         else:
             init = self._rows_to_start(init, n_samples)
         if n_steps == 0:
-            return namespace(init).asarray(init, copy=True)
-        return sampled(self, method, init, n_steps, rng)
+            return self._decode(namespace(init).asarray(init, copy=True))
+        return self._decode(sampled(self, method, init, n_steps, rng))
 
     @one_blas_thread
     def impute(self, X, *, n_steps=None, method="auto", random_state=None):
@@ -356,7 +342,8 @@ class DensityModel(
             Observed entries as the units take them (those of binary units clipped to [0, 1], or
             thresholded by ``binarize``), missing ones E[v_i | observed].
         """
-        return imputed(self, X, method, self._own_fixed_point(), n_steps, random_state)
+        own = self._own_fixed_point()
+        return self._decode(imputed(self, X, method, own, n_steps, random_state))
 
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.
@@ -372,10 +359,9 @@ class DensityModel(
         -------
         v_new : array of shape (n_samples, n_features)
         """
-        X, machine = self._visible(v), self.machine_
+        X, machine = dense(self._visible(v)), self.machine_
         rng = make_rng(random_state, machine.weights[0])
-        X = X.toarray() if sp.issparse(X) else X
-        return chain_ends(machine, rng, X, 1)
+        return self._decode(chain_ends(machine, rng, X, 1))
 
     @one_blas_thread
     def denoise(
@@ -437,7 +423,7 @@ class DensityModel(
             If not one of ``flip_probability`` and ``noise_variance`` is given, if it is not for the
             kind of visible units, or if Y has bits other than 0 and 1.
         """
-        return denoised(
+        found = denoised(
             self,
             Y,
             channel(flip_probability, noise_variance),
@@ -448,3 +434,4 @@ class DensityModel(
             return_std=return_std,
             random_state=random_state,
         )
+        return (self._decode(found[0]), found[1]) if return_std else self._decode(found)

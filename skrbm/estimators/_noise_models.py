@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._checks import check_number
-from ..arrays import namespace
+from ..arrays import cast, from_numpy, namespace
 from ..inference import solve
 from ..units import Theta
 
@@ -26,6 +26,8 @@ class BinarySymmetric:
     """
 
     flip_probability: float
+
+    is_for_categories = False
 
     def __post_init__(self):
         check_number("flip_probability", self.flip_probability, at_least=0, at_most=0.5)
@@ -71,6 +73,48 @@ class BinarySymmetric:
 
 
 @dataclass(frozen=True)
+class Substitution:
+    """Each site has another value with the same probability, and then each of them as likely.
+
+    Parameters
+    ----------
+    substitution_probability : float in [0, 1)
+    sizes : tuple of int
+        Number of values of each site.
+    """
+
+    substitution_probability: float
+    sizes: tuple[int, ...]
+
+    is_for_categories = True
+
+    def __post_init__(self):
+        p = self.substitution_probability
+        check_number("substitution_probability", p, at_least=0, below=1)
+
+    @property
+    def is_clean(self):
+        return self.substitution_probability == 0
+
+    def check(self, unit, Y):
+        """Raise nothing: rows of categories are checked where they are encoded."""
+
+    def check_mean(self, mean):
+        raise ValueError("prior_mean is for flip_probability")
+
+    def evidence(self, Y):
+        """Return (field, precision): ln((1 - p) (q - 1) / p) y, with q the values of the site."""
+        p = self.substitution_probability
+        others = np.repeat(np.maximum(np.array(self.sizes) - 1, 1), self.sizes)
+        factor = np.log(others) + math.log1p(-p) - math.log(p)
+        return cast(from_numpy(factor, Y), Y.dtype) * Y, None
+
+    def prior(self, machine, mean):
+        """Return the parameters of the visible units without couplings; the mean is not used."""
+        return machine.thetas[0]
+
+
+@dataclass(frozen=True)
 class GaussianNoise:
     """Normal noise of the same variance is added to each value.
 
@@ -80,6 +124,8 @@ class GaussianNoise:
     """
 
     noise_variance: float
+
+    is_for_categories = False
 
     def __post_init__(self):
         check_number("noise_variance", self.noise_variance, at_least=0)
@@ -143,13 +189,15 @@ def posterior_moments(method, machine, starts, max_iter):
     -------
     mean, variance : arrays of shape (n_rows, n_visible)
         Of the mixture of the solutions: its variance is the mean of the variances and the variance
-        of the means.
+        of the means. It is that of each column as if it were alone.
     """
     unit, n, first, second = machine.units[0], 0, 0.0, 0.0
     for start in starts:
         state = solve(method, machine, method.start(machine, start), max_iter=max_iter).state
         mean, variance = state.means[0], state.variances[0]
-        if unit.has_cumulants:  # some methods do not store the variance of binary units
+        if not unit.has_variances:
+            variance = mean - mean * mean
+        elif unit.has_cumulants:  # some methods do not store the variance of binary units
             variance = unit.cumulants(mean)[0]
         n, first, second = n + 1, first + mean, second + (variance + mean * mean)
     if n == 1:

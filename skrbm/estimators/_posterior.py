@@ -4,10 +4,9 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from .._checks import check_count
-from ..arrays import CommonRng, cast, is_foreign, make_rng, namespace, row_blocks, take_rows
+from ..arrays import CommonRng, cast, dense, is_foreign, make_rng, namespace, row_blocks, take_rows
 from ..evaluation._observed import exact_sums
 from ..inference import (
     clamped_mean,
@@ -17,7 +16,7 @@ from ..inference import (
     tempered_mean,
     with_rows,
 )
-from ..inputs import check_data, check_held, check_rows, into_support, split_missing
+from ..inputs import check_held, check_rows, into_support, split_missing
 from ..machine import condition
 from ._noise_models import posterior_moments
 from ._sampling import by_blocks, chosen_sampler
@@ -86,11 +85,11 @@ def hidden_means(model, X, method):
         As the machine's units take it.
     method : FixedPoint or None
     """
-    machine, xp = model.machine_, namespace(X)
+    machine = model.machine_
     means = machine.units[0].mean(machine.thetas[0])
     blocks = row_blocks(X, _BLOCK_ROWS)
-    parts = [_hidden_means(model, machine, rows, means, method) for rows in blocks]
-    return xp.concat(parts, axis=0)
+    parts = [_hidden_means(model, machine, dense(rows), means, method) for rows in blocks]
+    return namespace(parts[0]).concat(parts, axis=0)
 
 
 def _hidden_means(model, machine, X, visible_means, method):
@@ -125,7 +124,7 @@ def _clamped_solution(method, machine, X, observed, rows, n_steps):
 
 def _split_missing(model, X):
     """Return (X filled with the visible means, which entries are observed)."""
-    machine, X = model.machine_, check_data(model, X, missing=True, sparse=False)
+    machine, X = model.machine_, model._encode(X, missing=True, sparse=False)
     xp, observed = namespace(X), X == X
     machine.units[0].check_values(X)
     X = into_support(X, machine.units[0], model.binarize)
@@ -171,12 +170,11 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
 
 def _noisy(model, Y, noise):
     """Return (machine, Y): a dense copy of Y that can have come through the channel."""
-    machine, Y = model.machine_, check_data(model, Y, missing=True)
-    if not sp.issparse(Y) and not bool(namespace(Y).all(Y == Y)):
+    machine, Y = model.machine_, dense(model._encode(Y, missing=True))
+    if not bool(namespace(Y).all(Y == Y)):
         raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")
-    Y = Y.toarray() if sp.issparse(Y) else Y
     unit = machine.units[0]
-    if unit.is_discrete and not unit.is_binary:
+    if unit.is_discrete and not unit.is_binary and not noise.is_for_categories:
         raise ValueError(f"denoise is for binary and real visible units, and these are {unit}")
     if unit.values is not None and model.binarize is not None:
         Y = Y > model.binarize

@@ -3,8 +3,7 @@
 from numbers import Integral, Real
 from typing import ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
-
+from .._sklearn import Interval, StrOptions
 from ..arrays import cast, namespace
 from ..inference import FixedPoint, Sampler, method_names, resolve
 from ..inputs import Coordinates

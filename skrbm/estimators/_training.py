@@ -5,10 +5,10 @@ from functools import wraps
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from .._ranks import ranks
 from .._schedules import SCHEDULES, scheduled
+from .._sklearn import HasMethods, Interval, StrOptions
 from ..arrays import namespace, seed_sequence
 from ..learning import PENALTIES, LikelihoodMonitor
 
@@ -45,6 +45,7 @@ _SET_BEFORE = (
     "feature_names_in_",
     "history_",
     "_targets",
+    "_encoder",
     "_evaluation_seed",
 )
 

@@ -31,6 +31,9 @@ class Density:
         Threshold above which values of data count as 1.
     ladder : Ladder, default=None
         Machines that lead to this one; its last machine has the same parameters.
+    encode : callable, default=None
+        ``encode(X)`` returns a user's table as numbers with the machine's columns; None if data
+        have these columns.
     """
 
     machine: Machine
@@ -38,6 +41,7 @@ class Density:
     coordinates: Coordinates | None = None
     binarize: float | None = None
     ladder: Any = None
+    encode: Any = None
 
     @property
     def density_(self):
@@ -50,6 +54,7 @@ class Density:
         Raises ValueError if X has another number of columns or is not finite.
         """
         machine = self.machine
+        X = X if self.encode is None else self.encode(X)
         X = check_rows(name, X, machine.n_units[0], machine.weights[0])
         return self.inward(into_support(X, machine.units[0], self.binarize))
 

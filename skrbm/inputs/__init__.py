@@ -2,7 +2,7 @@
 
 from ._arrays import LAYER_ATTRIBUTES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
 from ._block_rows import BlockRows, reference_of, rows_of
-from ._blocks import RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
+from ._blocks import CheckedBlocks, RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
 from ._check_data import (
     canonical,
     check_data,
@@ -14,6 +14,7 @@ from ._check_data import (
     warn_clipped,
 )
 from ._coordinates import Coordinates, filled
+from ._encoding import CategoryEncoder, columns_of, one_hot
 from ._rows import Rows, ends_of_ranks, split_missing
 from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
@@ -21,6 +22,8 @@ __all__ = [
     "LAYER_ATTRIBUTES",
     "THETA_ATTRIBUTES",
     "BlockRows",
+    "CategoryEncoder",
+    "CheckedBlocks",
     "Coordinates",
     "DistinctRows",
     "RowBlocks",
@@ -33,6 +36,7 @@ __all__ = [
     "check_range",
     "check_rows",
     "check_weights",
+    "columns_of",
     "distinct_rows",
     "ends_of_ranks",
     "filled",
@@ -41,6 +45,7 @@ __all__ = [
     "is_dask",
     "layers_from",
     "machine_from",
+    "one_hot",
     "parameter",
     "reference_of",
     "rows_of",

@@ -31,8 +31,9 @@ def machine_from(
     if hasattr(components, "fit"):
         _check_source(components, units)
         parts = [getattr(components, name, None) for name in THETA_ATTRIBUTES]
-        if hasattr(components, "ordinary_machine"):
-            machine = components.ordinary_machine()
+        by_site = np.ndim(components.components_) > 2
+        if by_site or hasattr(components, "ordinary_machine"):
+            machine = components.machine_ if by_site else components.ordinary_machine()
             components, parts = machine.weights[0], (*machine.thetas[0], *machine.thetas[1])
         else:
             components = components.components_

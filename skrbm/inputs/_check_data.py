@@ -99,6 +99,8 @@ def check_known(X):
     """Raise ValueError if a column of X, or of a summary of it, has no value but NaN."""
     if isinstance(X, ColumnSummary):
         known = X.counts > 0
+    elif sp.issparse(X):
+        known = np.bincount(X.indices[np.isnan(X.data)], minlength=X.shape[1]) < X.shape[0]
     elif has_missing(X):
         known = namespace(X).any(X == X, axis=0)
     else:

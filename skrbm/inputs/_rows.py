@@ -12,11 +12,11 @@ from ..arrays import (
     column_means,
     column_moments,
     dense_rows,
-    from_numpy,
     has_missing,
     namespace,
     parameter_reference,
     row_blocks,
+    take_columns,
     to_numpy,
     value_range,
 )
@@ -145,7 +145,7 @@ class Rows(DistinctRows):
 
     def _initial_theta(self, site):
         """Return the parameters of the columns of one site, fitted to the rows that have it."""
-        columns = namespace(self.X).take(self.X, from_numpy(site, self.X), axis=1)
+        columns = take_columns(self.X, site)
         known = to_numpy(columns[:, 0] == columns[:, 0])[self.index]
         unit = self.unit.part(self.X.shape[1], site)
         view = RowView(columns, self.index[known], self._total_of_ranks)

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import _check_sample_weight
 
+from .._sklearn import _check_sample_weight
 from ..arrays import (
     cast,
     from_numpy,
@@ -97,7 +97,7 @@ def distinct_rows(arrays, weights=None):
     weights : ndarray of shape (n_distinct,)
         Sums of the weights of equal rows, float64.
     """
-    n = arrays[0].shape[0]
+    arrays, n = [_told(X) for X in arrays], arrays[0].shape[0]
     rows = np.arange(n) if weights is None else np.flatnonzero(weights)
     weights = np.ones(n) if weights is None else weights
     keys = _keys(arrays)[rows]
@@ -117,6 +117,14 @@ def distinct_rows(arrays, weights=None):
     first, weights = np.flatnonzero(~same), weights[rows]
     weights = weights[np.lexsort((weights, np.cumsum(~same)))]
     return rows[first], np.add.reduceat(weights, first)
+
+
+def _told(X):
+    """Return X, but a sparse one with a number in place of NaN."""
+    if not (sp.issparse(X) and has_missing(X)):
+        return X
+    values = np.where(np.isnan(X.data), X.dtype.type(_MISSING), X.data)
+    return sp.csr_array((values, X.indices, X.indptr), shape=X.shape)
 
 
 def _keys(arrays):

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from .._checks import check_count, look_up
 from ..arrays import to_numpy
@@ -79,6 +79,34 @@ class ComponentsDisplay:
         check_count("n_components", n_components, 1)
         components = estimator.components_
         components = to_numpy(components[0] if _is_deep(estimator) else components)
+        scores = look_up("rank_by", rank_by, _SCORES)(estimator, components, X)
+        order = np.argsort(look_up("end", end, _SIGNS) * scores, kind="stable")
+        shown = components[order[:n_components]]
+        return cls.from_components(shown, image_shape=image_shape, **plot_params)
+
+    @classmethod
+    def from_components(cls, components, *, image_shape=None, **plot_params):
+        """Show weights, or other rows of visible values such as samples, in the order given.
+
+        Parameters
+        ----------
+        components : array-like of shape (n_components, n_features)
+            The images.
+        image_shape : tuple of int, default=None
+            Height and width of the images; default: a square.
+        **plot_params
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        ComponentsDisplay
+
+        Raises
+        ------
+        ValueError
+            If the features do not fill an image.
+        """
+        components = check_array(to_numpy(components))
         n_features = components.shape[1]
         if image_shape is None:
             image_shape = (math.isqrt(n_features),) * 2
@@ -87,9 +115,7 @@ class ComponentsDisplay:
                 f"{n_features} features do not fill an image of shape {tuple(image_shape)}; "
                 "give image_shape=(height, width)"
             )
-        scores = look_up("rank_by", rank_by, _SCORES)(estimator, components, X)
-        order = np.argsort(look_up("end", end, _SIGNS) * scores, kind="stable")
-        return cls(components[order[:n_components]], image_shape).plot(**plot_params)
+        return cls(components, image_shape).plot(**plot_params)
 
     def plot(self, *, n_columns=None, cmap="RdBu_r", figure=None):
         """Draw the images, all on one symmetric scale of colours.

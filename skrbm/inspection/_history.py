@@ -55,7 +55,24 @@ class HistoryDisplay:
         if not hasattr(estimator, "history_"):
             advice = "; plot the columns of path_" if hasattr(estimator, "path_") else ""
             raise ValueError(f"{type(estimator).__name__} has no history_ of epochs{advice}")
-        return cls(estimator.history_).plot(**plot_params)
+        return cls.from_history(estimator.history_, **plot_params)
+
+    @classmethod
+    def from_history(cls, history, **plot_params):
+        """Show a history that was kept, such as one of several fits.
+
+        Parameters
+        ----------
+        history : dict of list
+            ``history_`` of an estimator.
+        **plot_params
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        HistoryDisplay
+        """
+        return cls(history).plot(**plot_params)
 
     def plot(self, *, quantity=None, ax=None, **line_params):
         """Draw one quantity over the epochs; those in which it was not measured are left out.

@@ -12,10 +12,12 @@ from ._monitors import LikelihoodMonitor
 from ._optimizers import OPTIMIZERS, PENALTIES, SGD, Adam, ArrayGradient, Gradient, Optimizer
 from ._parameters import (
     NATURAL,
+    ZERO_SUM,
     CenteredGradient,
     MachineGradient,
     NaturalParameters,
     StandardParameters,
+    ZeroSumParameters,
 )
 from ._progress import Progress
 from ._rates import AutomaticRate, RateState
@@ -30,6 +32,7 @@ __all__ = [
     "PENALTIES",
     "SGD",
     "STARTS",
+    "ZERO_SUM",
     "Adam",
     "ArrayGradient",
     "AutomaticLearner",
@@ -57,6 +60,7 @@ __all__ = [
     "StandardParameters",
     "Trainer",
     "Training",
+    "ZeroSumParameters",
     "check_integral",
     "machine_of_first",
     "recorder",

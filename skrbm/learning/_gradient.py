@@ -236,6 +236,10 @@ class MomentLearner(BatchLearner):
     def epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
         report = super().epoch(training, progress, rate)
+        training.machine = self.parameters.fixed(training.machine)
+        if training.average is not None:
+            means = self.parameters.fixed(training.average.means)
+            training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
         return report
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ..inputs import Coordinates
+from ..machine import zero_sum
 from ._optimizers import ArrayGradient, Gradient
 
 
@@ -99,8 +100,31 @@ class NaturalParameters:
         """Return the machine that has given small random parameters in these coordinates."""
         return machine
 
+    def fixed(self, machine):
+        """Return the same distribution with the parameters that are chosen among all it can have.
+
+        Learning asks for it after each epoch.
+        """
+        return machine
+
 
 NATURAL = NaturalParameters()
+
+
+class ZeroSumParameters(NaturalParameters):
+    """Natural parameters, of which those of a site of categories are made to sum to zero.
+
+    Centred gradients keep the sums as they are, so that steps need not.
+    """
+
+    def first(self, machine):
+        return zero_sum(machine)
+
+    def fixed(self, machine):
+        return zero_sum(machine)
+
+
+ZERO_SUM = ZeroSumParameters()
 
 
 @dataclass(frozen=True)

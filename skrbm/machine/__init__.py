@@ -21,6 +21,7 @@ from ._enumeration import (
     log_partition,
     n_enumerated,
 )
+from ._gauge import zero_sum
 from ._machine import (
     Machine,
     above_visible,
@@ -65,4 +66,5 @@ __all__ = [
     "sum_of",
     "turned_over",
     "uncoupled",
+    "zero_sum",
 ]

@@ -181,6 +181,10 @@ class Unit:
         """
         return np.split(np.arange(n), n)
 
+    def exclusive(self, n: int) -> list[np.ndarray]:
+        """Return the columns of each site of a layer of which exactly one is 1, index arrays."""
+        return []
+
     def part(self, n: int, columns: np.ndarray) -> "Unit":
         """Return the unit of some columns of a layer of ``n`` columns, which are whole sites."""
         return self

@@ -85,6 +85,9 @@ class Categorical(Unit):
     def groups(self, n):
         return np.split(np.arange(n), np.cumsum(self.sites(n))[:-1])
 
+    def exclusive(self, n):
+        return self.groups(n)
+
     def part(self, n, columns):
         kept = [len(site) for site in self.groups(n) if site[0] in columns]
         return replace(self, sizes=tuple(kept))

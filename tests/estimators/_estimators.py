@@ -45,12 +45,25 @@ BINARY = [RBM for RBM in RBMS if RBM in with_parameters("binarize")]
 def default(Estimator):
     """The estimator that scikit-learn's checks try: with its defaults, but for sizes that cost."""
     sizes = {
+        "CategoricalRBM": {"n_components": 16, "n_iter": 10},
         "ConditionalRBM": {"n_components": 16, "n_iter": 20},
         "DeepTAPMachine": {"n_components": (16, 8), "n_iter_pretrain": 5},
         "FrankWolfeRBM": {"max_components": 3, "n_chains": 50, "n_restarts": 2},
         "GaussianBernoulliRBM": {"n_components": 16},
     }
     return Estimator(**sizes.get(Estimator.__name__, {}))
+
+
+def quick(Estimator):
+    """The same, with few steps of learning where its defaults take many."""
+    few = {
+        "DeepTAPMachine": {"n_components": (4, 3), "n_iter": 2, "n_iter_pretrain": 1},
+        "FrankWolfeRBM": {"max_components": 2, "n_chains": 20, "n_restarts": 1, "n_bias_steps": 2},
+        "GaussianBernoulliRBM": {"n_components": 4, "n_iter": 3, "n_steps": 5},
+        "RBM": {"n_components": 16, "n_iter": 5},
+        "TAPRBM": {"n_components": 16, "n_iter": 5},
+    }
+    return default(Estimator).set_params(**few.get(Estimator.__name__, {}))
 
 
 def small(Estimator, **params):

@@ -27,7 +27,8 @@ fits = pytest.mark.parametrize(
     "Estimator, method",
     [(E, m) for m in ("fit", "partial_fit") for E in with_methods(m)],
 )
-dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+SINGLE = pytest.param(np.float32, marks=pytest.mark.arrays)
+dtypes = pytest.mark.parametrize("dtype", [SINGLE, np.float64])
 formats = pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 # Where hardly two rows are equal, and where there are few kinds of rows.
 widths = pytest.mark.parametrize("n_features", [20, 5])

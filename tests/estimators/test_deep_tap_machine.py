@@ -637,6 +637,7 @@ def test_rows_are_solved_in_blocks(monkeypatch):
         assert_allclose(one, other, rtol=1e-9)
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("name", ["array_api_strict", "torch"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_arrays_stay_in_their_library(name, dtype):

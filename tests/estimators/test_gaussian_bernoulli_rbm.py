@@ -135,6 +135,7 @@ def test_marginals_far_from_zero(offset, variance):
     assert_allclose(moved, visible + offset, rtol=1e-12)
 
 
+@pytest.mark.law
 def test_a_base_of_one_row_leaves_log_z_right():
     """One chain has no variance; within 6 standard errors: 2e-9, were it normal."""
     X = np.random.default_rng(0).normal(size=(200, 6))

@@ -124,6 +124,7 @@ def test_first_visible_parameters_are_those_of_each_column_alone(name):
             assert part is None or part[i] == pytest.approx(value[0], rel=1e-10)
 
 
+@pytest.mark.law
 def test_rows_with_holes_teach_nearly_as_much():
     """30 % of the entries of 2 000 rows are missing completely at random.
 

@@ -131,6 +131,7 @@ def test_likelihood_is_that_of_the_oracle(visible, hidden):
     )
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("visible", "hidden"), enumerable_pairs())
 def test_sample_has_the_law_of_the_machine(visible, hidden):
     machine = random_machine((visible, hidden), (3, 2), seed=2)

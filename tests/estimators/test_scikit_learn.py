@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import sklearn.utils.estimator_checks as checks
-from _estimators import ESTIMATORS, default
+from _estimators import ESTIMATORS, default, quick
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine
@@ -38,8 +38,15 @@ def test_every_public_estimator_is_found():
 
 # The checks' data lie outside [0, 1], and change their feature names on purpose.
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@parametrize_with_checks([default(Estimator) for Estimator in ESTIMATORS])
+@parametrize_with_checks([quick(Estimator) for Estimator in ESTIMATORS])
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.checks
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@parametrize_with_checks([default(Estimator) for Estimator in ESTIMATORS])
+def test_scikit_learn_checks_of_defaults(estimator, check):
     check(estimator)
 
 

@@ -40,6 +40,7 @@ def test_reverse_smc_of_independent_units_is_exact():
     assert estimate.value == pytest.approx(7 * np.log(2), rel=1e-12) and estimate.std < 1e-12
 
 
+@pytest.mark.law
 def test_estimates_of_a_machine_agree_and_hold_log_z():
     """Three standard errors: a probability of 0.3 % if errors are normal."""
     machine = random_machine(("bernoulli",) * 2, (10, 8), 0, 1.0)

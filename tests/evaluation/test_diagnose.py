@@ -76,6 +76,7 @@ def test_a_machine_of_the_right_distribution_has_no_fault():
         assert d.verdict.startswith("No fault"), (seed, d.verdict)
 
 
+@pytest.mark.law
 def test_chains_along_a_ladder_mix_where_gibbs_chains_do_not():
     """Half of the samples of two modes are in each, within 5 standard errors of 1 / 20.
 
@@ -152,6 +153,7 @@ def test_few_sweeps_of_few_chains_are_too_short():
     assert "n_steps=" in d.verdict
 
 
+@pytest.mark.law
 def test_a_machine_trained_out_of_equilibrium():
     """Chains that begin anew at independent draws, and make 3 sweeps."""
     generator = np.random.default_rng(0)

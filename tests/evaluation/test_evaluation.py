@@ -171,6 +171,7 @@ def test_auto_is_ais_where_no_layer_is_small():
     assert abs(estimate.value - Exact(machine).log_z) < 5 * estimate.std
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("method", ["ais", AIS(n_chains=300, schedule=100)])
 @pytest.mark.parametrize("where", ["own", "starts", "base", "density"])
 def test_ais_from_every_base(method, where):

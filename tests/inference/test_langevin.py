@@ -235,6 +235,7 @@ def test_the_bias_of_unadjusted_steps_shrinks_with_the_step(Sampler):
     assert excess[0] > excess[1] > excess[2]
 
 
+@pytest.mark.law
 @both
 def test_the_law_does_not_depend_on_the_number_of_chains(Sampler):
     """50 runs of 10 chains and one run of 500, twenty times over, from one start."""

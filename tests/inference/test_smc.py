@@ -36,6 +36,7 @@ def test_log_partition_is_that_of_enumeration(machine):
     assert abs(found.value - Exact(machine).log_z) < 8 * found.std
 
 
+@pytest.mark.law
 def test_strong_weights_whose_modes_annealed_importance_sampling_misses():
     """Ten machines as strong as in the guide, whose biases make the own units a poor start."""
     errors, missed = [], []

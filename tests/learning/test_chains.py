@@ -93,6 +93,7 @@ def test_data_moments_are_expected_or_drawn():
     assert_allclose(found["joint"][2], found["marginal"][2], atol=6 * 0.5 / np.sqrt(30_000))
 
 
+@pytest.mark.law
 @samplers
 def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler):
     """Two normal laws ten deviations apart, one with four times the weight of the other.

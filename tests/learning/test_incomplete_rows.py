@@ -36,6 +36,7 @@ def slopes(machine, row):
     return np.concatenate([np.ravel(part) for part in found])
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 @pytest.mark.parametrize("start", ["persistent", "data"])
 def test_moments_of_drawn_rows_are_derivatives_of_the_log_likelihood(kinds, start):

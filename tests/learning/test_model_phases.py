@@ -103,6 +103,7 @@ def test_chains_are_stationary_at_the_truth(sampler, start, kinds, burn_in, grad
     assert found.std(axis=0, ddof=1).max() < 0.5  # or the test would see nothing
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("start", sorted(CHAINS))
 def test_the_gradient_of_chains_points_to_the_truth(start):
     """What the test above must see: at a machine whose visible biases are off by 0.5."""

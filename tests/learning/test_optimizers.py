@@ -238,6 +238,7 @@ def test_penalties_are_derivatives():
     assert PENALTIES["l1"](np.zeros(1)) == 0
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_steps_of_adam_are_those_of_torch(scale):
     """Gradients of any size, with zeros; torch.optim.Adam descends where this one ascends."""

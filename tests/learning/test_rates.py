@@ -279,6 +279,7 @@ def test_cautious_rules():
     assert [learner.rule.first for learner in learners] == [0.05, 0.05 / Adam.caution]
 
 
+@pytest.mark.law
 def test_calls_of_one_batch_take_back_steps_too():
     """A stream of single rows. The largest rate is finite as soon as steps were taken back."""
     X = np.random.default_rng(0).random((200, 8)) < 0.5

@@ -174,7 +174,7 @@ def test_an_automatic_rate_follows_where_the_phase_takes_back_steps():
 KINDS = ("bernoulli", "gaussian", "truncated_gaussian", "truncated_gauss_bernoulli")
 
 
-@pytest.mark.parametrize("hidden", ["bernoulli", "gaussian"])
+@pytest.mark.parametrize("hidden", ["bernoulli", pytest.param("gaussian", marks=pytest.mark.law)])
 @pytest.mark.parametrize("visible", KINDS)
 def test_fits_of_all_kinds_of_units(visible, hidden):
     X = bits()
@@ -223,6 +223,7 @@ def test_a_fit_that_starts_at_a_trained_machine_keeps_it():
     assert rbm.history_["n_steps_back"] == [0.0]
 
 
+@pytest.mark.law
 def test_chains_have_the_shares_of_the_modes_of_the_machine():
     """Within 5 standard deviations of 0.02 of a share among 500 chains."""
     X = bits(1000)

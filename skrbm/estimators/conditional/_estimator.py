@@ -4,10 +4,8 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ..._callbacks import with_callbacks
+from ..._sklearn import HasMethods, Interval, StrOptions, _fit_context, with_callbacks
 from ...arrays import copied, make_rng, one_blas_thread, parameter_reference
 from ...inference import FixedPoint, Gibbs, map_rows, method_names
 from ...inputs import check_data, rows_with_weight

@@ -2,7 +2,6 @@
 
 import numpy as np
 from sklearn.base import (
-    BaseEstimator,
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
@@ -10,8 +9,8 @@ from sklearn.base import (
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
-from ..._callbacks import CallbackSupportMixin
 from ..._checks import check_count
+from ..._sklearn import BaseEstimator, CallbackSupportMixin
 from ...arrays import cast, from_numpy, make_rng, namespace, one_blas_thread, take_rows, to_numpy
 from ...inference import FixedPoint
 from ...inputs import check_data, check_weights

@@ -5,12 +5,10 @@ import warnings
 from numbers import Integral, Real
 from typing import ClassVar
 
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..._callbacks import with_callbacks
 from ..._checks import check_count
+from ..._sklearn import HasMethods, Interval, StrOptions, _fit_context, with_callbacks
 from ...arrays import (
     cast,
     from_numpy,

@@ -4,10 +4,10 @@ import math
 from numbers import Integral, Real
 from typing import ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..._checks import check_count
+from ..._sklearn import Interval, StrOptions
 from ...arrays import (
     cast,
     is_finite,

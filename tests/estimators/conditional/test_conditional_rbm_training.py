@@ -24,6 +24,7 @@ from skrbm.estimators.conditional._losses import make_objective
 from skrbm.inference import TAP, BeliefPropagation, Gibbs, NaiveMeanField
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kind", ["outputs", "binary", "label"])
 @pytest.mark.parametrize("inference", ["bp", "mean_field", "tap"])
 def test_without_hidden_units_it_is_logistic_regression(kind, inference):

@@ -17,7 +17,8 @@ from skrbm.estimators.conditional._learner import LabelledRows
 
 KINDS = ["outputs", "holes", "binary", "label"]
 kinds = pytest.mark.parametrize("kind", KINDS)
-dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+SINGLE = pytest.param(np.float32, marks=pytest.mark.arrays)
+dtypes = pytest.mark.parametrize("dtype", [SINGLE, np.float64])
 methods = pytest.mark.parametrize("method", ["fit", "partial_fit"])
 WEIGHTS = np.random.default_rng(5).integers(0, 4, 60)
 
@@ -179,6 +180,7 @@ def test_weighted_logistic_regression(kind):
     assert_allclose(crbm.coef_visible_, np.concatenate(coefs), atol=1e-4)
 
 
+@pytest.mark.arrays
 @pytest.mark.parametrize("name", ["array_api_strict", "torch"])
 def test_array_libraries(name):
     """Rows of weight 0 and copies, with weights in the library or not."""

@@ -157,6 +157,7 @@ def test_perceptron_gradient(unit):
     assert 0 < report["updated"] < 1
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", sorted(MARGINS))
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("holes", [False, True])
@@ -455,6 +456,7 @@ def test_log_partition_is_exact_up_to_twelve_units():
         assert np.allclose(found, expected, rtol=1e-10) == exact
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
 def test_log_partition_of_large_layers_is_that_of_belief_propagation(library):
     """Rows that do not settle go on with damping, and only these; some never do.

@@ -1,4 +1,9 @@
-"""scikit-learn's callbacks, or before its release 1.9 what stands in for them."""
+"""What skrbm takes of scikit-learn that is private or new; no other file imports such names."""
+
+import sklearn.base
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -63,4 +68,22 @@ except ImportError:
         return managed
 
 
-__all__ = ["CallbackSupportMixin", "with_callbacks"]
+class BaseEstimator(sklearn.base.BaseEstimator):
+    """scikit-learn's base, whose HTML representation links to the API pages of skrbm."""
+
+    _doc_link_module = "skrbm"
+    _doc_link_template = (
+        "https://skrbm.readthedocs.io/en/stable/generated/skrbm.{estimator_name}.html"
+    )
+
+
+__all__ = [
+    "BaseEstimator",
+    "CallbackSupportMixin",
+    "HasMethods",
+    "Interval",
+    "StrOptions",
+    "_check_sample_weight",
+    "_fit_context",
+    "with_callbacks",
+]

@@ -1,0 +1,140 @@
+"""What estimators take X as, and give visible values back as: as it is, or encoded."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..arrays import cast, dense, from_numpy, has_missing, is_foreign
+from ..inputs import (
+    CheckedBlocks,
+    check_data,
+    check_held,
+    check_weights,
+    columns_of,
+    find_blocks,
+    into_support,
+    warn_clipped,
+)
+
+
+class PlainInput:
+    """X has the columns of the machine, as numbers.
+
+    All that takes X goes through ``_encode``, and all that gives visible values back through
+    ``_decode``. A subclass has a fitted ``machine_``.
+    """
+
+    _is_encoded = False  # whether the machine's columns are others than those of X
+
+    def _encode(
+        self, X, reset=False, *, missing=False, sparse=True, blocks=False, sample_weight=None
+    ):
+        """Return X checked, as numbers with a column for each of the machine.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
+        reset : bool, default=False
+            Whether the features of X become those of the estimator.
+        missing : bool, default=False
+            Whether values may be missing, which are NaN in the result.
+        sparse : bool, default=True
+            Whether the result may be sparse.
+        blocks : bool, default=False
+            Whether data that are read in blocks stay so, as a RowBlocks.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The values of rows of weight 0 do not matter.
+        """
+        return check_data(self, X, reset=reset, missing=missing, sparse=sparse, blocks=blocks)
+
+    def _decode(self, rows):
+        """Return visible values of the machine, or their means, as values of X."""
+        return rows
+
+    def _visible(self, X, dtype=None, missing=False):
+        """Return X checked, as the machine's units take it, dense or sparse.
+
+        With ``missing`` it may have NaN, if the estimator takes such rows.
+        """
+        machine = self.machine_
+        X = self._encode(X, missing=missing and self._takes_missing)
+        dtype = machine.dtype if dtype is None else dtype
+        machine.units[0].check_values(X)
+        warn_clipped(X, machine.units[0])
+        X = into_support(X, machine.units[0], self.binarize)
+        check_held(X, dtype)
+        return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
+
+    def _rows_to_start(self, init, n_samples):
+        """Return visible values where chains start, dense."""
+        init = self._visible(init)
+        if init.shape[0] != n_samples:
+            raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
+        return dense(init)
+
+
+class EncodedInput(PlainInput):
+    """X is a table, whose columns an encoder turns into those of the machine.
+
+    A subclass gives ``_new_encoder()``: an object with
+
+    - ``fit(X, columns)``: finds out about a table and its columns, NumPy arrays; returns itself;
+    - ``encode(columns)``: returns the machine's columns, a NumPy array or a sparse matrix, with NaN
+      where a value is missing;
+    - ``decode(rows)``: returns a table of rows of the machine's columns, or of their means.
+
+    It is kept as ``_encoder``.
+    """
+
+    _is_encoded = True
+
+    def _new_encoder(self):
+        raise NotImplementedError
+
+    def _encode(
+        self, X, reset=False, *, missing=False, sparse=True, blocks=False, sample_weight=None
+    ):
+        source = find_blocks(X)
+        if source is not None and blocks:
+            return self._encode_blocks(source, reset, missing)
+        columns = columns_of(self, X, reset=reset)
+        if sample_weight is not None:
+            columns = _with_weight(columns, sample_weight)
+        if reset:
+            self._encoder = self._new_encoder().fit(X, columns)
+        return self._encoded(columns, X if reset else self.machine_.weights[0], missing, sparse)
+
+    def _encoded(self, columns, place, missing, sparse):
+        """Return encoded columns in the library of ``place``."""
+        rows = self._encoder.encode(columns)
+        if not missing and has_missing(rows):
+            raise ValueError("Input X contains NaN, or another missing value")
+        if is_foreign(place) or not sparse:
+            rows = rows.toarray() if hasattr(rows, "toarray") else rows
+        return from_numpy(rows, place) if is_foreign(place) else rows
+
+    def _encode_blocks(self, source, reset, missing):
+        """Return blocks that are encoded when they are read; the first one tells the categories."""
+        place = None if reset else self.machine_.weights[0]
+
+        def check(block):
+            nonlocal reset
+            columns = columns_of(self, block, reset=reset)
+            if reset:
+                self._encoder = self._new_encoder().fit(block, columns)
+            reset = False
+            return self._encoded(columns, block if place is None else place, missing, sparse=False)
+
+        return CheckedBlocks(source, check)
+
+    def _decode(self, rows):
+        return self._encoder.decode(rows)
+
+
+def _with_weight(columns, sample_weight):
+    """Return columns of which rows of weight 0 have the values of another row."""
+    n = len(columns[0])
+    weights = check_weights(sample_weight, np.empty((n, 0)))
+    if weights is None or weights.all():
+        return columns
+    index = np.where(weights > 0, np.arange(n), np.argmax(weights))
+    return [column[index] for column in columns]

@@ -1,0 +1,253 @@
+"""Columns of categories as numbers: one column for each value, and back."""
+
+import warnings
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_array, validate_data
+
+from ..arrays import from_numpy, is_foreign, to_numpy
+from ..exceptions import DataRangeWarning
+
+
+def columns_of(estimator, X, *, reset=False):
+    """Return the columns of a table, a list of NumPy arrays, checked against an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose features X must have.
+    X : array-like or DataFrame of shape (n_samples, n_features)
+        Of numbers, strings or objects; columns of a DataFrame may differ in dtype.
+    reset : bool, default=False
+        Whether the features of X become those of the estimator.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is sparse, has other dimensions than 2, no row, complex numbers or other features.
+    """
+    if is_foreign(X):
+        X = to_numpy(X)
+    if _is_frame(X):
+        if not all(X.shape):
+            raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s)")
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return [np.asarray(_column(X, j)) for j in range(X.shape[1])]
+    given, options = X, {"ensure_all_finite": False, "estimator": estimator, "input_name": "X"}
+    X = check_array(given, dtype=None, **options)
+    if not hasattr(given, "dtype") and X.dtype.kind in "US":  # lists that mix text and numbers
+        X = check_array(given, dtype=object, **options)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return list(X.T)
+
+
+def _is_frame(X):
+    return hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+def _column(X, j):
+    return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
+
+
+def missing_values(values):
+    """Return where a column has no value: None, NaN, NaT or pandas.NA.
+
+    Raises ValueError if it has infinity.
+    """
+    if values.dtype.kind == "f" and np.isinf(values).any():
+        raise ValueError("Input X contains infinity; only NaN marks a missing value")
+    if values.dtype.kind in "fmM":
+        return values != values
+    if values.dtype.kind == "O":
+        return np.array([_is_nothing(value) for value in values], dtype=bool)
+    return np.zeros(len(values), dtype=bool)
+
+
+def _is_nothing(value):
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # the truth of pandas.NA is unknown
+        return True
+
+
+class CategoryEncoder:
+    """Columns of categories as columns of 0 and 1, one for each value.
+
+    A missing value is NaN in all columns of its site.
+
+    Parameters
+    ----------
+    categories : "auto" or list of array-like, default="auto"
+        The values of each column. "auto" are those of the data, sorted; of a pandas Categorical or
+        a polars Enum, those that its dtype declares.
+    handle_unknown : {"warn", "ignore", "error"}, default="warn"
+        What other values are: missing, with a warning or without, or an error.
+
+    Attributes
+    ----------
+    categories_ : list of ndarray
+        Of each column.
+    """
+
+    def __init__(self, categories="auto", handle_unknown="warn"):
+        self.categories, self.handle_unknown = categories, handle_unknown
+
+    @classmethod
+    def of(cls, categories, handle_unknown="warn"):
+        """Return the encoder of given categories."""
+        encoder = cls(categories, handle_unknown)
+        encoder.categories_ = [_given(values, j) for j, values in enumerate(categories)]
+        return encoder
+
+    def fit(self, X, columns):
+        """Find the categories of a table X, of which these are the columns; returns self."""
+        if isinstance(self.categories, str):
+            self.categories_ = [_found(X, j, column) for j, column in enumerate(columns)]
+            return self
+        if len(self.categories) != len(columns):
+            raise ValueError(
+                f"categories has {len(self.categories)} lists, and X {len(columns)} columns; give "
+                "the values of each column"
+            )
+        self.categories_ = [_given(values, j) for j, values in enumerate(self.categories)]
+        return self
+
+    @property
+    def sizes(self):
+        """Number of values of each column, a tuple of int."""
+        return tuple(map(len, self.categories_))
+
+    def encode(self, columns):
+        """Return the columns of all values, in a CSR matrix.
+
+        Its entries are bytes or, if values are missing, float32.
+        """
+        codes = np.stack([self._codes(j, column) for j, column in enumerate(columns)], axis=1)
+        return one_hot(codes, self.sizes)
+
+    def decode(self, rows):
+        """Return the values of rows of 0 and 1, or the most probable ones of probabilities.
+
+        Parameters
+        ----------
+        rows : array of shape (n_samples, n_columns)
+
+        Returns
+        -------
+        array of shape (n_samples, n_sites)
+            In the library of the rows, if values are numbers.
+        """
+        numbers, ends = to_numpy(rows), np.cumsum(self.sizes)
+        found = [
+            values[numbers[:, end - len(values) : end].argmax(axis=1)]
+            for values, end in zip(self.categories_, ends, strict=True)
+        ]
+        dtypes = {values.dtype for values in found}
+        mixed = len({dtype.kind in "OUS" for dtype in dtypes}) > 1
+        X = np.stack([part.astype(object) for part in found] if mixed else found, axis=1)
+        return from_numpy(X, rows) if is_foreign(rows) and X.dtype.kind in "biuf" else X
+
+    def _codes(self, j, column):
+        """Return the number of each value among those of column ``j``, -1 where it is missing."""
+        missing, known = missing_values(column), self.categories_[j]
+        codes = np.full(len(column), -1)
+        values = column[~missing]
+        if known.dtype.kind in "biuf" and values.dtype.kind in "biuf":
+            order = np.argsort(known)
+            places = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
+            found = np.where(known[places] == values, places, -1)
+        else:
+            numbers = {value: number for number, value in enumerate(known.tolist())}
+            found = np.array([numbers.get(value, -1) for value in values.tolist()], dtype=int)
+        if (found < 0).any() and self.handle_unknown != "ignore":
+            self._report(list(dict.fromkeys(values[found < 0].tolist())), j)
+        codes[~missing] = found
+        return codes
+
+    def _report(self, unknown, j):
+        """Warn of unknown values of column ``j``, or refuse them."""
+        found = f"Found unknown categories {unknown[:10]} in column {j} of X"
+        if self.handle_unknown == "error":
+            raise ValueError(f"{found}. Give all values as categories")
+        warnings.warn(
+            f"{found}, which are taken as missing. Give all values as categories, or set "
+            "handle_unknown to 'error' or 'ignore'",
+            DataRangeWarning,
+            stacklevel=2,
+        )
+
+
+def one_hot(codes, sizes):
+    """Return sites of several values as columns, of which one of each site is 1, in CSR.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n_rows, n_sites)
+        Numbers of the values, -1 where one is missing.
+    sizes : sequence of int
+        Number of values of each site.
+
+    Returns
+    -------
+    csr_array of shape (n_rows, sum(sizes))
+        Of bytes or, if values are missing, of float32 with NaN in all columns of a missing site.
+    """
+    sizes = np.array(sizes)
+    first, shape = np.cumsum(sizes) - sizes, (len(codes), int(sizes.sum()))
+    missing = codes < 0
+    index = np.int32 if shape[0] * shape[1] < 2**31 else np.int64
+    if not missing.any():
+        columns = (codes + first).astype(index).ravel()
+        ends = np.arange(0, codes.size + 1, len(sizes), dtype=index)
+        return sp.csr_array((np.ones(codes.size, np.uint8), columns, ends), shape=shape)
+    counts = np.where(missing, sizes, 1)
+    starts, flat = np.where(missing, 0, codes) + first, counts.ravel()
+    within = np.arange(flat.sum()) - np.repeat(np.cumsum(flat) - flat, flat)
+    columns = (np.repeat(starts.ravel(), flat) + within).astype(index)
+    entries = np.repeat(np.where(missing, np.nan, 1.0).astype(np.float32).ravel(), flat)
+    ends = np.append(0, np.cumsum(counts.sum(axis=1))).astype(index)
+    return sp.csr_array((entries, columns, ends), shape=shape)
+
+
+def _found(X, j, column):
+    """Return the values of a column: those that its dtype declares, or those that it has."""
+    dtype = getattr(_column(X, j), "dtype", None) if _is_frame(X) else None
+    declared = getattr(dtype, "categories", None)
+    if np.iterable(declared):
+        return _given(declared, j)
+    values = column[~missing_values(column)]
+    if not len(values):
+        raise ValueError(
+            f"X has no observed value in column {j}, which contains missing values alone; leave "
+            "it out, or give its categories"
+        )
+    if values.dtype.kind != "O":
+        return np.unique(values)
+    try:
+        return _objects(sorted(set(values.tolist())))
+    except TypeError as error:
+        kinds = sorted({type(value).__name__ for value in values})
+        raise TypeError(
+            f"the values of a column argument must be uniformly strings or numbers, and column {j} "
+            f"of X has {kinds}; make all of them strings, or give categories"
+        ) from error
+
+
+def _given(values, j):
+    """Return given categories of a column as an array."""
+    values = list(values) if not hasattr(values, "dtype") else values
+    known = np.asarray(values)
+    if known.dtype.kind in "US" and any(not isinstance(value, str) for value in values):
+        known = _objects(values)
+    if known.ndim != 1 or not len(known) or missing_values(known).any():
+        raise ValueError(f"categories[{j}] must be values of a column, none of them missing")
+    if len(set(known.tolist())) < len(known):
+        raise ValueError(f"categories[{j}] has a value twice: {known.tolist()}")
+    return known
+
+
+def _objects(values):
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found

@@ -1,0 +1,48 @@
+"""Parameters that one distribution can have: of sites with one of several values, many."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..arrays import Array, cast, from_numpy, namespace
+from ..units import Theta
+from ._machine import Machine
+
+
+def zero_sum(machine: Machine) -> Machine:
+    """Return the same distribution with parameters that sum to zero over the values of each site.
+
+    Exactly one column of a site of categories is 1. So a number that all its fields have in common
+    changes log Z alone, and one that all its weights to a unit have in common is a field of that
+    unit. Both are taken to be zero here: of all machines with this distribution it has the smallest
+    squared weights.
+
+    Parameters
+    ----------
+    machine : Machine
+        With parameters that all rows share.
+    """
+    thetas, weights = list(machine.thetas), list(machine.weights)
+    for l, unit in enumerate(machine.units):
+        sites = unit.exclusive(machine.n_units[l])
+        if not sites:
+            continue
+        among = np.zeros((machine.n_units[l], len(sites)))
+        for site, columns in enumerate(sites):
+            among[columns, site] = 1.0
+        among = cast(from_numpy(among, thetas[l].field), machine.dtype)
+        means = among / namespace(among).sum(among, axis=0)
+        thetas[l] = thetas[l]._replace(field=thetas[l].field - among @ (thetas[l].field @ means))
+        if l > 0:
+            common = means.T @ weights[l - 1]
+            weights[l - 1] = weights[l - 1] - among @ common
+            thetas[l - 1] = _shifted(thetas[l - 1], common, machine.scale)
+        if l < len(weights):
+            common = weights[l] @ means
+            weights[l] = weights[l] - common @ among.T
+            thetas[l + 1] = _shifted(thetas[l + 1], common.T, machine.scale)
+    return replace(machine, thetas=tuple(thetas), weights=tuple(weights))
+
+
+def _shifted(theta: Theta, fields: Array, scale: float) -> Theta:
+    return theta._replace(field=theta.field + scale * namespace(fields).sum(fields, axis=0))
