@@ -23,20 +23,17 @@ import numpy as np
 from _common import data_folder, heading, progress, table
 from sklearn.model_selection import GroupShuffleSplit
 
-from skrbm import RBM
+from skrbm import CategoricalRBM
 from skrbm.evaluation import AIS, log_partition
 from skrbm.sequences import (
-    codes_of,
-    one_hot,
     pair_correlation,
     read_fasta,
     sequence_clusters,
     sequence_weights,
 )
-from skrbm.units import Categorical
 
 AMINO = "ACDEFGHIKLMNPQRSTVWY"
-SETS = {  # file, letters, part held out, what differs from the defaults of RBM
+SETS = {  # file, letters, part held out, what differs from the defaults
     "lattice": ("Lattice_Proteins_MSA", AMINO, 0.108, {"n_iter": 40}),
     "kunitz": ("Kunitz_domain_MSA", "-" + AMINO, 0.1, {"n_iter": 200}),
     "rf00379": ("RF00379", "-ACGU", 0.2, {"n_iter": 200}),
@@ -49,7 +46,7 @@ def main():
     parser.add_argument("sets", nargs="*", default=list(SETS), metavar="SET")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0])
     parser.add_argument("--held-out", type=float, help="part of the clusters to hold out")
-    parser.add_argument("--params", type=json.loads, default={}, help="parameters of RBM, as JSON")
+    parser.add_argument("--params", type=json.loads, default={}, help="parameters, as JSON")
     args = parser.parse_args()
     heading(__file__, args)
     rows = []
@@ -78,13 +75,13 @@ def measured(name, data, seed, params):
     (train, held_out), q = data
     n_sites, params = train[0].shape[1], {**SETS[name][-1], **params}
     params = {"n_components": 100, "hidden": "double_relu", "random_state": seed, **params}
-    X, begin = one_hot(train[0], q).toarray(), time.process_time()
-    rbm = RBM(visible=Categorical((q,) * n_sites), **params).fit(X, sample_weight=train[1])
+    rbm, begin = CategoricalRBM(categories=[range(q)] * n_sites, **params), time.process_time()
+    rbm.fit(train[0], sample_weight=train[1])
     seconds = time.process_time() - begin
     progress((name, seed, seconds))
     estimate = log_partition(rbm, AIS(500, 1000), random_state=seed)
-    found = [per_site(rbm, *part, q, estimate.value) for part in (train, held_out)]
-    samples = codes_of(rbm.sample(10_000, n_steps=100, random_state=seed), q)
+    found = [per_site(rbm, *part, estimate.value) for part in (train, held_out)]
+    samples = rbm.sample(10_000, n_steps=100, random_state=seed)
     against = (samples, None), train
     part, weights = held_out if len(held_out[0]) else train
     found += [estimate.std / n_sites]
@@ -92,11 +89,11 @@ def measured(name, data, seed, params):
     return len(held_out[0]), seconds, *found
 
 
-def per_site(rbm, codes, weights, q, log_z):
+def per_site(rbm, codes, weights, log_z):
     """Return the mean log-likelihood of sequences over the number of sites; NaN if none."""
     if not len(codes):
         return float("nan")
-    log_p = -rbm.free_energy(one_hot(codes, q)) - log_z
+    log_p = -rbm.free_energy(codes) - log_z
     return float(np.average(log_p, weights=weights)) / codes.shape[1]
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._checks import check_count, look_up
+from ..inputs import one_hot as _columns
 
 ALPHABETS = {
     "protein": "-ACDEFGHIKLMNPQRSTVWY",
@@ -172,7 +173,7 @@ def check_codes(codes, n_letters=None, name="codes"):
     return codes
 
 
-def one_hot(codes, n_letters, dtype=np.float32):
+def one_hot(codes, n_letters):
     """Return codes as columns, of which exactly one of each site is 1.
 
     They are what :class:`skrbm.RBM` with ``visible=Categorical((n_letters,) * n_sites)`` takes.
@@ -180,32 +181,32 @@ def one_hot(codes, n_letters, dtype=np.float32):
     Parameters
     ----------
     codes : array-like of int of shape (n_sequences, n_sites)
-        Without missing ones.
     n_letters : int
-    dtype : dtype, default=float32
 
     Returns
     -------
     csr_array of shape (n_sequences, n_sites * n_letters)
-        ``toarray()`` of it is faster to learn from where memory allows.
-
-    Raises
-    ------
-    ValueError
-        If a code is missing.
+        Of bytes; if letters are missing, of float32 with NaN in all columns of such a site.
     """
     check_count("n_letters", n_letters, 2)
     codes = check_codes(codes, n_letters)
+    return _columns(codes.astype(np.int64), (n_letters,) * codes.shape[1])
+
+
+def known_rows(codes, n_letters, n_sites, name="codes"):
+    """Return codes, checked, and their columns, sparse and in float64.
+
+    Raises ValueError if a letter is missing, or the machine has another number of sites.
+    """
+    codes = check_codes(codes, n_letters, name)
+    if codes.shape[1] != n_sites:
+        raise ValueError(f"the machine has {n_sites} sites, but {name} have {codes.shape[1]}")
     if (codes < 0).any():
         raise ValueError(
-            "a missing letter has no column: read with unknown='gap', drop such sequences, or "
-            "impute them"
+            f"{name} have missing letters, -1; read with unknown='gap', leave such sequences out, "
+            "or impute them"
         )
-    n, n_sites = codes.shape
-    columns = codes + n_letters * np.arange(n_sites, dtype=np.int32)
-    starts = np.arange(0, n * n_sites + 1, n_sites)
-    values = np.ones(n * n_sites, dtype=dtype)
-    return sp.csr_array((values, columns.ravel(), starts), shape=(n, n_sites * n_letters))
+    return codes, one_hot(codes, n_letters).astype(np.float64)
 
 
 def codes_of(X, n_letters):

@@ -7,7 +7,7 @@ from ..arrays import to_numpy
 from ..inputs import check_weights
 from ..machine import Machine
 from ..units import Categorical
-from ._alphabet import check_codes, one_hot
+from ._alphabet import known_rows
 
 _BLOCK_ELEMENTS = 2**22  # hidden inputs that are summed over together
 
@@ -38,8 +38,10 @@ def sequence_machine(model):
         sizes = set(machine.units[0].sites(machine.n_units[0]))
     if len(sizes) != 1:
         raise TypeError(
-            "sequences need a machine of one hidden layer whose visible units are categories, as "
-            f"many at each site, such as Categorical((21,) * 53), got {machine.units}"
+            "sequences need a machine of one hidden layer whose visible units are categories, the "
+            f"same letters at all sites, got {machine.units}; fit CategoricalRBM with "
+            "categories=[range(n_letters)] * n_sites, as some letters occur at some sites only, or "
+            "RBM with visible=Categorical((n_letters,) * n_sites)"
         )
     thetas = tuple(theta.map(_in_double) for theta in machine.thetas)
     weights = (machine.scale * _in_double(machine.weights[0]),)
@@ -85,13 +87,11 @@ def effective_couplings(model, codes, sample_weight=None, *, method="variance"):
     """
     function = look_up("method", method, {"variance": _variance, "difference": _difference})
     machine, n_letters = sequence_machine(model)
-    codes = check_codes(codes, n_letters)
     n_sites = machine.n_units[0] // n_letters
-    if codes.shape[1] != n_sites:
-        raise ValueError(f"the machine has {n_sites} sites, but codes have {codes.shape[1]}")
+    codes, X = known_rows(codes, n_letters, n_sites)
     weights = check_weights(sample_weight, codes)
     weights = np.ones(len(codes)) if weights is None else weights
-    inputs = one_hot(codes, n_letters, np.float64) @ machine.weights[0].T
+    inputs = X @ machine.weights[0].T
     W = machine.weights[0].reshape(-1, n_sites, n_letters)
     return zero_sum(function(machine, inputs, W, codes, weights / weights.sum()))
 

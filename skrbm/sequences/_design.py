@@ -8,7 +8,7 @@ from .._checks import check_count, check_number
 from ..arrays import make_rng, one_blas_thread, to_numpy
 from ..inference import chain_ends
 from ..machine import precise_free_energy
-from ._alphabet import check_codes, codes_of, one_hot
+from ._alphabet import codes_of, known_rows
 from ._couplings import sequence_machine
 
 
@@ -65,14 +65,9 @@ def design(model, n_samples=1, *, temperature=1.0, n_steps=100, init=None, rando
         starts = np.asarray(to_numpy(model.starts_), dtype=np.float64)
         rows = starts[rng.integers(len(starts), n_samples)]
     else:
-        rows = one_hot(_checked(init, n_samples, machine, n_letters), n_letters).toarray()
-    rows = chain_ends(at_temperature(machine, temperature), rng, rows.astype(np.float64), n_steps)
+        rows = known_rows(init, n_letters, machine.n_units[0] // n_letters, "init")[1].toarray()
+    if len(rows) != n_samples:
+        raise ValueError(f"init has {len(rows)} rows, but n_samples={n_samples}")
+    rows = chain_ends(at_temperature(machine, temperature), rng, rows, n_steps)
     log_likelihood = -precise_free_energy(machine, rows) - model.log_partition()
     return codes_of(rows, n_letters), log_likelihood
-
-
-def _checked(init, n_samples, machine, n_letters):
-    init, shape = check_codes(init, n_letters, "init"), (n_samples, machine.n_units[0] // n_letters)
-    if init.shape != shape:
-        raise ValueError(f"init must have the shape {shape}, got {init.shape}")
-    return init

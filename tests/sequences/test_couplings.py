@@ -9,7 +9,7 @@ from _machines import random_theta
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
-from skrbm import RBM, BernoulliRBM
+from skrbm import RBM, BernoulliRBM, CategoricalRBM
 from skrbm.machine import Machine
 from skrbm.sequences import (
     at_temperature,
@@ -37,7 +37,7 @@ def random_machine(hidden, strength=0.7, seed=0):
 
 
 def rows_of(codes):
-    return one_hot(codes, LETTERS, np.float64).toarray()
+    return one_hot(codes, LETTERS).toarray().astype(float)
 
 
 def pair_terms(table):
@@ -108,7 +108,7 @@ def test_variances_are_those_of_hidden_units_given_sequences():
 
 
 def test_couplings_of_a_fitted_machine_and_of_a_scaled_one():
-    X = one_hot(CODES, LETTERS)
+    X = one_hot(CODES, LETTERS).astype(np.float32)
     rbm = RBM(4, visible=Categorical((LETTERS,) * SITES), n_iter=2, random_state=0).fit(X)
     found = effective_couplings(rbm, CODES)
     assert found.shape == SHAPE and found.dtype == np.float64
@@ -117,6 +117,18 @@ def test_couplings_of_a_fitted_machine_and_of_a_scaled_one():
     half = Machine(machine.units, machine.thetas, machine.weights, 0.5)
     written = Machine(machine.units, machine.thetas, (0.5 * machine.weights[0],))
     assert_allclose(effective_couplings(half, CODES), effective_couplings(written, CODES))
+
+
+def test_codes_as_categories():
+    names = {"categories": [range(LETTERS)] * SITES, "handle_unknown": "ignore"}
+    codes = np.where(np.random.default_rng(0).random(CODES.shape) < 0.1, -1, CODES)
+    rbm = CategoricalRBM(4, n_iter=2, hidden="double_relu", random_state=0, **names).fit(codes)
+    machine = Machine(rbm.units_, rbm.machine_.thetas, rbm.machine_.weights)
+    assert_array_equal(effective_couplings(rbm, CODES), effective_couplings(machine, CODES))
+    designed, found = design(rbm, 7, n_steps=3, random_state=0)
+    assert_allclose(found, rbm.score_samples(designed), rtol=1e-6)
+    with pytest.raises(TypeError, match=r"categories=\[range\(n_letters\)\] \* n_sites"):
+        effective_couplings(CategoricalRBM(2, n_iter=1).fit(CODES[:4]), CODES)
 
 
 def test_zero_sum_gauge_changes_no_probability():
@@ -139,7 +151,7 @@ def test_zero_sum_gauge_changes_no_probability():
         ({"model": RBM()}, NotFittedError, "not fitted"),
         ({"codes": CODES[:, :2]}, ValueError, "3 sites, but codes have 2"),
         ({"codes": CODES + 1}, ValueError, "from 0 to 2"),
-        ({"codes": np.full((1, 3), -1)}, ValueError, "missing letter"),
+        ({"codes": np.full((1, 3), -1)}, ValueError, "have missing letters"),
         ({"method": "third"}, ValueError, "method must be one of"),
         ({"model": random_machine(Categorical(3)), "method": "variance"}, ValueError, "difference"),
     ],
@@ -155,7 +167,7 @@ def test_machines_of_no_sequences(visible):
     machine = Machine(
         (visible, Spin()), (Theta(np.zeros(8)), Theta(np.zeros(2))), (np.ones((2, 8)),)
     )
-    with pytest.raises(TypeError, match="as many at each site"):
+    with pytest.raises(TypeError, match="the same letters at all sites"):
         effective_couplings(machine, CODES)
 
 
@@ -246,9 +258,11 @@ def test_starts_of_designed_sequences():
     assert_array_equal(codes, CODES[:5])
     one, two = (design(rbm, 5, random_state=3)[0] for _ in range(2))
     assert_array_equal(one, two)
-    with pytest.raises(ValueError, match=r"init must have the shape \(5, 3\)"):
+    with pytest.raises(ValueError, match="init has 4 rows, but n_samples=5"):
         design(rbm, 5, init=CODES[:4])
+    with pytest.raises(ValueError, match="3 sites, but init have 2"):
+        design(rbm, 5, init=CODES[:5, :2])
     with pytest.raises(ValueError, match="n_samples"):
         design(rbm, 0)
-    with pytest.raises(TypeError, match="as many at each site"):
+    with pytest.raises(TypeError, match="the same letters at all sites"):
         design(BernoulliRBM.from_parameters(np.ones((2, 9))))
