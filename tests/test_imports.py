@@ -51,7 +51,7 @@ OPTIONAL = {
     "array_api_strict": set(),
     "matplotlib": {*(f"inspection.{name}" for name in DISPLAYS), "sequences._logo"},
     "pandas": set(),
-    "h5py": set(),
+    "h5py": {"sequences._readers"},
     "zarr": set(),
 }
 

@@ -5,6 +5,8 @@ from ._couplings import contact_scores, effective_couplings, ranked_pairs, zero_
 from ._design import at_temperature, design
 from ._fasta import Alignment, read_fasta, write_fasta
 from ._logo import LogoDisplay
+from ._pgm import read_pgm
+from ._readers import potts_machine, read_adabmdca, read_rbms
 from ._statistics import connected_correlations, pair_correlation, pair_statistics, profile
 from ._weights import sequence_clusters, sequence_weights
 
@@ -23,9 +25,13 @@ __all__ = [
     "one_hot",
     "pair_correlation",
     "pair_statistics",
+    "potts_machine",
     "profile",
     "ranked_pairs",
+    "read_adabmdca",
     "read_fasta",
+    "read_pgm",
+    "read_rbms",
     "sequence_clusters",
     "sequence_weights",
     "write_fasta",
