@@ -10,7 +10,7 @@ means; of lattice proteins all weights are 1. Clusters of such neighbours are he
 so that no held-out sequence has a neighbour in training; ``--held-out 0`` holds out none.
 
 Printed for each seed: processor seconds of the fit; nats per site of training and of held-out
-sequences by AIS of 500 chains, with its standard error; and the Pearson correlation of connected
+sequences by AIS of 200 chains, with its standard error; and the Pearson correlation of connected
 pair correlations of the held-out sequences (without them, of training) with those of 10 000
 samples, by Gibbs chains of 100 sweeps from the chains of the fit, and with those of training.
 """
@@ -78,9 +78,9 @@ def measured(name, data, seed, params):
     rbm, begin = CategoricalRBM(categories=[range(q)] * n_sites, **params), time.process_time()
     rbm.fit(train[0], sample_weight=train[1])
     seconds = time.process_time() - begin
-    progress((name, seed, seconds))
-    estimate = log_partition(rbm, AIS(500, 1000), random_state=seed)
+    estimate = log_partition(rbm, AIS(200, 1000), random_state=seed)
     found = [per_site(rbm, *part, estimate.value) for part in (train, held_out)]
+    progress((name, seed, seconds, *found))  # ahead of the samples, which take long
     samples = rbm.sample(10_000, n_steps=100, random_state=seed)
     against = (samples, None), train
     part, weights = held_out if len(held_out[0]) else train

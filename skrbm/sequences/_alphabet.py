@@ -69,7 +69,9 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
     ValueError
         If the sequences differ in length, or have unknown letters that are to be an error.
     """
-    table = _table(alphabet, unknown)
+    table, sequences = _table(alphabet, unknown), list(sequences)
+    if not all(isinstance(row, str) for row in sequences):
+        raise ValueError("sequences must be strings")
     rows = [row.encode("ascii", "replace") for row in sequences]
     lengths = np.array([len(row) for row in rows])
     if not rows or not lengths[0]:
@@ -123,6 +125,8 @@ def decode(codes, alphabet="protein", *, missing="X"):
     list of str
     """
     letters = letters_of(alphabet)
+    if len(missing) != 1 or not missing.isascii():
+        raise ValueError(f"missing must be one ASCII letter, got {missing!r}")
     codes = check_codes(codes, len(letters))
     table = np.frombuffer((letters + missing).encode("ascii"), dtype="S1")  # -1 is the last one
     return [row.tobytes().decode() for row in table[codes]]

@@ -60,6 +60,8 @@ def design(model, n_samples=1, *, temperature=1.0, n_steps=100, init=None, rando
     check_count("n_samples", n_samples, 1)
     check_count("n_steps", n_steps, 0)
     machine, n_letters = sequence_machine(model)
+    if not hasattr(model, "log_partition"):
+        raise TypeError("model must be a fitted estimator, got a Machine; see from_parameters")
     rng = make_rng(random_state, machine.weights[0])
     if init is None:
         starts = np.asarray(to_numpy(model.starts_), dtype=np.float64)

@@ -88,7 +88,7 @@ def read_adabmdca(path, alphabet="protein", **params):
     code = {letter: i for i, letter in enumerate(letters)}
     code |= {str(i): i for i in range(len(letters)) if str(i) not in code}
     entries = {"h": [], "J": []}
-    for number, line in enumerate(Path(path).read_text().splitlines(), 1):
+    for number, line in enumerate(Path(path).read_text(errors="replace").splitlines(), 1):
         if parts := line.split():
             try:
                 entries[parts[0]].append(_entry(parts, code))

@@ -18,6 +18,7 @@ from skrbm.sequences import (
     pair_statistics,
     profile,
     read_fasta,
+    sequence_clusters,
     sequence_weights,
     write_fasta,
 )
@@ -84,6 +85,13 @@ def test_thymine_and_uracil_stand_for_each_other():
 def test_no_sequences(rows):
     with pytest.raises(ValueError, match="at least one sequence"):
         encode(rows)
+
+
+def test_what_is_no_letter():
+    with pytest.raises(ValueError, match="must be strings"):
+        encode(["AC", 3])
+    with pytest.raises(ValueError, match="one ASCII letter"):
+        decode([[0, 1]], missing="XX")
 
 
 def test_sequences_of_different_lengths():
@@ -209,6 +217,16 @@ def test_weights_of_long_sequences():
     codes[1], codes[2, :110] = 1, 1
     assert_allclose(sequence_weights(codes, 0.2), [0.5, 1, 0.5])
     assert_allclose(sequence_weights(codes + 200, 0.2), [0.5, 1, 0.5])
+
+
+def test_clusters_are_chains_of_neighbours():
+    codes = np.zeros((6, 5), dtype=int)
+    codes[1, 0], codes[2, :2], codes[3:5] = 1, 1, 2  # 0 - 1 - 2, and 3 - 4; 5 is like 0
+    found = sequence_clusters(codes, 0.2)
+    assert found[0] == found[1] == found[2] == found[5] != found[3] == found[4]
+    assert_array_equal(np.unique(found), [0, 1])
+    assert len(np.unique(sequence_clusters(codes, 0.0))) == 4
+    assert_array_equal(sequence_clusters(codes[:1]), [0])
 
 
 def test_a_distance_of_exactly_the_limit_counts():

@@ -264,5 +264,7 @@ def test_starts_of_designed_sequences():
         design(rbm, 5, init=CODES[:5, :2])
     with pytest.raises(ValueError, match="n_samples"):
         design(rbm, 0)
+    with pytest.raises(TypeError, match="must be a fitted estimator"):
+        design(rbm.machine_, 5)
     with pytest.raises(TypeError, match="the same letters at all sites"):
         design(BernoulliRBM.from_parameters(np.ones((2, 9))))
