@@ -64,7 +64,8 @@ rbm = CategoricalRBM(
     30,
     categories=[range(len(LETTERS))] * n_sites,
     hidden="double_relu",
-    n_iter=40,
+    alpha=0.01,
+    n_iter=30,
     random_state=0,
 ).fit(family.codes, sample_weight=weights)
 
