@@ -61,7 +61,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"install": [], "changelog": [], "references": []}
+html_sidebars = {"install": [], "tasks": [], "changelog": [], "references": []}
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):

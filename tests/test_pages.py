@@ -1,6 +1,7 @@
 """The pages of the documentation agree with the code: examples run, and what is public is named."""
 
 import doctest
+import inspect
 import re
 import runpy
 from pathlib import Path
@@ -57,6 +58,13 @@ def test_every_estimator_is_in_the_reference_and_the_readme(name):
 def test_the_html_representation_links_to_the_reference(name):
     html = estimator_html_repr(getattr(skrbm, name)())
     assert f'href="https://skrbm.readthedocs.io/en/stable/generated/skrbm.{name}.html"' in html
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_each_parameter_has_an_entry_of_its_own_for_its_tooltip(name):
+    Estimator = getattr(skrbm, name)
+    for parameter in Estimator().get_params(deep=False):
+        assert re.search(rf"^{parameter} : ", inspect.getdoc(Estimator), re.MULTILINE), parameter
 
 
 def test_estimators_of_others_link_to_no_page_of_ours():

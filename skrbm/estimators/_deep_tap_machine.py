@@ -43,9 +43,11 @@ class DeepTAPMachine(BaseRBM):
     ----------
     n_components : int or array-like of int, default=(500, 100)
         Number of units of each hidden layer, from the visible one upwards.
-    visible, hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
+    visible : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
             "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
-        Kind of the visible and of all hidden units, as in :class:`TAPRBM`.
+        Kind of the visible units, as in :class:`TAPRBM`.
+    hidden : str or Unit, default="bernoulli"
+        Kind of the units of all hidden layers: a name or an object as ``visible`` takes.
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp"} or object, \
             default="tap"
         Equations whose fixed points are both phases: second or third order, or the first; or an

@@ -41,14 +41,16 @@ class RBM(BaseRBM):
     ----------
     n_components : int, default=256
         Number of hidden units.
-    visible, hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
+    visible : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
             "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
-        Kind of the visible and of the hidden units: 0 or 1; -1 or 1; real; real from 0 on; real,
+        Kind of the visible units: 0 or 1; -1 or 1; real; real from 0 on; real,
         with parameters of their own on each side of 0; on an interval; on one with a point mass
         at 0 (:ref:`units`). Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
         not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
         for hidden ones. ``Categorical(sizes)`` is for categories, by "gibbs" or
         "naive_mean_field".
+    hidden : str or Unit, default="bernoulli"
+        Kind of the hidden units: a name or an object as ``visible`` takes.
     inference : {"gibbs", "langevin", "gibbs_langevin", "tempering", "tap", "tap3", \
             "adaptive_tap", "naive_mean_field", "mean_field", "relaxed_bp", "bp"} or object, \
             default="gibbs"

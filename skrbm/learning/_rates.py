@@ -43,9 +43,11 @@ class AutomaticRate:
     of dF over samples of the machine, where dF is the change of their free energies by the step.
     r² s² / 2 is the divergence KL(old || new) of the machines before and after it. The maximum lies
     at r = g / s² (Cauchy's step, with the Fisher information in place of the Hessian). It depends
-    neither on the length of the step by which it is measured nor on units of measure. Where several
-    steps together go too far, as they do if chains lag behind the machine, learning goes back to
-    the last measurement with half the rate.
+    neither on the length of the step by which it is measured nor on units of measure. s is a
+    running mean, or the last measurement where that is larger: weights that leave zero grow by a
+    factor in each step, which a mean would follow too late. Where several steps together go too
+    far, as they do if chains lag behind the machine, learning goes back to the last measurement
+    with half the rate.
 
     Parameters
     ----------
@@ -115,9 +117,10 @@ class AutomaticRate:
         # Few measurements are averaged with equal weights.
         part = max(self.memory, 1 / (1 + state.n_steps))
         gain = state.gain + part * (gain / deviation - state.gain)
-        deviation = state.deviation * (deviation / length / state.deviation) ** part
+        latest = deviation / length
+        deviation = state.deviation * (latest / state.deviation) ** part
         best = self.factor * max(gain, 0.0), (2 * self.largest_divergence * n_visible) ** 0.5
-        rate = min(min(best) / deviation, state.cap)
+        rate = min(min(best) / max(deviation, latest), state.cap)
         rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
         return RateState(rate, deviation, gain, state.n_steps + 1, self.recovery * state.cap)
 
@@ -129,11 +132,12 @@ class AutomaticRate:
         tells, one = finite & (deviation > 0) & (length > 0), xp.ones_like(deviation)
         part, deviation = max(self.memory, 1 / n_steps), xp.where(tells, deviation, one)
         gain = state.gain + part * (gain / deviation - state.gain)
-        step = xp.where(tells, length, one) * state.deviation
-        deviation = state.deviation * (deviation / step) ** part
+        latest = deviation / xp.where(tells, length, one)
+        deviation = state.deviation * (latest / state.deviation) ** part
         steady = self.factor * xp.clip(gain, 0.0, None)
         largest = (2 * self.largest_divergence * n_visible) ** 0.5 * one
-        rate = xp.minimum(xp.minimum(steady, largest) / deviation, state.cap)
+        rate = xp.minimum(steady, largest) / xp.maximum(deviation, latest)
+        rate = xp.minimum(rate, state.cap)
         rate = xp.minimum(xp.maximum(rate, 0.5 * state.rate), self.growth * state.rate)
         found = rate, deviation, gain, self.recovery * state.cap
         before = xp.where(finite, state.rate, 0.5 * state.rate), *state[1:3], state.cap

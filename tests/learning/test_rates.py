@@ -189,6 +189,21 @@ def test_the_best_rate_is_that_of_the_quadratic_model():
     assert_allclose(longer.rate, g / state.deviation**2, rtol=0.05)
 
 
+def test_a_deviation_that_rises_counts_at_once_and_one_that_falls_does_not():
+    """The next step stays in the trust region if energies then change as in the last step."""
+    rule, signs = AutomaticRate(factor=1e9), np.array([1.0, -1.0, 1.0, -1.0])
+    known = RateState(0.2, 1.0, 1.0, 1000)
+    latest = 5.0  # for a rate of 1; the running mean stays near 1
+    state = rule.next(known, 1.0, 0.2 * latest * signs, 4, 0.2)
+    assert 1 < state.deviation < 1.5
+    assert (state.rate * latest) ** 2 / 2 == pytest.approx(0.15 * 4)
+    state = rule.next(known, 1.0, 0.2 / latest * signs, 4, 0.2)
+    assert state.rate == pytest.approx(0.3)  # by the largest growth: the region allows 1.1 to 1.3
+    state = rule.next(known._replace(rate=1.0), 1.0, signs / latest, 4, 1.0)
+    assert (state.rate * state.deviation) ** 2 / 2 == pytest.approx(0.15 * 4)
+    assert 1 / 1.5 < state.deviation < 1
+
+
 def test_rates_change_slowly_and_survive_what_is_not_finite():
     rule, change = AutomaticRate(), np.array([1.0, -1.0, 1.0, -1.0])
     assert rule.next(RateState(0.2), 1e9, 1e-3 * change, 1, 0.2).rate == pytest.approx(0.3)
