@@ -64,8 +64,6 @@ rbm = CategoricalRBM(
     30,
     categories=[range(len(LETTERS))] * n_sites,
     hidden="double_relu",
-    alpha=0.01,
-    n_iter=30,
     random_state=0,
 ).fit(family.codes, sample_weight=weights)
 
