@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-ROOMS = ("inference", "units", "evaluation", "inspection", "persistence")
+ROOMS = ("inference", "units", "evaluation", "inspection", "persistence", "sequences")
 PLACES = ("skrbm", *(f"skrbm.{room}" for room in ROOMS))
 LEFT_OUT = {
     "ES01": "one sentence may say it all",

@@ -30,6 +30,7 @@ ORDER = [
     "distributed",
     "inspection",
     "persistence",
+    "sequences",
     "",  # skrbm/__init__.py
 ]
 
@@ -48,9 +49,9 @@ OPTIONAL = {
     "mpi4py": {"distributed._mpi"},
     "array_api_compat": {"arrays._namespace"},
     "array_api_strict": set(),
-    "matplotlib": {f"inspection.{name}" for name in DISPLAYS},
+    "matplotlib": {*(f"inspection.{name}" for name in DISPLAYS), "sequences._logo"},
     "pandas": set(),
-    "h5py": set(),
+    "h5py": {"sequences._readers"},
     "zarr": set(),
 }
 
@@ -170,7 +171,8 @@ def test_one_file_imports_what_scikit_learn_may_change():
 def test_importing_the_package_loads_no_optional_library():
     libraries = sorted(set(OPTIONAL) - {"pandas"})  # which scikit-learn itself may load
     code = (
-        "import sys, skrbm, skrbm.distributed, skrbm.evaluation, skrbm.inspection; "
+        "import sys, skrbm, skrbm.distributed, skrbm.evaluation, skrbm.inspection, "
+        "skrbm.sequences; "
         f"print([name for name in {libraries} if name in sys.modules])"
     )
     result = subprocess.run(

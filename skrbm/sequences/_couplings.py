@@ -1,0 +1,218 @@
+"""Couplings between sites that the hidden units stand for, and the contacts that they tell."""
+
+import numpy as np
+
+from .._checks import check_count, look_up
+from ..arrays import to_numpy
+from ..inputs import check_weights
+from ..machine import Machine
+from ..units import Categorical
+from ._alphabet import known_rows
+
+_BLOCK_ELEMENTS = 2**22  # hidden inputs that are summed over together
+
+
+def sequence_machine(model):
+    """Return the machine of a model in NumPy and float64, and its number of letters.
+
+    Parameters
+    ----------
+    model : fitted estimator or Machine
+        With visible units :class:`~skrbm.units.Categorical` of one size, and one hidden layer.
+
+    Returns
+    -------
+    machine : Machine
+    n_letters : int
+
+    Raises
+    ------
+    TypeError
+        If it is no such machine.
+    """
+    if not isinstance(model, Machine) and not hasattr(type(model), "machine_"):
+        raise TypeError(f"model must be a fitted machine or a Machine, got {type(model).__name__}")
+    machine = model if isinstance(model, Machine) else model.machine_
+    sizes = ()
+    if isinstance(machine.units[0], Categorical) and len(machine.units) == 2:
+        sizes = set(machine.units[0].sites(machine.n_units[0]))
+    if len(sizes) != 1:
+        raise TypeError(
+            "sequences need a machine of one hidden layer whose visible units are categories, the "
+            f"same letters at all sites, got {machine.units}; fit CategoricalRBM with "
+            "categories=[range(n_letters)] * n_sites, as some letters occur at some sites only, or "
+            "RBM with visible=Categorical((n_letters,) * n_sites)"
+        )
+    thetas = tuple(theta.map(_in_double) for theta in machine.thetas)
+    weights = (machine.scale * _in_double(machine.weights[0]),)
+    return Machine(machine.units, thetas, weights), sizes.pop()
+
+
+def _in_double(part):
+    return np.asarray(to_numpy(part), dtype=np.float64)
+
+
+def effective_couplings(model, codes, sample_weight=None, *, method="variance"):
+    """Return the couplings between pairs of sites that the hidden units make.
+
+    Summed over its hidden units, a machine has log p(v) = b'v + sum_m G_m(W_m v) + constant, with
+    the log-partition function G_m of hidden unit m. Given the other letters of a sequence, the
+    coupling of the letters at sites i and j is the part of G_m that both change together.
+
+    Parameters
+    ----------
+    model : fitted estimator or Machine
+        With visible units ``Categorical((n_letters,) * n_sites)`` and one hidden layer.
+    codes : array-like of int of shape (n_sequences, n_sites)
+        Sequences over which couplings are averaged, such as those of the data. Uniformly drawn ones
+        give the pair terms of the expansion of log p(v) in zero-sum gauge.
+    sample_weight : array-like of shape (n_sequences,), default=None
+        Weights in that mean.
+    method : {"variance", "difference"}, default="variance"
+        "variance" is the second order: W_mi(a) W_mj(b) times the mean variance of h_m given v,
+        summed over m, as Tubiana et al. (2019) predict contacts. It is exact for Gaussian hidden
+        units. "difference" is the mean of G_m with letters a and b put in at i and j, in zero-sum
+        gauge: exact for any units, but its time grows with n_sequences n_sites**2 n_letters**2, so
+        give some tens of sequences.
+
+    Returns
+    -------
+    ndarray of shape (n_sites, n_letters, n_sites, n_letters)
+        Entry (i, a, j, b), symmetric, in zero-sum gauge: sums over a or b are 0. 0 where i = j.
+
+    Raises
+    ------
+    TypeError
+        If the model is of another kind.
+    """
+    function = look_up("method", method, {"variance": _variance, "difference": _difference})
+    machine, n_letters = sequence_machine(model)
+    n_sites = machine.n_units[0] // n_letters
+    codes, X = known_rows(codes, n_letters, n_sites)
+    weights = check_weights(sample_weight, codes)
+    weights = np.ones(len(codes)) if weights is None else weights
+    inputs = X @ machine.weights[0].T
+    W = machine.weights[0].reshape(-1, n_sites, n_letters)
+    return zero_sum(function(machine, inputs, W, codes, weights / weights.sum()))
+
+
+def _variance(machine, inputs, W, codes, weights):
+    unit = machine.units[1]
+    if not unit.has_variances:
+        raise ValueError(f"method='variance' is not for hidden {unit}; use method='difference'")
+    _, variance = unit.mean_variance(unit.tilt(machine.thetas[1], inputs))
+    flat = W.reshape(len(W), -1)
+    return (flat.T @ ((weights @ variance)[:, None] * flat)).reshape(2 * W.shape[1:])
+
+
+def _difference(machine, inputs, W, codes, weights):
+    _, n_sites, n_letters = W.shape
+    found, sites = np.zeros(2 * W.shape[1:]), W.transpose(1, 2, 0)
+    step = max(1, _BLOCK_ELEMENTS // (n_letters**2 * len(W)))
+    for start in range(0, len(codes), step):
+        rows = slice(start, start + step)
+        for i in range(n_sites):
+            rest = inputs[rows] - sites[i, codes[rows, i]]
+            for j in range(i):
+                without = rest - sites[j, codes[rows, j]]
+                pair = sites[i, :, None] + sites[j]
+                total = _log_partition(machine, without[:, None, None] + pair)
+                found[i, :, j, :] += np.tensordot(weights[rows], total, 1)
+    return found + found.transpose(2, 3, 0, 1)
+
+
+def _log_partition(machine, inputs):
+    """Return the log-partition function of all hidden units, summed."""
+    unit, n_hidden = machine.units[1], inputs.shape[-1]
+    theta = unit.tilt(machine.thetas[1], inputs.reshape(-1, n_hidden))
+    return unit.log_partition(theta).sum(axis=-1).reshape(inputs.shape[:-1])
+
+
+def zero_sum(couplings):
+    """Return couplings in zero-sum gauge: sums over the letters of either site are 0.
+
+    Parameters
+    ----------
+    couplings : array-like of shape (n_sites, n_letters, n_sites, n_letters)
+
+    Returns
+    -------
+    ndarray of shape (n_sites, n_letters, n_sites, n_letters)
+        0 where both sites are the same.
+    """
+    found = check_couplings(couplings).copy()
+    for axis in (1, 3):
+        found -= found.mean(axis=axis, keepdims=True)
+    sites = np.arange(len(found))
+    found[sites, :, sites, :] = 0
+    return found
+
+
+def check_couplings(couplings):
+    """Return couplings as an array of float64, after a check of their shape."""
+    couplings = np.asarray(couplings, dtype=np.float64)
+    if couplings.ndim != 4 or couplings.shape[:2] != couplings.shape[2:]:
+        raise ValueError(
+            "couplings must have the shape (n_sites, n_letters, n_sites, n_letters), got "
+            f"{couplings.shape}"
+        )
+    return couplings
+
+
+def contact_scores(couplings, *, gap=None, correct=True):
+    """Return a score of each pair of sites: the size of its couplings.
+
+    Parameters
+    ----------
+    couplings : array-like of shape (n_sites, n_letters, n_sites, n_letters)
+        Such as :func:`effective_couplings`. They are brought to zero-sum gauge.
+    gap : int, default=None
+        The code of a letter whose couplings do not count, such as 0 for the gap of "protein".
+    correct : bool, default=True
+        Whether the average product is subtracted (Dunn et al. 2008): what is due to a site and
+        not to the pair.
+
+    Returns
+    -------
+    ndarray of shape (n_sites, n_sites)
+        Symmetric, 0 on the diagonal: Frobenius norms F_ij, less F_i F_j / F if they are corrected,
+        where F_i and F are the sums of F_ij over j, and over all pairs.
+    """
+    couplings = zero_sum(couplings)
+    if gap is not None:
+        check_count("gap", gap, 0)
+        if gap >= couplings.shape[1]:
+            raise ValueError(f"gap must be a code from 0 to {couplings.shape[1] - 1}, got {gap}")
+        couplings = np.delete(np.delete(couplings, gap, axis=1), gap, axis=3)
+    norms = np.sqrt((couplings**2).sum(axis=(1, 3)))
+    if correct and norms.any():
+        sums = norms.sum(axis=1)
+        norms = norms - np.outer(sums, sums) / sums.sum()
+    np.fill_diagonal(norms, 0.0)
+    return norms
+
+
+def ranked_pairs(scores, *, min_separation=5, n_pairs=None):
+    """Return pairs of sites, those of the highest scores first.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_sites, n_sites)
+    min_separation : int, default=5
+        The smallest difference of the two sites; close sites touch in any case.
+    n_pairs : int, default=None
+        How many pairs are returned; None for all of them.
+
+    Returns
+    -------
+    ndarray of int of shape (n_pairs, 2)
+        Each with the smaller site first.
+    """
+    scores = np.asarray(scores)
+    if scores.ndim != 2 or scores.shape[0] != scores.shape[1]:
+        raise ValueError(f"scores must have the shape (n_sites, n_sites), got {scores.shape}")
+    check_count("min_separation", min_separation, 1)
+    check_count("n_pairs", n_pairs, 1, or_none=True)
+    i, j = np.triu_indices(len(scores), min_separation)
+    order = np.argsort(-scores[i, j], kind="stable")[:n_pairs]
+    return np.stack([i[order], j[order]], axis=1)

@@ -1,0 +1,184 @@
+"""Logos: columns of letters whose heights are frequencies, or weights of a hidden unit."""
+
+import numpy as np
+
+from .._checks import check_count
+from ._alphabet import letters_of
+from ._couplings import sequence_machine
+
+# Amino acids by their chemistry, and bases; other letters are grey.
+_COLOURS = {"#2a7f3f": "GSTYC", "#7b3f9d": "NQ", "#1f4fb4": "KRH", "#c22f2f": "DE", "k": "AVLIPWFM"}
+_BASES = {"A": "#2a7f3f", "C": "#1f4fb4", "G": "#d98a1f", "T": "#c22f2f", "U": "#c22f2f"}
+_PER_ROW = 40  # sites in one row of a logo
+_WIDTH = 0.92  # of a letter, as a part of its column
+
+
+class LogoDisplay:
+    """Letters piled up at each site, the largest outermost; negative heights hang below the line.
+
+    Parameters
+    ----------
+    heights : array-like of shape (n_sites, n_letters)
+    alphabet : str, default="protein"
+        As in :func:`letters_of`.
+    label : str, default="weight"
+        Of the heights.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure or SubFigure
+    axes_ : ndarray of matplotlib Axes
+        One for each row of sites.
+    """
+
+    def __init__(self, heights, alphabet="protein", label="weight"):
+        self.heights = np.asarray(heights, dtype=np.float64)
+        self.alphabet, self.label = letters_of(alphabet), label
+        n_letters = len(self.alphabet)
+        if self.heights.ndim != 2 or self.heights.shape[1] != n_letters:
+            raise ValueError(
+                f"heights must have the shape (n_sites, {n_letters}) for the alphabet "
+                f"{self.alphabet!r}, got {self.heights.shape}"
+            )
+        if not np.isfinite(self.heights).all():
+            raise ValueError("heights must be finite")
+
+    @classmethod
+    def from_estimator(cls, estimator, unit=0, *, alphabet="protein", **plot_params):
+        """Show the weights of a hidden unit, in zero-sum gauge.
+
+        Letters above the line raise the input of the unit, letters below lower it.
+
+        Parameters
+        ----------
+        estimator : fitted estimator or Machine
+            With visible units ``Categorical((n_letters,) * n_sites)`` and one hidden layer.
+        unit : int, default=0
+            Number of the hidden unit.
+        alphabet : str, default="protein"
+            That of the codes of the data, as in :func:`letters_of`.
+        **plot_params
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        LogoDisplay
+        """
+        machine, n_letters = sequence_machine(estimator)
+        check_count("unit", unit, 0)
+        if unit >= machine.n_units[1]:
+            raise ValueError(f"unit must be below {machine.n_units[1]}, got {unit}")
+        W = machine.weights[0][unit].reshape(-1, n_letters)
+        W = W - W.mean(axis=1, keepdims=True)
+        return cls(W, alphabet, f"weights of unit {unit}").plot(**plot_params)
+
+    @classmethod
+    def from_profile(cls, profile, *, alphabet="protein", **plot_params):
+        """Show the frequencies of letters, times the information at each site.
+
+        The information is log2(n_letters) less the entropy, in bits (Schneider and Stephens 1990).
+
+        Parameters
+        ----------
+        profile : array-like of shape (n_sites, n_letters)
+            Such as :func:`profile` returns.
+        alphabet : str, default="protein"
+            As in :func:`letters_of`.
+        **plot_params
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        LogoDisplay
+        """
+        profile = np.asarray(profile, dtype=np.float64)
+        if profile.ndim != 2 or (profile < 0).any() or not np.allclose(profile.sum(axis=1), 1):
+            raise ValueError("profile must be frequencies (n_sites, n_letters) that sum to 1")
+        logs = np.log2(np.where(profile > 0, profile, 1.0))
+        information = np.log2(profile.shape[1]) + (profile * logs).sum(axis=1, keepdims=True)
+        return cls(profile * information, alphabet, "bits").plot(**plot_params)
+
+    def plot(self, *, sites=None, min_height=0.01, per_row=_PER_ROW, figure=None):
+        """Draw the logo.
+
+        Parameters
+        ----------
+        sites : sequence of int, default=None
+            Which sites to show, from 0 on; default: all.
+        min_height : float, default=0.01
+            Letters that are smaller than this part of the highest pile are left out.
+        per_row : int, default=40
+            Sites in one row.
+        figure : matplotlib Figure or SubFigure, default=None
+            Where to draw; default: a new figure.
+
+        Returns
+        -------
+        self : LogoDisplay
+        """
+        import matplotlib.pyplot as plt
+
+        check_count("per_row", per_row, 1)
+        sites = np.arange(len(self.heights)) if sites is None else np.asarray(sites, dtype=int)
+        if not sites.size or sites.min() < 0 or sites.max() >= len(self.heights):
+            raise ValueError(f"sites must be from 0 to {len(self.heights) - 1}, got {sites}")
+        up, down = (np.clip(sign * self.heights[sites], 0, None).sum(axis=1) for sign in (1, -1))
+        top, bottom = up.max(), down.max()
+        n_rows = -(-len(sites) // per_row)
+        if figure is None:
+            size = (1 + 0.22 * min(len(sites), per_row), 1.6 * n_rows)
+            figure = plt.figure(figsize=size, layout="constrained")
+        axes = figure.subplots(n_rows, 1, squeeze=False)[:, 0]
+        smallest = min_height * max(top, bottom)
+        for row, ax in enumerate(axes):
+            shown = sites[row * per_row : (row + 1) * per_row]
+            for x, site in enumerate(shown):
+                self._pile(ax, x, self.heights[site], smallest)
+            self._frame(ax, shown, min(len(sites), per_row), top, bottom)
+        self.figure_, self.axes_ = figure, axes
+        return self
+
+    def _pile(self, ax, x, heights, smallest):
+        """Put the letters of one site on each other, away from the line."""
+        ends = {1: 0.0, -1: 0.0}
+        for code in np.argsort(np.abs(heights)):
+            height = heights[code]
+            if abs(height) > smallest:
+                sign = 1 if height > 0 else -1
+                low = min(ends[sign], ends[sign] + height)
+                ax.add_patch(_letter(self.alphabet[code], self._is_bases, x, low, abs(height)))
+                ends[sign] += height
+
+    @property
+    def _is_bases(self):
+        return set(self.alphabet) <= set("ACGTU-")
+
+    def _frame(self, ax, shown, n_columns, top, bottom):
+        margin = 0.05 * (top + bottom) or 1.0
+        ax.set(xlim=(-0.6, n_columns - 0.4), ylim=(-bottom - margin * (bottom > 0), top + margin))
+        marks = [x for x in range(len(shown)) if x == 0 or (shown[x] + 1) % 5 == 0]
+        ax.set_xticks(marks, [int(shown[x]) + 1 for x in marks])
+        ax.axhline(0, color="0.4", lw=0.8)
+        ax.set_ylabel(self.label)
+        ax.spines[["top", "right"]].set_visible(False)
+
+
+def _letter(letter, is_bases, x, low, height):
+    """Return a letter that fills a box around x, from ``low`` up."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.patches import PathPatch
+    from matplotlib.textpath import TextPath
+    from matplotlib.transforms import Affine2D
+
+    path = TextPath((0, 0), letter, size=1, prop=FontProperties(weight="bold"))
+    box = path.get_extents()
+    wide = box.width if letter == "-" else max(box.width, 0.5)  # an I is no beam
+    move = Affine2D().translate(-box.x0 - box.width / 2, -box.y0 - box.height / 2)
+    move = move.scale(_WIDTH / wide, height / box.height).translate(x, low + height / 2)
+    return PathPatch(move.transform_path(path), lw=0, fc=_colour(letter, is_bases))
+
+
+def _colour(letter, is_bases):
+    if is_bases:
+        return _BASES.get(letter, "0.6")
+    return next((colour for colour, group in _COLOURS.items() if letter in group), "0.6")

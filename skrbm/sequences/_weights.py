@@ -1,0 +1,100 @@
+"""Sequences that are close to each other: weights that make up for them, and clusters."""
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from .._checks import check_number
+from ._alphabet import check_codes
+
+_BLOCK = 2**21  # pairs that are compared together; their counts stay in a cache
+
+
+def sequence_weights(codes, max_distance=0.2):
+    """Return 1 over the number of sequences that are within a distance, itself included.
+
+    The distance is the part of the sites at which two sequences differ; a site where a letter is
+    missing in one of them does not count. Their sum is the effective number of sequences.
+
+    Parameters
+    ----------
+    codes : array-like of int of shape (n_sequences, n_sites)
+        -1 is missing. Gaps are letters.
+    max_distance : float in [0, 1), default=0.2
+        The largest distance of a neighbour: 0.2 for an identity of at least 80 %.
+
+    Returns
+    -------
+    ndarray of shape (n_sequences,)
+        For ``sample_weight`` of ``fit``.
+    """
+    counts = np.ones(len(codes))
+    for earlier, later in _neighbours(codes, max_distance):
+        for ends in (earlier, later):
+            counts += np.bincount(ends, minlength=len(counts))
+    return 1.0 / counts
+
+
+def sequence_clusters(codes, max_distance=0.2):
+    """Return the cluster of each sequence: neighbours are in one, and neighbours of neighbours.
+
+    They are groups for scikit-learn's ``GroupKFold`` and ``GroupShuffleSplit``: what is held out
+    then has no close relative among the sequences of training, and its likelihood tells more.
+
+    Parameters
+    ----------
+    codes : array-like of int of shape (n_sequences, n_sites)
+    max_distance : float in [0, 1), default=0.2
+        The largest distance of neighbours, as in :func:`sequence_weights`.
+
+    Returns
+    -------
+    ndarray of int of shape (n_sequences,)
+        From 0 on.
+    """
+    pairs = [np.empty((2, 0), dtype=np.intp), *map(np.stack, _neighbours(codes, max_distance))]
+    pairs, n = np.concatenate(pairs, axis=1), len(codes)
+    graph = sp.coo_array((np.ones(pairs.shape[1], dtype=bool), tuple(pairs)), shape=(n, n))
+    return connected_components(graph, directed=False)[1]
+
+
+def _neighbours(codes, max_distance):
+    """Yield the pairs of neighbours block by block: indices of the first and of the second."""
+    check_number("max_distance", max_distance, at_least=0, below=1)
+    codes = check_codes(codes)
+    sites = np.ascontiguousarray(_small(codes).T)
+    known = (codes >= 0).astype(np.float32) if (codes < 0).any() else None
+    n = codes.shape[0]
+    step = max(1, _BLOCK // n)
+    for start in range(0, n, step):  # pairs of a row and later ones
+        near = _near(sites, known, start, min(start + step, n), max_distance)
+        earlier, later = np.nonzero(near)
+        kept = earlier < later
+        yield earlier[kept] + start, later[kept] + start
+
+
+def _small(codes):
+    """Return codes of one byte if there are few letters: they are compared fastest."""
+    return codes.astype(np.int8 if codes.max() < 128 else np.int32)
+
+
+def _near(sites, known, start, stop, max_distance):
+    """Return whether rows from ``start`` to ``stop`` are near to the rows from ``start`` on."""
+    n_sites, n = sites.shape
+    shape = stop - start, n - start
+    counts = np.zeros(shape, dtype=np.uint8 if n_sites < 256 else np.int32)
+    differs = np.empty(shape, dtype=bool)
+    for site in sites:
+        np.not_equal(site[start:stop, None], site[start:], out=differs)
+        counts += differs.view(np.uint8)
+    if known is None:
+        return counts <= int(_limit(max_distance, n_sites))  # an int keeps the counts bytes
+    common = known[start:stop] @ known[start:].T
+    each = known.sum(axis=1)
+    one_missing = each[start:stop, None] + each[start:] - 2 * common
+    return (counts - one_missing <= _limit(max_distance, common)) & (common > 0)
+
+
+def _limit(max_distance, n_sites):
+    """Return the largest number of sites that may differ; 0.2 of 5 sites is 1."""
+    return np.floor(max_distance * n_sites + 1e-9)

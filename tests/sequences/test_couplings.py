@@ -1,0 +1,270 @@
+"""Couplings of machines against enumeration, contacts, and sequences at a temperature."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from _exact import Exact, free_energy, log_likelihood
+from _machines import random_theta
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
+
+from skrbm import RBM, BernoulliRBM, CategoricalRBM
+from skrbm.machine import Machine
+from skrbm.sequences import (
+    at_temperature,
+    contact_scores,
+    design,
+    effective_couplings,
+    one_hot,
+    ranked_pairs,
+    zero_sum,
+)
+from skrbm.units import Bernoulli, Categorical, DoubleReLU, Gaussian, ReLU, Spin, Theta
+
+HIDDEN = [Bernoulli(), Spin(), Gaussian(), ReLU(), DoubleReLU(), Categorical(3)]
+SITES, LETTERS = 3, 3
+SHAPE = SITES, LETTERS, SITES, LETTERS
+CODES = np.array(list(product(range(LETTERS), repeat=SITES)))
+by_hidden = pytest.mark.parametrize("hidden", HIDDEN, ids=lambda unit: type(unit).__name__)
+
+
+def random_machine(hidden, strength=0.7, seed=0):
+    generator = np.random.default_rng(seed)
+    thetas = Theta(generator.normal(0, 0.5, SITES * LETTERS)), random_theta(hidden, 3, generator)
+    W = generator.normal(0, strength, (3, SITES * LETTERS))
+    return Machine((Categorical((LETTERS,) * SITES), hidden), thetas, (W,))
+
+
+def rows_of(codes):
+    return one_hot(codes, LETTERS).toarray().astype(float)
+
+
+def pair_terms(table):
+    """The pair terms in zero-sum gauge of a function of all sites, by analysis of variance."""
+    found = np.zeros(SHAPE)
+    for i, j in product(range(SITES), repeat=2):
+        if i != j:
+            part = table.mean(axis=tuple(set(range(SITES)) - {i, j}))
+            part = part - part.mean(axis=0) - part.mean(axis=1)[:, None] + part.mean()
+            found[i, :, j, :] = part if i < j else part.T
+    return found
+
+
+# Couplings.
+
+
+@by_hidden
+def test_differences_over_all_sequences_are_the_pair_terms(hidden, monkeypatch):
+    monkeypatch.setattr("skrbm.sequences._couplings._BLOCK_ELEMENTS", 300)  # blocks of rows
+    machine = random_machine(hidden)
+    table = -free_energy(machine, rows_of(CODES)).reshape((LETTERS,) * SITES)
+    found = effective_couplings(machine, CODES, method="difference")
+    assert_allclose(found, pair_terms(table), atol=1e-8)
+
+
+@by_hidden
+def test_differences_given_the_other_sites_of_some_sequences(hidden):
+    machine, weights = random_machine(hidden), np.array([1.0, 2.0])
+    some = CODES[[4, 17]]
+    found, expected = effective_couplings(machine, some, weights, method="difference"), 0
+    for row, w in zip(some, weights / 3, strict=True):
+        table = np.empty((LETTERS, LETTERS))
+        for a, b in np.ndindex(table.shape):
+            (table[a, b],) = -free_energy(machine, rows_of([[row[0], a, b]]))
+        table = table - table.mean(axis=0) - table.mean(axis=1)[:, None] + table.mean()
+        expected = expected + w * table
+    assert_allclose(found[1, :, 2, :], expected, atol=1e-8)
+
+
+def test_couplings_of_gaussian_units_are_products_of_weights():
+    machine = random_machine(Gaussian())
+    W, precision = machine.weights[0], machine.thetas[1].precision
+    expected = zero_sum((W.T @ (W / precision[:, None])).reshape(SHAPE))
+    for method in ("variance", "difference"):
+        for codes in (CODES, CODES[:1]):
+            assert_allclose(effective_couplings(machine, codes, method=method), expected)
+
+
+@pytest.mark.parametrize("hidden", HIDDEN[:5], ids=lambda unit: type(unit).__name__)
+def test_variances_are_the_second_order_of_differences(hidden):
+    """Half the weights leave a fourth of the couplings, and an eighth of what the order lacks."""
+    lacks = []
+    for strength in (0.02, 0.01):
+        machine = random_machine(hidden, strength)
+        found = [effective_couplings(machine, CODES, method=m) for m in ("variance", "difference")]
+        assert np.abs(found[1]).max() > 0.1 * strength**2
+        lacks.append(np.abs(found[0] - found[1]).max())
+    assert lacks[1] <= lacks[0] / 6 or lacks[0] < 1e-13
+
+
+def test_variances_are_those_of_hidden_units_given_sequences():
+    machine, weights = random_machine(Bernoulli()), np.arange(len(CODES)) % 4
+    clamped = [Exact(machine, observed=row) for row in rows_of(CODES)]
+    variance = np.average([exact.variance(1) for exact in clamped], weights=weights, axis=0)
+    W = machine.weights[0]
+    expected = zero_sum((W.T @ (variance[:, None] * W)).reshape(SHAPE))
+    assert_allclose(effective_couplings(machine, CODES, weights), expected)
+
+
+def test_couplings_of_a_fitted_machine_and_of_a_scaled_one():
+    X = one_hot(CODES, LETTERS).astype(np.float32)
+    rbm = RBM(4, visible=Categorical((LETTERS,) * SITES), n_iter=2, random_state=0).fit(X)
+    found = effective_couplings(rbm, CODES)
+    assert found.shape == SHAPE and found.dtype == np.float64
+    assert_array_equal(found, effective_couplings(rbm.machine_, CODES))
+    machine = random_machine(Spin())
+    half = Machine(machine.units, machine.thetas, machine.weights, 0.5)
+    written = Machine(machine.units, machine.thetas, (0.5 * machine.weights[0],))
+    assert_allclose(effective_couplings(half, CODES), effective_couplings(written, CODES))
+
+
+def test_codes_as_categories():
+    names = {"categories": [range(LETTERS)] * SITES, "handle_unknown": "ignore"}
+    codes = np.where(np.random.default_rng(0).random(CODES.shape) < 0.1, -1, CODES)
+    rbm = CategoricalRBM(4, n_iter=2, hidden="double_relu", random_state=0, **names).fit(codes)
+    machine = Machine(rbm.units_, rbm.machine_.thetas, rbm.machine_.weights)
+    assert_array_equal(effective_couplings(rbm, CODES), effective_couplings(machine, CODES))
+    designed, found = design(rbm, 7, n_steps=3, random_state=0)
+    assert_allclose(found, rbm.score_samples(designed), rtol=1e-6)
+    with pytest.raises(TypeError, match=r"categories=\[range\(n_letters\)\] \* n_sites"):
+        effective_couplings(CategoricalRBM(2, n_iter=1).fit(CODES[:4]), CODES)
+
+
+def test_zero_sum_gauge_changes_no_probability():
+    J = np.random.default_rng(0).normal(size=SHAPE)
+    J = J + J.transpose(2, 3, 0, 1)
+    found, X = zero_sum(J), rows_of(CODES).reshape(-1, SITES, LETTERS)
+    assert_allclose(found.sum(axis=1), 0, atol=1e-12)
+    assert_allclose(found.sum(axis=3), 0, atol=1e-12)
+    own = np.einsum("nia,iaib,nib->n", X, J, X)
+    before = np.einsum("nia,iajb,njb->n", X, J, X) - own
+    after = np.einsum("nia,iajb,njb->n", X, found, X)
+    table = (before - after).reshape((LETTERS,) * SITES)
+    assert_allclose(pair_terms(table), 0, atol=1e-12)  # what is left are terms of single sites
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"model": 3}, TypeError, "fitted machine"),
+        ({"model": RBM()}, NotFittedError, "not fitted"),
+        ({"codes": CODES[:, :2]}, ValueError, "3 sites, but codes have 2"),
+        ({"codes": CODES + 1}, ValueError, "from 0 to 2"),
+        ({"codes": np.full((1, 3), -1)}, ValueError, "have missing letters"),
+        ({"method": "third"}, ValueError, "method must be one of"),
+        ({"model": random_machine(Categorical(3)), "method": "variance"}, ValueError, "difference"),
+    ],
+)
+def test_wrong_use(change, error, message):
+    given = {"model": random_machine(Spin()), "codes": CODES, **change}
+    with pytest.raises(error, match=message):
+        effective_couplings(**given)
+
+
+@pytest.mark.parametrize("visible", [Categorical((3, 3, 2)), Bernoulli()])
+def test_machines_of_no_sequences(visible):
+    machine = Machine(
+        (visible, Spin()), (Theta(np.zeros(8)), Theta(np.zeros(2))), (np.ones((2, 8)),)
+    )
+    with pytest.raises(TypeError, match="the same letters at all sites"):
+        effective_couplings(machine, CODES)
+
+
+# Contacts.
+
+
+def test_scores_are_norms_less_the_average_product():
+    J = np.random.default_rng(1).normal(size=(5, 3, 5, 3))
+    J = J + J.transpose(2, 3, 0, 1)
+    plain, centred = contact_scores(J, correct=False), zero_sum(J)
+    for i, j in product(range(5), repeat=2):
+        expected = np.linalg.norm(centred[i, :, j, :]) if i != j else 0.0
+        assert np.isclose(plain[i, j], expected)
+        without = np.linalg.norm(centred[i, 1:, j, 1:]) if i != j else 0.0
+        assert np.isclose(contact_scores(J, gap=0, correct=False)[i, j], without)
+    found, total = contact_scores(J), plain.sum()
+    assert_allclose(found, found.T)
+    assert_allclose(found[1, 3], plain[1, 3] - plain[1].sum() * plain[3].sum() / total)
+    assert not found.diagonal().any()
+    assert_array_equal(contact_scores(np.zeros((4, 2, 4, 2))), np.zeros((4, 4)))
+
+
+def test_pairs_in_order_of_their_scores():
+    scores = np.random.default_rng(2).random((9, 9))
+    scores = scores + scores.T
+    found = ranked_pairs(scores, min_separation=3)
+    assert len(found) == 6 * 7 // 2 and (found[:, 1] - found[:, 0]).min() == 3
+    assert (np.diff(scores[found[:, 0], found[:, 1]]) <= 0).all()
+    assert_array_equal(ranked_pairs(scores, min_separation=3, n_pairs=4), found[:4])
+    assert len(ranked_pairs(scores, min_separation=9)) == 0
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: contact_scores(np.zeros((2, 3, 3, 2))), "shape"),
+        (lambda: contact_scores(np.zeros((2, 3, 2, 3)), gap=3), "from 0 to 2"),
+        (lambda: ranked_pairs(np.zeros((2, 3))), "shape"),
+        (lambda: ranked_pairs(np.zeros((3, 3)), min_separation=0), "min_separation"),
+        (lambda: ranked_pairs(np.zeros((3, 3)), n_pairs=0), "n_pairs"),
+    ],
+)
+def test_no_scores(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# Temperatures.
+
+
+@by_hidden
+def test_a_temperature_divides_all_parameters(hidden):
+    machine = random_machine(hidden)
+    cold = at_temperature(machine, 0.5)
+    for before, after in zip(machine.thetas, cold.thetas, strict=True):
+        for x, y in zip(before, after, strict=True):
+            assert (x is None and y is None) or np.array_equal(y, 2 * x)
+    assert_array_equal(cold.weights[0], 2 * machine.weights[0])
+    for wrong in (0, -1, np.inf, "1"):
+        with pytest.raises(ValueError, match="temperature must be"):
+            at_temperature(machine, wrong)
+
+
+def estimator_of(machine):
+    W, (visible, hidden) = machine.weights[0], machine.thetas
+    return RBM.from_parameters(
+        W, hidden.field, visible.field, visible=machine.units[0], hidden="spin", random_state=0
+    )
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_designed_sequences_follow_the_distribution_at_a_temperature(temperature):
+    """20 000 chains: a frequency is off by 5 standard errors with a probability of 6e-7."""
+    machine, n = random_machine(Spin()), 20_000
+    rbm = estimator_of(machine)
+    codes, found = design(rbm, n, temperature=temperature, n_steps=30, random_state=0)
+    X = rows_of(codes)
+    log_p = log_likelihood(machine, rows_of(CODES))
+    assert_allclose(found, log_p[codes @ [9, 3, 1]], rtol=1e-6)
+    exact = Exact(at_temperature(machine, temperature)).mean(0)
+    error = np.sqrt(exact * (1 - exact) / n)
+    assert (np.abs(X.mean(axis=0) - exact) < 5 * error).all()
+
+
+def test_starts_of_designed_sequences():
+    rbm = estimator_of(random_machine(Spin()))
+    codes, _ = design(rbm, 5, n_steps=0, init=CODES[:5])
+    assert_array_equal(codes, CODES[:5])
+    one, two = (design(rbm, 5, random_state=3)[0] for _ in range(2))
+    assert_array_equal(one, two)
+    with pytest.raises(ValueError, match="init has 4 rows, but n_samples=5"):
+        design(rbm, 5, init=CODES[:4])
+    with pytest.raises(ValueError, match="3 sites, but init have 2"):
+        design(rbm, 5, init=CODES[:5, :2])
+    with pytest.raises(ValueError, match="n_samples"):
+        design(rbm, 0)
+    with pytest.raises(TypeError, match="must be a fitted estimator"):
+        design(rbm.machine_, 5)
+    with pytest.raises(TypeError, match="the same letters at all sites"):
+        design(BernoulliRBM.from_parameters(np.ones((2, 9))))

@@ -1,0 +1,101 @@
+"""Logos have the letters and the heights that they are given."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skrbm import RBM
+from skrbm.sequences import LogoDisplay
+from skrbm.units import Categorical
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def boxes(ax):
+    """The boxes that the letters fill, by column: (low, high) from below to above."""
+    found = {}
+    for patch in ax.patches:
+        box = patch.get_path().get_extents()
+        found.setdefault(round((box.x0 + box.x1) / 2), []).append((box.y0, box.y1))
+    return {x: sorted(parts) for x, parts in found.items()}
+
+
+def test_letters_fill_their_heights_and_the_largest_is_outermost():
+    heights = np.array([[0.5, 2.0, -1.0, -3.0], [0.0, 0.0, 1.5, 0.0]])
+    (ax,) = LogoDisplay(heights, "ACGU").plot().axes_
+    expected = {0: [(-4, -1), (-1, 0), (0, 0.5), (0.5, 2.5)], 1: [(0, 1.5)]}
+    found = boxes(ax)
+    assert found.keys() == expected.keys()
+    for x, parts in expected.items():
+        assert_allclose(found[x], parts, atol=1e-9)
+    low, high = ax.get_ylim()
+    assert low < -4 and high > 2.5 and ax.get_ylabel() == "weight"
+    ax.figure.canvas.draw()
+
+
+@pytest.mark.parametrize("letters", ["-ACDEFGHIKLMNPQRSTVWY", "-ACGU"])
+def test_every_letter_fills_its_box(letters):
+    (ax,) = LogoDisplay(np.diag(np.arange(1.0, len(letters) + 1)), letters).plot().axes_
+    for x, ((low, high),) in boxes(ax).items():
+        assert_allclose((low, high), (0, x + 1), atol=1e-9)
+    for patch in ax.patches:
+        assert 0.2 < patch.get_path().get_extents().width < 1
+
+
+def test_small_letters_are_left_out():
+    display = LogoDisplay([[1.0, 0.02, -0.009]], "ACG")
+    assert [len(display.plot(min_height=m).axes_[0].patches) for m in (0.0, 0.015, 0.1)] == [
+        3,
+        2,
+        1,
+    ]
+
+
+def test_rows_and_sites():
+    display = LogoDisplay(np.eye(3)[np.arange(10) % 3], "ACG")
+    axes = display.plot(per_row=4).axes_
+    assert [len(boxes(ax)) for ax in axes] == [4, 4, 2]
+    assert [text.get_text() for text in axes[1].get_xticklabels()] == ["5"]
+    (ax,) = display.plot(sites=[7, 2]).axes_
+    assert len(ax.patches) == 2 and ax.get_xticklabels()[0].get_text() == "8"
+    for wrong in ([], [10], [-1]):
+        with pytest.raises(ValueError, match="sites must be from 0 to 9"):
+            display.plot(sites=wrong)
+    figure = plt.figure()
+    assert display.plot(figure=figure).figure_ is figure
+
+
+def test_weights_of_a_hidden_unit_are_in_zero_sum_gauge():
+    W = np.random.default_rng(0).normal(size=(3, 8))
+    rbm = RBM.from_parameters(W, visible=Categorical((4, 4)), random_state=0)
+    display = LogoDisplay.from_estimator(rbm, 2, alphabet="ACGU")
+    by_site = W[2].reshape(2, 4)
+    assert_allclose(display.heights, by_site - by_site.mean(axis=1, keepdims=True))
+    assert display.axes_[0].get_ylabel() == "weights of unit 2"
+    with pytest.raises(ValueError, match="unit must be below 3"):
+        LogoDisplay.from_estimator(rbm, 3, alphabet="ACGU")
+    with pytest.raises(ValueError, match=r"\(n_sites, 21\) for the alphabet"):
+        LogoDisplay.from_estimator(rbm, 0)
+
+
+def test_information_of_a_profile():
+    profile = np.array([[1, 0, 0, 0], [0.25] * 4, [0.5, 0.5, 0, 0]])
+    display = LogoDisplay.from_profile(profile, alphabet="ACGU")
+    assert_allclose(display.heights, [[2, 0, 0, 0], [0] * 4, [0.5, 0.5, 0, 0]], atol=1e-12)
+    for wrong in ([0.5, 0.5], [[0.5, 0.4, 0, 0]], [[1.5, -0.5, 0, 0]]):
+        with pytest.raises(ValueError, match="sum to 1"):
+            LogoDisplay.from_profile(wrong, alphabet="ACGU")
+
+
+@pytest.mark.parametrize("wrong", [np.ones(4), np.ones((2, 3)), np.full((2, 4), np.nan)])
+def test_no_heights(wrong):
+    with pytest.raises(ValueError, match="heights must"):
+        LogoDisplay(wrong, "ACGU")

@@ -1,0 +1,325 @@
+"""Machines from files of other programs have the log-likelihoods that these programs define.
+
+The files are made by hand. Log-likelihoods are sums over all sequences of the energies that the
+programs' source code defines, with hidden units on fine grids.
+"""
+
+import os
+import pickle
+import sys
+import types
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+
+from skrbm import RBM, BernoulliRBM, CategoricalRBM
+from skrbm.sequences import potts_machine, read_adabmdca, read_pgm, read_rbms
+
+SITES, LETTERS, HIDDEN = 3, 4, 2
+CODES = np.array(list(product(range(LETTERS), repeat=SITES)))
+BITS = np.array(list(product(range(2), repeat=SITES)))
+GRID = np.linspace(-25, 25, 100_001)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def of_codes(table, codes):
+    """The entries of (n_sites, n_letters, ...) that codes choose, summed over the sites."""
+    return table[np.arange(SITES), codes].sum(axis=1)
+
+
+def assert_log_likelihoods(model, X, log_weights, rtol=1e-6):
+    """log_weights are unnormalised log-probabilities of X, which are all values there are."""
+    assert_allclose(model.score_samples(X), log_weights - logsumexp(log_weights), rtol)
+
+
+# rbms.
+
+
+@pytest.fixture
+def h5py():
+    return pytest.importorskip("h5py")
+
+
+def written(h5py, path, kind, updates, folder="params"):
+    with h5py.File(path, "w") as file:
+        if kind is not None:
+            file["model_type"] = kind
+        file["parallel_chains"] = np.zeros((2, SITES))
+        for number, parts in updates.items():
+            for name, part in parts.items():
+                file[f"update_{number}/{folder}/{name}"] = part
+            file[f"update_{number}/time"] = 1.0
+
+
+def parameters(seed=0, n=LETTERS):
+    shape = (SITES, n) if n else (SITES,)
+    found = {"weight_matrix": normal(*shape, HIDDEN, seed=seed), "vbias": normal(*shape, seed=1)}
+    return {**found, "hbias": normal(HIDDEN, seed=2)}
+
+
+@pytest.mark.parametrize("folder", ["params", "."])
+@pytest.mark.parametrize("kind", ["PBRBM", None])
+def test_categories_of_rbms(tmp_path, h5py, kind, folder):
+    path, parts = tmp_path / "a.h5", parameters(5)
+    written(h5py, path, kind, {9: parameters(), 100: parts}, folder)
+    found = read_rbms(path, random_state=0)
+    assert isinstance(found, CategoricalRBM) and found.random_state == 0
+    inputs = parts["hbias"] + of_codes(parts["weight_matrix"], CODES)
+    log_weights = of_codes(parts["vbias"], CODES) + np.logaddexp(0, inputs).sum(axis=1)
+    assert_log_likelihoods(found, CODES, log_weights)
+    first = read_rbms(path, 9).score_samples(CODES)
+    assert not np.allclose(first, found.score_samples(CODES), atol=0.01)
+
+
+def test_bits_of_rbms(tmp_path, h5py):
+    parts = parameters(n=None)
+    written(h5py, tmp_path / "a.h5", "BBRBM", {1: parts})
+    found = read_rbms(tmp_path / "a.h5")
+    assert isinstance(found, BernoulliRBM)
+    inputs = parts["hbias"] + BITS @ parts["weight_matrix"]
+    assert_log_likelihoods(found, BITS, BITS @ parts["vbias"] + np.logaddexp(0, inputs).sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    "kind, updates, update, message",
+    [
+        ("PBRBM", {}, None, "no machine"),
+        ("PBRBM", {3: parameters()}, 4, r"no machine update_4; it has updates \[3\]"),
+        ("IGRBM", {3: parameters()}, None, "machine IGRBM"),
+        ("PBRBM", {3: {"vbias": np.zeros(2)}}, None, "which have"),
+    ],
+)
+def test_no_machine_of_rbms(tmp_path, h5py, kind, updates, update, message):
+    written(h5py, tmp_path / "a.h5", kind, updates)
+    with pytest.raises(ValueError, match=message):
+        read_rbms(tmp_path / "a.h5", update)
+
+
+# PGM.
+
+
+class Shape:
+    """Being one of these makes a class of a module that is there while a test writes a pickle."""
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+@pytest.fixture
+def pgm(monkeypatch):
+    """Classes of the names that PGM has, which only exist while a pickle is written."""
+    made = {}
+    for module, name in (("rbm", "RBM"), ("layer", "Visible"), ("layer", "Hidden")):
+        home = sys.modules.get(module) or types.ModuleType(module)
+        monkeypatch.setitem(sys.modules, module, home)
+        made[name] = type(name, (Shape,), {"__module__": module})
+        monkeypatch.setattr(home, name, made[name], raising=False)
+    return made
+
+
+def saved(tmp_path, pgm, visible, hidden, protocol=4, order="C", **parts):
+    shape = (SITES, LETTERS) if visible == "Potts" else (SITES,)
+    W = np.asarray(normal(HIDDEN, *shape), dtype=np.float32, order=order)
+    fields = normal(*shape, seed=1).astype(np.float32)
+    state = np.random.RandomState(0)  # PGM keeps one, with its own constructor
+    vlayer = pgm["Visible"](fields=fields, random_state=state, type=np.float32)
+    hlayer = pgm["Hidden"](**{k: np.array(v, dtype=np.float32) for k, v in parts.items()})
+    rbm = pgm["RBM"](weights=W, visible=visible, hidden=hidden, vlayer=vlayer, hlayer=hlayer)
+    path = tmp_path / "rbm.data"
+    path.write_bytes(pickle.dumps(rbm, protocol))
+    return path, W.astype(np.float64), fields.astype(np.float64)
+
+
+def two_sided(gamma_plus, gamma_minus, theta_plus, theta_minus):
+    """The energy of a dReLU unit of PGM (source/layer.py, dReLULayer.energy)."""
+    up, down = np.maximum(GRID, 0), np.maximum(-GRID, 0)
+    square = up**2 * gamma_plus + down**2 * gamma_minus
+    return square / 2 + up * theta_plus + down * theta_minus
+
+
+ENERGIES = {
+    "Bernoulli": ({"fields": [0.3, -0.5]}, None),
+    "Spin": ({"fields": [0.3, -0.5]}, None),
+    "Gaussian": (
+        {"gamma": [0.8, 1.5], "theta": [0.2, -1.0]},
+        lambda gamma, theta: gamma * GRID**2 / 2 + theta * GRID,
+    ),
+    "ReLUplus": (
+        {"gamma": [0.8, 1.5], "theta": [0.2, -1.0]},
+        lambda gamma, theta: np.where(GRID >= 0, gamma * GRID**2 / 2 + theta * GRID, np.inf),
+    ),
+    "dReLU": (
+        {
+            "gamma_plus": [0.8, 1.5],
+            "gamma_minus": [1.2, 0.6],
+            "theta_plus": [0.2, -1.0],
+            "theta_minus": [0.7, 0.4],
+        },
+        two_sided,
+    ),
+    "ReLU": (
+        {"gamma": [0.8, 1.5], "theta_plus": [0.2, -1.0], "theta_minus": [0.7, 0.4]},
+        lambda gamma, *theta: two_sided(gamma, gamma, *theta),
+    ),
+}
+
+
+def log_partition(hidden, parts, inputs):
+    """log of the sum over a hidden unit's values, for each input and unit."""
+    if hidden in ("Bernoulli", "Spin"):
+        low = 0 if hidden == "Bernoulli" else -1
+        total = inputs + parts["fields"]
+        return np.logaddexp(low * total, total)
+    _, energy = ENERGIES[hidden]
+    found = []
+    for j in range(HIDDEN):
+        exponent = np.outer(inputs[:, j], GRID) - energy(*(part[j] for part in parts.values()))
+        ends = GRID == 0 if hidden == "ReLUplus" else np.zeros(GRID.shape, dtype=bool)
+        found.append(logsumexp(exponent, axis=1, b=np.where(ends, 0.5, 1.0)))
+    return np.stack(found, axis=1)
+
+
+@pytest.mark.parametrize("hidden", ENERGIES)
+def test_sequences_of_pgm(tmp_path, pgm, hidden):
+    parts, _ = ENERGIES[hidden]
+    path, W, fields = saved(tmp_path, pgm, "Potts", hidden, **parts)
+    found = read_pgm(path, random_state=0)
+    assert isinstance(found, CategoricalRBM) and found.random_state == 0
+    inputs = of_codes(W.transpose(1, 2, 0), CODES)
+    total = of_codes(fields, CODES) + log_partition(hidden, parts, inputs).sum(axis=1)
+    assert_log_likelihoods(found, CODES, total, 1e-5)
+
+
+@pytest.mark.parametrize("visible", ["Bernoulli", "Spin"])
+def test_bits_and_spins_of_pgm(tmp_path, pgm, visible):
+    parts, _ = ENERGIES["dReLU"]
+    path, W, fields = saved(tmp_path, pgm, visible, "dReLU", **parts)
+    found, X = read_pgm(path), BITS if visible == "Bernoulli" else 2 * BITS - 1
+    assert isinstance(found, RBM)
+    total = X @ fields + log_partition("dReLU", parts, X @ W.T).sum(axis=1)
+    assert_log_likelihoods(found, X, total, 1e-5)
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_protocols_and_orders_of_arrays(tmp_path, pgm, protocol, order):
+    parts, _ = ENERGIES["Bernoulli"]
+    path, W, _ = saved(tmp_path, pgm, "Bernoulli", "Bernoulli", protocol, order, **parts)
+    assert_array_equal(read_pgm(path).components_, W.astype(np.float32))
+
+
+class Hostile:
+    """A pickle of it calls a function when Python loads it."""
+
+    def __init__(self, *call):
+        self.call = call
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_a_pickle_runs_nothing(tmp_path, pgm):
+    mark = tmp_path / "mark"
+    call = os.mkdir, (str(mark),)
+    pickle.loads(pickle.dumps(Hostile(*call)))
+    assert mark.exists()  # so it would do as it says
+    mark.rmdir()
+    for content in (Hostile(*call), [Hostile(*call)], {"weights": Hostile(*call)}):
+        (tmp_path / "a").write_bytes(pickle.dumps(content))
+        with pytest.raises(ValueError, match=r"no machine|no pickle of a machine"):
+            read_pgm(tmp_path / "a")
+        assert not mark.exists()
+    path, *_ = saved(tmp_path, pgm, "Potts", "Bernoulli", fields=np.zeros(2))
+    rbm = pickle.loads(path.read_bytes())
+    rbm.weights = Hostile(*call)
+    path.write_bytes(pickle.dumps(rbm))
+    with pytest.raises(ValueError, match="is no array"):
+        read_pgm(path)
+    rbm.weights = np.array([None, object], dtype=object)
+    path.write_bytes(pickle.dumps(rbm))
+    with pytest.raises(ValueError, match="no number"):
+        read_pgm(path)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"no pickle", pickle.dumps(3), pickle.dumps(np.ones(2))])
+def test_no_pickle_of_pgm(tmp_path, content):
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(ValueError, match=r"no pickle of a machine|no machine of PGM"):
+        read_pgm(tmp_path / "a")
+
+
+@pytest.mark.parametrize("visible, hidden", [("Gaussian", "Spin"), ("Potts", "Potts")])
+def test_other_machines_of_pgm(tmp_path, pgm, visible, hidden):
+    path, *_ = saved(tmp_path, pgm, visible, hidden, fields=np.zeros(2))
+    with pytest.raises(ValueError, match=f"has {visible} and {hidden} units"):
+        read_pgm(path)
+
+
+# adabmDCA, and Potts models.
+
+
+def random_potts(scale=1.0):
+    J = scale * normal(SITES, LETTERS, SITES, LETTERS)
+    J = J + J.transpose(2, 3, 0, 1)
+    J[range(SITES), :, range(SITES), :] = 0
+    return J, normal(SITES, LETTERS, seed=1)
+
+
+def potts_weights(J, h):
+    pairs = sum(J[i, CODES[:, i], j, CODES[:, j]] for i in range(SITES) for j in range(i))
+    return of_codes(h, CODES) + pairs
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.1, 1.0])
+def test_a_machine_of_a_potts_model(scale):
+    J, h = random_potts(scale)
+    found = potts_machine(J, h, random_state=0)
+    assert found.n_components <= SITES * (LETTERS - 1)
+    assert_log_likelihoods(found, CODES, potts_weights(J, h), 1e-8)
+
+
+def test_what_is_no_potts_model():
+    J, h = random_potts()
+    for wrong, field in ((J, h[:, :2]), (J + normal(*J.shape), h), (J, h * np.nan), (J[0], h)):
+        with pytest.raises(ValueError, match="must"):
+            potts_machine(wrong, field)
+
+
+@pytest.mark.parametrize("letters", ["-ACG", "0123"])
+def test_a_file_of_adabmdca(tmp_path, letters):
+    """With letters, and with codes as in old files."""
+    J, h = random_potts()
+    J[0, :, 1], J[1, :, 0] = 0, 0  # a file may leave couplings out
+    lines = [
+        f"J {i} {j} {letters[a]} {letters[b]} {float(J[i, a, j, b])!r}"
+        for i, a, j, b in np.ndindex(J.shape)
+        if i < j and J[i, a, j, b]
+    ]
+    lines += [f"h {i} {letters[a]} {float(h[i, a])!r}" for i, a in np.ndindex(h.shape)]
+    (tmp_path / "params.dat").write_text("\n".join(lines) + "\n\n")
+    found = read_adabmdca(tmp_path / "params.dat", "-ACG", random_state=0)
+    assert_log_likelihoods(found, CODES, potts_weights(J, h), 1e-8)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "has no line 'h i a value'"),
+        ("J 0 1 A C 0.5", "has no line"),
+        ("h 0 A", "line 1 of"),
+        ("h 0 A 1\nK 0 A 1", "line 2 of"),
+        ("h 0 W 1", "letters of '-ACG'"),
+        ("h 0 A 1\nJ 0 1 A C 0.5", "sites up to 1, fields of 1"),
+    ],
+)
+def test_no_file_of_adabmdca(tmp_path, text, message):
+    (tmp_path / "a").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_adabmdca(tmp_path / "a", "-ACG")
