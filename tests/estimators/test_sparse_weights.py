@@ -48,7 +48,7 @@ def test_a_path_of_penalties_finds_a_planted_sparse_machine(tmp_path):
     with a column that is not its own, 0.5 * 0.5 / sqrt(1000) = 0.008.
     """
     support, rows = planted()
-    rbm = RBM(4, penalty="l1", n_iter=15, random_state=0, warm_start=True)
+    rbm = RBM(4, penalty="l1", n_iter=60, batch_size=500, random_state=0, warm_start=True)
     shares = [
         rbm.set_params(alpha=alpha).fit(rows).history_["zero_weights"][-1]
         for alpha in (1e-4, 1e-2, 3e-2)
