@@ -225,7 +225,7 @@ def values_of(X, j, column):
     if not len(values):
         raise ValueError(
             f"X has no observed value in column {j}, which contains missing values alone; leave "
-            "it out, or give its categories"
+            "it out"
         )
     if values.dtype.kind != "O":
         return np.unique(values)
