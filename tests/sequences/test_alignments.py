@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import warnings
 
 import numpy as np
 import pytest
@@ -245,6 +246,7 @@ def test_weights_of_long_sequences():
     codes[1], codes[2, :110] = 1, 1
     assert_allclose(sequence_weights(codes, 0.2), [0.5, 1, 0.5])
     assert_allclose(sequence_weights(codes + 200, 0.2), [0.5, 1, 0.5])
+    assert_allclose(sequence_weights(codes * 2**32 + 1, 0.2), [0.5, 1, 0.5])
 
 
 def test_clusters_are_chains_of_neighbours():
@@ -323,6 +325,8 @@ def test_correlation_of_pairs():
     assert np.isclose(halved, pair_correlation(codes[1::2], other, 3))
     assert np.isclose(halved, pair_correlation(other, codes, 3, other_weight=weights))
     assert np.isnan(pair_correlation(codes, codes[:1], 3))
+    with warnings.catch_warnings(action="error"):
+        assert np.isnan(pair_correlation(codes[:, :1], codes[:, :1], 3))
     with pytest.raises(ValueError, match="6 sites, but others 5"):
         pair_correlation(codes, codes[:, 1:], 3)
 
