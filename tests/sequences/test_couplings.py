@@ -176,7 +176,7 @@ def test_machines_of_no_sequences(visible):
     [
         [range(1, 4)] * SITES,
         [range(3), range(3), [2, 1, 0]],
-        ["ABC", "ABC", "ABD"],
+        ["ABC", "ABC", "ABE"],
         ["ABC"] * SITES,
     ],
     ids=str,
