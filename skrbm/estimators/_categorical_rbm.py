@@ -29,7 +29,7 @@ class CategoricalRBM(EncodedInput, RBM):
     p(v, h) ∝ exp(sum_i (b_i(v_i) + sum_j h_j W_ji(v_i)) + c' h) with respect to the units without
     couplings, with W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``.
     Many such parameters have the same distribution; these have the zero-sum gauge: b_i and W_ji sum
-    to zero over the values of a site.
+    to zero over the values of a site. Penalties that make exact zeros keep them instead.
 
     Samples, imputed and denoised values are those of X, in its dtype. A missing value, NaN or None,
     is a latent variable.
@@ -79,8 +79,9 @@ class CategoricalRBM(EncodedInput, RBM):
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float or "auto", default="auto"
         Strength of the penalty on the weights; "auto" is one over the number of rows.
-    penalty : {"l2", "l1"}, default="l2"
-        alpha / 2 ||W||² or alpha ||W||₁.
+    penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
+        alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
+        exact zeros.
     centered : bool, default=True
         Whether the gradient is that of the couplings between deviations of the units from their
         means. Learning is then faster, and depends less on the learning rate.

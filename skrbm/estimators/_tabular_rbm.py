@@ -76,8 +76,9 @@ class TabularRBM(EncodedInput, RBM):
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float or "auto", default="auto"
         Strength of the penalty on the weights; "auto" is one over the number of rows.
-    penalty : {"l2", "l1"}, default="l2"
-        alpha / 2 ||W||² or alpha ||W||₁.
+    penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
+        alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
+        exact zeros.
     centered : bool, default=True
         Whether the gradient is that of the couplings between deviations of the units from their
         means. Learning is then faster, and depends less on the learning rate.

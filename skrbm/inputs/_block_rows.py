@@ -38,10 +38,10 @@ def rows_of(X, unit, dtype, binarize=None, weights=None, coordinates=None, first
     if isinstance(X, RowBlocks):
         rows = BlockRows(X, unit, dtype, binarize, coordinates)
         if first:
-            check_known(rows.summary)
+            check_known(rows.summary, unit)
         return rows
     if first:
-        check_known(X)
+        check_known(X, unit)
         unit = unit.fitted(ends_of_ranks(X))
     return Rows(X, unit, dtype, binarize, weights, coordinates)
 

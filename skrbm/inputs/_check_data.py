@@ -19,6 +19,7 @@ from ..arrays import (
     working_dtype,
 )
 from ..exceptions import DataRangeWarning
+from ..units import Categorical
 from ._blocks import CheckedBlocks, find_blocks
 
 
@@ -97,8 +98,11 @@ def _check_infinity(X):
         raise ValueError("a sparse X contains NaN; for missing values make it dense: X.toarray()")
 
 
-def check_known(X):
-    """Raise ValueError if a column of X, or of a summary of it, has no value but NaN."""
+def check_known(X, unit=None):
+    """Raise ValueError if a column of X, or of a summary of it, has no value but NaN.
+
+    Of a ``unit`` of categories the error names sites instead of their columns.
+    """
     if isinstance(X, ColumnSummary):
         known = X.counts > 0
     elif sp.issparse(X):
@@ -107,11 +111,14 @@ def check_known(X):
         known = namespace(X).any(X == X, axis=0)
     else:
         return
-    unknown = np.flatnonzero(~to_numpy(known))
+    unknown, name, what = np.flatnonzero(~to_numpy(known)), "columns", "NaN"
+    if unknown.size and isinstance(unit, Categorical):
+        sizes, name, what = unit.sites(len(known)), "sites", "missing or unknown values"
+        unknown = np.unique(np.repeat(np.arange(len(sizes)), sizes)[unknown])
     if unknown.size:
         raise ValueError(
-            f"X has no observed value in columns {unknown[:10].tolist()}, which contain NaN alone; "
-            "leave these columns out"
+            f"X has no observed value in {name} {unknown[:10].tolist()}, which contain {what} "
+            f"alone; leave these {name} out"
         )
 
 

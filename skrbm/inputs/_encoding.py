@@ -146,9 +146,8 @@ class CategoryEncoder:
             values[numbers[:, end - len(values) : end].argmax(axis=1)]
             for values, end in zip(self.categories_, ends, strict=True)
         ]
-        dtypes = {values.dtype for values in found}
-        mixed = len({dtype.kind in "OUS" for dtype in dtypes}) > 1
-        X = np.stack([part.astype(object) for part in found] if mixed else found, axis=1)
+        kinds = {"number" if part.dtype.kind in "iuf" else part.dtype.kind for part in found}
+        X = np.stack(found if len(kinds) == 1 else [_in_objects(part) for part in found], axis=1)
         return from_numpy(X, rows) if is_foreign(rows) and X.dtype.kind in "biuf" else X
 
     def _codes(self, j, column):
@@ -156,7 +155,10 @@ class CategoryEncoder:
         missing, known = missing_values(column), self.categories_[j]
         codes = np.full(len(column), -1, dtype=np.int32)
         values = column[~missing]
-        if known.dtype.kind in "biuf" and values.dtype.kind in "biuf":
+        if known.dtype.kind in "mM" and values.dtype.kind == "O":
+            values = values.astype(known.dtype)
+        are_numbers = known.dtype.kind in "biuf" and values.dtype.kind in "biuf"
+        if are_numbers or known.dtype.kind == values.dtype.kind in "mM":
             order = np.argsort(known)
             places = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
             found = np.where(known[places] == values, places, -1)
@@ -223,7 +225,7 @@ def values_of(X, j, column):
     if not len(values):
         raise ValueError(
             f"X has no observed value in column {j}, which contains missing values alone; leave "
-            "it out, or give its categories"
+            "it out"
         )
     if values.dtype.kind != "O":
         return np.unique(values)
@@ -248,6 +250,11 @@ def _given(values, j):
     if len(set(known.tolist())) < len(known):
         raise ValueError(f"categories[{j}] has a value twice: {known.tolist()}")
     return known
+
+
+def _in_objects(values):
+    """Return an array of objects; times stay those of NumPy, as finer ones would become numbers."""
+    return _objects(list(values)) if values.dtype.kind in "mM" else values.astype(object)
 
 
 def _objects(values):

@@ -22,8 +22,8 @@ def letters_of(alphabet):
     ----------
     alphabet : str
         "protein" (the gap and 20 amino acids), "rna" or "dna" (the gap and four bases), all in
-        alphabetical order; or the letters themselves, such as "ACDEFGHIKLMNPQRSTVWY" for proteins
-        without gaps.
+        alphabetical order, or "DNA" and so on; or the letters themselves, such as
+        "ACDEFGHIKLMNPQRSTVWY" for proteins without gaps.
 
     Returns
     -------
@@ -34,8 +34,8 @@ def letters_of(alphabet):
     ValueError
         If a letter occurs twice, or there are fewer than two.
     """
-    if isinstance(alphabet, str) and alphabet in ALPHABETS:
-        return ALPHABETS[alphabet]
+    if isinstance(alphabet, str) and alphabet.lower() in ALPHABETS:
+        return ALPHABETS[alphabet.lower()]
     if isinstance(alphabet, str) and len(alphabet) >= 2 and alphabet.isascii():
         if len(set(alphabet)) == len(alphabet) and not (set(alphabet) & set(".> \t\r\n")):
             return alphabet
@@ -74,7 +74,7 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
         raise ValueError("sequences must be strings")
     rows = [row.encode("ascii", "replace") for row in sequences]
     lengths = np.array([len(row) for row in rows])
-    if not rows or not lengths[0]:
+    if not lengths.any():
         raise ValueError("there must be at least one sequence with at least one letter, got none")
     if (lengths != lengths[0]).any():
         odd = int(np.argmax(lengths != lengths[0]))
@@ -103,8 +103,8 @@ def _table(alphabet, unknown):
     table = np.full(256, other, dtype=np.int8)
     table[np.frombuffer(letters.encode(), dtype=np.uint8)] = np.arange(len(letters))
     table[ord(".")] = gap
-    if alphabet in _SAME:
-        letter, meant = map(ord, _SAME[alphabet])
+    if alphabet.lower() in _SAME:
+        letter, meant = map(ord, _SAME[alphabet.lower()])
         table[letter] = table[meant]
     return table
 

@@ -10,6 +10,10 @@ from ..units import Categorical
 from ._alphabet import known_rows
 
 _BLOCK_ELEMENTS = 2**22  # hidden inputs that are summed over together
+_REMEDY = (
+    "fit CategoricalRBM with categories=[range(n_letters)] * n_sites, as some letters occur at "
+    "some sites only, or RBM with visible=Categorical((n_letters,) * n_sites)"
+)
 
 
 def sequence_machine(model):
@@ -39,13 +43,25 @@ def sequence_machine(model):
     if len(sizes) != 1:
         raise TypeError(
             "sequences need a machine of one hidden layer whose visible units are categories, the "
-            f"same letters at all sites, got {machine.units}; fit CategoricalRBM with "
-            "categories=[range(n_letters)] * n_sites, as some letters occur at some sites only, or "
-            "RBM with visible=Categorical((n_letters,) * n_sites)"
+            f"same letters at all sites, got {machine.units}; {_REMEDY}"
         )
+    _check_letters(getattr(model, "categories_", ()))
     thetas = tuple(theta.map(_in_double) for theta in machine.thetas)
     weights = (machine.scale * _in_double(machine.weights[0]),)
     return Machine(machine.units, thetas, weights), sizes.pop()
+
+
+def _check_letters(categories):
+    """Raise TypeError if codes are not the places of the values of all sites."""
+    for site, values in enumerate(map(list, categories)):
+        expected = list(range(len(values)))
+        if isinstance(values[0], str | bytes):
+            expected = list(categories[0])
+        if values != expected:
+            raise TypeError(
+                f"codes are the places of letters in one alphabet, {expected}, but site {site} of "
+                f"the machine has the values {values}; {_REMEDY}"
+            )
 
 
 def _in_double(part):

@@ -11,6 +11,12 @@ from ._alphabet import decode, encode, letters_of
 
 _INSERTS = str.maketrans("", "", "abcdefghijklmnopqrstuvwxyz.")
 _GZIP = b"\x1f\x8b"
+_READ = {
+    "mode": "rt",
+    "encoding": "utf-8-sig",
+    "errors": "replace",
+}  # names of old files are latin-1
+_WRITE = {"mode": "wt", "encoding": "utf-8"}
 
 
 class Alignment(NamedTuple):
@@ -59,18 +65,23 @@ def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
         If the file has no sequence, or the sequences have not the same length.
     """
     look_up("inserts", inserts, {"drop": None, "keep": None})
-    letters_of(alphabet)  # before a long file is read
+    letters = letters_of(alphabet)  # before a long file is read
+    if letters != letters.upper():
+        raise ValueError(
+            f"read_fasta reads capitals, so that alphabet must have them, got {letters!r}"
+        )
     names, rows = _records(path)
+    is_empty = not any(rows)
     if inserts == "drop":
         rows = [row.translate(_INSERTS) for row in rows]
     else:
         rows = [row.upper() for row in rows]
-    if rows and not any(rows):
+    if not is_empty and not any(rows):
         raise ValueError(
             "all letters are small ones or '.', which are insertions in a2m and a3m files; give "
             "inserts='keep' if they are the alignment"
         )
-    return Alignment(names, encode(rows, alphabet, unknown=unknown), letters_of(alphabet))
+    return Alignment(names, encode(rows, alphabet, unknown=unknown), letters)
 
 
 def _records(path):
@@ -79,7 +90,7 @@ def _records(path):
         return _parsed(path)
     with open(path, "rb") as file:
         is_gzip = file.read(2) == _GZIP
-    with gzip.open(path, "rt") if is_gzip else open(path) as file:
+    with gzip.open(path, **_READ) if is_gzip else open(path, **_READ) as file:
         return _parsed(file)
 
 
@@ -95,7 +106,7 @@ def _parsed(lines):
                 raise ValueError(
                     f"a FASTA file begins with '>' and a name, but this one with {line[:20]!r}"
                 )
-            parts[-1].append(line.replace(" ", ""))
+            parts[-1].append("".join(line.split()))
     if not names:
         raise ValueError("the file has no sequences")
     return names, ["".join(part) for part in parts]
@@ -130,5 +141,5 @@ def write_fasta(path, codes, names=None, alphabet="protein"):
     if any("\n" in name or "\r" in name for name in names):
         raise ValueError("a name in a FASTA file is one line")
     is_gzip = os.fspath(path).endswith(".gz")
-    with gzip.open(path, "wt") if is_gzip else open(path, "w") as file:
+    with gzip.open(path, **_WRITE) if is_gzip else open(path, **_WRITE) as file:
         file.writelines(f">{name}\n{row}\n" for name, row in zip(names, rows, strict=True))

@@ -119,9 +119,11 @@ class LogoDisplay:
         import matplotlib.pyplot as plt
 
         check_count("per_row", per_row, 1)
-        sites = np.arange(len(self.heights)) if sites is None else np.asarray(sites, dtype=int)
-        if not sites.size or sites.min() < 0 or sites.max() >= len(self.heights):
-            raise ValueError(f"sites must be from 0 to {len(self.heights) - 1}, got {sites}")
+        known = np.arange(len(self.heights))
+        sites = known if sites is None else np.asarray(sites)
+        is_list = sites.ndim == 1 and sites.dtype.kind in "iu" and sites.size
+        if not is_list or not np.isin(sites, known).all():
+            raise ValueError(f"sites must be a list of int from 0 to {len(known) - 1}, got {sites}")
         up, down = (np.clip(sign * self.heights[sites], 0, None).sum(axis=1) for sign in (1, -1))
         top, bottom = up.max(), down.max()
         n_rows = -(-len(sites) // per_row)

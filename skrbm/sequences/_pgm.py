@@ -69,7 +69,14 @@ def read_pgm(path, **params):
     with open(path, "rb") as file:
         try:
             rbm = _Records(file, encoding="latin1").load()
-        except (pickle.UnpicklingError, EOFError, TypeError, AttributeError, IndexError) as error:
+        except (
+            pickle.UnpicklingError,
+            EOFError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            LookupError,
+        ) as error:
             raise ValueError(f"{path} is no pickle of a machine: {error}") from None
     if not isinstance(rbm, _Record):
         raise ValueError(f"{path} is no pickle of a machine, but of a {type(rbm).__name__}")

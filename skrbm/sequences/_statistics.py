@@ -111,7 +111,7 @@ def pair_correlation(codes, others, n_letters, sample_weight=None, other_weight=
     Returns
     -------
     float
-        NaN if all connected correlations of one of them are equal.
+        NaN if all connected correlations of one of them are equal, or there is one site alone.
     """
     found = connected_correlations(codes, n_letters, sample_weight)
     other = connected_correlations(others, n_letters, other_weight)
@@ -119,6 +119,8 @@ def pair_correlation(codes, others, n_letters, sample_weight=None, other_weight=
         raise ValueError(f"codes have {found.shape[0]} sites, but others {other.shape[0]}")
     i, j = np.triu_indices(found.shape[0], 1)
     x, y = (part[i, :, j, :].ravel() for part in (found, other))
+    if not x.size:
+        return float("nan")
     x, y = x - x.mean(), y - y.mean()
     size = np.sqrt((x @ x) * (y @ y))
     return float(x @ y / size) if size > 0 else float("nan")

@@ -75,7 +75,7 @@ def _neighbours(codes, max_distance):
 
 def _small(codes):
     """Return codes of one byte if there are few letters: they are compared fastest."""
-    return codes.astype(np.int8 if codes.max() < 128 else np.int32)
+    return codes.astype(np.int8 if codes.max() < 128 else np.int64)
 
 
 def _near(sites, known, start, stop, max_distance):

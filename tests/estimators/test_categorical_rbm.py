@@ -351,3 +351,12 @@ def test_searches_and_clones():
     assert not hasattr(clone(search.best_estimator_), "components_")
     names = search.best_estimator_.get_feature_names_out()
     assert names[0] == "categoricalrbm0" and len(names) == search.best_params_["n_components"]
+
+
+@pytest.mark.parametrize("column", [None, "Q"], ids=["missing", "unknown"])
+def test_a_site_without_a_known_value(column):
+    X = sequences(50).astype(object)
+    X[:, 2] = column
+    rbm = small(categories=[list("ACGD")] * X.shape[1], handle_unknown="ignore")
+    with pytest.raises(ValueError, match=r"sites \[2\], which contain missing or unknown values"):
+        rbm.fit(X)

@@ -102,6 +102,34 @@ def test_unknown_values(new):
     assert np.isnan(ignores.encode([np.array(new)]).toarray()).all()
 
 
+@pytest.mark.parametrize("unit", ["D", "us", "ns"])
+def test_times(unit):
+    times = np.array(["2021-01-01", "2020-01-01", "NaT"], dtype=f"M8[{unit}]")
+    others = np.array(["b", "a", "c"]), np.array([2, 1, 3]), np.array([True, False, True])
+    for other in others:
+        columns = [times, other]
+        encoder = CategoryEncoder().fit(None, columns)
+        rows = encoder.encode(columns).toarray()
+        back = encoder.decode(rows[:2])
+        assert back.dtype == object and back.tolist() == [
+            [times[0], other[0]],
+            [times[1], other[1]],
+        ]
+        assert_array_equal(encoder.encode(list(back.T)).toarray(), rows[:2])
+        in_seconds = [times.astype("M8[s]"), other]
+        assert_array_equal(encoder.encode(in_seconds).toarray(), rows)
+    half_a_day = [times[:1] + np.timedelta64(12, "h"), other[:1]]
+    with pytest.warns(DataRangeWarning, match="unknown categories"):
+        assert np.isnan(encoder.encode(half_a_day).toarray()[0, 0])
+
+
+def test_truth_values_stay_so_beside_numbers():
+    columns = [np.array([True, False]), np.array([5, 7])]
+    encoder = CategoryEncoder().fit(None, columns)
+    back = encoder.decode(encoder.encode(columns).toarray())
+    assert back.dtype == object and back[0, 0] is True and back.tolist() == [[True, 5], [False, 7]]
+
+
 def test_text_is_no_number():
     encoder, _ = fitted(np.array([["1"], ["2"]]), handle_unknown="error")
     with pytest.raises(ValueError, match="unknown categories"):

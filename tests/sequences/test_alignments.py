@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import warnings
 
 import numpy as np
 import pytest
@@ -74,6 +75,11 @@ def test_unknown_letters():
         encode(["AC"], unknown="drop")
 
 
+def test_names_of_alphabets_may_have_capitals():
+    assert letters_of("DNA") == letters_of("dna") and letters_of("Protein") == PROTEIN
+    assert_array_equal(encode(["AU"], "DNA"), encode(["AT"], "dna"))
+
+
 def test_thymine_and_uracil_stand_for_each_other():
     assert_array_equal(encode(["ACGT"], "rna"), encode(["ACGU"], "rna"))
     assert_array_equal(encode(["ACGT"], "dna"), encode(["ACGU"], "dna"))
@@ -144,6 +150,21 @@ def test_a_file_of_several_lines_for_each_sequence(tmp_path):
     assert read_fasta(io.StringIO(">a\nAC\n>a\nAC")).names == ["a", "a"]
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_files_of_old_programs(tmp_path, pack):
+    path = tmp_path / "old.fasta"
+    path.write_bytes(pack(b"\xef\xbb\xbf>prot\xe9ine\r\nA C\tD\r\n>b\r\nAC\xe9\r\n"))
+    found = read_fasta(path)
+    assert found.names == ["prot\ufffdine", "b"]
+    assert decode(found.codes) == ["ACD", "ACX"]
+
+
+def test_small_letters_are_no_alphabet_of_a_file(tmp_path):
+    path = written(tmp_path, ">a\nacgt\n")
+    with pytest.raises(ValueError, match="read_fasta reads capitals"):
+        read_fasta(path, "acgt", inserts="keep")
+
+
 def test_insertions(tmp_path):
     path = written(tmp_path, ">a\nACgg.DE\n>b\nA-DE\n")
     assert decode(read_fasta(path).codes) == ["ACDE", "A-DE"]
@@ -157,7 +178,15 @@ def test_insertions(tmp_path):
         read_fasta(path, "rna", inserts="no")
 
 
-@pytest.mark.parametrize("text, message", [("", "no sequences"), ("ACGT\n", "begins with '>'")])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "no sequences"),
+        ("ACGT\n", "begins with '>'"),
+        (">a\n", "at least one sequence with"),
+        (">a\n>b\nAC\n", "the first has 0 sites, number 1"),
+    ],
+)
 def test_no_fasta_file(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         read_fasta(written(tmp_path, text))
@@ -217,6 +246,7 @@ def test_weights_of_long_sequences():
     codes[1], codes[2, :110] = 1, 1
     assert_allclose(sequence_weights(codes, 0.2), [0.5, 1, 0.5])
     assert_allclose(sequence_weights(codes + 200, 0.2), [0.5, 1, 0.5])
+    assert_allclose(sequence_weights(codes * 2**32 + 1, 0.2), [0.5, 1, 0.5])
 
 
 def test_clusters_are_chains_of_neighbours():
@@ -295,6 +325,8 @@ def test_correlation_of_pairs():
     assert np.isclose(halved, pair_correlation(codes[1::2], other, 3))
     assert np.isclose(halved, pair_correlation(other, codes, 3, other_weight=weights))
     assert np.isnan(pair_correlation(codes, codes[:1], 3))
+    with warnings.catch_warnings(action="error"):
+        assert np.isnan(pair_correlation(codes[:, :1], codes[:, :1], 3))
     with pytest.raises(ValueError, match="6 sites, but others 5"):
         pair_correlation(codes, codes[:, 1:], 3)
 

@@ -171,6 +171,28 @@ def test_machines_of_no_sequences(visible):
         effective_couplings(machine, CODES)
 
 
+@pytest.mark.parametrize(
+    "categories",
+    [
+        [range(1, 4)] * SITES,
+        [range(3), range(3), [2, 1, 0]],
+        ["ABC", "ABC", "ABE"],
+        ["ABC"] * SITES,
+    ],
+    ids=str,
+)
+def test_codes_are_the_values_of_a_machine_or_their_places(categories):
+    categories = [list(values) for values in categories]
+    rbm = CategoricalRBM.from_parameters(np.ones((2, *SHAPE[:2])), categories=categories)
+    if categories[2] == list("ABC"):
+        assert effective_couplings(rbm, CODES).shape == SHAPE
+        return
+    with pytest.raises(TypeError, match=r"codes are the places .* site [02]"):
+        effective_couplings(rbm, CODES)
+    with pytest.raises(TypeError, match=r"categories=\[range"):
+        design(rbm, init=CODES[:1])
+
+
 # Contacts.
 
 

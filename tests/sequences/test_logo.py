@@ -66,8 +66,8 @@ def test_rows_and_sites():
     assert [text.get_text() for text in axes[1].get_xticklabels()] == ["5"]
     (ax,) = display.plot(sites=[7, 2]).axes_
     assert len(ax.patches) == 2 and ax.get_xticklabels()[0].get_text() == "8"
-    for wrong in ([], [10], [-1]):
-        with pytest.raises(ValueError, match="sites must be from 0 to 9"):
+    for wrong in ([], [10], [-1], 3, [0.5], [True] * 10):
+        with pytest.raises(ValueError, match="sites must be a list of int from 0 to 9"):
             display.plot(sites=wrong)
     figure = plt.figure()
     assert display.plot(figure=figure).figure_ is figure

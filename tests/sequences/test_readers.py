@@ -248,7 +248,9 @@ def test_a_pickle_runs_nothing(tmp_path, pgm):
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"no pickle", pickle.dumps(3), pickle.dumps(np.ones(2))])
+@pytest.mark.parametrize(
+    "content", [b"", b"no pickle", b"garbage\n", pickle.dumps(3), pickle.dumps(np.ones(2))]
+)
 def test_no_pickle_of_pgm(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(ValueError, match=r"no pickle of a machine|no machine of PGM"):
