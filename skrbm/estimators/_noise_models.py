@@ -197,8 +197,8 @@ def posterior_moments(method, machine, starts, max_iter):
         mean, variance = state.means[0], state.variances[0]
         if not unit.has_variances:
             variance = mean - mean * mean
-        elif unit.has_cumulants:  # some methods do not store the variance of binary units
-            variance = unit.cumulants(mean)[0]
+        elif len(unit.values or ()) == 2:  # some methods do not store it; noise keeps it that
+            variance = unit.cumulants(mean)[0]  # of the mean, for two values but no more
         n, first, second = n + 1, first + mean, second + (variance + mean * mean)
     if n == 1:
         return mean, variance
