@@ -214,10 +214,10 @@ def two_classes(n):
     "options",
     [
         {},
-        {"starts": "data"},
+        pytest.param({"starts": "data"}, marks=pytest.mark.slow),
         {"inference": "naive_mean_field"},
-        {"inference": "tempering"},
-        {"starts": "tempered"},
+        pytest.param({"inference": "tempering"}, marks=pytest.mark.slow),
+        pytest.param({"starts": "tempered"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
