@@ -214,10 +214,10 @@ def two_classes(n):
     "options",
     [
         {},
-        {"starts": "data"},
+        pytest.param({"starts": "data"}, marks=pytest.mark.slow),
         {"inference": "naive_mean_field"},
-        {"inference": "tempering"},
-        {"starts": "tempered"},
+        pytest.param({"inference": "tempering"}, marks=pytest.mark.slow),
+        pytest.param({"starts": "tempered"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -267,12 +267,30 @@ def test_errors_name_the_columns():
         [(Bernoulli(), 1), (Gaussian(), [1])],
         [("bernoulli", 2)],
         [(Bernoulli(), 1.5)],
+        [Bernoulli()],
+        None,
     ],
     ids=str,
 )
 def test_parts_that_are_no_layer_are_refused(parts):
     with pytest.raises(ValueError, match=r"parts must|number of columns must|a column must"):
         ColumnUnits(parts)
+
+
+def test_noise_is_removed_as_by_units_of_one_kind():
+    """Of two parts of Gaussian units, as by the same units in one; on counts it is an error."""
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    params = {"n_iter": 2, "learning_rate": 0.01, "inference": "tap", "random_state": 0}
+    parts = [(Gaussian(), 1), (Gaussian(1e-3), 2)]
+    mixed, plain = (RBM(2, visible=unit, **params) for unit in (ColumnUnits(parts), Gaussian()))
+    mixed, plain = (
+        rbm.fit(X).denoise(X, noise_variance=0.5, random_state=0) for rbm in (mixed, plain)
+    )
+    assert np.abs(plain - X).max() > 0.1
+    assert_allclose(mixed, plain, rtol=0, atol=1e-12)
+    counts = RBM(2, visible=ColumnUnits([(Poisson(), 1), (Gaussian(), 1)])).fit(abs(X[:, :2]) // 1)
+    with pytest.raises(ValueError, match="noise_variance is for units that take a precision"):
+        counts.denoise(X[:, :2], noise_variance=0.5)
 
 
 def test_bounds_that_are_not_given_are_those_of_the_columns():

@@ -140,6 +140,8 @@ class GaussianNoise:
                 f"noise_variance is for units that are not binary, and visible units are {unit}; "
                 "give flip_probability"
             )
+        if not unit.takes_precision:
+            raise ValueError(f"noise_variance is for units that take a precision, not for {unit}")
 
     def check_mean(self, mean):
         raise ValueError("prior_mean is for flip_probability; real units start without couplings")
@@ -197,8 +199,8 @@ def posterior_moments(method, machine, starts, max_iter):
         mean, variance = state.means[0], state.variances[0]
         if not unit.has_variances:
             variance = mean - mean * mean
-        elif unit.has_cumulants:  # some methods do not store the variance of binary units
-            variance = unit.cumulants(mean)[0]
+        elif len(unit.values or ()) == 2:  # some methods do not store it; noise keeps it that
+            variance = unit.cumulants(mean)[0]  # of the mean, for two values but no more
         n, first, second = n + 1, first + mean, second + (variance + mean * mean)
     if n == 1:
         return mean, variance

@@ -32,12 +32,12 @@ class TabularRBM(EncodedInput, RBM):
         Number of hidden units.
     kinds : "auto" or dict, default="auto"
         Kinds of columns by name, or by number; the others, or all, are found from the dtypes.
-        "binary" are two values of any type, as booleans are; "categorical" are strings, objects and
-        pandas or polars categories; "rating" are whole numbers of a range of at most 20, binomial
-        from the smallest to the largest; "real" are all other numbers, with a learnt variance,
-        whole ones rounded. Only if asked for: "count", whole numbers from 0 on without a bound
-        (Poisson); "positive", real from 0 on; "bounded", real from the smallest to the largest
-        value.
+        "binary" are booleans, or two values that are not floats; "categorical" are strings,
+        objects and pandas or polars categories; "rating" are whole numbers of a range of at most
+        20, binomial from the smallest to the largest; "real" are all other numbers, with a learnt
+        variance, integers rounded. Only if asked for: "count", whole numbers from 0 on without a
+        bound (Poisson); "positive", real from 0 on; "bounded", real from the smallest to the
+        largest value.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         What categories are that were not in the first X: missing, with a warning or without, or an
         error.

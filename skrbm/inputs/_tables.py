@@ -3,6 +3,7 @@
 import importlib
 import warnings
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from numbers import Integral, Real
 from typing import Any
 
@@ -109,7 +110,17 @@ class TableColumn:
         numbers = numbers + self.lower if self.kind == "rating" else numbers
         if self.kind in ("rating", "count") or "int" in self.dtype.lower():
             numbers = np.rint(numbers)
-        return numbers
+        bounds = _range_of(self.dtype)
+        return numbers if bounds is None else np.clip(numbers, *bounds)
+
+
+def _range_of(dtype):
+    """Return the least and the largest float that an integer dtype holds; None of others."""
+    try:
+        info = np.iinfo(dtype.lower())
+    except (TypeError, ValueError):
+        return None
+    return float(info.min), min(float(info.max), np.nextafter(float(info.max) + 1, 0))
 
 
 def _as_numbers(values, name):
@@ -285,6 +296,8 @@ def _described(X, j, name, column, kind, is_frame):
 
 def _kind(values, name, dtype):
     """Return the kind of a column by its observed values, and its dtype in the table."""
+    if dtype.lower().startswith(("category", "categorical", "enum")):  # also of numbers
+        return "categorical"
     code = values.dtype.kind
     if code == "f" and "int" in dtype.lower():  # with missing values
         code = "i"
@@ -292,8 +305,8 @@ def _kind(values, name, dtype):
         code = "b"
     elif code == "O" and all(isinstance(value, Real) for value in values):
         code = "i" if all(isinstance(value, Integral) for value in values) else "f"
-    if code in "mMcV":
-        raise ValueError(f"column {name!r} of X has dtype {values.dtype}; turn it into numbers")
+    if code in "mMcV" or any(isinstance(value, date | timedelta) for value in values[:1]):
+        raise ValueError(f"column {name!r} of X has dtype {dtype}; turn it into numbers")
     if code == "b":
         return "binary"
     if code in "OSU":
@@ -303,7 +316,8 @@ def _kind(values, name, dtype):
     least, most = int(min(values)), int(max(values))
     if len(set(values.tolist())) == 2:
         return "binary"
-    return "rating" if 0 < most - least <= _FEW else "real"
+    exact = max(abs(least), abs(most)) < 2**53  # floats hold all whole numbers up to here
+    return "rating" if 0 < most - least <= _FEW and exact else "real"
 
 
 def _dtype_of(column):
@@ -326,6 +340,8 @@ def _frame(library, table, values):
 
 
 def _pandas_column(library, column, values):
+    if column.dtype == "category" and not column.is_named:  # numbers, as was asked for
+        return library.Series(values)
     if column.dtype == "category":
         return library.Categorical(values, categories=column.values, ordered=column.ordered)
     return library.Series(values).astype(column.dtype)

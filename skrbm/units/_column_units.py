@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +38,12 @@ class ColumnUnits(Unit):
     parts: tuple
 
     def __post_init__(self):
-        parts = tuple((unit, _columns(columns)) for unit, columns in self.parts)
+        try:
+            parts = tuple((unit, _columns(columns)) for unit, columns in self.parts)
+        except TypeError as error:
+            raise ValueError(
+                f"parts must be a list of pairs (unit, columns), got {self.parts!r}"
+            ) from error
         object.__setattr__(self, "parts", parts)
         if not parts or not all(isinstance(unit, Unit) and unit.is_learnt for unit, _ in parts):
             raise ValueError(
@@ -179,9 +184,12 @@ class ColumnUnits(Unit):
     # ------------------------------------------------------------------ columns of parts
 
     def _split(self, x):
-        """Return the columns of each part of an array, of whatever stands for one, or of None."""
-        if x is None:
-            return [None] * len(self.parts)
+        """Return the columns of each part of an array, or of what stands for one.
+
+        A number, or None, is that of each part.
+        """
+        if x is None or isinstance(x, Real):
+            return [x] * len(self.parts)
         return [take_columns(x, place) for place in _layout(self.parts).places]
 
     def _join(self, parts):
