@@ -310,10 +310,10 @@ class Listener:
 def test_without_scikit_learns_callbacks(monkeypatch):
     """What stands in for them where scikit-learn is older than 1.9 tells callbacks the same."""
     monkeypatch.setitem(sys.modules, "sklearn.callback", None)  # so that importing it fails
-    source = importlib.util.find_spec("skrbm._callbacks")
+    source = importlib.util.find_spec("skrbm._sklearn")
     older = importlib.util.module_from_spec(source)
     source.loader.exec_module(older)
-    assert older.CallbackSupportMixin.__module__ == "skrbm._callbacks"
+    assert older.CallbackSupportMixin.__module__ == "skrbm._sklearn"
 
     class Older(older.CallbackSupportMixin, BernoulliRBM):
         fit = older.with_callbacks(getattr(BernoulliRBM.fit, "__wrapped__", BernoulliRBM.fit))

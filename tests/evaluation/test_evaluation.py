@@ -80,13 +80,16 @@ def test_exact_sums_do_not_depend_on_the_blocks(kinds, elements, monkeypatch):
     machine = make(kinds)
     whole = exact_log_partition(machine), *exact_marginals(machine)
     sizes = []
-    original = _enumeration.log_weight
 
-    def counted(theta, rows):
-        sizes.append(rows.shape[0])
-        return original(theta, rows)
+    def counted(original):
+        def log_weight(unit, theta, rows):
+            sizes.append(rows.shape[0])
+            return original(unit, theta, rows)
 
-    monkeypatch.setattr(_enumeration, "log_weight", counted)
+        return log_weight
+
+    for kind in {type(unit) for unit in machine.units}:
+        monkeypatch.setattr(kind, "log_weight", counted(kind.log_weight))
     monkeypatch.setattr(_enumeration, "_BLOCK_ELEMENTS", elements)
     blocks = exact_log_partition(machine), *exact_marginals(machine)
     for a, b in zip(whole, blocks, strict=True):
