@@ -162,7 +162,7 @@ def test_discriminative_gradients(kind, part):
             assert_allclose(slope[index], (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.law
 def test_learning_by_labels_alone_finds_their_probabilities():
     """log p(y | x) of a label that features tell rises to near 0; p(x) does not matter."""
     own = {"n_iter": 60, "alpha": 1e-4, "learning_rate": 2.0}

@@ -209,7 +209,7 @@ def test_chains_have_the_lengths_of_the_data():
     assert found.max() <= X.sum(axis=1).max() and found.min() >= X.sum(axis=1).min()
 
 
-@pytest.mark.slow
+@pytest.mark.law
 def test_sparse_counts_are_never_dense_as_a_whole():
     X = sp.random_array((4000, 3000), density=0.002, format="csr", rng=np.random.default_rng(0))
     X.data = np.ceil(9 * X.data)

@@ -145,7 +145,7 @@ class Hill:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", ["sgd", "momentum", pytest.param("adam", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["sgd", "momentum", pytest.param("adam", marks=pytest.mark.law)])
 def test_optimizers_climb_to_the_penalised_maximum(name, kind):
     """Where they end, momentum or not, does not depend on the length of their steps."""
     hill, W = Hill(), (np.ones((3, 8)),)
