@@ -108,12 +108,12 @@ class RBMClassifier(
     >>> from skrbm import RBM, RBMClassifier
     >>> X = np.repeat([[0, 0, 1, 1], [1, 1, 0, 0]], 50, axis=0)
     >>> y = np.repeat(["back", "front"], 50)
-    >>> model = RBMClassifier(RBM(4, n_iter=20, random_state=0)).fit(X, y)
+    >>> model = RBMClassifier(RBM(4, batch_size=10, random_state=0)).fit(X, y)
     >>> model.predict([[1, 1, 0, 0]])
     array(['front'], dtype='<U5')
-    >>> X_new, _ = model.sample(y="back", random_state=0)
-    >>> X_new
-    array([[0., 0., 1., 1.]])
+    >>> X_new, _ = model.sample(100, y="back", random_state=0)
+    >>> bool(np.mean((X_new == [0, 0, 1, 1]).all(axis=1)) > 0.5)
+    True
     """
 
     _parameter_constraints: ClassVar[dict] = {
@@ -196,6 +196,11 @@ class RBMClassifier(
             X = into_support(X, unit, binarize)
         labels = self._labels if goes_on else Labels.of(y, self.unlabelled, classes)
         V = labels.encode(y)
+        if not goes_on and (V != V).all(axis=0).any():  # NaN
+            raise ValueError(
+                "the rows to begin with have no label, or none of one of several; give some rows "
+                "with labels first"
+            )
         params["visible"] = _joint_unit(unit, X.shape[1], labels)
         rbm = self.rbm_ if goes_on else LabelledRBM()
         rbm.set_params(**params)
@@ -405,6 +410,8 @@ class RBMClassifier(
             rows = self.rbm_.sample(n_samples, **options)
         else:
             y = np.atleast_2d(y) if self._labels.several else np.atleast_1d(y)
+            if not y.size:
+                raise ValueError("y has no labels to draw features of; give at least one")
             V = self._labels.encode(check_labels(y, self.unlabelled))
             V = np.repeat(V.astype(np.float32), n_samples, axis=0)
             nothing = np.full((len(V), self.n_features_in_), np.nan, np.float32)

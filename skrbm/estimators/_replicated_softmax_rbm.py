@@ -31,7 +31,10 @@ from ._counts import (
 from ._parts import Parts
 
 # Parameters of other estimators, which this one does not have.
-_ABSENT = {"early_stopping", "validation_fraction", "n_iter_no_change", "tol", "binarize"}
+_ABSENT = {
+    *("early_stopping", "validation_fraction", "n_iter_no_change", "tol", "binarize"),
+    "penalty",
+}
 
 
 class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
@@ -74,9 +77,9 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next.
     alpha : float, default=0.0
-        Strength of the penalty on the weights, of which hidden biases are a part here.
-    penalty : {"l2", "l1"}, default="l2"
-        alpha / 2 ||W||² or alpha ||W||₁.
+        Strength of the penalty alpha / 2 ||W||² on the weights, of which hidden biases are a part
+        here. So there is no penalty that makes zeros: weights that are published have no biases
+        in them.
     centered : bool, default=True
         Whether the gradient is that of the couplings between deviations of the units from their
         means. Learning is then much faster.
@@ -171,7 +174,6 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         optimizer="sgd",
         momentum=0.0,
         alpha=0.0,
-        penalty="l2",
         centered=True,
         average=True,
         schedule="linear",
@@ -190,7 +192,6 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         self.optimizer = optimizer
         self.momentum = momentum
         self.alpha = alpha
-        self.penalty = penalty
         self.centered = centered
         self.average = average
         self.schedule = schedule
@@ -211,7 +212,12 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     def _parts(self, rows=None):
         optimizer, start = self.optimizer, "persistent" if self.persistent else "data"
         if isinstance(optimizer, str):
-            optimizer = OPTIMIZERS[optimizer](self.momentum, self.alpha, self.penalty, None)
+            optimizer = OPTIMIZERS[optimizer](self.momentum, self.alpha, "l2", None)
+        elif getattr(optimizer, "makes_zeros", False):
+            raise ValueError(
+                f"optimizer={optimizer!r} has a penalty that makes zeros, of weights with hidden "
+                'biases in them, which are not those of components_: set penalty="l2"'
+            )
         phase = ChainPhase(Gibbs(), start, self.n_gibbs_steps)
         return Parts(phase, optimizer, parameters=CountParameters())
 

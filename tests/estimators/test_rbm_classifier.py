@@ -162,6 +162,7 @@ def test_discriminative_gradients(kind, part):
             assert_allclose(slope[index], (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.law
 def test_learning_by_labels_alone_finds_their_probabilities():
     """log p(y | x) of a label that features tell rises to near 0; p(x) does not matter."""
     own = {"n_iter": 60, "alpha": 1e-4, "learning_rate": 2.0}
@@ -278,3 +279,20 @@ def test_what_does_not_go_together():
         model.sample(y="z")
     with pytest.raises(ValueError, match="labels of"):
         model.score_samples(X, Y)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_rows_to_begin_with_need_labels(kind):
+    """A stream can go on without labels, but not begin so."""
+    none = np.full_like(TARGETS[kind], np.nan, dtype=float)
+    options = {"classes": LABELS} if kind == "label" else {}
+    model = small()
+    with pytest.raises(ValueError, match="have no label"):
+        model.partial_fit(X, none, **options)
+    model.partial_fit(X, TARGETS[kind], **options).partial_fit(X, none)
+    assert model.n_iter_ == 2
+
+
+def test_samples_of_no_label_are_refused():
+    with pytest.raises(ValueError, match="no labels to draw features of"):
+        small().fit(X, y).sample(y=[])

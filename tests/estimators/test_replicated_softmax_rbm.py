@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from skrbm import ReplicatedSoftmaxRBM
 from skrbm.evaluation import log_partition
 from skrbm.exceptions import LikelihoodWarning
-from skrbm.learning import CountParameters, MachineGradient
+from skrbm.learning import SGD, Adam, CountParameters, MachineGradient
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Multinomial, Theta
 
@@ -209,6 +209,7 @@ def test_chains_have_the_lengths_of_the_data():
     assert found.max() <= X.sum(axis=1).max() and found.min() >= X.sum(axis=1).min()
 
 
+@pytest.mark.law
 def test_sparse_counts_are_never_dense_as_a_whole():
     X = sp.random_array((4000, 3000), density=0.002, format="csr", rng=np.random.default_rng(0))
     X.data = np.ceil(9 * X.data)
@@ -290,3 +291,13 @@ def test_counts_that_are_none():
     assert np.isfinite(small(n_iter=2).fit(X[:1]).score(X)).all()
     for name in ("gibbs", "impute", "denoise", "log_partition"):
         assert not hasattr(rbm, name)
+
+
+@pytest.mark.parametrize("optimizer", [SGD, Adam])
+def test_penalties_that_make_zeros_are_refused(optimizer):
+    """They would make zeros of weights with biases in them, which nobody sees."""
+    X = np.random.default_rng(0).poisson(1.0, (20, 4))
+    machine = ReplicatedSoftmaxRBM(2, n_iter=1, optimizer=optimizer(alpha=0.1, penalty="l1"))
+    with pytest.raises(ValueError, match='set penalty="l2"'):
+        machine.fit(X)
+    machine.set_params(optimizer=optimizer(alpha=0.1)).fit(X)

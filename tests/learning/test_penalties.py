@@ -145,7 +145,7 @@ class Hill:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
+@pytest.mark.parametrize("kind", ["sgd", "momentum", pytest.param("adam", marks=pytest.mark.law)])
 def test_optimizers_climb_to_the_penalised_maximum(name, kind):
     """Where they end, momentum or not, does not depend on the length of their steps."""
     hill, W = Hill(), (np.ones((3, 8)),)
@@ -257,10 +257,14 @@ def test_fields_follow_what_proximal_steps_take():
 
 
 def test_the_automatic_rate_is_the_length_of_proximal_steps():
-    """The first rate is so large that steps are taken back; then it falls."""
+    """The first rate is so large that steps are taken back; then it falls.
+
+    Each step is measured: gradients are exact, so that the rate rises up to where fits are no
+    longer stable, and steps in between would lead away from the maximum.
+    """
     alpha, problem = PROBLEMS["l1"]
     options = {"optimizer": SGD(alpha=alpha, penalty="l1"), "centered": True, "average": True}
-    rule = AutomaticRate(first=300.0)
+    rule = AutomaticRate(first=300.0, every=1)
     training, report = problem.trained(
         AutomaticLearner, 800, lambda part: (1 - part) ** 2, rule=rule, **options
     )
