@@ -322,3 +322,11 @@ def test_couplings_of_some_unbounded_columns_decide_on_the_integral():
             Machine((Gaussian(), unit), (Gaussian().default_theta(2, W), theta), (weights.T,)),
         ):
             assert has_integral(machine) is expected
+
+
+def test_binomial_units_refuse_more_trials_than_can_be_summed():
+    assert Binomial(10_000).bounds == (0, 10_000)
+    with pytest.raises(ValueError, match="n is 10001, and binomial units have at most 10000"):
+        Binomial(10_001)
+    with pytest.raises(ValueError, match="use Gaussian units"):
+        Binomial().fitted(np.array([[1e6]]))

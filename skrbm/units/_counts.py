@@ -23,6 +23,7 @@ from ..arrays import (
 from ._base import Theta, Unit
 
 _LARGEST = 2  # value of binomial units that know no data
+_MOST = 10_000  # trials of which sums over all values are bearable
 _LARGEST_FIELD = 40.0  # of counts without a bound: float32 holds the square of their mean
 
 
@@ -63,7 +64,8 @@ class Binomial(_Counts):
     Parameters
     ----------
     n : int or None, default=None
-        The largest value. None takes that of the training data; without data it is 2.
+        The largest value, at most 10 000. None takes that of the training data; without data it
+        is 2.
     """
 
     n: int | None = None
@@ -71,6 +73,11 @@ class Binomial(_Counts):
 
     def __post_init__(self):
         check_count("n", self.n, 1, or_none=True)
+        if self.n is not None and self.n > _MOST:
+            raise ValueError(
+                f"n is {self.n}, and binomial units have at most {_MOST} trials; use Gaussian units "
+                "for so many values"
+            )
         object.__setattr__(self, "n", None if self.n is None else int(self.n))
 
     @property

@@ -271,3 +271,9 @@ def test_columns_that_are_constant():
     made = rbm.sample(4, random_state=0)
     assert (made["same"] == "x").all() and made["yes"].all() and (made["n"] == 3).all()
     assert np.isfinite(rbm.score(X)) and np.isfinite(fitted(X.head(1)).score(X.head(1)))
+
+
+def test_ratings_of_too_many_values_are_refused():
+    table = pd.DataFrame({"a": [0, 10**6]})
+    with pytest.raises(ValueError, match="use Gaussian units"):
+        TabularRBM(kinds={"a": "rating"}).fit(table)
