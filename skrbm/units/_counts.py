@@ -75,8 +75,8 @@ class Binomial(_Counts):
         check_count("n", self.n, 1, or_none=True)
         if self.n is not None and self.n > _MOST:
             raise ValueError(
-                f"n is {self.n}, and binomial units have at most {_MOST} trials; use Gaussian units "
-                "for so many values"
+                f"n is {self.n}, and binomial units have at most {_MOST} trials; use Gaussian "
+                "units for so many values"
             )
         object.__setattr__(self, "n", None if self.n is None else int(self.n))
 
