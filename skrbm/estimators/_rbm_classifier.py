@@ -164,10 +164,14 @@ class RBMClassifier(
 
         Parameters
         ----------
-        X, y, sample_weight
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            As in :meth:`fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
             As in :meth:`fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes that the label will ever have, in the first call; default: those of y.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
 
         Returns
         -------

@@ -236,7 +236,7 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         if average is not None:
             with np.errstate(over="ignore", invalid="ignore"):
                 found = published_parameters(average.means)
-            if all(bool((getattr(self, name) == x).all()) for name, x in found.items()):
+            if all(bool(namespace(x).all(getattr(self, name) == x)) for name, x in found.items()):
                 return average.means.copy()
         return self.machine_.copy()
 

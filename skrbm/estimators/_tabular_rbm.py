@@ -265,8 +265,12 @@ class TabularRBM(EncodedInput, RBM):
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
             NaN, None or NA marks what is missing.
-        n_steps, method, random_state
-            As of :meth:`RBM.impute`.
+        n_steps : int or None, default=None
+            As in :meth:`RBM.impute`.
+        method : str or object, default="auto"
+            As in :meth:`RBM.impute`.
+        random_state : int, RandomState instance or None, default=None
+            As in :meth:`RBM.impute`.
 
         Returns
         -------

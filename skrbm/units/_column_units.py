@@ -12,6 +12,16 @@ from ..arrays import like, namespace, take_columns, value_range
 from ._base import Theta, Unit
 
 
+def _of_parts(name, joins):
+    """Return a property: whether all of the parts, or any, have a capability."""
+
+    def has(units):
+        return joins(getattr(unit, name) for unit in units.units)
+
+    has.__doc__ = f"Whether {joins.__name__} of the parts have ``{name}``."
+    return property(has)
+
+
 @dataclass(frozen=True)
 class ColumnUnits(Unit):
     """Columns with units of different kinds, such as bits beside real values and categories.
@@ -69,20 +79,21 @@ class ColumnUnits(Unit):
         """The number of columns of the layer."""
         return _layout(self.parts).n
 
-    def _all(self, name):
-        return all(getattr(unit, name) for unit in self.units)
+    is_discrete = _of_parts("is_discrete", all)
+    has_bits = _of_parts("has_bits", all)
+    samples_exactly = _of_parts("samples_exactly", all)
+    takes_precision = _of_parts("takes_precision", all)
+    has_variances = _of_parts("has_variances", all)
+    is_gaussian = _of_parts("is_gaussian", all)
+    has_cumulants = _of_parts("has_cumulants", all)
+    has_central_moments = _of_parts("has_central_moments", all)
+    needs_bounds = _of_parts("needs_bounds", any)
+    has_further = _of_parts("has_further", any)
 
-    is_discrete = property(lambda self: self._all("is_discrete"))
-    has_bits = property(lambda self: self._all("has_bits"))
-    samples_exactly = property(lambda self: self._all("samples_exactly"))
-    takes_precision = property(lambda self: self._all("takes_precision"))
-    has_variances = property(lambda self: self._all("has_variances"))
-    is_gaussian = property(lambda self: self._all("is_gaussian"))
-    has_cumulants = property(lambda self: self._all("has_cumulants"))
-    has_central_moments = property(lambda self: self._all("has_central_moments"))
-    needs_bounds = property(lambda self: any(unit.needs_bounds for unit in self.units))
-    has_further = property(lambda self: any(unit.has_further for unit in self.units))
-    alternative = property(lambda self: next(filter(None, (u.alternative for u in self.units)), ""))
+    @property
+    def alternative(self):
+        """What to use where a method does not apply to one of the parts; it ends an error."""
+        return next(filter(None, (unit.alternative for unit in self.units)), "")
 
     @property
     def bounds(self):

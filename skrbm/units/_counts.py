@@ -87,6 +87,7 @@ class Binomial(_Counts):
 
     @property
     def values(self):
+        """The numbers from 0 to the largest, a tuple of float."""
         return tuple(map(float, range(self.largest + 1)))
 
     @property
