@@ -302,7 +302,7 @@ class BaseRBM(DensityModel):
 
     def _random_machine(self, rows, rng):
         """Return a machine with small weights whose visible units fit the data."""
-        units = (rows.unit, *(unit.fitted() for unit in self._units()[1:]))
+        units = (rows.unit, *(unit.fitted().as_hidden() for unit in self._units()[1:]))
         sizes = [rows.X.shape[1], *self._layer_sizes()]
         weights = [self._first_deviation(m) * rng.normal((n, m)) for m, n in pairwise(sizes)]
         thetas = [unit.default_theta(n, weights[0]) for unit, n in zip(units, sizes, strict=True)]

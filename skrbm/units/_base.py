@@ -241,6 +241,10 @@ class Unit:
         """Return the unit with bounds that were not given taken from data X, if there are any."""
         return self
 
+    def as_hidden(self) -> "Unit":
+        """Return the unit of a hidden layer that is to be learnt, with limits that suit it."""
+        return self
+
     def asks_for(self, fitted: "Unit") -> bool:
         """Whether ``fitted`` is a unit of this kind with the bounds that this one gives."""
         return type(self) is type(fitted)

@@ -11,16 +11,24 @@ from ._base import Theta, Unit
 from ._gaussian import Gaussian
 
 _CONSTANT = 1e-6  # variance of a column without any
+_LEAST, _LEAST_HIDDEN = 1e-3, 1.0  # default floors under precisions
 _SMALLEST_SIDE = 1e-3  # precision of a side of 0, as a part of the mean of both: float32 holds that
 
 
 class _HalfLine(Unit):
     """What units with half-normal distributions have in common."""
 
-    min_precision: float
+    min_precision: float | None
 
     def __post_init__(self):
-        check_number("min_precision", self.min_precision, above=0)
+        check_number("min_precision", self.min_precision, above=0, or_none=True)
+
+    @property
+    def _floor(self):
+        return _LEAST if self.min_precision is None else self.min_precision
+
+    def as_hidden(self):
+        return self if self.min_precision is not None else type(self)(_LEAST_HIDDEN)
 
     def tail_precision(self, theta):
         return theta.precision
@@ -48,8 +56,10 @@ class ReLU(_HalfLine):
 
     Parameters
     ----------
-    min_precision : float, default=1e-3
-        Floor under the precision of the unit's own parameters while they are learnt.
+    min_precision : float or None, default=None
+        Floor under the precision of the unit's own parameters while they are learnt. None is 1 for
+        hidden units, whose scale weights make up for, and which else grow without limit; and 1e-3
+        for visible ones.
 
     References
     ----------
@@ -60,7 +70,7 @@ class ReLU(_HalfLine):
     sequence data. eLife 8, e39397.
     """
 
-    min_precision: float = 1e-3
+    min_precision: float | None = None
     bounds = (0.0, float("inf"))
 
     def tilt(self, theta, field, precision=None):
@@ -105,7 +115,7 @@ class ReLU(_HalfLine):
         return Theta(xp.zeros(n, **like(reference)), xp.ones(n, **like(reference)))
 
     def project(self, theta):
-        precision = namespace(theta.field).clip(theta.precision, self.min_precision, None)
+        precision = namespace(theta.field).clip(theta.precision, self._floor, None)
         return theta._replace(precision=precision)
 
 
@@ -122,8 +132,9 @@ class DoubleReLU(_HalfLine):
 
     Parameters
     ----------
-    min_precision : float, default=1e-3
-        Floor under the precisions of both sides of the unit's own parameters while they are learnt.
+    min_precision : float or None, default=None
+        Floor under the precisions of both sides of the unit's own parameters while they are learnt;
+        None is as in :class:`ReLU`.
 
     References
     ----------
@@ -131,7 +142,7 @@ class DoubleReLU(_HalfLine):
     sequence data. eLife 8, e39397.
     """
 
-    min_precision: float = 1e-3
+    min_precision: float | None = None
 
     def tail_precision(self, theta):
         return theta.precision - namespace(theta.skew).abs(theta.skew)
@@ -189,8 +200,8 @@ class DoubleReLU(_HalfLine):
 
     def project(self, theta):
         xp = namespace(theta.field)
-        precision = xp.clip(theta.precision, self.min_precision, None)
-        most = precision - xp.clip(_SMALLEST_SIDE * precision, self.min_precision, None)
+        precision = xp.clip(theta.precision, self._floor, None)
+        most = precision - xp.clip(_SMALLEST_SIDE * precision, self._floor, None)
         skew = xp.minimum(xp.maximum(theta.skew, -most), most)
         return theta._replace(precision=precision, skew=skew)
 

@@ -15,12 +15,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from skrbm import TAPRBM
+from skrbm import RBM, TAPRBM
 from skrbm.exceptions import DataRangeWarning, DivergenceError
 from skrbm.inference import TAP
 from skrbm.units import (
     UNITS,
     Gaussian,
+    ReLU,
     Theta,
     TruncatedGaussBernoulli,
     TruncatedGaussian,
@@ -358,3 +359,14 @@ def test_from_parameters_refuses_laws_without_an_integral(side, value):
 def test_a_gaussian_needs_a_positive_least_precision(value):
     with pytest.raises(ValueError, match="min_precision must be a finite number > 0"):
         Gaussian(value)
+
+
+@pytest.mark.parametrize("hidden, least", [("relu", 1.0), (ReLU(0.5), 0.5), ("double_relu", 1.0)])
+def test_rectified_hidden_units_keep_the_scale_that_weights_make_up_for(hidden, least):
+    X = np.random.default_rng(0).integers(2, size=(100, 6)).astype(float)
+    rbm = RBM(4, hidden=hidden, n_iter=3, learning_rate=0.5, random_state=0).fit(X)
+    unit = rbm.units_[1]
+    assert unit.min_precision == least
+    found = unit.tail_precision(rbm.machine_.thetas[1])  # float32, of two sides a difference
+    assert (found >= least * (1 - 1e-6)).all()
+    assert RBM(4, visible="relu", n_iter=0).fit(X + 1).units_[0].min_precision is None
