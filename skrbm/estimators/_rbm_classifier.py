@@ -177,8 +177,7 @@ class RBMClassifier(
         -------
         self : object
         """
-        goes_on = hasattr(self, "rbm_")
-        return self._learn(RBM.partial_fit, X, y, sample_weight, goes_on, classes)
+        return self._learn(RBM.partial_fit, X, y, sample_weight, hasattr(self, "rbm_"), classes)
 
     def _given(self):
         return RBM() if self.estimator is None else self.estimator
