@@ -104,11 +104,11 @@ def test_no_epochs_gives_units_fitted_to_the_data(kind):
 @pytest.mark.parametrize(("visible", "hidden"), enumerable_pairs())
 def test_training_raises_the_exact_likelihood(visible, hidden):
     # From start to end by far more than the noise of its steps: clusters need hidden units.
-    if visible in ("bernoulli", "spin"):
-        low = UNITS[visible].values[0]
-        X = low + (1 - low) * noisy_patterns(300)
-    else:
+    values = UNITS[visible]().values
+    if values is None:
         X = real_data(visible)
+    else:
+        X = values[0] + (values[-1] - values[0]) * noisy_patterns(300)
     # Faster learning of units without a bound ends in a negative precision, and the reaction of TAP
     # on rectified hidden units does at any rate that learns in so few epochs.
     rate = 0.02 if hidden in ("gaussian", "relu", "double_relu") else 0.1
