@@ -443,5 +443,6 @@ class BaseRBM(DensityModel):
             If no row converges. The states where they ended are then returned.
         """
         check_is_fitted(self)
-        X = None if X is None or self._is_encoded else self._encode(X)
+        if X is not None and not self._is_encoded:  # else evaluation does it
+            X = self._encode(X)
         return evaluation.solutions(self, self._own_fixed_point(), X, unique_tol=unique_tol)

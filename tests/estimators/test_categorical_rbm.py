@@ -360,3 +360,13 @@ def test_a_site_without_a_known_value(column):
     rbm = small(categories=[list("ACGD")] * X.shape[1], handle_unknown="ignore")
     with pytest.raises(ValueError, match=r"sites \[2\], which contain missing or unknown values"):
         rbm.fit(X)
+
+
+def test_solutions_start_at_rows_in_the_users_values():
+    X = sequences()
+    rbm = small(inference="mean_field").fit(X)
+    found = rbm.solutions(X[:7])
+    starts = [[value == letter for value in row for letter in LETTERS] for row in X[:7]]
+    assert_array_equal(found.starts, np.array(starts, dtype=float))
+    with pytest.raises(ValueError, match="features"):
+        rbm.solutions(X[:7, :3])
