@@ -334,14 +334,11 @@ class RBMClassifier(
         -------
         log_p : array of shape (n_samples, n_classes) or (n_samples, n_labels)
         """
-        if not self._labels_are_several():
+        check_is_fitted(self, "rbm_")
+        if not self._labels.several:
             return self._log_probabilities(X)
         P = self.predict_proba(X)
         return namespace(P).log(P)
-
-    def _labels_are_several(self):
-        check_is_fitted(self, "rbm_")
-        return self._labels.several
 
     def transform(self, X):
         """Compute the expected hidden units E[h | x], labels summed out.

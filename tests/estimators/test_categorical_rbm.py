@@ -97,7 +97,7 @@ def test_zero_sum_is_the_same_distribution(hidden):
     generator = np.random.default_rng(0)
     units = Categorical((3, 2)), Categorical((2, 2)) if hidden else Bernoulli()
     thetas = tuple(random_theta(unit, n, generator) for unit, n in zip(units, (5, 4), strict=True))
-    machine = Machine(units, thetas, (generator.standard_normal((4, 5)),))
+    machine = Machine(units, thetas, (generator.standard_normal((4, 5)),), 0.6)
     found, X = zero_sum(machine), units[0].configurations(5, np.arange(6))
     old, new = (-free_energy(m, X) for m in (machine, found))
     assert_allclose(new - logsumexp(new), old - logsumexp(old), atol=1e-12)

@@ -5,6 +5,7 @@ Random tests use fixed seeds and a level of 1e-6 for each test.
 
 import pickle
 import tracemalloc
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -22,7 +23,8 @@ from skrbm import ReplicatedSoftmaxRBM
 from skrbm.evaluation import log_partition
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.learning import SGD, Adam, CountParameters, MachineGradient
-from skrbm.machine import Machine
+from skrbm.learning._automatic import _for_equal_totals
+from skrbm.machine import Machine, precise_free_energy
 from skrbm.units import Bernoulli, Multinomial, Theta
 
 
@@ -301,3 +303,24 @@ def test_penalties_that_make_zeros_are_refused(optimizer):
     with pytest.raises(ValueError, match='set penalty="l2"'):
         machine.fit(X)
     machine.set_params(optimizer=optimizer(alpha=0.1)).fit(X)
+
+
+def test_steps_that_change_no_distribution_of_words_have_no_length():
+    """The same number on the biases of all words changes p(v given D) nowhere, but free energies by
+    that number times D; what differs within documents of one length stays."""
+    generator = np.random.default_rng(0)
+    machine = Machine(
+        (Multinomial(), Bernoulli()),
+        (Theta(generator.normal(size=4)), Theta(np.zeros(2))),
+        (generator.normal(size=(2, 4)),),
+    )
+    X = generator.integers(5, size=(50, 4)).astype(float)
+    field = machine.thetas[0].field
+    moved = replace(machine, thetas=(Theta(field + 0.3), machine.thetas[1]))
+    change = precise_free_energy(moved, X) - precise_free_energy(machine, X)
+    assert change.std() > 0.5
+    assert_allclose(_for_equal_totals(machine, X, change), 0, atol=1e-9)
+    noise = generator.normal(size=50)
+    kept = _for_equal_totals(machine, X, change + noise)
+    slope, mean = np.polyfit(X.sum(axis=1), noise, 1)
+    assert_allclose(kept, noise - slope * X.sum(axis=1) - mean, atol=1e-9)

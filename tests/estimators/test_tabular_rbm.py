@@ -277,3 +277,15 @@ def test_ratings_of_too_many_values_are_refused():
     table = pd.DataFrame({"a": [0, 10**6]})
     with pytest.raises(ValueError, match="use Gaussian units"):
         TabularRBM(kinds={"a": "rating"}).fit(table)
+
+
+def test_ratings_may_begin_above_zero():
+    """A rating from 3 to 7 is a unit from 0 to 4; its mean is that of the data."""
+    stars = 3 + np.random.default_rng(0).binomial(4, 0.7, 400)
+    rbm = TabularRBM(2, n_iter=0, random_state=0)  # independent columns
+    rbm.fit(pd.DataFrame({"stars": stars, "noise": np.random.default_rng(1).normal(size=400)}))
+    unit = rbm.units_[0].units[0]
+    assert unit == Binomial(4) and rbm.kinds_["stars"] == "rating"
+    mean = unit.mean(rbm.machine_.thetas[0].map(lambda part: part[:1]))[0]
+    assert mean == pytest.approx(stars.mean() - 3, abs=0.02)
+    assert rbm.sample(500, random_state=0)["stars"].between(3, 7).all()

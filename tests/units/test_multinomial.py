@@ -66,6 +66,18 @@ def test_log_partition_mean_and_mode(n_draws):
     assert_allclose(probabilities[mode], max(probabilities.values()), rtol=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_mode_is_the_most_probable_row_of_counts(seed):
+    """Of all rows of counts with this sum, by the multinomial distribution of SciPy."""
+    generator = np.random.default_rng(seed)
+    field, n_draws = 1.5 * generator.normal(size=3), int(generator.integers(2, 12))
+    p = np.exp(field - logsumexp(field))
+    rows = [row for row in product(range(n_draws + 1), repeat=3) if sum(row) == n_draws]
+    heights = stats.multinomial.pmf(rows, n_draws, p)
+    found = stats.multinomial.pmf(Multinomial(n_draws).mode(Theta(field)), n_draws, p)
+    assert_allclose(found, heights.max(), rtol=1e-10)
+
+
 def test_rows_with_their_own_numbers_of_draws():
     unit, theta = Multinomial(np.array([3, 0, 5])), Theta(np.tile(FIELD, (3, 1)))
     singly = [Multinomial(n) for n in (3, 0, 5)]
