@@ -330,3 +330,16 @@ def test_binomial_units_refuse_more_trials_than_can_be_summed():
         Binomial(10_001)
     with pytest.raises(ValueError, match="use Gaussian units"):
         Binomial().fitted(np.array([[1e6]]))
+
+
+def test_moments_of_parts_without_a_precision_have_variances_too():
+    """A normal column makes the layer need variances; those of the others are their own."""
+    unit = ColumnUnits([(Gaussian(), 1), (Spin(), 1), (Binomial(3), 1), (Bernoulli(), 1)])
+    theta = random_theta(unit, 4, np.random.default_rng(0))
+    parts = [unit.part(4, np.array([i])) for i in range(4)]
+    own = [
+        part.mean_variance(theta.map(lambda x, i=i: x[i : i + 1])) for i, part in enumerate(parts)
+    ]
+    found = unit.moments(theta)
+    for k in range(2):
+        assert_allclose(found[k], np.concatenate([pair[k] for pair in own]), rtol=1e-12)

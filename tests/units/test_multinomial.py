@@ -231,3 +231,8 @@ def test_log_z_of_all_lengths_by_chains(monkeypatch):
     assert std[0] == 0 and found[2] == pytest.approx(truth[2], abs=1e-9)  # no word, and one
     shorter = _lengths.length_partitions(machine, make_rng(0, FIELD), 64).at(LENGTHS[:6])[0]
     assert_array_equal(shorter, found[:6])  # whatever the longest
+
+
+def test_numbers_of_draws_that_are_not_whole_are_rounded():
+    unit, theta = Multinomial(np.array([2.6, 2.4, 0.2])), Theta(np.tile(FIELD, (3, 1)))
+    assert_array_equal(unit.sample(theta, make_rng(0, FIELD)).sum(axis=1), [3, 2, 0])
