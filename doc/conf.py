@@ -22,10 +22,14 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "numpydoc",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.bibtex",
 ]
+bibtex_bibfiles = ["references.bib"]
+bibtex_reference_style = "author_year"
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates", "Thumbs.db", ".DS_Store"]
+exclude_patterns = ["_build", "_templates", "paper", "Thumbs.db", ".DS_Store"]
 default_role = "literal"  # as in docstrings: `X` is code
 
 autosummary_generate = True
@@ -42,6 +46,7 @@ sphinx_gallery_conf = {
     "reference_url": {"skrbm": None},
     "remove_config_comments": True,
     "show_memory": False,
+    "parallel": 2,
     "write_computation_times": False,  # whose page would load scripts from other hosts
     "download_all_examples": False,
 }
@@ -61,7 +66,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"install": [], "tasks": [], "changelog": [], "references": []}
+html_sidebars = {page: [] for page in ("start", "choose", "tasks", "changelog", "references")}
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):
