@@ -6,8 +6,8 @@ The landscape of a TAP machine
 The fixed points of the TAP equations are the modes of a machine: each is a mean image with a free
 energy, and each attracts the rows of data that the machine takes to be of its kind. This example
 trains a :class:`~skrbm.TAPRBM` on scikit-learn's digits and looks at the solutions as
-Figs. 4 to 7 of :cite:t:`Tramel2018` do: how many there are in the course of training, how their free
-energies are distributed, and where they lie among the data.
+Figs. 4 to 7 of :cite:t:`Tramel2018` do: how many there are in the course of training, how their
+free energies are distributed, and where they lie among the data.
 """
 
 # %%
