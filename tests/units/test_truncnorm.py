@@ -259,7 +259,9 @@ def test_shapes_and_bounds_broadcast(dtype):
         own = U[:, i], V[i : i + 1], float(lo[i]), float(hi[i])
         alone = [log_mass(*own), *mean_variance(*own), mode(*own)]
         for a, b in zip(together, alone, strict=True):
-            assert_allclose(a[:, i], b, rtol=1e-6 if dtype == np.float32 else 1e-13)
+            # Means near 0 are differences of numbers of the size of the bounds.
+            rtol, atol = (1e-6, 2e-6) if dtype == np.float32 else (1e-13, 0)
+            assert_allclose(a[:, i], b, rtol=rtol, atol=atol)
     empty = U[:0]
     assert log_mass(empty, V, lo, hi).shape == (0, 3)
     assert sample(empty, V, 0.0, 1.0, rng).shape == (0, 3)
