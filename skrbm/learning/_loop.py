@@ -85,8 +85,8 @@ class Monitor:
         wanted = ended == "stopped" or (ended == "n_iter" and self.keeps_best)
         return self.kept if wanted and self.kept is not None else last
 
-    def conclude(self):
-        """Warn of what the course of a fit, which has come to its end, tells of it."""
+    def conclude(self, machine, state):
+        """Warn of what the course of a fit, which has ended at a machine, tells of it."""
 
 
 class NoTask:
@@ -214,7 +214,7 @@ class Trainer:
         finally:
             training.end()
             self.publish(*chosen)
-        self.monitor.conclude()
+        self.monitor.conclude(*chosen)
         self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=self._told_at_end)
 
     def _begin(self, training):

@@ -20,8 +20,14 @@ _GAP_ROWS = 1000  # training rows whose free energy is compared with the validat
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _COMPLETION = 5  # sweeps that draw what is missing
 _SHARE = 0.03  # of the cost of learning that estimates of log Z may have
+_LAST_SHARE = 0.1  # the same of an estimate after the last epoch, where there was none before
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
+_FAILED = "learning has diverged. Lower learning_rate, and scale X if its columns differ in scale."
+_APART = (
+    "chains may not have passed between groups of rows, so that the groups have wrong weights. "
+    'Use starts="tempered" (persistent="tempered" of BernoulliRBM), or lower learning_rate.'
+)
 
 
 class LikelihoodMonitor(Monitor):
@@ -82,10 +88,11 @@ class LikelihoodMonitor(Monitor):
         few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
         self.block_rows = max(batch_size, 64, min(few, _MONITORED_ROWS))
         self.noise = 0.0  # standard error of the gap
-        self.independent = self.reached = None  # log-likelihoods of training rows
+        self.independent = self.reached = None  # (pseudo-)log-likelihoods of training rows
+        self.n_learnt, self._log_z = 0.0, None  # rows learnt from, and log Z after the last epoch
 
     def get_state(self):
-        names = ("train", "bits", "credit", "reached")
+        names = ("train", "bits", "credit", "reached", "n_learnt")
         tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
         state = {name: getattr(self, name) for name in names}
         return super().get_state() | state | {"tracker": tracker}
@@ -102,6 +109,7 @@ class LikelihoodMonitor(Monitor):
     def measure(self, machine, state):
         density = self.density(machine, state)
         measured, log_z = self._likelihood(density, state), self._log_partition(density)
+        self.n_learnt, self._log_z = self.n_learnt + self.n_rows, log_z
         if self.validation is None:
             return measured | self._log_likelihood(density, log_z)
         held_out = self._free_energies(density, self.validation)
@@ -231,20 +239,44 @@ class LikelihoodMonitor(Monitor):
             return self._mean_by_column(values, shown, to_numpy(columns))
         return float(self._mean(values, shown)[0]) * (machine.n_units[0] / n_columns)
 
-    def conclude(self):
+    def conclude(self, machine, state):
         """Warn where learning has ended far below what needs no learning at all."""
-        if self.reached is None:
+        if self.reached is not None and self._falls_short(*self.reached, self.independent, _FAILED):
             return
-        (name, value), independent = self.reached, self.independent
-        if value >= independent - max(_WORSE, _WORSE_PART * abs(independent)):  # not if it is NaN
-            return
-        warnings.warn(
-            f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last epoch, "
-            f"and that of independent units {independent:.4g}: learning has diverged. Lower "
-            "learning_rate, and scale X if its columns differ in scale.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+        found = self._reached_at_the_end(self.density(machine, state))
+        if found is not None:
+            self._falls_short("log_likelihood", *found, _APART)
+
+    def _falls_short(self, name, value, independent, advice):
+        """Warn if a value is far below that of independent units; returns whether it is."""
+        falls = value < independent - max(_WORSE, _WORSE_PART * abs(independent))  # NaN is not
+        if falls:
+            warnings.warn(
+                f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last "
+                f"epoch, and that of independent units {independent:.4g}: {advice}",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        return falls
+
+    def _reached_at_the_end(self, density):
+        """Return the log-likelihood of some rows, and that by independent units; None if unknown.
+
+        It shows what no pseudo-likelihood does: modes whose weights are wrong.
+        """
+        log_z, columns = self._log_z, np.arange(self.rows.X.shape[1])
+        if self.rows.has_missing or not self._has_log_partition(density):
+            return None
+        independent = self._independent(density.machine, columns)  # of the rows of all ranks
+        if ranks().rank != 0:
+            return None
+        if log_z is None or self.validation is not None:  # the published machine may be another
+            log_z = self._tracker.estimate(density.machine, _LAST_SHARE * self.n_learnt)
+        if log_z is None:
+            return None
+        shown = self.train[:_MONITORED_ROWS]
+        values = -self._free_energies(density, shown) - log_z.value + 3 * log_z.std
+        return float(self._mean(values, shown)[0]), independent
 
     def _mean(self, values, index):
         """Return the mean of values of the rows at ``index`` by their weights, and its error."""
@@ -260,9 +292,7 @@ class LikelihoodMonitor(Monitor):
 
     def _log_partition(self, density):
         """Return log Z, a LogPartition; None where it would cost too much, or is of no use."""
-        if density.machine.units[0].totals(density.starts) is not None:  # each total has its own
-            return None
-        if self.validation is None and (self.rows.has_missing or len(density.machine.units) > 2):
+        if not self._has_log_partition(density):
             return None
         self.credit += _SHARE * self.n_rows
         rows_cost = _FREE_ENERGY * len(self.shown[0])
@@ -272,6 +302,13 @@ class LikelihoodMonitor(Monitor):
             self.credit -= self._tracker.cost + rows_cost * (found is not None)
         found, self.credit = ranks().first((found, self.credit))
         return found
+
+    def _has_log_partition(self, density):
+        """Whether one number, log Z, turns free energies of rows into likelihoods."""
+        if density.machine.units[0].totals(density.starts) is not None:  # each total has its own
+            return False
+        complete = not self.rows.has_missing and len(density.machine.units) == 2
+        return complete or self.validation is not None
 
     def _independent_units(self, machine):
         """Return the parameters of independent visible units that are like the data."""

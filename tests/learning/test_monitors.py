@@ -202,7 +202,7 @@ def test_conclusions(strength, diverged, recwarn):
     )
     watch, _ = monitor(machine, X, held_out=False)
     watch.measure(machine, None)
-    watch.conclude()
+    watch.conclude(machine, None)
     found = [w for w in recwarn if w.category is ConvergenceWarning]
     assert len(found) == diverged
     if diverged:

@@ -47,7 +47,8 @@ class Scripted(Monitor):
         self.seen.append((float(machine.value), state))
         return {self.name: self.value}
 
-    def conclude(self):
+    def conclude(self, machine, state):
+        assert machine.value == self.seen[-1][0] or self.kept is not None
         self.n_concluded += 1
 
 
