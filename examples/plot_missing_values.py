@@ -71,14 +71,15 @@ for name, found in means.items():
 # Where half of an image is missing there is more than one way to go on. The mean blurs them; each
 # draw is one of them, with its probability.
 
-half = X_test[:6].reshape(-1, 8, 8).copy()
+half = X_test[:8].reshape(-1, 8, 8).copy()
 half[:, 4:] = np.nan
 half = half.reshape(len(half), -1)
-rows = [X_test[:6], half, rbm.impute(half, random_state=0)]
+rows = [X_test[:8], half, rbm.impute(half, random_state=0)]
 rows += [rbm.sample(given=half, random_state=seed) for seed in range(3)]
 names = "true", "observed", "mean", "draw", "draw", "draw"
 
-figure, axes = plt.subplots(len(rows), 6, figsize=(6, 6))
+figure, axes = plt.subplots(len(rows), 8, figsize=(7, 5.6))
+figure.suptitle("The lower halves are unknown: their mean, and three draws")
 for line, name, images in zip(axes, names, rows, strict=True):
     line[0].set_ylabel(name, rotation=0, ha="right", va="center")
     for ax, image in zip(line, images, strict=True):

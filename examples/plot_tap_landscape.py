@@ -54,8 +54,9 @@ plt.show()
 # The visible means of the solutions that attract most rows, with the number of rows.
 
 found = recorder.records_[-1]["solutions"]
-largest = np.argsort(-found.counts)[:20]
-figure, axes = plt.subplots(2, 10, figsize=(9, 2.4), layout="constrained")
+largest = np.argsort(-found.counts)[:16]
+figure, axes = plt.subplots(2, 8, figsize=(7.5, 2.6), layout="constrained")
+figure.suptitle("Mean images of the solutions, and the numbers of rows that they attract")
 for ax in axes.flat:
     ax.set_axis_off()
 for ax, k in zip(axes.flat, largest, strict=False):
@@ -70,6 +71,7 @@ plt.show()
 # means of all units, coloured by free energy; then that of the data, coloured by digit, with the
 # solutions as black dots, which are the larger the more rows they attract.
 
+# sphinx_gallery_thumbnail_number = 4
 LandscapeDisplay.from_recorder(recorder)
 LandscapeDisplay.from_recorder(recorder, y[:1000], fit_on="starts")
 plt.show()
@@ -88,7 +90,8 @@ print(f"{sum(right) / sum(found.counts):.3f}")
 # The weights of hidden units, from those that are spread out over the image to the local ones, and
 # from those that are active most to those that are least.
 
-figure = plt.figure(figsize=(9, 3.6), layout="constrained")
+figure = plt.figure(figsize=(7.5, 4), layout="constrained")
+figure.suptitle("Receptive fields by spread and by activation")
 panels = figure.subfigures(2, 2).flat
 for rank_by in ("spread", "activation"):
     for end in ("highest", "lowest"):
