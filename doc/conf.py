@@ -31,6 +31,8 @@ bibtex_reference_style = "author_year"
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates", "paper", "Thumbs.db", ".DS_Store"]
 default_role = "literal"  # as in docstrings: `X` is code
+nitpicky = True  # a reference to nothing is an error ...
+nitpick_ignore_regex = [(r"py:.*", r"sklearn\..*")]  # ... but to pages of another package
 
 autosummary_generate = True
 autodoc_typehints = "none"

@@ -144,7 +144,7 @@ class DensityModel(
                 "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
             )
         hidden, machine = self._first_hidden(X), self.machine_
-        return self._decode(machine.units[0].mode(conditional(machine, 0, (None, hidden))))
+        return self._decode(machine.units[0].mode(conditional(machine, 0, (None, hidden))), X)
 
     @by_blocks
     def free_energy(self, X):
@@ -308,7 +308,8 @@ class DensityModel(
         check_count("n_samples", n_samples, 1)
         check_count("n_steps", n_steps, 0)
         if given is not None:
-            return self._decode(drawn_given(self, given, init, n_steps, random_state, method))
+            drawn = drawn_given(self, given, init, n_steps, random_state, method)
+            return self._decode(drawn, given)
         rng = make_rng(random_state, machine.weights[0])
         if init is None:
             rows = rng.integers(self.starts_.shape[0], n_samples)
@@ -345,7 +346,7 @@ class DensityModel(
             thresholded by ``binarize``), missing ones E[v_i | observed].
         """
         own = self._own_fixed_point()
-        return self._decode(imputed(self, X, method, own, n_steps, random_state))
+        return self._decode(imputed(self, X, method, own, n_steps, random_state), X)
 
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.
@@ -363,7 +364,7 @@ class DensityModel(
         """
         X, machine = dense(self._visible(v)), self.machine_
         rng = make_rng(random_state, machine.weights[0])
-        return self._decode(chain_ends(machine, rng, X, 1))
+        return self._decode(chain_ends(machine, rng, X, 1), v)
 
     @one_blas_thread
     def denoise(

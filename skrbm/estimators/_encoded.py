@@ -46,8 +46,11 @@ class PlainInput:
         """
         return check_data(self, X, reset=reset, missing=missing, sparse=sparse, blocks=blocks)
 
-    def _decode(self, rows):
-        """Return visible values of the machine, or their means, as values of X."""
+    def _decode(self, rows, like=None):
+        """Return visible values of the machine, or their means, as values of X.
+
+        Rows of a data frame get the index of ``like``, whose rows they belong to.
+        """
         return rows
 
     def _visible(self, X, dtype=None, missing=False):
@@ -126,8 +129,11 @@ class EncodedInput(PlainInput):
 
         return CheckedBlocks(source, check)
 
-    def _decode(self, rows):
-        return self._encoder.decode(rows)
+    def _decode(self, rows, like=None):
+        found = self._encoder.decode(rows)
+        if hasattr(found, "iloc") and hasattr(like, "index"):  # pandas
+            found.index = like.index
+        return found
 
 
 def _with_weight(columns, sample_weight):

@@ -189,6 +189,7 @@ class RBMClassifier(
         check_consistent_length(X, y)
         weights, X, y = rows_with_weight(sample_weight, X, y)
         given = self._given()
+        given._validate_params()
         params, unit = given.get_params(deep=False), unit_of(given, "visible")
         if self.estimator is None:
             unit = self._feature_unit() if goes_on else _unit_for(X)

@@ -277,7 +277,4 @@ class TabularRBM(EncodedInput, RBM):
         X : DataFrame or array of shape (n_samples, n_features)
             Of the kind, names and dtypes of the X of ``fit``; whole numbers are rounded.
         """
-        found = super().impute(X, n_steps=n_steps, method=method, random_state=random_state)
-        if hasattr(found, "iloc") and hasattr(X, "index"):
-            found.index = X.index
-        return found
+        return super().impute(X, n_steps=n_steps, method=method, random_state=random_state)

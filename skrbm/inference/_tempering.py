@@ -146,7 +146,7 @@ class Tempering(Sampler):
         return state, {"exchange": sum(found.rates) / len(found.rates)}
 
     def moved(self, machine, state, rng):
-        """Return the state after one step, and the :class:`Turn` of it."""
+        """Return the state after one step, and which exchanges were accepted in it."""
         machines = self.machines(machine)
         rows = (*state.below, state.layers[0])
         rows, found = exchanged(machines, rows, state.turn, rng)

@@ -127,7 +127,11 @@ class CategoryEncoder:
 
     def codes(self, columns):
         """Return the numbers of the values, -1 where they are missing, (n_rows, n_columns)."""
-        return np.stack([self._codes(j, column) for j, column in enumerate(columns)], axis=1)
+        found = [self._codes(j, column) for j, column in enumerate(columns)]
+        unknown = {j: values for j, (_, values) in enumerate(found) if len(values)}
+        if unknown and self.handle_unknown != "ignore":
+            self._report(unknown)
+        return np.stack([codes for codes, _ in found], axis=1)
 
     def decode(self, rows):
         """Return the values of rows of 0 and 1, or the most probable ones of probabilities.
@@ -151,7 +155,7 @@ class CategoryEncoder:
         return from_numpy(X, rows) if is_foreign(rows) and X.dtype.kind in "biuf" else X
 
     def _codes(self, j, column):
-        """Return the number of each value among those of column ``j``, -1 where it is missing."""
+        """Return the number of each value of column ``j``, -1 where missing, and unknown values."""
         missing, known = missing_values(column), self.categories_[j]
         codes = np.full(len(column), -1, dtype=np.int32)
         values = column[~missing]
@@ -165,14 +169,16 @@ class CategoryEncoder:
         else:
             numbers = {value: number for number, value in enumerate(known.tolist())}
             found = np.array([numbers.get(value, -1) for value in values.tolist()], dtype=int)
-        if (found < 0).any() and self.handle_unknown != "ignore":
-            self._report(list(dict.fromkeys(values[found < 0].tolist())), j)
         codes[~missing] = found
-        return codes
+        return codes, values[found < 0]
 
-    def _report(self, unknown, j):
-        """Warn of unknown values of column ``j``, or refuse them."""
-        found = f"Found unknown categories {unknown[:10]} in column {j} of X"
+    def _report(self, unknown):
+        """Warn of unknown values of columns, which are given by their number, or refuse them."""
+        j, values = next(iter(unknown.items()))
+        shown = list(dict.fromkeys(values.tolist()))[:10]
+        found = f"Found unknown categories {shown} in column {j} of X"
+        if len(unknown) > 1:
+            found += f", and others in columns {list(unknown)[1:11]}"
         if self.handle_unknown == "error":
             raise ValueError(f"{found}. Give all values as categories")
         warnings.warn(

@@ -268,6 +268,11 @@ def test_labels_that_are_refused(target, message):
         small().fit(X, target)
 
 
+def test_errors_of_parameters_name_the_given_machine():
+    with pytest.raises(ValueError, match="parameter of RBM must be"):
+        small(own={"batch_size": 0}).fit(X, y)
+
+
 def test_what_does_not_go_together():
     rows = X.copy()
     rows[0, 0] = np.nan

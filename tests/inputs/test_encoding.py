@@ -102,6 +102,15 @@ def test_unknown_values(new):
     assert np.isnan(ignores.encode([np.array(new)]).toarray()).all()
 
 
+def test_unknown_values_of_all_columns_are_told_at_once():
+    encoder, _ = fitted(np.array([["A", "A", "A"], ["C", "C", "C"]]))
+    with pytest.warns(DataRangeWarning) as warned:
+        rows = encoder.encode([np.array(["A"]), np.array(["Q"]), np.array(["P"])])
+    assert len(warned) == 1
+    assert "['Q'] in column 1 of X, and others in columns [2]" in str(warned[0].message)
+    assert_array_equal(np.isnan(rows.toarray()), [[False, False, True, True, True, True]])
+
+
 @pytest.mark.parametrize("unit", ["D", "us", "ns"])
 def test_times(unit):
     times = np.array(["2021-01-01", "2020-01-01", "NaT"], dtype=f"M8[{unit}]")
