@@ -50,8 +50,8 @@ for epoch, by_tap, by_annealing in curve:
 #
 # Layers
 # ------
-# The fields of the first layer are its weights; 24 of 64 are shown. Those of the second are the expected pixels given
-# that only one of its units is on, less those given that none is.
+# The fields of the first layer are its weights; the 24 largest of 64 are shown. Those of the second
+# are the expected pixels given that only one of its units is on, less those given that none is.
 
 from skrbm.inspection import ComponentsDisplay
 
@@ -61,9 +61,9 @@ second = machine.inverse_transform(one_on) - machine.inverse_transform(0 * one_o
 first = machine.components_[0]
 first = first[np.argsort(-np.linalg.norm(first, axis=1))[:24]]  # those with the largest weights
 
-figure = plt.figure(figsize=(7.5, 7), layout="constrained")
+figure = plt.figure(figsize=(7.5, 5.8), layout="constrained")
 figure.suptitle("What two hidden layers have learned, and the likelihood in joint training")
-above, below = figure.subfigures(2, 1, height_ratios=(1.5, 1))
+above, below = figure.subfigures(2, 1, height_ratios=(1.2, 1))
 left, right = above.subfigures(1, 2)
 left.suptitle("First layer: weights")
 ComponentsDisplay(first, (8, 8)).plot(n_columns=6, figure=left)

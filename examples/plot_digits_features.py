@@ -50,7 +50,7 @@ from sklearn.pipeline import make_pipeline
 
 from skrbm import RBM
 
-classifier = LogisticRegression(C=100, max_iter=300)
+classifier = LogisticRegression(C=100, max_iter=1000)
 models = {
     "raw pixels": clone(classifier),
     "scikit-learn\nBernoulliRBM": make_pipeline(

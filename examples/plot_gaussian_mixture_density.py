@@ -37,17 +37,17 @@ def draw(kind, n):
 # resampling, have the right share of each all the same. Learning begins with small variances and
 # hidden units whose planes, where they are on with probability 1/2, go through rows of the data.
 # From small weights, or by plain gradient steps in place of Adam, most hidden units would die out.
-# Without Metropolis adjustment Langevin steps have another law than the machine, and what is
-# learned differs a little.
+# Without Metropolis adjustment ("adj.") Langevin steps have another law than the machine, and what
+# is learned differs a little.
 
 from skrbm import GaussianBernoulliRBM
 
 samplers = {
     "Gibbs": {"inference": "gibbs"},
     "Langevin": {"inference": "langevin"},
-    "Langevin, adjusted": {"inference": "langevin", "adjust_after": 0},
+    "Langevin, adj.": {"inference": "langevin", "adjust_after": 0},
     "Gibbs-Langevin": {"inference": "gibbs_langevin"},
-    "Gibbs-Langevin, adjusted": {"inference": "gibbs_langevin", "adjust_after": 0},
+    "Gibbs-Langevin, adj.": {"inference": "gibbs_langevin", "adjust_after": 0},
 }
 
 
@@ -65,7 +65,7 @@ def machine(X, sampler, n_components=16):
         optimizer="adam",
         learning_rate=0.05,
         batch_size=500,
-        n_iter=250,
+        n_iter=200,
         init=(components, intercept_hidden, intercept_visible, variances),
         random_state=0,
         **sampler,
@@ -76,22 +76,22 @@ def machine(X, sampler, n_components=16):
 # %%
 # Pictures
 # --------
-# Densities in colour, with points that were drawn. Above, the isotropic mixture and the machines of
-# all samplers; below, the anisotropic one and the machine of one sampler. Given the hidden units all
+# Densities in colour, with points that were drawn: the isotropic mixture and the machines of all
+# samplers, and last the anisotropic one and the machine of one sampler. Given the hidden units all
 # laws have the same variances, so that the wide ones of the anisotropic mixture are made up of
 # several narrow ones: they come out after far more passes than there are here.
 
 import matplotlib.pyplot as plt
 
-axis = np.linspace(-6, 6, 101)
+axis = np.linspace(-5, 5, 101)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 
 
 def show(panel, title, density, V):
-    extent = (-6, 6, -6, 6)
+    extent = (-5, 5, -5, 5)
     panel.imshow(density.reshape(101, 101), origin="lower", extent=extent, cmap="Blues")
     panel.plot(*V[:200].T, ".", color="C1", markersize=2)
-    panel.set(xticks=[], yticks=[], xlim=(-6, 6), ylim=(-6, 6), aspect="equal")
+    panel.set(xticks=[], yticks=[], xlim=(-5, 5), ylim=(-5, 5), aspect="equal")
     panel.set_title(title, fontsize="medium")
 
 
@@ -107,14 +107,14 @@ def show_machine(panel, X, name):
     show(panel, name, np.exp(energy.min() - energy), rbm.sample(500, n_steps=100, random_state=0))
 
 
-figure, axes = plt.subplots(3, 3, figsize=(7.5, 7.8), layout="constrained")
+figure, axes = plt.subplots(2, 4, figsize=(8, 4.7), layout="constrained")
 figure.suptitle("Densities of mixtures and of machines, with points drawn from them")
+panels = iter(axes.flat)
 X = draw("isotropic", 500)
-show_truth(axes[0, 0], "isotropic", X)
-for panel, name in zip(axes.flat[1:6], samplers, strict=True):
-    show_machine(panel, X, name)
+show_truth(next(panels), "isotropic", X)
+for name in samplers:
+    show_machine(next(panels), X, name)
 X = draw("anisotropic", 500)
-show_truth(axes[2, 0], "anisotropic", X)
-show_machine(axes[2, 1], X, "Gibbs-Langevin")
-axes[2, 2].set_axis_off()
+show_truth(next(panels), "anisotropic", X)
+show_machine(next(panels), X, "Gibbs-Langevin")
 plt.show()

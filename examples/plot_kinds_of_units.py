@@ -36,7 +36,7 @@ samples = {"data": X[:150]}
 for kind, rbm in machines.items():
     samples[kind] = rbm.sample(150, n_steps=300, random_state=0)
 
-figure = plt.figure(figsize=(8, 6), layout="constrained")
+figure = plt.figure(figsize=(8, 5.4), layout="constrained")
 figure.suptitle("Digits, samples of three kinds of visible units, and their grey values")
 rows = figure.subfigures(len(samples), 2, width_ratios=[3, 1])
 for (left, right), (name, V) in zip(rows, samples.items(), strict=True):
