@@ -67,9 +67,9 @@ for name, model in models.items():
 # %%
 # Completed and new digits
 # ------------------------
-# The lower halves of ten test digits are lost: NaN. ``impute`` fills in the means of the lost pixels
-# given the others. New digits are the ends of Gibbs chains; shown are the means of their pixels
-# given the hidden units.
+# The lower halves of ten test digits are lost: NaN. ``impute`` fills in the means of the lost
+# pixels given the others. New digits are the ends of Gibbs chains; shown are the means of their
+# pixels given the hidden units.
 
 rbm = models["RBM"][0]
 shown = X_test[[np.argmax(labels_test == label) for label in range(10)]]

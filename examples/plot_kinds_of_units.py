@@ -21,10 +21,7 @@ from skrbm import RBM
 
 X = load_digits().data.astype(np.float32) / 16
 kinds = ["bernoulli", "truncated_gaussian", "truncated_gauss_bernoulli"]
-machines = {
-    kind: RBM(64, visible=kind, n_iter=30, random_state=0).fit(X)
-    for kind in kinds
-}
+machines = {kind: RBM(64, visible=kind, n_iter=30, random_state=0).fit(X) for kind in kinds}
 
 # %%
 # Samples and their grey values
