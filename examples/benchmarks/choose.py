@@ -71,6 +71,7 @@ def features():
         linear = LogisticRegression(C=10, max_iter=3000)
         for name, model in {
             "RBM() + logistic regression": make_pipeline(RBM(random_state=0), linear),
+            "RBM(100) + logistic regression": make_pipeline(RBM(100, random_state=0), linear),
             "logistic regression": linear,
             "HistGradientBoostingClassifier": HistGradientBoostingClassifier(random_state=0),
             "SVC": SVC(C=10),
