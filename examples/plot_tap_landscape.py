@@ -45,7 +45,9 @@ import matplotlib.pyplot as plt
 
 from skrbm.inspection import ComponentsDisplay, FreeEnergyDisplay, LandscapeDisplay
 
-FreeEnergyDisplay.from_recorder(recorder)
+figure = plt.figure(figsize=(8, 5), layout="constrained")
+figure.suptitle("Free energies and number of solutions in the course of training")
+FreeEnergyDisplay.from_recorder(recorder, figure=figure)
 plt.show()
 
 # %%
@@ -54,8 +56,8 @@ plt.show()
 # The visible means of the solutions that attract most rows, with the number of rows.
 
 found = recorder.records_[-1]["solutions"]
-largest = np.argsort(-found.counts)[:16]
-figure, axes = plt.subplots(2, 8, figsize=(7.5, 2.6), layout="constrained")
+largest = np.argsort(-found.counts)[:10]
+figure, axes = plt.subplots(2, 5, figsize=(6, 3.2), layout="constrained")
 figure.suptitle("Mean images of the solutions, and the numbers of rows that they attract")
 for ax in axes.flat:
     ax.set_axis_off()
@@ -72,8 +74,12 @@ plt.show()
 # solutions as black dots, which are the larger the more rows they attract.
 
 # sphinx_gallery_thumbnail_number = 4
-LandscapeDisplay.from_recorder(recorder)
-LandscapeDisplay.from_recorder(recorder, y[:1000], fit_on="starts")
+figure = plt.figure(figsize=(7.5, 5.5), layout="constrained")
+figure.suptitle("Solutions in the course of training, coloured by free energy")
+LandscapeDisplay.from_recorder(recorder, figure=figure)
+figure = plt.figure(figsize=(8, 6.2), layout="constrained")
+figure.suptitle("Rows of data by digit, and the solutions as black dots")
+LandscapeDisplay.from_recorder(recorder, y[:1000], fit_on="starts", figure=figure)
 plt.show()
 
 # %%
