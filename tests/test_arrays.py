@@ -122,6 +122,20 @@ def test_softplus(dtype):
     assert_allclose(value, expected, rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny)
 
 
+@dtypes
+@pytest.mark.parametrize("n", [1, 3, 64, 100, 512])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 30.0, 1e30])
+def test_softplus_sums(dtype, n, spread):
+    """At a spread of 0 all factors are 2, the largest that they can be."""
+    x = spread * np.random.default_rng(n).normal(size=(5, n)).astype(dtype)
+    value = arrays.softplus_sums(x)
+    assert value.dtype == np.float64 and value.shape == (5,)
+    expected = np.logaddexp(0, x.astype(float)).sum(axis=1)
+    # Each factor is rounded once, and each product of two once.
+    assert_allclose(value, expected, rtol=1e-15 * n, atol=2 * n * np.finfo(dtype).eps)
+    assert arrays.softplus_sums(x[0]) == value[0]
+
+
 def test_row_sums_are_in_double_precision():
     x = np.full((2, 100_000), 0.1, np.float32)
     sums = arrays.row_sums(x)

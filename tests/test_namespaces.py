@@ -25,6 +25,7 @@ from skrbm.arrays import (
     namespace,
     sigmoid,
     softplus,
+    softplus_sums,
     to_numpy,
     working_dtype,
 )
@@ -136,6 +137,8 @@ def test_backend(library):
     x = np.array([[-300.0, -1.0, 0.0], [1e-3, 2.0, 300.0]], dtype=library.name)
     library.close(sigmoid(library.array(x)), sigmoid(x))
     library.close(softplus(library.array(x)), softplus(x))
+    sums = library.check(softplus_sums(library.array(x)), "float64")
+    assert_allclose(sums, softplus_sums(x), rtol=1e-6)
     assert library.xp.__name__ in namespace(library.array(x)).__name__.split(".")
     assert is_foreign(library.array(x)) == (library.xp is not np)
     assert working_dtype(library.array(x)) == library.dtype

@@ -38,6 +38,7 @@ from ._namespace import (
     row_sums,
     sigmoid,
     softplus,
+    softplus_sums,
     to_numpy,
     working_dtype,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "share",
     "sigmoid",
     "softplus",
+    "softplus_sums",
     "split",
     "squared",
     "take_columns",

@@ -137,6 +137,23 @@ def softplus(x: Array) -> Array:
     return y
 
 
+def softplus_sums(x: Array) -> Array:
+    """Sum of softplus(x) over the last axis in float64, with one logarithm for up to 64 terms.
+
+    softplus(x) = max(x, 0) + log(1 + exp(-abs(x))): the arguments of the logarithms lie between 1
+    and 2, so that products of 64 cannot overflow.
+    """
+    xp = namespace(x)
+    product = xp.exp(-xp.abs(x))
+    product += 1
+    for _ in range(6):
+        half, odd = divmod(product.shape[-1], 2)
+        if half == 0 or odd:
+            break
+        product = product[..., :half] * product[..., half:]
+    return row_sums(xp.maximum(x, xp.zeros_like(x[..., :1]))) + row_sums(xp.log(product))
+
+
 def log_odds(x: Array, limit: float) -> Array:
     """Return log(x / (1 - x)), at most ``limit`` in size."""
     xp = namespace(x)

@@ -22,7 +22,6 @@ from ..arrays import (
     namespace,
     one_blas_thread,
     row_blocks,
-    row_sums,
     take_rows,
     to_numpy,
 )
@@ -96,7 +95,7 @@ def length_partitions(machine, rng, longest):
     """
     machine = in_float64(machine)
     hidden, n = machine.units[1], machine.n_units[1]
-    log_z0 = float(row_sums(hidden.log_partition(machine.thetas[1])))
+    log_z0 = float(hidden.total_log_partition(machine.thetas[1]))
     if hidden.is_discrete and hidden.n_configurations(n) <= _EXACT:
         return LengthPartitions(np.zeros(1), *_enumerated(machine), log_z0)
     chains = _at_one_draw(machine, rng)

@@ -18,7 +18,6 @@ from ..arrays import (
     log_sum_exp,
     make_rng,
     namespace,
-    row_sums,
     take_rows,
     to_numpy,
 )
@@ -269,7 +268,7 @@ def _chains(machine, base, X, observed, rng, size):
     betas = np.linspace(0, 1, n_temperatures + 1)
     log_weights = anneal(target, first, betas, start, rng).log_weights
     pairs = list(zip(first.units, first.thetas, strict=True))
-    visible, above = (row_sums(unit.log_partition(theta)) for unit, theta in pairs)
+    visible, above = (unit.total_log_partition(theta) for unit, theta in pairs)
     total = to_numpy(log_weights + visible + above).reshape(-1, n_chains)
     top = total.max(axis=1, keepdims=True)
     weights = np.exp(total - top)

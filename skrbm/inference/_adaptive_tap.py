@@ -393,7 +393,7 @@ class AdaptiveTAP(FixedPoint):
             local = A * a * a - 2 * a * B + c * B * B
             local = local / (1 - A * c) - namespace(a).log1p(-A * c)
             local = local + gaussian.cavity_means[l] * input_field(machine, l, gaussian.means)
-            total = total + row_sums(unit.log_partition(theta)) + 0.5 * row_sums(local)
+            total = total + unit.total_log_partition(theta) + 0.5 * row_sums(local)
         return total
 
     def moments(self, machine, state):

@@ -9,7 +9,7 @@ from joblib import Parallel, delayed
 from scipy.special import stdtrit
 
 from .._checks import check_count
-from ..arrays import one_blas_thread, row_blocks, row_sums, to_numpy
+from ..arrays import one_blas_thread, row_blocks, to_numpy
 from ..machine import uncoupled
 from ._annealing import anneal
 from ._gibbs import Gibbs
@@ -255,7 +255,7 @@ def _comparable(lower, upper):
 def independent_log_partition(base):
     """Return log Z of independent units."""
     pairs = zip(base.units, base.thetas, strict=True)
-    return sum(float(row_sums(unit.log_partition(theta))) for unit, theta in pairs)
+    return sum(float(unit.total_log_partition(theta)) for unit, theta in pairs)
 
 
 def mean_of_weights(log_weights, log_z0=0.0, sign=1):

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from ..arrays import row_sums
 from ..machine import Block, Moments, hidden_layers, input_field
 from ._fixed_point import FixedPoint, Magnetizations
 
@@ -23,7 +22,7 @@ class Independent(FixedPoint):
         return state
 
     def log_partition(self, machine, state):
-        return row_sums(machine.units[0].log_partition(machine.thetas[0]))
+        return machine.units[0].total_log_partition(machine.thetas[0])
 
     def moments(self, machine, state):
         further = (machine.units[0].further(machine.thetas[0]),)

@@ -267,7 +267,7 @@ class Langevin(Sampler):
             return state
         theta, X = machine.thetas[0], state.layers[0]
         rest = X - theta.field / theta.precision
-        hidden = row_sums(machine.units[1].log_partition(state.given))
+        hidden = machine.units[1].total_log_partition(state.given)
         return state._replace(energy=0.5 * row_sums(theta.precision * rest * rest) - hidden)
 
     def step(self, machine, state, rng):

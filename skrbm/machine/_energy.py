@@ -74,8 +74,8 @@ def energy(machine: Machine, layers: Layers) -> Array:
 
 def free_energy(machine: Machine, X: Array) -> Array:
     """Return -log sum_h exp(-energy(x, h)) for each row, of a machine with one hidden layer."""
-    hidden = machine.units[1].log_partition(condition(machine, X))
-    return -machine.units[0].log_weight(machine.thetas[0], X) - row_sums(hidden)
+    hidden = machine.units[1].total_log_partition(condition(machine, X))
+    return -machine.units[0].log_weight(machine.thetas[0], X) - hidden
 
 
 def in_double(machine: Machine) -> Machine:

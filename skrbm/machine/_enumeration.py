@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, row_sums
+from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace
 from ._machine import Machine, conditional, is_per_row
 
 MAX_UNITS = 20  # default limit of exact sums: 2**20 configurations
@@ -111,7 +111,7 @@ def configurations(
                 total = total + machine.units[l].log_weight(machine.thetas[l], known)
             else:
                 theta = conditional(machine, l, values)
-                total = total + row_sums(machine.units[l].log_partition(theta))
+                total = total + machine.units[l].total_log_partition(theta)
         yield values, total
 
 
@@ -145,7 +145,7 @@ def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Arra
     array of shape () or (n_rows,), float64
     """
     if not machine.weights:
-        return row_sums(machine.units[0].log_partition(machine.thetas[0]))
+        return machine.units[0].total_log_partition(machine.thetas[0])
     if machine.n_rows is None:
         return _log_partition(machine, layers)
     parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]

@@ -257,6 +257,10 @@ class Unit:
         """log of the integral of exp(theta . statistics(x)) over the support, per unit."""
         raise NotImplementedError
 
+    def total_log_partition(self, theta: Theta) -> Array:
+        """Return the sum of :meth:`log_partition` over the units of each row, in float64."""
+        return row_sums(self.log_partition(theta))
+
     def mean_variance(self, theta: Theta) -> tuple[Array, Array]:
         """Return mean and variance of x, per unit."""
         raise NotImplementedError
@@ -396,4 +400,4 @@ class Unit:
 
     def log_ratio(self, theta0: Theta, theta1: Theta) -> Array:
         """Return the sum over units of log_partition(theta1) - log_partition(theta0), per row."""
-        return row_sums(self.log_partition(theta1)) - row_sums(self.log_partition(theta0))
+        return self.total_log_partition(theta1) - self.total_log_partition(theta0)

@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
-from ..arrays import cast, column_means, like, namespace, row_count, row_sums, sigmoid, softplus
+from ..arrays import (
+    cast,
+    column_means,
+    like,
+    namespace,
+    row_count,
+    row_sums,
+    sigmoid,
+    softplus,
+    softplus_sums,
+)
 from ._base import Theta, Unit
 
 
@@ -26,6 +36,9 @@ class Bernoulli(Unit):
 
     def log_partition(self, theta):
         return softplus(theta.field)
+
+    def total_log_partition(self, theta):
+        return softplus_sums(theta.field)
 
     def mean(self, theta):
         return sigmoid(theta.field)

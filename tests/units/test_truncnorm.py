@@ -259,7 +259,8 @@ def test_shapes_and_bounds_broadcast(dtype):
         own = U[:, i], V[i : i + 1], float(lo[i]), float(hi[i])
         alone = [log_mass(*own), *mean_variance(*own), mode(*own)]
         for a, b in zip(together, alone, strict=True):
-            assert_allclose(a[:, i], b, rtol=1e-6 if dtype == np.float32 else 1e-13)
+            # A sum over the nodes rounds otherwise in another order, by parts of the width.
+            assert_allclose(a[:, i], b, rtol=0, atol=4 * np.finfo(dtype).eps * 5.0)
     empty = U[:0]
     assert log_mass(empty, V, lo, hi).shape == (0, 3)
     assert sample(empty, V, 0.0, 1.0, rng).shape == (0, 3)

@@ -227,9 +227,12 @@ def test_log_ratio_is_the_difference_summed_over_units(name, dtype):
     theta1 = rows(some_theta(unit, dtype, seed=6))
     ratio = unit.log_ratio(theta0, theta1)
     difference = unit.log_partition(theta1).astype(np.float64) - unit.log_partition(theta0)
-    assert ratio.dtype == np.float64
+    total = unit.total_log_partition(theta1)
+    assert ratio.dtype == total.dtype == np.float64
     atol = 1e-4 if dtype == np.float32 else 1e-10
     assert_allclose(ratio, difference.sum(axis=1), rtol=1e-6, atol=atol)
+    summed = unit.log_partition(theta1).astype(np.float64).sum(axis=1)
+    assert_allclose(total, summed, rtol=1e-6, atol=atol)
 
 
 @every_kind
