@@ -45,7 +45,7 @@ import matplotlib.pyplot as plt
 
 from skrbm.inspection import ComponentsDisplay, FreeEnergyDisplay, LandscapeDisplay
 
-figure = plt.figure(figsize=(8, 5), layout="constrained")
+figure = plt.figure(figsize=(9, 5), layout="constrained")
 figure.suptitle("Free energies and number of solutions in the course of training")
 FreeEnergyDisplay.from_recorder(recorder, figure=figure)
 plt.show()
@@ -58,7 +58,7 @@ plt.show()
 found = recorder.records_[-1]["solutions"]
 largest = np.argsort(-found.counts)[:10]
 figure, axes = plt.subplots(2, 5, figsize=(6, 3.2), layout="constrained")
-figure.suptitle("Mean images of the solutions, and the numbers of rows that they attract")
+figure.suptitle("Solutions as images, with numbers of rows", fontsize="medium")
 for ax in axes.flat:
     ax.set_axis_off()
 for ax, k in zip(axes.flat, largest, strict=False):
