@@ -7,9 +7,10 @@ Scikit-learn's digits are 1797 images of 8 x 8 pixels. As in scikit-learn's own 
 restricted Boltzmann machine, the data are enlarged by copies shifted by a pixel in each direction,
 and a logistic regression is fitted to the raw pixels and to the hidden units of a machine.
 
-The machine is an :class:`~skrbm.RBM` of 100 hidden units, which finds its learning rate itself.
-Scikit-learn's ``BernoulliRBM`` of the same size stands beside it. The same fitted machine then
-completes digits of which the lower half is lost, and draws new ones.
+The machine is an :class:`~skrbm.RBM` of 100 hidden units, which finds its learning rate itself and
+goes through the data 40 times. Scikit-learn's ``BernoulliRBM`` of the same size stands beside it,
+with the rate and the 10 passes of its own example. The same fitted machine then completes digits of
+which the lower half is lost, and draws new ones.
 """
 
 # %%
