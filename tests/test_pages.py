@@ -26,7 +26,7 @@ def test_examples_of_a_page_print_what_it_says(page):
 
 
 def test_pages_have_examples():
-    assert {"rbm", "fit", "add_optimizer", "arrays"} <= {page.stem for page in PAGES}
+    assert {"fit", "add_optimizer", "arrays"} <= {page.stem for page in PAGES}
 
 
 def test_the_estimator_of_the_guide_learns_as_the_general_one_does():

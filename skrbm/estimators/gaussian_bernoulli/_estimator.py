@@ -91,7 +91,7 @@ class GaussianBernoulliRBM(BaseRBM):
     optimizer : {"sgd", "adam"}, default="sgd"
         Gradient ascent with ``momentum``, or Adam [2]_, by which each parameter has a step of its
         own, about ``learning_rate`` whatever the gradient. It keeps hidden units that do little
-        from dying out, and learns densities better; see the user guide.
+        from dying out, and learns densities better; see :ref:`gaussian_bernoulli_rbm`.
     learning_rate : float or "auto", default=0.01
         Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training;
         ``schedule`` is a factor on what is found.
