@@ -60,6 +60,7 @@ mathjax_path = "tex-svg-full.js"  # one file, which asks for no other
 html_theme = "pydata_sphinx_theme"
 html_title = "skrbm"
 html_static_path = ["_static", str(mathjax_package / "static" / "mathjax" / mathjax_path)]
+html_css_files = ["pages.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,

@@ -31,13 +31,13 @@ machine.fit(X)
 
 def likelihoods():
     """Mean log-likelihood of the test rows: by TAP, and with log Z by annealing."""
-    annealed = machine.log_partition(AIS(100, 1000))
+    annealed = machine.log_partition(AIS(100, 500))
     by_annealing = -float(machine.free_energy(X_test).mean()) - annealed
     return float(machine.tap_log_likelihood(X_test).mean()), by_annealing
 
 
 curve = [(0, *likelihoods())]
-for epochs in (1, 2, 3, 4, 6):
+for epochs in (1, 2, 4, 5):
     machine.set_params(n_iter=epochs).fit(X)
     curve.append((machine.n_iter_, *likelihoods()))
 for epoch, by_tap, by_annealing in curve:
@@ -50,24 +50,29 @@ for epoch, by_tap, by_annealing in curve:
 #
 # Layers
 # ------
-# The fields of the first layer are its weights. Those of the second are the expected pixels given
-# that only one of its units is on, less those given that none is.
+# The fields of the first layer are its weights; the 24 largest of 64 are shown. Those of the second
+# are the expected pixels given that only one of its units is on, less those given that none is.
 
 from skrbm.inspection import ComponentsDisplay
 
 one_on = np.eye(24, dtype=np.float32)
 second = machine.inverse_transform(one_on) - machine.inverse_transform(0 * one_on)
 
-figure = plt.figure(figsize=(11, 4), layout="constrained")
-left, middle, right = figure.subfigures(1, 3)
+first = machine.components_[0]
+first = first[np.argsort(-np.linalg.norm(first, axis=1))[:24]]  # those with the largest weights
+
+figure = plt.figure(figsize=(7.5, 5.8), layout="constrained")
+figure.suptitle("What two hidden layers have learned, and the likelihood in joint training")
+above, below = figure.subfigures(2, 1, height_ratios=(1.2, 1))
+left, right = above.subfigures(1, 2)
 left.suptitle("First layer: weights")
-ComponentsDisplay(machine.components_[0], (8, 8)).plot(figure=left)
-middle.suptitle("Second layer: effect on the pixels")
-ComponentsDisplay(second, (8, 8)).plot(figure=middle)
-axis = right.subplots()
+ComponentsDisplay(first, (8, 8)).plot(n_columns=6, figure=left)
+right.suptitle("Second layer: effect on the pixels")
+ComponentsDisplay(second, (8, 8)).plot(n_columns=6, figure=right)
+axis = below.subplots()
 for column, label in ((1, "by TAP"), (2, "with log Z by AIS")):
     axis.plot([row[0] for row in curve], [row[column] for row in curve], "o-", label=label)
-axis.set(xlabel="joint epochs", title="Test log-likelihood (nats)")
+axis.set(xlabel="joint epochs", ylabel="test log-likelihood (nats)")
 axis.legend()
 plt.show()
 
@@ -78,7 +83,7 @@ plt.show()
 
 samples = machine.sample(30, n_steps=500, random_state=0)
 images = np.concatenate([X_test[:30], samples])
-figure, axes = plt.subplots(4, 15, figsize=(11, 3.4), layout="constrained")
+figure, axes = plt.subplots(4, 15, figsize=(7.5, 2.5), layout="constrained")
 figure.suptitle("Test digits (above) and samples (below)")
 for axis, image in zip(axes.flat, images, strict=True):
     axis.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)

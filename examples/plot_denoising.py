@@ -25,7 +25,7 @@ from skrbm import TAPRBM
 
 X = (load_digits().data > 7.5).astype("float32")
 X_train, X_test = train_test_split(X, test_size=300, random_state=0)
-rbm = TAPRBM(n_components=64, n_iter=60, starts="chains", random_state=0).fit(X_train)
+rbm = TAPRBM(n_components=64, n_iter=40, starts="chains", random_state=0).fit(X_train)
 
 # %%
 # Three estimates
@@ -47,8 +47,8 @@ def pointwise(Y, p):
 
 
 def denoised(Y, p):
-    """Mean of ten solutions of the TAP equations."""
-    return rbm.denoise(Y, flip_probability=p, n_starts=10, random_state=0)
+    """Mean of five solutions of the TAP equations."""
+    return rbm.denoise(Y, flip_probability=p, n_starts=5, random_state=0)
 
 
 estimates = {
@@ -56,7 +56,7 @@ estimates = {
     "nearest": lambda Y, p: X_train[neighbours.kneighbors(Y)[1][:, 0]],
     "pointwise": pointwise,
 }
-flips = np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45])
+flips = np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4])
 generator = np.random.default_rng(0)
 noisy = {p: np.where(generator.random(X_test.shape) < p, 1 - X_test, X_test) for p in flips}
 restored = {name: {p: estimate(noisy[p], p) for p in flips} for name, estimate in estimates.items()}
@@ -68,15 +68,16 @@ scores = {
 # %%
 # Pictures
 # --------
-# Right, the digits at three strengths of noise; grey is a bit that stays in doubt. Where four bits
+# Below, the digits at three strengths of noise; grey is a bit that stays in doubt. Where four bits
 # in ten are wrong, too little is left to tell the digits apart, and to know each pixel's mean is as
 # good as to know how pixels hang together.
 
 import matplotlib.pyplot as plt
 
-figure = plt.figure(figsize=(11, 4.6), layout="constrained")
-left, right = figure.subfigures(1, 2, width_ratios=(1, 1.5))
-axis = left.subplots()
+figure = plt.figure(figsize=(7.5, 7), layout="constrained")
+figure.suptitle("Digits with flipped bits, and what three estimates make of them")
+above, below = figure.subfigures(2, 1, height_ratios=(1, 1.4))
+axis = above.subplots()
 for name, curve in scores.items():
     axis.plot(flips, curve, "o-", label=name)
 axis.set(xlabel="probability of a flip", ylabel="Matthews' correlation", ylim=(0, 1))
@@ -84,9 +85,9 @@ axis.legend()
 
 shown, digits = (0.1, 0.2, 0.3), range(4)
 rows = {"truth": {p: X_test for p in shown}, "noisy": noisy, **restored}
-panels = right.subfigures(1, len(shown))
+panels = below.subfigures(1, len(shown))
 for p, panel in zip(shown, panels, strict=True):
-    panel.suptitle(f"p = {p:g}", fontsize=10)
+    panel.suptitle(f"{p:.0%} of the bits are flipped", fontsize=10)
     axes = panel.subplots(len(rows), len(digits))
     for line, (name, images) in zip(axes, rows.items(), strict=True):
         for axis, digit in zip(line, digits, strict=True):
@@ -94,5 +95,5 @@ for p, panel in zip(shown, panels, strict=True):
             axis.imshow(image, cmap="gray_r", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
         if p == shown[0]:
-            line[0].set_ylabel(name, fontsize=8)
+            line[0].set_ylabel(name, fontsize=9)
 plt.show()

@@ -14,6 +14,8 @@ persistent chains.
 # ------------------
 # Rows of 16 bits are near to a pattern, three of ten, or to its opposite: a bit of twenty differs.
 
+from textwrap import fill
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -44,7 +46,7 @@ X_train, X_test = draw(500), draw(500)
 anew = RBM(16, starts="noise", n_steps=3, learning_rate=0.05, n_iter=200, random_state=0)
 anew.fit(X_train)
 diagnosis = diagnose(anew, X_test, n_chains=200, n_steps=2000, random_state=0)
-print(diagnosis)
+print(fill(diagnosis.verdict, 76))
 DiagnosisDisplay.from_diagnosis(diagnosis)
 plt.show()
 
@@ -58,13 +60,13 @@ plt.show()
 persistent = RBM(16, n_steps=5, learning_rate=0.2, schedule="linear", n_iter=200, random_state=0)
 persistent.fit(X_train)
 display = DiagnosisDisplay.from_estimator(persistent, X_test, n_chains=200, random_state=0)
-print(display.diagnosis)
+print(fill(display.diagnosis.verdict, 76))
 plt.show()
 
 # %%
 # Where chains mix slowly, hold the estimate of log Z against one from above.
 
-print(bracket(persistent, X_train, random_state=0).verdict)
+print(fill(bracket(persistent, X_train, random_state=0).verdict, 76))
 
 # %%
 # Samples that look right after a few sweeps do not make a good model. The scores of held-out rows,

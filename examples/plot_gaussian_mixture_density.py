@@ -3,7 +3,7 @@
 Densities of mixtures of normal laws
 ======================================
 
-Three normal laws in the plane, and what a machine with Gaussian visible units makes of a thousand
+Three normal laws in the plane, and what a machine with Gaussian visible units makes of five hundred
 points drawn from them: Fig. 1 of Liao et al. (2022), for the five samplers that
 :class:`~skrbm.GaussianBernoulliRBM` can learn with. Every machine learns from chains that are
 annealed from noise, and generates in the same way.
@@ -37,17 +37,17 @@ def draw(kind, n):
 # resampling, have the right share of each all the same. Learning begins with small variances and
 # hidden units whose planes, where they are on with probability 1/2, go through rows of the data.
 # From small weights, or by plain gradient steps in place of Adam, most hidden units would die out.
-# Without Metropolis adjustment Langevin steps have another law than the machine, and what is
-# learned differs a little.
+# Without Metropolis adjustment ("adj.") Langevin steps have another law than the machine, and what
+# is learned differs a little.
 
 from skrbm import GaussianBernoulliRBM
 
 samplers = {
     "Gibbs": {"inference": "gibbs"},
     "Langevin": {"inference": "langevin"},
-    "Langevin, adjusted": {"inference": "langevin", "adjust_after": 0},
+    "Langevin, adj.": {"inference": "langevin", "adjust_after": 0},
     "Gibbs-Langevin": {"inference": "gibbs_langevin"},
-    "Gibbs-Langevin, adjusted": {"inference": "gibbs_langevin", "adjust_after": 0},
+    "Gibbs-Langevin, adj.": {"inference": "gibbs_langevin", "adjust_after": 0},
 }
 
 
@@ -64,8 +64,8 @@ def machine(X, sampler, n_components=16):
         n_steps=5,
         optimizer="adam",
         learning_rate=0.05,
-        batch_size=1000,
-        n_iter=300,
+        batch_size=500,
+        n_iter=200,
         init=(components, intercept_hidden, intercept_visible, variances),
         random_state=0,
         **sampler,
@@ -76,31 +76,45 @@ def machine(X, sampler, n_components=16):
 # %%
 # Pictures
 # --------
-# Densities, and samples. Given the hidden units all laws have the same variances, so that the wide
-# ones of the anisotropic mixture are made up of several narrow ones: they come out after far more
-# passes than there are here.
+# Densities in colour, with points that were drawn: the isotropic mixture and the machines of all
+# samplers, and last the anisotropic one and the machine of one sampler. Given the hidden units all
+# laws have the same variances, so that the wide ones of the anisotropic mixture are made up of
+# several narrow ones: they come out after far more passes than there are here.
 
 import matplotlib.pyplot as plt
 
-axis = np.linspace(-6, 6, 161)
+axis = np.linspace(-5, 5, 101)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-figure, axes = plt.subplots(4, 6, figsize=(12, 8), layout="constrained")
-for row, kind in enumerate(deviations):
-    X = draw(kind, 1000)
+
+
+def show(panel, title, density, V):
+    extent = (-5, 5, -5, 5)
+    panel.imshow(density.reshape(101, 101), origin="lower", extent=extent, cmap="Blues")
+    panel.plot(*V[:200].T, ".", color="C1", markersize=2)
+    panel.set(xticks=[], yticks=[], xlim=(-5, 5), ylim=(-5, 5), aspect="equal")
+    panel.set_title(title, fontsize="medium")
+
+
+def show_truth(panel, kind, V):
     squares = (((grid[:, None] - means) / deviations[kind]) ** 2).sum(axis=2)
-    truth = (np.exp(-0.5 * squares) / deviations[kind].prod(axis=1)).sum(axis=1)
-    columns = {"truth": (truth, X)}
-    for name, sampler in samplers.items():
-        rbm = machine(X, sampler)
-        energy = rbm.free_energy(grid)
-        V = rbm.sample(1000, n_steps=100, random_state=0)
-        columns[name] = np.exp(energy.min() - energy), V
-    for column, (name, (density, V)) in enumerate(columns.items()):
-        above, below = axes[2 * row, column], axes[2 * row + 1, column]
-        above.imshow(density.reshape(161, 161), origin="lower", extent=(-6, 6, -6, 6))
-        below.plot(*V.T, ".", markersize=1)
-        for panel in (above, below):
-            panel.set(xticks=[], yticks=[], xlim=(-6, 6), ylim=(-6, 6), aspect="equal")
-        if row == 0:
-            above.set_title(name, fontsize=9)
+    density = (np.exp(-0.5 * squares) / deviations[kind].prod(axis=1)).sum(axis=1)
+    show(panel, f"{kind}: truth", density, V)
+
+
+def show_machine(panel, X, name):
+    rbm = machine(X, samplers[name])
+    energy = rbm.free_energy(grid)
+    show(panel, name, np.exp(energy.min() - energy), rbm.sample(500, n_steps=100, random_state=0))
+
+
+figure, axes = plt.subplots(2, 4, figsize=(8, 4.7), layout="constrained")
+figure.suptitle("Densities of mixtures and of machines, with points drawn from them")
+panels = iter(axes.flat)
+X = draw("isotropic", 500)
+show_truth(next(panels), "isotropic", X)
+for name in samplers:
+    show_machine(next(panels), X, name)
+X = draw("anisotropic", 500)
+show_truth(next(panels), "anisotropic", X)
+show_machine(next(panels), X, "Gibbs-Langevin")
 plt.show()

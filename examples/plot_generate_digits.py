@@ -24,7 +24,7 @@ rbm = GaussianBernoulliRBM(
     n_components=128,
     n_steps=20,
     learning_rate=0.1,
-    n_iter=60,
+    n_iter=40,
     random_state=0,
 ).fit(X)
 
@@ -36,8 +36,9 @@ rbm = GaussianBernoulliRBM(
 import matplotlib.pyplot as plt
 
 steps = [0, 1, 2, 5, 10, 20, 40, 100]
-V, states = rbm.sample(10, n_steps=100, return_steps=steps, random_state=1)
-figure, axes = plt.subplots(10, len(steps) + 1, figsize=(6, 6.5), layout="constrained")
+V, states = rbm.sample(8, n_steps=100, return_steps=steps, random_state=1)
+figure, axes = plt.subplots(8, len(steps) + 1, figsize=(7, 6.4), layout="constrained")
+figure.suptitle("Chains from noise, after so many steps, and digits of the data")
 for chain, line in enumerate(axes):
     for panel, image in zip(line, [*states[:, chain], X[chain]], strict=True):
         panel.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=16)
@@ -55,7 +56,8 @@ plt.show()
 # images are sharp.
 
 order = np.argsort(-np.abs(rbm.components_).sum(axis=1))[:25]
-figure = plt.figure(figsize=(8, 4), layout="constrained")
+figure = plt.figure(figsize=(7.5, 4), layout="constrained")
+figure.suptitle("Weights of 25 hidden units, and the variances that are left to the pixels")
 left, right = figure.subfigures(1, 2)
 for panel, unit in zip(left.subplots(5, 5).flat, order, strict=True):
     panel.imshow(rbm.components_[unit].reshape(8, 8), cmap="RdBu_r")

@@ -25,7 +25,7 @@ from skrbm import BernoulliRBM, FrankWolfeRBM
 X = (load_digits().data > 8).astype(np.float32)
 X_train, X_test = train_test_split(X, test_size=0.25, random_state=0)
 
-grown = FrankWolfeRBM(max_components=100, alpha=0.003, random_state=0)
+grown = FrankWolfeRBM(max_components=60, alpha=0.004, random_state=0)
 grown.fit(X_train)
 path = grown.path_
 print(f"{grown.n_components_} units were chosen; the path ended at {path['n_components'][-1]}:")
@@ -39,7 +39,7 @@ print(f"{grown.stop_reason_}, with {path['reason'].count('refused')} insertions 
 # noisy.
 
 n, last = grown.n_components_, path["n_components"][-1]
-sizes = sorted({size for size in (1, 2, 5, 10, 15, 20, 30, 40, 50, 70) if size < last} | {n, last})
+sizes = sorted({size for size in (1, 2, 4, 7, 10, 15, 20, 30, 40) if size < last} | {n, last})
 machines = [grown.truncate(n) for n in sizes]
 likelihood = [machine.score(X_test) for machine in machines]
 
@@ -49,7 +49,7 @@ likelihood = [machine.score(X_test) for machine in machines]
 # ``init`` makes whole units of those that count in part; contrastive divergence then trains all
 # weights together.
 
-settings = {"n_iter": 60, "learning_rate": 0.05, "batch_size": 50, "schedule": "linear"}
+settings = {"n_iter": 40, "learning_rate": 0.05, "batch_size": 50, "schedule": "linear"}
 refined = BernoulliRBM(n, init=grown, random_state=0, **settings).fit(X_train)
 random = BernoulliRBM(n, random_state=0, **settings).fit(X_train)
 scores = {
@@ -68,15 +68,16 @@ import matplotlib.pyplot as plt
 
 from skrbm.inspection import ComponentsDisplay
 
-figure = plt.figure(figsize=(11, 4.5), layout="constrained")
-left, right = figure.subfigures(1, 2, width_ratios=(1.4, 1))
-ax = left.subplots()
+figure = plt.figure(figsize=(7.5, 6.5), layout="constrained")
+figure.suptitle("Likelihood over the number of hidden units, and what the units learned")
+above, below = figure.subfigures(2, 1, height_ratios=(1.3, 1))
+ax = above.subplots()
 ax.plot(sizes, likelihood, "o-", label="Frank-Wolfe")
 ax.axvline(n, color="0.6", linestyle="--", label=f"chosen: {n}")
 ax.plot(n, scores["PCD from Frank-Wolfe"], "s", label="PCD from Frank-Wolfe")
 ax.plot(n, scores["PCD from a random start"], "^", label="PCD from a random start")
-ax.set(xlabel="hidden units", ylabel="log-likelihood (nats per test image)", title="How many?")
+ax.set(xlabel="hidden units", ylabel="log-likelihood (nats per test image)")
 ax.legend(loc="lower center")
-right.suptitle("Receptive fields, the largest weights first")
-ComponentsDisplay.from_estimator(grown, figure=right)
+below.suptitle("Receptive fields, the largest weights first", fontsize="medium")
+ComponentsDisplay.from_estimator(grown, n_columns=12, figure=below)
 plt.show()

@@ -75,13 +75,15 @@ for name, predicted in rows["occluded"].items():
 
 import matplotlib.pyplot as plt
 
-figure = plt.figure(figsize=(11, 3.8), layout="constrained")
-for panel, (task, predictions) in zip(figure.subfigures(1, 2), rows.items(), strict=True):
+figure = plt.figure(figsize=(7, 7.5), layout="constrained")
+figure.suptitle("Damaged digits and their restoration")
+panels = figure.subfigures(2, 1, height_ratios=(4, 5))
+for panel, (task, predictions) in zip(panels, rows.items(), strict=True):
     panel.suptitle(task)
     shown = {"truth": Y[test], "shown": damaged[task][test], **predictions}
-    axes = panel.subplots(len(shown), 8)
+    axes = panel.subplots(len(shown), 9)
     for line, (name, images) in zip(axes, shown.items(), strict=True):
-        line[0].set_ylabel(name, fontsize=8)
+        line[0].set_ylabel(name, fontsize=9)
         for axis, image in zip(line, images, strict=False):
             axis.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])

@@ -17,30 +17,27 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from skrbm import TAPRBM
+from skrbm import RBM
 
 X = load_digits().data.astype(np.float32) / 16
 kinds = ["bernoulli", "truncated_gaussian", "truncated_gauss_bernoulli"]
-machines = {
-    kind: TAPRBM(64, visible=kind, n_iter=20, starts="chains", random_state=0).fit(X)
-    for kind in kinds
-}
+machines = {kind: RBM(64, visible=kind, n_iter=30, random_state=0).fit(X) for kind in kinds}
 
 # %%
 # Samples and their grey values
 # -----------------------------
-# Each sample is the end of a Gibbs chain of 300 sweeps that began at one of the last rows of
-# the fit. Beside them are the fraction of pixels that are exactly 0 and
-# the histogram of the others.
+# Each sample is the end of a Gibbs chain of 300 sweeps that began at one of the last rows of the
+# fit. Beside them are the part of the pixels that are exactly 0 and the histogram of the others.
 
 samples = {"data": X[:150]}
 for kind, rbm in machines.items():
     samples[kind] = rbm.sample(150, n_steps=300, random_state=0)
 
-figure = plt.figure(figsize=(10, 5.5), layout="constrained")
-rows = figure.subfigures(len(samples), 2, width_ratios=[4, 1])
+figure = plt.figure(figsize=(8, 5.4), layout="constrained")
+figure.suptitle("Digits, samples of three kinds of visible units, and their grey values")
+rows = figure.subfigures(len(samples), 2, width_ratios=[3, 1])
 for (left, right), (name, V) in zip(rows, samples.items(), strict=True):
-    for axis, image in zip(left.subplots(1, 10), V, strict=False):
+    for axis, image in zip(left.subplots(1, 8), V, strict=False):
         axis.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
         axis.set(xticks=[], yticks=[])
     left.suptitle(name.replace("_", " "), fontsize=10)
@@ -53,13 +50,14 @@ plt.show()
 # %%
 # Beyond samples
 # --------------
-# Every kind has the same methods. Here the lower half of some digits is filled in, given the upper
-# half, by the TAP equations with the observed units held.
+# Every kind has the same methods. Here the lower half of some digits is filled in with its mean
+# given the upper half.
 
 Y = X[:8].copy()
 Y[:, 32:] = np.nan
-filled = machines["truncated_gauss_bernoulli"].impute(Y)
-figure, axes = plt.subplots(3, 8, figsize=(8, 3.2), layout="constrained")
+filled = machines["truncated_gauss_bernoulli"].impute(Y, random_state=0)
+figure, axes = plt.subplots(3, 8, figsize=(7.5, 3.2), layout="constrained")
+figure.suptitle("Digits whose lower half is filled in")
 for row, images in zip(axes, (X[:8], Y, filled), strict=True):
     for axis, image in zip(row, images, strict=True):
         axis.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)

@@ -113,7 +113,8 @@ def draw(axis, on):
 
 answers = {"truth": Y_test, **predictions}
 unclear = np.flatnonzero(np.ptp(list(predictions.values()), axis=0).any(axis=1))[:12]
-figure, axes = plt.subplots(len(answers) + 1, len(unclear), figsize=(9, 6), layout="constrained")
+figure, axes = plt.subplots(len(answers) + 1, len(unclear), figsize=(8, 6), layout="constrained")
+figure.suptitle("Noisy digits and the displays that are predicted from them")
 axes[0, 0].set_ylabel("image", rotation=0, ha="right")
 for axis, image in zip(axes[0], X_test[unclear], strict=True):
     axis.imshow(image.reshape(8, 8), cmap="gray_r")

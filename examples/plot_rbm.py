@@ -35,12 +35,12 @@ rates = {"sgd": "auto", "adam": 0.005}
 fill = {"sgd": "none", "adam": "full"}
 machines = {
     (name, optimizer): RBM(
-        48,
+        32,
         hidden=hidden,
         optimizer=optimizer,
         learning_rate=rate,
         batch_size=20,
-        n_iter=20,
+        n_iter=15,
         random_state=0,
     ).fit(X_train)
     for name, hidden in kinds.items()
@@ -63,8 +63,9 @@ for (name, optimizer), score in scores.items():
 # The machine with the better score of each kind: its eight strongest receptive fields; eight
 # samples, ends of Gibbs chains; and the features of the held-out images, E[h | v].
 
-figure = plt.figure(figsize=(11, 7), layout="constrained")
-rows = figure.subfigures(len(kinds), 3, width_ratios=[2, 2, 1.3])
+figure = plt.figure(figsize=(8, 7), layout="constrained")
+figure.suptitle("Weights, samples and features of machines with three kinds of hidden units")
+rows = figure.subfigures(len(kinds), 3, width_ratios=[2, 2, 1.4])
 for row, (name, color) in zip(rows, zip(kinds, ("C0", "C1", "C2"), strict=True), strict=True):
     optimizer = max(rates, key=lambda optimizer, name=name: scores[name, optimizer])
     rbm = machines[name, optimizer]
@@ -80,9 +81,9 @@ for row, (name, color) in zip(rows, zip(kinds, ("C0", "C1", "C2"), strict=True),
     axis = row[2].subplots()
     axis.hist(rbm.transform(X_test).ravel(), bins=40, color=color)
     axis.set(yticks=[])
-    row[0].suptitle(f"{name} hidden units, {optimizer}: weights")
-    row[1].suptitle("samples")
-    row[2].suptitle("features")
+    row[0].suptitle(f"{name} units, {optimizer}: weights", fontsize="medium")
+    row[1].suptitle("samples", fontsize="medium")
+    row[2].suptitle("features", fontsize="medium")
 plt.show()
 
 # %%
@@ -90,14 +91,14 @@ plt.show()
 # --------------------
 # Filled circles are Adam, open ones gradient ascent. Further to the right is better.
 
-figure, axis = plt.subplots(figsize=(7, 2.5), layout="constrained")
+figure, axis = plt.subplots(figsize=(7.5, 2.8), layout="constrained")
 for (name, optimizer), score in scores.items():
     color = f"C{list(kinds).index(name)}"
     axis.plot(score, name, "o", color=color, markersize=12, fillstyle=fill[optimizer])
 for optimizer, style in fill.items():
     axis.plot([], [], "o", color="gray", markersize=12, fillstyle=style, label=optimizer)
 axis.legend(loc="upper center")
-axis.set(xlabel="log-likelihood of held-out images (nats per image)")
+axis.set(xlabel="nats per image", title="Log-likelihood of held-out images")
 axis.margins(y=0.3)
 axis.invert_yaxis()
 plt.show()

@@ -36,7 +36,8 @@ samples, labels = model.sample(8, y=np.arange(10), n_steps=500, random_state=0)
 columns = np.concatenate([samples, np.eye(10)[labels]], axis=1)
 means = model.rbm_.inverse_transform(model.rbm_.transform(columns))[:, :64]
 
-figure, axes = plt.subplots(8, 10, figsize=(6, 5), layout="constrained")
+figure, axes = plt.subplots(8, 10, figsize=(7, 6), layout="constrained")
+figure.suptitle("Images drawn for each label")
 for axis, image in zip(axes.T.flat, means, strict=True):
     axis.imshow(image.reshape(8, 8), cmap="gray_r")
     axis.set(xticks=[], yticks=[])

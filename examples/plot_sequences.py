@@ -46,7 +46,7 @@ def member():
     return "".join(letters)
 
 
-text = "".join(f">member {i}\n{member()}\n" for i in range(3000))
+text = "".join(f">member {i}\n{member()}\n" for i in range(2000))
 print(text[:80])
 
 # %%
@@ -77,10 +77,11 @@ scores = contact_scores(effective_couplings(rbm, family.codes, weights), gap=0)
 found = ranked_pairs(scores, min_separation=4, n_pairs=8)
 print("pairs that are found:", *(f"{i}-{j}" for i, j in found))
 
-figure, ax = plt.subplots(figsize=(4.5, 3.8), layout="constrained")
+figure, ax = plt.subplots(figsize=(6, 4.8), layout="constrained")
 image = ax.imshow(scores, cmap="Blues", vmin=0)
 ax.plot(n_sites - 1 - np.arange(8), np.arange(8), "s", ms=11, mfc="none", color="C3", label="pairs")
-ax.set(xlabel="site", ylabel="site", title="contact scores")
+ax.set(xlabel="site", ylabel="site", title="Contact scores: the pairs of the stem stand out")
+ax.set(xticks=range(0, n_sites, 5), yticks=range(0, n_sites, 5))
 ax.legend(loc="upper left", frameon=False)
 figure.colorbar(image)
 
@@ -91,9 +92,12 @@ figure.colorbar(image)
 # the three hidden units with the largest weights show what occurs together: letters above the line
 # with each other, and letters below it with each other.
 
-LogoDisplay.from_profile(profile(family.codes, len(LETTERS), weights), alphabet="rna")
+logo = LogoDisplay.from_profile(profile(family.codes, len(LETTERS), weights), alphabet="rna")
+logo.axes_[0].set_title("Letters of each site: only the loop has favourites")
 largest = np.argsort(-np.linalg.norm(rbm.components_, axis=(1, 2)))[:3]
-figure = plt.figure(figsize=(6, 5), layout="constrained")
+# sphinx_gallery_thumbnail_number = 3
+figure = plt.figure(figsize=(7, 5.5), layout="constrained")
+figure.suptitle("Letters that three hidden units favour together")
 for part, unit in zip(figure.subfigures(3), largest, strict=True):
     LogoDisplay.from_estimator(rbm, unit, alphabet="rna", figure=part)
 
@@ -110,7 +114,7 @@ def right_pairs(codes):
     return np.mean([row[i] + row[19 - i] in PAIRS for row in rows for i in range(8)])
 
 
-figure, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
+figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
 natural = rbm.score_samples(family.codes)
 ax.hist(natural, 50, density=True, alpha=0.5, label="natural")
 print(f"natural: {right_pairs(family.codes):.1%} of the pairs are right")
@@ -118,6 +122,6 @@ for temperature in (1.0, 0.5):
     codes, log_likelihood = design(rbm, 1000, temperature=temperature, random_state=0)
     ax.hist(log_likelihood, 50, density=True, alpha=0.5, label=f"temperature {temperature}")
     print(f"temperature {temperature}: {right_pairs(codes):.1%} of the pairs are right")
-ax.set(xlabel="log-likelihood (nats)", yticks=[])
+ax.set(xlabel="log-likelihood (nats)", yticks=[], title="Natural and designed sequences")
 ax.legend(frameon=False)
 plt.show()

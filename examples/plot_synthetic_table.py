@@ -45,8 +45,8 @@ holes = holes.mask(rng.random(holes.shape) < 0.1)
 
 rbm = TabularRBM(n_components=20, kinds={"visits": "count"}, n_iter=30, random_state=0)
 synthetic = rbm.fit(holes).sample(n, n_steps=100, random_state=0)
-print(rbm.kinds_)
-print(synthetic.head())
+print(", ".join(f"{name}: {kind}" for name, kind in rbm.kinds_.items()))
+print(synthetic.head().round(1).to_string())
 
 # %%
 # Two tables
@@ -55,7 +55,8 @@ print(synthetic.head())
 # numbers of visits and of stars.
 
 colours = {"web": "C0", "shop": "C1", "phone": "C2"}
-figure, axes = plt.subplots(2, 2, figsize=(9, 7), layout="constrained")
+figure, axes = plt.subplots(2, 2, figsize=(7.5, 6.5), layout="constrained")
+figure.suptitle("A table and its synthetic counterpart")
 for ax, rows, title in zip(axes[0], (customers, synthetic), ("customers", "drawn"), strict=True):
     for name, colour in colours.items():
         some = rows[rows["channel"] == name]
@@ -77,6 +78,6 @@ plt.show()
 
 row = holes.loc[[holes.isna().sum(axis=1).idxmax()]]
 print(row.to_string())
-print(rbm.impute(row, random_state=0).to_string())
+print(rbm.impute(row, random_state=0).round(1).to_string())
 draws = rbm.sample(given=pd.concat([row] * 200), random_state=0)
-print(draws.select_dtypes("number").std())
+print(draws.select_dtypes("number").std().astype(float).round(2).to_string())

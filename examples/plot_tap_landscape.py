@@ -45,7 +45,9 @@ import matplotlib.pyplot as plt
 
 from skrbm.inspection import ComponentsDisplay, FreeEnergyDisplay, LandscapeDisplay
 
-FreeEnergyDisplay.from_recorder(recorder)
+figure = plt.figure(figsize=(9, 5), layout="constrained")
+figure.suptitle("Free energies and number of solutions in the course of training")
+FreeEnergyDisplay.from_recorder(recorder, figure=figure)
 plt.show()
 
 # %%
@@ -54,8 +56,9 @@ plt.show()
 # The visible means of the solutions that attract most rows, with the number of rows.
 
 found = recorder.records_[-1]["solutions"]
-largest = np.argsort(-found.counts)[:20]
-figure, axes = plt.subplots(2, 10, figsize=(9, 2.4), layout="constrained")
+largest = np.argsort(-found.counts)[:10]
+figure, axes = plt.subplots(2, 5, figsize=(6, 3.2), layout="constrained")
+figure.suptitle("Solutions as images, with numbers of rows", fontsize="medium")
 for ax in axes.flat:
     ax.set_axis_off()
 for ax, k in zip(axes.flat, largest, strict=False):
@@ -70,8 +73,13 @@ plt.show()
 # means of all units, coloured by free energy; then that of the data, coloured by digit, with the
 # solutions as black dots, which are the larger the more rows they attract.
 
-LandscapeDisplay.from_recorder(recorder)
-LandscapeDisplay.from_recorder(recorder, y[:1000], fit_on="starts")
+# sphinx_gallery_thumbnail_number = 4
+figure = plt.figure(figsize=(7.5, 5.5), layout="constrained")
+figure.suptitle("Solutions in the course of training, coloured by free energy")
+LandscapeDisplay.from_recorder(recorder, figure=figure)
+figure = plt.figure(figsize=(8, 6.2), layout="constrained")
+figure.suptitle("Rows of data by digit, and the solutions as black dots")
+LandscapeDisplay.from_recorder(recorder, y[:1000], fit_on="starts", figure=figure)
 plt.show()
 
 # %%
@@ -88,7 +96,8 @@ print(f"{sum(right) / sum(found.counts):.3f}")
 # The weights of hidden units, from those that are spread out over the image to the local ones, and
 # from those that are active most to those that are least.
 
-figure = plt.figure(figsize=(9, 3.6), layout="constrained")
+figure = plt.figure(figsize=(7.5, 4), layout="constrained")
+figure.suptitle("Receptive fields by spread and by activation")
 panels = figure.subfigures(2, 2).flat
 for rank_by in ("spread", "activation"):
     for end in ("highest", "lowest"):

@@ -64,11 +64,11 @@ import matplotlib.pyplot as plt
 
 activity = rbm.transform(X_train)
 units = np.argsort(activity.mean(axis=0))[::-1]
-figure, axes = plt.subplots(3, 4, figsize=(11, 7), layout="constrained")
+figure, axes = plt.subplots(4, 3, figsize=(7.5, 8), layout="constrained")
 frequent = np.asarray(X_train.sum(axis=0)).ravel() > 100
 for unit, axis in zip(units, axes.ravel(), strict=True):
     weights = np.where(frequent, rbm.components_[unit], -np.inf)
-    best = np.argsort(weights)[::-1][:8][::-1]
+    best = np.argsort(weights)[::-1][:6][::-1]
     axis.barh(words[best], weights[best], color=plt.cm.viridis(activity[:, unit].mean()))
     axis.set_title(f"on in {activity[:, unit].mean():.0%} of documents", fontsize=9)
     axis.tick_params(labelsize=8)
