@@ -6,9 +6,10 @@ Machines of 784 x 500 units learn the thresholded images of MNIST for 85 seconds
 Fashion-MNIST for 30, and machines with 100 hidden units the binary tables plants and audio for 10.
 Seconds are of the processor, on one thread, and the same for all. Contenders are:
 
-- ``RBM``, with no setting but its size and the number of passes that the seconds allow;
-- ``BernoulliRBM``, with batches of 100, a falling rate, centred gradients and averaged parameters;
-- ``BernoulliRBM`` of scikit-learn;
+- ``RBM``, with no setting but its size and that its rate falls to zero over the seconds;
+- ``BernoulliRBM``, with batches of 100, a rate that falls too, centred gradients and averaged
+  parameters;
+- ``BernoulliRBM`` of scikit-learn, batch by batch, so that its rate may fall as well;
 - rbms 0.5.0 (https://pypi.org/project/rbms), in a loop of ours around its function for an update,
   without the files that its own loop writes. Its defaults, batches and chains of 2000 and 100 Gibbs
   steps for each update, are made for GPUs: they would have a few updates here, and are left out;
@@ -40,7 +41,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from _common import data_folder, heading, likelihood, mnist, progress, table
+from _common import data_folder, fit_for, heading, likelihood, mnist, progress, table
 from sklearn import neural_network
 from threadpoolctl import threadpool_limits
 
@@ -75,62 +76,35 @@ class TimeIsUpError(Exception):
     """The seconds are spent."""
 
 
-def passes_for(seconds, fit):
-    """Return the number of passes that the seconds allow, by a fit of one and a fit of three."""
-    spent = []
-    for n_iter in (1, 3):
-        begin = time.process_time()
-        fit(n_iter)
-        spent.append(time.process_time() - begin)
-    each = (spent[1] - spent[0]) / 2
-    return max(1, round((seconds - (spent[0] - each)) / each))
-
-
-def timed_fit(make, X, seconds):
-    """Fit an estimator with as many passes as the seconds allow; return it and its seconds."""
-    n_iter = passes_for(seconds, lambda n: make(n).fit(X))
-    begin = time.process_time()
-    rbm = make(n_iter).fit(X)
-    return rbm, time.process_time() - begin, n_iter
-
-
 def no_settings(X, seconds, n_hidden):
     """Train ``RBM``."""
-    return timed_fit(lambda n: RBM(n_hidden, n_iter=n, random_state=0), X, seconds)
+    rbm = RBM(n_hidden, random_state=0)
+    return rbm, *fit_for(rbm, X, seconds)
 
 
 def ours(X, seconds, n_hidden, rate):
     """Train ``BernoulliRBM`` of skrbm."""
-    settings = {"schedule": "linear", "centered": True, "average": True, "batch_size": BATCH}
-
-    def make(n_iter):
-        return BernoulliRBM(n_hidden, learning_rate=rate, n_iter=n_iter, random_state=0, **settings)
-
-    return timed_fit(make, X, seconds)
+    settings = {"centered": True, "average": True, "batch_size": BATCH, "random_state": 0}
+    rbm = BernoulliRBM(n_hidden, learning_rate=rate, **settings)
+    return rbm, *fit_for(rbm, X, seconds)
 
 
 def scikit_learn(X, seconds, n_hidden, rate, batch=BATCH, falling=False):
-    """Train ``BernoulliRBM`` of scikit-learn, by ``fit`` or with a rate that falls."""
-
-    def make(n_iter=1):
-        return neural_network.BernoulliRBM(
-            n_hidden, learning_rate=rate, batch_size=batch, n_iter=n_iter, random_state=0
-        )
-
-    if not falling:
-        rbm, spent, passes = timed_fit(make, X, seconds)
-    else:  # its partial_fit takes all rows as one batch
-        rbm, rng, n_batches = make(), np.random.default_rng(0), len(X) // batch
-        spent, begin, n = 0.0, time.process_time(), 0
-        while spent < seconds:
-            if n % n_batches == 0:
-                order = rng.permutation(len(X))
-            rows = order[n % n_batches * batch :][:batch]
-            rbm.set_params(learning_rate=rate * (1 - spent / seconds)).partial_fit(X[rows])
-            n += 1
-            spent = time.process_time() - begin
-        passes = n / n_batches
-    return BernoulliRBM.from_parameters(rbm), spent, passes
+    """Train ``BernoulliRBM`` of scikit-learn; its ``partial_fit`` takes all rows as one batch."""
+    rbm = neural_network.BernoulliRBM(
+        n_hidden, learning_rate=rate, batch_size=batch, random_state=0
+    )
+    rng, n_batches = np.random.default_rng(0), len(X) // batch
+    spent, begin, n = 0.0, time.process_time(), 0
+    while spent < seconds:
+        if n % n_batches == 0:
+            order = rng.permutation(len(X))
+        if falling:
+            rbm.learning_rate = rate * (1 - spent / seconds)
+        rbm.partial_fit(X[order[n % n_batches * batch :][:batch]])
+        n += 1
+        spent = time.process_time() - begin
+    return BernoulliRBM.from_parameters(rbm), spent, n / n_batches
 
 
 def rbms(X, seconds, n_hidden, rate, batch=BATCH, steps=1, falling=False):
@@ -303,7 +277,7 @@ def independent(X, test):
 def measured(train, settings, X, test, seconds, n_hidden, temperatures):
     """Train a machine; return its figures."""
     rbm, spent, passes = train(X, seconds, n_hidden, **settings)
-    forward, backward = likelihood(rbm, X, test, temperatures)
+    forward, backward = likelihood(rbm, X, test, temperatures, temperatures // 2)
     return {
         "settings": settings,
         "seconds": spent,
@@ -334,7 +308,7 @@ def compare(name, args, found, save):
         if like is None and len(settings) > 1:
             for options in settings[len(trials) :]:
                 budget = share * seconds
-                trial = measured(fit, options, part, validation, budget, n_hidden, 500)
+                trial = measured(fit, options, part, validation, budget, n_hidden, 300)
                 trials.append(trial)
                 save()
                 progress((name, contender, "trial", options, trial["seconds"], trial["lower"]))
@@ -367,7 +341,8 @@ def report(results, sets):
                 one = found[contender]
                 rows.append((name, contender, described(one["settings"]), *map(one.get, COLUMNS)))
             else:
-                rows.append((name, contender, "not measured", *["-"] * 5))
+                missed = "not installed" if f"without {contender}" in found else "not measured"
+                rows.append((name, contender, missed, *["-"] * 5))
     print()
     table(("data", "package", "settings", "passes", "s", "AIS", "reverse", "lower"), rows)
 
@@ -380,28 +355,31 @@ def draw(results, sets, path):
     import matplotlib.pyplot as plt
 
     sets = [name for name in sets if name in results]
-    colours = ["#1b5e9e", "#5b9bd5", "#9a9a9a", "#b8b8b8", "#d0d0d0"]
+    colours = ["#1b5e9e", "#5b9bd5", "#8c8c8c", "#a6a6a6", "#c0c0c0"]
+    labels = [f"skrbm {one}" if "RBM" in one else one for one in SETTINGS]
     plt.rcParams.update({"font.size": 13, "axes.spines.top": False, "axes.spines.right": False})
     figure, axes = plt.subplots(
-        len(sets), 1, figsize=(6.4, 1.75 * len(sets) + 0.5), layout="constrained", facecolor="white"
+        len(sets), 1, figsize=(6.4, 1.7 * len(sets) + 0.6), layout="constrained", facecolor="white"
     )
     for name, axis in zip(sets, np.atleast_1d(axes), strict=True):
         found = results[name]
-        gains = [
-            found[one]["lower"] - found["independent"] if one in found else 0.0 for one in SETTINGS
-        ]
-        labels = [f"skrbm {one}" if "RBM" in one else one for one in SETTINGS]
-        axis.barh(labels, gains, color=colours)
+        gains = [found[one]["lower"] - found["independent"] for one in SETTINGS if one in found]
+        left, right = min(0.0, *gains), max(gains)
+        for place, one in enumerate(SETTINGS):
+            gain = found[one]["lower"] - found["independent"] if one in found else 0.0
+            axis.barh(place, gain, color=colours[place])
+            missed = "not installed" if f"without {one}" in found else "not measured"
+            text = f"{gain:.1f}" if one in found else missed
+            axis.text(max(gain, 0) + (right - left) / 80, place, text, va="center")
+        axis.set_yticks(range(len(labels)), labels)
         axis.invert_yaxis()
         axis.axvline(0, color="black", linewidth=0.8)
-        axis.set_xlim(min(0, 1.35 * min(gains)), 1.25 * max(gains))
-        for place, (one, gain) in enumerate(zip(SETTINGS, gains, strict=True)):
-            text = f" {gain:.1f}" if one in found else " not installed"
-            axis.text(max(gain, 0), place, text, va="center")
-        size = f"{found['columns']} x {found['hidden']} units, {found['asked']:.0f} s"
-        axis.set_title(f"{NAMES.get(name, name)}: {size}", loc="left", fontsize=13)
+        axis.set_xlim(1.05 * left, left + 1.2 * (right - left))
         axis.tick_params(axis="y", length=0)
-    axis.set_xlabel("nats per test row over independent columns\n(longer is better)")
+        axis.spines["left"].set_visible(False)
+        size = f"{found['columns']} x {found['hidden']} units, {found['asked']:.0f} s of one core"
+        axis.set_title(f"{NAMES.get(name, name)}: {size}", loc="left", fontsize=13, x=-0.35)
+    axis.set_xlabel("nats per test row over independent columns")
     figure.savefig(path, dpi=125)
 
 
@@ -413,12 +391,13 @@ def main():
     parser.add_argument("--again", action="store_true", help="forget what the file has")
     parser.add_argument("--draw", action="store_true", help="draw the picture from the file")
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--picture", type=Path, default=PICTURE)
     args = parser.parse_args()
     path = args.results
     results = json.loads(path.read_text()) if path.exists() else {}
     if args.draw:
         report(results, args.sets)
-        draw(results, args.sets, PICTURE)
+        draw(results, args.sets, args.picture)
         return
     if data_folder() is None:
         raise SystemExit("set the environment variable SKRBM_DATA to the folder of the data")
