@@ -60,7 +60,7 @@ PLANS = {
     "nltcs": (10, 100, 0.3, None),
     "dna": (2, 100, 0.3, None),
 }
-SETS = ("mnist", "fashion-mnist", "plants", "baudio")
+SETS = ("mnist", "plants", "baudio", "fashion-mnist")
 NAMES = {
     "mnist": "MNIST",
     "fashion-mnist": "Fashion-MNIST",
@@ -218,8 +218,8 @@ SETTINGS = {
         paysage,
         [
             {"rate": 0.01, "steps": 10},
-            {"rate": 0.01},
-            {"rate": 0.003, "beta_std": 0.0},
+            {"rate": 0.001},
+            {"rate": 0.001, "beta_std": 0.0},
             {"rate": 0.1, "method": "tap"},
         ],
     ),
