@@ -203,6 +203,7 @@ SETTINGS = {
             {"rate": 0.01, "batch": 10},
             {"rate": 0.05},
             {"rate": 0.1, "falling": True},
+            {"rate": 0.3, "falling": True},
         ],
     ),
     "rbms": (
@@ -212,6 +213,7 @@ SETTINGS = {
             {"rate": 0.2},
             {"rate": 0.2, "falling": True},
             {"rate": 0.5, "falling": True},
+            {"rate": 1.0, "falling": True},
         ],
     ),
     "paysage": (
