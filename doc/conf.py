@@ -69,7 +69,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {page: [] for page in ("start", "choose", "tasks", "changelog", "references")}
+_ALONE = "start choose tasks benchmarks reliability references changelog"  # with no pages below
+html_sidebars = {page: [] for page in _ALONE.split()}
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):

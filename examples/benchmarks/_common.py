@@ -106,11 +106,13 @@ def fit_for(rbm, X, seconds, part=6000):
     return spent, n_rows / len(X)
 
 
-def likelihood(rbm, X, X_test, schedule=1000):
+def likelihood(rbm, X, X_test, schedule=1000, burn_in=1000):
     """Return mean log-likelihoods of test rows by AIS and by reverse AIS, with 100 chains."""
     method, base = AIS(100, schedule), rbm.machine_.units[0].initial_theta(X)
     forward = log_partition(rbm, method, base=base, random_state=0)
-    backward = reverse_log_partition(rbm, X[:100], method=method, base=base, random_state=0)
+    backward = reverse_log_partition(
+        rbm, X[:100], method=method, burn_in=burn_in, base=base, random_state=0
+    )
     mean = -float(np.mean(rbm.free_energy(X_test)))
     return mean - forward.value, mean - backward.value
 
