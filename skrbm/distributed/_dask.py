@@ -41,6 +41,8 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
 
     Raises
     ------
+    ValueError
+        If workers are no processes of their own.
     DistributedError
         If a worker is lost. The estimator then has the parameters of the last complete epoch.
     KeyboardInterrupt
@@ -51,6 +53,11 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
 
     client = get_client() if client is None else client
     groups = _by_worker(client, *_blocks(client, X, sample_weight))
+    if any(worker.startswith("inproc://") for worker in groups):
+        raise ValueError(
+            "each worker must be a process of its own, and those of this cluster are threads of "
+            "one process; make it by LocalCluster(processes=True)"
+        )
     first = next(iter(groups))
     host, port = client.submit(_free_port, workers=[first], pure=False).result()
     futures = [
