@@ -8,6 +8,7 @@ from sklearn.utils.extmath import randomized_svd
 from .._checks import check_count
 from ..arrays import (
     cast,
+    dense,
     from_numpy,
     make_rng,
     matmul,
@@ -54,7 +55,7 @@ def diagnose(
         Needed unless chains are given.
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
         Data, best of all held-out rows, which the samples are compared with; 10 000 random rows at
-        most.
+        most. Values of binary units between 0 and 1 are probabilities, by which bits are drawn.
     chains : array-like of shape (n_steps, n_chains, n_features), default=None
         Chains to diagnose, in the coordinates of the data, instead of chains that are run here.
         All steps count. With a model its observables are measured, else each feature is one, and
@@ -97,6 +98,8 @@ def diagnose(
             raise ValueError("X has one row, which gives no variances or distances; give more rows")
         if X.shape[0] > _MOST_ROWS:
             X = take_rows(X, generator.permutation(X.shape[0])[:_MOST_ROWS])
+        if density is not None and density.machine.units[0].is_binary:
+            X = _as_bits(X, generator)
     if chains is not None:
         names, values, kept = _given(density, chains)
         return _diagnosis(names, values, kept, X, X, generator)
@@ -131,6 +134,15 @@ def _checked_data(density, X, chains):
             "chains (n_steps, n_chains, n_features)"
         )
     return X
+
+
+def _as_bits(X, generator):
+    """Return rows of probabilities as bits drawn by them, which are what samples are like."""
+    X = dense(X)
+    rows = to_numpy(X)
+    if ((rows == 0) | (rows == 1)).all():
+        return X
+    return from_numpy((generator.random(rows.shape) < rows).astype(rows.dtype), X)
 
 
 def _run(density, sampler, X, n_chains, n_steps, rng, generator):

@@ -23,7 +23,7 @@ from skrbm.evaluation._agreement import (
 )
 from skrbm.inference import Tempering
 from skrbm.inputs import Coordinates
-from skrbm.machine import Machine
+from skrbm.machine import Machine, conditional
 from skrbm.units import Bernoulli, Theta
 
 BINARY = ("bernoulli", "bernoulli")
@@ -59,6 +59,16 @@ def test_a_machine_without_fault():
     text = str(d)
     assert text.startswith(d.verdict) and "projection 5" in text and "adversarial" in text
     assert str(diagnose(machine, drawn(machine, 1000), random_state=0)) == text
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_grey_levels_are_drawn_as_bits(container):
+    """Bits by the probabilities of exact hidden values are exact samples."""
+    machine = random_machine(BINARY, (8, 5), 0, 0.5)
+    H = Exact(machine).sample(np.random.default_rng(0), 1000)[1]
+    grey = machine.units[0].mean(conditional(machine, 0, (None, H)))
+    d = diagnose(machine, container(grey), random_state=0)
+    assert d.verdict.startswith("No fault was found")
 
 
 def test_a_seed_gives_the_same_twice():
