@@ -38,10 +38,10 @@ _ABSENT = {
 
 
 class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
-    """Replicated softmax: a machine of counts of words, an undirected topic model [1]_.
+    """Replicated softmax: a machine of counts of words, an undirected topic model.
 
-    A row v of X has the counts of the words of a document, and D is their sum, its length. Binary
-    hidden units h are topics, of which any number can be on in a document:
+    It is that of [1]_. A row v of X has the counts of the words of a document, and D is their sum,
+    its length. Binary hidden units h are topics, of which any number can be on in a document:
 
     E(v, h) = -h' W v - b' v - D c' h, with W = ``components_``, b = ``intercept_visible_`` and
     c = ``intercept_hidden_``. Given h, the words are D independent draws with probabilities
