@@ -74,7 +74,8 @@ plt.show()
 # %%
 # A row with holes
 # ----------------
-# ``impute`` fills in the likeliest values. Draws given what is known tell how sure that is.
+# ``impute`` fills in means, and the likeliest categories. Draws given what is known tell how sure
+# that is.
 
 row = holes.loc[[holes.isna().sum(axis=1).idxmax()]]
 print(row.to_string())
