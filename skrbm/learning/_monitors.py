@@ -267,6 +267,8 @@ class LikelihoodMonitor(Monitor):
         log_z, columns = self._log_z, np.arange(self.rows.X.shape[1])
         if self.rows.has_missing or not self._has_log_partition(density):
             return None
+        if not density.machine.units[0].is_discrete:  # short fits of real units begin far below
+            return None
         independent = self._independent(density.machine, columns)  # of the rows of all ranks
         if ranks().rank != 0:
             return None
