@@ -34,6 +34,7 @@ draws doc/_static/peers.png from the file.
 import argparse
 import contextlib
 import gzip
+import importlib
 import io
 import json
 import time
@@ -68,6 +69,7 @@ NAMES = {
     "dna": "DNA",
     "nltcs": "NLTCS",
 }
+NEEDED = {"rbms": ["rbms.training.pcd"], "paysage": ["numexpr", "paysage.fit"]}  # modules
 VALIDATION = 2000  # images
 BATCH = 100
 
@@ -260,11 +262,8 @@ def missing(name):
     """Return why a contender cannot be run, or None."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            if name == "rbms":
-                import rbms.training.pcd  # noqa: F401
-            elif name == "paysage":
-                import numexpr  # noqa: F401
-                import paysage.fit  # noqa: F401
+            for module in NEEDED.get(name, ()):
+                importlib.import_module(module)
     except ImportError as error:
         return str(error)
     return None

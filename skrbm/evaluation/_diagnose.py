@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
 from .._checks import check_count
@@ -138,10 +139,11 @@ def _checked_data(density, X, chains):
 
 def _as_bits(X, generator):
     """Return rows of probabilities as bits drawn by them, which are what samples are like."""
+    stored = X.data if sp.issparse(X) else to_numpy(X)
+    if ((stored == 0) | (stored == 1)).all():
+        return X
     X = dense(X)
     rows = to_numpy(X)
-    if ((rows == 0) | (rows == 1)).all():
-        return X
     return from_numpy((generator.random(rows.shape) < rows).astype(rows.dtype), X)
 
 

@@ -23,8 +23,10 @@ _SHARE = 0.03  # of the cost of learning that estimates of log Z may have
 _LAST_SHARE = 0.1  # the same of an estimate after the last epoch, where there was none before
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
-_FAILED = "learning has diverged. Lower learning_rate, and scale X if its columns differ in scale."
-_APART = (
+_DIVERGED = (
+    "learning has diverged. Lower learning_rate, and scale X if its columns differ in scale."
+)
+_WRONG_SHARES = (
     "chains may not have passed between groups of rows, so that the groups have wrong weights. "
     'Use starts="tempered" (persistent="tempered" of BernoulliRBM), or lower learning_rate.'
 )
@@ -241,11 +243,13 @@ class LikelihoodMonitor(Monitor):
 
     def conclude(self, machine, state):
         """Warn where learning has ended far below what needs no learning at all."""
-        if self.reached is not None and self._falls_short(*self.reached, self.independent, _FAILED):
+        if self.reached is not None and self._falls_short(
+            *self.reached, self.independent, _DIVERGED
+        ):
             return
         found = self._reached_at_the_end(self.density(machine, state))
         if found is not None:
-            self._falls_short("log_likelihood", *found, _APART)
+            self._falls_short("log_likelihood", *found, _WRONG_SHARES)
 
     def _falls_short(self, name, value, independent, advice):
         """Warn if a value is far below that of independent units; returns whether it is."""
