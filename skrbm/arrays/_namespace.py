@@ -138,20 +138,27 @@ def softplus(x: Array) -> Array:
 
 
 def softplus_sums(x: Array) -> Array:
-    """Sum of softplus(x) over the last axis in float64, with one logarithm for up to 64 terms.
+    """Sum of softplus(x) over the last axis, in float64.
 
-    softplus(x) = max(x, 0) + log(1 + exp(-abs(x))): the arguments of the logarithms lie between 1
-    and 2, so that products of 64 cannot overflow.
+    softplus(x) = max(x, 0) + log(1 + exp(-abs(x))), of which the second part has few logarithms.
     """
     xp = namespace(x)
-    product = xp.exp(-xp.abs(x))
-    product += 1
+    factors = xp.exp(-xp.abs(x))
+    factors += 1
+    return row_sums(xp.maximum(x, xp.zeros_like(x[..., :1]))) + log_products(factors)
+
+
+def log_products(x: Array) -> Array:
+    """Sum of log(x) over the last axis, in float64, with one logarithm for up to 64 entries.
+
+    Entries are between 1/2 and 2, so that products of 64 neither overflow nor vanish.
+    """
     for _ in range(6):
-        half, odd = divmod(product.shape[-1], 2)
+        half, odd = divmod(x.shape[-1], 2)
         if half == 0 or odd:
             break
-        product = product[..., :half] * product[..., half:]
-    return row_sums(xp.maximum(x, xp.zeros_like(x[..., :1]))) + row_sums(xp.log(product))
+        x = x[..., :half] * x[..., half:]
+    return row_sums(namespace(x).log(x))
 
 
 def log_odds(x: Array, limit: float) -> Array:

@@ -6,6 +6,7 @@ from ..arrays import (
     cast,
     column_means,
     like,
+    log_products,
     namespace,
     row_count,
     row_sums,
@@ -91,21 +92,16 @@ class Bernoulli(Unit):
         return Theta(namespace(reference).zeros(n, **like(reference)))
 
     def log_ratio(self, theta0, theta1):
-        """Sum of softplus(x1) - softplus(x0), with one logarithm for up to eight units.
+        """Sum of softplus(x1) - softplus(x0), with few logarithms.
 
         softplus(x) = max(x, 0) + log(1 + exp(-abs(x))): the quotients of the latter's arguments lie
-        between 1/2 and 2, so that products of several cannot overflow.
+        between 1/2 and 2.
         """
         x0, x1 = theta0.field, theta1.field
         xp = namespace(x0)
         quotient = 1 + xp.exp(-xp.abs(x1))
         quotient /= 1 + xp.exp(-xp.abs(x0))
-        for _ in range(3):
-            half, odd = divmod(quotient.shape[-1], 2)
-            if half == 0 or odd:
-                break
-            quotient = quotient[..., :half] * quotient[..., half:]
         zero = xp.zeros_like(x0[..., :1])
         linear = xp.maximum(x1, zero)
         linear -= xp.maximum(x0, zero)
-        return row_sums(linear) + row_sums(xp.log(quotient))
+        return row_sums(linear) + log_products(quotient)
