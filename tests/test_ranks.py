@@ -18,15 +18,26 @@ from skrbm import (
     RBM,
     TAPRBM,
     BernoulliRBM,
+    CategoricalRBM,
     ConditionalRBM,
     DeepTAPMachine,
     FrankWolfeRBM,
     GaussianBernoulliRBM,
+    RBMClassifier,
+    TabularRBM,
 )
 from skrbm._ranks import ranks, use
 from skrbm.inputs import Rows, as_blocks, ends_of_ranks
 from skrbm.persistence import Checkpoint, resume
-from skrbm.units import Bernoulli, Gaussian, TruncatedGaussBernoulli, TruncatedGaussian
+from skrbm.units import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    ColumnUnits,
+    Gaussian,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
 
 WEIGHTS = 0.5 * np.random.default_rng(1).standard_normal((3, 5))
 INIT = WEIGHTS, np.zeros(3), np.zeros(5)
@@ -199,6 +210,88 @@ def test_ranks_need_rows_of_the_same_kind():
     X = data()
     for found in on_ranks(lambda rank: RBM(3).fit(X[:, rank:])):
         assert isinstance(found, ValueError) and "4 features of float64 on rank 1" in str(found)
+
+
+def test_ranks_need_units_of_the_same_kind():
+    for found in on_ranks(lambda rank: RBM(3, visible=Binomial(2 + rank)).fit(data())):
+        assert isinstance(found, ValueError) and "rank 1 has the units (Binomial(" in str(found)
+
+
+def test_categories_are_those_of_the_rows_of_all_ranks():
+    def fitted(rank):
+        X = values[cut:] if rank else values[:cut]
+        rbm = CategoricalRBM(3, n_iter=2, random_state=0).fit(X)
+        return (
+            [site.tolist() for site in rbm.categories_],
+            rbm.components_,
+            rbm.score_samples(values),
+        )
+
+    codes = np.sort(np.random.default_rng(0).integers(0, 5, (60, 3)), axis=0)
+    values, cut = np.array(list("vwxyz"), dtype=object)[codes], 30  # sorted: ranks see other values
+    values[50, 1] = None
+    one, other = on_ranks(fitted)
+    assert one[0] == other[0] == [list("vwxyz")] * 3
+    assert_array_equal(one[1], other[1])
+    assert_array_equal(one[2], other[2])
+
+
+def test_columns_of_tables_are_described_by_the_rows_of_all_ranks():
+    def fitted(rank):
+        table = np.column_stack([np.arange(60) % 5 + 4 * rank, np.arange(60) % 2 + rank])
+        rbm = TabularRBM(3, kinds={1: "categorical"}, n_iter=2, random_state=0)
+        return rbm.fit(table.astype(object)).machine_, rbm.sample(500)
+
+    for machine, sample in on_ranks(fitted):
+        rating, category = machine.units[0].units
+        assert (rating, category) == (Binomial(8), Categorical((3,)))
+        assert set(sample[:, 1]) == {0, 1, 2}  # each of them in a third of the rows
+        assert sample[:, 0].min() < 4 < sample[:, 0].max()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "error"),
+    [
+        ("auto", [np.arange(60) % 90, np.arange(60) % 3], "kind ['real', 'rating']"),
+        ("auto", [np.arange(60) % 2, 3 * (np.arange(60) % 2)], "kind ['binary', 'binary']"),
+        ({0: "binary"}, [np.resize(["u", "v"], 60), np.resize(["u", "w"], 60)], "'binary']"),
+    ],
+    ids=["numbers", "two-numbers", "asked"],
+)
+def test_columns_of_other_kinds_on_each_rank_are_refused(kind, values, error):
+    def fitted(rank):
+        return TabularRBM(3, kinds=kind, n_iter=2).fit(np.column_stack(2 * [values[rank]]))
+
+    for found in on_ranks(fitted):
+        assert isinstance(found, ValueError) and error in str(found)
+
+
+def test_text_of_two_values_on_each_rank_may_be_of_three_on_all():
+    def fitted(rank):
+        X = np.column_stack(2 * [np.resize(["u", "vw"[rank]], 60)])
+        return TabularRBM(3, n_iter=2).fit(X).machine_.units[0]
+
+    for unit in on_ranks(fitted):
+        assert unit == ColumnUnits([(Categorical((3, 3)), 6)])
+
+
+def test_tables_of_other_widths_on_each_rank_are_refused():
+    for found in on_ranks(lambda rank: CategoricalRBM(3).fit(data()[:, rank:])):
+        assert isinstance(found, ValueError) and "features on each rank: [5, 4]" in str(found)
+
+
+@pytest.mark.parametrize("factor", [1, 3], ids=["binary", "real"])
+def test_classes_are_those_of_the_rows_of_all_ranks(factor):
+    def fitted(rank):
+        X, y = data(), np.array([["b", "wxyz"], ["w", "b"]][rank])[np.arange(90) % 2]
+        X[:, 0] *= factor if rank else 1  # the largest value stands on one rank only
+        classifier = RBMClassifier(RBM(3, n_iter=2, learning_rate=0.01, random_state=0)).fit(X, y)
+        return classifier.classes_.tolist(), classifier.predict_proba(X[:5] * factor)
+
+    one, other = on_ranks(fitted)
+    assert one[0] == other[0] == ["b", "w", "wxyz"]
+    assert one[1].shape == (5, 3)
+    assert_array_equal(one[1], other[1])
 
 
 def test_an_automatic_rate_needs_steps_together():

@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
+from .._ranks import ranks
 from ..arrays import cast, dense, from_numpy, has_missing, is_foreign
 from ..inputs import (
     CheckedBlocks,
@@ -81,6 +82,7 @@ class EncodedInput(PlainInput):
     A subclass gives ``_new_encoder()``: an object with
 
     - ``fit(X, columns)``: finds out about a table and its columns, NumPy arrays; returns itself;
+    - ``joined(encoders)``: returns one for the rows of all ranks, each of which has fitted its own;
     - ``encode(columns)``: returns the machine's columns, a NumPy array or a sparse matrix, with NaN
       where a value is missing;
     - ``decode(rows)``: returns a table of rows of the machine's columns, or of their means.
@@ -103,7 +105,7 @@ class EncodedInput(PlainInput):
         if sample_weight is not None:
             columns = _with_weight(columns, sample_weight)
         if reset:
-            self._encoder = self._new_encoder().fit(X, columns)
+            self._encoder = _of_ranks(self._new_encoder().fit(X, columns), len(columns))
         return self._encoded(columns, X if reset else self.machine_.weights[0], missing, sparse)
 
     def _encoded(self, columns, place, missing, sparse):
@@ -134,6 +136,16 @@ class EncodedInput(PlainInput):
         if hasattr(found, "iloc") and hasattr(like, "index"):  # pandas
             found.index = like.index
         return found
+
+
+def _of_ranks(encoder, n_columns):
+    """Return the encoder of the rows of all ranks."""
+    if ranks().size == 1:
+        return encoder
+    widths, encoders = zip(*ranks().gather((n_columns, encoder)), strict=True)
+    if len(set(widths)) > 1:
+        raise ValueError(f"X has other numbers of features on each rank: {list(widths)}")
+    return encoder.joined(encoders)
 
 
 def _with_weight(columns, sample_weight):

@@ -8,9 +8,10 @@ import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from .._ranks import ranks
 from ..arrays import is_foreign, to_numpy
-from ..inputs import missing_values
-from ..units import Bernoulli, Categorical
+from ..inputs import joined_values, missing_values
+from ..units import Bernoulli, Categorical, ColumnUnits
 
 _MOST_BITS = 12  # labels whose values are summed over
 
@@ -35,7 +36,10 @@ class Labels:
 
     @classmethod
     def of(cls, y, unlabelled=None, classes=None):
-        """Return the map for labels to learn from, as :func:`check_labels` returns them."""
+        """Return the map for labels to learn from, as :func:`check_labels` returns them.
+
+        The classes are those in the rows of all ranks.
+        """
         if y.ndim == 2:
             if not 0 < y.shape[1] <= _MOST_BITS:
                 raise ValueError(
@@ -43,8 +47,8 @@ class Labels:
                     f"{_MOST_BITS}; ConditionalRBM takes more"
                 )
             return cls(np.arange(y.shape[1]), True)
-        known = _plain(y[~_unknown(y, unlabelled)])
-        found = np.unique(known)
+        parts = ranks().gather(np.unique(_plain(y[~_unknown(y, unlabelled)])))
+        found = joined_values([part for part in parts if len(part)] or parts, "y")
         classes = found if classes is None else np.unique(column_or_1d(classes))
         if not np.isin(found, classes).all():
             raise ValueError(f"y has labels {found[~np.isin(found, classes)]} not in classes")
@@ -60,6 +64,13 @@ class Labels:
     def unit(self):
         """The kind of visible unit of these columns."""
         return Bernoulli() if self.several else Categorical(len(self.classes))
+
+    def unit_beside(self, unit, n):
+        """Return the unit of n columns of features, whose unit is given, and of these columns."""
+        parts = [(unit, range(n))]
+        if isinstance(unit, ColumnUnits):
+            parts = list(zip(unit.units, unit.columns, strict=True))
+        return ColumnUnits([*parts, (self.unit, range(n, n + len(self.classes)))])
 
     @cached_property
     def values(self):

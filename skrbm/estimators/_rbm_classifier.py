@@ -26,9 +26,16 @@ from ..arrays import (
     value_range,
     working_dtype,
 )
-from ..inputs import check_data, check_range, into_support, rows_with_weight, warn_clipped
+from ..inputs import (
+    check_data,
+    check_range,
+    ends_of_ranks,
+    into_support,
+    rows_with_weight,
+    warn_clipped,
+)
 from ..learning import LabelColumns
-from ..units import Bernoulli, ColumnUnits, Gaussian
+from ..units import Bernoulli, Gaussian
 from ._choices import unit_of
 from ._labels import Labels, check_labels
 from ._rbm import RBM
@@ -192,7 +199,7 @@ class RBMClassifier(
         given._validate_params()
         params, unit = given.get_params(deep=False), unit_of(given, "visible")
         if self.estimator is None:
-            unit = self._feature_unit() if goes_on else _unit_for(X)
+            unit = self._feature_unit() if goes_on else _unit_for(ends_of_ranks(X))
         if self.random_state is not None:
             params["random_state"] = self.random_state
         binarize = params.pop("binarize")
@@ -205,7 +212,7 @@ class RBMClassifier(
                 "the rows to begin with have no label, or none of one of several; give some rows "
                 "with labels first"
             )
-        params["visible"] = _joint_unit(unit, X.shape[1], labels)
+        params["visible"] = labels.unit_beside(unit, X.shape[1])
         rbm = self.rbm_ if goes_on else LabelledRBM()
         rbm.set_params(**params)
         vars(rbm).update({k: v for k, v in vars(given).items() if "_callback" in k})
@@ -428,14 +435,6 @@ def _unit_for(X):
     """Return the kind of units that can have all values of X."""
     least, most = value_range(X)
     return Bernoulli() if least >= 0 and most <= 1 else Gaussian()
-
-
-def _joint_unit(unit, n, labels):
-    """Return the unit of n columns of features and of those of labels."""
-    parts = [(unit, range(n))]
-    if isinstance(unit, ColumnUnits):
-        parts = list(zip(unit.units, unit.columns, strict=True))
-    return ColumnUnits([*parts, (labels.unit, range(n, n + len(labels.classes)))])
 
 
 def _joined(X, V):

@@ -14,7 +14,7 @@ from ._check_data import (
     warn_clipped,
 )
 from ._coordinates import Coordinates, filled
-from ._encoding import CategoryEncoder, columns_of, missing_values, one_hot
+from ._encoding import CategoryEncoder, columns_of, joined_values, missing_values, one_hot
 from ._rows import Rows, ends_of_ranks, split_missing
 from ._tables import KINDS, TableEncoder
 from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
@@ -46,6 +46,7 @@ __all__ = [
     "find_blocks",
     "into_support",
     "is_dask",
+    "joined_values",
     "layers_from",
     "machine_from",
     "missing_values",

@@ -113,6 +113,15 @@ class CategoryEncoder:
         self.categories_ = [_given(values, j) for j, values in enumerate(self.categories)]
         return self
 
+    def joined(self, encoders):
+        """Return the encoder of the categories that these have together."""
+        columns = zip(*(encoder.categories_ for encoder in encoders), strict=True)
+        joined = type(self)(self.categories, self.handle_unknown)
+        joined.categories_ = [
+            joined_values(parts, f"column {j} of X") for j, parts in enumerate(columns)
+        ]
+        return joined
+
     @property
     def sizes(self):
         """Number of values of each column, a tuple of int."""
@@ -233,6 +242,24 @@ def values_of(X, j, column):
             f"X has no observed value in column {j}, which contains missing values alone; leave "
             "it out"
         )
+    return _distinct(values, f"column {j} of X")
+
+
+def joined_values(parts, place):
+    """Return the values of a column of which each rank has found some.
+
+    ``place`` is the name of the column in an error.
+    """
+    if all(np.array_equal(part, parts[0]) for part in parts):
+        return parts[0]
+    are_numbers = {part.dtype.kind in "biuf" for part in parts}
+    if len(are_numbers) > 1:
+        parts = [part.astype(object) for part in parts]
+    return _distinct(np.concatenate(parts), place)
+
+
+def _distinct(values, place):
+    """Return the values of a column, each of them once, sorted."""
     if values.dtype.kind != "O":
         return np.unique(values)
     try:
@@ -240,8 +267,8 @@ def values_of(X, j, column):
     except TypeError as error:
         kinds = sorted({type(value).__name__ for value in values})
         raise TypeError(
-            f"the values of a column argument must be uniformly strings or numbers, and column {j} "
-            f"of X has {kinds}; make all of them strings, or give categories"
+            f"the values of a column argument must be uniformly strings or numbers, and {place} "
+            f"has {kinds}; make all of them strings, or give categories"
         ) from error
 
 

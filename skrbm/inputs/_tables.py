@@ -22,7 +22,7 @@ from ..units import (
     ReLU,
     TruncatedGaussian,
 )
-from ._encoding import CategoryEncoder, missing_values, one_hot, values_of
+from ._encoding import CategoryEncoder, joined_values, missing_values, one_hot, values_of
 
 _FEW = 20  # counts up to here above the smallest are those of a binomial distribution
 KINDS = ("binary", "rating", "count", "real", "positive", "bounded", "categorical")
@@ -170,6 +170,25 @@ class TableEncoder:
         self.dtype = np.result_type(np.float32, *map(_dtype_of, columns))
         return self
 
+    def joined(self, encoders):
+        """Return the encoder of the values that the columns of these have together.
+
+        Raises
+        ------
+        ValueError
+            If a column has different kinds.
+        """
+        joined = type(self)(self.kinds, self.handle_unknown)
+        joined.frame = encoders[0].frame
+        joined.dtype = np.result_type(*(encoder.dtype for encoder in encoders))
+        columns = list(zip(*(encoder.table for encoder in encoders), strict=True))
+        asked = self._asked([first.name for first, *_ in columns])
+        joined.table = [
+            _column_of_ranks(parts, parts[0].name in asked or j in asked)
+            for j, parts in enumerate(columns)
+        ]
+        return joined
+
     def _asked(self, names):
         if isinstance(self.kinds, str):
             return {}
@@ -292,6 +311,24 @@ def _described(X, j, name, column, kind, is_frame):
     if found.kind in ("count", "positive") and found.lower < 0:
         raise ValueError(f"column {name!r} has kind {found.kind!r} and negative values")
     return found
+
+
+def _column_of_ranks(parts, asked):
+    """Return the TableColumn of a column of which each rank has described its rows."""
+    first, kinds = parts[0], {part.kind for part in parts}
+    if kinds <= {"binary", "categorical"}:
+        values = joined_values([part.values for part in parts], f"column {first.name!r} of X")
+        if len(kinds) == 1 and (first.kind == "categorical" or len(values) <= 2):
+            return replace(first, values=values)
+        if not asked and values.dtype.kind in "OSU":  # numbers would be a rating
+            return replace(first, kind="categorical", values=values)
+    elif len(kinds) == 1:
+        lower, upper = min(part.lower for part in parts), max(part.upper for part in parts)
+        return replace(first, lower=lower, upper=upper)
+    raise ValueError(
+        f"column {first.name!r} has rows of kind {[part.kind for part in parts]} on the ranks, of "
+        "other values each; give its kind by kinds on all of them"
+    )
 
 
 def _kind(values, name, dtype):

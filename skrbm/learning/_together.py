@@ -95,9 +95,19 @@ def _mean_machine(machine, part):
 
 
 def machine_of_first(machine):
-    """Return the machine of rank 0, as a machine that shares no memory with another."""
+    """Return the machine of rank 0, as a machine that shares no memory with another.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if their machines have other units.
+    """
     if ranks().size == 1:
         return machine
+    found = ranks().gather(repr(machine.units))
+    for rank, units in enumerate(found):
+        if units != found[0]:
+            raise ValueError(f"rank {rank} has the units {units}, and rank 0 {found[0]}")
     return _with_leaves(machine, ranks().from_first(_leaves(machine))).copy()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .._checks import check_count, check_number
 from .._ranks import ranks
-from ._files import check_own, read, write
+from ._files import check_own, read, skrbm, write
 
 _NAME = "checkpoint-{:06d}.npz"
 _ALL = "checkpoint-*.npz"
@@ -37,7 +37,8 @@ class Checkpoint:
     Raises
     ------
     TypeError
-        When the fit begins, if a file cannot hold the estimator; see :func:`save`.
+        When the fit begins, if a file cannot hold the estimator (see :func:`save`), or if it is
+        the machine inside of another one, such as RBMClassifier.
 
     Warns
     -----
@@ -68,6 +69,11 @@ class Checkpoint:
     def setup(self, estimator, context):
         """Make the folder, and remove what a process that was killed has left half written."""
         check_own(estimator, "Checkpoint")
+        if type(estimator).__name__ not in skrbm().__all__:
+            raise TypeError(
+                "Checkpoint cannot go on with a machine that another estimator makes and fits, as "
+                "RBMClassifier does; save the fitted estimator with skrbm.persistence.save"
+            )
         folder = _of_rank(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob(f".{_ALL}.*"):

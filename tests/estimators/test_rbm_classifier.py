@@ -301,3 +301,11 @@ def test_rows_to_begin_with_need_labels(kind):
 def test_samples_of_no_label_are_refused():
     with pytest.raises(ValueError, match="no labels to draw features of"):
         small().fit(X, y).sample(y=[])
+
+
+def test_a_checkpoint_of_the_machine_inside_is_refused_when_the_fit_begins(tmp_path):
+    model = small()
+    model.estimator.set_callbacks(persistence.Checkpoint(tmp_path / "fit"))
+    with pytest.raises(TypeError, match="save the fitted estimator"):
+        model.fit(X, y)
+    assert not (tmp_path / "fit").exists()
