@@ -109,7 +109,7 @@ def test_training_raises_the_exact_likelihood(visible, hidden):
         X = real_data(visible)
     else:
         X = values[0] + (values[-1] - values[0]) * noisy_patterns(300)
-    # Faster learning of units without a bound ends in a negative precision, that of units of several
+    # Faster learning of units without a bound ends in a negative precision, of those of several
     # trials in couplings too strong for TAP. The reaction of TAP on rectified hidden units ends so
     # at any rate that learns in so few epochs.
     rate = 0.02 if hidden in ("gaussian", "relu", "double_relu", "binomial") else 0.1
