@@ -161,7 +161,7 @@ def test_a_precision_of_tap_moves_the_field_of_bits_alone():
 def test_standardised_parameters_have_the_gradient_of_finite_differences(name):
     machine = make(name)
     unit, n = machine.units[0], machine.n_units[0]
-    columns, has_precision = unit.standardised(n)
+    columns, has_precision, _ = unit.standardised(n)
     X = draws(Exact(machine), 50)
     coordinates = Coordinates.standard(X.mean(axis=0), X.std(axis=0), columns)
     assert_array_equal(coordinates.offset[~columns], 0)
@@ -188,7 +188,7 @@ def test_columns_without_a_precision_never_get_one():
     machine = make("all")
     X = draws(Exact(machine), 60)
     rbm = RBM(2, visible=machine.units[0], n_iter=3, random_state=0).fit(X)
-    _, has_precision = rbm.units_[0].standardised(9)
+    _, has_precision, _ = rbm.units_[0].standardised(9)
     assert (rbm.precision_visible_[has_precision] != 0).all()
     assert_array_equal(rbm.precision_visible_[~has_precision], 0)
     assert_array_equal(np.flatnonzero(rbm.spike_visible_), [8])

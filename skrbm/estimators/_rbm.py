@@ -315,11 +315,12 @@ class RBM(BaseRBM):
         """Return what is learnt: numbers are standardised, by the rows of a first fit."""
         if rows is None:
             return self._training.parts.parameters if hasattr(self, "_training") else NATURAL
-        columns, has_precision = rows.unit.standardised(rows.X.shape[1])
+        columns, has_precision, least = rows.unit.standardised(rows.X.shape[1])
         if not columns.any():
             return NATURAL
         mean, variance = (cast(part, rows.dtype) for part in rows.moments)
-        deviation = namespace(mean).sqrt(variance)
+        xp = namespace(mean)
+        deviation = xp.maximum(xp.sqrt(variance), cast(from_numpy(least, mean), mean.dtype))
         coordinates = Coordinates.standard(mean, deviation, columns)
         return StandardParameters(coordinates, from_numpy(has_precision, mean))
 

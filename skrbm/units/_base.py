@@ -204,14 +204,20 @@ class Unit:
         """Return the unit of some columns of a layer of ``n`` columns, which are whole sites."""
         return self
 
-    def standardised(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def standardised(self, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return which of ``n`` columns learning standardises, and which have a precision.
 
         Two arrays of bool. By default both are all columns, if the units have a precision, and
-        else none.
+        else none. Then the least standard deviations that columns are taken to have: a tenth of
+        the width of a bounded support. Of a column that is nearly constant, values and states of
+        chains would else lie so many deviations off that steps become too long.
         """
         has_precision = self.default_theta(n, np.zeros(1)).precision is not None
-        return np.full(n, has_precision), np.full(n, has_precision)
+        return np.full(n, has_precision), np.full(n, has_precision), self._least_deviations(n)
+
+    def _least_deviations(self, n: int) -> np.ndarray:
+        width = self.bounds[1] - self.bounds[0]
+        return np.full(n, width / 10 if np.isfinite(width) else 0.0)
 
     def check_values(self, X: Array) -> None:
         """Raise ValueError if rows of X within the bounds are no values of such a layer.

@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from skrbm import RBM, DeepTAPMachine, GaussianBernoulliRBM
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import ContrastiveDivergence, Gibbs, GibbsLangevin
+from skrbm.units import TruncatedGaussBernoulli, TruncatedGaussian
 
 DATA = {RBM: binary_data(), GaussianBernoulliRBM: binary_data() - 0.5}
 samplers = pytest.mark.parametrize("Estimator", DATA)
@@ -123,3 +124,17 @@ def test_the_automatic_penalty_is_for_all_rows_learnt_from(optimizer):
         rbm.partial_fit(X[:n])
         same.set_params(alpha=1 / (10, 40, 80)[k]).partial_fit(X[:n])
         assert_array_equal(rbm.components_, same.components_)
+
+
+@pytest.mark.parametrize("unit", [TruncatedGaussian(0, 1), TruncatedGaussBernoulli(0, 1)])
+def test_columns_that_are_nearly_constant_do_not_spoil_the_others(unit):
+    # In 0.001 of the rows they are not zero: in units of their deviations values lie far out.
+    rng = np.random.default_rng(0)
+    X = 0.2 + 0.5 * rng.integers(0, 2, (500, 1)) + 0.1 * rng.standard_normal((500, 6))
+    X[:, 4:] = 0
+    X[0, 4:] = 0.06, 0.5
+    X, likelihoods = X.clip(0, 1), []
+    for n_iter in (0, 30):
+        rbm = RBM(4, visible=unit, n_iter=n_iter, random_state=0).fit(X)
+        likelihoods.append(-rbm.free_energy(X).mean() - rbm.log_partition("exact"))
+    assert likelihoods[1] > likelihoods[0] + 0.5
