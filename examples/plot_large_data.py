@@ -104,11 +104,12 @@ import matplotlib.pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7.5, 4.4), layout="constrained")
 ax.axhline(size, color="0.4", ls="--", lw=1)
-ax.text(0, size - 8, f"all rows: {size:.0f} MB", color="0.3", va="top")
+ax.text(0.01, size - 8, f"all rows: {size:.0f} MB", color="0.3", va="top")
 for color, (name, (seconds, memory)) in zip(("C1", "C0"), courses.items(), strict=True):
-    ax.fill_between(seconds, memory, color=color, alpha=0.25, lw=0)
-    ax.plot(seconds, memory, color=color, label=f"fit to {name}")
-ax.set(xlabel="seconds", ylabel="memory of arrays (MB)", ylim=0)
+    part = seconds / seconds[-1]
+    ax.fill_between(part, memory, color=color, alpha=0.25, lw=0)
+    ax.plot(part, memory, color=color, label=f"fit to {name}")
+ax.set(xlabel="part of the time of the fit", ylabel="memory of arrays (MB)", ylim=0, xlim=(0, 1))
 ax.set_title("Files need a bounded memory, an array that of all rows")
-ax.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.8))
+ax.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.83))
 plt.show()
