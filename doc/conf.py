@@ -35,6 +35,10 @@ nitpicky = True  # a reference to nothing is an error ...
 nitpick_ignore_regex = [(r"py:.*", r"sklearn\..*")]  # ... but to pages of another package
 
 autosummary_generate = True
+autosummary_filename_map = {  # or else two pages are one where files are told apart by no case
+    f"skrbm.evaluation.{name}": f"skrbm.evaluation.{name}-function"
+    for name in ("bracket", "solutions")
+}
 autodoc_typehints = "none"
 numpydoc_show_class_members = False  # the class template lists the methods itself
 
@@ -64,6 +68,8 @@ html_css_files = ["pages.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
+    "header_links_before_dropdown": 11,  # all but the last few fit beside an icon for the search
+    "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

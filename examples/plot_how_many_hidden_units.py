@@ -1,7 +1,7 @@
 """
-======================
-How many hidden units?
-======================
+==============================
+Growing a machine unit by unit
+==============================
 
 :class:`~skrbm.FrankWolfeRBM` inserts hidden units one by one, and stops when no unit is worth its
 penalty or the held-out samples gain nothing more. Here it grows on scikit-learn's digits,

@@ -64,23 +64,35 @@ import matplotlib.pyplot as plt
 
 activity = rbm.transform(X_train)
 units = np.argsort(activity.mean(axis=0))[::-1]
-figure, axes = plt.subplots(4, 3, figsize=(7.5, 8), layout="constrained")
+figure, axes = plt.subplots(4, 3, figsize=(7.5, 8), sharex=True, layout="constrained")
 frequent = np.asarray(X_train.sum(axis=0)).ravel() > 100
 for unit, axis in zip(units, axes.ravel(), strict=True):
     weights = np.where(frequent, rbm.components_[unit], -np.inf)
     best = np.argsort(weights)[::-1][:6][::-1]
     axis.barh(words[best], weights[best], color=plt.cm.viridis(activity[:, unit].mean()))
-    axis.set_title(f"on in {activity[:, unit].mean():.0%} of documents", fontsize=9)
-    axis.tick_params(labelsize=8)
+    axis.set_title(f"on in {activity[:, unit].mean():.0%} of texts", fontsize=10)
 figure.suptitle("Words that hidden units favour (weight)")
 plt.show()
 
 # %%
 # Completing a document
 # ---------------------
-# Given some words, the hidden units tell which others to expect.
+# Given some words, the hidden units tell which others to expect. Bars show how many times as
+# frequent a word is expected to be as in all documents.
 
-for text in ("gradient descent iterations", "random forest of trees", "mean squared error"):
-    hidden = rbm.transform(counter.transform([text]))
-    gain = rbm.inverse_transform(hidden)[0] / rbm.inverse_transform(activity).mean(axis=0)
-    print(f"{text}: {', '.join(words[np.argsort(np.where(frequent, gain, 0))[::-1][:6]])}")
+given = ["gradient descent", "forest of trees", "squared error"]
+hidden = rbm.transform(counter.transform(given))
+gains = rbm.inverse_transform(hidden) / rbm.inverse_transform(activity).mean(axis=0)
+
+# sphinx_gallery_thumbnail_number = 2
+figure, axes = plt.subplots(1, 3, figsize=(7.5, 4.4), layout="constrained")
+for text, gain, axis in zip(given, np.where(frequent, gains, 0), axes, strict=True):
+    best = np.argsort(gain)[::-1][:5]
+    axis.barh(words[best], gain[best], color="#9ecae1")
+    for place, word in enumerate(words[best]):
+        axis.text(0, place, " " + word, fontsize=16, va="center")
+    axis.set(yticks=[], xlabel="times as frequent")
+    axis.invert_yaxis()
+    axis.set_title(text, fontsize=16)
+figure.suptitle("Words of a document, and words to expect with them", fontsize=16)
+plt.show()

@@ -168,6 +168,7 @@ class BlockRows(Rows):
                 done += 1
                 start, stop = stop, stop + size + (done < n_larger)
             rest = [take_rows(pool, order[start:])]
+            del pool  # or else it would be in memory beside the next two
 
     def _pools(self, rng, shuffle):
         """Yield lists of several blocks, without the rows set aside; who takes one empties it."""

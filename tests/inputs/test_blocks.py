@@ -1,6 +1,7 @@
 """Data that are read in blocks: what they are read from, and the rows of a fit made of them."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -208,6 +209,20 @@ def test_rows_of_several_blocks_are_shuffled_together(monkeypatch):
     assert [len(found) for found in blocks] == [4] * 4
     # All of one pool lie side by side by chance in fewer than 16! / 4!**4 orders: 1 in 6e7.
     assert any(max(found) - min(found) > 3 for found in blocks)
+
+
+def test_an_epoch_has_rows_in_memory_twice_but_not_three_times(monkeypatch, tmp_path):
+    (path,) = npy(tmp_path, np.zeros((4000, 100)))
+    pool_bytes = 1000 * 100 * 8
+    monkeypatch.setattr(block_rows, "_POOL_BYTES", pool_bytes)
+    monkeypatch.setattr(block_rows, "_SAMPLE_ROWS", 10)
+    rows = block_rows_of(path, 50)
+    tracemalloc.start()
+    for _ in rows.batches(np.arange(len(rows)), make_rng(0, np.zeros(1)), of_size(20), True):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2.3 * pool_bytes
 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.9])
