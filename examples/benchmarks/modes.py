@@ -1,7 +1,7 @@
 """Machines with modes that chains do not leave: persistent chains beside tempered ones.
 
     python examples/benchmarks/modes.py clusters [--seeds 10] [--seconds 6]
-    python examples/benchmarks/modes.py digits [--epochs 20] [--sweeps 1000]
+    python examples/benchmarks/modes.py digits [--epochs 20] [--sweeps 1000] [--first-seed 0]
 
 clusters: 5 000 rows of 18 bits around eight patterns, with weights that fall by a factor of 0.6 and
 1 % of the bits flipped, and 12 hidden units. Each method has the same processor time on one core,
@@ -85,7 +85,7 @@ def fitted(X, params, seconds, seed):
 
 def compare_clusters(args):
     results = {name: [] for name in args.methods}
-    for seed in range(args.seeds):
+    for seed in range(args.first_seed, args.first_seed + args.seeds):
         X, *truth = clusters(seed)
         for name in args.methods:
             params = METHODS[name]
@@ -107,7 +107,8 @@ def digits(args):
     classes = LogisticRegression(max_iter=200).fit(X, y)
     settings = {"learning_rate": args.rate, "batch_size": 100, "schedule": "linear"}
     begin = time.process_time()
-    rbm = RBM(200, n_iter=args.epochs, starts="tempered", random_state=0, **settings).fit(X)
+    rbm = RBM(200, n_iter=args.epochs, starts="tempered", random_state=args.first_seed, **settings)
+    rbm.fit(X)
     print(
         f"{len(X)} rows, {args.epochs} epochs of {time.process_time() - begin:.0f} s of processor "
         f"time, {len(rbm.ladder_)} rungs, {rbm.history_['n_steps_back'][-1]:.2f} steps back"
@@ -145,6 +146,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=["clusters", "digits"])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--epochs", type=int, default=20)
