@@ -1,6 +1,8 @@
 """What is published agrees with the package: versions, dependencies, files of a distribution."""
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -57,3 +59,14 @@ def test_the_oldest_versions_tested_are_the_oldest_allowed():
 def test_types_are_shipped_and_announced():
     assert (Path(skrbm.__file__).parent / "py.typed").exists()
     assert "Typing :: Typed" in PROJECT["classifiers"]
+
+
+def test_the_documentation_installs_what_its_examples_import():
+    names = lower_bounds(PROJECT["dependencies"] + EXTRAS["docs"])
+    installed = {"sklearn" if name == "scikit-learn" else name for name in names} | {"skrbm"}
+    for example in (ROOT / "examples").glob("plot_*.py"):
+        for node in ast.walk(ast.parse(example.read_text())):
+            found = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            found += [node.module] if isinstance(node, ast.ImportFrom) else []
+            packages = {name.partition(".")[0] for name in found} - sys.stdlib_module_names
+            assert packages <= installed, f"{example.name} imports {packages - installed}"
