@@ -8,7 +8,6 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import skops.io
 from _estimators import ESTIMATORS, binary_data, noisy_patterns, small, targets, with_parameters
 from _same import assert_same, attributes
 from numpy.testing import assert_array_equal
@@ -276,8 +275,9 @@ def test_checkpoints_of_a_step_of_a_pipeline(tmp_path):
 
 
 def test_skops_takes_an_estimator_with_a_checkpoint(tmp_path):
+    skops_io = pytest.importorskip("skops.io")
     rbm = small(RBM).set_callbacks(Checkpoint(tmp_path, minutes=1.5)).fit(X)
-    loaded = skops.io.loads(skops.io.dumps(rbm), trusted=trusted_types())
+    loaded = skops_io.loads(skops_io.dumps(rbm), trusted=trusted_types())
     assert_same(attributes(loaded.fit(X)), attributes(rbm))
 
 

@@ -12,7 +12,6 @@ from inspect import isclass
 import numpy as np
 import pandas
 import pytest
-import skops.io
 from _estimators import ESTIMATORS, binary_data, small
 from _same import assert_same
 from numpy.testing import assert_array_equal
@@ -217,7 +216,8 @@ def test_names_of_types_are_unique():
 
 
 def test_skops_takes_the_trusted_types():
+    skops_io = pytest.importorskip("skops.io")
     for estimator in (small(RBM, starts="tempered"), small(FrankWolfeRBM)):
-        data = skops.io.dumps(estimator.fit(X))
-        loaded = skops.io.loads(data, trusted=trusted_types())
+        data = skops_io.dumps(estimator.fit(X))
+        loaded = skops_io.loads(data, trusted=trusted_types())
         assert_array_equal(loaded.components_, estimator.components_)
