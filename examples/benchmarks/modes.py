@@ -2,6 +2,7 @@
 
     python examples/benchmarks/modes.py clusters [--seeds 10] [--seconds 6]
     python examples/benchmarks/modes.py digits [--epochs 20] [--sweeps 1000] [--first-seed 0]
+    python examples/benchmarks/modes.py log_z [--seeds 10] [--epochs 100]
 
 clusters: 5 000 rows of 18 bits around eight patterns, with weights that fall by a factor of 0.6 and
 1 % of the bits flipped, and 12 hidden units. Each method has the same processor time on one core,
@@ -15,6 +16,10 @@ fitted machine start at digits of one class and go on by Gibbs sampling or along
 logistic regression that was trained on the data tells the class of their visible values. Printed
 are how often a chain comes to the class that it visits less often, and the share of class 1 in all
 sweeps.
+
+log_z: a machine of data set 0 of the clusters, trained with tempered chains. Printed are the errors
+of estimates of log Z, along its ladder and over temperatures, by the sum over all configurations.
+Seeds are those of the estimates.
 """
 
 import argparse
@@ -27,6 +32,7 @@ from threadpoolctl import threadpool_limits
 
 from skrbm import RBM
 from skrbm.arrays import make_rng
+from skrbm.evaluation import exact_log_partition, log_partition
 from skrbm.inference import Gibbs, Tempering, sample
 
 N_BITS, N_MODES, FLIPPED, N_ROWS = 18, 8, 0.01, 5000
@@ -107,10 +113,11 @@ def digits(args):
     classes = LogisticRegression(max_iter=200).fit(X, y)
     settings = {"learning_rate": args.rate, "batch_size": 100, "schedule": "linear"}
     begin = time.process_time()
-    rbm = RBM(200, n_iter=args.epochs, starts="tempered", random_state=args.first_seed, **settings)
+    n_iter = args.epochs or 20
+    rbm = RBM(200, n_iter=n_iter, starts="tempered", random_state=args.first_seed, **settings)
     rbm.fit(X)
     print(
-        f"{len(X)} rows, {args.epochs} epochs of {time.process_time() - begin:.0f} s of processor "
+        f"{len(X)} rows, {n_iter} epochs of {time.process_time() - begin:.0f} s of processor "
         f"time, {len(rbm.ladder_)} rungs, {rbm.history_['n_steps_back'][-1]:.2f} steps back"
     )
     machine, n = rbm.machine_, args.chains
@@ -142,21 +149,49 @@ def digits(args):
     table(("chains", "visits, median", "fewest", "share of class 1", "s"), rows)
 
 
+def compare_log_z(args):
+    X = clusters(0)[0]
+    params = {**METHODS["tempered"], "n_components": 12, "schedule": "linear"}
+    rbm = RBM(n_iter=args.epochs or 100, random_state=0, **params).fit(X)
+    exact = exact_log_partition(rbm)
+    print(f"{rbm.n_iter_} epochs, {len(rbm.ladder_)} rungs, log Z {exact:.4f} by a sum")
+    estimates = {
+        "Bennett's ratio along the ladder": lambda **seed: log_partition(rbm, "tempering", **seed),
+        "annealing along the rungs": lambda **seed: log_partition(rbm, "ais", **seed),
+        "temperatures, from units that know no data": lambda **seed: log_partition(
+            rbm.machine_, "ais", **seed
+        ),
+        "temperatures, from units of the data": lambda **seed: log_partition(
+            rbm.machine_, "ais", starts=X, **seed
+        ),
+    }
+    rows = []
+    for name, estimate in estimates.items():
+        estimate(random_state=args.first_seed)  # warms up
+        begin = time.process_time()
+        seeds = range(args.first_seed, args.first_seed + args.seeds)
+        errors = np.array([estimate(random_state=seed).value for seed in seeds]) - exact
+        seconds = (time.process_time() - begin) / args.seeds
+        rows.append((name, float(np.sqrt((errors**2).mean())), seconds))
+    table(("estimate", "rms error, nats", "s"), rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["clusters", "digits"])
+    parser.add_argument("part", choices=["clusters", "digits", "log_z"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int)
     parser.add_argument("--rate", type=float, default=0.02)
     parser.add_argument("--chains", type=int, default=20)
     parser.add_argument("--sweeps", type=int, default=1000)
     args = parser.parse_args()
     heading(__file__, args)
     with threadpool_limits(1):
-        {"clusters": compare_clusters, "digits": digits}[args.part](args)
+        parts = {"clusters": compare_clusters, "digits": digits, "log_z": compare_log_z}
+        parts[args.part](args)
 
 
 if __name__ == "__main__":
