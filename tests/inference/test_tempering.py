@@ -176,7 +176,7 @@ def test_chains_forget_their_start(kinds):
     machine = make(kinds)
     start = np.repeat(exact_chains(Exact(machine), 1).layers[0], N, axis=0)
     method, rng = Tempering(4), rng_of(machine, 2)
-    state = sample(method, machine, method.start(machine, start, rng), rng, 60)
+    state = sample(method, machine, method.start(machine, start, rng), rng, 30)
     assert_joint_distribution(Exact(machine), state.layers)
 
 
