@@ -161,7 +161,7 @@ def test_a_precision_of_tap_moves_the_field_of_bits_alone():
 def test_standardised_parameters_have_the_gradient_of_finite_differences(name):
     machine = make(name)
     unit, n = machine.units[0], machine.n_units[0]
-    columns, has_precision, _ = unit.standardised(n)
+    columns, has_precision = unit.standardised(n)
     X = draws(Exact(machine), 50)
     coordinates = Coordinates.standard(X.mean(axis=0), X.std(axis=0), columns)
     assert_array_equal(coordinates.offset[~columns], 0)
@@ -184,11 +184,25 @@ def test_standardised_parameters_have_the_gradient_of_finite_differences(name):
             assert_allclose(slope[place], (value(1e-5) - value(-1e-5)) / 2e-5, rtol=1e-5, atol=1e-7)
 
 
+def test_scales_of_learning_see_how_far_values_reach():
+    """One value x among n zeros reaches x, and moments tell it; rows in the middle keep theirs."""
+    X = np.zeros((100, 5))
+    X[0, :2] = X[0, 4] = 0.3
+    X[:, 1] = 1 - X[:, 1]
+    X[:, 2:4] = 0.5 + 0.01 * np.random.default_rng(0).standard_normal((100, 2))
+    unit = ColumnUnits([(TruncatedGaussian(0, 1), 3), (Gaussian(), 2)])
+    moments, own = (X.mean(axis=0), X.var(axis=0)), X.std(axis=0)
+    assert_allclose(unit.spread(*moments)[:2], 0.4 * 0.3 * 0.99)  # from the mean, 0.3 / 100
+    assert_allclose(unit.spread(*moments)[2:], own[2:])  # normal columns have no bounds
+    constant = TruncatedGaussian(0, 1).spread(np.array([0.0, 0.5, 1.0]), np.zeros(3))
+    assert_array_equal(constant, 0)
+
+
 def test_columns_without_a_precision_never_get_one():
     machine = make("all")
     X = draws(Exact(machine), 60)
     rbm = RBM(2, visible=machine.units[0], n_iter=3, random_state=0).fit(X)
-    _, has_precision, _ = rbm.units_[0].standardised(9)
+    _, has_precision = rbm.units_[0].standardised(9)
     assert (rbm.precision_visible_[has_precision] != 0).all()
     assert_array_equal(rbm.precision_visible_[~has_precision], 0)
     assert_array_equal(np.flatnonzero(rbm.spike_visible_), [8])

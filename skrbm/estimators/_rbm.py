@@ -4,7 +4,7 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 from .._sklearn import Interval, StrOptions
-from ..arrays import cast, from_numpy, namespace
+from ..arrays import cast, from_numpy
 from ..inference import FixedPoint, Sampler, method_names, resolve
 from ..inputs import Coordinates
 from ..learning import (
@@ -315,13 +315,12 @@ class RBM(BaseRBM):
         """Return what is learnt: numbers are standardised, by the rows of a first fit."""
         if rows is None:
             return self._training.parts.parameters if hasattr(self, "_training") else NATURAL
-        columns, has_precision, least = rows.unit.standardised(rows.X.shape[1])
+        columns, has_precision = rows.unit.standardised(rows.X.shape[1])
         if not columns.any():
             return NATURAL
-        mean, variance = (cast(part, rows.dtype) for part in rows.moments)
-        xp = namespace(mean)
-        deviation = xp.maximum(xp.sqrt(variance), cast(from_numpy(least, mean), mean.dtype))
-        coordinates = Coordinates.standard(mean, deviation, columns)
+        mean, spread = rows.moments[0], rows.unit.spread(*rows.moments)
+        mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
+        coordinates = Coordinates.standard(mean, spread, columns)
         return StandardParameters(coordinates, from_numpy(has_precision, mean))
 
     def _chosen_start(self, default, known):

@@ -19,6 +19,8 @@ from ..arrays import (
     take_rows,
 )
 
+_REACH = 0.4  # least scale of a column, as a part of how far its values reach
+
 
 class Theta(NamedTuple):
     """Natural parameters of a layer of units.
@@ -204,20 +206,31 @@ class Unit:
         """Return the unit of some columns of a layer of ``n`` columns, which are whole sites."""
         return self
 
-    def standardised(self, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def standardised(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return which of ``n`` columns learning standardises, and which have a precision.
 
         Two arrays of bool. By default both are all columns, if the units have a precision, and
-        else none. Then the least standard deviations that columns are taken to have: a tenth of
-        the width of a bounded support. Of a column that is nearly constant, values and states of
-        chains would else lie so many deviations off that steps become too long.
+        else none.
         """
         has_precision = self.default_theta(n, np.zeros(1)).precision is not None
-        return np.full(n, has_precision), np.full(n, has_precision), self._least_deviations(n)
+        return np.full(n, has_precision), np.full(n, has_precision)
 
-    def _least_deviations(self, n: int) -> np.ndarray:
-        width = self.bounds[1] - self.bounds[0]
-        return np.full(n, width / 10 if np.isfinite(width) else 0.0)
+    def spread(self, mean: Array, variance: Array) -> Array:
+        """Return the scales that learning gives columns of some means and variances.
+
+        They are the standard deviations, or 0.4 of how far values reach at least, if that is more:
+        variance / (mean - lower) above the mean, and variance / (upper - mean) below (Bhatia and
+        Davis 2000). Where a column is nearly constant at a bound, other values lie many deviations
+        off, and in units of these steps would be too long.
+        """
+        xp, found = namespace(mean), namespace(mean).sqrt(variance)
+        lower, upper = self.bounds
+        for distance in (mean - lower, upper - mean):
+            is_inside = distance > 0
+            reach = variance / xp.where(is_inside, distance, xp.ones_like(distance))
+            reach = xp.clip(xp.where(is_inside, reach, 0 * reach), None, upper - lower)
+            found = xp.maximum(found, _REACH * reach)
+        return found
 
     def check_values(self, X: Array) -> None:
         """Raise ValueError if rows of X within the bounds are no values of such a layer.

@@ -144,6 +144,10 @@ class ColumnUnits(Unit):
         found = [unit.standardised(len(columns)) for unit, columns in pairs]
         return tuple(self._join(list(parts)) for parts in zip(*found, strict=True))
 
+    def spread(self, mean, variance):
+        parts = zip(self.units, self._split(mean), self._split(variance), strict=True)
+        return self._join([unit.spread(*moments) for unit, *moments in parts])
+
     def check_values(self, X):
         """Raise ValueError that names the columns if a part cannot have its values."""
         self._check_width(X.shape[1])

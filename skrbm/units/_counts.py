@@ -31,7 +31,7 @@ class _Counts(Unit):
     """What units with whole numbers have in common."""
 
     def standardised(self, n):
-        return np.full(n, True), np.full(n, False), self._least_deviations(n)
+        return np.full(n, True), np.full(n, False)
 
     def moments(self, theta):
         return self.mean_variance(theta)
