@@ -266,6 +266,20 @@ def test_columns_of_other_kinds_on_each_rank_are_refused(kind, values, error):
         assert isinstance(found, ValueError) and error in str(found)
 
 
+def test_numbers_and_text_on_different_ranks_are_refused():
+    values = [np.arange(60) % 3, np.resize(["u", "v"], 60)]
+    for found in on_ranks(lambda rank: CategoricalRBM(3).fit(np.column_stack(2 * [values[rank]]))):
+        assert isinstance(found, TypeError) and "column 0 of X has ['int', 'str']" in str(found)
+
+
+def test_tables_of_all_ranks_have_the_dtype_that_holds_their_numbers():
+    def fitted(rank):
+        X = data().astype(np.float64 if rank else np.float32)
+        return TabularRBM(3, kinds=dict.fromkeys(range(5), "real"), n_iter=2).fit(X).machine_.dtype
+
+    assert on_ranks(fitted) == [np.float64, np.float64]
+
+
 def test_text_of_two_values_on_each_rank_may_be_of_three_on_all():
     def fitted(rank):
         X = np.column_stack(2 * [np.resize(["u", "vw"[rank]], 60)])
@@ -280,18 +294,22 @@ def test_tables_of_other_widths_on_each_rank_are_refused():
         assert isinstance(found, ValueError) and "features on each rank: [5, 4]" in str(found)
 
 
-@pytest.mark.parametrize("factor", [1, 3], ids=["binary", "real"])
-def test_classes_are_those_of_the_rows_of_all_ranks(factor):
+@pytest.mark.parametrize("estimator", [RBM(3, n_iter=2, learning_rate=0.01), None])
+def test_classes_are_those_of_the_rows_of_all_ranks(estimator):
+    """The default units are those for the values of all ranks too."""
+
     def fitted(rank):
         X, y = data(), np.array([["b", "wxyz"], ["w", "b"]][rank])[np.arange(90) % 2]
-        X[:, 0] *= factor if rank else 1  # the largest value stands on one rank only
-        classifier = RBMClassifier(RBM(3, n_iter=2, learning_rate=0.01, random_state=0)).fit(X, y)
-        return classifier.classes_.tolist(), classifier.predict_proba(X[:5] * factor)
+        X[:, 0] += rank * (estimator is None)  # the largest value stands on one rank only
+        classifier = RBMClassifier(estimator, random_state=0).fit(X, y)
+        return classifier.classes_.tolist(), classifier.predict_proba(data()[:5]), classifier
 
     one, other = on_ranks(fitted)
     assert one[0] == other[0] == ["b", "w", "wxyz"]
     assert one[1].shape == (5, 3)
     assert_array_equal(one[1], other[1])
+    unit = Bernoulli() if estimator else Gaussian()
+    assert one[2].machine_.units[0].units[0] == other[2].machine_.units[0].units[0] == unit
 
 
 def test_an_automatic_rate_needs_steps_together():
