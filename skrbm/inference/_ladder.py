@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._checks import check_count, check_number
-from ..arrays import cast, from_numpy, last_rows, namespace, take_rows, to_numpy
+from ..arrays import cast, from_numpy, last_rows, make_rng, namespace, take_rows, to_numpy
 from ..machine import free_energy, in_double, interpolate, uncoupled
 from ._ais import independent_log_partition, mean_of_weights
 from ._annealing import anneal, own_bases, resampled
@@ -231,9 +231,9 @@ def ladder_of(
 
     Parameters
     ----------
-    machine : Machine
+    machine : Machine or estimator
         With one hidden layer.
-    rng : Rng
+    rng : Rng, int, RandomState, SeedSequence or None
     visible : Theta, default=None
         Parameters of independent visible units to start from, in addition to the machine's own
         and, if units are bounded, those of units that know no data.
@@ -253,6 +253,8 @@ def ladder_of(
     check_count("n_samples", n_samples, 2)
     check_number("acceptance", acceptance, above=0, below=1)
     check_count("max_rungs", max_rungs, 2)
+    machine = getattr(machine, "machine_", machine)
+    rng = rng if hasattr(rng, "signed") else make_rng(rng, machine.weights[0])
     bases = [*own_bases(machine), *([] if visible is None else [visible])]
     trials = [_climbed(machine, base, rng, n_samples, acceptance, max_rungs) for base in bases]
     machines, rows = _chosen(trials)

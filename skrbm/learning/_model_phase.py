@@ -55,7 +55,8 @@ class ModelPhase:
             The one given, or an earlier one, which may be written in place.
         state : NamedTuple
         factor : float
-            By which the learning rate is multiplied from now on.
+            By which the learning rate is multiplied from now on: below 1 only if steps were taken
+            back. Above 1 it ends at the rate that was asked for.
         """
         return machine, state, 1.0
 

@@ -15,7 +15,9 @@ _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
 _STEP_BACK = 0.1  # acceptance below which the last steps are taken back
 # Sweeps at a new rung. Chains learn the shares of modes from its samples, so that there are many.
 _BURN_IN, _BLOCKS, _SPACING = 30, 30, 4
-_APART, _BETWEEN = 0.1, 4  # acceptance below which others are put before a rung; largest number
+_APART = 0.1  # acceptance of samples of two rungs below which steps between them are taken back
+_HALVES = 2  # how often half of the way is, before all steps are
+_FASTER = 2 ** (1 / 100)  # factor on a rate that was halved, for each step until the next rung
 _FIRST, _FEWEST = 10, 100  # samples of the first rungs: of each chain, and of all at least
 _KEPT = 10  # samples of the rungs below the last one, of each chain
 _EVERY = 4  # steps after which some samples of one of the rungs are moved, and proposed
@@ -90,11 +92,13 @@ def review(machine, rows, tempered, rng):
     Returns
     -------
     machine : Machine
-        The one given, or a copy of the last rung if the steps since then were too long.
+        The one given, or where the steps since the last rung were too long: a copy of this rung,
+        or of a new one on the way.
     rows : array of shape (n_chains, n_visible)
     tempered : Tempered
     factor : float
-        By which the learning rate is multiplied: 0.5 if steps are taken back, else 1.
+        By which the learning rate is multiplied: 0.5 if steps are taken back, else 1, or a little
+        more between rungs. It shall not become larger than it was at first.
     """
     n, ladder = rows.shape[0], tempered.ladder
     last = ladder.machines[-1], ladder.samples[-1]
@@ -106,31 +110,32 @@ def review(machine, rows, tempered, rng):
             k = turn % len(ladder)
             ladder.move(k, n, rng)
             rows, _ = renewed(machine, rows, ladder.machines[k], ladder.samples[k], rng)
-        return machine, rows, tempered._replace(n_steps=tempered.n_steps + 1), 1.0
-    if not tempered.exchange >= _STEP_BACK or tempered.n_steps <= 1:
-        tempered = tempered._replace(n_steps=0, n_back=tempered.n_back + 1)
-        return last[0].copy(), _last_samples(ladder, rng, n), tempered, 0.5
-    ladder = _with_rung(machine.copy(), rows, ladder, rng)
-    rows = last_rows(ladder.samples[-1], n)
-    return machine, rows, tempered._replace(ladder=ladder, n_steps=0), 1.0
+        return machine, rows, tempered._replace(n_steps=tempered.n_steps + 1), _FASTER
+    longer, is_whole = ladder, False
+    if tempered.exchange >= _STEP_BACK and tempered.n_steps > 1:
+        longer, is_whole = _with_rung(machine.copy(), rows, ladder, rng)
+    tempered = tempered._replace(ladder=longer, n_steps=0)
+    if is_whole:
+        return machine, last_rows(longer.samples[-1], n), tempered, 1.0
+    tempered = tempered._replace(n_back=tempered.n_back + 1)
+    return longer.machines[-1].copy(), _last_samples(longer, rng, n), tempered, 0.5
 
 
 def _with_rung(machine, rows, ladder, rng):
-    """Return the ladder with a new rung, and with others before it if it is far from the last.
+    """Return the ladder with a new rung, the machine, and True if that is near the last rung.
 
-    Chains lag behind the machine: where they still exchange, its own samples may hardly do so.
+    Chains lag behind the machine: where they still exchange, its own samples may hardly do so. As a
+    rule modes then change their weights by more in a step than chains can follow. The new rung is a
+    machine on the way then, if there is one near enough.
     """
-    n = rows.shape[0]
-    for _ in range(_BETWEEN):
-        samples = collected(machine, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
-        m = min(ladder.samples[-1].shape[0], samples.shape[0])
-        pair, ends = (ladder.machines[-1], machine), (ladder.samples[-1], samples)
-        if exchange_rate(pair, [last_rows(part, m) for part in ends]) >= _APART:
-            break
-        middle = interpolate(*pair, 0.5)
-        between = collected(middle, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
-        ladder = ladder.extended(middle, between, _KEPT * n, _NEW_RUNG)
-    return ladder.extended(machine, samples, _KEPT * n, _NEW_RUNG)
+    last, samples, kept = ladder.machines[-1], ladder.samples[-1], _KEPT * rows.shape[0]
+    for n_halves in range(_HALVES + 1):
+        found = collected(machine, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
+        m = min(samples.shape[0], found.shape[0])
+        if exchange_rate((last, machine), (last_rows(samples, m), last_rows(found, m))) >= _APART:
+            return ladder.extended(machine, found, kept, _NEW_RUNG), n_halves == 0
+        machine = interpolate(last, machine, 0.5)
+    return ladder, False
 
 
 def ladder_to(machine, rows, tempered):

@@ -16,6 +16,7 @@ from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from skrbm import BernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.inference import (
     AIS,
@@ -174,7 +175,7 @@ def test_each_sample_of_a_rung_is_moved_now_and_then(size, n):
 def test_chains_forget_their_start(kinds):
     """Steps that move no unit would leave all distributions invariant as well."""
     machine = make(kinds)
-    start = np.repeat(exact_chains(Exact(machine), 1).layers[0], N, axis=0)
+    start = np.repeat(exact_chains(Exact(machine), 1).layers[0], 5000, axis=0)
     method, rng = Tempering(4), rng_of(machine, 2)
     state = sample(method, machine, method.start(machine, start, rng), rng, 30)
     assert_joint_distribution(Exact(machine), state.layers)
@@ -325,6 +326,14 @@ def test_intervals_hold_as_often_as_they_say():
     truth, method = Exact(machine).log_z, Tempering(5, n_chains=16, n_sweeps=20)
     found = [method.log_partition(machine, rng_of(machine, seed)).interval for seed in range(60)]
     assert sum(low < truth < high for low, high in found) >= 48
+
+
+def test_the_ladder_of_an_estimator_by_a_seed():
+    rbm = BernoulliRBM.from_parameters(np.eye(3), np.zeros(3), np.zeros(3), random_state=0)
+    first, second = ladder_of(rbm, 0), ladder_of(rbm.machine_, make_rng(0, rbm.components_))
+    assert len(first.machines) == len(second.machines)
+    for one, other in zip(first.samples, second.samples, strict=True):
+        assert_array_equal(one, other)
 
 
 def test_ladder_of_a_machine():
