@@ -1,5 +1,6 @@
 """What skrbm takes of scikit-learn that is private or new; no other file imports such names."""
 
+import numpy as np
 import sklearn.base
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -68,6 +69,9 @@ except ImportError:
         return managed
 
 
+_SEED = "_evaluation_seed"  # attribute of fitted estimators
+
+
 class BaseEstimator(sklearn.base.BaseEstimator):
     """scikit-learn's base, whose HTML representation links to the API pages of skrbm."""
 
@@ -75,6 +79,17 @@ class BaseEstimator(sklearn.base.BaseEstimator):
     _doc_link_template = (
         "https://skrbm.readthedocs.io/en/stable/generated/skrbm.{estimator_name}.html"
     )
+
+    def __getstate__(self):
+        """Return what copies and files keep: the seed as plain values, as skops needs it."""
+        state = super().__getstate__()
+        seed = state.get(_SEED)
+        return state if seed is None else state | {_SEED: seed.state}
+
+    def __setstate__(self, state):
+        if isinstance(state.get(_SEED), dict):
+            state = state | {_SEED: np.random.SeedSequence(**state[_SEED])}
+        super().__setstate__(state)
 
 
 __all__ = [

@@ -25,7 +25,7 @@ class Checkpoint:
     folder : str or path-like
         Where the files are written; it is made if it is not there. Each fit needs its own. The file
         with the largest number is the newest. Where several processes learn one machine together,
-        each has a folder of its own in it, such as ``rank-0``.
+        each has a folder of its own in it, such as ``rank-0``, and all of them need this callback.
     every : int, default=1
         Number of epochs from one file to the next.
     minutes : float, default=None
@@ -96,7 +96,8 @@ class Checkpoint:
     def _is_due(self):
         if self.minutes is None:
             return self._n_epochs >= self.every
-        return time.monotonic() - self._time >= 60 * self.minutes
+        is_late = time.monotonic() - self._time >= 60 * self.minutes
+        return ranks().first(is_late)  # the clock of one rank, so that files are of one epoch
 
     def _write(self, fitted):
         checkpoint = getattr(fitted, "_checkpoint", None)
@@ -104,8 +105,9 @@ class Checkpoint:
             return
         estimator, progress = checkpoint()
         folder = _of_rank(self.folder)
-        numbers = [number for number, _ in _files(folder)]
-        path = Path(folder, _NAME.format(max(numbers, default=0) + 1))
+        newest = max((number for number, _ in _files(folder)), default=0)
+        newest = max(ranks().gather(newest))  # a rank may have failed to write a file
+        path = Path(folder, _NAME.format(newest + 1))
         try:
             write(path, estimator=estimator, progress=progress)
             for _, older in _files(folder)[: -self.keep]:
@@ -166,6 +168,14 @@ def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
     UserWarning
         If the newest file cannot be read, and an older one is taken.
     """
+    return to_go_on(path, callbacks).fit(X, y, sample_weight=sample_weight)
+
+
+def to_go_on(path, callbacks=()):
+    """Return an estimator whose next ``fit`` goes on with one that was interrupted.
+
+    Parameters and errors are those of :func:`resume`.
+    """
     estimator, progress = _newest_of_ranks(path) if ranks().size > 1 else _newest(path)
     if progress is None:
         raise ValueError(
@@ -174,7 +184,7 @@ def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
         )
     estimator.set_callbacks(*callbacks)
     estimator._progress = progress
-    return estimator.fit(X, y, sample_weight=sample_weight)
+    return estimator
 
 
 def _newest_of_ranks(folder):
@@ -208,6 +218,6 @@ def _newest(path):
             errors.append(error)
             continue
         if errors:
-            warnings.warn(f"{errors[0]}. {found} is taken instead", stacklevel=3)
+            warnings.warn(f"{errors[0]}. {found} is taken instead", stacklevel=4)
         return values
     raise errors[0]

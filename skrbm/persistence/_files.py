@@ -6,11 +6,10 @@ import json
 import math
 import os
 import pkgutil
-import tempfile
+import uuid
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -62,29 +61,32 @@ def write(path, **values):
     text = np.frombuffer(json.dumps(tree, allow_nan=False).encode(), np.uint8)
     arrays = {str(number): array for number, array in enumerate(writer.arrays)}
     path = Path(path)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
             np.savez(file, **{_TREE: text}, **arrays)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def load(path):
+def load(path, *, device=None):
     """Return the estimator that :func:`save` has written to a file.
 
     Parameters
     ----------
     path : str or path-like
+    device : str, default=None
+        Device of its torch tensors, such as "cpu" where there is no GPU; default: that on which
+        they were. On another kind of device learning goes on with other random numbers.
 
     Returns
     -------
     estimator : object
-        With the same parameters and attributes; arrays have the same library, dtype and device.
+        With the same parameters and attributes; arrays have the same library and dtype.
 
     Raises
     ------
@@ -93,30 +95,32 @@ def load(path):
     ImportError
         If it has arrays of a library that is not installed.
     """
-    return read(path, "estimator")[0]
+    return read(path, "estimator", device=device)[0]
 
 
-def read(path, *names):
+def read(path, *names, device=None):
     """Return the values of some names in a file, None where it has none; errors as :func:`load`."""
     with open(path, "rb") as file:
         try:
             archive = np.load(file, allow_pickle=False)
             tree = json.loads(archive[_TREE].tobytes())
-            version = tree["format"]
-        except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile) as error:
+            version, release = int(tree["format"]), tree["skrbm"]
+        except Exception as error:  # lost bytes make zipfile and NumPy raise almost anything
             raise ValueError(f"{path} is no file of skrbm.persistence.save: {error}") from error
         if version > _FORMAT:
             raise ValueError(
-                f"{path} was written by skrbm {tree['skrbm']} in format {version}, and this is "
+                f"{path} was written by skrbm {release} in format {version}, and this is "
                 f"skrbm {skrbm().__version__} with format {_FORMAT}; install a later release"
             )
         try:
-            reader = _Reader(archive)
+            reader = _Reader(archive, device)
             return [reader.value(tree.get(name)) for name in names]
-        except (KeyError, TypeError, ValueError) as error:
+        except ImportError:
+            raise
+        except Exception as error:
             raise ValueError(
                 f"skrbm {skrbm().__version__} does not read {path}, which was written by skrbm "
-                f"{tree['skrbm']}: {error}"
+                f"{release}: {error}"
             ) from error
 
 
@@ -135,7 +139,7 @@ def trusted_types():
     True
     """
     names = (f"{cls.__module__}.{cls.__qualname__}" for cls in _types().values())
-    return [*sorted(names), "numpy.random.bit_generator.SeedSequence"]
+    return [*sorted(names), "numpy.dtype"]
 
 
 def skrbm():
@@ -232,8 +236,8 @@ def _state(value):
 class _Reader:
     """Turns JSON and numbers of arrays into values again. What it may make is written down here."""
 
-    def __init__(self, archive):
-        self._archive, self._arrays = archive, {}
+    def __init__(self, archive, device=None):
+        self._archive, self._device, self._arrays = archive, device, {}
         self._kinds = {
             "float": float,
             "tuple": lambda items: (*self.value(items),),
@@ -270,7 +274,8 @@ class _Reader:
             raise ValueError(f"arrays of {library} are not loaded")
         if (array, library) not in self._arrays:
             xp = importlib.import_module(library)
-            reference = xp.empty(0, device=device) if library == "torch" else xp.empty(0)
+            options = {"device": self._device or device} if library == "torch" else {}
+            reference = xp.empty(0, **options)
             self._arrays[array, library] = from_numpy(self._stored(array), reference)
         return self._arrays[array, library]
 

@@ -246,8 +246,10 @@ def test_what_is_half_written_is_removed_and_passed_over(tmp_path):
     unbroken, _ = fitted("RBM", tmp_path)
     (tmp_path / ".checkpoint-000002.npz.abc").touch()
     whole = (tmp_path / "checkpoint-000003.npz").read_bytes()
-    for number in (4, 5):
-        (tmp_path / f"checkpoint-{number:06d}.npz").write_bytes(whole[:-100])
+    wrong = bytearray(whole)
+    wrong[whole.index(b"0.npy") + 200] ^= 1  # in the numbers of an array
+    for number, content in ((4, bytes(wrong)), (5, whole[:-100])):
+        (tmp_path / f"checkpoint-{number:06d}.npz").write_bytes(content)
     (tmp_path / "checkpoint-of-mine.npz").touch()
     with pytest.warns(UserWarning, match="000005.npz is no file .*000003.npz is taken"):
         found = resume(tmp_path, X, callbacks=[Checkpoint(tmp_path)])
