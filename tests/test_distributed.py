@@ -21,9 +21,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from skrbm import RBM, TAPRBM, BernoulliRBM
+from skrbm import RBM, TAPRBM, BernoulliRBM, RBMClassifier
 from skrbm._ranks import ranks
 from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
+from skrbm.persistence import Checkpoint
 
 pytestmark = pytest.mark.arrays
 
@@ -148,11 +149,46 @@ def test_workers_of_dask_take_the_steps_that_one_process_takes(client):
     init = 0.5 * np.random.default_rng(1).standard_normal((3, 5)), np.zeros(3), np.zeros(5)
     weights = 1 + np.arange(60) % 3
     rbm = TAPRBM(3, batch_size=1000, init=init, n_iter=6, alpha=0.0)
-    found = fit(clone(rbm), blocks_of(X), weights, client=client)
+    found = fit(clone(rbm), blocks_of(X), None, weights, client=client)
     one = clone(rbm).fit(X, sample_weight=weights)
     assert_allclose(found.components_, one.components_, rtol=1e-9)
     assert_allclose(found.score(X), one.score(X), rtol=1e-9)
     assert found.starts_.shape[0] < one.starts_.shape[0]  # two ranks have taken part
+
+
+def test_workers_of_dask_learn_from_labels(client):
+    pytest.importorskip("torch")
+    y = np.where(X[:, 0] > 0, "on", "off")
+    model = RBMClassifier(RBM(3, n_iter=3, batch_size=10, random_state=0))
+    found = fit(clone(model), blocks_of(X), y, client=client)
+    assert list(found.classes_) == ["off", "on"]
+    assert_allclose(found.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_a_fit_of_workers_goes_on_from_checkpoints(client, tmp_path):
+    """With other workers, who get the blocks of the ranks before them."""
+    pytest.importorskip("torch")
+    rbm = RBM(3, n_iter=6, batch_size=10, random_state=0)
+    checked = clone(rbm).set_callbacks(Checkpoint(tmp_path, keep=9))
+    whole = fit(checked, blocks_of(X), client=client)
+    for rank in (0, 1):
+        for path in sorted((tmp_path / f"rank-{rank}").iterdir())[3:]:
+            path.unlink()
+    client.restart()
+    begun = clone(rbm).set_callbacks(Checkpoint(tmp_path, keep=9))
+    found = fit(begun, blocks_of(X), resume=tmp_path, client=client)
+    assert found is begun and found.n_iter_ == 6
+    assert_array_equal(found.components_, whole.components_)
+    assert len(list((tmp_path / "rank-1").iterdir())) > 3
+    with pytest.raises(ValueError, match="other data"):
+        fit(clone(rbm), blocks_of(X[::-1] + 1e-3), resume=tmp_path, client=client)
+
+
+def test_what_a_cluster_cannot_learn_from(client):
+    with pytest.raises(TypeError, match=r"from_array\(X, chunks"):
+        fit(RBM(), X, client=client)
+    with pytest.raises(ValueError, match="X has 60 rows, y or the weights 59"):
+        fit(RBM(), blocks_of(X), np.zeros(59), client=client)
 
 
 def test_workers_that_are_threads_are_refused():

@@ -5,6 +5,8 @@ Ranks are processes here that pipes connect, so that no library is needed.
 
 import os
 import signal
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +30,7 @@ from skrbm import (
 )
 from skrbm._ranks import ranks, use
 from skrbm.inputs import Rows, as_blocks, ends_of_ranks
-from skrbm.persistence import Checkpoint, resume
+from skrbm.persistence import Checkpoint, load, resume
 from skrbm.units import (
     Bernoulli,
     Binomial,
@@ -110,6 +112,34 @@ def test_ranks_go_on_from_their_checkpoints(tmp_path):
         assert_same(attributes(one), attributes(other))
     first, second = (os.listdir(tmp_path / f"rank-{rank}") for rank in (0, 1))
     assert sorted(first) == sorted(second)
+
+
+def test_checkpoints_of_ranks_are_of_one_epoch(tmp_path, monkeypatch):
+    """Whatever their clocks, and if a rank could not write one of its files."""
+
+    def fitted(rank):
+        clock = iter(range(10**6))
+        monkeypatch.setattr("time.monotonic", lambda: (1 + 50 * rank) * next(clock))
+        fails = iter([rank == 1, *[False] * 20])
+
+        class Late(Checkpoint):
+            def _write(self, estimator):
+                if estimator is not None and next(fails):
+                    Path(self.folder, "rank-1").rename(tmp_path / "gone")
+                    super()._write(estimator)
+                    (tmp_path / "gone").rename(Path(self.folder, "rank-1"))
+                else:
+                    super()._write(estimator)
+
+        callback = Late(tmp_path, minutes=0.05, keep=99)  # 3 ticks of the first clock
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the file that is not written
+            RBM(3, n_iter=12, random_state=0).set_callbacks(callback).fit(parts(data(), rank))
+        return {path.name: load(path).n_iter_ for path in (tmp_path / f"rank-{rank}").iterdir()}
+
+    first, second = on_ranks(fitted)
+    assert len(first) == len(second) + 1 > 3
+    assert second.items() <= first.items()
 
 
 @pytest.mark.parametrize("options", [{}, {"centered": True, "average": True, "alpha": 0.0}])
@@ -215,6 +245,18 @@ def test_ranks_need_rows_of_the_same_kind():
 def test_ranks_need_units_of_the_same_kind():
     for found in on_ranks(lambda rank: RBM(3, visible=Binomial(2 + rank)).fit(data())):
         assert isinstance(found, ValueError) and "rank 1 has the units (Binomial(" in str(found)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("name, values", [("n_components", (3, 4)), ("schedule", ("cosine", abs))])
+def test_ranks_need_the_same_parameters(name, values, method):
+    def fitted(rank):
+        rbm = RBM(**{"n_components": 3, "random_state": rank, name: values[rank]})
+        return getattr(rbm, method)(parts(data(), rank))
+
+    for found in on_ranks(fitted):
+        assert isinstance(found, ValueError) and f"{name} is " in str(found)
+        assert "rank 1" in str(found) and "rank 0" in str(found)
 
 
 def test_categories_are_those_of_the_rows_of_all_ranks():

@@ -6,17 +6,30 @@ from datetime import timedelta
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import linear_sum_assignment
 
 from .._ranks import ranks, use
+from ..persistence._checkpoint import to_go_on
 from ._torch import TorchCommunicator
 
 
-def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout=50.0):
+def fit(
+    estimator,
+    X,
+    y=None,
+    sample_weight=None,
+    *,
+    resume=None,
+    client=None,
+    local_steps=1,
+    timeout=50.0,
+):
     """Fit an estimator to a Dask array on the workers that hold it.
 
-    Each worker with blocks of rows is one rank, and learns from the rows that it holds. Ranks talk
-    through ``torch.distributed`` (gloo), so torch has to be installed on the workers. All of them
-    have to be free: each takes one of its threads for as long as the fit lasts.
+    Each worker with blocks of rows is one rank. Blocks that follow each other go to one rank, to
+    the worker that holds most of them. Ranks talk through ``torch.distributed`` (gloo), so torch
+    has to be installed on the workers. All of them have to be free: each takes one of its threads
+    for as long as the fit lasts.
 
     Parameters
     ----------
@@ -26,7 +39,12 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
     X : dask.array.Array of shape (n_samples, n_features)
         In blocks of rows. Its blocks are dense or sparse, and those of one worker together have to
         fit into its memory twice.
+    y : array-like or dask.array.Array of shape (n_samples,) or (n_samples, n_outputs), default=None
+        Only of estimators that learn from labels.
     sample_weight : array-like or dask.array.Array of shape (n_samples,), default=None
+    resume : str or path-like, default=None
+        Folder of :class:`~skrbm.persistence.Checkpoint`, which all workers see, of a fit to go on
+        with: to the same blocks, on as many workers. The estimator then gets its parameters.
     client : dask.distributed.Client, default=None
         Default: the one that was made last.
     local_steps : int, default=1
@@ -41,8 +59,10 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
 
     Raises
     ------
+    TypeError
+        If X is no Dask array.
     ValueError
-        If workers are no processes of their own.
+        If workers are no processes of their own, or if y or the weights have other rows than X.
     DistributedError
         If a worker is lost. The estimator then has the parameters of the last complete epoch.
     KeyboardInterrupt
@@ -52,7 +72,7 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
     from dask.distributed import get_client
 
     client = get_client() if client is None else client
-    groups = _by_worker(client, *_blocks(client, X, sample_weight))
+    groups = _by_worker(client, *_blocks(client, X, y, sample_weight))
     if any(worker.startswith("inproc://") for worker in groups):
         raise ValueError(
             "each worker must be a process of its own, and those of this cluster are threads of "
@@ -64,15 +84,15 @@ def fit(estimator, X, sample_weight=None, *, client=None, local_steps=1, timeout
         client.submit(
             _fit_rank,
             estimator,
-            [pair[0] for pair in pairs],
-            [pair[1] for pair in pairs],
+            *blocks,
             (host, port, rank, len(groups), timeout),
             local_steps,
+            resume,
             workers=[worker],
             pure=False,
             retries=0,
         )
-        for rank, (worker, pairs) in enumerate(groups.items())
+        for rank, (worker, blocks) in enumerate(groups.items())
     ]
     try:
         _collect(estimator, futures, [*groups])
@@ -99,30 +119,47 @@ def _collect(estimator, futures, workers):
             raise error
 
 
-def _blocks(client, X, sample_weight):
-    """Return futures of the blocks of rows, and of their weights."""
+def _blocks(client, X, *others):
+    """Return lists of futures of the blocks of rows, and of what belongs to them, or None."""
     from dask import array
 
-    X = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
-    rows = client.compute([*X.to_delayed().ravel()])
-    if sample_weight is None:
-        return rows, [None] * len(rows)
-    weights = array.asarray(sample_weight).rechunk((X.chunks[0],))
-    return rows, client.compute([*weights.to_delayed().ravel()])
+    if not isinstance(X, array.Array):
+        raise TypeError(
+            f"X must be a Dask array, such as dask.array.from_array(X, chunks=(10000, -1)), got "
+            f"{type(X).__name__}"
+        )
+    rows = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
+    found = [client.compute([*rows.to_delayed().ravel()])]
+    for other in others:
+        if other is not None:
+            other = array.asarray(other)
+            if other.shape[0] != X.shape[0]:
+                raise ValueError(f"X has {X.shape[0]} rows, y or the weights {other.shape[0]}")
+            other = other.rechunk((X.chunks[0], *((n,) for n in other.shape[1:])))
+            other = client.compute([*other.to_delayed().ravel()])
+        found.append(other)
+    return found
 
 
-def _by_worker(client, rows, weights):
-    """Return a dict of the workers, with pairs of rows and weights that each one holds."""
+def _by_worker(client, rows, *others):
+    """Return a dict of the workers in the order of ranks, with the blocks of each one, lists.
+
+    So ranks have the same rows in each fit on as many workers, which can go on from checkpoints.
+    """
     from dask.distributed import wait
 
     wait(rows)
-    holders, groups = client.who_has(rows), {}
-    for block, weight in zip(rows, weights, strict=True):
+    holders = client.who_has(rows)
+    for block in rows:
         if not holders[block.key]:  # nobody holds what could not be computed
             block.result()
-        worker = min(holders[block.key], key=lambda worker: len(groups.get(worker, ())))
-        groups.setdefault(worker, []).append((block, weight))
-    return groups
+    workers = sorted({worker for block in rows for worker in holders[block.key]})
+    parts = np.array_split(np.arange(len(rows)), min(len(workers), len(rows)))
+    held = [[sum(w in holders[rows[i].key] for i in part) for w in workers] for part in parts]
+    return {
+        workers[w]: [blocks and [blocks[i] for i in parts[rank]] for blocks in (rows, *others)]
+        for rank, w in zip(*linear_sum_assignment(held, maximize=True), strict=True)
+    }
 
 
 def _free_port():
@@ -144,21 +181,25 @@ def _interrupt(address):
         _RUNNING[address].interrupted = True
 
 
-def _fit_rank(estimator, blocks, weights, place, local_steps):
+def _fit_rank(estimator, blocks, labels, weights, place, local_steps, resume):
     """Fit a copy of the estimator on one rank; returns it, and the error that has ended it."""
     from torch.distributed import TCPStore
 
     host, port, rank, size, timeout = place
     estimator = copy.deepcopy(estimator)
     X = sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)
-    weights = None if weights[0] is None else np.concatenate(weights)
+    y, weights = (part and np.concatenate(part) for part in (labels, weights))
     try:
         store = TCPStore(host, port, size, rank == 0, timedelta(seconds=timeout))
         with use(
             TorchCommunicator(timeout, store=store, rank=rank, size=size), local_steps=local_steps
         ):
             _RUNNING[host, port] = ranks()
-            estimator.fit(X, sample_weight=weights)
+            if resume is not None:
+                own = {k: v for k, v in vars(estimator).items() if "_callback" in k}
+                estimator = to_go_on(resume)
+                vars(estimator).update(own)
+            estimator.fit(X, y, sample_weight=weights)
     except (Exception, KeyboardInterrupt) as error:
         return estimator, error
     finally:

@@ -110,12 +110,33 @@ def joined_means(known, means, n, total):
     return known + namespace(step).where(step == step, step, 0.0 * known)  # NaN: no value came
 
 
+def check_settings_of_ranks(estimator):
+    """Raise ValueError on all ranks, unless these have the same numbers and names as parameters."""
+    if ranks().size == 1:
+        return
+    params = estimator.get_params(deep=False)
+    own = {"random_state", "verbose"}  # may differ: seeds are those of rank 0
+    plain = {k: v for k, v in params.items() if isinstance(v, Real | str | None) and k not in own}
+    first, *others = ranks().gather(plain)
+    for rank, other in enumerate(others, 1):
+        for name in sorted({*first, *other}):
+            values = [found.get(name, "another object") for found in (other, first)]
+            if values[0] != values[1]:
+                raise ValueError(
+                    f"{name} is {values[0]!r} on rank {rank} and {values[1]!r} on rank 0; all "
+                    "ranks need estimators with the same parameters"
+                )
+
+
 def how_it_begins(estimator):
     """Return how ``fit`` begins: (progress, whether it goes on from what the estimator has learnt).
 
     ``progress`` is that of an interrupted fit that :func:`skrbm.persistence.resume` goes on with,
     and is taken from the estimator; else None.
+
+    Raises ValueError on all ranks, if they have different parameters.
     """
+    check_settings_of_ranks(estimator)
     progress = vars(estimator).pop("_progress", None)
     goes_on = progress is not None or (estimator.warm_start and hasattr(estimator, "_training"))
     return progress, goes_on
