@@ -5,7 +5,7 @@ from dataclasses import replace
 from .._checks import look_up
 from ._adaptive_tap import AdaptiveTAP
 from ._belief_propagation import BeliefPropagation
-from ._gibbs import Gibbs
+from ._gibbs import ContrastiveDivergence, Gibbs
 from ._langevin import GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._relaxed_bp import RelaxedBP
@@ -28,11 +28,14 @@ SAMPLERS = {
 METHODS = FIXED_POINTS | SAMPLERS
 """All methods by name, with their default hyper-parameters."""
 
-_NAMED = METHODS | {"mean_field": METHODS["naive_mean_field"]}  # aliases included
+_NAMED = METHODS | {  # short names included
+    "mean_field": METHODS["naive_mean_field"],
+    "cd": ContrastiveDivergence(),
+}
 
 
 def method_names(*kinds):
-    """Return the names of methods of some classes, aliases included; a list of str, sorted."""
+    """Return the names of methods of some classes, short ones included; a sorted list of str."""
     return sorted(name for name, method in _NAMED.items() if isinstance(method, kinds))
 
 

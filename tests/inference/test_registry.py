@@ -51,8 +51,8 @@ def test_every_method_has_one_table():
 def test_mean_field_is_naive_mean_field():
     assert resolve("mean_field", FixedPoint) == NaiveMeanField()
     assert method_names(FixedPoint) == sorted([*FIXED_POINTS, "mean_field"])
-    assert method_names(Sampler) == sorted(SAMPLERS)
-    assert method_names(BeliefPropagation, Gibbs) == ["bp", "gibbs"]
+    assert method_names(Sampler) == sorted([*SAMPLERS, "cd"])
+    assert method_names(BeliefPropagation, Gibbs) == ["bp", "cd", "gibbs"]
 
 
 def test_hyper_parameters_are_those_of_named_methods_alone():

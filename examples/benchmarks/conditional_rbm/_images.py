@@ -18,7 +18,7 @@ from skrbm.inference import ContrastiveDivergence
 
 METHODS = {
     "LR": {"n_components": 0},
-    "CD-1": {"inference": "gibbs"},
+    "CD-1": {"inference": "cd"},
     "CD-10": {"inference": ContrastiveDivergence(10)},
     "CD-PercLoss": {"objective": "perceptron", "inference": "gibbs"},
     "MLE-MF": {"inference": "mean_field"},

@@ -45,7 +45,7 @@ def contenders():
     return {
         "ClassifierChain": (chain, {"estimator__C": [0.01, 0.03, 0.1, 1.0]}),
         "MLPClassifier": (MLPClassifier(), {"alpha": [0.1, 1.0, 10.0, 30.0]}),
-        OURS: (crbm, {"inference": ["gibbs", "bp"], "alpha": [0.003, 0.01]}),
+        OURS: (crbm, {"inference": ["cd", "bp"], "alpha": [0.003, 0.01]}),
     }
 
 

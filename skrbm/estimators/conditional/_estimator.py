@@ -40,11 +40,11 @@ class ConditionalRBM(Predictions):
         structured SVM [3]_ (LSSVM), which decides outputs and hidden units, or the marginal one
         [4]_ (MSSVM), which sums hidden units out, both with the Hamming loss, which for one label
         is 1 if it is wrong.
-    inference : {"auto", "bp", "mean_field", "gibbs", "tap", "tap3", "adaptive_tap", \
+    inference : {"auto", "bp", "mean_field", "cd", "gibbs", "tap", "tap3", "adaptive_tap", \
             "relaxed_bp"} or object, default="auto"
         What approximates the sums of the objective: belief propagation, mean field, Gibbs
         sampling, or another fixed point, by name, or an object of :mod:`skrbm.inference` such as
-        ``BeliefPropagation(damping=0.5)``. "gibbs" is CD-1, with chains that start at the targets;
+        ``BeliefPropagation(damping=0.5)``. "cd" is CD-1, with chains that start at the targets;
         ``ContrastiveDivergence(10)`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
         instead. "naive_mean_field" is another name of "mean_field". "perceptron" takes only
         "gibbs" (ten steps), and the margins only "bp"; "auto" is "bp" for the likelihood.

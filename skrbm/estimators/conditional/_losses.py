@@ -11,7 +11,6 @@ from ..._checks import look_up
 from ...arrays import namespace, number_of
 from ...inference import (
     BeliefPropagation,
-    ContrastiveDivergence,
     FixedPoint,
     Gibbs,
     NaiveMeanField,
@@ -95,7 +94,7 @@ class Contrast(Objective):
     """log p(y | x), with the moments of short Gibbs chains."""
 
     takes: ClassVar = Gibbs
-    gibbs: ClassVar = ContrastiveDivergence()  # the meaning of the name
+    named: ClassVar = {}  # chains of names, where they are not the usual ones
 
     def phases(self, given, V, observed, rng):
         V = self._completed(given, V, observed, rng)
@@ -116,7 +115,7 @@ class PerceptronLoss(Contrast):
     """
 
     usual: ClassVar = "gibbs"
-    gibbs: ClassVar = Gibbs(10)  # Sec. 6 of Ping and Ihler (2017)
+    named: ClassVar = {"gibbs": Gibbs(10)}  # Sec. 6 of Ping and Ihler (2017)
 
     def phases(self, given, V, observed, rng):
         V, xp = self._completed(given, V, observed, rng), namespace(V)
@@ -218,7 +217,7 @@ def make_objective(name, inference, n_sweeps):
         if isinstance(method, kind.takes):
             if isinstance(method, FixedPoint):
                 return kind(method)
-            chain = kind.gibbs if isinstance(asked, str) else method
+            chain = kind.named.get(asked, method) if isinstance(asked, str) else method
             return kind(NaiveMeanField(max_iter=n_sweeps, tol=TOL), chain)
     raise ValueError(
         f"objective={name!r} does not work with inference={inference!r}; it takes "

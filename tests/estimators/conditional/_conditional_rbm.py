@@ -13,7 +13,7 @@ EXACT = BeliefPropagation(max_iter=300, tol=1e-28)  # on trees
 OBJECTIVES = [
     ("likelihood", "bp"),
     ("likelihood", "mean_field"),
-    ("likelihood", "gibbs"),
+    ("likelihood", "cd"),
     ("likelihood", "tap"),
     ("perceptron", "gibbs"),
     ("margin", "bp"),

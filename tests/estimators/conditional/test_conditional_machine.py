@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from _conditional_machines import Sums, differences, random_machine
 from _exact import Exact
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
@@ -184,7 +185,7 @@ def test_steps_without_hidden_units():
     assert machine.components.shape == (0, 4) and machine.coef_hidden.shape == (0, 2)
 
 
-@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("name", OTHER_LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_array_libraries(name, dtype):
     pytest.importorskip("array_api_compat")

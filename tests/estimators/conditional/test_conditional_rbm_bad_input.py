@@ -46,7 +46,7 @@ def test_parameters_too_large_to_predict_with_are_a_divergence(method):
 
 
 @pytest.mark.parametrize("target", ["outputs", "classes"])
-@pytest.mark.parametrize("inference", ["bp", "mean_field", "gibbs"])
+@pytest.mark.parametrize("inference", ["bp", "mean_field", "cd"])
 def test_features_whose_fields_overflow(inference, target):
     """They are finite, and not in the machine's float32 or after a product."""
     X, Y = data(dtype=np.float32)
@@ -281,7 +281,7 @@ def test_unfitted(call):
         ("n_components", -1),
         ("n_components", 2.5),
         ("objective", "hinge"),
-        ("inference", "cd"),
+        ("inference", "cd1"),
         ("inference", Gibbs),
         ("decision", "mode"),
         ("n_sweeps", 0),

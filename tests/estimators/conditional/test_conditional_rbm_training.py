@@ -60,13 +60,13 @@ def copies(n, seed=0):
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("inference", ["bp", "mean_field", "gibbs", "tap"])
+@pytest.mark.parametrize("inference", ["bp", "mean_field", "cd", "tap"])
 def test_outputs_that_depend_on_each_other_are_learnt(inference):
     """Independent outputs have a quarter of the mass on the two right rows, at best.
 
-    Over four seeds of each method, eight of "gibbs", the mass was 0.90 to 0.98, with a standard
+    Over four seeds of each method, eight of "cd", the mass was 0.90 to 0.98, with a standard
     deviation of at most 0.035, and 97 % of the completions right or more. They are decided exactly:
-    mean field, by which "gibbs" decides otherwise, had 77 to 100 % right of the same machines.
+    mean field, by which "cd" decides otherwise, had 77 to 100 % right of the same machines.
     """
     params = {"n_components": 8, "n_iter": 40, "learning_rate": 0.1, "decision": "joint"}
     crbm = small(inference=inference, **params).fit(*copies(200))
@@ -230,7 +230,7 @@ def test_history():
         assert list(crbm.history_) == ["epoch", "learning_rate", "time", name, "validation_error"]
         assert {len(column) for column in crbm.history_.values()} == {3}
         assert all(0 <= share <= 1 for share in crbm.history_[name])
-    assert "converged" not in small(inference="gibbs").fit(X, Y).history_
+    assert "converged" not in small(inference="cd").fit(X, Y).history_
 
 
 # ---------------------------------------------------------------------------- init

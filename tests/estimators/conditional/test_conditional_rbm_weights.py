@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _conditional_rbm import OBJECTIVES, assert_same, data, holes_in, labels, small, values
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression
 
@@ -181,7 +182,7 @@ def test_weighted_logistic_regression(kind):
 
 
 @pytest.mark.arrays
-@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("name", OTHER_LIBRARIES)
 def test_array_libraries(name):
     """Rows of weight 0 and copies, with weights in the library or not."""
     pytest.importorskip("array_api_compat")

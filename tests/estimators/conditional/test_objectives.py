@@ -22,6 +22,7 @@ from _conditional_machines import (
     random_machine,
 )
 from _conditional_rbm import holes_in
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
@@ -303,8 +304,9 @@ def test_expected_gradient_of_the_perceptron(unit, n_steps):
 def test_perceptron_searches_ten_sweeps_by_name():
     objective = make_objective("perceptron", "gibbs", 1)
     assert objective.chain == Gibbs(10)
-    objective = make_objective("likelihood", "gibbs", 1)
-    assert objective.chain == ContrastiveDivergence(1)
+    for name, chain in (("cd", ContrastiveDivergence()), ("gibbs", Gibbs())):
+        assert type(make_objective("likelihood", name, 1).chain) is type(chain)
+        assert make_objective("likelihood", name, 1).chain == chain
 
 
 def test_names_of_mean_field():
@@ -457,7 +459,7 @@ def test_log_partition_is_exact_up_to_twelve_units():
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
+@pytest.mark.parametrize("library", ["numpy", *OTHER_LIBRARIES])
 def test_log_partition_of_large_layers_is_that_of_belief_propagation(library):
     """Rows that do not settle go on with damping, and only these; some never do.
 

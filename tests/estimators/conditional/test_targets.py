@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 from sklearn.exceptions import DataConversionWarning
@@ -113,7 +114,7 @@ def test_polars():
     assert_array_equal(checked(pl.Series(["a", "b", "a", "b"])), ["a", "b", "a", "b"])
 
 
-@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("name", OTHER_LIBRARIES)
 def test_array_libraries(name):
     pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(name)
