@@ -115,6 +115,10 @@ print(allowed, n_interrupts, n_wrong)
 """
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 14),
+    reason="Python 3.14 may handle a signal after `with` has taken a lock, as in threadpoolctl",
+)
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
 def test_interrupts_give_the_threads_back():
     """1000 interrupts at random moments of calls that do nothing but hold and release.

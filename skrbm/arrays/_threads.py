@@ -20,7 +20,9 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-_LOCK = threading.Lock()
+# Ctrl-C may come after ``with`` has taken a lock and before it enters its block: nobody would
+# release it. So this one is taken inside of ``try``, and it knows its thread.
+_LOCK = threading.RLock()
 _HOLDERS: set[int] = set()  # the threads that hold BLAS to one thread
 _ALLOWED: list[
     tuple[Any, int]
@@ -63,7 +65,8 @@ def _hold(depth: int) -> None:
     _HERE.depth = depth
     if depth > 1:
         return
-    with _LOCK:
+    try:
+        _LOCK.acquire()
         _HOLDERS.add(threading.get_ident())
         if not _ALLOWED:
             libraries = _controller().select(user_api="blas").lib_controllers
@@ -71,6 +74,11 @@ def _hold(depth: int) -> None:
             _N_THREADS = min((n for _, n in _ALLOWED), default=1)
             for library in libraries:
                 _set_threads(library, 1)
+    finally:
+        try:
+            _LOCK.release()
+        except RuntimeError:  # it was not taken
+            pass
 
 
 def _release(depth: int) -> None:
@@ -78,10 +86,16 @@ def _release(depth: int) -> None:
     _HERE.depth = depth
     if depth:
         return
-    with _LOCK:
+    try:
+        _LOCK.acquire()
         _HOLDERS.discard(threading.get_ident())
         if not _HOLDERS:
             _lift()
+    finally:
+        try:
+            _LOCK.release()
+        except RuntimeError:  # it was not taken
+            pass
 
 
 def _lift() -> None:
@@ -171,7 +185,7 @@ def _executor() -> ThreadPoolExecutor:
 def _start_anew() -> None:
     """Give up, in a forked process, threads that did not come along, and limits that they hold."""
     global _LOCK
-    _LOCK = threading.Lock()  # another thread may have had it
+    _LOCK = threading.RLock()  # another thread may have had it
     _executor.cache_clear()
     _HOLDERS.intersection_update({threading.get_ident()})
     if not _HOLDERS:
