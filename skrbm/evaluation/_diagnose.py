@@ -210,10 +210,11 @@ def _observables(machine):
 def _given(density, chains):
     """Return names and values of the observables of given chains, and states by step."""
     chains = to_numpy(chains).astype(np.float64)
-    if chains.ndim not in (2, 3) or chains.shape[0] < 4 or not np.isfinite(chains).all():
+    is_whole = chains.ndim in (2, 3) and chains.size > 0 and np.isfinite(chains).all()
+    if not is_whole or chains.shape[0] < 4:
         raise ValueError(
             "chains must be finite, of shape (n_steps, n_chains, n_features) or (n_steps, "
-            f"n_chains), with at least 4 steps, got shape {chains.shape}"
+            f"n_chains), with at least 4 steps and a chain, got shape {chains.shape}"
         )
     if density is None:
         names = [f"feature {k}" for k in range(chains.shape[2])] if chains.ndim == 3 else ["chains"]

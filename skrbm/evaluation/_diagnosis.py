@@ -119,7 +119,7 @@ def _blocked(d):
             f"The ladder lacks rungs: rungs {rarest + 1} and {rarest + 2} of {rates.size + 1} "
             f"accept {rates[rarest]:.1%} of their exchanges (at least {_RARE:.0%} is good), so "
             "that the last rung does not get its modes from the first; build a ladder by "
-            "ladder_of(machine, rng), or use Tempering with more rungs"
+            "ladder_of(estimator, random_state), or use Tempering with more rungs"
         )
     if trips.sum() >= _FEWEST:
         return None

@@ -11,6 +11,8 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
+_ROUNDING = 1e-20  # part of a variance that is none
+
 
 class Mixing(NamedTuple):
     """How one observable mixes in parallel chains.
@@ -95,8 +97,9 @@ def r_hat(x):
 
 def _plain_r_hat(x):
     within, total = _variances(normal_scores(x))
-    with np.errstate(invalid="ignore", divide="ignore"):  # chains that never move
-        return float(np.sqrt(total / within))
+    if within <= _ROUNDING * total:  # chains that never move
+        return float("inf" if total > 0 else "nan")
+    return float(np.sqrt(total / within))
 
 
 def _variances(x):

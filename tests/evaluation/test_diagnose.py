@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _exact import Exact, free_energy
+from _libraries import OTHER_LIBRARIES
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
@@ -227,7 +228,7 @@ def test_starts_without_data():
 
 
 @pytest.mark.arrays
-@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("library", OTHER_LIBRARIES)
 def test_array_libraries(library):
     """Other random numbers, the same distribution."""
     xp = pytest.importorskip(library)
@@ -259,6 +260,7 @@ def test_given_chains():
     assert_array_equal(diagnose(X=X, chains=chains).moments[0].data, measured.moments[0].data)
     assert all(m.error < m.limit for m in measured.moments)
     assert np.isnan(diagnose(chains=np.ones((9, 3))).r_hat[0])
+    assert np.isinf(diagnose(chains=np.ones((9, 1)) * [1.0, 2.0, 3.0]).r_hat[0])
     assert "one constant value" in diagnose(chains=np.ones((9, 3))).verdict
 
 
@@ -267,6 +269,8 @@ def test_given_chains():
     [
         ({}, "give a model"),
         ({"chains": np.ones(5)}, "chains must be finite"),
+        ({"chains": np.ones((50, 0, 3))}, "chains must be finite"),
+        ({"chains": np.ones((50, 4, 0))}, "chains must be finite"),
         ({"chains": np.ones((3, 2))}, "at least 4 steps"),
         ({"chains": np.full((5, 2), np.nan)}, "chains must be finite"),
         ({"chains": np.ones((5, 2)), "model": two_modes()}, "with a model"),
