@@ -86,34 +86,44 @@ class Monitor:
         return self.kept if wanted and self.kept is not None else last
 
     def conclude(self, machine, state):
-        """Warn of what the course of a fit, which has ended at a machine, tells of it."""
+        """Warn of what the course of a fit, which has ended at a machine, tells of it.
+
+        Returns numbers of the last epoch that only the end of a fit has shown, a dict of floats.
+        """
+        return {}
 
 
 class NoTask:
     """Stands for a task of scikit-learn's callbacks where there are none."""
 
     def subcontext(self, **kwargs):
+        """Return the task of an epoch: itself."""
         return self
 
     def call_on_fit_task_begin(self, **kwargs):
-        return None
+        """Do nothing."""
 
     def call_on_fit_task_end(self, **kwargs):
+        """Return whether a callback says stop, which none does."""
         return False
 
 
 def recorder(history, verbose=None):
     """Return a function that adds rows to a history, a dict of lists, and prints them.
 
-    NaN stands where a quantity was not measured. ``verbose`` is the name under which rows are
-    printed, None for no print.
+    With ``adds=False`` it writes into the last row, and prints nothing. NaN stands where a quantity
+    was not measured. ``verbose`` is the name under which rows are printed, None for no print.
     """
 
-    def record(row):
+    def record(row, adds=True):
         n_rows = len(next(iter(history.values()), ()))
         for name in [*(history | row)]:  # in the order in which they were first recorded
-            history.setdefault(name, [float("nan")] * n_rows).append(row.get(name, float("nan")))
-        if verbose:
+            column = history.setdefault(name, [float("nan")] * n_rows)
+            if adds:
+                column.append(row.get(name, float("nan")))
+            elif name in row:
+                column[-1] = row[name]
+        if verbose and adds:
             values = ", ".join(f"{name} = {row[name]:.4g}" for name in list(row)[1:])
             print(f"[{verbose}] Iteration {row['epoch']}, {values}")
 
@@ -136,7 +146,8 @@ class Trainer:
     attributes : callable
         ``attributes(machine, state)`` returns the fitted attributes that a callback may ask for.
     record : callable
-        ``record(row)`` takes the numbers of an epoch, a dict.
+        ``record(row)`` takes the numbers of an epoch, a dict; ``record(row, adds=False)`` more
+        numbers of the last one.
     n_iter : int or None, default=1
         Number of epochs; None is until the monitor says stop.
     rate : callable, default=None
@@ -212,10 +223,20 @@ class Trainer:
             training.forget()
             raise
         finally:
-            training.end()
-            self.publish(*chosen)
-        self.monitor.conclude(*chosen)
+            try:
+                self._end(training, chosen)
+            except KeyboardInterrupt:  # nothing is lost if it comes here
+                self._end(training, chosen)
+                raise
+        late = self.monitor.conclude(*chosen)
+        if late:
+            self.record(late, adds=False)
         self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=self._told_at_end)
+
+    def _end(self, training, chosen):
+        """Publish what is chosen; doing it twice is doing it once."""
+        training.end()
+        self.publish(*chosen)
 
     def _begin(self, training):
         """Return the number of epochs that are done already."""

@@ -13,6 +13,7 @@ from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
 from ..inference import by_site, completed
 from ..inputs import split_missing
 from ._loop import Monitor
+from ._penalties import share_of_zeros
 from ._tracking import LogPartitionTracker
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
@@ -25,6 +26,10 @@ _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 _DIVERGED = (
     "learning has diverged. Lower learning_rate, and scale X if its columns differ in scale."
+)
+_NO_WEIGHTS = (
+    "the penalty has made all weights 0, so that the units are independent. Lower alpha, or begin "
+    "with alpha=0 and go on with warm_start=True."
 )
 _WRONG_SHARES = (
     "chains may not have passed between groups of rows, so that the groups have wrong weights. "
@@ -242,14 +247,27 @@ class LikelihoodMonitor(Monitor):
         return float(self._mean(values, shown)[0]) * (machine.n_units[0] / n_columns)
 
     def conclude(self, machine, state):
-        """Warn where learning has ended far below what needs no learning at all."""
-        if self.reached is not None and self._falls_short(
+        """Warn where learning has ended with no weights, or far below what needs no learning.
+
+        Returns the log-likelihood after the last epoch, if it was not measured before.
+        """
+        if ranks().rank == 0 and share_of_zeros(machine.weights) == 1:
+            warnings.warn(_NO_WEIGHTS, ConvergenceWarning, stacklevel=4)
+        diverged = self.reached is not None and self._falls_short(
             *self.reached, self.independent, _DIVERGED
-        ):
-            return
-        found = self._reached_at_the_end(self.density(machine, state))
-        if found is not None:
+        )
+        if ranks().any(diverged):  # each rank has measured its own rows
+            return {}
+        density = self.density(machine, state)
+        log_z = self._log_z_at_the_end(density)
+        if log_z is None:
+            return {}
+        found = self._reached_at_the_end(density, log_z)
+        if ranks().rank == 0:
             self._falls_short("log_likelihood", *found, _WRONG_SHARES)
+        if self._log_z is not None or self.validation is not None:
+            return {}
+        return self.agreed(machine, self._log_likelihood(density, log_z))
 
     def _falls_short(self, name, value, independent, advice):
         """Warn if a value is far below that of independent units; returns whether it is."""
@@ -263,24 +281,26 @@ class LikelihoodMonitor(Monitor):
             )
         return falls
 
-    def _reached_at_the_end(self, density):
-        """Return the log-likelihood of some rows, and that by independent units; None if unknown.
-
-        It shows what no pseudo-likelihood does: modes whose weights are wrong.
-        """
-        log_z, columns = self._log_z, np.arange(self.rows.X.shape[1])
+    def _log_z_at_the_end(self, density):
+        """Return log Z of the machine that is published, None if unknown or of no use."""
         if self.rows.has_missing or not self._has_log_partition(density):
             return None
         if not density.machine.units[0].is_discrete:  # short fits of real units begin far below
             return None
-        independent = self._independent(density.machine, columns)  # of the rows of all ranks
-        if ranks().rank != 0:
-            return None
+        log_z = self._log_z
         if log_z is None or self.validation is not None:  # the published machine may be another
-            log_z = self._tracker.estimate(density.machine, _LAST_SHARE * self.n_learnt)
-        if log_z is None:
-            return None
-        shown = self.train[:_MONITORED_ROWS]
+            if ranks().rank == 0:
+                log_z = self._tracker.estimate(density.machine, _LAST_SHARE * self.n_learnt)
+            log_z = ranks().first(log_z)
+        return log_z
+
+    def _reached_at_the_end(self, density, log_z):
+        """Return the log-likelihood of some rows, and that by independent units.
+
+        It shows what no pseudo-likelihood does: modes whose weights are wrong.
+        """
+        columns, shown = np.arange(self.rows.X.shape[1]), self.train[:_MONITORED_ROWS]
+        independent = self._independent(density.machine, columns)  # of the rows of all ranks
         values = -self._free_energies(density, shown) - log_z.value + 3 * log_z.std
         return float(self._mean(values, shown)[0]), independent
 

@@ -1,9 +1,12 @@
 """What is measured after an epoch, against enumeration, and when a fit has diverged."""
 
+import warnings
+
 import numpy as np
 import pytest
 from _exact import Exact, free_energy, log_likelihood
 from _machines import random_machine
+from _processes import on_ranks
 from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
@@ -208,6 +211,21 @@ def test_conclusions(strength, diverged, recwarn):
     if diverged:
         assert "pseudo-log-likelihood of training rows is" in str(found[0].message)
         assert "learning has diverged. Lower learning_rate" in str(found[0].message)
+
+
+def test_ranks_end_alike_where_one_has_diverged():
+    """Each has measured rows of its own, and all go on to log Z together, or none does."""
+
+    def conclude(rank):
+        machine = make()
+        watch, _ = monitor(machine, data(machine), held_out=False)  # too few for log Z so far
+        watch.measure(machine, None)
+        if rank == 0:
+            watch.reached = "pseudo_log_likelihood", -1e9
+        with warnings.catch_warnings(record=True) as found:
+            return watch.conclude(machine, None), ["has diverged" in str(w.message) for w in found]
+
+    assert on_ranks(conclude) == [({}, [True]), ({}, [])]
 
 
 def test_independent_units_are_those_of_all_rows():
