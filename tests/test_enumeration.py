@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _exact import Exact
+from _libraries import OTHER_LIBRARIES
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
@@ -104,7 +105,7 @@ def test_configurations_of_a_layer():
     assert rows == set(itertools.product([0.0, 1.0], repeat=4))
 
 
-@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("library", OTHER_LIBRARIES)
 @kinds_and_sizes
 def test_other_libraries_have_the_same_sums(library, kinds, sizes):
     xp = pytest.importorskip(library)

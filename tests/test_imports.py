@@ -27,9 +27,9 @@ ORDER = [
     "evaluation",
     "learning",
     "estimators",
-    "distributed",
     "inspection",
     "persistence",
+    "distributed",
     "sequences",
     "",  # skrbm/__init__.py
 ]
@@ -41,6 +41,7 @@ OPTIONAL = {
     "torch": {
         "arrays._namespace",
         "arrays._random",
+        "arrays._replay",
         "arrays._special",
         "distributed._torch",
         "distributed._dask",

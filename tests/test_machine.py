@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _exact import Exact, clamped, free_energy, log_base, log_likelihood
+from _libraries import OTHER_LIBRARIES
 from _machines import (
     differences,
     enumerable_pairs,
@@ -441,7 +442,7 @@ def _row_of(block, r):
     return Block(*parts, block.weight, tuple(part[r : r + 1] for part in block.pair))
 
 
-@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("library", OTHER_LIBRARIES)
 @pairs
 def test_other_libraries_weigh_and_scale_rows(library, kinds):
     xp = pytest.importorskip(library)

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_array_equal
 from scipy import stats
 
@@ -14,7 +15,7 @@ from skrbm.arrays import like, make_rng, namespace, seed_sequence, to_numpy
 
 LEVEL = 1e-6
 N = 40_000
-LIBRARIES = ["numpy", "array_api_strict", "torch"]
+LIBRARIES = ["numpy", *OTHER_LIBRARIES]
 
 
 @pytest.fixture(params=[f"{library} {dtype}" for library in LIBRARIES for dtype in ("32", "64")])

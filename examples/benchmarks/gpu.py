@@ -224,6 +224,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=8)
     args = parser.parse_args()
+    if args.device.startswith("cuda") and not torch.cuda.is_available():
+        parser.error("torch finds no GPU; --device cpu --scale 0.1 runs on the processor")
     heading(__file__, args)
     args.sizes = lambda *sizes: [max(2, round(args.scale * size)) for size in sizes]
     device = Device(args.device)

@@ -45,6 +45,7 @@ from ._namespace import (
 )
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
+from ._replay import Replayed, can_replay
 from ._special import cholesky, erfcx, gammaln, ndtri
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
@@ -54,11 +55,13 @@ __all__ = [
     "ColumnSummary",
     "CommonRng",
     "Index",
+    "Replayed",
     "Rng",
     "RowView",
     "add_products",
     "are_finite",
     "as_like",
+    "can_replay",
     "cast",
     "cholesky",
     "column_means",

@@ -30,14 +30,21 @@ def require(holds: Any, error: Callable[[], Exception]) -> None:
 
 
 @contextmanager
-def put_off() -> Iterator[None]:
-    """Ask what :func:`require` is told within at the end, at once; the first error is raised."""
+def gathered() -> Iterator[list]:
+    """Give the list of what :func:`require` is told within, pairs as it takes them."""
     waiting: list = []
     token = _PUT_OFF.set(waiting)
     try:
-        yield
+        yield waiting
     finally:
         _PUT_OFF.reset(token)
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Ask what :func:`require` is told within at the end, at once; the first error is raised."""
+    with gathered() as waiting:
+        yield
     for holds, (_, error) in zip(numbers(holds for holds, _ in waiting), waiting, strict=True):
         if not holds:
             raise error()

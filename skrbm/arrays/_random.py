@@ -4,6 +4,8 @@ Draws have the same distribution in every library, but not the same numbers.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +44,14 @@ class Rng:
         self._seed = seed
         self._reference = namespace(reference).empty(0, **like(reference))
         self._generator = np.random.Generator(np.random.SFC64(seed))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_seed": self._seed.state}  # plain values, as skops needs them
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        seed = state["_seed"]
+        self.__dict__.update(state)
+        self._seed = np.random.SeedSequence(**seed) if isinstance(seed, dict) else seed
 
     def uniform(self, shape: Shape) -> Array:
         """Draw from the uniform distribution on [0, 1)."""
@@ -171,11 +181,15 @@ class _TorchRng(Rng):
     """Draws on the device of a torch tensor."""
 
     def __init__(self, seed: np.random.SeedSequence, reference: Array) -> None:
+        super().__init__(seed, reference)
+        self._torch = self._started()
+
+    def _started(self) -> Any:
+        """Return a generator of the device at the start of the stream."""
         import torch
 
-        super().__init__(seed, reference)
-        self._torch = torch.Generator(device=reference.device)
-        self._torch.manual_seed(int(seed.generate_state(1, np.uint64)[0] >> 1))
+        seed = int(self._seed.generate_state(1, np.uint64)[0] >> 1)
+        return torch.Generator(device=self._reference.device).manual_seed(seed)
 
     def _options(self) -> dict[str, Any]:
         return {"dtype": self._reference.dtype, "device": self._reference.device}
@@ -193,15 +207,28 @@ class _TorchRng(Rng):
     def signed(self, shape: Shape) -> tuple[Array, Any]:
         return 2 * self.uniform(shape) - 1, 1.0
 
+    @contextmanager
+    def recorded(self, graph: Any) -> Iterator[None]:
+        """Draw in a recording of a CUDA graph, whose replays then draw the next numbers."""
+        place = self._torch.get_state()
+        graph.register_generator_state(self._torch)
+        try:
+            yield
+        except BaseException:  # the generator may think that it is still recorded
+            self._torch = self._started()
+            self._torch.set_state(place)
+            raise
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_torch": to_numpy(self._torch.get_state())}
+        return super().__getstate__() | {"_torch": to_numpy(self._torch.get_state())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         import torch
 
-        self.__dict__.update(state)
-        self._torch = torch.Generator(device=self._reference.device)
-        self._torch.set_state(torch.from_numpy(state["_torch"]))
+        super().__setstate__(state)
+        self._torch, place = self._started(), torch.from_numpy(state["_torch"])
+        if place.shape == self._torch.get_state().shape:  # else it is of another kind of device
+            self._torch.set_state(place)
 
 
 def make_rng(random_state: Any, reference: Array) -> Rng:

@@ -59,7 +59,7 @@ def stacked_complement_factors(K):
     L = cholesky(eye - K @ K.mT)
     is_definite = xp.all(xp.isfinite(xp.linalg.diagonal(L)), axis=-1)
     L = xp.where(is_definite[:, None, None], L, eye)
-    V = xp.linalg.solve(L.mT, eye)
+    V = xp.linalg.solve(L.mT, xp.broadcast_to(eye, L.shape))  # CuPy does not broadcast it
     diagonal, above = xp.linalg.diagonal(L), xp.sum(xp.tril(L, k=-1) ** 2, axis=-1)
     right = xp.sum(xp.triu(V, k=1) ** 2, axis=-1)
     return diagonal, V, V.mT @ K, (squares + above) / diagonal**2 + right, is_definite

@@ -4,10 +4,13 @@ from dataclasses import replace
 
 from .._ranks import ranks
 from ..arrays import cast, is_foreign, namespace, number
+from ..exceptions import DivergenceError
 from ..machine import Machine, precise_free_energy
 from ._gradient import MomentLearner
 from ._optimizers import ArrayGradient
 from ._rates import AutomaticRate
+
+_SMALLEST = 1e-6  # rate at which steps are not taken back any more: it is not they that diverge
 
 
 class AutomaticLearner(MomentLearner):
@@ -17,11 +20,12 @@ class AutomaticLearner(MomentLearner):
 
     Parameters
     ----------
-    rows, phase, optimizer, **options
-        As in :class:`MomentLearner`.
+    rows, phase, optimizer : as in :class:`MomentLearner`
     rule : AutomaticRate, default=None
         For plain gradient ascent; it is made more cautious for an optimiser that asks for it.
         Default: ``AutomaticRate()``.
+    **options : dict
+        As in :class:`MomentLearner`.
 
     Raises
     ------
@@ -38,8 +42,26 @@ class AutomaticLearner(MomentLearner):
             )
         self.rule = (rule or AutomaticRate()).cautious(optimizer.caution * phase.caution)
 
+    def step(self, training, index, rate):
+        try:
+            return super().step(training, index, rate)
+        except DivergenceError:
+            # Equations may have no solution where the machine still has an integral.
+            is_stuck = training.saved is None or training.rate_state.rate < _SMALLEST
+            if is_stuck or ranks().size > 1:  # other ranks have gone on
+                raise
+        self._step_back(training)
+        return {"learning_rate": 0.0, **self._phase.report(training.phase_state)}
+
+    def kind_of_step(self, training):
+        state = training.rate_state
+        if state is None or training.saved is None or not self.rule.is_steady(state):
+            return None
+        return self.rule.measures(state)
+
     def finish(self, training):
         """Take back the steps after the last measurement if they have gone too far."""
+        super().finish(training)
         if training.saved is not None:
             samples = self._phase.visible(training.phase_state)
             some = self.rows.batch(self.index[: samples.shape[0]])[0]

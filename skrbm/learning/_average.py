@@ -1,8 +1,9 @@
 """Parameters averaged over the last part of the steps (Polyak and Juditsky 1992)."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
-from ..arrays import namespace
+from ..arrays import is_foreign, like, namespace
 from ..machine import Machine
 
 _DECAY = 4  # weights grow as the power _DECAY - 1 of the number of the step
@@ -21,6 +22,7 @@ class Average:
     means : Machine
         Written in place.
     n_steps : int
+        In another library than NumPy an array of no dimensions.
     last : Machine or None
         The machine that learning goes on from, where it is not in training; else None.
     keeps_zeros : bool
@@ -29,14 +31,16 @@ class Average:
     """
 
     means: Machine
-    n_steps: int = 1
+    n_steps: Any = 1
     last: Machine | None = None
     keeps_zeros: bool = False
 
     @classmethod
     def of(cls, machine, keeps_zeros=False):
         """Return the average of one machine."""
-        return cls(machine.copy(), keeps_zeros=keeps_zeros)
+        field = machine.thetas[0].field
+        n_steps = namespace(field).ones((), **like(field)) if is_foreign(field) else 1
+        return cls(machine.copy(), n_steps, keeps_zeros=keeps_zeros)
 
     def moved(self, machine, keeps_zeros=False):
         """Return the average after a step that has led to a machine."""

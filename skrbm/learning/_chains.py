@@ -326,18 +326,35 @@ def _persistent_phases(phase, machine, chains, X, rng):
     visible = last_visible(phase.sampler, of_chains, chains, rng, phase.n_steps)
     rows = namespace(X).concat([X, visible], axis=0)
     theta = condition(machine, rows)
-    weights = _two_means(n, m, namespace(X), *like(X).items())
+    weights = _two_means(n, m, _Kind(namespace(X), **like(X)))
     data = data_moments(machine, rows, weights[0], given=theta)
     model = Moments((data.blocks[0]._replace(weight=weights[1]),))
     drawn = machine.units[1].sample(theta.rows(slice(n, n + m)), rng)
     return Chains((visible, drawn)), data, model
 
 
+class _Kind:
+    """Library, dtype and device of arrays; the device counts by its name, as CuPy's has no hash."""
+
+    def __init__(self, xp, dtype, device=None):
+        self.xp, self.options = (
+            xp,
+            {"dtype": dtype} | ({} if device is None else {"device": device}),
+        )
+        self._key = xp, dtype, str(device)
+
+    def __eq__(self, other):
+        return self._key == other._key
+
+    def __hash__(self):
+        return hash(self._key)
+
+
 @lru_cache(maxsize=8)  # batches have few sizes
-def _two_means(n, m, xp, *options):
+def _two_means(n, m, kind):
     """Return row weights of the mean over the first ``n`` of ``n + m`` rows, and over the rest."""
     first = np.arange(n + m) < n
-    return tuple(xp.asarray(part, **dict(options)) for part in (first / n, ~first / m))
+    return tuple(kind.xp.asarray(part, **kind.options) for part in (first / n, ~first / m))
 
 
 def _data_phases(phase, machine, chains, X, rng):

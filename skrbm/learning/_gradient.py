@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._ranks import ranks
-from ..arrays import cast, copied, numbers, put_off, require
+from ..arrays import Replayed, can_replay, cast, copied, numbers, put_off, require
 from ..exceptions import DivergenceError
 from ..machine import has_integral
 from ._average import Average
@@ -56,6 +56,8 @@ class Training:
 
     def end(self):
         """Give up the machine, which belongs to training; what was averaged is kept."""
+        if self.machine is None:
+            return
         if self.average is not None:
             self.average = replace(self.average, last=self.machine)
         else:  # nothing tells whether the next fit goes on from here
@@ -119,8 +121,8 @@ class BatchLearner:
         with np.errstate(over="ignore", invalid="ignore"):
             with put_off():
                 for batch, part in enumerate(batches):
-                    reports.append(self.step(training, part, rate))
-                    is_finite = training.machine.has_finite_thetas()
+                    report, is_finite = self.taken(training, part, rate)
+                    reports.append(report)
                     if is_finite is not True:  # or nobody knows yet
                         told = "intercepts", training.n_epochs, batch, rate
                         require(is_finite, partial(_diverged, *told))
@@ -128,6 +130,10 @@ class BatchLearner:
             if not self.is_finite(training.machine):
                 raise _diverged("components", training.n_epochs, batch, rate)
         return _means(reports)
+
+    def taken(self, training, index, rate):
+        """Take a step; returns its numbers, and whether the fields are finite after it."""
+        return self.step(training, index, rate), training.machine.has_finite_thetas()
 
     def _n_batches(self, n_rows):
         """Return how many batches the rows of an epoch are cut into."""
@@ -139,6 +145,23 @@ class BatchLearner:
     def is_finite(self, machine):
         """Whether the parameters are finite in learning, and as they are published."""
         return machine.is_finite()
+
+
+_STEPPED = (
+    "machine phase_state optimizer_state rate_state offsets average saved rate_factor".split()
+)
+"""What a step changes of a :class:`Training`."""
+
+
+def _taken_from(training):
+    """Return what a step changes of a training, as one state."""
+    return tuple(getattr(training, name) for name in _STEPPED)
+
+
+def _put(training, state):
+    """Put the state into a training."""
+    for name, part in zip(_STEPPED, state, strict=True):
+        setattr(training, name, part)
 
 
 def _means(reports):
@@ -185,8 +208,11 @@ class MomentLearner(BatchLearner):
 
     Parameters
     ----------
+    rows : Rows
+        The data.
     phase : ModelPhase
     optimizer : SGD or Adam
+    index, batch_size, shuffle : as in :class:`BatchLearner`
     parameters : NaturalParameters, default=NATURAL
         The parameters that the optimiser sees.
     centered : bool, default=False
@@ -202,8 +228,6 @@ class MomentLearner(BatchLearner):
         Whether a machine can be published; default: whether all its parameters are finite.
     labels : LabelColumns, default=None
         Visible columns whose probabilities given the others may be learnt as well.
-    rows, index, batch_size, shuffle
-        As in :class:`BatchLearner`.
     """
 
     def __init__(
@@ -236,9 +260,11 @@ class MomentLearner(BatchLearner):
         self.sample_values = sample_values and rows.has_fractions
         self._is_finite, self._phase, self._shares = is_finite, phase, None
         self.labels = labels
+        self._replayed, self._alike = None, (None, None, None)  # what its steps share
 
     def epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
+        self._replay(training, rate)
         report = super().epoch(training, progress, rate)
         if not self.optimizer.makes_zeros:  # parameters that are chosen anew have other zeros
             training.machine = self.parameters.fixed(training.machine)
@@ -247,6 +273,42 @@ class MomentLearner(BatchLearner):
                 training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
         return report | self.optimizer.report(training.machine.weights)
+
+    def _replay(self, training, rate):
+        """Replay the steps of the next epoch, where that is possible, as they are alike."""
+        if not can_replay(training.machine.thetas[0].field) or ranks().size > 1:
+            return
+        phase, last_rate, rng = self._alike
+        if phase is self._phase and last_rate == rate and rng is training.rng:
+            return
+        self._alike = self._phase, rate, training.rng
+        self._replayed = Replayed(partial(self._stepped, training, rate), training.rng)
+
+    def _stepped(self, training, rate, state, index):
+        """Take a step from a state, as a function; returns the next state and numbers."""
+        _put(training, state)
+        report, is_finite = super().taken(training, index, rate)
+        return _taken_from(training), report | {"is_finite": is_finite}
+
+    def taken(self, training, index, rate):
+        if self._replayed is None:
+            return super().taken(training, index, rate)
+        key = self.kind_of_step(training)
+        state, report = self._replayed(key, _taken_from(training), index)
+        _put(training, state)
+        is_finite = report.pop("is_finite")
+        return report, is_finite
+
+    def kind_of_step(self, training):
+        """Return what tells the next step from steps with other operations, None if nothing does.
+
+        A step of no kind is never replayed.
+        """
+        return ()
+
+    def finish(self, training):
+        if self._replayed is not None:
+            _put(training, self._replayed.released(_taken_from(training)))
 
     def step(self, training, index, rate):
         machine, before = self._reviewed(training)
@@ -325,10 +387,12 @@ class MomentLearner(BatchLearner):
         machine, state, factor = self._phase.reviewed(
             training.machine, training.phase_state, training.rng
         )
-        if factor != 1.0:  # momentum belongs to steps that are taken back
+        if factor < 1:  # momentum belongs to steps that are taken back
             training.optimizer_state = self.optimizer.init(self.parameters.of(machine))
             training.average = training.offsets = training.saved = None
             self._slow_down(training, factor)
+        else:
+            training.rate_factor = min(1.0, factor * training.rate_factor)
         return machine, state
 
     def _slow_down(self, training, factor):

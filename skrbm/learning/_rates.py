@@ -93,6 +93,10 @@ class AutomaticRate:
         """Whether the next step is measured."""
         return state.n_steps < _FIRST or state.n_steps % self.every == 0
 
+    def is_steady(self, state):
+        """Whether all steps from now on are alike, but for whether they are measured."""
+        return state.n_steps >= max(_FIRST, 1 / self.memory)
+
     def next(self, state, gain, change, n_visible, length):
         """Return the state after a step that was measured.
 

@@ -24,6 +24,7 @@ from _estimators import (
     with_methods,
     with_parameters,
 )
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import is_classifier
 
@@ -41,7 +42,7 @@ every = pytest.mark.parametrize("Estimator", NUMERIC)
 binary = pytest.mark.parametrize("RBM", BINARY)
 
 
-@pytest.fixture(params=["array_api_strict", "torch"])
+@pytest.fixture(params=OTHER_LIBRARIES)
 def library(request):
     pytest.importorskip("array_api_compat")
     return pytest.importorskip(request.param)

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from _distributions import LEVEL
+from _libraries import OTHER_LIBRARIES
 from _machines import random_theta
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
@@ -301,7 +302,7 @@ def test_data_read_in_blocks():
 
 
 @pytest.mark.arrays
-@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("name", OTHER_LIBRARIES)
 def test_array_libraries(name):
     pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(name)

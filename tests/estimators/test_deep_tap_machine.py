@@ -17,6 +17,7 @@ from _estimators import (
     small,
 )
 from _exact import Exact, clamped, log_likelihood
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, logsumexp, softmax
@@ -638,7 +639,7 @@ def test_rows_are_solved_in_blocks(monkeypatch):
 
 
 @pytest.mark.arrays
-@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("name", OTHER_LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_arrays_stay_in_their_library(name, dtype):
     pytest.importorskip("array_api_compat")

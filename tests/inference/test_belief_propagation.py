@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _exact import Exact
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp, xlogy
 
@@ -17,7 +18,7 @@ from skrbm.inference import TAP, BeliefPropagation, Propagated, propagate, solve
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
 
-LIBRARIES = ["numpy", "array_api_strict", "torch"]
+LIBRARIES = ["numpy", *OTHER_LIBRARIES]
 products = pytest.mark.parametrize("product", ["sum", "max", "mixed"])
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 
@@ -93,7 +94,7 @@ def test_large_weights_and_fields(product, dtype):
 
 
 @products
-@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("name", OTHER_LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_array_libraries(name, product, dtype):
     pytest.importorskip("array_api_compat")

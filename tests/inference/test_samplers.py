@@ -90,7 +90,7 @@ def test_chains_forget_their_start(name, kinds):
     """
     method, machine = SAMPLERS[name], make(kinds)
     exact, rng = Exact(machine), make_rng(2, machine.weights[0])
-    state = method.start(machine, np.zeros((20_000, machine.n_units[0])), rng)
+    state = method.start(machine, np.zeros((5000, machine.n_units[0])), rng)
     state = sample(method, machine, state, rng, 100)
     assert_joint_distribution(exact, state.layers)
 

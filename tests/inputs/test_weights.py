@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
@@ -23,8 +24,7 @@ def foreign(name):
 
 
 LIBRARIES = [
-    pytest.param(foreign(name), id=name, marks=pytest.mark.arrays)
-    for name in ("array_api_strict", "torch")
+    pytest.param(foreign(name), id=name, marks=pytest.mark.arrays) for name in OTHER_LIBRARIES
 ]
 SPARSE = [pytest.param(make, id=make.__name__) for make in (sp.csr_array, sp.csr_matrix)]
 kinds = pytest.mark.parametrize("make", [pytest.param(np.asarray, id="dense"), *SPARSE, *LIBRARIES])

@@ -249,7 +249,7 @@ def test_states_have_rows_and_the_dtype(phase, dtype):
     assert phase.report(state) == {}  # before there was a batch
     for n in (7, 2, 7):
         found, state, factor = phase.reviewed(machine, phase.kept(state), rng)
-        assert found is machine and factor == 1.0
+        assert found is machine and factor >= 1  # no step was taken back
         state, data, model = phase.phases(machine, state, X[:n], rng)
         again = isinstance(phase, ChainPhase) and phase.start not in ("persistent", "tempered")
         assert phase.visible(state).shape == ((n if again else 5), 3)

@@ -1,5 +1,6 @@
 """Automatic learning rates, centred gradients and averaged parameters."""
 
+import itertools
 from copy import deepcopy
 from dataclasses import replace
 
@@ -12,7 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import RBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs
+from skrbm.exceptions import DivergenceError
+from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Rows
 from skrbm.learning import (
     NATURAL,
@@ -281,6 +283,44 @@ def test_the_last_steps_of_an_epoch_are_taken_back_too(lost):
     back = training.machine.weights[0] == training.saved[0].weights[0]
     assert back.all() if lost else not back.any()
     assert np.isfinite(training.rate_state.cap) == lost
+
+
+class Fragile(TAP):
+    """TAP equations that have no solution at some calls, counted from 0."""
+
+    calls, fails = itertools.count(), set()
+
+    def start(self, machine, X):
+        if next(self.calls) in self.fails:
+            raise DivergenceError("there is no solution")
+        return super().start(machine, X)
+
+
+def fragile(fails):
+    """A fit of 30 steps by equations that have no solution at some of them."""
+    Fragile.calls, Fragile.fails = itertools.count(), fails
+    rbm = RBM(3, inference=Fragile(), batch_size=20, n_iter=3, random_state=0)
+    return rbm, data(200)
+
+
+def test_steps_to_where_equations_have_no_solution_are_taken_back():
+    rbm, X = fragile({12, 13, 25})
+    rates = rbm.fit(X).history_["learning_rate"]
+    whole, _ = fragile(set())
+    assert rates[0] == whole.fit(X).history_["learning_rate"][0]
+    assert rates[1] < whole.history_["learning_rate"][1]
+    assert np.isfinite(rbm.components_).all()
+
+
+def test_equations_that_stay_without_a_solution_end_the_fit():
+    rbm, X = fragile(set(range(12, 1000)))
+    with pytest.raises(DivergenceError, match="no solution"):
+        rbm.set_params(n_iter=9).fit(X)
+    assert 1 <= rbm.n_iter_ < 9 and np.isfinite(rbm.components_).all()
+    assert next(Fragile.calls) < 60  # rates fall from about 1 to 1e-6 by halves
+    first, X = fragile({0})
+    with pytest.raises(DivergenceError, match="no solution"):
+        first.fit(X)
 
 
 def test_cautious_rules():

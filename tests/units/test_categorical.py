@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _exact import Exact, log_likelihood
+from _libraries import OTHER_LIBRARIES
 from _machines import differences, gradient, parameters
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
@@ -248,7 +249,7 @@ def test_variances_are_refused():
 
 
 @pytest.mark.arrays
-@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("name", OTHER_LIBRARIES)
 @pytest.mark.parametrize("sizes", [None, 2, (1, 3)])
 def test_array_libraries(name, sizes):
     pytest.importorskip("array_api_compat")

@@ -8,6 +8,7 @@ and the variance itself for the variance.
 import numpy as np
 import pytest
 from _exact import Line
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
@@ -278,7 +279,7 @@ def test_blocks_are_put_together():
 
 @pytest.mark.arrays
 @dtypes
-@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("library", OTHER_LIBRARIES)
 def test_array_libraries(library, dtype):
     pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(library)

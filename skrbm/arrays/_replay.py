@@ -1,0 +1,234 @@
+"""Steps that a GPU replays: Python starts their operations once, and not in each step.
+
+Python takes some microseconds to start an operation, in which a GPU could do much. torch records
+the operations of a call as a CUDA graph, which is started as a whole. A replay computes what the
+call would: the same operations, and the next numbers of the same random stream.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from ._later import gathered, require
+from ._namespace import cast, is_foreign, namespace
+from ._types import Array
+
+
+def can_replay(x: Any) -> bool:
+    """Whether operations on an array can be recorded: those of a torch tensor on a GPU."""
+    return type(x).__module__.partition(".")[0] == "torch" and bool(x.is_cuda)
+
+
+class Replayed:
+    """Calls of a function that takes a state to the next one, replayed where that is possible.
+
+    A call is recorded when another like it was made before: with the same key, and arrays of the
+    same shapes. If it cannot be recorded, as it waits for the device, no call is any more.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(state, x)`` takes an array and returns the next state and a dict of numbers. A
+        state is a tuple of arrays, tuples and dataclasses; arrays may be written in place. Of all
+        else only whole numbers may change: they count, and each call raises them by the same.
+    rng : Rng
+        What the function draws from; it has no other source of random numbers.
+    """
+
+    def __init__(self, function: Callable, rng: Any) -> None:
+        self._function, self._rng = function, rng
+        self._seen: dict[Any, _Recording | None] = {}
+        self._last: _Parts | None = None
+        self._works = True
+
+    def __call__(self, key: Any, state: tuple, x: Array) -> tuple[tuple, dict[str, Any]]:
+        """Return the next state and the numbers.
+
+        The state may be in memory that later calls write into; see :meth:`released`.
+
+        Parameters
+        ----------
+        key : hashable or None
+            Calls with one key do the same operations. None: this call is not to be replayed.
+        state, x : as the function takes them
+        """
+        if key is None or not self._works:
+            return self._function(state, x)
+        parts = self._parts_of(state)
+        kind = key, tuple(x.shape), parts.form
+        if kind not in self._seen:
+            self._seen[kind] = None
+            return self._function(state, x)
+        recording = self._seen[kind] or self._recorded(parts, x)
+        if recording is None:
+            self._works = False
+            return self._function(state, x)
+        self._seen[kind] = recording
+        self._last, numbers = recording.replay(parts, x)
+        return self._last.state, numbers
+
+    def _parts_of(self, state: tuple) -> "_Parts":
+        last = self._last
+        same = last is not None and all(a is b for a, b in zip(state, last.state, strict=True))
+        return last if last is not None and same else _Parts(state)
+
+    def _recorded(self, parts: "_Parts", x: Array) -> "_Recording | None":
+        """Return the recording of a call, None if it cannot be recorded."""
+        made = (r for r in self._seen.values() if r is not None)
+        like_it = next((r for r in made if r.form == parts.form), None)
+        try:
+            recording = _Recording(self._function, self._rng, parts, x, like_it)
+        except RuntimeError:  # it waits for the device, or copies from the processor
+            return None
+        return recording if recording.is_closed else None
+
+    def released(self, state: tuple) -> tuple:
+        """Return a state in memory of its own, which later calls do not write into."""
+        parts, self._last = _Parts(state), None
+        return parts.moved([part.clone() for part in parts.arrays], parts.counts).state
+
+
+class _Recording:
+    """A recorded call: its graph, and the memory that it reads from and writes to.
+
+    Recordings of calls with states of one form, such as ``like_it``, share that memory.
+    """
+
+    def __init__(self, function: Callable, rng: Any, parts: "_Parts", x: Array, like_it: Any):
+        import torch
+
+        self.form = parts.form
+        self._buffers = like_it._buffers if like_it else [part.clone() for part in parts.arrays]
+        self._first = parts.moved(self._buffers, parts.counts)
+        self._x, self._graph, self._read = x.clone(), torch.cuda.CUDAGraph(), _read_arrays()
+        pool = like_it._graph.pool() if like_it else None
+        here, apart = torch.cuda.current_stream(x.device), torch.cuda.Stream(x.device)
+        apart.wait_stream(here)
+        with torch.cuda.stream(apart), rng.recorded(self._graph):
+            self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                with self._read, gathered() as waiting:
+                    state, self._numbers = function(self._first.state, self._x)
+                    self._close(_Parts(state), waiting)
+            finally:
+                self._graph.capture_end()
+        here.wait_stream(apart)
+
+    def _close(self, after: "_Parts", waiting: list) -> None:
+        """Write the next state to where the state was, and put the numbers together."""
+        self.is_closed = after.form == self.form
+        if not self.is_closed:
+            return
+        pairs = zip(self._first.counts, after.counts, strict=True)
+        self._steps = [new - old for old, new in pairs]
+        _copy(after.arrays, self._buffers)
+        self._names = [name for name, number in self._numbers.items() if is_foreign(number)]
+        values = [self._numbers[name] for name in self._names] + [holds for holds, _ in waiting]
+        self._errors, xp = [error for _, error in waiting], namespace(self._x)
+        self._values = xp.stack([cast(value, xp.float64) for value in values])
+
+    def replay(self, parts: "_Parts", x: Array) -> tuple["_Parts", dict[str, Any]]:
+        """Do what was recorded with another state, which comes back with the numbers."""
+        _copy(parts.arrays, self._buffers)
+        self._x.copy_(x)
+        self._graph.replay()
+        values = self._values.clone().unbind(0)
+        numbers = self._numbers | dict(zip(self._names, values, strict=False))
+        for holds, error in zip(values[len(self._names) :], self._errors, strict=True):
+            require(holds, error)
+        counts = [n + step for n, step in zip(parts.counts, self._steps, strict=True)]
+        return self._first.moved(self._buffers, counts), numbers
+
+
+def _copy(arrays: list, buffers: list) -> None:
+    """Copy arrays into buffers, in whose memory some of the arrays may be."""
+    pairs = [(a, b) for a, b in zip(arrays, buffers, strict=True) if a is not b]
+    places = {b.untyped_storage().data_ptr() for b in buffers} if pairs else set()
+    sources = [a.clone() if a.untyped_storage().data_ptr() in places else a for a, _ in pairs]
+    for a, (_, b) in zip(sources, pairs, strict=True):
+        b.copy_(a)
+
+
+class _Parts:
+    """The arrays and the counts of a state, and its form: all else, which can be compared."""
+
+    def __init__(self, state: tuple) -> None:
+        self.state, self.arrays, self.counts = state, [], []  # type: tuple, list, list[int]
+        self.form = self._form_of(state)
+
+    def _form_of(self, x: Any) -> Any:
+        if is_foreign(x):
+            self.arrays.append(x)
+            return tuple(x.shape), x.dtype
+        if isinstance(x, tuple):
+            return type(x), *map(self._form_of, x)
+        if _counts(x):
+            self.counts.append(x)
+            return int
+        if is_dataclass(x):
+            n_arrays, n_counts = len(self.arrays), len(self.counts)
+            form = type(x), *(self._form_of(getattr(x, f.name)) for f in fields(x))
+            if len(self.arrays) > n_arrays:
+                return form
+            del self.counts[n_counts:]
+        return x if isinstance(x, (bool, float, str, type(None))) else id(x)
+
+    def moved(self, arrays: list, counts: list[int]) -> "_Parts":
+        """Return the parts of a state of the same form."""
+        other = object.__new__(_Parts)
+        other.arrays, other.counts, other.form = arrays, counts, self.form
+        other.state = _built(self.state, self.form, iter(arrays), iter(counts))
+        return other
+
+
+def _counts(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
+
+
+def _built(x: Any, form: Any, arrays: Any, counts: Any) -> Any:
+    """Return what has a form, with other arrays and counts than ``x``."""
+    if is_foreign(x):
+        return next(arrays)
+    if form is int:
+        return next(counts)
+    if isinstance(x, tuple):
+        pairs = zip(x, form[1:], strict=True)
+        parts = [_built(part, inner, arrays, counts) for part, inner in pairs]
+        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+    if is_dataclass(x) and isinstance(form, tuple):
+        names = zip(fields(x), form[1:], strict=True)  # type: ignore[arg-type]
+        new = {f.name: _built(getattr(x, f.name), inner, arrays, counts) for f, inner in names}
+        return replace(x, **new)  # type: ignore[type-var]
+    return x
+
+
+def _read_arrays() -> Any:
+    """Return a context that keeps the arrays that operations in it read, if they are not of it.
+
+    A recording reads from their memory, which must not be given to others before it ends.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    class ReadArrays(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: dict[int, Any] = {}
+            self.own: set[int] = set()
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore
+            for place, x in self._arrays((args, kwargs)):
+                if place not in self.own:
+                    self.kept[place] = x
+            found = func(*args, **(kwargs or {}))
+            self.own.update(place for place, _ in self._arrays(found) if place not in self.kept)
+            return found
+
+        @staticmethod
+        def _arrays(tree):  # type: ignore
+            import torch
+
+            leaves = (x for x in tree_leaves(tree) if isinstance(x, torch.Tensor))
+            return [(x.untyped_storage().data_ptr(), x) for x in leaves]
+
+    return ReadArrays()
