@@ -40,7 +40,8 @@ class Alignment(NamedTuple):
 def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
     """Read an alignment from a FASTA file, also one compressed by gzip.
 
-    A sequence may go over several lines. Names need not differ, and sequences may be equal.
+    A sequence may go over several lines, and end with '*'. Names need not differ, and sequences may
+    be equal.
 
     Parameters
     ----------
@@ -61,6 +62,8 @@ def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
 
     Raises
     ------
+    TypeError
+        If the file is open for bytes.
     ValueError
         If the file has no sequence, or the sequences have not the same length.
     """
@@ -71,6 +74,8 @@ def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
             f"read_fasta reads capitals, so that alphabet must have them, got {letters!r}"
         )
     names, rows = _records(path)
+    if "*" not in letters:
+        rows = [row.removesuffix("*") for row in rows]
     is_empty = not any(rows)
     if inserts == "drop":
         rows = [row.translate(_INSERTS) for row in rows]
@@ -87,6 +92,8 @@ def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
 def _records(path):
     """Return the names and the sequences of a file."""
     if hasattr(path, "read"):
+        if isinstance(path.read(0), bytes):
+            raise TypeError("the file is open for bytes; open it for text, or give its path")
         return _parsed(path)
     with open(path, "rb") as file:
         is_gzip = file.read(2) == _GZIP

@@ -82,7 +82,7 @@ def read_adabmdca(path, alphabet="protein", **params):
     Raises
     ------
     ValueError
-        If a line is not of this kind.
+        If a line is not of this kind, or couplings are of sites that have no fields.
     """
     letters = letters_of(alphabet)
     code = {letter: i for i, letter in enumerate(letters)}
@@ -114,13 +114,18 @@ def _entry(parts, code):
 def _potts(entries, n_letters):
     """Return the couplings and the fields of entries."""
     *index, values = zip(*entries["h"], strict=True)
+    if min(index[0]) < 0:
+        raise ValueError(f"sites are numbered from 0 on, got fields of site {min(index[0])}")
     n_sites = max(index[0]) + 1
     fields, couplings = np.zeros((n_sites, n_letters)), np.zeros((n_sites, n_letters) * 2)
     fields[tuple(map(list, index))] = values
     if entries["J"]:
         i, j, a, b, values = map(list, zip(*entries["J"], strict=True))
         if max(*i, *j) >= n_sites or min(*i, *j) < 0:
-            raise ValueError(f"couplings are of sites up to {max(*i, *j)}, fields of {n_sites}")
+            raise ValueError(
+                f"couplings are of sites {min(*i, *j)} to {max(*i, *j)}, fields of 0 to "
+                f"{n_sites - 1}"
+            )
         couplings[i, a, j, b] = values
         couplings[j, b, i, a] = values
     return couplings, fields

@@ -52,10 +52,13 @@ def sequence_clusters(codes, max_distance=0.2):
     ndarray of int of shape (n_sequences,)
         From 0 on.
     """
-    pairs = [np.empty((2, 0), dtype=np.intp), *map(np.stack, _neighbours(codes, max_distance))]
-    pairs, n = np.concatenate(pairs, axis=1), len(codes)
-    graph = sp.coo_array((np.ones(pairs.shape[1], dtype=bool), tuple(pairs)), shape=(n, n))
-    return connected_components(graph, directed=False)[1]
+    clusters = np.arange(len(codes))
+    for earlier, later in _neighbours(codes, max_distance):
+        n = clusters.max() + 1
+        linked = np.ones(len(earlier), dtype=bool), (clusters[earlier], clusters[later])
+        joined = connected_components(sp.coo_array(linked, shape=(n, n)), directed=False)[1]
+        clusters = joined[clusters]
+    return clusters
 
 
 def _neighbours(codes, max_distance):

@@ -159,6 +159,20 @@ def test_files_of_old_programs(tmp_path, pack):
     assert decode(found.codes) == ["ACD", "ACX"]
 
 
+def test_sequences_may_end_with_a_stop(tmp_path):
+    path = written(tmp_path, ">a\nAC*\n>b\nA-\n*\n>c\nAW\n")
+    assert_array_equal(read_fasta(path).codes, encode(["AC", "A-", "AW"], "protein"))
+    assert_array_equal(read_fasta(written(tmp_path, ">a\nA*"), "A*").codes, [[0, 1]])
+
+
+def test_a_file_that_is_open_for_bytes(tmp_path):
+    path = written(tmp_path, ">a\nAC")
+    with open(path, "rb") as file, pytest.raises(TypeError, match="open it for text"):
+        read_fasta(file)
+    with open(path) as file:
+        assert read_fasta(file).names == ["a"]
+
+
 def test_small_letters_are_no_alphabet_of_a_file(tmp_path):
     path = written(tmp_path, ">a\nacgt\n")
     with pytest.raises(ValueError, match="read_fasta reads capitals"):
@@ -257,6 +271,19 @@ def test_clusters_are_chains_of_neighbours():
     assert_array_equal(np.unique(found), [0, 1])
     assert len(np.unique(sequence_clusters(codes, 0.0))) == 4
     assert_array_equal(sequence_clusters(codes[:1]), [0])
+
+
+@pytest.mark.parametrize("max_distance", [0.0, 0.34, 0.6])
+def test_clusters_of_blocks(max_distance, monkeypatch):
+    """Blocks of few rows are joined to the same clusters as all pairs at once."""
+    monkeypatch.setattr("skrbm.sequences._weights._BLOCK", 120)
+    codes = some_codes(60, 5)
+    reach = (codes[:, None] != codes).sum(axis=2) <= int(max_distance * 5 + 1e-9)
+    for _ in range(6):  # neighbours of neighbours, up to chains of 2**6
+        reach = reach @ reach
+    found = sequence_clusters(codes, max_distance)
+    assert_array_equal(found[:, None] == found, reach)
+    assert_array_equal(np.unique(found), np.arange(found.max() + 1))
 
 
 def test_a_distance_of_exactly_the_limit_counts():

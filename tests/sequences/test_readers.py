@@ -318,7 +318,8 @@ def test_a_file_of_adabmdca(tmp_path, letters):
         ("h 0 A", "line 1 of"),
         ("h 0 A 1\nK 0 A 1", "line 2 of"),
         ("h 0 W 1", "letters of '-ACG'"),
-        ("h 0 A 1\nJ 0 1 A C 0.5", "sites up to 1, fields of 1"),
+        ("h 0 A 1\nJ 0 1 A C 0.5", "sites 0 to 1, fields of 0 to 0"),
+        ("h 0 A 1\nh -1 A 1", "from 0 on, got fields of site -1"),
     ],
 )
 def test_no_file_of_adabmdca(tmp_path, text, message):
