@@ -33,6 +33,7 @@ from ._density import DensityModel
 from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
+    check_settings_of_ranks,
     for_callbacks,
     how_it_begins,
     is_automatic,
@@ -77,7 +78,9 @@ class BaseRBM(DensityModel):
     - ``_density(machine, state, parts)``: a machine in training as a density;
     - ``_given(components, intercept_hidden, intercept_visible)``: given parameters, as a machine
       has them;
-    - ``_own_fixed_point()``: the equations that it learns by, None if it samples.
+    - ``_own_fixed_point()``: the equations that it learns by, None if it samples;
+    - ``_data_to_learn(X, goes_on, weights)``: X of a fit, checked;
+    - ``_adopted(machine, parts)``: itself, fitted as far as the parameters of a machine go.
     """
 
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
@@ -180,19 +183,17 @@ class BaseRBM(DensityModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units. NaN in a dense X is a missing value, which
-            :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
-            Files, datasets and batches are read in blocks (:ref:`large_data`).
+            As in :meth:`fit`.
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            How many rows each row stands for: a weight of 2 does exactly what the row twice does.
-            Weights that are not whole numbers are met on average over the epochs.
+            As in :meth:`fit`.
 
         Returns
         -------
         self : object
         """
         self._validate_params()  # which scikit-learn does in the first call alone
+        check_settings_of_ranks(self)
         goes_on = hasattr(self, "_training")
         X = self._data_to_learn(X, goes_on, sample_weight)
         # More rows may come, but no more chains than that are kept for a large batch_size.
@@ -322,10 +323,10 @@ class BaseRBM(DensityModel):
         }
 
     def _publish(self, machine, state, training):
-        for name in (*THETA_ATTRIBUTES, "ladder_"):  # those of an earlier fit
+        found = self._attributes(machine, state, training.parts)
+        for name in {*THETA_ATTRIBUTES, "ladder_"} - found.keys():  # those of an earlier fit
             self.__dict__.pop(name, None)
-        for name, value in self._attributes(machine, state, training.parts).items():
-            setattr(self, name, value)
+        vars(self).update(found)
         if training.visible_means is not None:
             self.visible_means_ = cast(training.visible_means, machine.dtype)
         phase = training.parts.phase

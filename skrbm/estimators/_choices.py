@@ -1,11 +1,11 @@
-"""What estimators let users choose by a name or an object: units and inference."""
+"""What estimators let users choose by a name or an object: units, inference and optimiser."""
 
 from math import isfinite
 from numbers import Integral
 
 from .._sklearn import Interval, StrOptions
 from ..inference import FixedPoint, method_names, resolve
-from ..learning import STARTS
+from ..learning import OPTIMIZERS, STARTS, Optimizer
 from ..units import UNITS, Unit
 
 
@@ -25,6 +25,7 @@ FIXED_POINT_CONSTRAINTS = {
     "starts": [StrOptions(set(STARTS))],
     "n_starts": [None, Interval(Integral, 1, None, closed="left")],
 }
+OPTIMIZER_CONSTRAINT = [StrOptions(set(OPTIMIZERS)), Optimizer]
 
 
 def units_of(estimator):
@@ -52,7 +53,8 @@ def unit_of(estimator, side):
     if not isinstance(unit, Unit) or not unit.is_learnt:
         raise ValueError(
             f"{side}={given!r}: {type(estimator).__name__} cannot learn such units. It learns "
-            f"{sorted(UNITS)}, or Categorical; FrankWolfeRBM learns multiplicities"
+            f"{sorted(UNITS)}, Categorical or Poisson; FrankWolfeRBM learns multiplicities, and "
+            "ReplicatedSoftmaxRBM counts of documents"
         )
     return unit
 
@@ -62,3 +64,12 @@ def fixed_point_of(estimator):
     method = resolve(estimator.inference, FixedPoint)
     method.check_marginals()
     return method
+
+
+def optimizer_of(estimator):
+    """Return the optimiser that an estimator asks for."""
+    given = estimator.optimizer
+    if not isinstance(given, str):
+        return given
+    choice = estimator.momentum, estimator.alpha, estimator.penalty, estimator.max_grad_norm
+    return OPTIMIZERS[given](*choice)

@@ -25,7 +25,7 @@ from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
 from ._blocks import by_blocks
 from ._encoded import PlainInput
-from ._log_partition import kept_log_partition, log_partition_of_scores
+from ._log_partition import checked_log_partition, log_partition_of_scores
 from ._noise_models import channel
 from ._posterior import denoised, drawn_given, hidden_means, imputed
 from ._sampling import sampled
@@ -44,7 +44,8 @@ class DensityModel(
 
     A subclass sets ``components_`` and the other parameters, ``units_``, ``starts_`` and
     ``_evaluation_seed`` in ``fit``. It may replace ``machine_`` and ``density_``, if its published
-    parameters are not those of a machine with one hidden layer.
+    parameters are not those of a machine with one hidden layer, ``_first_hidden(X)`` (the means
+    that ``transform`` returns) and ``_scored(X)`` (log-likelihoods of rows).
     """
 
     binarize = None
@@ -267,8 +268,13 @@ class DensityModel(
             In nats.
         std : float
             Only if ``return_std``: 0 where exact, NaN where it is not known.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If the standard error is larger than the method was to reach, 0.1 by default.
         """
-        result = kept_log_partition(self, method)
+        result = checked_log_partition(self, method)
         return (result.value, result.std) if return_std else result.value
 
     @one_blas_thread

@@ -104,6 +104,16 @@ class Labels:
         return columns.astype(np.int64) if self.several else self.classes[columns.argmax(axis=1)]
 
 
+def check_features(estimator):
+    """Raise TypeError if an estimator takes features as a table, which it encodes itself."""
+    if estimator._is_encoded:
+        raise TypeError(
+            f"{type(estimator).__name__} encodes the columns of a table, and labels are columns "
+            "beside numbers; encode X before (OneHotEncoder), and take an RBM, with "
+            "visible=ColumnUnits(...) if its columns are of several kinds"
+        )
+
+
 def check_labels(y, unlabelled=None):
     """Return labels as a checked NumPy array: one label in 1-D, several binary ones in 2-D.
 
@@ -111,10 +121,14 @@ def check_labels(y, unlabelled=None):
     """
     if y is None:
         raise ValueError("RBMClassifier requires y to be passed, but the target y is None")
+    kind = str(getattr(y, "dtype", "")).lower()
     y = to_numpy(y) if is_foreign(y) else y.toarray() if hasattr(y, "toarray") else np.asarray(y)
     if y.ndim == 2 and y.shape[1] != 1:
         return _bits(y)
     y = column_or_1d(y, warn=True)
+    if y.dtype.kind == "f" and "int" in kind:  # NaN made them floats
+        y, known = y.astype(object), y == y
+        y[known] = y[known].astype(np.int64)
     if y.dtype.kind == "f" and np.isinf(y).any():
         raise ValueError("Input y contains infinity; only NaN marks a row without a label")
     known = y[~_unknown(y, unlabelled)]

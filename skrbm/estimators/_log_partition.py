@@ -32,6 +32,21 @@ def kept_log_partition(model, method):
     return kept_with_parameters(model, _method_key(method), estimate)
 
 
+def checked_log_partition(model, method):
+    """Return log Z as :func:`kept_log_partition`; warn if it is less certain than was asked for."""
+    found, asked = kept_log_partition(model, method), None
+    if isinstance(method, SMC) or method in ("auto", "smc"):
+        asked = SMC().std if isinstance(method, str) else method.std
+    if asked is not None and found.std > asked:
+        warnings.warn(
+            f"the standard error of log Z is {found.std:.3g}, and {asked} was asked for; give "
+            "method=SMC(max_sweeps=...) with more sweeps, or see skrbm.evaluation.bracket",
+            LikelihoodWarning,
+            stacklevel=3,
+        )
+    return found
+
+
 def kept_reverse(model):
     """Return a quick estimate of log Z from above, a LogPartition, which is kept.
 

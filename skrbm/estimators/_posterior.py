@@ -62,6 +62,7 @@ def drawn_given(model, X, init, n_steps, random_state, method="gibbs"):
     """Return X with draws in place of NaN, given the observed values of each row."""
     if init is not None:
         raise ValueError("sample takes init or given, not both: given says where chains start")
+    check_count("n_steps", n_steps, 1)
     machine, (X, observed) = model.machine_, _split_missing(model, X)
     rng = make_rng(random_state, machine.weights[0])
     sampler = chosen_sampler(model, method, rng)

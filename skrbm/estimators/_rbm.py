@@ -10,15 +10,13 @@ from ..inputs import Coordinates
 from ..learning import (
     CHAINS,
     NATURAL,
-    OPTIMIZERS,
     STARTS,
     ChainPhase,
     FixedPointPhase,
-    Optimizer,
     StandardParameters,
 )
 from ._base import BaseRBM
-from ._choices import UNIT_CONSTRAINTS, units_of
+from ._choices import OPTIMIZER_CONSTRAINT, UNIT_CONSTRAINTS, optimizer_of, units_of
 from ._parts import Parts
 
 
@@ -33,7 +31,7 @@ class RBM(BaseRBM):
     W = ``components_``, b = ``intercept_visible_`` and c = ``intercept_hidden_``.
 
     :class:`BernoulliRBM`, :class:`TAPRBM` and :class:`GaussianBernoulliRBM` are the same with the
-    defaults and names of their fields.
+    defaults and names of their fields; first weights of :class:`BernoulliRBM` are larger.
 
     Read more in the :ref:`User Guide <rbm>`.
 
@@ -42,27 +40,29 @@ class RBM(BaseRBM):
     n_components : int, default=256
         Number of hidden units.
     visible : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
-            "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
+            "truncated_gaussian", "truncated_gauss_bernoulli", "binomial"} or Unit, \
+            default="bernoulli"
         Kind of the visible units: 0 or 1; -1 or 1; real; real from 0 on; real,
         with parameters of their own on each side of 0; on an interval; on one with a point mass
-        at 0 (:ref:`units`). Or an object such as ``TruncatedGaussian(-3, 3)``; bounds that are
-        not given are those of the data for visible units, and [-1, 1], with a point mass [0, 1],
-        for hidden ones. ``Categorical(sizes)`` is for categories, by "gibbs" or
-        "naive_mean_field".
+        at 0; 0 to n (:ref:`units`). Or an object such as ``TruncatedGaussian(-3, 3)`` or
+        ``Binomial(5)``; bounds that are not given are those of the data for visible units, and
+        [-1, 1], with a point mass [0, 1], for hidden ones. ``Categorical(sizes)`` is for
+        categories, and ``Poisson()`` for counts without a bound, by "gibbs" or "naive_mean_field".
     hidden : str or Unit, default="bernoulli"
         Kind of the hidden units: a name or an object as ``visible`` takes.
-    inference : {"gibbs", "langevin", "gibbs_langevin", "tempering", "tap", "tap3", \
+    inference : {"gibbs", "cd", "langevin", "gibbs_langevin", "tempering", "tap", "tap3", \
             "adaptive_tap", "naive_mean_field", "mean_field", "relaxed_bp", "bp"} or object, \
             default="gibbs"
-        How the machine's moments are found: by Markov chains (block Gibbs sampling; Langevin
-        dynamics of real visible units; chains of ten temperatures that exchange) or by fixed points
-        (TAP of second or third order, or adaptive; naive mean field; relaxed belief propagation;
-        belief propagation between binary units). Or an object such as
-        ``GibbsLangevin(step_size=0.2)`` or ``TAP(damping=0.5)``.
+        How the machine's moments are found: by Markov chains (block Gibbs sampling, of which "cd"
+        starts at the data; Langevin dynamics of real visible units; chains of ten temperatures that
+        exchange) or by fixed points (TAP of second or third order, or adaptive; naive mean field;
+        relaxed belief propagation; belief propagation between binary units). Or an object such as
+        ``GibbsLangevin(step_size=0.2)`` or ``TAP(damping=0.5)``; a search over
+        ``inference__damping`` needs an object.
     starts : {"persistent", "data", "noise", "annealed", "tempered", "random", "chains"} or None, \
             default=None
         Where chains start for each batch: where they ended ("persistent", the default of chains),
-        at the rows of the batch ("data", the one start of ``ContrastiveDivergence``), at draws of
+        at the rows of the batch ("data", the one start of "cd"), at draws of
         independent units ("noise"), at such draws annealed to the machine by ``n_steps``
         temperatures ("annealed"), or where they ended, after exchanges with samples of earlier
         machines of the training ("tempered"), which keeps ``ladder_``. Where solutions are looked
@@ -216,7 +216,7 @@ class RBM(BaseRBM):
         "n_states": [None, Interval(Integral, 1, None, closed="left")],
         "n_steps": [None, Interval(Integral, 1, None, closed="left")],
         "burn_in": [None, Interval(Integral, 0, None, closed="left")],
-        "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
+        "optimizer": OPTIMIZER_CONSTRAINT,
         "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
     }
 
@@ -305,11 +305,7 @@ class RBM(BaseRBM):
             start = self._chosen_start(method.own_start or "persistent", CHAINS)
             n_steps = method.n_steps if self.n_steps is None else self.n_steps
             phase = ChainPhase(method, start, n_steps, self.burn_in)
-        optimizer = self.optimizer
-        if isinstance(optimizer, str):
-            choice = self.momentum, self.alpha, self.penalty, self.max_grad_norm
-            optimizer = OPTIMIZERS[optimizer](*choice)
-        return Parts(phase, optimizer, self.n_states, self._parameters(rows))
+        return Parts(phase, optimizer_of(self), self.n_states, self._parameters(rows))
 
     def _parameters(self, rows):
         """Return what is learnt: numbers are standardised, by the rows of a first fit."""

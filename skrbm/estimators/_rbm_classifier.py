@@ -37,7 +37,7 @@ from ..inputs import (
 from ..learning import LabelColumns
 from ..units import Bernoulli, Gaussian
 from ._choices import unit_of
-from ._labels import Labels, check_labels
+from ._labels import Labels, check_features, check_labels
 from ._rbm import RBM
 
 _BLOCK_ROWS = 1024  # whose probabilities are computed together
@@ -197,6 +197,7 @@ class RBMClassifier(
         weights, X, y = rows_with_weight(sample_weight, X, y)
         given = self._given()
         given._validate_params()
+        check_features(given)
         params, unit = given.get_params(deep=False), unit_of(given, "visible")
         if self.estimator is None:
             unit = self._feature_unit() if goes_on else _unit_for(ends_of_ranks(X))

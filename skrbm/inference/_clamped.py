@@ -173,14 +173,17 @@ class Clamped(FixedPoint):
 
     @property
     def max_iter(self):
+        """Largest number of sweeps, that of the method inside."""
         return self.method.max_iter
 
     @property
     def tol(self):
+        """Change below which a row has converged, that of the method inside."""
         return self.method.tol
 
     @property
     def damping(self):
+        """Weight of the old state in each new one, that of the method inside."""
         return self.method.damping
 
     def check_marginals(self):

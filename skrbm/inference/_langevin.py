@@ -289,8 +289,8 @@ class GibbsLangevin(Langevin):
 
     Parameters
     ----------
-    step_size, adjust_after, step_scale, target_acceptance
-        As in :class:`Langevin`, with the acceptance of Eq. 12.
+    step_size, adjust_after, step_scale, target_acceptance : as in :class:`Langevin`
+        With the acceptance of Eq. 12.
     n_inner_steps : int, default=10
         Number K of Langevin steps given h.
     """

@@ -174,8 +174,6 @@ class TAP(NaiveMeanField):
 
     Parameters
     ----------
-    order : {2, 3}, default=2
-        Last power of the weights in the expansion; the third order needs binary units.
     max_iter : int, default=10
         Maximum number of sweeps. Ten are enough in training; more take time without improving the
         likelihood. :mod:`skrbm.evaluation` iterates to convergence.
@@ -183,6 +181,8 @@ class TAP(NaiveMeanField):
         A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
         Weight of the old state in each new one.
+    order : {2, 3}, default=2
+        Last power of the weights in the expansion; the third order needs binary units.
     """
 
     max_iter: int = 10

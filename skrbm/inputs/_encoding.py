@@ -242,6 +242,8 @@ def values_of(X, j, column):
             f"X has no observed value in column {j}, which contains missing values alone; leave "
             "it out"
         )
+    if values.dtype.kind == "f" and "int" in str(dtype).lower():  # missing values made it floats
+        values = values.astype(np.int64)
     return _distinct(values, f"column {j} of X")
 
 

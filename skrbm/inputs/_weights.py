@@ -249,8 +249,7 @@ class DistinctRows:
 
     Parameters
     ----------
-    arrays, weights
-        As in :func:`distinct_rows`.
+    arrays, weights : as in :func:`distinct_rows`
 
     Attributes
     ----------

@@ -245,8 +245,8 @@ class Adam(_Penalised):
         How slowly the running means of the gradient and of its square change.
     epsilon : float, default=1e-8
         Added to the root of the running mean of squares.
-    alpha, penalty, max_norm
-        As in :class:`SGD`; "l2" enters the gradient.
+    alpha, penalty, max_norm : as in :class:`SGD`
+        "l2" enters the gradient.
     """
 
     # A step is as long in directions in which the gradient is all noise as in others.

@@ -208,10 +208,10 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         return super().statistics(mean, variance)._replace(spike=occupied)
 
     def initial_theta(self, X, weights=None):
-        """Return the parameters with the fraction of zeros of each column, and with the mean and
-        variance of its other values, in float64.
+        """Return the parameters with the zeros of each column, and the moments of its other values.
 
-        A column without zeros, or of nothing else, is taken to have half a row more of them.
+        These are the fraction of zeros, mean and variance, in float64. A column without zeros, or
+        of nothing else, is taken to have half a row more of them.
         """
         mean, variance = column_moments(X, weights)
         xp, n, occupied = namespace(mean), row_count(X, weights), occupied_part(X, weights)

@@ -102,7 +102,7 @@ def binary_data(n=60, n_features=8, seed=0, dtype=np.float64, p=0.4):
 def parameters(rbm):
     """Weights, hidden and visible biases as float64 copies."""
     names = ("components_", "intercept_hidden_", "intercept_visible_")
-    return tuple(np.array(getattr(rbm, name), dtype=np.float64) for name in names)
+    return tuple(np.array(to_numpy(getattr(rbm, name)), dtype=np.float64) for name in names)
 
 
 def log_likelihoods(rbm, X):

@@ -31,7 +31,7 @@ from sklearn.model_selection import GridSearchCV
 from skrbm import TAPRBM, BernoulliRBM
 from skrbm.estimators._log_partition import kept_log_partition, kept_reverse
 from skrbm.exceptions import LikelihoodWarning
-from skrbm.inference import AIS, TAP, Gibbs
+from skrbm.inference import AIS, SMC, TAP, Gibbs
 from skrbm.inference._annealing import _Path
 
 every = pytest.mark.parametrize("RBM", RBMS)
@@ -169,7 +169,10 @@ def test_scores_warn_of_errors_larger_than_asked():
     rbm = BernoulliRBM.from_parameters(W, -W.sum(axis=1) / 2, -W.sum(axis=0) / 2, random_state=0)
     with pytest.warns(LikelihoodWarning, match="the standard error of 0.1"):
         scores = rbm.score_samples(X)
-    log_z, std = rbm.log_partition(return_std=True)
+    with pytest.warns(LikelihoodWarning, match="of log Z is .*, and 0.1 was asked for"):
+        log_z, std = rbm.log_partition(return_std=True)
+    with pytest.warns(LikelihoodWarning, match="and 1e-05 was asked for"):
+        BernoulliRBM(2, random_state=0).fit(X).log_partition(SMC(std=1e-5, max_sweeps=100))
     assert_allclose(scores, -rbm.free_energy(X) - log_z, rtol=1e-12)
     with pytest.warns(LikelihoodWarning, match=f"standard error {std:.2f}"):
         rbm.score(X)

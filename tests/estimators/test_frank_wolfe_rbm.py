@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from _estimators import binary_data, log_likelihoods, noisy_patterns
 from _fractional import all_rows, row_numbers, unnormalised
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, logsumexp
@@ -553,7 +554,7 @@ def test_kinds_of_data(X):
 
 
 @pytest.mark.arrays
-@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("library", OTHER_LIBRARIES)
 def test_other_array_libraries(X, library):
     pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(library)
@@ -682,6 +683,7 @@ def test_in_a_pipeline(X):
         ({"init": BernoulliRBM()}, "not fitted"),
         ({"early_stopping": "always"}, "'early_stopping' parameter"),
         ({"n_chains": 1}, "'n_chains' parameter"),
+        ({"learning_rate": "auto"}, "'learning_rate' parameter"),
     ],
     ids=str,
 )

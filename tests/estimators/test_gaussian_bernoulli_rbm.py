@@ -315,6 +315,17 @@ def test_adam_moves_each_parameter_by_the_rate_at_first():
     assert state.n_steps == 1
 
 
+def test_an_optimizer_is_a_name_or_an_object():
+    """With the same settings they learn the same machine."""
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    by_name = GaussianBernoulliRBM(3, n_iter=3, optimizer="adam", alpha=0.1, random_state=0).fit(X)
+    own = Adam(alpha=0.1, max_norm=10.0)
+    by_object = GaussianBernoulliRBM(3, n_iter=3, optimizer=own, random_state=0).fit(X)
+    assert_array_equal(by_name.components_, by_object.components_)
+    other = clone(by_object).set_params(optimizer__decay=0.5).fit(X)
+    assert (other.components_ != by_object.components_).any()
+
+
 def test_fits_go_on_when_the_optimizer_changes():
     """Running means of one rule are nothing to the other, which begins anew."""
     X = np.random.default_rng(5).normal(size=(60, 2))
@@ -803,7 +814,14 @@ def test_another_sampler_begins_at_its_own_step_size():
 
 
 @pytest.mark.parametrize(
-    "params", [{"learning_rate": -0.5}, {"optimizer": "foo"}, {"batch_size": 0}, {"starts": "foo"}]
+    "params",
+    [
+        {"learning_rate": -0.5},
+        {"optimizer": "foo"},
+        {"batch_size": 0},
+        {"starts": "foo"},
+        {"starts": "tempered"},
+    ],
 )
 def test_partial_fit_checks_parameters_that_were_set_after_the_first_call(params):
     rbm = small().fit(clusters())

@@ -243,6 +243,11 @@ def test_hidden_means_by_chains_and_equations_are_near_the_sums():
 N_DRAWS = 20_000  # frequencies have a standard deviation of at most 0.0036
 
 
+def test_draws_given_some_bits_need_a_sweep():
+    with pytest.raises(ValueError, match="n_steps must be"):
+        machine(BernoulliRBM, 3, 4).sample(given=HOLES, n_steps=0)
+
+
 @pytest.mark.parametrize("Estimator", [BernoulliRBM, TAPRBM])
 def test_draws_given_some_bits_have_their_distribution(Estimator):
     """Each of four frequencies is off by 0.02 with a probability below 1e-6."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _estimators import binary_data
+from _estimators import binary_data, log_likelihoods
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
@@ -149,3 +149,15 @@ def test_columns_in_a_narrow_part_of_their_support_are_learnt():
         rbm = RBM(8, visible=TruncatedGaussian(0, 1), n_iter=n_iter, random_state=0).fit(X)
         likelihoods.append(-rbm.free_energy(X).mean() - rbm.log_partition("exact"))
     assert likelihoods[1] > likelihoods[0] + 2.5
+
+
+def test_a_short_fit_has_its_log_likelihood_at_its_end():
+    """No epoch of 200 rows pays for a sum of 64 terms; the last estimate of a fit may cost more."""
+    X = binary_data(200)
+    rbm = RBM(6, n_iter=3, random_state=0).fit(X)
+    history = rbm.history_
+    assert history["epoch"] == [1, 2, 3]
+    assert_allclose(history["log_likelihood"], [np.nan, np.nan, log_likelihoods(rbm, X).mean()])
+    assert_array_equal(history["log_likelihood_std"], [np.nan, np.nan, 0])
+    rbm.set_params(early_stopping="free_energy_gap").fit(X)  # publishes any of the epochs
+    assert "log_likelihood" not in rbm.history_

@@ -5,10 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_softmax, logsumexp
 
-from skrbm import RBM, RBMClassifier, persistence
+from skrbm import RBM, CategoricalRBM, RBMClassifier, TabularRBM, persistence
+from skrbm.arrays import to_numpy
 from skrbm.learning import LabelColumns, MachineGradient
 from skrbm.machine import data_moments
 
@@ -235,7 +237,7 @@ def test_the_units_of_features():
 
 
 @pytest.mark.arrays
-@pytest.mark.parametrize("name", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("name", OTHER_LIBRARIES)
 @kinds
 def test_other_libraries(name, kind):
     """Probabilities and features stay in the library; labels are NumPy arrays."""
@@ -246,7 +248,7 @@ def test_other_libraries(name, kind):
     assert type(P) is type(H) is type(drawn[0]) is type(rows)
     assert P.shape == (120, len(model.classes_)) and H.shape == (120, 3)
     assert drawn[0].shape == (2, 4) and isinstance(model.predict(rows), np.ndarray)
-    assert np.isfinite(np.asarray(model.score_samples(rows, target))).all()
+    assert np.isfinite(to_numpy(model.score_samples(rows, target))).all()
 
 
 @pytest.mark.parametrize(
@@ -284,6 +286,22 @@ def test_what_does_not_go_together():
         model.sample(y="z")
     with pytest.raises(ValueError, match="labels of"):
         model.score_samples(X, Y)
+
+
+@pytest.mark.parametrize("estimator", [CategoricalRBM(2), TabularRBM(2)])
+def test_estimators_that_encode_features_are_refused(estimator):
+    with pytest.raises(TypeError, match="encode X before"):
+        RBMClassifier(estimator).fit(X.astype(int), y)
+
+
+def test_whole_numbers_beside_missing_labels_stay_so():
+    pd = pytest.importorskip("pandas")
+    numbers = pd.array(np.where(np.arange(120) < 100, X[:, 0], np.nan), dtype="Int64")
+    model = small().fit(X, pd.Series(numbers))
+    assert model.classes_.dtype.kind == "i"
+    assert_array_equal(model.classes_, [0, 1])
+    plain = small().fit(X, np.where(np.arange(120) < 100, X[:, 0], np.nan))
+    assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
 
 
 @pytest.mark.parametrize("kind", TARGETS)

@@ -80,6 +80,15 @@ def test_categories_that_a_dtype_declares(library):
     ])  # fmt: skip
 
 
+def test_whole_numbers_beside_missing_ones_stay_so():
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame({"a": pd.array([3, None, 1, 3], dtype="Int64"), "b": [0.5, 1.5, None, 0.5]})
+    columns = [np.asarray(X["a"].astype(float)), np.asarray(X["b"])]
+    encoder = CategoryEncoder().fit(X, columns)
+    assert [values.dtype.kind for values in encoder.categories_] == ["i", "f"]
+    assert_array_equal(encoder.codes(columns), [[1, 0], [-1, 1], [0, -1], [1, 0]])
+
+
 def test_given_categories_keep_their_order():
     X = np.array([["b"], ["a"]])
     encoder, columns = fitted(X, categories=[["c", "b", "a"]])

@@ -19,9 +19,10 @@ from ...arrays import (
 from ...evaluation import Density
 from ...inference import SAMPLERS, Sampler
 from ...inputs import Coordinates
-from ...learning import CHAINS, GRADIENTS, OPTIMIZERS
+from ...learning import CHAINS, GRADIENTS
 from ...units import Bernoulli, Gaussian
 from .._base import BaseRBM
+from .._choices import OPTIMIZER_CONSTRAINT
 from .._posterior import drawn_given
 from ._coordinates import (
     PARAMETERS,
@@ -88,10 +89,9 @@ class GaussianBernoulliRBM(BaseRBM):
         Floor under the variances, in the coordinates of learning.
     max_grad_norm : float or None, default=10.0
         Norm of the gradient above which it is scaled down.
-    optimizer : {"sgd", "adam"}, default="sgd"
-        Gradient ascent with ``momentum``, or Adam [2]_, by which each parameter has a step of its
-        own, about ``learning_rate`` whatever the gradient. It keeps hidden units that do little
-        from dying out, and learns densities better; see :ref:`gaussian_bernoulli_rbm`.
+    optimizer : {"sgd", "adam"} or object, default="sgd"
+        Gradient ascent with ``momentum``, or Adam [2]_, which keeps hidden units that do little
+        from dying out, and learns densities better. Or an object, with a penalty of its own.
     learning_rate : float or "auto", default=0.01
         Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training;
         ``schedule`` is a factor on what is found.
@@ -206,13 +206,13 @@ class GaussianBernoulliRBM(BaseRBM):
         "step_size": [Interval(Real, 0, 2, closed="neither")],
         "adjust_after": [None, Interval(Integral, 0, None, closed="left")],
         "anneal_step_size": ["boolean"],
-        "starts": [StrOptions(set(CHAINS))],
+        "starts": [StrOptions(set(CHAINS) - {"tempered"})],  # those of RBM keep their ladder
         "burn_in": [Interval(Integral, 0, None, closed="left")],
         "gradient": [StrOptions(set(GRADIENTS))],
         "standardize": ["boolean"],
         "min_variance": [Interval(Real, 0, None, closed="neither")],
         "max_grad_norm": [None, Interval(Real, 0, None, closed="neither")],
-        "optimizer": [StrOptions(set(OPTIMIZERS))],
+        "optimizer": OPTIMIZER_CONSTRAINT,
         "weight_scale": [None, Interval(Real, 0, None, closed="left")],
     }
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...inference import Sampler, resolve
-from ...learning import OPTIMIZERS, ChainPhase, Noise
+from ...learning import ChainPhase, Noise
+from .._choices import optimizer_of
 from .._parts import Parts
 from ._coordinates import MeanVariance, coordinates_of
 
@@ -42,10 +43,9 @@ def parts_of(params, noise):
         Noise(coordinates.inward(mean), scale / coordinates.divisor),
         params.anneal_step_size and sampler.step_size is not None,
     )
-    choice = params.momentum, params.alpha, params.penalty, params.max_grad_norm
     return NoisyParts(
         phase,
-        OPTIMIZERS[params.optimizer](*choice),
+        optimizer_of(params),
         parameters=MeanVariance(params.min_variance),
         coordinates=coordinates,
         noise=noise,
