@@ -1,10 +1,10 @@
 """
-======================================
-Densities of mixtures of normal laws
-======================================
+=============================================
+Densities of mixtures of normal distributions
+=============================================
 
-Three normal laws in the plane, and what a machine with Gaussian visible units makes of five hundred
-points drawn from them: Fig. 1 of Liao et al. (2022), for the five samplers that
+Three normal distributions in the plane, and what a machine with Gaussian visible units makes of
+five hundred points drawn from them: Fig. 1 of Liao et al. (2022), for the five samplers that
 :class:`~skrbm.GaussianBernoulliRBM` can learn with. Every machine learns from chains that are
 annealed from noise, and generates in the same way.
 """
@@ -33,12 +33,12 @@ def draw(kind, n):
 # %%
 # Machines
 # --------
-# No chain crosses from one of the laws to another. Chains that are annealed from noise, with
+# No chain crosses from one of them to another. Chains that are annealed from noise, with
 # resampling, have the right share of each all the same. Learning begins with small variances and
 # hidden units whose planes, where they are on with probability 1/2, go through rows of the data.
 # From small weights, or by plain gradient steps in place of Adam, most hidden units would die out.
-# Without Metropolis adjustment ("adj.") Langevin steps have another law than the machine, and what
-# is learned differs a little.
+# Without Metropolis adjustment ("adj.") Langevin steps have another distribution than the machine,
+# and what is learned differs a little.
 
 from skrbm import GaussianBernoulliRBM
 
@@ -78,8 +78,8 @@ def machine(X, sampler, n_components=16):
 # --------
 # Densities in colour, with points that were drawn: the isotropic mixture and the machines of all
 # samplers, and last the anisotropic one and the machine of one sampler. Given the hidden units all
-# laws have the same variances, so that the wide ones of the anisotropic mixture are made up of
-# several narrow ones: they come out after far more passes than there are here.
+# distributions have the same variances, so that the wide ones of the anisotropic mixture are made
+# up of several narrow ones: they come out after far more passes than there are here.
 
 import matplotlib.pyplot as plt
 

@@ -151,4 +151,5 @@ def published_machine():
     """Return the CD25 machine of Salakhutdinov and Murray (784 x 500), which SKRBM_DATA has."""
     p = np.load(data_folder() / "rbm-reference" / "rbm_cd25_500.npz")
     arrays = (p["W"].T, p["hbias"].ravel(), p["vbias"].ravel())
-    return skrbm.BernoulliRBM.from_parameters(*(array.astype(np.float32) for array in arrays))
+    arrays = [array.astype(np.float32) for array in arrays]
+    return skrbm.BernoulliRBM.from_parameters(*arrays, random_state=0)  # annealing has its starts

@@ -1,7 +1,7 @@
 """How often 95 % intervals of log Z contain it, on machines whose log Z can be enumerated.
 
     python examples/benchmarks/log_partition_intervals.py [--machines 10] [--ais] [--reverse]
-        [--published 0]
+        [--published 0] [--brackets 0]
 
 ``--machines`` is their number for each of 20 cases. Random ones have normal weights of standard
 deviation ``s``. Their biases are balanced, minus half of the sums of the weights, so that
@@ -10,8 +10,11 @@ digits by persistent chains for ``s`` passes over the data, each with its own se
 layer that is summed exactly; SMC, and AIS with ``--ais``, are not told so and have their default
 settings. ``--reverse`` counts the machines where the quick reverse estimate, by which scores warn,
 speaks against an estimate of SMC, by whether that is good: at most half a nat from log Z.
-``--published n`` adds n seeds on the published CD25 machine of 784 x 500 units, whose
-log Z is 451.25 +- 0.03 (``reference_machines.py``). SKRBM_DATA says where it is.
+``--brackets n`` brackets log Z of the machines of the first case by n pairs of a forward and a
+reverse estimate each, by SMC or, with ``--ais``, by AIS. It counts pairs that agree although both
+are wrong, by more than three of their standard errors. ``--published n`` adds n seeds on the
+published CD25 machine of 784 x 500 units, whose log Z is 451.25 +- 0.03
+(``reference_machines.py``). SKRBM_DATA says where it is.
 """
 
 import argparse
@@ -24,7 +27,7 @@ from sklearn.datasets import load_digits
 
 from skrbm import RBM
 from skrbm.estimators._log_partition import kept_reverse, reverse_is_larger
-from skrbm.evaluation import AIS, SMC, exact_log_partition, log_partition
+from skrbm.evaluation import AIS, SMC, bracket, exact_log_partition, log_partition
 from skrbm.units import Categorical
 
 # Visible and hidden units, their numbers, and standard deviations of the weights.
@@ -101,6 +104,25 @@ def warned(models, truths):
     return good, false, true
 
 
+def compare_brackets(n_machines, n_pairs, method):
+    """Print how many pairs of estimates of strongly coupled machines agree, and are both wrong."""
+    *kind, strengths = RANDOM[0]
+    rows = []
+    for s in strengths:
+        agree, wrong = 0, 0
+        for seed in range(n_machines):
+            model = random_machine(*kind, s, seed)
+            truth = exact_log_partition(model)
+            for k in range(n_pairs):
+                options = {"method": method, "reverse": method, "random_state": n_pairs * seed + k}
+                found = bracket(model, **options)
+                ends = found.forward, found.reverse
+                both = all(abs(end.value - truth) > 3 * end.std for end in ends)
+                agree, wrong = agree + found.agrees, wrong + (found.agrees and both)
+        rows.append((s, n_machines * n_pairs, agree, wrong))
+    table(("s", "pairs", "agree", "of these both wrong"), rows)
+
+
 def published(methods, seeds):
     """Return a row of the table for each method, and print each interval."""
     if data_folder() is None:
@@ -122,10 +144,13 @@ def main():
     parser.add_argument("--ais", action="store_true")
     parser.add_argument("--reverse", action="store_true")
     parser.add_argument("--published", type=int, default=0)
+    parser.add_argument("--brackets", type=int, default=0)
     parser.add_argument("--first-seed", type=int, default=0)
     args = parser.parse_args()
     heading(__file__, args)
     warnings.simplefilter("ignore")
+    if args.brackets:
+        return compare_brackets(args.machines, args.brackets, "ais" if args.ais else "smc")
     methods = [SMC(), *([AIS()] if args.ais else [])]
     rows, everything = [], {type(method).__name__: [] for method in methods}
     counts = np.zeros(3, dtype=int)
