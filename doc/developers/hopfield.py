@@ -1,8 +1,7 @@
 from numbers import Integral
 from typing import ClassVar
 
-from sklearn.utils._param_validation import Interval
-
+from skrbm._sklearn import Interval
 from skrbm.estimators._base import BaseRBM
 from skrbm.estimators._parts import Parts
 from skrbm.inference import Gibbs
