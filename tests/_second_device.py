@@ -21,9 +21,9 @@ import skrbm
 
 NAME = "meta"  # a kind of device that needs no library, and that nothing else here uses
 _SOURCE = str(Path(skrbm.__file__).parent)
-_READS = {"_local_scalar_dense", "item", "is_nonzero", "equal"}
-_SIZES = {"nonzero", "masked_select", "unique_consecutive", "_unique2", "unique_dim"}
-_SIZES |= {"linalg_cholesky_ex", "linalg_inv_ex", "linalg_eigh", "_linalg_eigh", "linalg_solve_ex"}
+READS = {"_local_scalar_dense", "item", "is_nonzero", "equal"}
+SIZES = {"nonzero", "masked_select", "unique_consecutive", "_unique2", "unique_dim"}
+SIZES |= {"linalg_cholesky_ex", "linalg_inv_ex", "linalg_eigh", "_linalg_eigh", "linalg_solve_ex"}
 
 
 class _Tensor(torch.Tensor):
@@ -92,7 +92,7 @@ class _Device(TorchDispatchMode):
             if name != "copy_":
                 raise RuntimeError(f"{name}: tensors of two devices")
             self._count("copy")
-        elif ours and (name in _READS | _SIZES or _indexes_by_mask(name, args)):
+        elif ours and (name in READS | SIZES or indexes_by_mask(name, args)):
             self._count(name)
 
         inner = tree_map(lambda x: x.inner if isinstance(x, _Tensor) else x, (args, kwargs))
@@ -109,10 +109,10 @@ class _Device(TorchDispatchMode):
                 return x
             return known[id(x)] if id(x) in known else _Tensor(x)
 
-        return tree_map(wrapped, out) if name not in _READS else out
+        return tree_map(wrapped, out) if name not in READS else out
 
 
-def _indexes_by_mask(name, args):
+def indexes_by_mask(name, args):
     if name not in ("index", "index_put", "index_put_", "_index_put_impl_"):
         return False
     return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1])

@@ -13,6 +13,8 @@ from ._later import gathered, require
 from ._namespace import cast, is_foreign, namespace
 from ._types import Array
 
+_COUNT = object()  # form of a whole number that counts
+
 
 def can_replay(x: Any) -> bool:
     """Whether operations on an array can be recorded: those of a torch tensor on a GPU."""
@@ -22,15 +24,16 @@ def can_replay(x: Any) -> bool:
 class Replayed:
     """Calls of a function that takes a state to the next one, replayed where that is possible.
 
-    A call is recorded when another like it was made before: with the same key, and arrays of the
-    same shapes. If it cannot be recorded, as it waits for the device, no call is any more.
+    A call is recorded when another like it was made before: with the same key, and a state of the
+    same form. If it cannot be recorded, as it waits for the device, no call is any more.
 
     Parameters
     ----------
     function : callable
         ``function(state, x)`` takes an array and returns the next state and a dict of numbers. A
-        state is a tuple of arrays, tuples and dataclasses; arrays may be written in place. Of all
-        else only whole numbers may change: they count, and each call raises them by the same.
+        state is a tuple of arrays, tuples and dataclasses; arrays may be written in place. Whole
+        numbers whose names begin with ``n_`` count: each call raises them by the same, and does
+        the same operations whatever they are. Of all else, other values ask for other recordings.
     rng : Rng
         What the function draws from; it has no other source of random numbers.
     """
@@ -75,7 +78,7 @@ class Replayed:
     def _recorded(self, parts: "_Parts", x: Array) -> "_Recording | None":
         """Return the recording of a call, None if it cannot be recorded."""
         made = (r for r in self._seen.values() if r is not None)
-        like_it = next((r for r in made if r.form == parts.form), None)
+        like_it = next((r for r in made if r.kinds == parts.kinds), None)
         try:
             recording = _Recording(self._function, self._rng, parts, x, like_it)
         except RuntimeError:  # it waits for the device, or copies from the processor
@@ -91,13 +94,13 @@ class Replayed:
 class _Recording:
     """A recorded call: its graph, and the memory that it reads from and writes to.
 
-    Recordings of calls with states of one form, such as ``like_it``, share that memory.
+    Recordings of calls with arrays of the same shapes, such as ``like_it``, share that memory.
     """
 
     def __init__(self, function: Callable, rng: Any, parts: "_Parts", x: Array, like_it: Any):
         import torch
 
-        self.form = parts.form
+        self.kinds = parts.kinds
         self._buffers = like_it._buffers if like_it else [part.clone() for part in parts.arrays]
         self._first = parts.moved(self._buffers, parts.counts)
         self._x, self._graph, self._read = x.clone(), torch.cuda.CUDAGraph(), _read_arrays()
@@ -116,9 +119,10 @@ class _Recording:
 
     def _close(self, after: "_Parts", waiting: list) -> None:
         """Write the next state to where the state was, and put the numbers together."""
-        self.is_closed = after.form == self.form
+        self.is_closed = after.kinds == self.kinds
         if not self.is_closed:
             return
+        self._after = after.moved(self._buffers, after.counts)
         pairs = zip(self._first.counts, after.counts, strict=True)
         self._steps = [new - old for old, new in pairs]
         _copy(after.arrays, self._buffers)
@@ -137,7 +141,7 @@ class _Recording:
         for holds, error in zip(values[len(self._names) :], self._errors, strict=True):
             require(holds, error)
         counts = [n + step for n, step in zip(parts.counts, self._steps, strict=True)]
-        return self._first.moved(self._buffers, counts), numbers
+        return self._after.moved(self._buffers, counts), numbers
 
 
 def _copy(arrays: list, buffers: list) -> None:
@@ -156,22 +160,28 @@ class _Parts:
         self.state, self.arrays, self.counts = state, [], []  # type: tuple, list, list[int]
         self.form = self._form_of(state)
 
-    def _form_of(self, x: Any) -> Any:
+    @property
+    def kinds(self) -> Any:
+        """Shapes and dtypes of the arrays, and the number of counts."""
+        return [(tuple(a.shape), a.dtype) for a in self.arrays], len(self.counts)
+
+    def _form_of(self, x: Any, name: str = "") -> Any:
         if is_foreign(x):
             self.arrays.append(x)
             return tuple(x.shape), x.dtype
         if isinstance(x, tuple):
-            return type(x), *map(self._form_of, x)
-        if _counts(x):
+            names = getattr(x, "_fields", [""] * len(x))
+            return type(x), *map(self._form_of, x, names)
+        if name.startswith("n_") and type(x) is int:
             self.counts.append(x)
-            return int
+            return _COUNT
         if is_dataclass(x):
             n_arrays, n_counts = len(self.arrays), len(self.counts)
-            form = type(x), *(self._form_of(getattr(x, f.name)) for f in fields(x))
+            form = type(x), *(self._form_of(getattr(x, f.name), f.name) for f in fields(x))
             if len(self.arrays) > n_arrays:
                 return form
             del self.counts[n_counts:]
-        return x if isinstance(x, (bool, float, str, type(None))) else id(x)
+        return x if isinstance(x, (int, float, str, type(None))) else id(x)
 
     def moved(self, arrays: list, counts: list[int]) -> "_Parts":
         """Return the parts of a state of the same form."""
@@ -181,15 +191,11 @@ class _Parts:
         return other
 
 
-def _counts(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool)
-
-
 def _built(x: Any, form: Any, arrays: Any, counts: Any) -> Any:
     """Return what has a form, with other arrays and counts than ``x``."""
     if is_foreign(x):
         return next(arrays)
-    if form is int:
+    if form is _COUNT:
         return next(counts)
     if isinstance(x, tuple):
         pairs = zip(x, form[1:], strict=True)

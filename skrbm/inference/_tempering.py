@@ -29,7 +29,7 @@ class Replicas(NamedTuple):
         Values of the machine itself, the last rung.
     below : tuple of arrays of shape (n_chains, n_visible)
         Visible values of the rungs below.
-    turn : int
+    turn : {0, 1}
         Which neighbours exchange next.
     """
 
@@ -152,7 +152,7 @@ class Tempering(Sampler):
         rows, found = exchanged(machines, rows, state.turn, rng)
         *below, X = swept_all(machines, rows, rng)
         layers = Gibbs().start(machine, X, rng).layers
-        return Replicas(layers, tuple(below), state.turn + 1), found
+        return Replicas(layers, tuple(below), (state.turn + 1) % 2), found
 
     def resumed(self, machine, state):
         if hasattr(state, "below"):

@@ -1,0 +1,131 @@
+"""Steps that are replayed learn what steps that are taken one by one learn, to the last bit.
+
+A GPU replays what was recorded; here the processor does, by operations that were written down.
+"""
+
+import numpy as np
+import pytest
+from _estimators import binary_data, learn, small
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+
+import skrbm
+from skrbm.exceptions import DivergenceError
+from skrbm.inference import TAP, GibbsLangevin
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("array_api_compat")
+from _recorded import recorded_on_the_processor  # noqa: E402
+
+pytestmark = [
+    pytest.mark.arrays,
+    pytest.mark.filterwarnings("ignore:.*learning has diverged"),
+]
+
+
+def case(Estimator, **params):
+    name = "-".join([Estimator.__name__, *(f"{k}={v}" for k, v in params.items())])
+    return pytest.param(small(Estimator, **params), id=name)
+
+
+RBM, Bernoulli, Gaussian = skrbm.RBM, skrbm.BernoulliRBM, skrbm.GaussianBernoulliRBM
+REPLAYED = [
+    case(RBM),
+    case(RBM, optimizer="adam"),
+    case(RBM, learning_rate=0.1, schedule="constant", momentum=0.5, centered=False),
+    case(RBM, learning_rate=0.1, schedule="constant", optimizer="adam", average=False),
+    case(RBM, learning_rate=0.1, penalty="l1", alpha=0.02),
+    case(RBM, learning_rate=0.1, inference="cd", max_grad_norm=0.5),
+    case(RBM, visible="gaussian", inference=GibbsLangevin(step_size=0.1), learning_rate=0.02),
+    case(RBM, inference="tempering", learning_rate=0.1),
+    case(Bernoulli, learning_rate=0.1, persistent=True),
+    case(Bernoulli, learning_rate=0.1, early_stopping=True),
+    case(skrbm.TAPRBM, learning_rate=0.05),
+    case(skrbm.TAPRBM, learning_rate=0.05, inference=TAP(max_iter=3, damping=0.3)),
+    case(skrbm.DeepTAPMachine, learning_rate=0.05),
+    case(Gaussian, learning_rate=0.02),
+]
+
+
+def attributes(estimator):
+    """Return parameters and history."""
+    names = ("components_", "intercept_hidden_", "intercept_visible_")
+    found = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+    history = {f"history {k}": v for k, v in estimator.history_.items() if k != "time"}
+    return found | history
+
+
+def assert_same(one, other):
+    one, other = attributes(one), attributes(other)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        for a, b in zip(layers(value), layers(other[name]), strict=True):
+            assert_array_equal(a, b, err_msg=name)
+
+
+def layers(value):
+    """Return arrays: those of each layer of a deep machine, or one."""
+    parts = value if isinstance(value, tuple | list) and torch.is_tensor(value[0]) else [value]
+    return [np.asarray(part) for part in parts]
+
+
+def rows(n=97):
+    """Return rows that make batches of two sizes."""
+    return torch.asarray(binary_data(n=n))
+
+
+@pytest.mark.parametrize("estimator", REPLAYED)
+def test_replayed_steps_are_the_same(estimator, monkeypatch):
+    X = rows()
+    estimator.set_params(n_iter=5, batch_size=10, random_state=3)
+    plain = learn(clone(estimator), X)
+    with recorded_on_the_processor(monkeypatch) as graphs:
+        replayed = learn(clone(estimator), X)
+    assert graphs.n_replayed > 10
+    assert_same(plain, replayed)
+
+
+def test_fits_go_on_from_what_was_replayed(monkeypatch):
+    X, found = rows(), []
+    for is_replayed in (False, True):
+        estimator = small(RBM, learning_rate=0.1, warm_start=True, n_iter=3, batch_size=10)
+        with recorded_on_the_processor(monkeypatch) if is_replayed else monkeypatch.context():
+            estimator.fit(X).fit(X)
+            for _ in range(4):
+                estimator.partial_fit(X)
+        found.append(estimator)
+    assert_same(*found)
+
+
+def test_published_parameters_are_not_written_into(monkeypatch):
+    X, kept = rows(), []
+    with recorded_on_the_processor(monkeypatch):
+        estimator = small(RBM, learning_rate=0.1, n_iter=2, batch_size=10, average=False)
+        for _ in range(3):
+            estimator.partial_fit(X)
+            kept.append((estimator.components_, estimator.components_.clone()))
+    assert all((now == then).all() for now, then in kept)
+
+
+def test_divergence_in_a_replay_leaves_the_last_good_parameters(monkeypatch):
+    X, found = rows(), []
+    for is_replayed in (False, True):
+        estimator = small(RBM, visible="gaussian", learning_rate=0.1, schedule="constant")
+        estimator.set_params(optimizer="sgd", n_iter=3, batch_size=10, average=False)
+        with recorded_on_the_processor(monkeypatch) if is_replayed else monkeypatch.context():
+            estimator.fit(X).set_params(learning_rate=1e30, warm_start=True)
+            with pytest.raises(DivergenceError) as error:
+                estimator.fit(X)
+        found.append((estimator, str(error.value)))
+    assert found[0][1] == found[1][1]
+    assert_same(found[0][0], found[1][0])
+
+
+@pytest.mark.parametrize("params", [{"starts": "tempered"}, {"hidden": "relu"}], ids=str)
+def test_steps_that_read_numbers_are_taken_one_by_one(monkeypatch, params):
+    X = rows()
+    estimator = small(RBM, learning_rate=0.1, n_iter=4, batch_size=10, **params)
+    plain = learn(clone(estimator), X)
+    with recorded_on_the_processor(monkeypatch):
+        replayed = learn(clone(estimator), X)
+    assert_same(plain, replayed)
