@@ -12,13 +12,7 @@ from .._sklearn import _fit_context, with_callbacks
 from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
-from ..inputs import (
-    THETA_ATTRIBUTES,
-    machine_from,
-    reference_of,
-    rows_of,
-    rows_with_weight,
-)
+from ..inputs import THETA_ATTRIBUTES, machine_from, reference_of, rows_of, rows_with_weight
 from ..learning import (
     AutomaticLearner,
     MomentLearner,
@@ -30,6 +24,7 @@ from ..learning import (
 )
 from ..machine import Machine
 from ._density import DensityModel
+from ._encoded import takes_table
 from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
@@ -148,7 +143,7 @@ class BaseRBM(DensityModel):
         if training is None:
             return self
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
-        told = given if self._is_encoded else X
+        told = given if takes_table(self) else X
         callbacks = for_callbacks(self, told, told, rows, training, progress)
         train, validation = np.arange(len(rows)), None
         if self.early_stopping:
@@ -444,6 +439,6 @@ class BaseRBM(DensityModel):
             If no row converges. The states where they ended are then returned.
         """
         check_is_fitted(self)
-        if X is not None and not self._is_encoded:  # else evaluation does it
+        if X is not None and not takes_table(self):  # else evaluation does it
             X = self._encode(X)
         return evaluation.solutions(self, self._own_fixed_point(), X, unique_tol=unique_tol)

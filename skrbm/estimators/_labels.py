@@ -12,6 +12,7 @@ from .._ranks import ranks
 from ..arrays import is_foreign, to_numpy
 from ..inputs import joined_values, missing_values
 from ..units import Bernoulli, Categorical, ColumnUnits
+from ._encoded import takes_table
 
 _MOST_BITS = 12  # labels whose values are summed over
 
@@ -106,7 +107,7 @@ class Labels:
 
 def check_features(estimator):
     """Raise TypeError if an estimator takes features as a table, which it encodes itself."""
-    if estimator._is_encoded:
+    if takes_table(estimator):
         raise TypeError(
             f"{type(estimator).__name__} encodes the columns of a table, and labels are columns "
             "beside numbers; encode X before (OneHotEncoder), and take an RBM, with "
