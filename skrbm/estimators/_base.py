@@ -333,7 +333,8 @@ class BaseRBM(DensityModel):
     @one_blas_thread
     def _adopted(self, machine, parts):
         """Return self, fitted as far as the parameters of a machine go."""
-        self._evaluation_seed, seed = seed_sequence(self.random_state).spawn(2)
+        evaluation_seed, seed = seed_sequence(self.random_state).spawn(2)
+        self._evaluation_seed = evaluation_seed.state
         rng = make_rng(seed, machine.weights[0])
         n = parts.rows_of_state(self.batch_size, _MOST_ADOPTED)
         rows = chain_ends(machine, rng, draw_visible(machine, rng, n))

@@ -2,11 +2,11 @@
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import BaseEstimator, CallbackSupportMixin
+from .._sklearn import DOC_LINK, CallbackSupportMixin
 from ..arrays import (
     cast,
     dense,
@@ -45,6 +45,7 @@ class DensityModel(
     ``_new_encoder()`` returns what turns it into columns of the machine (``_encoded.py``).
     """
 
+    _doc_link_module, _doc_link_template = DOC_LINK
     binarize = None
     _takes_missing = False  # NaN for visible units that are latent
 
@@ -326,8 +327,6 @@ class DensityModel(
             init = namespace(rows).take(self.starts_, rows, axis=0)
         else:
             init = rows_to_start(self, init, n_samples)
-        if n_steps == 0:
-            return decoded(self, namespace(init).asarray(init, copy=True))
         return decoded(self, sampled(self, method, init, n_steps, rng))
 
     @by_blocks
