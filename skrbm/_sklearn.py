@@ -1,7 +1,5 @@
 """What skrbm takes of scikit-learn that is private or new; no other file imports such names."""
 
-import numpy as np
-import sklearn.base
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight
@@ -69,31 +67,11 @@ except ImportError:
         return managed
 
 
-_SEED = "_evaluation_seed"  # attribute of fitted estimators
-
-
-class BaseEstimator(sklearn.base.BaseEstimator):
-    """scikit-learn's base, whose HTML representation links to the API pages of skrbm."""
-
-    _doc_link_module = "skrbm"
-    _doc_link_template = (
-        "https://skrbm.readthedocs.io/en/stable/generated/skrbm.{estimator_name}.html"
-    )
-
-    def __getstate__(self):
-        """Return what copies and files keep: the seed as plain values, as skops needs it."""
-        state = super().__getstate__()
-        seed = state.get(_SEED)
-        return state if seed is None else state | {_SEED: seed.state}
-
-    def __setstate__(self, state):
-        if isinstance(state.get(_SEED), dict):
-            state = state | {_SEED: np.random.SeedSequence(**state[_SEED])}
-        super().__setstate__(state)
-
+DOC_LINK = "skrbm", "https://skrbm.readthedocs.io/en/stable/generated/skrbm.{estimator_name}.html"
+"""``_doc_link_module`` and ``_doc_link_template`` of estimators, for their HTML representation."""
 
 __all__ = [
-    "BaseEstimator",
+    "DOC_LINK",
     "CallbackSupportMixin",
     "HasMethods",
     "Interval",

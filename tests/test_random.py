@@ -112,6 +112,16 @@ def test_a_random_state_moves_on():
     assert seed_sequence(5).entropy == seed_sequence(5).entropy
 
 
+def test_the_state_of_a_seed_makes_the_same_seed():
+    (seed,) = np.random.SeedSequence(3).spawn(1)
+    first = make_rng(seed, np.ones(1)).normal((5,))
+    assert_array_equal(make_rng(seed.state, np.ones(1)).normal((5,)), first)
+    seed.spawn(2)
+    for made in (seed_sequence(seed), seed_sequence(seed.state)):
+        assert made.n_children_spawned == 0
+        assert_array_equal(made.generate_state(4), seed.generate_state(4))
+
+
 def test_bad_random_state_is_refused():
     with pytest.raises(ValueError, match="seed"):
         make_rng("zero", np.ones(1))

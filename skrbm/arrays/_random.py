@@ -21,10 +21,11 @@ Shape: TypeAlias = tuple[int, ...]
 def seed_sequence(random_state: Any) -> np.random.SeedSequence:
     """Return a SeedSequence drawn from a scikit-learn ``random_state``.
 
-    Of a SeedSequence it returns a copy, from which nothing was spawned.
+    Of a SeedSequence, or of its ``state``, it returns a copy, from which nothing was spawned.
     """
-    if hasattr(random_state, "spawn_key"):
-        return np.random.SeedSequence(random_state.entropy, spawn_key=random_state.spawn_key)
+    state = random_state.state if hasattr(random_state, "spawn_key") else random_state
+    if isinstance(state, dict):
+        return np.random.SeedSequence(state["entropy"], spawn_key=state["spawn_key"])
     words = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     return np.random.SeedSequence([int(word) for word in words])
 

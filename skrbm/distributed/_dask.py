@@ -79,31 +79,35 @@ def fit(
             "one process; make it by LocalCluster(processes=True)"
         )
     first = next(iter(groups))
-    host, port = client.submit(_free_port, workers=[first], pure=False).result()
-    futures = [
+    address = tuple(client.submit(_free_port, workers=[first], pure=False).result())
+    futures = _begun(client, groups, estimator, address, timeout, local_steps, resume)
+    try:
+        _collect(estimator, futures, [*groups])
+    except KeyboardInterrupt:
+        if len(groups) > 1:
+            client.run(_interrupt, address, workers=[first])
+            _collect(estimator, futures, [*groups])
+        raise
+    finally:
+        client.cancel(futures)
+    return estimator
+
+
+def _begun(client, groups, estimator, address, timeout, *options):
+    """Begin a fit on each worker; returns the futures of what :func:`_fit_rank` returns."""
+    return [
         client.submit(
             _fit_rank,
             estimator,
             *blocks,
-            (host, port, rank, len(groups), timeout),
-            local_steps,
-            resume,
+            (*address, rank, len(groups), timeout),
+            *options,
             workers=[worker],
             pure=False,
             retries=0,
         )
         for rank, (worker, blocks) in enumerate(groups.items())
     ]
-    try:
-        _collect(estimator, futures, [*groups])
-    except KeyboardInterrupt:
-        if len(groups) > 1:
-            client.run(_interrupt, (host, port), workers=[first])
-            _collect(estimator, futures, [*groups])
-        raise
-    finally:
-        client.cancel(futures)
-    return estimator
 
 
 def _collect(estimator, futures, workers):

@@ -12,13 +12,7 @@ from .._sklearn import _fit_context, with_callbacks
 from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
-from ..inputs import (
-    THETA_ATTRIBUTES,
-    machine_from,
-    reference_of,
-    rows_of,
-    rows_with_weight,
-)
+from ..inputs import THETA_ATTRIBUTES, machine_from, reference_of, rows_of, rows_with_weight
 from ..learning import (
     AutomaticLearner,
     MomentLearner,
@@ -30,6 +24,7 @@ from ..learning import (
 )
 from ..machine import Machine
 from ._density import DensityModel
+from ._encoded import takes_table
 from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
@@ -148,7 +143,7 @@ class BaseRBM(DensityModel):
         if training is None:
             return self
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
-        told = given if self._is_encoded else X
+        told = given if takes_table(self) else X
         callbacks = for_callbacks(self, told, told, rows, training, progress)
         train, validation = np.arange(len(rows)), None
         if self.early_stopping:
@@ -338,7 +333,8 @@ class BaseRBM(DensityModel):
     @one_blas_thread
     def _adopted(self, machine, parts):
         """Return self, fitted as far as the parameters of a machine go."""
-        self._evaluation_seed, seed = seed_sequence(self.random_state).spawn(2)
+        evaluation_seed, seed = seed_sequence(self.random_state).spawn(2)
+        self._evaluation_seed = evaluation_seed.state
         rng = make_rng(seed, machine.weights[0])
         n = parts.rows_of_state(self.batch_size, _MOST_ADOPTED)
         rows = chain_ends(machine, rng, draw_visible(machine, rng, n))
@@ -444,6 +440,6 @@ class BaseRBM(DensityModel):
             If no row converges. The states where they ended are then returned.
         """
         check_is_fitted(self)
-        if X is not None and not self._is_encoded:  # else evaluation does it
+        if X is not None and not takes_table(self):  # else evaluation does it
             X = self._encode(X)
         return evaluation.solutions(self, self._own_fixed_point(), X, unique_tol=unique_tol)

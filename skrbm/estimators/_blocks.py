@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 
 from ..arrays import namespace
 from ..inputs import find_blocks, is_dask, whole_rows
+from ._encoded import decoded
 
 
 def by_blocks(method):
@@ -53,7 +54,7 @@ def _for_blocks(options):
 def _lazy(method, estimator, X, args, options):
     """Return a Dask array of what a method gives of the chunks of X."""
     estimator = copy.copy(estimator)  # of which a later fit changes nothing
-    rows, X = estimator._decode(estimator.starts_[:1, ...]), whole_rows(X)
+    rows, X = decoded(estimator, estimator.starts_[:1, ...]), whole_rows(X)
     example = method(estimator, rows, *args, **options)[:0, ...]
     own = list(itertools.islice(_for_blocks(options), X.numblocks[0]))
 

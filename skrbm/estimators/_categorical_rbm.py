@@ -12,7 +12,7 @@ from ..learning import ZERO_SUM
 from ..machine import Machine, zero_sum
 from ..units import Categorical, Theta
 from ._choices import unit_of
-from ._encoded import EncodedInput
+from ._encoded import decoded
 from ._noise_models import Substitution
 from ._parts import machine_of_init, parts_of_init
 from ._posterior import denoised, imputed
@@ -21,7 +21,7 @@ from ._rbm import RBM
 _NOT_TAKEN = ("visible", "binarize", "sample_values")
 
 
-class CategoricalRBM(EncodedInput, RBM):
+class CategoricalRBM(RBM):
     """Restricted Boltzmann machine of sites that each have one of several values.
 
     X is a table of categories: integer codes, strings, objects or columns of a DataFrame. With
@@ -394,7 +394,7 @@ class CategoricalRBM(EncodedInput, RBM):
             return_std=False,
             random_state=random_state,
         )
-        return self._decode(means)
+        return decoded(self, means)
 
 
 def _check_categories(known, asked):

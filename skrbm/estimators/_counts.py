@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..arrays import from_numpy, make_rng, namespace, seed_sequence, to_numpy
+from ..arrays import from_numpy, make_rng, namespace, to_numpy
 from ..evaluation import Density
 from ..evaluation._lengths import length_partitions
 from ..exceptions import LikelihoodWarning
@@ -76,7 +76,7 @@ class CountLikelihoods:
         longest = 2 ** math.ceil(math.log2(max(asked.max(initial=1), 1)))
 
         def estimate():
-            rng = make_rng(seed_sequence(self._evaluation_seed), machine.weights[0])
+            rng = make_rng(self._evaluation_seed, machine.weights[0])
             return length_partitions(machine, rng, longest)
 
         found = kept_with_parameters(self, ("lengths", longest), estimate)

@@ -20,6 +20,7 @@ from ..units import Theta
 from ._base import BaseRBM
 from ._blocks import by_blocks
 from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
+from ._encoded import visible_rows
 from ._parts import Parts
 from ._tap_rbm import TAPRBM
 from ._training import TRAINING_CONSTRAINTS
@@ -379,7 +380,7 @@ class DeepTAPMachine(BaseRBM):
         -------
         H : array of shape (n_samples, n_components[layer])
         """
-        X, density = self._visible(X), self.density_
+        X, density = visible_rows(self, X), self.density_
         l = _layer_index(layer, len(density.machine.weights))
         return cast(density.hidden_means(X, l), density.machine.dtype)
 
@@ -444,7 +445,6 @@ def _layer_index(layer, n):
 
 def _hidden_samples(rbm, X, rng):
     """Draw the hidden units of a fitted machine for each row of X."""
-    machine, blocks = rbm.machine_, row_blocks(X, _BLOCK_ROWS)
-    hidden = (condition(machine, rbm._visible(rows)) for rows in blocks)
-    parts = [machine.units[1].sample(theta, rng) for theta in hidden]
-    return namespace(parts[0]).concat(parts, axis=0)
+    machine, draw = rbm.machine_, rbm.units_[1].sample
+    thetas = (condition(machine, visible_rows(rbm, rows)) for rows in row_blocks(X, _BLOCK_ROWS))
+    return namespace(rbm.components_).concat([draw(theta, rng) for theta in thetas], axis=0)

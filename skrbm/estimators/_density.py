@@ -2,11 +2,11 @@
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import BaseEstimator, CallbackSupportMixin
+from .._sklearn import DOC_LINK, CallbackSupportMixin
 from ..arrays import (
     cast,
     dense,
@@ -24,7 +24,7 @@ from ..inputs import THETA_ATTRIBUTES, check_rows, check_weights
 from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
 from ._blocks import by_blocks
-from ._encoded import PlainInput
+from ._encoded import decoded, encoded, rows_to_start, takes_table, visible_rows
 from ._log_partition import checked_log_partition, log_partition_of_scores
 from ._noise_models import channel
 from ._posterior import denoised, drawn_given, hidden_means, imputed
@@ -34,20 +34,18 @@ _BLOCK_ROWS = 1024  # whose log-weights are computed together
 
 
 class DensityModel(
-    PlainInput,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    CallbackSupportMixin,
-    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, BaseEstimator
 ):
     """What fitted machines do that are density models of X, however they learn.
 
     A subclass sets ``components_`` and the other parameters, ``units_``, ``starts_`` and
     ``_evaluation_seed`` in ``fit``. It may replace ``machine_`` and ``density_``, if its published
     parameters are not those of a machine with one hidden layer, ``_first_hidden(X)`` (the means
-    that ``transform`` returns) and ``_scored(X)`` (log-likelihoods of rows).
+    that ``transform`` returns) and ``_scored(X)`` (log-likelihoods of rows). Where X is a table,
+    ``_new_encoder()`` returns what turns it into columns of the machine (``_encoded.py``).
     """
 
+    _doc_link_module, _doc_link_template = DOC_LINK
     binarize = None
     _takes_missing = False  # NaN for visible units that are latent
 
@@ -57,6 +55,13 @@ class DensityModel(
         tags.input_tags.sparse, tags.input_tags.allow_nan = True, self._takes_missing
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _new_encoder(self):
+        return None
+
+    def _encode(self, X, reset=False, **options):
+        """Return X checked, in the columns of the machine; all that takes X goes through this."""
+        return encoded(self, X, reset, **options)
 
     @property
     def machine_(self):
@@ -71,7 +76,7 @@ class DensityModel(
         """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
         machine = in_double(self.machine_)
         starts, ladder = cast(self.starts_, machine.dtype), getattr(self, "ladder_", None)
-        encode = self._encode if self._is_encoded else None
+        encode = self._encode if takes_table(self) else None
         return Density(machine, starts, binarize=self.binarize, ladder=ladder, encode=encode)
 
     @property
@@ -80,7 +85,7 @@ class DensityModel(
 
     def _by_blocks(self, function, X, dtype):
         """Return ``function(rows)`` of blocks of X, as the machine's units take them."""
-        X = self._visible(X, dtype, missing=True)
+        X = visible_rows(self, X, dtype, missing=True)
         parts = [function(rows) for rows in row_blocks(X, _BLOCK_ROWS)]
         return namespace(parts[0]).concat(parts, axis=0)
 
@@ -101,7 +106,7 @@ class DensityModel(
 
     def _first_hidden(self, X):
         """Return the means of the first hidden layer given X."""
-        X = self._visible(X, missing=True)
+        X = visible_rows(self, X, missing=True)
         machine = self.machine_
         theta = condition(machine, X)
         if has_missing(theta.field) and has_missing(X):  # the field is mostly smaller than X
@@ -122,7 +127,7 @@ class DensityModel(
         """
         machine = self.machine_
         H = check_rows("H", H, machine.n_units[1], machine.weights[0])
-        return self._decode(machine.units[0].mean(conditional(machine, 0, (None, H))))
+        return decoded(self, machine.units[0].mean(conditional(machine, 0, (None, H))))
 
     @by_blocks
     def predict(self, X):
@@ -145,7 +150,7 @@ class DensityModel(
                 "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
             )
         hidden, machine = self._first_hidden(X), self.machine_
-        return self._decode(machine.units[0].mode(conditional(machine, 0, (None, hidden))), X)
+        return decoded(self, machine.units[0].mode(conditional(machine, 0, (None, hidden))), X)
 
     @by_blocks
     def free_energy(self, X):
@@ -315,16 +320,14 @@ class DensityModel(
         check_count("n_steps", n_steps, 0)
         if given is not None:
             drawn = drawn_given(self, given, init, n_steps, random_state, method)
-            return self._decode(drawn, given)
+            return decoded(self, drawn, given)
         rng = make_rng(random_state, machine.weights[0])
         if init is None:
             rows = rng.integers(self.starts_.shape[0], n_samples)
             init = namespace(rows).take(self.starts_, rows, axis=0)
         else:
-            init = self._rows_to_start(init, n_samples)
-        if n_steps == 0:
-            return self._decode(namespace(init).asarray(init, copy=True))
-        return self._decode(sampled(self, method, init, n_steps, rng))
+            init = rows_to_start(self, init, n_samples)
+        return decoded(self, sampled(self, method, init, n_steps, rng))
 
     @by_blocks
     @one_blas_thread
@@ -352,7 +355,7 @@ class DensityModel(
             thresholded by ``binarize``), missing ones E[v_i | observed].
         """
         own = self._own_fixed_point()
-        return self._decode(imputed(self, X, method, own, n_steps, random_state), X)
+        return decoded(self, imputed(self, X, method, own, n_steps, random_state), X)
 
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.
@@ -368,9 +371,9 @@ class DensityModel(
         -------
         v_new : array of shape (n_samples, n_features)
         """
-        X, machine = dense(self._visible(v)), self.machine_
+        X, machine = dense(visible_rows(self, v)), self.machine_
         rng = make_rng(random_state, machine.weights[0])
-        return self._decode(chain_ends(machine, rng, X, 1), v)
+        return decoded(self, chain_ends(machine, rng, X, 1), v)
 
     @one_blas_thread
     def denoise(
@@ -443,4 +446,4 @@ class DensityModel(
             return_std=return_std,
             random_state=random_state,
         )
-        return (self._decode(found[0]), found[1]) if return_std else self._decode(found)
+        return (decoded(self, found[0]), found[1]) if return_std else decoded(self, found)

@@ -1,4 +1,16 @@
-"""What estimators take X as, and give visible values back as: as it is, or encoded."""
+"""What estimators take X as, and give visible values back as: as it is, or encoded.
+
+An estimator of tables, whose columns are not those of its machine, gives by ``_new_encoder()`` an
+object with
+
+- ``fit(X, columns)``: finds out about a table and its columns, NumPy arrays; returns itself;
+- ``joined(encoders)``: returns one for the rows of all ranks, each of which has fitted its own;
+- ``encode(columns)``: returns the machine's columns, a NumPy array or a sparse matrix, with NaN
+  where a value is missing;
+- ``decode(rows)``: returns a table of rows of the machine's columns, or of their means.
+
+It is kept as ``_encoder``. Without one the columns of X are those of the machine.
+"""
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,125 +29,106 @@ from ..inputs import (
 )
 
 
-class PlainInput:
-    """X has the columns of the machine, as numbers.
+def takes_table(estimator):
+    """Whether X is a table, whose columns an encoder turns into those of the machine."""
+    return estimator._new_encoder() is not None
 
-    All that takes X goes through ``_encode``, and all that gives visible values back through
-    ``_decode``. A subclass has a fitted ``machine_``.
+
+def encoded(
+    estimator, X, reset=False, *, missing=False, sparse=True, blocks=False, sample_weight=None
+):
+    """Return X checked, as numbers with a column for each of the machine.
+
+    Parameters
+    ----------
+    estimator : DensityModel
+    X : array-like or sparse matrix of shape (n_samples, n_features_in_)
+    reset : bool, default=False
+        Whether the features of X become those of the estimator.
+    missing : bool, default=False
+        Whether values may be missing, which are NaN in the result.
+    sparse : bool, default=True
+        Whether the result may be sparse.
+    blocks : bool, default=False
+        Whether data that are read in blocks stay so, as a RowBlocks.
+    sample_weight : array-like of shape (n_samples,), default=None
+        The values of rows of weight 0 do not matter.
     """
-
-    _is_encoded = False  # whether the machine's columns are others than those of X
-
-    def _encode(
-        self, X, reset=False, *, missing=False, sparse=True, blocks=False, sample_weight=None
-    ):
-        """Return X checked, as numbers with a column for each of the machine.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-        reset : bool, default=False
-            Whether the features of X become those of the estimator.
-        missing : bool, default=False
-            Whether values may be missing, which are NaN in the result.
-        sparse : bool, default=True
-            Whether the result may be sparse.
-        blocks : bool, default=False
-            Whether data that are read in blocks stay so, as a RowBlocks.
-        sample_weight : array-like of shape (n_samples,), default=None
-            The values of rows of weight 0 do not matter.
-        """
-        return check_data(self, X, reset=reset, missing=missing, sparse=sparse, blocks=blocks)
-
-    def _decode(self, rows, like=None):
-        """Return visible values of the machine, or their means, as values of X.
-
-        Rows of a data frame get the index of ``like``, whose rows they belong to.
-        """
-        return rows
-
-    def _visible(self, X, dtype=None, missing=False):
-        """Return X checked, as the machine's units take it, dense or sparse.
-
-        With ``missing`` it may have NaN, if the estimator takes such rows.
-        """
-        machine = self.machine_
-        X = self._encode(X, missing=missing and self._takes_missing)
-        dtype = machine.dtype if dtype is None else dtype
-        machine.units[0].check_values(X)
-        warn_clipped(X, machine.units[0])
-        X = into_support(X, machine.units[0], self.binarize)
-        check_held(X, dtype)
-        return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
-
-    def _rows_to_start(self, init, n_samples):
-        """Return visible values where chains start, dense."""
-        init = self._visible(init)
-        if init.shape[0] != n_samples:
-            raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
-        return dense(init)
+    if not takes_table(estimator):
+        options = {"missing": missing, "sparse": sparse, "blocks": blocks}
+        return check_data(estimator, X, reset=reset, **options)
+    source = find_blocks(X)
+    if source is not None and blocks:
+        return _encoded_blocks(estimator, source, reset, missing)
+    columns = columns_of(estimator, X, reset=reset)
+    if sample_weight is not None:
+        columns = _with_weight(columns, sample_weight)
+    if reset:
+        encoder = estimator._new_encoder().fit(X, columns)
+        estimator._encoder = _of_ranks(encoder, len(columns))
+    place = X if reset else estimator.machine_.weights[0]
+    return _encoded_columns(estimator._encoder, columns, place, missing, sparse)
 
 
-class EncodedInput(PlainInput):
-    """X is a table, whose columns an encoder turns into those of the machine.
+def _encoded_columns(encoder, columns, place, missing, sparse):
+    """Return encoded columns in the library of ``place``."""
+    rows = encoder.encode(columns)
+    if not missing and has_missing(rows):
+        raise ValueError("Input X contains NaN, or another missing value")
+    if is_foreign(place) or not sparse:
+        rows = rows.toarray() if hasattr(rows, "toarray") else rows
+    return from_numpy(rows, place) if is_foreign(place) else rows
 
-    A subclass gives ``_new_encoder()``: an object with
 
-    - ``fit(X, columns)``: finds out about a table and its columns, NumPy arrays; returns itself;
-    - ``joined(encoders)``: returns one for the rows of all ranks, each of which has fitted its own;
-    - ``encode(columns)``: returns the machine's columns, a NumPy array or a sparse matrix, with NaN
-      where a value is missing;
-    - ``decode(rows)``: returns a table of rows of the machine's columns, or of their means.
+def _encoded_blocks(estimator, source, reset, missing):
+    """Return blocks that are encoded when they are read; the first one tells the categories."""
+    place = None if reset else estimator.machine_.weights[0]
 
-    It is kept as ``_encoder``.
-    """
-
-    _is_encoded = True
-
-    def _new_encoder(self):
-        raise NotImplementedError
-
-    def _encode(
-        self, X, reset=False, *, missing=False, sparse=True, blocks=False, sample_weight=None
-    ):
-        source = find_blocks(X)
-        if source is not None and blocks:
-            return self._encode_blocks(source, reset, missing)
-        columns = columns_of(self, X, reset=reset)
-        if sample_weight is not None:
-            columns = _with_weight(columns, sample_weight)
+    def check(block):
+        nonlocal reset
+        columns = columns_of(estimator, block, reset=reset)
         if reset:
-            self._encoder = _of_ranks(self._new_encoder().fit(X, columns), len(columns))
-        return self._encoded(columns, X if reset else self.machine_.weights[0], missing, sparse)
+            estimator._encoder = estimator._new_encoder().fit(block, columns)
+        reset, like = False, block if place is None else place
+        return _encoded_columns(estimator._encoder, columns, like, missing, sparse=False)
 
-    def _encoded(self, columns, place, missing, sparse):
-        """Return encoded columns in the library of ``place``."""
-        rows = self._encoder.encode(columns)
-        if not missing and has_missing(rows):
-            raise ValueError("Input X contains NaN, or another missing value")
-        if is_foreign(place) or not sparse:
-            rows = rows.toarray() if hasattr(rows, "toarray") else rows
-        return from_numpy(rows, place) if is_foreign(place) else rows
+    return CheckedBlocks(source, check)
 
-    def _encode_blocks(self, source, reset, missing):
-        """Return blocks that are encoded when they are read; the first one tells the categories."""
-        place = None if reset else self.machine_.weights[0]
 
-        def check(block):
-            nonlocal reset
-            columns = columns_of(self, block, reset=reset)
-            if reset:
-                self._encoder = self._new_encoder().fit(block, columns)
-            reset = False
-            return self._encoded(columns, block if place is None else place, missing, sparse=False)
+def decoded(estimator, rows, like=None):
+    """Return visible values of the machine, or their means, as values of X.
 
-        return CheckedBlocks(source, check)
+    Rows of a data frame get the index of ``like``, whose rows they belong to.
+    """
+    if not takes_table(estimator):
+        return rows
+    found = estimator._encoder.decode(rows)
+    if hasattr(found, "iloc") and hasattr(like, "index"):  # pandas
+        found.index = like.index
+    return found
 
-    def _decode(self, rows, like=None):
-        found = self._encoder.decode(rows)
-        if hasattr(found, "iloc") and hasattr(like, "index"):  # pandas
-            found.index = like.index
-        return found
+
+def visible_rows(estimator, X, dtype=None, missing=False):
+    """Return X checked, as the machine's units take it, dense or sparse.
+
+    With ``missing`` it may have NaN, if the estimator takes such rows.
+    """
+    machine = estimator.machine_
+    X = estimator._encode(X, missing=missing and estimator._takes_missing)
+    dtype = machine.dtype if dtype is None else dtype
+    machine.units[0].check_values(X)
+    warn_clipped(X, machine.units[0])
+    X = into_support(X, machine.units[0], estimator.binarize)
+    check_held(X, dtype)
+    return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
+
+
+def rows_to_start(estimator, init, n_samples):
+    """Return visible values where chains start, dense."""
+    init = visible_rows(estimator, init)
+    if init.shape[0] != n_samples:
+        raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
+    return dense(init)
 
 
 def _of_ranks(encoder, n_columns):

@@ -1,6 +1,6 @@
 """Labels as visible columns: of one label a site of categories, of several labels a bit each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,11 +9,28 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._ranks import ranks
-from ..arrays import is_foreign, to_numpy
+from ..arrays import dense, is_foreign, to_numpy
 from ..inputs import joined_values, missing_values
 from ..units import Bernoulli, Categorical, ColumnUnits
+from ._encoded import takes_table
+from ._rbm import RBM
 
 _MOST_BITS = 12  # labels whose values are summed over
+
+
+class LabelledRBM(RBM):
+    """Machine whose last visible columns are labels; :class:`RBMClassifier` makes and fits it."""
+
+    labels = None
+
+    def _encode(self, X, reset=False, *, sparse=True, **can):
+        """Return rows that RBMClassifier has checked; in sparse ones labels may be NaN."""
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        return X if sparse else dense(X)
+
+    def _parts(self, rows=None):
+        return replace(super()._parts(rows), labels=self.labels)
 
 
 @dataclass(frozen=True)
@@ -106,7 +123,7 @@ class Labels:
 
 def check_features(estimator):
     """Raise TypeError if an estimator takes features as a table, which it encodes itself."""
-    if estimator._is_encoded:
+    if takes_table(estimator):
         raise TypeError(
             f"{type(estimator).__name__} encodes the columns of a table, and labels are columns "
             "beside numbers; encode X before (OneHotEncoder), and take an RBM, with "

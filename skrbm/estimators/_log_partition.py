@@ -67,10 +67,10 @@ def kept_reverse(model):
 
 def kept_with_parameters(model, name, function):
     """Return ``function()``, which is kept for a model of these parameters and this seed."""
-    machine, seed = model.machine_, model._evaluation_seed
+    machine = model.machine_
     thetas = (part for theta in machine.thetas for part in theta if part is not None)
     parts = (*machine.weights, model.starts_, *thetas)
-    values = [*(to_numpy(part) for part in parts), machine.units, seed.entropy, seed.spawn_key]
+    values = [*(to_numpy(part) for part in parts), machine.units, model._evaluation_seed]
     key = joblib.hash(values), type(model).__qualname__, name
     if key not in _KEPT:
         value = function()

@@ -107,8 +107,7 @@ def _hidden_means(model, machine, X, visible_means, method):
         solved = _clamped_solution(method, machine, X, observed, left, _IMPUTE_SWEEPS)
         means = with_rows(means, left, solved.state.means[1])
     elif left.size:
-        seed = np.random.SeedSequence(model._evaluation_seed.entropy, spawn_key=(0,))
-        rng = CommonRng(make_rng(seed, machine.weights[0]), len(left))
+        rng = CommonRng(make_rng(model._evaluation_seed, machine.weights[0]), len(left))
         rows = take_rows(X, left), take_rows(observed, left)
         sampled = clamped_mean(machine, *rows, rng, _N_STEPS, layer=1)
         means = with_rows(means, left, cast(sampled, means.dtype))

@@ -1,20 +1,23 @@
 """A machine of features and labels together, as a classifier and as a density."""
 
-from dataclasses import replace
 from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import BaseEstimator, Interval, _fit_context
+from .._sklearn import DOC_LINK, Interval, _fit_context
 from ..arrays import (
     cast,
-    dense,
     from_numpy,
     has_missing,
     is_foreign,
@@ -37,25 +40,10 @@ from ..inputs import (
 from ..learning import LabelColumns
 from ..units import Bernoulli, Gaussian
 from ._choices import unit_of
-from ._labels import Labels, check_features, check_labels
+from ._labels import LabelledRBM, Labels, check_features, check_labels
 from ._rbm import RBM
 
 _BLOCK_ROWS = 1024  # whose probabilities are computed together
-
-
-class LabelledRBM(RBM):
-    """Machine whose last visible columns are labels; :class:`RBMClassifier` makes and fits it."""
-
-    labels = None
-
-    def _encode(self, X, reset=False, *, sparse=True, **can):
-        """Return rows that RBMClassifier has checked; in sparse ones labels may be NaN."""
-        if reset:
-            self.n_features_in_ = X.shape[1]
-        return X if sparse else dense(X)
-
-    def _parts(self, rows=None):
-        return replace(super()._parts(rows), labels=self.labels)
 
 
 class RBMClassifier(
@@ -123,6 +111,7 @@ class RBMClassifier(
     True
     """
 
+    _doc_link_module, _doc_link_template = DOC_LINK
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [RBM, None],
         "unlabelled": "no_validation",

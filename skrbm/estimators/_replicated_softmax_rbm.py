@@ -28,6 +28,7 @@ from ._counts import (
     with_biases_in_weights,
     with_lengths,
 )
+from ._encoded import rows_to_start, visible_rows
 from ._parts import Parts
 
 # Parameters of other estimators, which this one does not have.
@@ -320,7 +321,7 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
                 "predict does not take sparse X: its result, a dense array of the shape of X, "
                 "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
             )
-        hidden, machine = self._first_hidden(X), self.machine_.of_rows(self._visible(X))
+        hidden, machine = self._first_hidden(X), self.machine_.of_rows(visible_rows(self, X))
         return machine.units[0].mode(conditional(machine, 0, (None, hidden)))
 
     # ------------------------------------------------------------------- samples
@@ -356,7 +357,7 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
             X = draw_visible(machine, rng, machine.n_rows)
         elif lengths is None:
             X = namespace(machine.weights[0]).asarray(
-                self._rows_to_start(init, n_samples), copy=True
+                rows_to_start(self, init, n_samples), copy=True
             )
         else:
             raise ValueError("sample takes init or lengths, not both: rows of init have lengths")

@@ -1,7 +1,5 @@
 """Samples of a fitted machine by Markov chains."""
 
-import numpy as np
-
 from ..arrays import make_rng, namespace, row_blocks
 from ..inference import Gibbs, Tempering, resolve, sample
 from ._log_partition import kept_with_parameters
@@ -26,6 +24,8 @@ def sampled(model, method, init, n_steps, rng):
     -------
     array of shape (n_chains, n_visible)
     """
+    if n_steps == 0:
+        return namespace(init).asarray(init, copy=True)
     machine, sampler = model.machine_, chosen_sampler(model, method, rng)
 
     def ends(rows):
@@ -72,7 +72,7 @@ def by_blocks(function, sampler, machine, *rows):
 
 def _built(model, sampler):
     """Return tempering along a ladder that is built, with the seed that log Z has."""
-    machine, seed = model.machine_, model._evaluation_seed
-    seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+    machine = model.machine_
+    rng = make_rng(model._evaluation_seed, machine.weights[0])
     base = model.density_.independent_units(model.density_.starts)
-    return sampler.on(machine, make_rng(seed, machine.weights[0]), visible=base)
+    return sampler.on(machine, rng, visible=base)

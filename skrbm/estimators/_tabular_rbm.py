@@ -7,13 +7,12 @@ from sklearn.utils.validation import check_is_fitted
 from .._sklearn import StrOptions
 from ..inputs import TableEncoder
 from ._choices import check_bounds, unit_of
-from ._encoded import EncodedInput
 from ._rbm import RBM
 
 _NOT_TAKEN = ("visible", "binarize", "sample_values")
 
 
-class TabularRBM(EncodedInput, RBM):
+class TabularRBM(RBM):
     """Restricted Boltzmann machine of a table, whose columns are of different kinds.
 
     X is a DataFrame of pandas or polars, or an array. Each column has the units of its kind

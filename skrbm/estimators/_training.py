@@ -98,9 +98,13 @@ def name_in_print(estimator):
 
 
 def seeds_of_fit(random_state):
-    """Return the seed of evaluations, the same on all ranks, and that of batches and chains."""
+    """Return the seed of evaluations, the same on all ranks, and that of batches and chains.
+
+    The former is made of plain values, which copies and files keep.
+    """
     evaluation, seed = ranks().first(seed_sequence(random_state)).spawn(2)
-    return evaluation, seed if ranks().size == 1 else seed.spawn(ranks().size)[ranks().rank]
+    own = seed if ranks().size == 1 else seed.spawn(ranks().size)[ranks().rank]
+    return evaluation.state, own
 
 
 def joined_means(known, means, n, total):
@@ -181,6 +185,6 @@ def likelihood_monitor(estimator, training, rows, train, validation):
         tol=estimator.tol,
         n_iter_no_change=estimator.n_iter_no_change,
         batch_size=estimator.batch_size,
-        seed=estimator._evaluation_seed,
+        seed=seed_sequence(estimator._evaluation_seed),
         credit=training.credit,
     )

@@ -18,6 +18,7 @@ from ..arrays import (
     log_sum_exp,
     make_rng,
     namespace,
+    seed_sequence,
     take_rows,
     to_numpy,
 )
@@ -57,7 +58,7 @@ def free_energy_given(density, X, seed, accuracy=PRECISE):
         Of a machine with one hidden layer.
     X : array of shape (n_rows, n_visible)
         Visible values in the machine's coordinates.
-    seed : SeedSequence
+    seed : SeedSequence, or its state
         Of the chains. Each row has the same random numbers, so that a row's result does not depend
         on the others.
     accuracy : Accuracy
@@ -249,7 +250,8 @@ def _annealed(machine, base, X, observed, seed, accuracy):
 
 
 def _seed(seed, round_):
-    return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, round_))
+    first = seed_sequence(seed)
+    return np.random.SeedSequence(first.entropy, spawn_key=(*first.spawn_key, round_))
 
 
 def _chains(machine, base, X, observed, rng, size):

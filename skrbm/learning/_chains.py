@@ -8,7 +8,7 @@ import numpy as np
 
 from .._checks import check_count
 from .._schedules import SCHEDULES
-from ..arrays import like, namespace, number
+from ..arrays import like, namespace
 from ..inference import (
     Chains,
     Sampler,
@@ -16,11 +16,11 @@ from ..inference import (
     completed,
     draw_visible,
     last_visible,
-    map_rows,
     sample,
 )
-from ..machine import Block, Moments, condition, data_moments, uncoupled
+from ..machine import Moments, condition, data_moments, uncoupled
 from ._model_phase import ModelPhase
+from ._run_moments import RunMoments, moments_of
 from ._tempered import Tempered, first_tempered, ladder_to, review
 
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
@@ -250,8 +250,8 @@ class ChainPhase(ModelPhase):
         sampler, hidden = self.current(machine, state.step_size), machine.units[1]
         theta = condition(machine, X)
         moments = GRADIENTS[self.gradient]
-        data = _moments_of(X, moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng)))
-        total = _Total(machine, sampler, moments, self._n_left_out)
+        data = moments_of(X, moments(hidden, lambda: theta, lambda: hidden.sample(theta, rng)))
+        total = RunMoments(machine, sampler, moments, self._n_left_out)
         chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
         return self._next(sampler, chains, total.acceptance(), state), data, total.moments()
@@ -404,60 +404,3 @@ def noisy_base(machine, noise):
     return uncoupled(
         machine, own._replace(field=field, precision=xp.where(none, own.precision, precision))
     )
-
-
-def _moments_of(X, above):
-    """Return moments of rows X and of means, variances and further statistics above them."""
-    mean, variance, further = above
-    return Moments((Block((X, mean), (None, variance), 1.0 / X.shape[0], None, (None, further)),))
-
-
-class _Total:
-    """Moments of the states of a run, summed up step by step."""
-
-    def __init__(self, machine, sampler, gradient, burn_in):
-        self.machine, self.sampler, self.gradient = machine, sampler, gradient
-        self.burn_in, self.rates, self.n_steps, self.last = burn_in, [], 0, None
-        self.pair, self.thetas = None, None
-
-    def count(self, step, state, info):
-        """Take a step, counted from 1, into the means."""
-        if "acceptance" in info:
-            self.rates.append(info["acceptance"])
-        if step <= self.burn_in:
-            return
-        above = self.gradient(
-            self.machine.units[1],
-            lambda: self.sampler.hidden_theta(self.machine, state),
-            lambda: state.layers[1],
-        )
-        if self.last is not None:  # rows are summed up only if there are those of a second step
-            self._sum_up()
-        X = state.layers[0]
-        self.last, self.n_steps = _moments_of(X, above), self.n_steps + 1
-
-    def _sum_up(self):
-        machine, last = self.machine, self.last
-        if self.pair is None:
-            self.pair = namespace(machine.weights[0]).zeros_like(machine.weights[0])
-        self.pair = last.add_pair(machine, 0, self.pair, 1.0)
-        thetas = [last.statistics(unit, l) for l, unit in enumerate(machine.units)]
-        if self.thetas is not None:
-            thetas = map_rows(lambda a, b: a + b, tuple(self.thetas), tuple(thetas))
-        self.thetas = tuple(thetas)
-
-    def moments(self):
-        """Return the means of what was counted: the rows themselves if they are of one step."""
-        if self.pair is None:
-            return self.last
-        self._sum_up()
-        scale = 1.0 / self.n_steps
-        thetas = (theta.map(lambda part: scale * part) for theta in self.thetas)
-        return Moments((), ((0, scale * self.pair),), tuple(enumerate(thetas)))
-
-    def acceptance(self):
-        """Return the mean rate of acceptance of the run, or None if nothing was rejected."""
-        if not self.rates:
-            return None
-        rates = (number(namespace(rate).mean(rate)) for rate in self.rates)
-        return sum(rates) / len(self.rates)

@@ -8,6 +8,7 @@ from _estimators import COMPOSED, ESTIMATORS, default, quick
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine
+from skrbm._sklearn import CallbackSupportMixin
 from skrbm.exceptions import DataRangeWarning
 from skrbm.learning import SGD
 
@@ -34,6 +35,13 @@ def test_every_public_estimator_is_found():
     names = {"BernoulliRBM", "TAPRBM", "DeepTAPMachine", "ConditionalRBM", "FrankWolfeRBM"}
     assert names | {"GaussianBernoulliRBM"} <= {E.__name__ for E in ESTIMATORS}
     assert len(EXTRA_CHECKS) >= 9
+
+
+@pytest.mark.parametrize("Estimator", [*ESTIMATORS, *COMPOSED])
+def test_few_classes_of_skrbm_are_above_an_estimator(Estimator):
+    """The mixin for callbacks is ours only where scikit-learn has none yet."""
+    above = [cls for cls in Estimator.__mro__[1:] if cls is not CallbackSupportMixin]
+    assert len([cls for cls in above if cls.__module__.startswith("skrbm.")]) <= 3
 
 
 # The checks' data lie outside [0, 1], and change their feature names on purpose.

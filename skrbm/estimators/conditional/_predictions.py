@@ -2,6 +2,7 @@
 
 import numpy as np
 from sklearn.base import (
+    BaseEstimator,
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
@@ -10,7 +11,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..._checks import check_count
-from ..._sklearn import BaseEstimator, CallbackSupportMixin
+from ..._sklearn import DOC_LINK, CallbackSupportMixin
 from ...arrays import cast, from_numpy, make_rng, namespace, one_blas_thread, take_rows, to_numpy
 from ...inference import FixedPoint
 from ...inputs import check_data, check_weights
@@ -37,6 +38,8 @@ class Predictions(
     They read the parameters of the estimator, ``n_sweeps_`` and ``_targets``, the
     :class:`~skrbm.estimators.conditional._targets.Targets` of the last fit.
     """
+
+    _doc_link_module, _doc_link_template = DOC_LINK
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

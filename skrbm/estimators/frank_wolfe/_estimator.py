@@ -328,7 +328,7 @@ class FrankWolfeRBM(DensityModel):
         seeds = seed_sequence(start["random_state"]).spawn(3)
         mixture = None if path is None else mixture_of(self.machine_)
         growth = growth_of(self, X, distinct, mixture, start, like, seeds[1:])
-        self._evaluation_seed = seeds[0]
+        self._evaluation_seed = seeds[0].state
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
         path = self._begun(growth, path) if progress is None else start["path"]
         training.rng, training.machine = growth.proposer.rng, growth.mixture
