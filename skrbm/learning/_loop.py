@@ -228,6 +228,10 @@ class Trainer:
             except KeyboardInterrupt:  # nothing is lost if it comes here
                 self._end(training, chosen)
                 raise
+        self._conclude(chosen)
+
+    def _conclude(self, chosen):
+        """Record what is measured once, at the end, and tell callbacks of the end."""
         late = self.monitor.conclude(*chosen)
         if late:
             self.record(late, adds=False)

@@ -252,7 +252,7 @@ class LikelihoodMonitor(Monitor):
         Returns the log-likelihood after the last epoch, if it was not measured before.
         """
         if ranks().rank == 0 and share_of_zeros(machine.weights) == 1:
-            warnings.warn(_NO_WEIGHTS, ConvergenceWarning, stacklevel=4)
+            warnings.warn(_NO_WEIGHTS, ConvergenceWarning, stacklevel=5)
         diverged = self.reached is not None and self._falls_short(
             *self.reached, self.independent, _DIVERGED
         )
@@ -277,7 +277,7 @@ class LikelihoodMonitor(Monitor):
                 f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last "
                 f"epoch, and that of independent units {independent:.4g}: {advice}",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         return falls
 
