@@ -148,6 +148,7 @@ def test_backend(library):
     assert is_foreign(library.array(x)) == (library.xp is not np)
     assert working_dtype(library.array(x)) == library.dtype
     assert_array_equal(to_numpy(from_numpy(np.arange(3), library.array(x))), np.arange(3))
+    assert from_numpy(np.array(2.0), library.array(x)).shape == ()
     for a, b in zip(column_moments(library.array(x)), column_moments(x), strict=True):
         assert_allclose(library.check(a, "float64"), b, **library.tolerance)
     integers = library.xp.asarray(np.arange(6).reshape(3, 2))

@@ -59,7 +59,8 @@ def from_numpy(x: Array, reference: Array) -> Array:
     """Return the NumPy array ``x`` in the library and on the device of ``reference``."""
     if not is_foreign(reference):
         return x
-    return namespace(reference).asarray(np.ascontiguousarray(x), device=like(reference)["device"])
+    x = np.asarray(x, order="C")  # np.ascontiguousarray would give one number a dimension
+    return namespace(reference).asarray(x, device=like(reference)["device"])
 
 
 def as_like(x: Array, reference: Array) -> Array:

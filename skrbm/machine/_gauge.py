@@ -9,6 +9,8 @@ from ..units import Theta
 from ._machine import Machine
 
 
+# BLAS reads a little beyond short rows, and flags what it finds there, though no result has it.
+@np.errstate(invalid="ignore", over="ignore")
 def zero_sum(machine: Machine) -> Machine:
     """Return the same distribution with parameters that sum to zero over the values of each site.
 
