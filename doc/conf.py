@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from sphinx.util.docutils import SphinxDirective
+from sphinx_gallery.sorting import ExplicitOrder
 
 import skrbm
 
@@ -42,10 +43,17 @@ autosummary_filename_map = {  # or else two pages are one where files are told a
 autodoc_typehints = "none"
 numpydoc_show_class_members = False  # the class template lists the methods itself
 
+# The order of the examples: what a newcomer asks for first. A new one comes after these.
+_FIRST = """
+digits_features missing_values samples_of_a_label denoising multilabel synthetic_table topics
+sequences categories generate_digits image_completion rbm kinds_of_units gaussian_mixture_density
+how_many_hidden_units grid_search diagnose tap_landscape deep_tap_machine resume large_data workers
+""".split()
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
     "gallery_dirs": ["auto_examples"],
     "filename_pattern": r"/plot_",
+    "within_subsection_order": ExplicitOrder([*(f"plot_{name}.py" for name in _FIRST), "*"]),
     "ignore_pattern": r"(/benchmarks/|/_|__init__\.py)",
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skrbm",),

@@ -54,6 +54,21 @@ def test_every_estimator_is_in_the_reference_and_the_readme(name):
     assert f"| `{name}` |" in (ROOT / "README.md").read_text()
 
 
+def test_every_figure_of_the_readme_has_a_script_and_stands_in_the_benchmarks():
+    text = (ROOT / "README.md").read_text().partition("## Figures\n")[2]
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]  # without the header
+    benchmarks = (ROOT / "doc" / "benchmarks.rst").read_text()
+    assert len(rows) >= 5
+    for row in rows:
+        scripts = re.findall(r"`([\w/]+\.py)`", row)
+        assert scripts, row
+        for script in scripts:
+            assert (ROOT / "examples" / "benchmarks" / script).exists(), script
+            assert script in benchmarks, script
+        for number in re.findall(r"−?\d+\.\d+", row):
+            assert re.search(rf"(?<![\d.−]){number}(?!\d)", benchmarks), f"{number} in {row}"
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_html_representation_links_to_the_reference(name):
     html = estimator_html_repr(getattr(skrbm, name)())

@@ -47,6 +47,8 @@ class Solution(NamedTuple):
     converged : ndarray of shape (n_rows,), bool
         Whether ``residual`` is at most ``tol``.
 
+    Notes
+    -----
     After :func:`settle` these are arrays of the library of the state.
     """
 
