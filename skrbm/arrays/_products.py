@@ -16,7 +16,7 @@ Terms: TypeAlias = Sequence[tuple[Array, Array, float]]
 
 # OpenBLAS does a product of at most 10**6 multiplications without copying the factors into panels.
 # For a few rows that copy takes most of the time, so their products are done in parts.
-_NOT_PACKED, _FEW_ROWS, _LEAST_WIDTH = 8 * 10**5, 16, 16
+_NOT_PACKED, _FEW_ROWS, _LEAST_WIDTH = 8 * 10**5, 20, 16
 
 
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
