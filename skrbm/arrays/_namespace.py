@@ -17,6 +17,8 @@ _NUMPY = np.ndarray, np.generic  # a tuple: a union would be built again in each
 
 def is_foreign(X: Any) -> bool:
     """Whether X is an array of a library other than NumPy."""
+    if type(X) is np.ndarray:  # the usual type is checked first
+        return False
     return not isinstance(X, _NUMPY) and hasattr(X, "__dlpack__")
 
 
@@ -73,6 +75,8 @@ def as_like(x: Array, reference: Array) -> Array:
 
 def cast(x: Array, dtype: Any) -> Array:
     """Return ``x`` with ``dtype``, itself where it has it already."""
+    if type(x) is np.ndarray:  # NumPy compares dtypes faster than Python does
+        return x.astype(dtype, copy=False)
     if x.dtype == dtype:
         return x
     return namespace(x).astype(x, dtype) if is_foreign(x) else x.astype(dtype)
@@ -116,7 +120,10 @@ def are_finite(parts: Sequence[Array]) -> Any:
     A bool, or in another library than NumPy an array of no dimensions, for which nobody waits.
     """
     if not parts or not is_foreign(parts[0]):
-        return all(isfinite(np.add.reduce(part, axis=None)) for part in parts)
+        for part in parts:  # a generator would take as long as the sums of few numbers
+            if not isfinite(np.add.reduce(part, axis=None)):
+                return False
+        return True
     xp = namespace(parts[0])
     return xp.isfinite(sum(xp.sum(part) for part in parts))
 

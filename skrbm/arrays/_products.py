@@ -28,13 +28,13 @@ def matmul(X: Array, A: Array) -> Array:
     All large products go through here: sparse X stays sparse, and NumPy's products use the threads
     that :func:`one_blas_thread` leaves to us.
     """
+    if type(X) is np.ndarray and X.shape[0] * A.size <= _NOT_PACKED:  # the usual case comes first
+        return X @ A
     if sp.issparse(X):
         return np.asarray(X @ A)
     if is_foreign(X) or X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
         return X @ A
     n_rows, n_columns, work = X.shape[0], A.shape[1], X.shape[0] * A.size
-    if work <= _NOT_PACKED:
-        return X @ A
     parts = split(max(n_rows, n_columns), work)
     if len(parts) > 1:
         out = np.empty((n_rows, n_columns), X.dtype)

@@ -39,6 +39,8 @@ class Theta(NamedTuple):
     def map(self, function: Callable[..., Array], *others: "Theta") -> "Theta":
         """Apply ``function`` to each statistic that is present."""
         if self.precision is None and self.spike is None and self.skew is None:  # the shortest way
+            if not others:
+                return Theta(function(self.field))
             return Theta(function(self.field, *[other.field for other in others]))
         return Theta(
             *(
