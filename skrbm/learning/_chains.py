@@ -332,7 +332,7 @@ def _persistent_phases(phase, machine, chains, X, rng):
     for_data, for_model = _two_means(n, m, X)
     data = data_moments(machine, rows, for_data, given=theta)
     (block,) = data.blocks
-    drawn = machine.units[1].sample(theta.rows(slice(n, n + m)), rng)
+    drawn = machine.units[1].sample_rows(theta, block.means[1], slice(n, n + m), rng)
     return Chains((visible, drawn)), data, Moments((block.weighed(for_model),))
 
 
@@ -353,7 +353,9 @@ def _two_means(n, m, reference):
 def _data_phases(phase, machine, chains, X, rng):
     """The hidden units of the data are those that the chains start with."""
     theta = condition(machine, X)
-    data, drawn = data_moments(machine, X, given=theta), machine.units[1].sample(theta, rng)
+    data = data_moments(machine, X, given=theta)
+    hidden, rows = data.blocks[0].means[1], slice(0, X.shape[0])
+    drawn = machine.units[1].sample_rows(theta, hidden, rows, rng)
     visible = last_visible(phase.sampler, machine, Chains((X, drawn)), rng, phase.n_steps)
     return Chains((visible, drawn)), data, data_moments(machine, visible)
 

@@ -309,6 +309,10 @@ class Unit:
         """Draw x, per unit."""
         raise NotImplementedError
 
+    def sample_rows(self, theta: Theta, mean: Array, rows: slice, rng: Rng) -> Array:
+        """Draw x of some rows of parameters of which the means are known, which may save work."""
+        return self.sample(theta.rows(rows), rng)
+
     def log_correction(self, theta: Theta) -> Array:
         """Return log of the unit's partition function over that of what ``sample`` draws from.
 
