@@ -1,7 +1,9 @@
 """Energies, free energies and moments of machines against plain sums over configurations."""
 
+import copy
 import dataclasses
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -533,6 +535,17 @@ def test_a_copy_shares_no_memory(kinds):
     for (_, a, _), (_, b, _) in zip(parameters(machine), parameters(copy), strict=True):
         assert not np.may_share_memory(a, b)
         assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("copied", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy])
+def test_copies_write_into_their_own_parameters(copied):
+    machine = make(("gaussian", "bernoulli"))
+    assert len(machine.parts) == 3  # which is kept from now on
+    again = copied(machine)
+    for part in again.parts:
+        part[:] = 7
+    assert all((part == 7).all() for theta in again.thetas for part in theta if part is not None)
+    assert not any((part == 7).any() for part in machine.parts)
 
 
 def test_powers_of_the_weights_belong_to_one_machine():

@@ -30,6 +30,8 @@ def dense(X: Array) -> Array:
 
 def dense_rows(X: Array, index: Index, dtype: Any) -> Array:
     """Return the rows of a dense or sparse X at an index array, as one dense array of ``dtype``."""
+    if type(X) is np.ndarray:  # the usual type is checked first
+        return X.take(index, axis=0).astype(dtype, copy=False)
     if not sp.issparse(X):
         return cast(namespace(X).take(X, index, axis=0), dtype)
     if X.format != "csr" or not X.has_canonical_format:
@@ -47,6 +49,8 @@ def take_rows(X: Array, index: Index) -> Array:
 
     ``index`` is a slice, or an index array of NumPy or of X's library.
     """
+    if type(X) is np.ndarray:  # the usual type is checked first
+        return X[index]
     if isinstance(index, slice) and not sp.issparse(X):
         return X[index, ...]
     if not is_foreign(X):

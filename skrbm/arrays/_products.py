@@ -16,7 +16,7 @@ Terms: TypeAlias = Sequence[tuple[Array, Array, float]]
 
 # OpenBLAS does a product of at most 10**6 multiplications without copying the factors into panels.
 # For a few rows that copy takes most of the time, so their products are done in parts.
-_NOT_PACKED, _FEW_ROWS, _LEAST_WIDTH = 8 * 10**5, 16, 16
+_NOT_PACKED, _FEW_ROWS, _LEAST_WIDTH = 8 * 10**5, 20, 16
 
 
 _GEMM = {np.dtype(np.float32): sgemm, np.dtype(np.float64): dgemm}
@@ -28,13 +28,13 @@ def matmul(X: Array, A: Array) -> Array:
     All large products go through here: sparse X stays sparse, and NumPy's products use the threads
     that :func:`one_blas_thread` leaves to us.
     """
+    if type(X) is np.ndarray and X.shape[0] * A.size <= _NOT_PACKED:  # the usual case comes first
+        return X @ A
     if sp.issparse(X):
         return np.asarray(X @ A)
     if is_foreign(X) or X.ndim != 2 or A.ndim != 2 or X.dtype != A.dtype:
         return X @ A
     n_rows, n_columns, work = X.shape[0], A.shape[1], X.shape[0] * A.size
-    if work <= _NOT_PACKED:
-        return X @ A
     parts = split(max(n_rows, n_columns), work)
     if len(parts) > 1:
         out = np.empty((n_rows, n_columns), X.dtype)

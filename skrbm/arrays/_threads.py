@@ -138,6 +138,8 @@ def split(n: int, work: float) -> list[slice]:
     The first is longer, for the thread that need not wake. ``work`` is the number of
     multiplications over all of them.
     """
+    if work < 2 * _LEAST_WORK:  # which is told before anything is looked up
+        return [slice(0, n)]
     n_parts = min(n_threads(), int(work / _LEAST_WORK), n)
     if n_parts < 2:
         return [slice(0, n)]

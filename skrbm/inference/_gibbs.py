@@ -73,7 +73,7 @@ def chain_ends(machine, rng, X, n_steps=100):
 
 def samples_exactly(machine):
     """Return whether the units of all odd layers (hidden) sample their own distribution."""
-    return all(machine.units[l].samples_exactly for l in range(1, len(machine.units), 2))
+    return all([unit.samples_exactly for unit in machine.units[1::2]])
 
 
 def odd_conditionals(machine, layers):

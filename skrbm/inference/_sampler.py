@@ -128,7 +128,8 @@ def last_visible(method, machine, state, rng, n_steps):
     The last draw of the hidden units is left out: its conditional is enough for moments.
     """
     machine = machine.of_rows(state.layers[0])
-    state = sample(method, machine, state, rng, n_steps - 1)
+    if n_steps > 1:
+        state = sample(method, machine, state, rng, n_steps - 1)
     return machine.units[0].sample(conditional(machine, 0, state.layers), rng)
 
 

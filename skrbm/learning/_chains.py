@@ -1,7 +1,7 @@
 """Model phases by Markov chains: where the chains start, and which of their moments count."""
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,8 @@ from ._tempered import Tempered, first_tempered, ladder_to, review
 
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
+_MEANS = {}  # row weights of batches, which have few sizes
+_N_MEANS = 8  # at most
 
 
 class Run(NamedTuple):
@@ -267,11 +269,12 @@ class ChainPhase(ModelPhase):
 
     def _shares_product(self, machine):
         """Whether one product serves for the hidden units of both phases, or for two steps."""
-        return (
-            (self.start, self.gradient) in _PHASES
-            and self._n_left_out == self.n_steps - 1
-            and self.sampler.ends_with_hidden_draw(machine)
-        )
+        return self._counts_last_step and self.sampler.ends_with_hidden_draw(machine)
+
+    @cached_property
+    def _counts_last_step(self):
+        """Whether the last step of a run alone counts, and there is a function for both phases."""
+        return (self.start, self.gradient) in _PHASES and self._n_left_out == self.n_steps - 1
 
     def has_noise_of(self, before):
         noise = getattr(before, "noise", None)
@@ -326,41 +329,33 @@ def _persistent_phases(phase, machine, chains, X, rng):
     visible = last_visible(phase.sampler, of_chains, chains, rng, phase.n_steps)
     rows = namespace(X).concat([X, visible], axis=0)
     theta = condition(machine, rows)
-    weights = _two_means(n, m, _Kind(namespace(X), **like(X)))
-    data = data_moments(machine, rows, weights[0], given=theta)
-    model = Moments((data.blocks[0]._replace(weight=weights[1]),))
-    drawn = machine.units[1].sample(theta.rows(slice(n, n + m)), rng)
-    return Chains((visible, drawn)), data, model
+    for_data, for_model = _two_means(n, m, X)
+    data = data_moments(machine, rows, for_data, given=theta)
+    (block,) = data.blocks
+    drawn = machine.units[1].sample_rows(theta, block.means[1], slice(n, n + m), rng)
+    return Chains((visible, drawn)), data, Moments((block.weighed(for_model),))
 
 
-class _Kind:
-    """Library, dtype and device of arrays; the device counts by its name, as CuPy's has no hash."""
-
-    def __init__(self, xp, dtype, device=None):
-        self.xp, self.options = (
-            xp,
-            {"dtype": dtype} | ({} if device is None else {"device": device}),
-        )
-        self._key = xp, dtype, str(device)
-
-    def __eq__(self, other):
-        return self._key == other._key
-
-    def __hash__(self):
-        return hash(self._key)
-
-
-@lru_cache(maxsize=8)  # batches have few sizes
-def _two_means(n, m, kind):
+def _two_means(n, m, reference):
     """Return row weights of the mean over the first ``n`` of ``n + m`` rows, and over the rest."""
-    first = np.arange(n + m) < n
-    return tuple(kind.xp.asarray(part, **kind.options) for part in (first / n, ~first / m))
+    # Not every library's device has a hash, but all have a name.
+    key = n, m, type(reference), reference.dtype, str(reference.device)
+    means = _MEANS.get(key)
+    if means is None:
+        if len(_MEANS) >= _N_MEANS:
+            _MEANS.clear()
+        xp, options, first = namespace(reference), like(reference), np.arange(n + m) < n
+        means = tuple(xp.asarray(part, **options) for part in (first / n, ~first / m))
+        _MEANS[key] = means
+    return means
 
 
 def _data_phases(phase, machine, chains, X, rng):
     """The hidden units of the data are those that the chains start with."""
     theta = condition(machine, X)
-    data, drawn = data_moments(machine, X, given=theta), machine.units[1].sample(theta, rng)
+    data = data_moments(machine, X, given=theta)
+    hidden, rows = data.blocks[0].means[1], slice(0, X.shape[0])
+    drawn = machine.units[1].sample_rows(theta, hidden, rows, rng)
     visible = last_visible(phase.sampler, machine, Chains((X, drawn)), rng, phase.n_steps)
     return Chains((visible, drawn)), data, data_moments(machine, visible)
 

@@ -24,16 +24,16 @@ class MachineGradient(Gradient):
         self.n_penalised, self.units = len(machine.weights), machine.units
 
     def add(self, targets, rate, keep=1.0):
-        machine, n = self.machine, self.n_penalised
-        for l, target in enumerate(targets[:n]):
-            self.moments.add_pair(machine, l, target, rate, keep)
-        targets = iter(targets[n:])
+        machine, moments, place = self.machine, self.moments, self.n_penalised
+        for l in range(place):
+            moments.add_pair(machine, l, targets[l], rate, keep)
         for l, unit in enumerate(machine.units):
-            slopes = self.moments.statistics(unit, l)
+            slopes = moments.statistics(unit, l)
             for part, slope in zip(machine.thetas[l], slopes, strict=True):
                 if part is not None:
-                    target = next(targets)
+                    target = targets[place]
                     target += rate * slope
+                    place += 1
 
 
 class CenteredGradient(ArrayGradient):
@@ -111,8 +111,7 @@ class NaturalParameters:
 
     def of(self, machine):
         """Return the parameters of a machine, a tuple of arrays: its own."""
-        parts = [part for theta in machine.thetas for part in theta if part is not None]
-        return (*machine.weights, *parts)
+        return machine.weights + machine.parts
 
     def machine(self, machine, parameters):
         """Return the machine after its parameters were written in place."""

@@ -1,7 +1,7 @@
 """The machine: layers of units and the couplings between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -50,6 +50,10 @@ class Machine:
         if is_per_row(self.scale):
             object.__setattr__(self, "scale", cast(self.scale, dtype))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and files have: the parameters, not what is found from them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     @property
     def dtype(self) -> Any:
         """Dtype of all parameters, states and chains."""
@@ -63,12 +67,16 @@ class Machine:
     @property
     def n_rows(self) -> int | None:
         """Number of rows that have their own parameters or scale, None if all rows share them."""
-        parts = (part for theta in self.thetas for part in theta if part is not None)
-        own = [part.shape[0] for part in parts if part.ndim > 1]
+        own = [part.shape[0] for part in self.parts if part.ndim > 1]
         if is_per_row(self.scale):
             own.append(self.scale.shape[0])
         own += [unit.n_rows for unit in self.units if unit.n_rows is not None]
         return own[0] if own else None
+
+    @cached_property
+    def parts(self) -> tuple[Array, ...]:
+        """The arrays of the thetas, those that are there, layer by layer."""
+        return tuple(part for theta in self.thetas for part in theta if part is not None)
 
     @cached_property
     def squares(self) -> tuple[Array, ...]:
@@ -145,7 +153,7 @@ class Machine:
 
         In another library than NumPy it is an array of no dimensions, for which nobody waits.
         """
-        return are_finite([part for theta in self.thetas for part in theta if part is not None])
+        return are_finite(self.parts)
 
 
 def is_per_row(x: Any) -> bool:
@@ -197,7 +205,7 @@ def input_field(machine: Machine, l: int, layers: Layers) -> Array:
 
 def conditional(machine: Machine, l: int, layers: Layers) -> Theta:
     """Return the parameters of layer ``l`` given the values of its neighbours."""
-    return machine.units[l].tilt(machine.thetas[l], input_field(machine, l, layers))
+    return machine.units[l].tilt(machine.thetas[l], coupled(machine, machine.weights, l, layers))
 
 
 def condition(machine: Machine, X: Array) -> Theta:

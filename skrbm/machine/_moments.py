@@ -35,6 +35,10 @@ class Block(NamedTuple):
     pair: tuple[Array | None, ...] | None = None
     further: tuple[tuple[Array, ...] | None, ...] | None = None
 
+    def weighed(self, weight: Any) -> "Block":
+        """Return the block with another weight."""
+        return Block(self.means, self.variances, weight, self.pair, self.further)
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -61,7 +65,7 @@ class Moments:
     def __add__(self, other: "Moments") -> "Moments":
         blocks = self.blocks + other.blocks
         if len(blocks) == 2 and blocks[0].means is blocks[1].means:  # of the same rows
-            blocks = (blocks[0]._replace(weight=blocks[0].weight + blocks[1].weight),)
+            blocks = (blocks[0].weighed(blocks[0].weight + blocks[1].weight),)
         return Moments(blocks, self.matrices + other.matrices, self.sums + other.sums)
 
     def __neg__(self) -> "Moments":
@@ -70,12 +74,17 @@ class Moments:
     def scaled(self, factor: float) -> "Moments":
         """Return the moments times a number."""
         return Moments(
-            tuple(block._replace(weight=factor * block.weight) for block in self.blocks),
+            tuple(block.weighed(factor * block.weight) for block in self.blocks),
             tuple((l, factor * matrix) for l, matrix in self.matrices),
             tuple((l, theta.map(lambda part: factor * part)) for l, theta in self.sums),
         )
 
     def __sub__(self, other: "Moments") -> "Moments":
+        if len(self.blocks) == len(other.blocks) == 1 and not (other.matrices or other.sums):
+            (own,), (its,) = self.blocks, other.blocks
+            if own.means is its.means:  # of the same rows, as in each batch of persistent chains
+                rows = own.weighed(own.weight - its.weight)
+                return Moments((rows,), self.matrices, self.sums)
         return self + -other
 
     def add_pair(
@@ -139,10 +148,9 @@ def _weighted(left: Array, right: Array, weight: Any) -> tuple[Array, Array, flo
 
 def _block_statistics(block: Block, unit: Unit, l: int) -> Theta:
     """Return the statistics of layer ``l`` summed over the rows of a block, by their weights."""
+    mean, variance, weight = block.means[l], block.variances[l], block.weight
     further = None if block.further is None else block.further[l]
-    moments = [block.means[l], block.variances[l]]
-    rows = unit.statistics(*moments, *([] if further is None else [further]))
-    weight = block.weight
+    rows = unit.statistics(mean, variance, *(() if further is None else (further,)))
     if is_per_row(weight):
         return rows.map(lambda part: weight @ part)
     return rows.map(lambda part: column_sums(part) * weight)

@@ -39,6 +39,8 @@ class Theta(NamedTuple):
     def map(self, function: Callable[..., Array], *others: "Theta") -> "Theta":
         """Apply ``function`` to each statistic that is present."""
         if self.precision is None and self.spike is None and self.skew is None:  # the shortest way
+            if not others:
+                return Theta(function(self.field))
             return Theta(function(self.field, *[other.field for other in others]))
         return Theta(
             *(
@@ -306,6 +308,10 @@ class Unit:
     def sample(self, theta: Theta, rng: Rng) -> Array:
         """Draw x, per unit."""
         raise NotImplementedError
+
+    def sample_rows(self, theta: Theta, mean: Array, rows: slice, rng: Rng) -> Array:
+        """Draw x of some rows of parameters of which the means are known, which may save work."""
+        return self.sample(theta.rows(rows), rng)
 
     def log_correction(self, theta: Theta) -> Array:
         """Return log of the unit's partition function over that of what ``sample`` draws from.

@@ -74,6 +74,13 @@ class Bernoulli(Unit):
         threshold *= bound
         return cast(noise < threshold, theta.field.dtype)
 
+    def sample_rows(self, theta, mean, rows, rng):
+        mean = mean[rows, ...]
+        noise, bound = rng.signed(mean.shape)
+        threshold = (2 * bound) * mean  # tanh(field / 2) is 2 * mean - 1
+        threshold -= bound
+        return cast(noise < threshold, mean.dtype)
+
     def statistics(self, mean, variance=None):
         return Theta(mean)
 

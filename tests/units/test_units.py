@@ -290,13 +290,25 @@ def test_project_gives_parameters_that_have_a_log_partition(name):
     assert_array_equal(projected.field, theta.field)
 
 
+def of_all_rows(unit, theta, rng):
+    return unit.sample(theta, rng)
+
+
+def of_some_rows(unit, theta, rng):
+    """Draw rows that lie below those of opposite fields, with the means of all."""
+    n, opposite = len(theta.field), theta._replace(field=-theta.field)
+    both = opposite.map(lambda *parts: np.concatenate(parts), theta)
+    return unit.sample_rows(both, unit.mean(both), slice(n, 2 * n), rng)
+
+
 @independent
 @dtypes
-def test_samples_follow_the_law(name, dtype):
+@pytest.mark.parametrize("draw", [of_all_rows, of_some_rows])
+def test_samples_follow_the_law(name, dtype, draw):
     unit = KINDS[name]()
     theta = random_theta(unit, N_UNITS, np.random.default_rng(8), dtype)
     n = 20_000
-    X = unit.sample(rows(theta, n), make_rng(1, theta.field))
+    X = draw(unit, rows(theta, n), make_rng(1, theta.field))
     assert X.dtype == dtype
     for column, line in zip(X.T.astype(np.float64), laws(unit, theta), strict=True):
         if isinstance(line, Sum):
