@@ -145,7 +145,7 @@ def softplus_sums(x: Array) -> Array:
     xp = namespace(x)
     factors = xp.exp(-xp.abs(x))
     factors += 1
-    return row_sums(xp.maximum(x, xp.zeros_like(x[..., :1]))) + log_products(factors)
+    return row_sums(xp.maximum(x, xp.zeros((), **like(x)))) + log_products(factors)
 
 
 def log_products(x: Array) -> Array:

@@ -97,6 +97,7 @@ class Proposer:
     ----------
     plan : Plan
     data : WeightedRows
+        Of which no two are equal.
     means : ndarray of shape (n_visible,)
         Of the data.
     rng : numpy.random.Generator
@@ -105,7 +106,9 @@ class Proposer:
     def __init__(self, plan, data, means, rng):
         self.plan, self.data, self.means, self.rng = plan, data, means, rng
         self.rows = data.dense(np.sort(rng.permutation(data.n)[:_START_ROWS]))
-        self.needs_no_unit = data.need_no_unit()
+        # Each softplus(w'v) is convex. So its mean under a distribution with the column means of
+        # one row, or of one column, is at least its mean over the data, and no unit can be better.
+        self.needs_no_unit = data.n == 1 or means.size == 1
 
     def propose(self, mixture, values, model, alpha, radius):
         """Return (directions, slope, duality gap); without directions no unit is worth inserting.
