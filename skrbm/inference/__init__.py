@@ -2,7 +2,7 @@
 
 from ._adaptive_tap import AdaptiveTAP
 from ._ais import AIS, LogPartition, independent_log_partition, mean_of_weights
-from ._annealing import Annealed, anneal, resampled, resampled_index
+from ._annealing import Annealed, anneal, effective_part, resampled, resampled_index
 from ._belief_propagation import BeliefPropagation
 from ._clamped import (
     Clamped,
@@ -35,7 +35,7 @@ from ._propagation import Propagated, propagate, propagate_rows
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample
-from ._smc import SMC
+from ._smc import SMC, by_effective_part
 from ._tempering import Exchanges, Replicas, Tempering, bennett
 
 __all__ = [
@@ -72,6 +72,7 @@ __all__ = [
     "Tempering",
     "anneal",
     "bennett",
+    "by_effective_part",
     "by_site",
     "chain_ends",
     "clamped",
@@ -79,6 +80,7 @@ __all__ = [
     "collected",
     "completed",
     "draw_visible",
+    "effective_part",
     "exchange_rate",
     "given_visible",
     "independent_log_partition",

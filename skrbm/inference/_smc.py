@@ -131,7 +131,7 @@ class SMC:
         LogPartition
         """
         base, taken = uncoupled(machine, visible), [0.0]
-        self._runs(machine, base, _by_effective_part(taken), rng, 1.0)
+        self._runs(machine, base, by_effective_part(taken), rng, 1.0)
         order = np.resize(np.arange(samples[0].shape[0]), self.n_runs * self.n_chains)
         # The first samples are spread over the runs, which should differ as little as they can.
         order = np.ascontiguousarray(np.reshape(order, (self.n_chains, self.n_runs)).T).ravel()
@@ -143,7 +143,7 @@ class SMC:
     def _trial(self, machine, visible, rng):
         """Return independent units, temperatures, and what runs from these units give."""
         base, taken = uncoupled(machine, visible), [0.0]
-        self._runs(machine, base, _by_effective_part(taken), rng, 1.0)
+        self._runs(machine, base, by_effective_part(taken), rng, 1.0)
         betas = _refined(taken, _TRIAL)
         return base, betas, self._runs(machine, base, betas, rng, _RESAMPLED)
 
@@ -207,13 +207,18 @@ def _retimed(betas, parts, n_steps):
     return np.interp(steps, np.arange(n + 1), betas)
 
 
-def _by_effective_part(taken):
-    """Return a function for :func:`anneal` that chooses temperatures, and adds them to a list."""
+def by_effective_part(taken=None, n_sweeps=1):
+    """Return a function for :func:`anneal` that chooses temperatures, of ``n_sweeps`` sweeps each.
+
+    After a step to the next a part of about 0.9 of the chains is effective. Temperatures are added
+    to the list ``taken``, if it is given, whose last one is that of the chains.
+    """
+    taken = [0.0] if taken is None else taken
 
     def betas(gain):
         while taken[-1] < 1:
             taken.append(min(1.0, taken[-1] + _longest(gain, taken[-1])))
-            yield taken[-1]
+            yield from [taken[-1]] * n_sweeps
 
     return betas
 

@@ -108,7 +108,7 @@ class Bernoulli(Unit):
         xp = namespace(x0)
         quotient = 1 + xp.exp(-xp.abs(x1))
         quotient /= 1 + xp.exp(-xp.abs(x0))
-        zero = xp.zeros_like(x0[..., :1])
+        zero = xp.zeros((), **like(x0))  # no column: there may be no units
         linear = xp.maximum(x1, zero)
         linear -= xp.maximum(x0, zero)
         return row_sums(linear) + log_products(quotient)

@@ -16,7 +16,7 @@ from skrbm import BernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.evaluation import AIS, SMC, LogPartition, exact_log_partition, log_partition
 from skrbm.inference._annealing import resampled_index
-from skrbm.inference._smc import _by_effective_part, _retimed
+from skrbm.inference._smc import _retimed, by_effective_part
 from skrbm.units import Bernoulli
 
 MACHINES = {
@@ -105,7 +105,7 @@ def test_interval_is_that_of_student():
 def test_temperatures_by_the_effective_part():
     """Half of the chains gain x and half lose it: the part is cosh(x)^2 / cosh(2 x)."""
     x, taken = 5.0 * np.array([1.0, -1.0] * 50), [0.0]
-    for beta in _by_effective_part(taken)(lambda to: (to - taken[-1]) * x):
+    for beta in by_effective_part(taken)(lambda to: (to - taken[-1]) * x):
         assert beta == taken[-1]
     steps = 5.0 * np.diff(taken)
     parts = np.cosh(steps) ** 2 / np.cosh(2 * steps)

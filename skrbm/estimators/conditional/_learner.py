@@ -5,14 +5,14 @@ from functools import cached_property
 
 import numpy as np
 
-from ...arrays import dense_rows, from_numpy, is_foreign, to_numpy
+from ...arrays import dense, dense_rows, from_numpy, has_missing, is_foreign, to_numpy
 from ...exceptions import DivergenceError
-from ...inputs import DistinctRows
+from ...inputs import DistinctRows, split_missing
 from ...learning import BatchLearner, Monitor
 from ...units import Theta
 from ._losses import wrong
 from ._machine import ConditionalGradient
-from ._targets import Sent, initial_field, known_values, may_miss
+from ._targets import initial_field, known_values
 
 
 class LabelledRows(DistinctRows):
@@ -27,20 +27,21 @@ class LabelledRows(DistinctRows):
     """
 
     def __init__(self, X, V, weights=None):
-        self.X, self.V = X, V
-        super().__init__([X, np.nan_to_num(V, nan=-1.0) if may_miss(V) else V], weights)
+        self.X, self.V, self.has_missing = X, V, has_missing(V)
+        super().__init__([X, np.nan_to_num(V, nan=-1.0) if self.has_missing else V], weights)
 
     def batch(self, positions, dtype):
         """Return some rows, dense: features, targets, which of these are known (None: all are)."""
         index = self.places(positions)
-        X = dense_rows(self.X, index, dtype)
-        V = self._sent_targets if is_foreign(X) else self.V
-        return X, *known_values(V, index, X)
+        X, V = (dense_rows(rows, index, dtype) for rows in (self.X, self._targets))
+        return X, *(split_missing(V) if self.has_missing else (V, None))
 
     @cached_property
-    def _sent_targets(self):
-        """The targets, dense, in the library of X: a device is sent all of them at once."""
-        return Sent(self.V, self.X)
+    def _targets(self):
+        """The targets, in the library of X: a device is sent all of them at once."""
+        if not is_foreign(self.X):
+            return self.V
+        return from_numpy(np.asarray(dense(self.V), np.float32), self.X)  # 0, 1 and NaN
 
     @cached_property
     def fingerprint(self):
@@ -145,18 +146,16 @@ class ErrorMonitor(Monitor):
         """Return the error of the rows set aside, if there are any."""
         if self.validation is None:
             return {}
-        decide, n_wrong, n = self.decision(n_sweeps), 0.0, 0.0
-        index, begin = self.data.index[self.validation], 0
-        weights = self.data.weights_of(self.validation)[:, None]
+        decide, parts = self.decision(n_sweeps), []
+        index = self.data.index[self.validation]
         with np.errstate(over="ignore", invalid="ignore"):
             for part, given in machine.blocks(self.data.X, rows=index):
                 V, observed = known_values(self.data.V, part, given.thetas[0].field)
                 values = given.units[0].mode(Theta(decide(given).logits))
                 missed = to_numpy(wrong(given, V, values))
                 seen = np.ones_like(missed) if observed is None else to_numpy(observed)
-                seen = seen * weights[begin : begin + len(part)]
-                n_wrong, n = n_wrong + np.sum(missed * seen), n + np.sum(seen)
-                begin += len(part)
+                parts.append(np.stack([missed * seen, seen]).sum(axis=2))
+        n_wrong, n = np.concatenate(parts, axis=1) @ self.data.weights_of(self.validation)
         error = float(n_wrong / n) if n else 0.0
         self.value = -error
         return {"validation_error": error}

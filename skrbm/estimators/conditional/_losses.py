@@ -9,13 +9,7 @@ from typing import ClassVar
 
 from ..._checks import look_up
 from ...arrays import namespace, number_of
-from ...inference import (
-    BeliefPropagation,
-    FixedPoint,
-    Gibbs,
-    NaiveMeanField,
-    resolve,
-)
+from ...inference import BeliefPropagation, FixedPoint, Gibbs, NaiveMeanField, resolve
 from ...machine import Block, Moments, condition, data_moments, free_energy
 from ...units import Theta
 from ._decisions import TOL, Inference, clamped

@@ -1,6 +1,6 @@
 """The machine whose biases depend on features, and how it learns."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from ...arrays import (
     add_products,
     are_finite,
     cast,
+    copied,
     dense_rows,
     from_numpy,
     like,
@@ -21,14 +22,6 @@ from ...inputs import parameter
 from ...learning import Gradient
 from ...machine import Machine
 from ...units import Bernoulli, Categorical, Theta
-
-PARAMETERS = (
-    "components",
-    "coef_visible",
-    "coef_hidden",
-    "intercept_visible",
-    "intercept_hidden",
-)
 
 
 @dataclass(frozen=True)
@@ -112,9 +105,7 @@ class ConditionalMachine:
 
     def copy(self):
         """Return a machine that shares no memory with this one."""
-        xp = namespace(self.components)
-        copies = (xp.asarray(part, copy=True) for part in self.values)
-        return replace(self, **dict(zip(PARAMETERS, copies, strict=True)))
+        return ConditionalMachine(self.units, *map(copied, self.values))
 
     def is_finite(self):
         """Whether no parameter is infinite or NaN."""
@@ -123,6 +114,9 @@ class ConditionalMachine:
     def has_finite_thetas(self):
         """Whether no intercept is infinite or NaN, as that of a :class:`Machine`."""
         return are_finite(self.values[-2:])
+
+
+PARAMETERS = tuple(field.name for field in fields(ConditionalMachine) if field.name != "units")
 
 
 def is_one_label(machine):

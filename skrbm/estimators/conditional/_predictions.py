@@ -7,7 +7,6 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..._checks import check_count
@@ -20,7 +19,7 @@ from ...units import Bernoulli
 from ._decisions import clamped, decision_of, draw, log_partitions
 from ._losses import make_objective
 from ._machine import PARAMETERS, ConditionalMachine
-from ._targets import check_targets, known_accuracy, known_values, may_miss
+from ._targets import accuracy, check_targets, known_values
 
 _CHAINS = 1024  # drawn at a time
 _FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
@@ -216,10 +215,7 @@ class Predictions(
         """
         Y = check_targets(y, X)
         sample_weight = check_weights(sample_weight, Y)
-        predicted = to_numpy(self.predict(X))
-        if not (may_miss(Y) and np.isnan(Y).any()):
-            return float(accuracy_score(Y, predicted, sample_weight=sample_weight))
-        return known_accuracy(self._targets.encode(Y), predicted, sample_weight)
+        return accuracy(self._targets, Y, to_numpy(self.predict(X)), sample_weight)
 
     @one_blas_thread
     def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):

@@ -2,12 +2,13 @@
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array
 
-from ...arrays import cast, from_numpy, is_foreign, namespace, take_rows, to_numpy
-from ...inputs import canonical
+from ...arrays import cast, dense_rows, from_numpy, has_missing, is_foreign, namespace, to_numpy
+from ...inputs import canonical, split_missing
 from ...units import Bernoulli, Categorical, Theta
 
 
@@ -127,55 +128,20 @@ def _labels(classes, index):
     return from_numpy(labels, index) if labels.dtype.kind in "biuf" else labels
 
 
-class Sent:
-    """Targets in another library than NumPy, dense.
-
-    Parameters
-    ----------
-    V : ndarray or sparse matrix of shape (n_samples, n_outputs)
-        NaN where missing.
-    reference : array
-        Whose library and device they come to.
-    """
-
-    def __init__(self, V, reference):
-        V = np.asarray(V.toarray() if sp.issparse(V) else V, np.float32)  # 0, 1 and NaN
-        self.V, self.has_missing = from_numpy(V, reference), bool(np.isnan(V).any())
-
-    def known_values(self, index, dtype):
-        """Return :func:`known_values`, without a look at which rows have all of them."""
-        V = cast(take_rows(self.V, index), dtype)
-        if not self.has_missing:
-            return V, None
-        observed = V == V
-        return namespace(V).where(observed, V, namespace(V).zeros_like(V)), observed
-
-
 def known_values(V, index, reference):
     """Return (visible values of the rows at an index array, which are known or None if all are).
 
     Both are dense and in the library of the reference array, the values in its dtype. Missing
     values become 0.
     """
-    if isinstance(V, Sent):
-        return V.known_values(index, reference.dtype)
-    V = V[index]
-    V = np.asarray(V.toarray() if sp.issparse(V) else V, np.float32)  # 0, 1 and NaN
-    missing = np.isnan(V)
-    observed = from_numpy(~missing, reference) if missing.any() else None
-    V[missing] = 0
-    return cast(from_numpy(V, reference), reference.dtype), observed
-
-
-def may_miss(V):
-    """Whether checked or encoded targets are of a kind that can hold NaN for missing ones."""
-    return V.ndim == 2 and not sp.issparse(V) and V.dtype.kind == "f"
+    V = from_numpy(dense_rows(V, index, np.float32), reference)  # 0, 1 and NaN
+    return split_missing(cast(V, reference.dtype))
 
 
 def initial_field(unit, V, weights):
     """Return the field of independent units fitted to the known values of rows with weights."""
     known = weights.sum()
-    if may_miss(V):
+    if has_missing(V):
         known = weights @ ~np.isnan(V)
         V = np.nan_to_num(V)
     on = np.asarray(V.T @ weights, np.float64)
@@ -200,15 +166,14 @@ def check_targets(Y, X, *, missing=True):
     Y = check_array(Y, accept_sparse="csr", ensure_2d=False, input_name="y", **options)
     if sp.issparse(Y):
         Y = canonical(sp.csr_array(Y))  # entries of one place count together
-    data = Y.data if sp.issparse(Y) else Y
-    if data.dtype.kind == "f" and np.isnan(data).any() and (sp.issparse(Y) or not is_table):
+    if has_missing(Y) and (sp.issparse(Y) or not is_table):
         raise ValueError(
             "y contains NaN: one label must be known, and a sparse Y must not contain NaN. Leave "
             "these rows out; NaN marks missing outputs in a dense Y with at least two columns"
         )
     check_consistent_length(X, Y)
     if is_table:
-        _check_outputs(data, missing)
+        _check_outputs(Y.data if sp.issparse(Y) else Y, missing)
         return Y
     Y = column_or_1d(Y.toarray() if sp.issparse(Y) else Y, warn=True)
     try:
@@ -218,9 +183,14 @@ def check_targets(Y, X, *, missing=True):
     return Y
 
 
-def known_accuracy(Y, predicted, sample_weight=None):
-    """Return the part of the rows all of whose known outputs are predicted, of rows with any."""
-    known = ~np.isnan(Y)
+def accuracy(targets, Y, predicted, sample_weight=None):
+    """Return the part of the rows all of whose known outputs are predicted, of rows with any.
+
+    ``Y`` are checked targets in NumPy, as ``predicted`` are, and ``targets`` those of the machine.
+    """
+    if not has_missing(Y):
+        return float(accuracy_score(Y, predicted, sample_weight=sample_weight))
+    known = ~np.isnan(targets.encode(Y))
     rows = known.any(axis=1)
     if not rows.any():
         raise ValueError("y is NaN alone: there is nothing to score predictions by")
@@ -231,7 +201,7 @@ def known_accuracy(Y, predicted, sample_weight=None):
 
 def is_unknown(V):
     """Whether all of these encoded targets are missing."""
-    return may_miss(V) and bool(np.isnan(V).all())
+    return has_missing(V) and bool(np.isnan(V).all())
 
 
 def _check_outputs(data, missing):
@@ -251,7 +221,7 @@ def _check_outputs(data, missing):
 
 def check_known(Y):
     """Raise ValueError if an output of checked targets is missing in all rows."""
-    unknown = np.flatnonzero(np.isnan(Y).all(axis=0)) if may_miss(Y) else np.empty(0)
+    unknown = np.flatnonzero(np.isnan(Y).all(axis=0)) if has_missing(Y) else np.empty(0)
     if unknown.size:
         raise ValueError(
             f"columns {unknown} of Y are NaN alone: leave out what nothing can be learnt of"

@@ -17,15 +17,16 @@ from ...arrays import (
     parameter_reference,
     seed_sequence,
 )
-from ...inference import Gibbs, chain_ends, draw_visible
-from ...inputs import check_data
+from ...inference import Gibbs, chain_ends
+from ...inputs import Rows, check_data, rows_with_weight
 from ...learning import Trainer, Training
+from ...units import Bernoulli
 from .._density import DensityModel
 from .._training import DENSITY_CONSTRAINTS, TRAINING_CONSTRAINTS, how_it_begins, keeps_features
 from ._mixture import machine_of, mixture_of, rounded
 from ._path import STOPS, Path, attributes, described, monitor_of
 from ._rounding import rounding_loss, whole_rbm, whole_units
-from ._start import checked_rows, fingerprint, growth_of
+from ._start import growth_of
 
 _SHARED = (  # parameters with the constraints that they have in other estimators
     *("alpha", "learning_rate", "early_stopping", "validation_fraction", "n_iter_no_change"),
@@ -73,7 +74,7 @@ class FrankWolfeRBM(DensityModel):
     n_gibbs_steps : int, default=10
         Sweeps of the chains before each use of their states.
     n_restarts : int, default=8
-        Random starts of each subproblem, which are solved in one matrix product.
+        Random starts of each subproblem.
     n_bias_steps : int, default=10
         Updates of the visible biases after each insertion, each after a sweep; 0 keeps the biases.
     learning_rate : float, default=0.5
@@ -318,8 +319,9 @@ class FrankWolfeRBM(DensityModel):
     def _grow(self, X, sample_weight, path, max_units, early_stopping, progress=None):
         """Go on from the end of a path, or where there is none begin with ``init``."""
         given, like = X, parameter_reference(X) if path is None else self.components_
-        X, distinct = checked_rows(X, sample_weight, self.binarize, like.dtype)
-        start = {"rows": fingerprint(X, distinct), "limits": (max_units, early_stopping)}
+        weights, X = rows_with_weight(sample_weight, X)
+        rows = Rows(X, Bernoulli(), like.dtype, self.binarize, weights)
+        start = {"rows": rows.fingerprint, "limits": (max_units, early_stopping)}
         start["random_state"], training = seed_sequence(self.random_state), Training(None)
         if progress is not None:
             training, start = progress.begun(start["rows"]), progress.own
@@ -327,7 +329,7 @@ class FrankWolfeRBM(DensityModel):
                 return
         seeds = seed_sequence(start["random_state"]).spawn(3)
         mixture = None if path is None else mixture_of(self.machine_)
-        growth = growth_of(self, X, distinct, mixture, start, like, seeds[1:])
+        growth = growth_of(self, rows, mixture, start, like, seeds[1:])
         self._evaluation_seed = seeds[0].state
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
         path = self._begun(growth, path) if progress is None else start["path"]
@@ -346,9 +348,7 @@ class FrankWolfeRBM(DensityModel):
             growth.begin()
         except KeyboardInterrupt:
             if not hasattr(self, "_training"):
-                rng = make_rng(self._evaluation_seed, growth.model.visible)
-                machine = machine_of(first, growth.model.visible)
-                chains = chain_ends(machine, rng, draw_visible(machine, rng, self.n_chains))
+                chains = growth.draws(first, self.n_chains)
                 self._publish(Path([], [first]), first, "interrupted", chains)
             raise
         # The fitted machine stays as it is until the end.
@@ -358,12 +358,13 @@ class FrankWolfeRBM(DensityModel):
         """Take steps until the monitor says stop; whatever ends it, a machine is published."""
 
         def record(row):
-            path.record(row, growth.mixture)
+            path.rows.append(row)
+            path.machines.append(growth.mixture)
             if self.verbose:
                 print(f"[{type(self).__name__}] {described(row)}")
 
         def publish(kept, state, training=None, estimator=self):
-            reason = monitor.reason if trainer.ended in ("stopped", "n_iter") else trainer.ended
+            reason = trainer.ended if monitor.reason is None else monitor.reason
             estimator._publish(path, kept, reason, growth.draws(kept, self.n_chains))
 
         trainer = Trainer(
@@ -371,7 +372,7 @@ class FrankWolfeRBM(DensityModel):
             publish,
             lambda kept, state: attributes(kept, growth.model.visible, path),
             record,
-            n_iter=0 if monitor.stop() else None,
+            n_iter=None if monitor.reason is None else 0,
             monitor=monitor,
             context=self._init_callback_context(max_subtasks=None),
             task="unit",

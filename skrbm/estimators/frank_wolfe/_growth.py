@@ -7,7 +7,6 @@ temperature.
 """
 
 import copy
-import time
 from dataclasses import dataclass
 from itertools import compress
 
@@ -101,7 +100,6 @@ class Growth:
         """Return what steps have changed, a dict; that of the model is a part of it."""
         state = {name: getattr(self, name) for name in _CHANGING}
         return state | {
-            "samples": None if self.model.is_exact else self.samples,
             "values": [rows and rows.values for rows in (self.data, self.held_out)],
             "rng": self.proposer.rng,
             "model": self.model.get_state(),
@@ -112,12 +110,10 @@ class Growth:
         for name in _CHANGING:
             setattr(self, name, state[name])
         vars(self.model).update(state["model"])
-        self.proposer.rng, self.samples = state["rng"], state["samples"]
+        self.proposer.rng, self.samples = state["rng"], self.model.samples(self.mixture)
         for rows, values in zip((self.data, self.held_out), state["values"], strict=True):
             if rows is not None:
                 rows.values = values
-        if self.model.is_exact:
-            self.samples = self.model.sweep(self.mixture)
 
     def begin(self):
         """Draw samples of the machine to begin with, and match its visible means to the data's."""
@@ -136,7 +132,6 @@ class Growth:
 
         ``reason`` is what happened: "inserted", "shrunk", "removed", "refused", or "no unit".
         """
-        begin = time.perf_counter()
         if self.n_steps and self.n_steps % _ANNEAL_EVERY == 0:
             self.log_z = self.model.anneal(self.mixture, self.base)
             self.samples = self.model.sweep(self.mixture)
@@ -150,7 +145,6 @@ class Growth:
             "slope": slope,
             "duality_gap": float(gap),
             **self.scores(),
-            "time": time.perf_counter() - begin,
         }
 
     def _take(self, directions):

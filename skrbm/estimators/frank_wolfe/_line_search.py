@@ -6,6 +6,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 from scipy.optimize import brentq
 
+from ...inference import effective_part
 from ._mixture import Direction
 
 
@@ -78,7 +79,8 @@ def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
     low, high : float
         ``low <= 0 <= high``.
     min_ess : float in [0, 1)
-        Smallest effective part of the rows that importance weights may leave; bounds the step.
+        Smallest effective part of the rows, all of one probability, that importance weights may
+        leave; bounds the step.
 
     Returns
     -------
@@ -92,7 +94,7 @@ def best_step(slope, change, rows, *, low=0.0, high=1.0, min_ess=0.0):
         return slope - rows.mean(p * change) / rows.mean(p)
 
     def excess(step):
-        return rows.effective_part(step * change) - min_ess
+        return effective_part(step * change) - min_ess
 
     ends = low, high
     if min_ess and excess(low) < 0:

@@ -50,11 +50,6 @@ class Path(NamedTuple):
             )
         return len(sizes) - 1 - sizes[::-1].index(n_units)
 
-    def record(self, row, machine):
-        """Add a step and the machine after it."""
-        self.rows.append(row)
-        self.machines.append(machine)
-
     def columns(self):
         """Return a list for each quantity, with an entry for each step."""
         return {name: [row[name] for row in self.rows] for name in COLUMNS}
@@ -111,6 +106,8 @@ class GrowthMonitor(Monitor):
         return super().get_state() | {"n_steps": self.n_steps, "n_refused": self.n_refused}
 
     def _value(self, row):
+        if not self.criterion:
+            return float("inf")  # each machine is as good as those before
         by_gap = self.criterion == "free_energy_gap"
         return -row["free_energy_gap"] if by_gap else row["validation_score"]
 
@@ -122,43 +119,26 @@ class GrowthMonitor(Monitor):
 
     def measure(self, machine, state):
         """Look at the row of a step, which is the state."""
-        row, self.n_steps = state, self.n_steps + 1
-        is_refused = row["reason"] == "refused"
+        self.row, self.n_steps = state, self.n_steps + 1
+        is_refused = state["reason"] == "refused"
         self.n_refused = self.n_refused + 1 if is_refused else 0
-        improved = not self.criterion and not is_refused
-        self.reason = self._reason(row)
-        if self.criterion and not is_refused and self.reason is None:
-            improved = self._is_better(self._value(row))
-            if self.n_bad >= self.n_iter_no_change:
-                self.reason = "validation"
-        if self.reason is None:
-            self.reason = self.limit(row["n_components"])
-        if improved:
-            self.kept = machine, state
+        self.value = None if is_refused else self._value(state)
         return {}
 
-    def _reason(self, row):
-        if row["reason"] == "no unit":
-            return "no unit"
-        if row["duality_gap"] <= self.gap_tol:
-            return "duality gap"
-        return "refused" if self.n_refused >= self.n_iter_no_change else None
-
-    def _is_better(self, value):
-        better = value >= self.best + self.margin
-        self.n_bad = 0 if better else self.n_bad + 1
-        self.best = max(self.best, value)
-        return better
-
     def stop(self):
+        ends = {
+            "no unit": self.row["reason"] == "no unit",
+            "duality gap": self.row["duality_gap"] <= self.gap_tol,
+            "refused": self.n_refused >= self.n_iter_no_change,
+            "validation": super().stop(),
+        }
+        reached = [reason for reason, holds in ends.items() if holds]
+        self.reason = reached[0] if reached else self.limit(self.row["n_components"])
         return self.reason is not None
-
-    def keep(self, machine, state):
-        """What is kept was remembered when it was measured."""
 
     def chosen(self, last, ended):
         """The last machine that was better than those before, however growth ends."""
-        return last if self.kept is None else self.kept
+        return self.kept
 
 
 def monitor_of(params, growth, max_units, early_stopping):

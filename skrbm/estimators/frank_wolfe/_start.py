@@ -4,11 +4,10 @@ from dataclasses import fields
 from numbers import Real
 
 import numpy as np
-import scipy.sparse as sp
 
-from ...arrays import cast, dense_rows, from_numpy, make_rng, take_rows, to_numpy, working_dtype
+from ...arrays import RowView, make_rng, take_rows, to_numpy
 from ...inference import Gibbs, resolve
-from ...inputs import DistinctRows, check_range, into_support, machine_from, rows_with_weight
+from ...inputs import machine_from
 from ...machine import MAX_UNITS
 from ...units import Bernoulli
 from .._parts import parts_of_init
@@ -47,28 +46,7 @@ def check_start(params, mixture, like, max_units):
             raise ValueError(f"parameters of init overflow {like.dtype}, the dtype of X's")
 
 
-def checked_rows(X, sample_weight, binarize, dtype):
-    """Return binary rows without those of weight 0, and the distinct ones among them."""
-    unit, given = Bernoulli(), working_dtype(X)
-    weights, X = rows_with_weight(sample_weight, X)
-    if check_range(X, unit, binarize):
-        X = into_support(X, unit, binarize)
-    if working_dtype(X) != given:  # thresholds leave booleans
-        X = X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
-    return X, DistinctRows([X], weights)
-
-
-def fingerprint(X, distinct):
-    """Return a text that differs, but for chance, if rows or their weights differ."""
-
-    def values(positions):
-        index = from_numpy(distinct.index[positions], X)
-        return [dense_rows(X, index, working_dtype(X))]
-
-    return distinct.told_by(values)
-
-
-def split_rows(X, distinct, fraction, rng):
+def split_rows(rows, fraction, rng):
     """Hold out about a fraction of the rows, or none.
 
     Equal rows stay together. Where they are many, the others would lack whole patterns of the data,
@@ -78,40 +56,37 @@ def split_rows(X, distinct, fraction, rng):
     -------
     train : ndarray of int
         Positions of the rows to learn from.
-    data : WeightedRows
-        These rows.
-    held_out : WeightedRows or None
+    held_out : ndarray of int or None
     """
-    repeated = len(distinct) == 1 or distinct.total >= _MANY_COPIES * len(distinct)
+    repeated = len(rows) == 1 or rows.total >= _MANY_COPIES * len(rows)
     if not fraction or repeated:
-        train = np.arange(len(distinct))
-        return train, _rows_of(X, distinct, train), None
-    train, held_out = distinct.split(max(fraction, 1 / distinct.total), rng)
-    return train, _rows_of(X, distinct, train), _rows_of(X, distinct, held_out)
+        return np.arange(len(rows)), None
+    return rows.split(max(fraction, 1 / rows.total), rng)
 
 
-def _rows_of(X, distinct, positions):
-    """Return rows with the probabilities that their weights make."""
-    weights = None
-    if distinct.weights is not None:
-        weights = distinct.weights[positions] / distinct.weights[positions].sum()
-    return WeightedRows(take_rows(X, distinct.index[positions]), weights)
+def weighted(rows, positions):
+    """Return the rows at some positions, with the probabilities that their weights make."""
+    weights = rows.weights_of(positions)
+    return WeightedRows(
+        take_rows(rows.X, rows.index[positions]), weights / weights.sum(), rows.dtype
+    )
 
 
-def first_mixture(init, X, distinct, train):
+def first_mixture(init, rows, train):
     """Return the machine to begin with: independent units, or ``init``."""
     if isinstance(init, str):
-        rows, weights = take_rows(X, distinct.index[train]), distinct.weights_of(train)
-        bias = to_numpy(Bernoulli().initial_theta(rows, weights).field).astype(np.float64)
+        some = RowView(rows.X, rows.index[train])
+        theta = rows.unit.initial_theta(some, rows.weights_of(train))
+        bias = to_numpy(theta.field).astype(np.float64)
         return Mixture((), np.zeros(0), bias)
     parts = parts_of_init(init, "independent")
     if hasattr(parts[0], "multiplicities_"):
         machine = parts[0].machine_
     else:
         machine = machine_from(*parts, (Bernoulli(), Bernoulli()))
-    if machine.n_units[0] != X.shape[1]:
+    if machine.n_units[0] != rows.X.shape[1]:
         raise ValueError(
-            f"init has {machine.n_units[0]} visible units, but X has {X.shape[1]} features"
+            f"init has {machine.n_units[0]} visible units, but X has {rows.X.shape[1]} features"
         )
     return mixture_of(machine)
 
@@ -134,14 +109,13 @@ def model_of(params, n_visible, like, rng):
     return ExactModel(n_visible, like)
 
 
-def growth_of(params, X, distinct, mixture, start, like, seeds):
+def growth_of(params, rows, mixture, start, like, seeds):
     """Return a :class:`Growth`, before it begins or as it was.
 
     Parameters
     ----------
     params : FrankWolfeRBM
-    X, distinct
-        What :func:`checked_rows` returns.
+    rows : Rows
     mixture : Mixture or None
         The machine to go on from; None for ``init``.
     start : dict
@@ -155,11 +129,12 @@ def growth_of(params, X, distinct, mixture, start, like, seeds):
     max_units, early_stopping = start["limits"]
     generator = np.random.default_rng(seeds[1])
     fraction = params.validation_fraction if early_stopping else 0
-    train, data, held_out = split_rows(X, distinct, fraction, generator)
-    if mixture is not None:
-        max_units = np.inf
+    train, others = split_rows(rows, fraction, generator)
+    data, held_out = weighted(rows, train), None if others is None else weighted(rows, others)
+    if mixture is None:
+        mixture = first_mixture(params.init, rows, train)
     else:
-        mixture = first_mixture(params.init, X, distinct, train)
+        max_units = np.inf
     check_start(params, mixture, like, max_units)
     model = model_of(params, mixture.bias.size, like, make_rng(seeds[0], like))
     plan = Plan(**{field.name: getattr(params, field.name) for field in fields(Plan)})

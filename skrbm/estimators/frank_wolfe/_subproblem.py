@@ -1,14 +1,14 @@
 """What unit to insert, or to shrink: the linear subproblem of Frank-Wolfe, and its candidates."""
 
 import numpy as np
+from scipy.optimize import minimize
 
-from ._lbfgs import minimise
 from ._mixture import Direction
 
-_SOLVER = {"max_iter": 100, "tol": 1e-4, "ftol": 1e-6}
+_SOLVER = {"maxiter": 100, "gtol": 1e-4, "ftol": 1e-6}
 _N_BEST = 3  # solutions that compete
 _RUNGS, _RUNG = 6, 2.5  # penalties that are tried, each so many times the last one
-_RUNG_SOLVER = {"max_iter": 30, "tol": 1e-3, "ftol": 1e-4}  # rough: samples decide on what it finds
+_RUNG_SOLVER = {"maxiter": 30, "gtol": 1e-3, "ftol": 1e-4}  # rough: samples decide on what it finds
 _MIN_VARIANCE = 0.01  # of a visible unit, in random starts
 _START_ROWS = 1000  # of the data, from which half of the starts are made
 
@@ -42,13 +42,13 @@ class Subproblem:
     def solve(self, starts, **options):
         """Return the atoms that the starts lead to, and their values, the best first."""
         if self.radius is None:
-            atoms, values = minimise(self, starts, **options)
+            atoms, values = _minimised(self, starts, options)
         else:
-            atoms, values = self._solve_in_ball(starts, **options)
+            atoms, values = self._solve_in_ball(starts, options)
         order = np.argsort(values)
         return atoms[order], values[order]
 
-    def _solve_in_ball(self, starts, **options):
+    def _solve_in_ball(self, starts, options):
         """Minimise over the projection onto the ball.
 
         A point outside does not see that the way inward may lead down. So what ended on the sphere
@@ -56,7 +56,7 @@ class Subproblem:
         """
         points, values = self._projected(starts)[0], None
         for _ in range(2):
-            points, values = minimise(self._in_ball, 0.999 * points, **options)
+            points, values = _minimised(self._in_ball, 0.999 * points, options)
             points = self._projected(points)[0]
         return points, values
 
@@ -73,6 +73,23 @@ class Subproblem:
         return values, np.where(norms > self.radius, outer, gradients)
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # infinite slopes end a search
+def _minimised(function, starts, options):
+    """Return where L-BFGS ends from each start, and the values there.
+
+    It is done where a gradient is small or a step gains little, not only where it is at a minimum.
+    """
+
+    def of_one(atom):
+        values, gradients = function(atom[None])
+        return values[0], gradients[0]
+
+    solver = {"jac": True, "method": "L-BFGS-B", "options": options}
+    found = [minimize(of_one, start, **solver) for start in starts]
+    atoms = np.array([each.x for each in found]).reshape(starts.shape)
+    return atoms, np.array([each.fun for each in found])
+
+
 class Proposer:
     """Finds directions in which the penalised likelihood rises.
 
@@ -80,6 +97,7 @@ class Proposer:
     ----------
     plan : Plan
     data : WeightedRows
+        Of which no two are equal.
     means : ndarray of shape (n_visible,)
         Of the data.
     rng : numpy.random.Generator
@@ -88,7 +106,9 @@ class Proposer:
     def __init__(self, plan, data, means, rng):
         self.plan, self.data, self.means, self.rng = plan, data, means, rng
         self.rows = data.dense(np.sort(rng.permutation(data.n)[:_START_ROWS]))
-        self.needs_no_unit = data.need_no_unit()
+        # Each softplus(w'v) is convex. So its mean under a distribution with the column means of
+        # one row, or of one column, is at least its mean over the data, and no unit can be better.
+        self.needs_no_unit = data.n == 1 or means.size == 1
 
     def propose(self, mixture, values, model, alpha, radius):
         """Return (directions, slope, duality gap); without directions no unit is worth inserting.

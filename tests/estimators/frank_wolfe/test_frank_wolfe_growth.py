@@ -227,7 +227,7 @@ def test_nothing_to_learn():
     assert row["reason"] == "no unit" and row["slope"] <= 1e-3 and not made.mixture.units
 
 
-@pytest.mark.parametrize("X", [np.tile([1.0, 0, 1], (9, 1)), np.eye(5)[:, :1]], ids=["row", "bit"])
+@pytest.mark.parametrize("X", [np.array([[1.0, 0, 1]]), np.eye(2)[:, :1]], ids=["row", "bit"])
 def test_biases_alone_give_one_row_or_one_bit(X):
     """The best machine has no units: the gap to it is none, without a search."""
     made = growth(X, Plan(n_restarts=0))

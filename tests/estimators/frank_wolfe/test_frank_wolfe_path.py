@@ -15,12 +15,13 @@ def course(monitor, rows):
     """The numbers of the rows whose machines are kept, and why to stop after the last one."""
     kept = []
     for number, numbers in enumerate(rows):
-        assert not monitor.stop()
+        assert monitor.reason is None
         monitor.kept = None
         monitor.measure(number, numbers)
+        assert monitor.stop() is (monitor.reason is not None)
+        monitor.keep(number, numbers)
         if monitor.kept is not None:
             kept.append(monitor.kept[0])
-    assert monitor.stop() is (monitor.reason is not None)
     return kept, monitor.reason
 
 
