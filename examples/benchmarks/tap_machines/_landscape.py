@@ -2,27 +2,28 @@
 
 import argparse
 
-from _paper import tap_machine
+from _paper import TABLE_1, tap_machine
 
 from skrbm.inspection import SolutionsRecorder
 
 
-def parser(doc):
-    """Return the parser of the arguments that all figures have."""
+def parser(doc, data=tuple(TABLE_1)):
+    """Return the parser of the arguments that all figures have; ``data`` are those it allows."""
     arguments = argparse.ArgumentParser(description=doc.splitlines()[0])
+    arguments.add_argument("--data", choices=data, default="binary-mnist")
     arguments.add_argument("--scale", type=float, default=1.0, help="multiplies the 10 epochs")
     arguments.add_argument("--rows", type=int, default=60000)
     arguments.add_argument("--hidden", type=int, default=100)
-    arguments.add_argument("--speed", type=float, default=10.0, help="multiplies the rate 0.005")
+    arguments.add_argument("--speed", type=float, default=10.0, help="multiplies Table 1's rate")
     arguments.add_argument("--sweeps", type=int, default=10)
     arguments.add_argument("--out", help="where to save the picture")
     return arguments
 
 
 def train(args, X, starts=None, epochs=()):
-    """Return a machine trained on binary MNIST, and the recorder of its solutions."""
+    """Return a machine trained on X, rows of ``args.data``, and the recorder of its solutions."""
     recorder = SolutionsRecorder(starts, epochs=epochs, keep_solutions=True)
-    rbm = tap_machine("binary-mnist", X, args.hidden, sweeps=args.sweeps)
+    rbm = tap_machine(args.data, X, args.hidden, sweeps=args.sweeps)
     rbm.set_params(n_iter=last_epoch(args), learning_rate=args.speed * rbm.learning_rate)
     return rbm.set_callbacks(recorder).fit(X), recorder
 

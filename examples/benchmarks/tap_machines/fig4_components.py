@@ -1,8 +1,9 @@
 """Receptive fields ranked by spread and by activation: Fig. 4 of Tramel et al. (2018).
 
-    python examples/benchmarks/tap_machines/fig4_components.py [--scale 1.0] [--out PNG]
+    python examples/benchmarks/tap_machines/fig4_components.py [--data real-mnist] [--scale 1.0]
+        [--out PNG]
 
-A machine learns thresholded MNIST as in fig5_solutions.py. Its receptive fields are ranked by
+A machine learns ``--data`` as in fig5_solutions.py. Its receptive fields are ranked by
 their l_0.1 norm, which is large where a field is spread out, and by the mean activation of their
 units over the training rows. Printed is, for the fields of each end of each ranking, the number of
 pixels that carry the weights, (sum w²)² / sum w⁴, and the mean activation. What to see: localized
@@ -38,7 +39,7 @@ def main():
     arguments.add_argument("--fields", type=int, default=25)
     args = arguments.parse_args()
     heading(__file__, args)
-    X = dataset("binary-mnist", args.rows)
+    X = dataset(args.data, args.rows)
     with threadpool_limits(1):
         rbm, _ = train(args, X)
         figure, displays = draw(rbm, X, args.fields)

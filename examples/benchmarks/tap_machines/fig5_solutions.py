@@ -1,8 +1,9 @@
 """Number of TAP solutions and their free energies over the epochs: Fig. 5 of Tramel et al. (2018).
 
-    python examples/benchmarks/tap_machines/fig5_solutions.py [--scale 1.0] [--out PNG]
+    python examples/benchmarks/tap_machines/fig5_solutions.py [--data real-mnist] [--scale 1.0]
+        [--out PNG]
 
-A machine of 100 hidden units learns thresholded MNIST at the settings of Table 1, but with
+A machine of 100 hidden units learns ``--data`` (thresholded MNIST) at the settings of Table 1, with
 ``--speed`` times the learning rate in as many times fewer epochs than the paper's 100, and with at
 most ``--sweeps`` sweeps in an update. ``--scale`` multiplies the epochs. Solutions are looked for
 from the first ``--starts`` training rows (the paper: 10 000), and followed to a mean squared change
@@ -39,7 +40,7 @@ def main():
     arguments.add_argument("--points", type=int, default=5)
     args = arguments.parse_args()
     heading(__file__, args)
-    X = dataset("binary-mnist", args.rows)
+    X = dataset(args.data, args.rows)
     epochs, begin = [0, *log_spaced(last_epoch(args), args.points - 1)], time.perf_counter()
     with threadpool_limits(1):
         rbm, recorder = train(args, X, X[: args.starts], epochs)

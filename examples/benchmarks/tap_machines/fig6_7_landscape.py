@@ -1,8 +1,9 @@
 """TAP solutions in the plane, alone and among their starts: Figs. 6 and 7 of Tramel et al. (2018).
 
-    python examples/benchmarks/tap_machines/fig6_7_landscape.py [--scale 1.0] [--out PNG]
+    python examples/benchmarks/tap_machines/fig6_7_landscape.py [--data real-mnist] [--scale 1.0]
+        [--out PNG]
 
-A machine of 100 hidden units learns thresholded MNIST as in fig5_solutions.py. Solutions are looked
+A machine of 100 hidden units learns ``--data`` as in fig5_solutions.py. Solutions are looked
 for from the digits 3, 6 and 7 among the first ``--starts`` training rows (the paper: 10 000) at
 four epochs. Fig. 6 is their Isomap embedding, fitted on the means of all units at the solutions of
 the last epoch and coloured by free energy; Fig. 7 the one fitted on the starts, with the solutions
@@ -41,12 +42,12 @@ def nearness(found):
 
 
 def main():
-    arguments = parser(__doc__)
+    arguments = parser(__doc__, data=("binary-mnist", "real-mnist"))
     arguments.add_argument("--starts", type=int, default=3000)
     args = arguments.parse_args()
     heading(__file__, args)
-    X = dataset("binary-mnist", args.rows)
-    rows, y = mnist("train", args.starts)
+    X = dataset(args.data, args.rows)
+    rows, y = dataset(args.data, args.starts), mnist("train", args.starts)[1]
     chosen = np.isin(y, DIGITS)
     with threadpool_limits(1):
         _, recorder = train(args, X, rows[chosen], log_spaced(last_epoch(args), 4))
