@@ -215,7 +215,8 @@ class Predictions(
         """
         Y = check_targets(y, X)
         sample_weight = check_weights(sample_weight, Y)
-        return accuracy(self._targets, Y, to_numpy(self.predict(X)), sample_weight)
+        decided = to_numpy(self.predict(X))  # which says so if nothing is fitted
+        return accuracy(self._targets, Y, decided, sample_weight)
 
     @one_blas_thread
     def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):
