@@ -1,4 +1,4 @@
-"""Checks of numbers, and of values that are one of several."""
+"""Checks of numbers, and of values that are one of several; the error of a method left out."""
 
 from collections.abc import Mapping
 from math import inf
@@ -6,6 +6,11 @@ from numbers import Integral, Real
 from typing import Any
 
 _NOUNS: dict[type, str] = {Real: "a finite number", Integral: "an integer"}
+
+
+def unwritten(owner: object, method: str) -> NotImplementedError:
+    """Return the error of an object whose class leaves out a method that is called."""
+    return NotImplementedError(f"{type(owner).__name__} does not have the method {method}()")
 
 
 def check_count(name: str, value: object, minimum: float = -inf, *, or_none: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import runpy
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,10 @@ from numpy.testing import assert_allclose
 
 from skrbm import RBM, TAPRBM, DeepTAPMachine
 from skrbm.evaluation import compare
-from skrbm.inference import METHODS, NaiveMeanField, solve
+from skrbm.inference import METHODS, FixedPoint, NaiveMeanField, Sampler, solve
+from skrbm.learning import Optimizer
 from skrbm.machine import Block, Machine, Moments, data_moments, log_partition
-from skrbm.units import Bernoulli, Theta
+from skrbm.units import Bernoulli, Theta, Unit
 
 FOLDER = Path(__file__).parents[1] / "doc" / "developers"
 
@@ -96,3 +98,39 @@ def test_mean_field_trains():
     methods = load("mean_field")["MeanField"](), NaiveMeanField(max_iter=100)
     first, second = (TAPRBM(2, n_iter=2, inference=m, random_state=0).fit(X) for m in methods)
     assert_allclose(first.components_, second.components_, rtol=1e-6, atol=1e-10)
+
+
+class Unfinished:
+    """Parts of which no method is written yet."""
+
+    @dataclass(frozen=True)
+    class Kind(Unit):
+        bounds = (0.0, 1.0)
+
+    @dataclass(frozen=True)
+    class Equations(FixedPoint):
+        max_iter: int = 10
+        tol: float = 1e-3
+        damping: float = 0.0
+
+    @dataclass(frozen=True)
+    class Chain(Sampler):
+        pass
+
+    @dataclass(frozen=True)
+    class Steps(Optimizer):
+        pass
+
+
+@pytest.mark.parametrize(
+    "params, match",
+    [
+        ({"visible": Unfinished.Kind()}, "Kind does not have the method"),
+        ({"inference": Unfinished.Equations()}, r"Equations does not have the method start\(\)"),
+        ({"inference": Unfinished.Chain()}, r"Chain does not have the method start\(\)"),
+        ({"optimizer": Unfinished.Steps()}, r"Steps does not have the method init\(\)"),
+    ],
+)
+def test_errors_name_the_method_that_is_not_written(params, match):
+    with pytest.raises(NotImplementedError, match=match):
+        RBM(2, **params).fit(np.eye(4))

@@ -14,7 +14,7 @@ from ._diagnosis import Diagnosis
 from ._exact import can_enumerate, exact_log_partition, exact_marginals
 from ._log_partition import log_partition, reverse_log_partition
 from ._pseudo_likelihood import pseudo_log_likelihood
-from ._solutions import Solutions, find_solutions, solutions, unique_solutions
+from ._solutions import Solutions, find_solutions, solutions
 
 __all__ = [
     "AIS",
@@ -37,5 +37,4 @@ __all__ = [
     "pseudo_log_likelihood",
     "reverse_log_partition",
     "solutions",
-    "unique_solutions",
 ]

@@ -1,6 +1,7 @@
 """Densities: machines with what it takes to compare them with a user's data."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -129,12 +130,39 @@ def _shapes(theta):
     return [None if part is None else getattr(part, "shape", ()) for part in theta]
 
 
+def _check_machine(machine):
+    """Raise ValueError if the parts of a machine, which users build, do not fit together."""
+    units, thetas, weights = machine.units, machine.thetas, machine.weights
+    if not len(units) == len(thetas) == len(weights) + 1:
+        raise ValueError(
+            "a Machine needs a unit and a Theta for each layer and a matrix of weights between "
+            f"neighbours, got {len(units)} units, {len(thetas)} thetas and {len(weights)} matrices"
+        )
+    expected = [(above, below) for below, above in pairwise(machine.n_units)]
+    found = [tuple(W.shape) for W in weights]
+    if found != expected:
+        raise ValueError(
+            f"weights of a Machine whose layers have {machine.n_units} units, the visible layer "
+            f"first, must have shapes {expected}, got {found}"
+        )
+    for unit, theta in zip(units, thetas, strict=True):
+        own = unit.default_theta(theta.field.shape[-1], theta.field)
+        names = [name for name, part in zip(Theta._fields, own, strict=True) if part is not None]
+        given = [name for name, part in zip(Theta._fields, theta, strict=True) if part is not None]
+        if given != names:
+            raise ValueError(f"the Theta of {unit} must have {names}, got {given}")
+    if not all(is_finite(part) for part in (*weights, *machine.parts)):
+        raise ValueError("a Machine has parameters that are not finite")
+
+
 def density_of(model):
     """Return the density of a fitted estimator or a machine; a density is returned as it is.
 
-    Raises TypeError if it is none of these.
+    Raises TypeError if it is none of these, and ValueError of a machine whose parts do not fit
+    together or are not finite.
     """
     if isinstance(model, Machine):
+        _check_machine(model)
         return Density(model)
     if not hasattr(type(model), "density_"):
         raise TypeError(

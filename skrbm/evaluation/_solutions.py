@@ -241,27 +241,6 @@ def _near(means, row, others, tol):
     return others
 
 
-def unique_solutions(means, tol=1e-2):
-    """Return the index of the first row of each group of rows that are the same solution.
-
-    Parameters
-    ----------
-    means : array of shape (n_rows, n_units)
-        Visible means of converged solutions.
-    tol : float, default=1e-2
-        Two solutions are one if no mean differs by ``tol`` or more, or if a chain of such pairs
-        links them. So the number of groups does not depend on the order of the rows.
-
-    Returns
-    -------
-    ndarray of int
-    """
-    check_number("tol", tol, above=0)
-    if np.ndim(means) != 2:
-        raise ValueError(f"means must have 2 dimensions, got {np.ndim(means)}")
-    return np.unique(solution_groups(means, tol), return_index=True)[1]
-
-
 def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state=None):
     """Find the distinct solutions of the fixed-point equations that starts lead to.
 

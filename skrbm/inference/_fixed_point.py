@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._checks import check_count, check_number
+from .._checks import check_count, check_number, unwritten
 from ..arrays import cast, from_numpy, is_foreign, like, namespace, to_numpy
 from ._needs import InferenceMethod
 
@@ -75,11 +75,11 @@ class FixedPoint(InferenceMethod):
 
     def start(self, machine, X):
         """Return the state that starts at visible values X."""
-        raise NotImplementedError
+        raise unwritten(self, "start")
 
     def step(self, machine, state):
         """Return the state after one sweep over the layers."""
-        raise NotImplementedError
+        raise unwritten(self, "step")
 
     def hold(self, machine, state, values, held):
         """Return the state with visible units set to known values, with variance 0.
@@ -113,11 +113,11 @@ class FixedPoint(InferenceMethod):
 
     def log_partition(self, machine, state):
         """Return minus the free energy of each row of a state, in float64."""
-        raise NotImplementedError
+        raise unwritten(self, "log_partition")
 
     def moments(self, machine, state):
         """Return the machine's expected sufficient statistics, averaged over the rows."""
-        raise NotImplementedError
+        raise unwritten(self, "moments")
 
 
 def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, callback=None):

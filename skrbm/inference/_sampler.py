@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from .._checks import unwritten
 from ..arrays import cast, like, namespace
 from ..machine import condition, conditional, data_moments
 from ._fixed_point import map_rows
@@ -58,7 +59,7 @@ class Sampler(InferenceMethod):
 
     def start(self, machine, X, rng):
         """Return chains whose visible values are X."""
-        raise NotImplementedError
+        raise unwritten(self, "start")
 
     def resumed(self, machine, state):
         """Return a state whose chains go on in a machine whose parameters have changed."""
@@ -80,7 +81,7 @@ class Sampler(InferenceMethod):
 
         The numbers are a dict of arrays with one entry for each row.
         """
-        raise NotImplementedError
+        raise unwritten(self, "step")
 
     def advance(self, machine, state, X, rng):
         """Return the state after ``n_steps`` steps."""

@@ -16,7 +16,7 @@ from ..arrays import (
     take_rows,
 )
 from ._blocks import RowBlocks
-from ._check_data import check_held, check_known, check_range, into_support
+from ._check_data import check_held, check_known, check_range, check_squares, into_support
 from ._rows import Rows, ends_of_ranks
 
 _POOL_BYTES = 2**27  # of blocks whose rows are shuffled together; two blocks at least
@@ -89,6 +89,7 @@ class BlockRows(Rows):
         self._is_aside = np.zeros(len(self._places), dtype=bool)
         self.unit, self.index = unit.fitted(self.summary), np.arange(len(self._places))
         self.clips = check_range(self.summary, self.unit, binarize)
+        check_squares(self)
         self.total, self.has_missing = self.summary.shape[0], self.summary.has_missing
 
     def _first_pass(self):

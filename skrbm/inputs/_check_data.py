@@ -1,5 +1,6 @@
 """Checks of the data that users give, with errors that say what to do."""
 
+import math
 import warnings
 
 import numpy as np
@@ -200,10 +201,13 @@ def check_range(X, unit, binarize):
         f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units,"
     )
     if not unit.clips:
-        raise ValueError(
-            f"{found} cannot be learnt. Scale or clip X, or give {type(unit).__name__} wider "
-            "bounds; bounds that are not given are those of the first data seen."
+        kind = type(unit).__name__
+        advice = (
+            f"give {kind} wider bounds; bounds that are not given are those of the first data seen."
+            if hasattr(unit, "lower")
+            else f"take other units than {kind}."
         )
+        raise ValueError(f"{found} cannot be learnt. Scale or clip X, or {advice}")
     warnings.warn(
         f"{found} are clipped. Scale X (MinMaxScaler), or set binarize to a threshold above which "
         "values count as 1.",
@@ -261,6 +265,18 @@ def check_held(X, dtype):
         raise ValueError(
             f"X has values of up to {largest:.3g}, beyond the range of {dtype}, the dtype of the "
             "machine. Scale X, or fit to float64 data."
+        )
+
+
+def check_squares(rows):
+    """Raise ValueError if units without bounds are to learn values whose squares are infinite."""
+    if np.isfinite(rows.unit.bounds).all():
+        return
+    (least, most), largest = rows.range, namespace(rows.X).finfo(rows.dtype).max
+    size = max(-least, most)  # -inf if nothing is known
+    if size >= math.sqrt(float(largest)):
+        raise ValueError(
+            f"X has values up to {size:.3g}, whose squares overflow {rows.dtype}; scale X"
         )
 
 

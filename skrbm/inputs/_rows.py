@@ -22,7 +22,7 @@ from ..arrays import (
     value_range,
 )
 from ..units import joined
-from ._check_data import check_held, check_range, into_support
+from ._check_data import check_held, check_range, check_squares, into_support
 from ._weights import DistinctRows
 
 
@@ -82,6 +82,7 @@ class Rows(DistinctRows):
         check_held(X, dtype)
         unit.check_values(X)
         self.X, self.has_missing = X, ranks().any(has_missing(X))
+        check_squares(self)
         super().__init__([X], weights)
         here, self._total_of_ranks = self.total, None
         if ranks().size > 1:

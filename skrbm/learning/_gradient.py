@@ -193,10 +193,10 @@ def check_integral(machine, when):
     """Raise DivergenceError if a machine's distribution has no integral."""
     if not has_integral(machine):
         raise DivergenceError(
-            f"the distribution has no integral {when}: the couplings between Gaussian units are "
-            "too strong for their precisions. Lower learning_rate, scale X, start at smaller "
-            "weights, or use units with bounds, such as hidden='truncated_gaussian'. The last good "
-            "parameters are kept."
+            f"the distribution has no integral {when}: the couplings between units without "
+            "bounds are too strong for their precisions. Lower learning_rate, scale X, start at "
+            "smaller weights, give the units a larger min_precision, or use units with bounds, "
+            "such as hidden='truncated_gaussian'. The last good parameters are kept."
         )
 
 

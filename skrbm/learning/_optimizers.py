@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from .._checks import check_number, look_up
+from .._checks import check_number, look_up, unwritten
 from .._params import HyperParameters
 from ..arrays import cast, is_foreign, like, namespace, number
 from ._penalties import PENALTIES, share_of_zeros
@@ -35,7 +35,7 @@ class Gradient:
 
         Those that have a penalty are multiplied by ``keep`` before.
         """
-        raise NotImplementedError
+        raise unwritten(self, "add")
 
     def arrays(self, parameters):
         """Return the gradient as a tuple of arrays, of the shapes of ``parameters``."""
@@ -88,14 +88,14 @@ class Optimizer(HyperParameters):
 
     def init(self, parameters):
         """Return the state before the first step, for a tuple of arrays."""
-        raise NotImplementedError
+        raise unwritten(self, "init")
 
     def update(self, parameters, gradient, state, rate):
         """Take one step up a :class:`Gradient`; the parameters are written in place.
 
         Returns the new state.
         """
-        raise NotImplementedError
+        raise unwritten(self, "update")
 
     def cost(self, parameters, gradient):
         """Return the penalty that is no part of the gradient."""

@@ -6,6 +6,7 @@ from typing import Any
 from ..arrays import cast, namespace
 from ..inputs import Coordinates
 from ..machine import zero_sum
+from ..units import Theta
 from ._optimizers import ArrayGradient, Gradient
 
 
@@ -104,6 +105,12 @@ def _places_of_fields(machine):
     return places
 
 
+def _powers(theta):
+    """Return, for each array of a layer's parameters, the power of 1 / values that it goes with."""
+    powers = Theta(field=1, precision=2, spike=0, absolute=1, skew=2)
+    return [power for part, power in zip(theta, powers, strict=True) if part is not None]
+
+
 class NaturalParameters:
     """Learning by the machine's own parameters: weights, and natural parameters of the units."""
 
@@ -131,8 +138,12 @@ class NaturalParameters:
         return CenteredGradient(gradient, machine, self.means(offsets), moves_fields)
 
     def first(self, machine):
-        """Return the machine that has given small random parameters in these coordinates."""
-        return machine
+        """Return the machine that has given small random parameters in these coordinates.
+
+        What fits the data may have a smaller precision than ``project`` allows in learning.
+        """
+        own, *rest = machine.thetas
+        return replace(machine, thetas=(machine.units[0].project(own), *rest))
 
     def fixed(self, machine):
         """Return the same distribution with the parameters that are chosen among all it can have.
@@ -197,7 +208,8 @@ class StandardParameters(NaturalParameters):
     """Learning by the natural parameters that a machine has in standardised coordinates.
 
     With visible values v = m + s z the same distribution has the weights W s, the precisions A s²
-    and the fields (b - A m) s of the visible units, and the biases c + W m. Steps by these do not
+    and the fields (b - A m) s of the visible units, and the biases c + W m. Parameters of abs(v)
+    and v abs(v) become those of abs(v / s) and of (v / s) abs(v / s). Steps by these do not
     depend on the columns' units of measure. Columns that are not standardised, such as bits beside
     real values, have m = 0 and s = 1. The supports of the units stay as they are, and what
     ``project`` keeps away from are the standardised parameters.
@@ -220,8 +232,8 @@ class StandardParameters(NaturalParameters):
         parts[hidden] = parts[hidden] + parts[0] @ mean
         if machine.thetas[0].precision is not None:
             parts[field] = parts[field] - parts[field + 1] * mean
-            parts[field + 1] = parts[field + 1] * scale**2
-        parts[field] = parts[field] * scale
+        for place, power in enumerate(_powers(machine.thetas[0]), field):
+            parts[place] = parts[place] * scale**power
         parts[0] = parts[0] * scale
         return tuple(parts)
 
@@ -235,8 +247,9 @@ class StandardParameters(NaturalParameters):
             moved = arrays[field] * mean
             if self.has_precision is not None:
                 moved = cast(self.has_precision, moved.dtype) * moved
-            arrays[field + 1] = (arrays[field + 1] + moved) / scale**2
-        arrays[field] = arrays[field] / scale
+            arrays[field + 1] = arrays[field + 1] + moved
+        for place, power in enumerate(_powers(machine.thetas[0]), field):
+            arrays[place] = arrays[place] / scale**power
         return ArrayGradient(tuple(arrays), slopes.n_penalised, slopes.units)
 
     def machine(self, machine, parameters):
@@ -246,10 +259,10 @@ class StandardParameters(NaturalParameters):
         thetas = [theta.map(lambda part: next(values)) for theta in machine.thetas]
         layers = zip(machine.units, thetas, strict=True)
         own, hidden, *rest = (unit.project(theta) for unit, theta in layers)
-        W, own = parameters[0] / scale, own._replace(field=own.field / scale)
+        W, powers = parameters[0] / scale, iter(_powers(own))
+        own = own.map(lambda part: part / scale ** next(powers))
         if own.precision is not None:
-            precision = own.precision / scale**2
-            own = own._replace(field=own.field + precision * mean, precision=precision)
+            own = own._replace(field=own.field + own.precision * mean)
         hidden = hidden._replace(field=hidden.field - W @ mean)
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *parameters[1:n]))
 
@@ -258,9 +271,19 @@ class StandardParameters(NaturalParameters):
         return self.coordinates.inward(means[0]), *means[1:]
 
     def first(self, machine):
-        """Return the machine that has given small random parameters in these coordinates."""
+        """Return the machine that has given small random parameters in these coordinates.
+
+        A precision that ``project`` raises leaves the field at the mean as it is.
+        """
         mean, scale = self.coordinates
         own, hidden, *rest = machine.thetas
+        if own.precision is not None:
+            powers = iter(_powers(own))
+            standard = own.map(lambda part: part * scale ** next(powers))
+            raised = machine.units[0].project(standard).precision - standard.precision
+            raised = raised / scale**2
+            field = own.field + raised * mean
+            own = own._replace(field=field, precision=own.precision + raised)
         W = machine.weights[0] / scale
         hidden = hidden._replace(field=hidden.field - W @ mean)
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *machine.weights[1:]))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from .._checks import unwritten
 from ..arrays import (
     Array,
     Index,
@@ -272,11 +273,11 @@ class Unit:
 
     def tilt(self, theta: Theta, field: Array, precision: Array | None = None) -> Theta:
         """Multiply the density by exp(field * x - precision * x**2 / 2); returns a new Theta."""
-        raise NotImplementedError
+        raise unwritten(self, "tilt")
 
     def log_partition(self, theta: Theta) -> Array:
         """log of the integral of exp(theta . statistics(x)) over the support, per unit."""
-        raise NotImplementedError
+        raise unwritten(self, "log_partition")
 
     def total_log_partition(self, theta: Theta) -> Array:
         """Return the sum of :meth:`log_partition` over the units of each row, in float64."""
@@ -284,7 +285,7 @@ class Unit:
 
     def mean_variance(self, theta: Theta) -> tuple[Array, Array]:
         """Return mean and variance of x, per unit."""
-        raise NotImplementedError
+        raise unwritten(self, "mean_variance")
 
     def central_moments(self, theta: Theta) -> tuple[Array, Array, Array, Array]:
         """Return mean, variance, and third and fourth central moments of x, per unit.
@@ -292,22 +293,22 @@ class Unit:
         They tell how mean and variance change with field and precision. A unit may leave them
         out: then it has no ``has_central_moments``, which methods read.
         """
-        raise NotImplementedError
+        raise unwritten(self, "central_moments")
 
     def cumulants(self, mean: Array) -> tuple[Array, Array, Array]:
         """Return the second cumulant, half the third, and the latter's derivative by the mean.
 
         Only of units with ``has_cumulants``.
         """
-        raise NotImplementedError
+        raise unwritten(self, "cumulants")
 
     def mode(self, theta: Theta) -> Array:
         """Return the most probable x, per unit."""
-        raise NotImplementedError
+        raise unwritten(self, "mode")
 
     def sample(self, theta: Theta, rng: Rng) -> Array:
         """Draw x, per unit."""
-        raise NotImplementedError
+        raise unwritten(self, "sample")
 
     def sample_rows(self, theta: Theta, mean: Array, rows: slice, rng: Rng) -> Array:
         """Draw x of some rows of parameters of which the means are known, which may save work."""
@@ -318,7 +319,7 @@ class Unit:
 
         Per unit, and only for units whose ``sample`` is a proposal.
         """
-        raise NotImplementedError
+        raise unwritten(self, "log_correction")
 
     def log_base(self, x: Array) -> Array | None:
         """Return the logarithm of the base measure at values x of the support, elementwise.
@@ -357,7 +358,7 @@ class Unit:
         weights : ndarray of shape (n_rows,), default=None
             How many rows each row stands for; None is one.
         """
-        raise NotImplementedError
+        raise unwritten(self, "initial_theta")
 
     def base_theta(self, theta: Theta, X: Array) -> Theta:
         """Return the parameters of independent units from which annealing to a machine starts.
@@ -373,14 +374,14 @@ class Unit:
 
     def default_theta(self, n: int, reference: Array) -> Theta:
         """Return parameters of ``n`` units that know no data, as arrays like ``reference``."""
-        raise NotImplementedError
+        raise unwritten(self, "default_theta")
 
     def statistics(self, mean: Array, variance: Array | None = None) -> Theta:
         """Return the expected statistics, a Theta; ``variance=None`` is that of known values.
 
         A kind of unit with :meth:`further` statistics takes these as a third argument.
         """
-        raise NotImplementedError
+        raise unwritten(self, "statistics")
 
     def further(self, theta: Theta) -> tuple[Array, ...] | None:
         """Return the expected statistics that mean and variance do not tell, per unit.

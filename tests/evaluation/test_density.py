@@ -1,5 +1,7 @@
 """Densities in other coordinates, against closed forms in the data's own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _machines import random_machine
@@ -17,7 +19,8 @@ from skrbm.evaluation import (
     solutions,
 )
 from skrbm.inputs import Coordinates
-from skrbm.units import Theta
+from skrbm.machine import Machine
+from skrbm.units import Bernoulli, Gaussian, Theta
 
 OFFSET, DIVISOR = np.array([5.0, -300.0, 0.0]), np.array([2.0, 0.5, 10.0])
 COORDINATES = Coordinates(OFFSET, DIVISOR)
@@ -98,6 +101,26 @@ def test_estimates_take_starts_and_bases_of_the_data(where):
     assert abs(found.value - truth) < 5 * found.std < 0.5
     found = reverse_log_partition(density, method=AIS(300, 200), random_state=0, **given)
     assert abs(found.value - truth) < 5 * found.std < 1
+
+
+@pytest.mark.parametrize(
+    "changes, match",
+    [
+        ({"weights": (np.zeros((4, 3)),)}, r"must have shapes \[\(3, 4\)\], got \[\(4, 3\)\]"),
+        ({"weights": ()}, "2 units, 2 thetas and 0 matrices"),
+        ({"thetas": (Theta(np.zeros(4)),)}, "2 units, 1 thetas and 1 matrices"),
+        ({"thetas": (Theta(np.zeros(4), np.ones(4)), Theta(np.zeros(3)))}, "must have .'field'."),
+        ({"units": (Gaussian(), Bernoulli())}, "must have .'field', 'precision'., got .'field'."),
+        ({"weights": (np.full((3, 4), np.nan),)}, "not finite"),
+        ({"thetas": (Theta(np.zeros(4)), Theta(np.full(3, np.inf)))}, "not finite"),
+    ],
+)
+def test_a_machine_whose_parts_do_not_fit_is_refused(changes, match):
+    thetas = Theta(np.zeros(4)), Theta(np.zeros(3))
+    machine = Machine((Bernoulli(), Bernoulli()), thetas, (np.zeros((3, 4)),))
+    density_of(machine)
+    with pytest.raises(ValueError, match=match):
+        log_partition(replace(machine, **changes))
 
 
 def test_a_machine_is_a_density_of_its_own_coordinates():

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 from _exact import Exact, free_energy
 from _machines import enumerable_pairs, random_machine
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.io import loadmat
 from scipy.special import expit, logsumexp
 
@@ -31,7 +31,6 @@ from skrbm.evaluation import (
     pseudo_log_likelihood,
     reverse_log_partition,
     solutions,
-    unique_solutions,
 )
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import FIXED_POINTS, TAP, Gibbs, NaiveMeanField, sample, solve
@@ -296,13 +295,6 @@ def test_methods_that_do_not_apply_say_so():
         log_partition(make(("gaussian", "bernoulli")), TAP(order=3), random_state=0)
     with pytest.raises(ValueError, match="max_units=2"):
         log_partition(make(), "exact", max_units=2)
-
-
-def test_unique_solutions_keeps_the_first_of_each_group():
-    means = np.array([[0.1, 0.9], [0.1, 0.905], [0.9, 0.1], [0.1, 0.92], [0.9, 0.1]])
-    assert_array_equal(unique_solutions(means), [0, 2, 3])
-    assert_array_equal(unique_solutions(means, tol=0.1), [0, 2])
-    assert_array_equal(unique_solutions(means[:1]), [0])
 
 
 # Pseudo-likelihood.

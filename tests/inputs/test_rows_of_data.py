@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skrbm.arrays import make_rng
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inputs import Coordinates, Rows
-from skrbm.units import Bernoulli, Gaussian, TruncatedGaussian
+from skrbm.units import Bernoulli, Gaussian, Poisson, ReLU, TruncatedGaussian
 
 POSITIONS = np.array([4, 0, 0, 6])
 SPARSE = [sp.csr_array, sp.csr_matrix]
@@ -86,6 +86,25 @@ def test_what_cannot_be_learnt_is_refused():
         Rows(3 * data(), TruncatedGaussian(0, 1), np.dtype(np.float64))
     with pytest.raises(ValueError, match=r"beyond the range of float32"):
         Rows(1e300 * data(), Gaussian(), np.dtype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("unit", [Gaussian(), ReLU(), Poisson()], ids=str)
+def test_values_whose_squares_overflow_are_refused(unit, dtype):
+    X, most = np.round(data()).astype(dtype), np.sqrt(np.finfo(dtype).max)
+    X[0, 0] = 0.99 * most
+    Rows(X, unit, np.dtype(dtype))
+    X[0, 0] = 1.01 * most
+    with pytest.raises(ValueError, match="whose squares overflow"):
+        Rows(X, unit, np.dtype(dtype))
+
+
+def test_advice_on_bounds_is_for_units_that_take_them():
+    X = data() - 2
+    with pytest.raises(ValueError, match="give TruncatedGaussian wider bounds"):
+        Rows(X, TruncatedGaussian(0, 1), np.dtype(np.float64))
+    with pytest.raises(ValueError, match=r"take other units than ReLU\.$"):
+        Rows(X, ReLU(), np.dtype(np.float64))
 
 
 @pytest.mark.parametrize("make", [np.asarray, *SPARSE], ids=lambda make: make.__name__)

@@ -12,7 +12,7 @@ from skrbm.inference import TAP
 from skrbm.inputs import Coordinates
 from skrbm.learning import NATURAL, StandardParameters
 from skrbm.machine import data_moments, free_energy
-from skrbm.units import Gaussian, Theta
+from skrbm.units import Gaussian, ReLU, Theta
 
 KINDS = ("gaussian", "truncated_gaussian", "truncated_gauss_bernoulli")
 MEAN, SCALE = np.array([3.0, -20.0, 0.1]), np.array([0.5, 7.0, 1e-3])
@@ -87,6 +87,29 @@ def test_the_floor_under_precisions_is_that_of_standardised_units():
     assert_allclose(after.thetas[0].precision, Gaussian().min_precision / SCALE**2)
 
 
+@pytest.mark.parametrize("parameters", [NATURAL, STANDARD], ids=["natural", "standard"])
+def test_the_floor_under_precisions_holds_from_the_start(parameters):
+    """Slopes of the log-density at the mean stay as they are in standardised coordinates."""
+    machine, scale = make("relu"), SCALE if parameters is STANDARD else np.ones(3)
+    machine = replace(machine, units=(ReLU(2.0), machine.units[1]))
+    machine.thetas[0].precision[:] = np.array([1e-9, 5.0, 2.0]) / scale**2
+    own, first = machine.thetas[0], parameters.first(machine).thetas[0]
+    assert_allclose(first.precision * scale**2, [2.0, 5.0, 2.0])
+    if parameters is STANDARD:
+        slopes = [theta.field - theta.precision * MEAN for theta in (own, first)]
+        assert_allclose(*slopes, atol=1e-9 * abs(slopes[0]).max())
+
+
+@pytest.mark.parametrize("inference", ["gibbs", "tap"])
+@pytest.mark.parametrize("hidden", ["bernoulli", "gaussian", "relu"])
+def test_rectified_units_learn_values_of_more_spread_than_their_means(hidden, inference):
+    """A normal density on the half line with so small a mean would have no precision."""
+    X = np.random.default_rng(0).exponential(size=(100, 5)) ** 1.5
+    params = {"hidden": hidden, "inference": inference, "n_iter": 2, "random_state": 0}
+    rbm = RBM(32, visible=ReLU(0.2), **params).fit(X)
+    assert (rbm.precision_visible_ * X.var(axis=0) > 0.19).all()
+
+
 def correlated(n=200):
     rng = np.random.default_rng(0)
     return np.sign(rng.standard_normal((n, 1))) + 0.4 * rng.standard_normal((n, 3))
@@ -95,6 +118,9 @@ def correlated(n=200):
 def in_other_units(visible):
     """Return rows, and the same in other units; truncated units have one pair of bounds."""
     Z = correlated()
+    if visible == "double_relu":  # which have a side on each side of 0
+        scale = np.array([0.5, 7e4, 1e-5])
+        return Z, scale * Z, scale
     if visible == "gaussian":
         scale = np.array([0.5, 7e4, 1e-5])
         return Z, [3.0, -2e5, 1e-4] + scale * Z, scale
@@ -111,6 +137,7 @@ def in_other_units(visible):
         {"learning_rate": 0.05, "momentum": 0.5, "alpha": 0.01},
         {"hidden": "truncated_gaussian"},
         {"visible": "truncated_gaussian"},
+        {"visible": "double_relu"},
     ],
     ids=str,
 )
@@ -131,7 +158,8 @@ def test_units_of_measure_do_not_matter(params):
 
 
 @pytest.mark.parametrize(
-    "visible, starts", [*((kind, "persistent") for kind in KINDS), ("gaussian", "tempered")]
+    "visible, starts",
+    [*((kind, "persistent") for kind in (*KINDS, "double_relu")), ("gaussian", "tempered")],
 )
 def test_chains_learn_in_any_units_of_measure(visible, starts):
     """The gain over independent units is no less than 0.8 of that with standardised rows.

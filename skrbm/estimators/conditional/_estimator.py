@@ -47,7 +47,8 @@ class ConditionalRBM(Predictions):
         ``BeliefPropagation(damping=0.5)``. "cd" is CD-1, with chains that start at the targets;
         ``ContrastiveDivergence(10)`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
         instead. "naive_mean_field" is another name of "mean_field". "perceptron" takes only
-        "gibbs" (ten steps), and the margins only "bp"; "auto" is "bp" for the likelihood.
+        Gibbs sampling, of which "gibbs" makes ten steps and "cd" one, both from the biases, and the
+        margins only "bp"; "auto" is "gibbs" for the perceptron and "bp" for the others.
     decision : {"marginals", "joint"} or None, default=None
         How ``predict`` decides: each output by its marginal probability, so that the fewest outputs
         are to be expected wrong, or all at the maximum of their joint probability, hidden units
