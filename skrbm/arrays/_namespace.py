@@ -141,7 +141,7 @@ def softplus(x: Array) -> Array:
     """log(1 + exp(x)) without overflow."""
     xp = namespace(x)
     y = xp.log1p(xp.exp(-xp.abs(x)))
-    y += xp.maximum(x, xp.zeros_like(x[..., :1]))
+    y += xp.maximum(x, xp.zeros((), **like(x)))
     return y
 
 
