@@ -199,8 +199,9 @@ class LikelihoodMonitor(Monitor):
         Missing ones are drawn given the others, in each epoch by the same random numbers.
         """
         if not self.rows.has_missing:
+            known = evaluation.Density(machine)  # a device would wait for checks of a machine
             values = self._values(
-                lambda rows: evaluation.pseudo_log_likelihood(machine, rows, self.bits), index
+                lambda rows: evaluation.pseudo_log_likelihood(known, rows, self.bits), index
             )
             return float(self._mean(values, index)[0])
         rng = make_rng(self.seed, machine.weights[0])

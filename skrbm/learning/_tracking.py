@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..arrays import cast, log_sum_exp, make_rng, namespace, to_numpy
-from ..evaluation import exact_log_partition
+from ..evaluation import Density, exact_log_partition
 from ..inference import (
     Gibbs,
     LogPartition,
@@ -93,7 +93,7 @@ class LogPartitionTracker:
             if credit < _SUMMAND * 2**bits:
                 return None
             self.cost = _SUMMAND * 2**bits
-            return LogPartition(exact_log_partition(machine))
+            return LogPartition(exact_log_partition(Density(machine)))
         machine = in_double(machine)
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])
