@@ -51,7 +51,10 @@ class Machine:
             object.__setattr__(self, "scale", cast(self.scale, dtype))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies and files have: the parameters, not what is found from them."""
+        """Return what copies and files have: the parameters, not what is found from them.
+
+        A file of joblib would keep the arrays of ``parts`` apart from those of the thetas.
+        """
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
