@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import skrbm
+from skrbm.arrays import Replayed, make_rng, put_off, require
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, GibbsLangevin
 
@@ -129,3 +130,36 @@ def test_steps_that_read_numbers_are_taken_one_by_one(monkeypatch, params):
     with recorded_on_the_processor(monkeypatch):
         replayed = learn(clone(estimator), X)
     assert_same(plain, replayed)
+
+
+def summed(limit):
+    """Return replayed steps that add rows up, of which no sum may reach a limit."""
+
+    def step(state, x):
+        total = state[0] + x
+        require(total.sum() < limit, lambda: ValueError("too large"))
+        return (total,), {"sum": total.sum()}
+
+    return Replayed(step, make_rng(0, torch.zeros(1)))
+
+
+def test_what_a_step_requires_is_asked_of_its_replays(monkeypatch):
+    x, sums = torch.ones(2), []
+    with recorded_on_the_processor(monkeypatch) as graphs:
+        steps, state = summed(9.0), (torch.zeros(2),)
+        with pytest.raises(ValueError, match="too large"), put_off():
+            for _ in range(5):
+                state, numbers = steps((), state, x)
+                sums.append(float(numbers["sum"]))
+    assert graphs.n_replayed == 4
+    assert sums == [2.0, 4.0, 6.0, 8.0, 10.0]
+
+
+def test_a_state_that_is_released_is_not_written_into(monkeypatch):
+    with recorded_on_the_processor(monkeypatch):
+        steps, state = summed(1e9), (torch.zeros(2),)
+        for _ in range(3):
+            state, _ = steps((), state, torch.ones(2))
+        kept = steps.released(state)
+        steps((), kept, torch.ones(2))
+    assert (kept[0] == 3).all()
