@@ -263,6 +263,17 @@ def test_integer_weights_repeat_rows(kinds, sizes):
 
 
 @pairs
+def test_moments_of_the_same_rows_are_subtracted_by_their_weights(kinds):
+    machine = make(kinds)
+    data = data_moments(machine, rows(machine, 3)[0], np.array([0.5, 0.3, 0.2]))
+    (block,) = data.blocks
+    model = Moments((block.weighed(np.array([0.1, 0.2, 0.7])),))
+    pairs = zip(*(gradient(machine, part) for part in (data, model, data - model)), strict=True)
+    for of_data, of_model, found in pairs:
+        assert_allclose(found, of_data - of_model, rtol=1e-12, atol=1e-14)
+
+
+@pairs
 def test_weights_of_rows_keep_the_dtype(kinds):
     machine = make(kinds, dtype=np.float32)
     X = rows(machine, 3)[0].astype(np.float32)

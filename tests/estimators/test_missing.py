@@ -245,9 +245,12 @@ def test_hidden_means_by_chains_and_equations_are_near_the_sums():
 N_DRAWS = 20_000  # frequencies have a standard deviation of at most 0.0036
 
 
-def test_draws_given_some_bits_need_a_sweep():
+def test_draws_and_means_given_some_bits_need_a_sweep():
+    rbm = machine(BernoulliRBM, 3, 4)
     with pytest.raises(ValueError, match="n_steps must be"):
-        machine(BernoulliRBM, 3, 4).sample(given=HOLES, n_steps=0)
+        rbm.sample(given=HOLES, n_steps=0)
+    with pytest.raises(ValueError, match="n_steps must be"):
+        rbm.impute(HOLES, method="gibbs", n_steps=0)
 
 
 @pytest.mark.parametrize("Estimator", [BernoulliRBM, TAPRBM])

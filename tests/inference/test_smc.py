@@ -113,6 +113,11 @@ def test_temperatures_by_the_effective_part():
     assert_allclose(parts[:-1], 0.9, atol=0.03)  # steps are known to a tenth
 
 
+def test_several_sweeps_at_each_temperature():
+    found = list(by_effective_part(n_sweeps=3)(lambda to: np.zeros(10)))  # any step is short enough
+    assert found == [1.0] * 3
+
+
 def uncorrelated(spreads, n=64):
     """Return columns of mean 0 and of these standard deviations, which are orthogonal."""
     columns = np.random.default_rng(0).normal(size=(n, len(spreads)))
