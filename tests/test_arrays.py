@@ -192,11 +192,12 @@ def test_products_with_sparse_rows_are_dense_arrays(make):
 
 @dtypes
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csr_matrix])
-def test_column_moments(dtype, make):
+def test_moments_of_columns(dtype, make):
     """In double precision whatever the data, and over several blocks of rows."""
     X = np.random.default_rng(1).gamma(2.0, size=(2500, 3)).astype(dtype)
     X[:, 2] = 0.1
-    mean, variance = arrays.column_moments(make(X))
+    columns = arrays.Columns(make(X))
+    mean, variance = columns.means, columns.variances
     wide = X.astype(np.float64)
     assert mean.dtype == variance.dtype == np.float64
     assert mean.shape == variance.shape == (3,)
@@ -208,7 +209,7 @@ def test_column_moments(dtype, make):
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_matrix])
 def test_variances_survive_a_large_mean(make):
     X = 1e6 + np.random.default_rng(2).standard_normal((2000, 2))
-    assert_allclose(arrays.column_moments(make(X))[1], X.var(axis=0), rtol=1e-8)
+    assert_allclose(arrays.Columns(make(X)).variances, X.var(axis=0), rtol=1e-8)
 
 
 def test_cast_copies_only_what_differs():

@@ -14,7 +14,7 @@ from _machines import differences, gradient, parameters, random_theta
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import RBM
-from skrbm.arrays import make_rng
+from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import AIS, Density
 from skrbm.evaluation import log_partition as estimated
 from skrbm.evaluation._observed import exact_sums
@@ -241,7 +241,7 @@ def test_estimators_learn_mixed_columns(options, dtype):
     rbm = RBM(2, visible=visible, n_iter=15, random_state=0, **options).fit(X)
     assert rbm.components_.dtype == dtype
     unit = rbm.units_[0]
-    theta = unit.initial_theta(X.astype(float))
+    theta = unit.initial_theta(Columns(X.astype(float)))
     independent = (unit.log_weight(theta, X.astype(float)) - unit.log_partition(theta).sum()).mean()
     assert rbm.score(X) > independent
     unit.check_values(rbm.sample(5, random_state=0))
@@ -310,7 +310,7 @@ def test_noise_is_removed_as_by_units_of_one_kind():
 def test_bounds_that_are_not_given_are_those_of_the_columns():
     unit = ColumnUnits([(TruncatedGaussian(), 1), (Binomial(), 1), (Gaussian(), 1)])
     X = np.array([[-3.0, 2, 100], [5, 7, -1]])
-    fitted = unit.fitted(X)
+    fitted = unit.fitted(Columns(X))
     assert fitted.units == (TruncatedGaussian(-3, 5), Binomial(7), Gaussian())
     assert unit.asks_for(fitted) and not fitted.asks_for(unit)
     for data in (X, lambda: iter([X[:1], X[1:]])):
@@ -343,7 +343,7 @@ def test_binomial_units_refuse_more_trials_than_can_be_summed():
     with pytest.raises(ValueError, match="n is 10001, and binomial units have at most 10000"):
         Binomial(10_001)
     with pytest.raises(ValueError, match="use Gaussian units"):
-        Binomial().fitted(np.array([[1e6]]))
+        Binomial().fitted(Columns(np.array([[1e6]])))
 
 
 def test_moments_of_parts_without_a_precision_have_variances_too():

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from skrbm.arrays import cast, column_moments, like, log_sum_exp, namespace
+from skrbm.arrays import cast, like, log_sum_exp, namespace
 from skrbm.units import Theta, Unit
 
 
@@ -47,8 +47,8 @@ class Ternary(Unit):
         second = mean * mean if variance is None else mean * mean + variance
         return Theta(mean, -0.5 * second)
 
-    def initial_theta(self, X, weights=None):
-        mean, variance = column_moments(X, weights)
+    def initial_theta(self, columns):
+        mean, variance = columns.means, columns.variances
         xp, second = namespace(mean), variance + mean * mean
         shares = 0.5 * (second - mean), 1 - second, 0.5 * (second + mean)
         # A trace of each value keeps constant columns finite.

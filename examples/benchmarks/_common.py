@@ -13,6 +13,7 @@ import scipy
 import sklearn
 
 import skrbm
+from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition, reverse_log_partition
 
 
@@ -108,7 +109,7 @@ def fit_for(rbm, X, seconds, part=6000):
 
 def likelihood(rbm, X, X_test, schedule=1000, burn_in=1000):
     """Return mean log-likelihoods of test rows by AIS and by reverse AIS, with 100 chains."""
-    method, base = AIS(100, schedule), rbm.machine_.units[0].initial_theta(X)
+    method, base = AIS(100, schedule), rbm.machine_.units[0].initial_theta(Columns(X))
     forward = log_partition(rbm, method, base=base, random_state=0)
     backward = reverse_log_partition(
         rbm, X[:100], method=method, burn_in=burn_in, base=base, random_state=0

@@ -17,6 +17,7 @@ from _common import data_folder, heading, mnist, published_machine, table, timed
 from threadpoolctl import threadpool_limits
 
 from skrbm import BernoulliRBM
+from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition
 
 
@@ -60,7 +61,7 @@ def main():
     heading(__file__, args)
     X = mnist("train", 20000)[0].astype(np.float32)
     rbm = machine_for(X)
-    base = rbm.machine_.units[0].initial_theta(X)
+    base = rbm.machine_.units[0].initial_theta(Columns(X))
     betas = np.linspace(0, 1, args.temperatures + 1)
     W, b, c = (
         array.astype(np.float64)

@@ -18,6 +18,7 @@ from mnist_likelihood import binarised
 from threadpoolctl import threadpool_limits
 
 from skrbm import RBM
+from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition, reverse_log_partition
 
 CONTENDERS = {
@@ -46,7 +47,7 @@ def fitted(params, X, seconds, hidden):
 
 def likelihood(rbm, X, X_test, n_chains, schedule):
     """Return mean log-likelihoods of test rows and their standard errors, by AIS and in reverse."""
-    method, base = AIS(n_chains, schedule), rbm.machine_.units[0].initial_theta(X)
+    method, base = AIS(n_chains, schedule), rbm.machine_.units[0].initial_theta(Columns(X))
     forward = log_partition(rbm, method, base=base, random_state=0)
     backward = reverse_log_partition(rbm, X[:n_chains], method=method, base=base, random_state=0)
     mean = -float(np.mean(rbm.free_energy(X_test)))

@@ -29,6 +29,7 @@ from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_limits
 
 from skrbm import TAPRBM, BernoulliRBM
+from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition, reverse_log_partition
 
 
@@ -44,7 +45,10 @@ def binarised():
 
 def likelihood(rbm, train, test, chains=200):
     """Return mean test log-likelihoods and their standard errors by AIS and by reverse AIS."""
-    ais, base = AIS(chains, "salakhutdinov2008"), rbm.machine_.units[0].initial_theta(train)
+    ais, base = (
+        AIS(chains, "salakhutdinov2008"),
+        rbm.machine_.units[0].initial_theta(Columns(train)),
+    )
     forward = log_partition(rbm, ais, base=base, random_state=0)
     backward = reverse_log_partition(
         rbm, train[:chains], method=ais, burn_in=2000, base=base, random_state=0

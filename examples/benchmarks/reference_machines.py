@@ -17,6 +17,7 @@ from _common import data_folder, heading, mnist, published_machine
 from scipy.io import loadmat
 
 from skrbm import BernoulliRBM
+from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, exact_log_partition, log_partition, reverse_log_partition
 
 
@@ -34,7 +35,7 @@ def annealed(folder, n_chains):
     rbm = published_machine()
     packed = np.load(folder / "mnist_randomly_binarised_papamakarios.npz")
     train, test = (np.unpackbits(packed[part], axis=1) for part in ("train", "test"))
-    base = rbm.machine_.units[0].initial_theta(train)
+    base = rbm.machine_.units[0].initial_theta(Columns(train))
     method = AIS(n_chains, "salakhutdinov2008", n_jobs=2)
     mean = -float(np.mean(rbm.free_energy(test)))
     begin = time.perf_counter()

@@ -1,10 +1,6 @@
 """Array libraries behind one interface: namespaces, products, columns, random numbers, threads."""
 
 from ._columns import (
-    ColumnSummary,
-    RowView,
-    column_means,
-    column_moments,
     column_sums,
     dense,
     dense_rows,
@@ -12,9 +8,7 @@ from ._columns import (
     joined_rows,
     last_rows,
     nonzero,
-    occupied_part,
     row_blocks,
-    row_count,
     squared,
     take_columns,
     take_rows,
@@ -47,25 +41,24 @@ from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
 from ._replay import Replayed, can_replay
 from ._special import cholesky, erfcx, gammaln, ndtri
+from ._summaries import Columns, ColumnSummary
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
 
 __all__ = [
     "Array",
     "ColumnSummary",
+    "Columns",
     "CommonRng",
     "Index",
     "Replayed",
     "Rng",
-    "RowView",
     "add_products",
     "are_finite",
     "as_like",
     "can_replay",
     "cast",
     "cholesky",
-    "column_means",
-    "column_moments",
     "column_sums",
     "copied",
     "cumulative_sum",
@@ -93,13 +86,11 @@ __all__ = [
     "number",
     "number_of",
     "numbers",
-    "occupied_part",
     "one_blas_thread",
     "parameter_reference",
     "put_off",
     "require",
     "row_blocks",
-    "row_count",
     "row_sums",
     "seed_sequence",
     "share",

@@ -22,6 +22,11 @@ def is_foreign(X: Any) -> bool:
     return not isinstance(X, _NUMPY) and hasattr(X, "__dlpack__")
 
 
+def is_torch(x: Any) -> bool:
+    """Whether x is a tensor of torch, without an import of it."""
+    return type(x).__module__.partition(".")[0] == "torch"
+
+
 def namespace(x: Any) -> Any:
     """Return the array namespace of ``x``; NumPy for everything that is no foreign array."""
     if type(x) is np.ndarray or not is_foreign(x):  # the usual type is checked first

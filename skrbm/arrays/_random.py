@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 from sklearn.utils import check_random_state
 
-from ._namespace import cast, from_numpy, is_foreign, like, namespace, to_numpy
+from ._namespace import cast, from_numpy, is_foreign, is_torch, like, namespace, to_numpy
 from ._types import Array
 
 Shape: TypeAlias = tuple[int, ...]
@@ -238,5 +238,4 @@ def make_rng(random_state: Any, reference: Array) -> Rng:
     seed = random_state if is_seed else seed_sequence(random_state)
     if not is_foreign(reference):
         return Rng(seed, reference)
-    is_torch = type(reference).__module__.partition(".")[0] == "torch"
-    return (_TorchRng if is_torch else _ConvertedRng)(seed, reference)
+    return (_TorchRng if is_torch(reference) else _ConvertedRng)(seed, reference)

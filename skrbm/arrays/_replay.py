@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from ._later import gathered, require
-from ._namespace import cast, is_foreign, namespace
+from ._namespace import cast, is_foreign, is_torch, namespace
 from ._types import Array
 
 _COUNT = object()  # form of a whole number that counts
@@ -18,7 +18,7 @@ _COUNT = object()  # form of a whole number that counts
 
 def can_replay(x: Any) -> bool:
     """Whether operations on an array can be recorded: those of a torch tensor on a GPU."""
-    return type(x).__module__.partition(".")[0] == "torch" and bool(x.is_cuda)
+    return is_torch(x) and bool(x.is_cuda)
 
 
 class Replayed:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ._namespace import from_numpy, is_foreign, namespace, to_numpy
+from ._namespace import from_numpy, is_foreign, is_torch, namespace, to_numpy
 from ._types import Array
 
 
@@ -49,7 +49,7 @@ def cholesky(M: Array) -> Array:
 
 def _torch_of(x: Array) -> Any:
     """Return torch if x is a tensor of it, else None."""
-    if type(x).__module__.partition(".")[0] != "torch":
+    if not is_torch(x):
         return None
     import torch
 

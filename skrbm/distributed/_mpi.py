@@ -38,7 +38,7 @@ class MPICommunicator(Communicator):
         numbers = np.ascontiguousarray(to_numpy(array))
         numbers = numbers if numbers.flags.writeable else numbers.copy()
         self._wait(self._comm.Iallreduce(self._in_place, numbers, op=self._sum))
-        return numbers if isinstance(array, np.ndarray) else as_like(numbers, array)
+        return as_like(numbers, array)
 
     def _wait(self, request):
         """Wait for a request, and look meanwhile whether a rank has told that it has ended."""

@@ -7,6 +7,7 @@ from datetime import timedelta
 import numpy as np
 
 from .._ranks import Communicator
+from ..arrays import is_foreign
 from ..exceptions import DistributedError
 
 _GRACE = 10.0  # seconds in which ranks tell why they have ended
@@ -53,11 +54,11 @@ class TorchCommunicator(Communicator):
     def all_reduce(self, array):
         import torch
 
-        numbers = isinstance(array, np.ndarray)
-        tensor = torch.from_numpy(np.ascontiguousarray(array)) if numbers else array.contiguous()
+        given = is_foreign(array)
+        tensor = array.contiguous() if given else torch.from_numpy(np.ascontiguousarray(array))
         backend = "gloo" if tensor.device.type == "cpu" else self.gpu_backend
         self._checked(lambda: self._group(backend).allreduce([tensor]).wait())
-        return tensor.numpy() if numbers else tensor
+        return tensor if given else tensor.numpy()
 
     def _group(self, backend):
         """Return the processes as one group of a backend, made at its first use."""

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
 from .._sklearn import _fit_context, with_callbacks
-from ..arrays import cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
+from ..arrays import Columns, cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
 from ..inputs import THETA_ATTRIBUTES, machine_from, reference_of, rows_of, rows_with_weight
@@ -376,7 +376,7 @@ class BaseRBM(DensityModel):
         units = rbm._units()
         kept = getattr(components, "units_", units)  # bounds that were taken from data
         units = tuple(
-            unit.fitted(np.array([old.bounds]) if type(old) is type(unit) else None)
+            unit.fitted(Columns(np.array([old.bounds])) if type(old) is type(unit) else None)
             for unit, old in zip(units, kept, strict=True)
         )
         machine = machine_from(*given, units, **more)

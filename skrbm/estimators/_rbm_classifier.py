@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_count
 from .._sklearn import DOC_LINK, Interval, _fit_context
 from ..arrays import (
+    Columns,
     cast,
     from_numpy,
     has_missing,
@@ -26,7 +27,6 @@ from ..arrays import (
     one_blas_thread,
     row_blocks,
     to_numpy,
-    value_range,
     working_dtype,
 )
 from ..inputs import (
@@ -193,7 +193,7 @@ class RBMClassifier(
         if self.random_state is not None:
             params["random_state"] = self.random_state
         binarize = params.pop("binarize")
-        if (unit.clips or binarize is not None) and check_range(X, unit, binarize):
+        if (unit.clips or binarize is not None) and check_range(Columns(X), unit, binarize):
             X = into_support(X, unit, binarize)
         labels = self._labels if goes_on else Labels.of(y, self.unlabelled, classes)
         V = labels.encode(y)
@@ -421,9 +421,9 @@ class RBMClassifier(
         return rows[:, :n], self._labels.decode(rows[:, n:])
 
 
-def _unit_for(X):
-    """Return the kind of units that can have all values of X."""
-    least, most = value_range(X)
+def _unit_for(columns):
+    """Return the kind of units that can have all values of columns."""
+    least, most = columns.range
     return Bernoulli() if least >= 0 and most <= 1 else Gaussian()
 
 

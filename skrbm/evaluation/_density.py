@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import cast, is_finite, namespace
+from ..arrays import Columns, cast, is_finite, namespace
 from ..inference import chain_ends, draw_visible
 from ..inputs import Coordinates, check_rows, into_support
 from ..machine import Machine, free_energy, precise_free_energy
@@ -91,7 +91,7 @@ class Density:
 
     def independent_units(self, starts):
         """Return visible parameters of the independent units where annealing starts."""
-        return self.machine.units[0].base_theta(self.machine.thetas[0], starts)
+        return self.machine.units[0].base_theta(self.machine.thetas[0], Columns(starts))
 
     def checked_base(self, base):
         """Return given parameters of independent visible units, in the machine's coordinates.

@@ -78,7 +78,7 @@ def log_partition(
     if isinstance(method, AIS | SMC | Tempering):
         if base is None and (starts is not None or density.starts is not None):
             base = density.independent_units(density.starting_rows(starts, rng))
-        if getattr(method, "has_rungs", False):
+        if method.has_rungs:
             method = method.on(machine, rng, ladder, base)
         return method.log_partition(machine, rng, base)
     starts = density.starting_rows(starts, rng)
@@ -134,7 +134,7 @@ def reverse_log_partition(
     starts = density.starting_rows(starts, rng)
     check_count("burn_in", burn_in, 0)
     base = density.independent_units(starts) if base is None else base
-    if isinstance(method, AIS):
+    if method.has_rungs:
         method = method.on(machine, rng, _ladder_of(density))
     chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
     return method.reverse_log_partition(machine, rng, chains.layers, base)

@@ -67,6 +67,8 @@ class SMC:
     std: float = 0.1
     max_sweeps: int = 7000
 
+    has_rungs = False
+
     def __post_init__(self):
         check_count("n_runs", self.n_runs, 2)
         check_count("n_chains", self.n_chains, 1)

@@ -16,7 +16,8 @@ from ._check_data import (
 from ._coordinates import Coordinates, filled
 from ._encoding import CategoryEncoder, columns_of, joined_values, missing_values, one_hot
 from ._rows import Rows, ends_of_ranks, split_missing
-from ._tables import KINDS, TableEncoder
+from ._table_columns import KINDS
+from ._tables import TableEncoder
 from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
 __all__ = [

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 
 from .._ranks import ranks
 from ..arrays import (
+    Columns,
     ColumnSummary,
     cast,
     is_foreign,
@@ -41,7 +42,7 @@ def rows_of(X, unit, dtype, binarize=None, weights=None, coordinates=None, first
             check_known(rows.summary, unit)
         return rows
     if first:
-        check_known(X, unit)
+        check_known(Columns(X), unit)
         unit = unit.fitted(ends_of_ranks(X))
     return Rows(X, unit, dtype, binarize, weights, coordinates)
 

@@ -8,19 +8,17 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import (
-    ColumnSummary,
+    Columns,
     as_like,
     cast,
     has_missing,
     is_finite,
     is_foreign,
     namespace,
-    to_numpy,
     value_range,
     working_dtype,
 )
 from ..exceptions import DataRangeWarning
-from ..units import Categorical
 from ._blocks import CheckedBlocks, find_blocks
 
 
@@ -99,23 +97,17 @@ def _check_infinity(X):
         raise ValueError("a sparse X contains NaN; for missing values make it dense: X.toarray()")
 
 
-def check_known(X, unit=None):
-    """Raise ValueError if a column of X, or of a summary of it, has no value but NaN.
+def check_known(columns, unit=None):
+    """Raise ValueError if a column of data has no value but NaN.
 
     Of a ``unit`` of categories the error names sites instead of their columns.
     """
-    if isinstance(X, ColumnSummary):
-        known = X.counts > 0
-    elif sp.issparse(X):
-        known = np.bincount(X.indices[np.isnan(X.data)], minlength=X.shape[1]) < X.shape[0]
-    elif has_missing(X):
-        known = namespace(X).any(X == X, axis=0)
-    else:
-        return
-    unknown, name, what = np.flatnonzero(~to_numpy(known)), "columns", "NaN"
-    if unknown.size and isinstance(unit, Categorical):
-        sizes, name, what = unit.sites(len(known)), "sites", "missing or unknown values"
-        unknown = np.unique(np.repeat(np.arange(len(sizes)), sizes)[unknown])
+    known = columns.are_known
+    unknown, name, what = np.flatnonzero(~known), "columns", "NaN"
+    sites = [] if unit is None else unit.exclusive(len(known))
+    if sites and sum(map(len, sites)) == len(known):
+        name, what = "sites", "missing or unknown values"
+        unknown = np.array([i for i, site in enumerate(sites) if not known[site].any()])
     if unknown.size:
         raise ValueError(
             f"X has no observed value in {name} {unknown[:10].tolist()}, which contain {what} "
@@ -172,15 +164,15 @@ def _check_foreign_data(estimator, X, reset, missing):
     return X
 
 
-def _outside(X, bounds):
-    """Return the smallest and the largest value of X if one is out of bounds, else None."""
+def _outside(columns, bounds):
+    """Return the smallest and the largest value of columns if one is out of bounds, else None."""
     if bounds == (-np.inf, np.inf):
         return None
-    least, most = value_range(X)
+    least, most = columns.range
     return None if least >= bounds[0] and most <= bounds[1] else (least, most)
 
 
-def check_range(X, unit, binarize):
+def check_range(columns, unit, binarize):
     """Warn of data to learn from that a unit cannot represent, or refuse them.
 
     Binary units clip what lies outside of [0, 1]; bounds of other units that the data exceed are
@@ -193,7 +185,7 @@ def check_range(X, unit, binarize):
         )
     if binarize is not None:
         return True
-    outside = _outside(X, unit.bounds)
+    outside = _outside(columns, unit.bounds)
     if outside is None:
         return False
     found = (
@@ -219,7 +211,7 @@ def check_range(X, unit, binarize):
 
 def warn_clipped(X, unit):
     """Warn that new data are clipped by units that refuse such values in training."""
-    outside = None if unit.clips else _outside(X, unit.bounds)
+    outside = None if unit.clips else _outside(Columns(X), unit.bounds)
     if outside is not None:
         warnings.warn(
             f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
@@ -247,7 +239,7 @@ def into_support(X, unit, binarize):
                 ">= 0 or a dense X"
             )
         return X > binarize
-    if _outside(X, unit.bounds) is None:
+    if _outside(Columns(X), unit.bounds) is None:
         return X
     if not sp.issparse(X):
         return namespace(X).clip(X, *unit.bounds)

@@ -7,10 +7,8 @@ import scipy.sparse as sp
 
 from .._ranks import ranks
 from ..arrays import (
-    RowView,
+    Columns,
     cast,
-    column_means,
-    column_moments,
     dense,
     dense_rows,
     has_missing,
@@ -27,9 +25,9 @@ from ._weights import DistinctRows
 
 
 def ends_of_ranks(X):
-    """Return an array with the smallest and the largest value of the rows of all ranks.
+    """Return :class:`~skrbm.arrays.Columns` with the range of the rows of all ranks.
 
-    For one process it is X itself.
+    For one process they are those of X.
 
     Raises
     ------
@@ -37,7 +35,7 @@ def ends_of_ranks(X):
         On all ranks, if their rows differ in width or dtype.
     """
     if ranks().size == 1:
-        return X
+        return Columns(X)
     found = ranks().gather((X.shape[1], str(parameter_reference(X).dtype), value_range(X)))
     for rank, (width, dtype, _) in enumerate(found):
         if (width, dtype) != found[0][:2]:
@@ -46,7 +44,7 @@ def ends_of_ranks(X):
                 f"{found[0][1]} on rank 0; all ranks need rows of the same kind"
             )
     least, most = zip(*(ends for _, _, ends in found), strict=True)
-    return np.array([[min(least)], [max(most)]])
+    return Columns(np.array([[min(least)], [max(most)]]))
 
 
 class Rows(DistinctRows):
@@ -77,7 +75,7 @@ class Rows(DistinctRows):
 
     def __init__(self, X, unit, dtype, binarize=None, weights=None, coordinates=None):
         self.unit, self.dtype, self.coordinates = unit, dtype, coordinates
-        if check_range(X, unit, binarize):
+        if check_range(Columns(X), unit, binarize):
             X = into_support(X, unit, binarize)
         check_held(X, dtype)
         unit.check_values(X)
@@ -109,10 +107,10 @@ class Rows(DistinctRows):
         """The smallest and the largest value, in the user's units."""
         return value_range(self.X)
 
-    @property
-    def values(self):
-        """All distinct rows in the user's units, a :class:`~skrbm.arrays.RowView`."""
-        return RowView(self.X, self.index, self._total_of_ranks)
+    @cached_property
+    def columns(self):
+        """The columns of all distinct rows, in the user's units, with their weights."""
+        return Columns(self.X, self.counts, self.index, self._total_of_ranks)
 
     @property
     def counts(self):
@@ -142,7 +140,7 @@ class Rows(DistinctRows):
     def initial_theta(self):
         """The parameters of independent units fitted to the rows, to what is known of them."""
         if not self.has_missing:
-            return self.unit.initial_theta(self.values, self.counts)
+            return self.unit.initial_theta(self.columns)
         return joined([self._initial_theta(site) for site in self.unit.groups(self.X.shape[1])])
 
     def _initial_theta(self, site):
@@ -150,8 +148,8 @@ class Rows(DistinctRows):
         columns = dense(take_columns(self.X, site))
         known = to_numpy(columns[:, 0] == columns[:, 0])[self.index]
         unit = self.unit.part(self.X.shape[1], site)
-        view = RowView(columns, self.index[known], self._total_of_ranks)
-        return unit.initial_theta(view, self.counts[known])
+        known = self.counts[known], self.index[known]
+        return unit.initial_theta(Columns(columns, *known, self._total_of_ranks))
 
     @cached_property
     def means(self):
@@ -160,14 +158,14 @@ class Rows(DistinctRows):
         It is NaN where none is known.
         """
         if not self.has_missing:
-            return column_means(self.values, self.counts)
+            return self.columns.means
         return self._mean_of(lambda rows: rows)
 
     @property
     def moments(self):
         """Mean and variance of the known values of each column, in float64."""
         if not self.has_missing:
-            return column_moments(self.values, self.counts)
+            return self.columns.means, self.columns.variances
         return self.means, self._mean_of(lambda rows: (rows - self.means) ** 2)
 
     @property
@@ -178,13 +176,11 @@ class Rows(DistinctRows):
     @cached_property
     def _share(self):
         """The part of the rows that have a value in each column, float64."""
-        return column_means(self.values, self.counts, lambda x: cast(x == x, x.dtype))
+        return self.columns.means_of(lambda x: cast(x == x, x.dtype))
 
     def _mean_of(self, function):
         """Return the means of a function of the rows where it is not NaN."""
-        total = column_means(
-            self.values, self.counts, lambda x: _without_nan(function(x), 0.0 * self._share)
-        )
+        total = self.columns.means_of(lambda x: _without_nan(function(x), 0.0 * self._share))
         with np.errstate(invalid="ignore"):
             return total / self._share
 

@@ -1,136 +1,20 @@
 """Tables with columns of several kinds as columns of units, and back."""
 
 import importlib
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
+from itertools import groupby
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import to_numpy
-from ..exceptions import DataRangeWarning
-from ..units import (
-    Bernoulli,
-    Binomial,
-    Categorical,
-    ColumnUnits,
-    Gaussian,
-    Poisson,
-    ReLU,
-    TruncatedGaussian,
-)
+from ..units import Categorical, ColumnUnits
 from ._encoding import CategoryEncoder, joined_values, missing_values, one_hot, values_of
+from ._table_columns import KINDS, BinaryColumn, CategoricalColumn, as_numbers
 
 _FEW = 20  # counts up to here above the smallest are those of a binomial distribution
-KINDS = ("binary", "rating", "count", "real", "positive", "bounded", "categorical")
-"""The kinds of columns, in the order in which the units have them."""
-
-
-@dataclass(frozen=True)
-class TableColumn:
-    """One column of a table.
-
-    Parameters
-    ----------
-    name : str or int
-    kind : str
-        One of :data:`KINDS`.
-    dtype : str
-        Of the user's column.
-    values : ndarray or None
-        The categories, or the two values of a binary column.
-    lower, upper : float
-        The smallest and the largest value of numbers.
-    ordered : bool
-        Whether a pandas Categorical is ordered.
-    """
-
-    name: Any
-    kind: str
-    dtype: str
-    values: Any = None
-    lower: float = 0.0
-    upper: float = 1.0
-    ordered: bool = False
-
-    @property
-    def is_named(self):
-        """Whether it has values rather than numbers."""
-        return self.kind in ("binary", "categorical")
-
-    @property
-    def unit(self):
-        """The kind of units of the column; columns with equal units make one part."""
-        if self.kind == "binary":
-            return Bernoulli()
-        if self.kind == "categorical":
-            return Categorical(len(self.values))
-        if self.kind == "rating":
-            return Binomial(max(1, int(self.upper - self.lower)))
-        if self.kind == "bounded" and self.lower < self.upper:
-            return TruncatedGaussian(self.lower, self.upper)
-        return {"count": Poisson, "positive": ReLU}.get(self.kind, Gaussian)()
-
-    @property
-    def width(self):
-        """The number of columns of units."""
-        return len(self.values) if self.kind == "categorical" else 1
-
-    def into_numbers(self, values, missing):
-        """Return values of the user as those of the unit, float64, NaN where they are missing."""
-        numbers = np.full(len(values), np.nan)
-        numbers[~missing] = _as_numbers(values[~missing], self.name)
-        if self.kind == "rating":
-            numbers -= self.lower
-        if self.kind in ("rating", "count") and (numbers[~missing] % 1 != 0).any():
-            raise ValueError(f"column {self.name!r} has kind {self.kind!r} and no whole numbers")
-        return self._clipped(numbers, missing)
-
-    def _clipped(self, numbers, missing):
-        lower, upper = self.unit.bounds
-        outside = ~missing & ((numbers < lower) | (numbers > upper))
-        if outside.any():
-            warnings.warn(
-                f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], those "
-                "in training, which are clipped",
-                DataRangeWarning,
-                stacklevel=2,
-            )
-        return np.clip(numbers, lower, upper)
-
-    def into_values(self, rows):
-        """Return rows of the unit, or their means, as values of the user."""
-        if self.is_named:
-            index = rows.argmax(axis=1) if self.kind == "categorical" else rows[:, 0] > 0.5
-            return self.values[index.astype(int) if len(self.values) > 1 else 0 * index.astype(int)]
-        numbers = rows[:, 0].astype(np.float64)
-        numbers = numbers + self.lower if self.kind == "rating" else numbers
-        if self.kind in ("rating", "count") or "int" in self.dtype.lower():
-            numbers = np.rint(numbers)
-        bounds = _range_of(self.dtype)
-        return numbers if bounds is None else np.clip(numbers, *bounds)
-
-
-def _range_of(dtype):
-    """Return the least and the largest float that an integer dtype holds; None of others."""
-    try:
-        info = np.iinfo(dtype.lower())
-    except (TypeError, ValueError):
-        return None
-    return float(info.min), min(float(info.max), np.nextafter(float(info.max) + 1, 0))
-
-
-def _as_numbers(values, name):
-    try:
-        return values.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"column {name!r} has values that are no numbers: {error}; give it the kind "
-            "'categorical' or 'binary'"
-        ) from error
 
 
 class TableEncoder:
@@ -205,26 +89,23 @@ class TableEncoder:
     def order(self):
         """The numbers of the columns in the order of the units."""
 
+        kinds = list(KINDS)
+
         def key(j):
             column = self.table[j]
-            equal = column.kind in ("rating", "bounded")  # columns of equal units side by side
-            return KINDS.index(column.kind), str(column.unit) if equal else ""
+            # Columns of equal units stand side by side; sites make one part whatever their sizes.
+            return kinds.index(column.kind), "" if column.is_site else str(column.unit)
 
         return sorted(range(len(self.table)), key=key)
 
     @property
     def unit(self):
         """The units of the encoded columns, a ColumnUnits."""
-        parts = []
-        for j in self.order:
-            column = self.table[j]
-            if column.kind == "categorical":
-                _append_sites(parts, column.width)
-            elif parts and parts[-1][0] == column.unit:
-                parts[-1] = column.unit, parts[-1][1] + 1
-            else:
-                parts.append((column.unit, 1))
-        return ColumnUnits(parts)
+        columns = [self.table[j] for j in self.order]
+        units = [column.unit for column in columns if not column.is_site]
+        parts = [(unit, len(list(same))) for unit, same in groupby(units)]
+        sizes = tuple(column.width for column in columns if column.is_site)
+        return ColumnUnits([*parts, (Categorical(sizes), sum(sizes))] if sizes else parts)
 
     def encode(self, columns):
         """Return the columns of units, dense, or in a CSR matrix if there are categories."""
@@ -233,9 +114,9 @@ class TableEncoder:
         plain, sites = [], []
         for j in self.order:
             column = self.table[j]
-            if column.kind == "categorical":
+            if column.is_site:
                 sites.append(j)
-            elif column.kind == "binary":
+            elif column.is_named:
                 plain.append(np.where(codes[j] < 0, np.nan, codes[j]))
             else:
                 plain.append(column.into_numbers(columns[j], missing_values(columns[j])))
@@ -280,48 +161,32 @@ class TableEncoder:
         return X.astype(dtypes.pop()) if len(dtypes) == 1 and X.dtype.kind in "fiu" else X
 
 
-def _append_sites(parts, width):
-    """Add a site of categories to the parts of a layer."""
-    if parts and isinstance(parts[-1][0], Categorical):
-        unit, n = parts[-1]
-        parts[-1] = Categorical((*unit.sizes, width)), n + width
-    else:
-        parts.append((Categorical((width,)), width))
-
-
 def _described(X, j, name, column, kind, is_frame):
     """Return the TableColumn of a column of a table."""
     given = (X.iloc[:, j] if hasattr(X, "iloc") else X[name]) if is_frame else column
     values = column[~missing_values(column)]
     if not len(values):
         raise ValueError(f"column {name!r} of X has no observed value; leave it out of the table")
-    is_ordered = bool(getattr(given.dtype, "ordered", False))
-    found = TableColumn(
-        name, kind or _kind(values, name, str(given.dtype)), str(given.dtype), ordered=is_ordered
-    )
-    if found.is_named:
-        known = values_of(X, j, column)
-        if kind is None and found.kind == "categorical" and len(known) == 2:
-            found = replace(found, kind="binary")
-        if found.kind == "binary" and len(known) > 2:
-            raise ValueError(f"column {name!r} has kind 'binary' and {len(known)} values")
-        return replace(found, values=known)
-    numbers = _as_numbers(values, name)
-    found = replace(found, lower=float(numbers.min()), upper=float(numbers.max()))
-    if found.kind in ("count", "positive") and found.lower < 0:
-        raise ValueError(f"column {name!r} has kind {found.kind!r} and negative values")
-    return found
+    dtype = str(given.dtype)
+    cls = KINDS[kind or _kind(values, name, dtype)]
+    if not cls.is_named:
+        numbers = as_numbers(values, name)
+        return cls(name, dtype, float(numbers.min()), float(numbers.max()))
+    known = values_of(X, j, column)
+    if kind is None and len(known) == 2:
+        cls = BinaryColumn
+    return cls(name, dtype, known, bool(getattr(given.dtype, "ordered", False)))
 
 
 def _column_of_ranks(parts, asked):
     """Return the TableColumn of a column of which each rank has described its rows."""
     first, kinds = parts[0], {part.kind for part in parts}
-    if kinds <= {"binary", "categorical"}:
+    if all(part.is_named for part in parts):
         values = joined_values([part.values for part in parts], f"column {first.name!r} of X")
-        if len(kinds) == 1 and (first.kind == "categorical" or len(values) <= 2):
+        if len(kinds) == 1 and (first.is_site or len(values) <= 2):
             return replace(first, values=values)
         if not asked and values.dtype.kind in "OSU":  # numbers would be a rating
-            return replace(first, kind="categorical", values=values)
+            return CategoricalColumn(first.name, first.dtype, values, first.ordered)
     elif len(kinds) == 1:
         lower, upper = min(part.lower for part in parts), max(part.upper for part in parts)
         return replace(first, lower=lower, upper=upper)

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
 from .._ranks import ranks
-from ..arrays import cast, from_numpy, make_rng, namespace, row_sums, to_numpy
+from ..arrays import Columns, cast, from_numpy, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._observed import QUICK, free_energy_given
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
 from ..inference import by_site, completed
@@ -340,7 +340,7 @@ class LikelihoodMonitor(Monitor):
     def _independent_units(self, machine):
         """Return the parameters of independent visible units that are like the data."""
         rows = cast(self._some_rows(), machine.dtype)
-        return machine.units[0].base_theta(machine.thetas[0], rows)
+        return machine.units[0].base_theta(machine.thetas[0], Columns(rows))
 
     def _some_rows(self):
         """Return some training rows as visible values."""

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from .._checks import unwritten
 from ..arrays import (
     Array,
+    Columns,
     Index,
     Rng,
     cast,
@@ -259,8 +260,8 @@ class Unit:
         """Whether a subclass gives ``central_moments``."""
         return type(self).central_moments is not Unit.central_moments
 
-    def fitted(self, X: Array | None = None) -> "Unit":
-        """Return the unit with bounds that were not given taken from data X, if there are any."""
+    def fitted(self, columns: Columns | None = None) -> "Unit":
+        """Return the unit with bounds that were not given taken from data, if there are any."""
         return self
 
     def as_hidden(self) -> "Unit":
@@ -349,26 +350,25 @@ class Unit:
         total, base = log_weight(theta, X), self.base_sums(X)
         return total if base is None else total + base
 
-    def initial_theta(self, X: Array, weights: np.ndarray | None = None) -> Theta:
-        """Return the parameters of independent units fitted to the columns of X.
+    def initial_theta(self, columns: Columns) -> Theta:
+        """Return the parameters of independent units fitted to the columns of data.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_rows, n_units)
-        weights : ndarray of shape (n_rows,), default=None
-            How many rows each row stands for; None is one.
+        columns : Columns or ColumnSummary
+            Of :mod:`skrbm.arrays`: means, variances and the like, float64.
         """
         raise unwritten(self, "initial_theta")
 
-    def base_theta(self, theta: Theta, X: Array) -> Theta:
+    def base_theta(self, theta: Theta, columns: Columns) -> Theta:
         """Return the parameters of independent units from which annealing to a machine starts.
 
         Parameters
         ----------
         theta : Theta
             The visible units' own in the machine.
-        X : array of shape (n_rows, n_units)
-            Visible values that the machine is thought to have, perhaps few.
+        columns : Columns
+            Of visible values that the machine is thought to have, perhaps few.
         """
         return theta
 

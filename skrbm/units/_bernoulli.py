@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 from ..arrays import (
     cast,
-    column_means,
     like,
     log_products,
     namespace,
-    row_count,
     row_sums,
     sigmoid,
     softplus,
@@ -84,16 +82,16 @@ class Bernoulli(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def initial_theta(self, X, weights=None):
-        mean = column_means(X, weights)
+    def initial_theta(self, columns):
+        mean = columns.means
         xp = namespace(mean)
         # One more row of which half is on keeps constant columns finite.
-        n = row_count(X, weights)
+        n = columns.n_known
         mean = xp.clip((n * mean + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
         return Theta(xp.log(mean) - xp.log1p(-mean))
 
-    def base_theta(self, theta, X):
-        return self.initial_theta(X)
+    def base_theta(self, theta, columns):
+        return self.initial_theta(columns)
 
     def default_theta(self, n, reference):
         return Theta(namespace(reference).zeros(n, **like(reference)))

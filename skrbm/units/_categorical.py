@@ -8,7 +8,6 @@ import numpy as np
 from .._checks import check_count
 from ..arrays import (
     cast,
-    column_means,
     cumulative_sum,
     dense_rows,
     from_numpy,
@@ -16,7 +15,6 @@ from ..arrays import (
     like,
     log_sum_exp,
     namespace,
-    row_count,
     working_dtype,
 )
 from ._base import Theta, Unit, digits
@@ -165,19 +163,19 @@ class Categorical(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def initial_theta(self, X, weights=None):
+    def initial_theta(self, columns):
         """Return the logarithms of the frequencies, with one more row that is uniform.
 
         That row keeps the field of a value that never occurs finite.
         """
-        mean = column_means(X, weights)
-        n = row_count(X, weights)
-        sites = np.array(self.sites(X.shape[1]))
+        mean = columns.means
+        n = columns.n_known
+        sites = np.array(self.sites(columns.shape[1]))
         prior = from_numpy(1.0 / np.repeat(sites, sites), mean)
         return Theta(namespace(mean).log((n * mean + prior) / (n + 1)))
 
-    def base_theta(self, theta, X):
-        return self.initial_theta(X)
+    def base_theta(self, theta, columns):
+        return self.initial_theta(columns)
 
     def default_theta(self, n, reference):
         self.sites(n)  # raises if the sites do not fit

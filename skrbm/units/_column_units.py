@@ -165,14 +165,14 @@ class ColumnUnits(Unit):
             except ValueError as error:
                 raise ValueError(f"columns {_few(columns)} of X: {error}") from error
 
-    def fitted(self, X=None):
-        if X is not None and X.shape[1] != self.n_columns:  # ends of all columns together
-            X = None
+    def fitted(self, columns=None):
+        if columns is not None and columns.shape[1] != self.n_columns:  # ends of all together
+            columns = None
             if any(unit.fitted() != unit for unit in self.units):
                 raise ValueError(f"{self}: give both bounds, where ranks learn together")
-        parts = [None] * len(self.parts) if X is None else self._split(X)
-        pairs = zip(self.parts, parts, strict=True)
-        return ColumnUnits([(unit.fitted(part), columns) for (unit, columns), part in pairs])
+        found = self._columns_of_parts(columns)
+        pairs = zip(self.parts, found, strict=True)
+        return ColumnUnits([(unit.fitted(part), own) for (unit, own), part in pairs])
 
     def asks_for(self, fitted):
         return (
@@ -199,13 +199,15 @@ class ColumnUnits(Unit):
     # ------------------------------------------------------------------ columns of parts
 
     def _split(self, x):
-        """Return the columns of each part of an array, or of what stands for one.
-
-        A number, or None, is that of each part.
-        """
+        """Return the columns of each part of an array; a number, or None, is that of each part."""
         if x is None or isinstance(x, Real):
             return [x] * len(self.parts)
         return [take_columns(x, place) for place in _layout(self.parts).places]
+
+    def _columns_of_parts(self, columns):
+        """Return the Columns of each part; None is that of each."""
+        places = _layout(self.parts).places
+        return [columns and columns.part(place) for place in places]
 
     def _join(self, parts):
         """Undo :meth:`_split`."""
@@ -281,12 +283,12 @@ class ColumnUnits(Unit):
     def sample(self, theta, rng):
         return self._each("sample", theta, rng)
 
-    def initial_theta(self, X, weights=None):
-        pairs = zip(self.units, self._split(X), strict=True)
-        return self._theta([unit.initial_theta(part, weights) for unit, part in pairs])
+    def initial_theta(self, columns):
+        pairs = zip(self.units, self._columns_of_parts(columns), strict=True)
+        return self._theta([unit.initial_theta(part) for unit, part in pairs])
 
-    def base_theta(self, theta, X):
-        pairs = zip(self._thetas(theta), self._split(X), strict=True)
+    def base_theta(self, theta, columns):
+        pairs = zip(self._thetas(theta), self._columns_of_parts(columns), strict=True)
         return self._theta([unit.base_theta(own, part) for (unit, own), part in pairs])
 
     def default_theta(self, n, reference):

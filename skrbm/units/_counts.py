@@ -8,17 +8,14 @@ import numpy as np
 from .._checks import check_count
 from ..arrays import (
     cast,
-    column_means,
     cumulative_sum,
     from_numpy,
     gammaln,
     like,
     log_sum_exp,
     namespace,
-    row_count,
     sigmoid,
     softplus,
-    value_range,
 )
 from ._base import Theta, Unit
 
@@ -39,8 +36,8 @@ class _Counts(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def base_theta(self, theta, X):
-        return self.initial_theta(X)
+    def base_theta(self, theta, columns):
+        return self.initial_theta(columns)
 
     def default_theta(self, n, reference):
         return Theta(namespace(reference).zeros(n, **like(reference)))
@@ -94,10 +91,10 @@ class Binomial(_Counts):
     def bounds(self):
         return 0.0, float(self.largest)
 
-    def fitted(self, X=None):
+    def fitted(self, columns=None):
         if self.n is not None:
             return self
-        return Binomial(_LARGEST if X is None else max(1, math.ceil(value_range(X)[1])))
+        return Binomial(_LARGEST if columns is None else max(1, math.ceil(columns.range[1])))
 
     def asks_for(self, fitted):
         return super().asks_for(fitted) and self.n in (None, fitted.n)
@@ -167,10 +164,10 @@ class Binomial(_Counts):
         noise = rng.uniform(theta.field.shape)[..., None] * edges[..., -1:]
         return xp.sum(cast(edges[..., :-1] <= noise, x.dtype), axis=-1)
 
-    def initial_theta(self, X, weights=None):
+    def initial_theta(self, columns):
         """Return the log-odds of the mean, with one more trial that is half a success."""
-        n = row_count(X, weights) * self.largest
-        share = column_means(X, weights) / self.largest
+        n = columns.n_known * self.largest
+        share = columns.means / self.largest
         xp = namespace(share)
         share = xp.clip((n * share + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
         return Theta(xp.log(share) - xp.log1p(-share))
@@ -218,8 +215,8 @@ class Poisson(_Counts):
     def sample(self, theta, rng):
         return rng.poisson(self.mean(theta))
 
-    def initial_theta(self, X, weights=None):
+    def initial_theta(self, columns):
         """Return the logarithm of the mean; of half a count in a column of zeros."""
-        mean, n = column_means(X, weights), row_count(X, weights)
+        mean, n = columns.means, columns.n_known
         mean = namespace(mean).maximum(mean, 0.5 / (n + 1) + 0.0 * mean)
         return Theta(namespace(mean).log(mean))

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from .._checks import check_number
-from ..arrays import cast, column_moments, like, namespace, require
+from ..arrays import cast, like, namespace, require
 from ..exceptions import DivergenceError
 from ._base import Theta, Unit
 
@@ -72,15 +72,15 @@ class Gaussian(Unit):
         second = mean * mean if variance is None else mean * mean + variance
         return Theta(mean, -0.5 * second)
 
-    def initial_theta(self, X, weights=None):
-        mean, variance = column_moments(X, weights)
+    def initial_theta(self, columns):
+        mean, variance = columns.means, columns.variances
         varies = variance > (_ROUNDING * mean) ** 2
         precision = 1 / namespace(mean).where(varies, variance, _CONSTANT)
         return Theta(mean * precision, precision)
 
-    def base_theta(self, theta, X):
+    def base_theta(self, theta, columns):
         # A marginal variance is no smaller than that given the hidden units; that of few rows is.
-        mean, variance = column_moments(X)
+        mean, variance = columns.means, columns.variances
         own = 1 / cast(theta.precision, variance.dtype)
         precision = 1 / namespace(mean).maximum(variance, own)
         return Theta(mean * precision, precision)

@@ -10,12 +10,10 @@ import scipy.sparse as sp
 from .._checks import check_number
 from ..arrays import (
     cast,
-    column_means,
     from_numpy,
     like,
     log_sum_exp,
     namespace,
-    row_count,
     row_sums,
     take_rows,
     to_numpy,
@@ -99,9 +97,9 @@ class Multinomial(Unit):
             raise ValueError("Negative values in data: counts must be >= 0")
 
     def asks_for(self, fitted):
-        if not isinstance(fitted, Multinomial):
-            return False
-        return np.array_equal(*(np.array(to_numpy(u.n_draws)) for u in (self, fitted)))
+        return super().asks_for(fitted) and np.array_equal(
+            *(np.array(to_numpy(u.n_draws)) for u in (self, fitted))
+        )
 
     def groups(self, n):
         return [np.arange(n)]
@@ -161,14 +159,14 @@ class Multinomial(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def initial_theta(self, X, weights=None):
+    def initial_theta(self, columns):
         """Return the logarithms of the frequencies, with one more draw that is uniform."""
-        total = row_count(X, weights) * column_means(X, weights)
+        total = columns.n_known * columns.means
         xp = namespace(total)
         return Theta(xp.log((total + 1 / total.shape[0]) / (xp.sum(total) + 1)))
 
-    def base_theta(self, theta, X):
-        return self.initial_theta(X)
+    def base_theta(self, theta, columns):
+        return self.initial_theta(columns)
 
     def default_theta(self, n, reference):
         return Theta(namespace(reference).zeros(n, **like(reference)))

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from .._checks import check_number
-from ..arrays import column_moments, from_numpy, like, log_sum_exp, namespace, sigmoid, to_numpy
+from ..arrays import from_numpy, like, log_sum_exp, namespace, sigmoid, to_numpy
 from ..exceptions import DivergenceError
 from . import _half_normal
 from ._base import Theta, Unit
@@ -100,12 +100,12 @@ class ReLU(_HalfLine):
         second = mean * mean if variance is None else mean * mean + variance
         return Theta(mean, -0.5 * second)
 
-    def initial_theta(self, X, weights=None):
+    def initial_theta(self, columns):
         """Return the parameters with the mean and the variance of each column, in float64.
 
         A standard deviation of the mean or more has none; then the mean is met.
         """
-        found = column_moments(X, weights)
+        found = columns.means, columns.variances
         mean, variance = (to_numpy(part) for part in found)
         mean = mean.clip(math.sqrt(_CONSTANT), None)
         parts = _half_normal.fit(mean, variance.clip(_CONSTANT * mean**2, None))
@@ -192,9 +192,9 @@ class DoubleReLU(_HalfLine):
             further = size, -0.5 * mean * size
         return Theta(mean, -0.5 * second, None, *further)
 
-    def initial_theta(self, X, weights=None):
+    def initial_theta(self, columns):
         """Return the parameters of normal distributions, fitted to the columns."""
-        return self._symmetric(Gaussian().initial_theta(X, weights))
+        return self._symmetric(Gaussian().initial_theta(columns))
 
     def default_theta(self, n, reference):
         return self._symmetric(Gaussian().default_theta(n, reference))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..arrays import cast, column_means, like, namespace, row_count, softplus
+from ..arrays import cast, like, namespace, softplus
 from ._base import Theta, Unit
 
 
@@ -62,13 +62,13 @@ class Spin(Unit):
     def statistics(self, mean, variance=None):
         return Theta(mean)
 
-    def initial_theta(self, X, weights=None):
-        mean = column_means(X, weights)
-        n = row_count(X, weights)
+    def initial_theta(self, columns):
+        mean = columns.means
+        n = columns.n_known
         return Theta(namespace(mean).atanh(mean * (n / (n + 0.5))))  # finite for constant columns
 
-    def base_theta(self, theta, X):
-        return self.initial_theta(X)
+    def base_theta(self, theta, columns):
+        return self.initial_theta(columns)
 
     def default_theta(self, n, reference):
         return Theta(namespace(reference).zeros(n, **like(reference)))

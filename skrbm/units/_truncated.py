@@ -4,17 +4,13 @@ from dataclasses import dataclass, replace
 
 from .._checks import check_number
 from ..arrays import (
-    column_moments,
     from_numpy,
     like,
     namespace,
     nonzero,
-    occupied_part,
-    row_count,
     sigmoid,
     softplus,
     to_numpy,
-    value_range,
 )
 from . import _truncnorm
 from ._base import Theta, Unit
@@ -76,10 +72,10 @@ class TruncatedGaussian(Unit):
             for bound, other in zip((self.lower, self.upper), fitted.bounds, strict=True)
         )
 
-    def fitted(self, X=None):
+    def fitted(self, columns=None):
         if self.lower is not None and self.upper is not None:
             return self
-        found = self.default_bounds if X is None else self._range(X)
+        found = self.default_bounds if columns is None else self._range(columns)
         bounds = {
             name: bound if getattr(self, name) is None else getattr(self, name)
             for name, bound in zip(("lower", "upper"), found, strict=True)
@@ -92,9 +88,9 @@ class TruncatedGaussian(Unit):
             )
         return replace(self, **bounds)
 
-    def _range(self, X):
-        """Return the smallest and the largest value of X."""
-        return value_range(X)
+    def _range(self, columns):
+        """Return the bounds that data ask for."""
+        return columns.range
 
     def tilt(self, theta, field, precision=None):
         total = theta.precision if precision is None else theta.precision + precision
@@ -119,12 +115,12 @@ class TruncatedGaussian(Unit):
         second = mean * mean if variance is None else mean * mean + variance
         return Theta(mean, -0.5 * second)
 
-    def initial_theta(self, X, weights=None):
+    def initial_theta(self, columns):
         """Return the parameters with the mean and variance of each column, in float64.
 
         Those of a column that is constant, or only at the ends, are large but finite.
         """
-        mean, variance = column_moments(X, weights)
+        mean, variance = columns.means, columns.variances
         return _fit(mean, variance, *self.bounds)
 
     def default_theta(self, n, reference):
@@ -163,8 +159,8 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
                 f"got lower={self.lower!r} and upper={self.upper!r}"
             )
 
-    def _range(self, X):
-        smallest, largest = super()._range(X)
+    def _range(self, columns):
+        smallest, largest = super()._range(columns)
         return min(smallest, 0.0), max(largest, 0.0)
 
     def _log_odds(self, theta):
@@ -207,14 +203,14 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         (occupied,) = (nonzero(mean, mean.dtype),) if further is None else further
         return super().statistics(mean, variance)._replace(spike=occupied)
 
-    def initial_theta(self, X, weights=None):
+    def initial_theta(self, columns):
         """Return the parameters with the zeros of each column, and the moments of its other values.
 
         These are the fraction of zeros, mean and variance, in float64. A column without zeros, or
         of nothing else, is taken to have half a row more of them.
         """
-        mean, variance = column_moments(X, weights)
-        xp, n, occupied = namespace(mean), row_count(X, weights), occupied_part(X, weights)
+        mean, variance = columns.means, columns.variances
+        xp, n, occupied = namespace(mean), columns.n_known, columns.occupied
         share = xp.where(occupied > 0, occupied, 1.0)
         inner = mean / share
         spread = (variance + mean * mean) / share - inner * inner

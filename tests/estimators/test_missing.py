@@ -19,6 +19,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
+from skrbm.arrays import Columns
 from skrbm.units import UNITS, Categorical
 
 BASES = (BernoulliRBM, TAPRBM, RBM, GaussianBernoulliRBM)
@@ -119,7 +120,7 @@ def test_first_visible_parameters_are_those_of_each_column_alone(name):
     unit, theta = rbm.units_[0], rbm.machine_.thetas[0]
     for i, column in enumerate(H.T):
         known = column[~np.isnan(column)][:, None]
-        expected = unit.initial_theta(known, np.ones(len(known)))
+        expected = unit.initial_theta(Columns(known, np.ones(len(known))))
         if name == "relu":  # a small precision is raised, in parts of the column's variance
             expected = RBM(2, visible=unit, n_iter=0).fit(known).machine_.thetas[0]
         for part, value in zip(theta, expected, strict=True):

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 from scipy.stats import binom
 
-from skrbm.arrays import make_rng
+from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import log_partition, reverse_log_partition
 from skrbm.inference import AIS, anneal
 from skrbm.inference._ais import SCHEDULES, inverse_temperatures
@@ -256,9 +256,9 @@ def test_the_base_is_as_wide_as_the_starts_and_as_the_machine(name):
     own = random_theta(unit, 3, generator)
     X = unit.sample(own.map(lambda part: part + np.zeros((50, 1))), make_rng(0, np.zeros(1)))
     X[:, 0] = X[0, 0]
-    base = unit.base_theta(own, X)
+    base = unit.base_theta(own, Columns(X))
     if name in ("bernoulli", "binomial", "spin", "gaussian"):
-        fitted = unit.initial_theta(X)
+        fitted = unit.initial_theta(Columns(X))
         assert_allclose(unit.mean(base), unit.mean(fitted), rtol=1e-9)
         minimum = unit.mean_variance(own)[1] if name == "gaussian" else 0.0
         expected = np.maximum(unit.mean_variance(fitted)[1], minimum)

@@ -7,7 +7,7 @@ from _exact import Exact
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm.arrays import make_rng
+from skrbm.arrays import Columns, make_rng
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inputs import Coordinates, Rows
 from skrbm.units import Bernoulli, Gaussian, Poisson, ReLU, TruncatedGaussian
@@ -24,7 +24,7 @@ def data(n=10, n_columns=3, dtype=np.float64):
 
 def all_values(rows):
     """All distinct rows in the user's units, dense."""
-    values = rows.values[:, :]
+    values = rows.X[rows.index]
     return values.toarray() if sp.issparse(values) else values
 
 
@@ -38,7 +38,7 @@ def test_rows_are_dense_and_of_the_dtype(make, dtype):
     assert_array_equal(found, data()[rows.index[POSITIONS]].astype(dtype))
     assert len(rows) == rows.total == 10
     assert sorted(rows.index) == list(range(10))
-    assert rows.values.X is rows.X is X  # nothing is copied where nothing changes
+    assert rows.columns.X is rows.X is X  # nothing is copied where nothing changes
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64])
@@ -192,7 +192,7 @@ def test_missing_values_are_told_and_filled_with_means():
 def test_ranges_are_those_of_what_is_observed(recwarn):
     X = 0.5 * data()
     X[0, 0] = np.nan
-    rows = Rows(X, TruncatedGaussian().fitted(X), X.dtype)
+    rows = Rows(X, TruncatedGaussian().fitted(Columns(X)), X.dtype)
     assert rows.unit.bounds == (0.0, np.nanmax(X))
     Rows(X, Bernoulli(), X.dtype)
     assert not recwarn

@@ -9,7 +9,7 @@ from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skrbm.arrays import RowView, column_means, column_moments, make_rng, to_numpy
+from skrbm.arrays import Columns, make_rng, to_numpy
 from skrbm.inputs import DistinctRows, _weights, check_weights, distinct_rows, rows_of_epoch
 
 LEVEL = 1e-6
@@ -437,29 +437,24 @@ def test_the_order_of_rows_with_nan_depends_on_their_values_alone(near, monkeypa
     assert_array_equal(same, weights)
 
 
-# ---------------------------------------------------------------------------- row views
+# ---------------------------------------------------------------------------- columns of rows
 
 
 @kinds
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_slices_of_views_are_rows(make, dtype):
-    X, index = data(n=30, dtype=dtype), np.array([4, 29, 0, 7, 7])
-    view = RowView(make(X), index)
-    assert view.shape == (5, X.shape[1])
-    for key in (slice(0, 2), slice(3, 1024), slice(None)):
-        found = view[key, :]
-        assert type(found) is type(make(X)) and found.dtype == make(X).dtype
-        assert_array_equal(dense(found), X[index[key]])
-
-
-@kinds
-def test_moments_of_views_are_those_of_repeated_rows(make):
+def test_moments_of_some_rows_are_those_of_repeated_rows(make):
     X, n = np.random.default_rng(0).normal(size=(1500, 3)), 1400
     X[np.abs(X) < 0.5] = 0
     generator = np.random.default_rng(1)
     index, weights = generator.permutation(1500)[:n], generator.integers(1, 4, n)
-    repeated, view = np.repeat(X[index], weights, axis=0), RowView(make(X), index)
-    assert_allclose(to_numpy(column_means(view, weights * 1.0)), repeated.mean(axis=0), atol=1e-12)
-    mean, variance = column_moments(view, weights * 1.0)
-    assert_allclose(to_numpy(mean), repeated.mean(axis=0), atol=1e-12)
-    assert_allclose(to_numpy(variance), repeated.var(axis=0), rtol=1e-12)
+    repeated = np.repeat(X[index], weights, axis=0)
+    columns = Columns(make(X), weights * 1.0, index)
+    assert columns.shape == (n, 3)
+    assert columns.n_known == len(repeated)
+    for found, expected in (
+        (columns.means, repeated.mean(axis=0)),
+        (columns.variances, repeated.var(axis=0)),
+        (columns.occupied, (repeated != 0).mean(axis=0)),
+        (columns.part(np.array([2, 0])).means, repeated.mean(axis=0)[[2, 0]]),
+        (columns.part(slice(1, 3)).variances, repeated.var(axis=0)[1:]),
+    ):
+        assert_allclose(to_numpy(found), expected, rtol=1e-12, atol=1e-12)

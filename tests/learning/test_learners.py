@@ -7,7 +7,7 @@ from _exact import log_likelihood
 from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm.arrays import make_rng
+from skrbm.arrays import Columns, make_rng
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs, Langevin
 from skrbm.inputs import DistinctRows, Rows
@@ -174,7 +174,7 @@ def test_learning_raises_the_exact_log_likelihood(kinds, optimizer, phase):
     X = X + 0.3 * generator.normal(size=X.shape) if "gaussian" in kinds else X
     machine = make(kinds, strength=0.1, spread=0.1)
     # Independent units fitted to the data: what learning has to beat.
-    thetas = machine.units[0].initial_theta(X), machine.thetas[1]
+    thetas = machine.units[0].initial_theta(Columns(X)), machine.thetas[1]
     machine = Machine(machine.units, thetas, machine.weights)
     before = log_likelihood(machine, X).mean()
     training = begin(machine, phase, optimizer, X, 60, seed=5)

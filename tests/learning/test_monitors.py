@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm.arrays import make_rng
+from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import Density
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates, Rows
@@ -201,7 +201,9 @@ def test_conclusions(strength, diverged, recwarn):
     X = (generator.random((30, 4)) < expit([1.0, 0.0, -1.0, 0.5])).astype(float)
     machine = make(strength=strength, seed=1)
     machine = type(machine)(
-        machine.units, (machine.units[0].initial_theta(X), machine.thetas[1]), machine.weights
+        machine.units,
+        (machine.units[0].initial_theta(Columns(X)), machine.thetas[1]),
+        machine.weights,
     )
     watch, _ = monitor(machine, X, held_out=False)
     watch.measure(machine, None)

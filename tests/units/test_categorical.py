@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp, softmax
 
-from skrbm.arrays import make_rng, to_numpy
+from skrbm.arrays import Columns, make_rng, to_numpy
 from skrbm.inference import Gibbs
 from skrbm.machine import (
     Block,
@@ -134,9 +134,9 @@ def test_configurations_are_drawn_by_their_probabilities(sizes, sites, dtype):
 def test_initial_theta_has_the_frequencies_and_one_uniform_row(convert):
     unit = Categorical((2, 3))
     X = np.array([[1.0, 0, 0, 0, 1], [1, 0, 0, 1, 0], [1, 0, 0, 1, 0]])
-    mean = unit.mean(unit.initial_theta(convert(X)))
+    mean = unit.mean(unit.initial_theta(Columns(convert(X))))
     assert_allclose(mean, [3.5 / 4, 0.5 / 4, 1 / 12, 7 / 12, 4 / 12], rtol=1e-12)
-    base = unit.base_theta(Theta(np.zeros(5)), convert(X))
+    base = unit.base_theta(Theta(np.zeros(5)), Columns(convert(X)))
     assert_allclose(unit.mean(base), mean, rtol=1e-12)
 
 
@@ -220,7 +220,9 @@ def test_learning_by_persistent_chains_finds_the_distribution():
     data = X[np.random.default_rng(0).choice(6, 5000, p=probabilities / probabilities.sum())]
     frequencies = np.array([(data == row).all(axis=1).mean() for row in X])
     machine = categorical_machine(5, strength=0.1)
-    machine = replace(machine, thetas=(machine.units[0].initial_theta(data), machine.thetas[1]))
+    machine = replace(
+        machine, thetas=(machine.units[0].initial_theta(Columns(data)), machine.thetas[1])
+    )
     independent = replace(machine, scale=0.0)
     sampler, state = Gibbs(), Gibbs().init(machine, rng, 500, data)
     for step in range(1500):
@@ -263,5 +265,7 @@ def test_array_libraries(name, sizes):
     assert type(X) is type(other.field)
     unit.check_values(X)
     assert_array_equal(to_numpy(X).sum(axis=1), np.full(4, len(unit.sites(4))))
-    fitted = unit.initial_theta(X)
-    assert_allclose(to_numpy(fitted.field), unit.initial_theta(to_numpy(X)).field, rtol=1e-12)
+    fitted = unit.initial_theta(Columns(X))
+    assert_allclose(
+        to_numpy(fitted.field), unit.initial_theta(Columns(to_numpy(X))).field, rtol=1e-12
+    )

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from skrbm.arrays import make_rng
+from skrbm.arrays import Columns, make_rng
 from skrbm.units import DoubleReLU, ReLU, Theta, _half_normal
 
 Z = np.array([-1e6, -1e3, -40.0, -8.5, -8.001, -7.999, -3.0, -0.1, 0.0, 0.2, 4.0, 9.0, 1e3, 1e5])
@@ -48,7 +48,7 @@ def test_fitted_parameters_have_the_moments():
 
 def test_columns_wider_than_their_mean_have_the_mean():
     X = np.array([[0.0], [0.0], [0.0], [9.0]])  # a half-normal distribution is never as wide
-    theta = ReLU().initial_theta(X)
+    theta = ReLU().initial_theta(Columns(X))
     assert_allclose(ReLU().mean(theta), X.mean(), rtol=1e-9)
     assert np.isfinite(theta.field).all() and (theta.precision > 0).all()
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp
 
-from skrbm.arrays import make_rng
+from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import _lengths, exact_marginals, log_partition
 from skrbm.inference import AIS, Gibbs, Tempering, sample
 from skrbm.machine import Machine, data_moments
@@ -117,9 +117,9 @@ def test_rows_of_data_give_the_numbers_of_draws(container):
     assert_array_equal(unit.of_rows(container(X)).n_draws, [3, 0, 7])
     assert_array_equal(unit.of_rows(container(X), 6).n_draws, [0, 0, 3, 3, 7, 7])
     assert unit.of_rows(container(X)).of_rows(container(X[:1])).n_rows == 3
-    frequencies = np.exp(unit.initial_theta(container(X)).field)
+    frequencies = np.exp(unit.initial_theta(Columns(container(X))).field)
     assert_allclose(frequencies, (X.sum(axis=0) + 1 / 3) / 11)
-    weighted = np.exp(unit.initial_theta(X, np.array([2.0, 1, 0])).field)
+    weighted = np.exp(unit.initial_theta(Columns(X, np.array([2.0, 1, 0]))).field)
     assert_allclose(weighted, (2 * X[0] + 1 / 3) / 7)
 
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm.arrays import make_rng
+from skrbm.arrays import Columns, make_rng
 from skrbm.machine import Block, Moments
 from skrbm.units import Theta, TruncatedGaussBernoulli, TruncatedGaussian
 
@@ -100,7 +100,7 @@ def test_initial_theta_of_the_atom(make):
     X = generator.beta(2, 3, (400, 5)) * (generator.random((400, 5)) < 0.4)
     X[:, 3], X[:, 4] = 0, 1
     unit = TruncatedGaussBernoulli(0.0, 1.0)
-    theta = unit.initial_theta(make(X))
+    theta = unit.initial_theta(Columns(make(X)))
     assert all(np.isfinite(part).all() for part in theta if part is not None)
     occupied = (X != 0).mean(axis=0)
     assert_allclose(unit.occupancy(theta)[:3], occupied[:3], rtol=1e-10)
@@ -123,19 +123,19 @@ def test_a_negative_precision_is_kept(kind):
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_bounds_of_the_data(make):
     X = make(np.array([[0.0, -0.5], [2.0, 0.0]]))
-    assert TruncatedGaussian().fitted(X) == TruncatedGaussian(-0.5, 2.0)
-    assert TruncatedGaussian(lower=-3).fitted(X) == TruncatedGaussian(-3.0, 2.0)
-    assert TruncatedGaussian(-1, 1).fitted(X) == TruncatedGaussian(-1.0, 1.0)
+    assert TruncatedGaussian().fitted(Columns(X)) == TruncatedGaussian(-0.5, 2.0)
+    assert TruncatedGaussian(lower=-3).fitted(Columns(X)) == TruncatedGaussian(-3.0, 2.0)
+    assert TruncatedGaussian(-1, 1).fitted(Columns(X)) == TruncatedGaussian(-1.0, 1.0)
 
 
 def test_bounds_of_the_data_contain_the_atom():
-    assert TruncatedGaussBernoulli().fitted(np.array([[0.5], [2]])).bounds == (0.0, 2.0)
-    assert TruncatedGaussBernoulli().fitted(np.array([[-3], [-1]])).bounds == (-3.0, 0.0)
+    assert TruncatedGaussBernoulli().fitted(Columns(np.array([[0.5], [2]]))).bounds == (0.0, 2.0)
+    assert TruncatedGaussBernoulli().fitted(Columns(np.array([[-3], [-1]]))).bounds == (-3.0, 0.0)
 
 
 def test_bounds_of_sparse_data_contain_zero():
     X = sp.csr_array(np.array([[0.0, 3.0], [2.0, 0.0]]))
-    assert TruncatedGaussian().fitted(X).bounds == (0.0, 3.0)
+    assert TruncatedGaussian().fitted(Columns(X)).bounds == (0.0, 3.0)
 
 
 def test_bounds_without_data():
@@ -146,6 +146,6 @@ def test_bounds_without_data():
 @kinds
 def test_data_that_leave_no_interval(kind):
     with pytest.raises(ValueError, match=r"Trunc.* needs lower < upper, .*; give both bounds"):
-        kind().fitted(np.zeros((3, 2)))
+        kind().fitted(Columns(np.zeros((3, 2))))
     with pytest.raises(ValueError, match=r"got lower=None and upper=-2.0, where None .* 0 or 0"):
-        TruncatedGaussian(upper=-2.0).fitted(np.zeros((3, 2)))
+        TruncatedGaussian(upper=-2.0).fitted(Columns(np.zeros((3, 2))))

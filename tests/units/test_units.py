@@ -26,7 +26,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp
 
-from skrbm.arrays import make_rng
+from skrbm.arrays import Columns, make_rng
 from skrbm.units import ColumnUnits, Poisson, Theta, log_weight
 
 LEVEL = 1e-6
@@ -254,7 +254,7 @@ def test_initial_theta_has_the_moments_of_the_data(name, dtype, make):
     theta = random_theta(unit, N_UNITS, np.random.default_rng(7), dtype)
     n = 500
     X = unit.sample(rows(theta, n), make_rng(0, theta.field))
-    fitted = unit.initial_theta(make(X))
+    fitted = unit.initial_theta(Columns(make(X)))
     wide = X.astype(np.float64)
     assert_allclose(unit.mean(fitted), wide.mean(axis=0), rtol=1e-6, atol=1 / n)
     if theta.precision is not None:
@@ -266,7 +266,7 @@ def test_initial_theta_has_the_moments_of_the_data(name, dtype, make):
 def test_initial_theta_of_a_constant_column_is_finite(name):
     unit = KINDS[name]()
     low, high = unit.values[0] if unit.values else 0.0, unit.values[-1] if unit.values else 1.0
-    theta = unit.initial_theta(np.array([[low, high]] * 10))
+    theta = unit.initial_theta(Columns(np.array([[low, high]] * 10)))
     assert all(part is None or np.isfinite(part).all() for part in theta)
     low_mean, high_mean = unit.mean(theta)
     assert_allclose(low_mean, low, atol=0.06)

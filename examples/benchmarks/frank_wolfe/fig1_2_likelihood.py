@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _common import data_folder, heading, mnist, progress, table
 
 from skrbm import BernoulliRBM, FrankWolfeRBM
+from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition
 
 SIZES = 20, 50, 100, 200, 300, 400, 500, 600, 700
@@ -64,7 +65,7 @@ def dataset(name, scale, half):
 
 def likelihood(rbm, X_train, X_test, chains, schedule="salakhutdinov2008"):
     """Return the mean log-likelihood of test rows by AIS, and the standard error of log Z."""
-    base = rbm.machine_.units[0].initial_theta(X_train)
+    base = rbm.machine_.units[0].initial_theta(Columns(X_train))
     z = log_partition(rbm, AIS(chains, schedule), base=base, random_state=0)
     return -float(np.mean(rbm.free_energy(X_test))) - z.value, z.std
 

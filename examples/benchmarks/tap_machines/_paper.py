@@ -11,6 +11,7 @@ from _common import data_folder, heading, likelihood, mnist, table
 
 from skrbm import TAPRBM
 from skrbm._schedules import SCHEDULES
+from skrbm.arrays import Columns
 from skrbm.evaluation import solutions
 from skrbm.inference import TAP
 from skrbm.units import UNITS
@@ -65,8 +66,8 @@ def dataset(name, n=None):
 def tap_machine(name, X, n_hidden, sweeps=100, **params):
     """Return an estimator with the settings of Table 1, W from N(0, 0.001²), moments from X."""
     settings = {"schedule": "constant", "inference": TAP(max_iter=sweeps), **TABLE_1[name]}
-    unit = UNITS[settings.pop("visible")]().fitted(X)
-    theta = unit.initial_theta(X)
+    unit = UNITS[settings.pop("visible")]().fitted(Columns(X))
+    theta = unit.initial_theta(Columns(X))
     own = {"precision_visible": theta.precision, "spike_visible": theta.spike}
     first = TAPRBM.from_parameters(
         (1e-3 * np.random.default_rng(0).standard_normal((n_hidden, X.shape[1]))).astype(

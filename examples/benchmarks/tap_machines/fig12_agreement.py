@@ -21,6 +21,7 @@ from scipy.stats import spearmanr
 from threadpoolctl import threadpool_limits
 
 from skrbm import TAPRBM
+from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition, pseudo_log_likelihood
 
 
@@ -36,7 +37,7 @@ def train(X, args):
 
 def ais(machine, X, schedule):
     """Return (mean log-likelihood of 1 000 rows, standard error of log Z)."""
-    base = machine.units[0].initial_theta(X)
+    base = machine.units[0].initial_theta(Columns(X))
     estimate = log_partition(machine, AIS(100, schedule), base=base, random_state=0)
     return -float(estimator(machine).free_energy(X[:1000]).mean()) - estimate.value, estimate.std
 

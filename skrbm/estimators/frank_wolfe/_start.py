@@ -5,7 +5,7 @@ from numbers import Real
 
 import numpy as np
 
-from ...arrays import RowView, make_rng, take_rows, to_numpy
+from ...arrays import Columns, make_rng, take_rows, to_numpy
 from ...inference import Gibbs, resolve
 from ...inputs import machine_from
 from ...machine import MAX_UNITS
@@ -75,8 +75,8 @@ def weighted(rows, positions):
 def first_mixture(init, rows, train):
     """Return the machine to begin with: independent units, or ``init``."""
     if isinstance(init, str):
-        some = RowView(rows.X, rows.index[train])
-        theta = rows.unit.initial_theta(some, rows.weights_of(train))
+        some = Columns(rows.X, rows.weights_of(train), rows.index[train])
+        theta = rows.unit.initial_theta(some)
         bias = to_numpy(theta.field).astype(np.float64)
         return Mixture((), np.zeros(0), bias)
     parts = parts_of_init(init, "independent")

@@ -1,0 +1,225 @@
+"""What is known of the columns of data: numbers of rows, means, variances and ranges."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._columns import has_missing, nonzero, row_blocks, take_columns, take_rows, value_range
+from ._namespace import cast, from_numpy, is_finite, namespace, to_numpy
+from ._types import Array
+
+_BLOCK_ELEMENTS = 2**16  # of dense rows that are summed together, 512 KiB in float64
+
+
+class Columns:
+    """The columns of rows in memory.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_rows, n_columns)
+        Without NaN where means are asked for.
+    weights : ndarray of shape (n_some,), default=None
+        How many rows each row stands for; None is one.
+    index : ndarray of int of shape (n_some,), default=None
+        Which rows of X these are; None is all, in order.
+    total : callable, default=None
+        ``total(array)`` adds what other processes have to float64 sums over these rows.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Numbers of rows, without regard to weights, and of columns.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        weights: np.ndarray | None = None,
+        index: np.ndarray | None = None,
+        total: Callable[[Array], Array] | None = None,
+    ) -> None:
+        self.shape = (X.shape[0] if index is None else len(index)), X.shape[1]
+        self.weights = np.ones(self.shape[0]) if weights is None else weights
+        self.X, self.index, self.total = X, index, total
+
+    def part(self, columns: Any) -> "Columns":
+        """Return some of the columns, a slice or an index array of NumPy."""
+        return Columns(take_columns(self.X, columns), self.weights, self.index, self.total)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest value of X, apart from NaN."""
+        return value_range(self.X)
+
+    @property
+    def are_known(self) -> np.ndarray:
+        """Whether each column has a value that is not NaN, a NumPy array of bool."""
+        X = self.X
+        if sp.issparse(X):
+            return np.bincount(X.indices[np.isnan(X.data)], minlength=X.shape[1]) < X.shape[0]
+        if not has_missing(X):
+            return np.ones(X.shape[1], dtype=bool)
+        return to_numpy(namespace(X).any(X == X, axis=0))
+
+    @cached_property
+    def n_known(self) -> float:
+        """How many rows these stand for."""
+        n = float(np.sum(self.weights))
+        return n if self.total is None else float(self.total(np.array([n]))[0])
+
+    @cached_property
+    def means(self) -> Array:
+        """The mean of each column, float64."""
+        return self.means_of(None)
+
+    @cached_property
+    def variances(self) -> Array:
+        """The variance of each column, float64."""
+        return self.means_of(lambda rows: (rows - self.means) ** 2)
+
+    @property
+    def occupied(self) -> Array:
+        """The part of the rows in which each column is not 0, float64."""
+        return self.means_of(lambda rows: nonzero(rows, rows.dtype))
+
+    def means_of(self, function: Callable[[Array], Array] | None) -> Array:
+        """Return the mean, over the rows, of a function of float64 rows; None is the rows."""
+        sums: Array = 0.0
+        size = max(1, _BLOCK_ELEMENTS // self.shape[1])
+        for start in range(0, self.shape[0], size):
+            stop = min(start + size, self.shape[0])  # other libraries need not clip slices
+            rows, w = self._rows(start, stop), self.weights[start:stop]
+            if sp.issparse(rows) and function is None:
+                sums = sums + np.asarray(rows.astype(np.float64).T @ w)
+                continue
+            rows = rows.toarray() if sp.issparse(rows) else rows
+            rows = cast(rows, namespace(rows).float64)
+            rows = rows if function is None else function(rows)
+            sums = sums + from_numpy(w, rows) @ rows
+        return (sums if self.total is None else self.total(sums)) / self.n_known
+
+    def _rows(self, start: int, stop: int) -> Array:
+        if self.index is None:
+            return self.X[start:stop, :]
+        return take_rows(self.X, self.index[start:stop])
+
+
+def _column_ends(X: Array) -> tuple[Array, Array]:
+    """Return the smallest and the largest value of each column, float64.
+
+    NaN does not count; of a column of nothing else they are infinite.
+    """
+    if sp.issparse(X):
+        X = X.astype(np.float64)
+        least, most = X.nanmin(axis=0).toarray().ravel(), X.nanmax(axis=0).toarray().ravel()
+        return np.where(least == least, least, np.inf), np.where(most == most, most, -np.inf)
+    xp, ends = namespace(X), []
+    if xp.isdtype(X.dtype, "bool"):  # not every library compares booleans
+        X = cast(X, xp.uint8)
+    for function, end in ((xp.min, xp.inf), (xp.max, -xp.inf)):
+        found = cast(function(X, axis=0), xp.float64)
+        if not is_finite(found):
+            wide = cast(X, xp.float64)
+            found = function(xp.where(wide == wide, wide, end * xp.ones_like(wide)), axis=0)
+        ends.append(found)
+    return ends[0], ends[1]
+
+
+class ColumnSummary:
+    """The columns of data that are read once, in blocks of rows that are added one after another.
+
+    It has what :class:`Columns` has. NaN is missing: it does not count.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Numbers of rows and of columns.
+    counts : array of shape (n_columns,)
+        How many values of each column are known, float64.
+    has_missing : bool
+        Whether values are missing.
+    """
+
+    def __init__(self) -> None:
+        self.shape, self.has_missing = (0, 0), False
+        self._ends: Any = None  # the smallest and the largest value of each column
+        self.counts: Array = 0.0
+        self._n_occupied: Array = 0.0
+        self._mean: Array = 0.0
+        self._scatter: Array = 0.0
+
+    def add(self, X: Array, values: Array | None = None) -> None:
+        """Add the rows of X, or what stands for them in all but the range: ``values``."""
+        xp, ends = namespace(X), _column_ends(X)
+        last = ends if self._ends is None else self._ends
+        self._ends = xp.minimum(last[0], ends[0]), xp.maximum(last[1], ends[1])
+        values = X if values is None else values
+        missing = has_missing(values)
+        self.has_missing |= missing
+        self.shape = self.shape[0] + X.shape[0], X.shape[1]
+        for rows in row_blocks(values, max(1, _BLOCK_ELEMENTS // X.shape[1])):
+            rows = rows.toarray() if sp.issparse(rows) else rows
+            self._add(cast(rows, namespace(rows).float64), missing)
+
+    def _add(self, rows: Array, missing: bool) -> None:
+        """Add float64 rows (Chan, Golub & LeVeque 1983: no difference of large squares)."""
+        xp, ones = namespace(rows), namespace(rows).ones_like(rows[:, 0])
+        counts = rows.shape[0] * ones[0] + xp.zeros_like(rows[0, :])
+        if missing:
+            known = rows == rows
+            rows, counts = xp.where(known, rows, 0.0 * ones[:1]), ones @ cast(known, rows.dtype)
+        mean = (ones @ rows) / xp.clip(counts, 1.0, None)
+        deviations = rows - mean
+        if missing:
+            deviations = deviations * cast(known, rows.dtype)
+        deviations *= deviations
+        total = self.counts + counts
+        share, step = counts / xp.clip(total, 1.0, None), mean - self._mean
+        self._scatter = self._scatter + ones @ deviations + step * step * share * self.counts
+        self._mean, self.counts = self._mean + step * share, total
+        self._n_occupied = self._n_occupied + ones @ cast(rows != 0, rows.dtype)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest value, apart from NaN."""
+        least, most = self._ends
+        return float(namespace(least).min(least)), float(namespace(most).max(most))
+
+    def part(self, columns: Any) -> "ColumnSummary":
+        """Return the summary of some columns, a slice or an index array of NumPy."""
+        found = ColumnSummary()
+        for name in ("counts", "_n_occupied", "_mean", "_scatter"):
+            setattr(found, name, take_columns(getattr(self, name), columns))
+        found._ends = tuple(take_columns(end, columns) for end in self._ends)
+        found.shape = self.shape[0], found.counts.shape[0]
+        found.has_missing = self.has_missing
+        return found
+
+    @property
+    def means(self) -> Array:
+        """The mean of the known values of each column, float64, NaN where there is none."""
+        missing = np.nan * namespace(self.counts).ones_like(self.counts)
+        return namespace(self.counts).where(self.counts > 0, self._mean, missing)
+
+    @property
+    def variances(self) -> Array:
+        """The variance of the known values of each column, in float64."""
+        return self._scatter / namespace(self.counts).clip(self.counts, 1.0, None)
+
+    @property
+    def n_known(self) -> Any:
+        """How many rows have a value in each column: a number if all rows have all values."""
+        return self.counts if self.has_missing else self.shape[0]
+
+    @property
+    def occupied(self) -> Array:
+        """The part of the known values of each column that is not 0, float64."""
+        return self._n_occupied / self.counts
+
+    @property
+    def are_known(self) -> np.ndarray:
+        """Whether each column has a value that is not NaN, a NumPy array of bool."""
+        return to_numpy(self.counts > 0)
