@@ -3,6 +3,7 @@
 from math import isfinite
 from numbers import Integral
 
+from .._checks import look_up
 from .._sklearn import Interval, StrOptions
 from ..inference import FixedPoint, method_names, resolve
 from ..learning import OPTIMIZERS, STARTS, Optimizer
@@ -71,5 +72,7 @@ def optimizer_of(estimator):
     given = estimator.optimizer
     if not isinstance(given, str):
         return given
-    choice = estimator.momentum, estimator.alpha, estimator.penalty, estimator.max_grad_norm
-    return OPTIMIZERS[given](*choice)
+    make = look_up("optimizer", given, OPTIMIZERS, " or an Optimizer")
+    penalty = getattr(estimator, "penalty", "l2")  # not all estimators have the last two
+    max_norm = getattr(estimator, "max_grad_norm", None)
+    return make(estimator.momentum, estimator.alpha, penalty, max_norm)
