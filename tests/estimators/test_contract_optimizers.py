@@ -6,7 +6,9 @@ An estimator is in each test whose methods and parameters it has.
 import numpy as np
 import pytest
 from _estimators import (
+    COMPOSED,
     DENSITIES,
+    ESTIMATORS,
     NUMERIC,
     assert_same_state,
     binary_data,
@@ -18,8 +20,12 @@ from _estimators import (
 )
 from _exact import log_likelihood
 from numpy.testing import assert_allclose
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
 
-from skrbm import GaussianBernoulliRBM, ReplicatedSoftmaxRBM
+from skrbm import RBM, TAPRBM, ConditionalRBM, GaussianBernoulliRBM, ReplicatedSoftmaxRBM
+from skrbm.inference import TAP
 from skrbm.learning import SGD, Adam
 
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
@@ -129,3 +135,65 @@ def test_the_automatic_penalty_of_an_object_is_for_all_rows_learnt_from(Estimato
         learn(theirs.set_params(optimizer=kind(alpha=1 / n_rows)), X[:n], "partial_fit")
         assert_same_state(ours, theirs)
     assert not np.array_equal(steps(ours), steps(learn(small(Estimator, **rate), X)))
+
+
+# ------------------------------------------------- parameters of objects, in searches too
+
+
+@pytest.mark.parametrize("Estimator", [*ESTIMATORS, *COMPOSED])
+def test_a_name_has_no_parameters_to_set(Estimator):
+    """The error names the parameter, and what to pass instead of the name."""
+    own, words = Estimator().get_params(deep=False), {}
+    if isinstance(own.get("inference"), str):
+        words["inference__damping"] = rf"not the name '{own['inference']}': pass .*skrbm\.inference"
+    if "optimizer" in own:
+        words["optimizer__decay"] = r"not the name 'sgd': pass optimizer=skrbm\.learning\.SGD\("
+    words |= dict.fromkeys(("random_state__a", "visible__n"), "has no parameters of its own")
+    for key, expected in words.items():
+        name = key.partition("__")[0]
+        with pytest.raises(ValueError, match=f"{key} .*{expected}" if name in own else "Invalid"):
+            Estimator().set_params(**{key: 0.5})
+
+
+@pytest.mark.parametrize(
+    "params, written",
+    [
+        ({"inference": "tap3"}, r"inference=skrbm.inference.TAP\(order=3\)$"),
+        ({"optimizer": "sgd"}, r"optimizer=skrbm.learning.SGD\(momentum=0.5, alpha=0.001\)$"),
+        ({"optimizer": "adam"}, r"optimizer=skrbm.learning.Adam\(alpha=0.001\)$"),
+    ],
+)
+def test_the_object_to_pass_is_what_the_name_stands_for(params, written):
+    (name,) = params
+    with pytest.raises(ValueError, match=written):
+        TAPRBM(**params).set_params(**{f"{name}__tol": 0.1})
+    with pytest.raises(ValueError, match=written):  # the name is set first
+        TAPRBM().set_params(**{f"{name}__tol": 0.1, **params})
+
+
+def test_values_that_stand_for_no_object():
+    with pytest.raises(
+        ValueError, match=r"not the name 'auto': pass an object of skrbm\.inference"
+    ):
+        ConditionalRBM().set_params(inference__damping=0.5)
+    with pytest.raises(ValueError, match=r"optimizer must be one of .*, got 'foo'"):
+        RBM(optimizer="foo").set_params(optimizer__decay=0.5)
+    with pytest.raises(ValueError, match="optimizer=None has no parameters of its own"):
+        RBM().set_params(optimizer=None, optimizer__decay=0.5)
+
+
+@pytest.mark.parametrize("prefix", ["", "taprbm__"], ids=["estimator", "pipeline"])
+def test_searches_inside_of_objects(prefix):
+    X = binary_data()
+
+    def search(key, **params):
+        rbm = small(TAPRBM, **params)
+        model = make_pipeline(MinMaxScaler(), rbm) if prefix else rbm
+        grid = {f"{prefix}{key}": [0.0, 0.5]}
+        return GridSearchCV(model, grid, cv=2, error_score="raise").fit(X).best_params_
+
+    assert list(search("inference__damping", inference=TAP())) == [f"{prefix}inference__damping"]
+    assert list(search("optimizer__decay", optimizer=Adam())) == [f"{prefix}optimizer__decay"]
+    for key in ("inference__damping", "optimizer__momentum"):
+        with pytest.raises(ValueError, match=f"^{key} needs an object"):
+            search(key)
