@@ -71,7 +71,7 @@ def arrays_of(estimator):
         RBM(3, visible="gaussian", n_iter=4, optimizer="adam"),
         BernoulliRBM(3, persistent=False, n_iter=4, momentum=0.5),
         TAPRBM(3, starts="chains", n_iter=2),
-        DeepTAPMachine((3, 2), n_iter=2, n_iter_pretrain=1),
+        DeepTAPMachine((3, 2), n_iter=2, n_iter_pretrain=1, optimizer="adam", learning_rate=0.01),
         GaussianBernoulliRBM(3, n_iter=2),
     ],
     ids=["pcd", "stopping", "gaussian", "cd", "tap", "deep", "langevin"],

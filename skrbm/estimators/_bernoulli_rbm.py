@@ -5,9 +5,10 @@ from typing import ClassVar
 
 from .._sklearn import Interval, StrOptions
 from ..inference import Gibbs
-from ..learning import SGD, ChainPhase
+from ..learning import ChainPhase
 from ..units import Bernoulli
 from ._base import BaseRBM
+from ._choices import OPTIMIZER_CONSTRAINT, optimizer_of
 from ._parts import Parts
 
 
@@ -45,8 +46,12 @@ class BernoulliRBM(BaseRBM):
         Whether the chains go on from batch to batch (PCD [2]_) or start at each batch of data
         (CD [1]_). "tempered" chains go on too, and exchange with samples of earlier machines of the
         training, so that they leave modes: see :ref:`tempering`.
+    optimizer : {"sgd", "adam"} or object, default="sgd"
+        Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own,
+        about as long as ``learning_rate``; or an object such as ``Adam(decay=0.5)``, which has its
+        own ``alpha``, ``penalty`` and ``max_norm``.
     momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next.
+        Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.0
         Strength of the penalty on the weights.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
@@ -145,6 +150,7 @@ class BernoulliRBM(BaseRBM):
         "average": ["boolean"],
         "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
         "persistent": ["boolean", StrOptions({"tempered"})],
+        "optimizer": OPTIMIZER_CONSTRAINT,
     }
 
     def __init__(
@@ -158,6 +164,7 @@ class BernoulliRBM(BaseRBM):
         random_state=None,
         n_gibbs_steps=1,
         persistent=True,
+        optimizer="sgd",
         momentum=0.0,
         alpha=0.0,
         penalty="l2",
@@ -181,6 +188,7 @@ class BernoulliRBM(BaseRBM):
         self.random_state = random_state
         self.n_gibbs_steps = n_gibbs_steps
         self.persistent = persistent
+        self.optimizer = optimizer
         self.momentum = momentum
         self.alpha = alpha
         self.penalty = penalty
@@ -205,10 +213,7 @@ class BernoulliRBM(BaseRBM):
 
     def _parts(self, rows=None):
         start = {True: "persistent", False: "data"}.get(self.persistent, self.persistent)
-        return Parts(
-            ChainPhase(Gibbs(), start, self.n_gibbs_steps),
-            SGD(self.momentum, self.alpha, self.penalty),
-        )
+        return Parts(ChainPhase(Gibbs(), start, self.n_gibbs_steps), optimizer_of(self))
 
     def _attributes(self, machine, state, parts):
         hidden = {"h_samples_": state.chains.layers[1]}

@@ -1,10 +1,14 @@
 """What estimators let users choose by a name or an object: units, inference and optimiser."""
 
+from dataclasses import fields
 from math import isfinite
 from numbers import Integral
 
+from sklearn.base import BaseEstimator
+
+from .._checks import look_up
 from .._sklearn import Interval, StrOptions
-from ..inference import FixedPoint, method_names, resolve
+from ..inference import FixedPoint, Sampler, method_names, resolve
 from ..learning import OPTIMIZERS, STARTS, Optimizer
 from ..units import UNITS, Unit
 
@@ -71,5 +75,70 @@ def optimizer_of(estimator):
     given = estimator.optimizer
     if not isinstance(given, str):
         return given
-    choice = estimator.momentum, estimator.alpha, estimator.penalty, estimator.max_grad_norm
-    return OPTIMIZERS[given](*choice)
+    make = look_up("optimizer", given, OPTIMIZERS, " or an Optimizer")
+    penalty = getattr(estimator, "penalty", "l2")  # not all estimators have the last two
+    max_norm = getattr(estimator, "max_grad_norm", None)
+    return make(estimator.momentum, estimator.alpha, penalty, max_norm)
+
+
+# A method of the bases of all estimators, which have no class of skrbm in common.
+def set_params(self, **params):
+    """Set parameters of the estimator, and of objects among them, as in ``inference__damping``.
+
+    Parameters
+    ----------
+    **params
+        New values by name.
+
+    Returns
+    -------
+    self : object
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, or belongs to an object where the estimator has none.
+    """
+    nested = {key: value for key, value in params.items() if "__" in key}
+    BaseEstimator.set_params(self, **{k: v for k, v in params.items() if k not in nested})
+    own = self.get_params(deep=False)
+    for key in nested:
+        name = key.partition("__")[0]
+        if name in own and not hasattr(own[name], "set_params"):
+            raise _no_object(self, key, name)
+    return BaseEstimator.set_params(self, **nested)
+
+
+def _no_object(estimator, key, name):
+    """Return the error where ``key`` is of an object that the parameter ``name`` is not."""
+    given = getattr(estimator, name)
+    if name not in _OBJECTS or not isinstance(given, str):
+        return ValueError(
+            f"{key} cannot be set, as {name}={given!r} has no parameters of its own; set {name} as "
+            "a whole"
+        )
+    return ValueError(
+        f"{key} needs an object for {name}, not the name {given!r}: pass "
+        f"{_OBJECTS[name](estimator)}"
+    )
+
+
+def _method_to_pass(estimator):
+    if estimator.inference not in method_names(FixedPoint, Sampler):  # such as "auto"
+        return "an object of skrbm.inference"
+    return f"inference={_written(resolve(estimator.inference, FixedPoint, Sampler))}"
+
+
+_OBJECTS = {
+    "inference": _method_to_pass,
+    "optimizer": lambda estimator: f"optimizer={_written(optimizer_of(estimator))}",
+}
+"""What to pass instead of a name, by the parameter, as a function of the estimator."""
+
+
+def _written(given):
+    """Return the text that makes an object, with its module and without defaults."""
+    values = ((field, getattr(given, field.name)) for field in fields(given))
+    own = [f"{field.name}={value!r}" for field, value in values if value != field.default]
+    kind = type(given)
+    return f"{kind.__module__.rpartition('.')[0]}.{kind.__name__}({', '.join(own)})"

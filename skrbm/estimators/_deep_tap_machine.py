@@ -1,31 +1,33 @@
 """Deep Boltzmann machine trained deterministically, by the fixed points of mean-field equations."""
 
-import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from typing import ClassVar
 
-import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import Interval
-from ..arrays import cast, namespace, row_blocks, take_rows, working_dtype
+from ..arrays import cast, namespace
 from ..evaluation import DeepDensity
-from ..exceptions import DataRangeWarning, DivergenceError
 from ..inputs import LAYER_ATTRIBUTES, check_rows, layers_from
-from ..learning import SGD, DeepPhase, FixedPointPhase
-from ..machine import Machine, condition, turned_over
+from ..learning import DeepPhase, FixedPointPhase
+from ..machine import Machine, turned_over
 from ..units import Theta
 from ._base import BaseRBM
 from ._blocks import by_blocks
-from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
+from ._choices import (
+    FIXED_POINT_CONSTRAINTS,
+    OPTIMIZER_CONSTRAINT,
+    UNIT_CONSTRAINTS,
+    fixed_point_of,
+    optimizer_of,
+    units_of,
+)
 from ._encoded import visible_rows
+from ._layerwise import train_layers
 from ._parts import Parts
 from ._tap_rbm import TAPRBM
 from ._training import TRAINING_CONSTRAINTS
-
-_BLOCK_ROWS = 1000  # rows that are solved together
 
 
 class DeepTAPMachine(BaseRBM):
@@ -73,8 +75,12 @@ class DeepTAPMachine(BaseRBM):
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows, the samples that layers are pretrained on
         and the starts.
+    optimizer : {"sgd", "adam"} or object, default="sgd"
+        Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own,
+        about as long as ``learning_rate``; or an object such as ``Adam(decay=0.5)``, which has its
+        own ``alpha``, ``penalty`` and ``max_norm``.
     momentum : float in [0, 1), default=0.5
-        Part of the last step that is added to the next.
+        Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.001
         Strength of the penalty on the weights.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
@@ -162,6 +168,7 @@ class DeepTAPMachine(BaseRBM):
         "learning_rate": TRAINING_CONSTRAINTS["learning_rate"],
         **UNIT_CONSTRAINTS,
         **FIXED_POINT_CONSTRAINTS,
+        "optimizer": OPTIMIZER_CONSTRAINT,
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "n_iter_pretrain": [Interval(Integral, 0, None, closed="left")],
         "layer": [Interval(Integral, None, None, closed="neither")],
@@ -183,6 +190,7 @@ class DeepTAPMachine(BaseRBM):
         n_iter=20,
         verbose=0,
         random_state=None,
+        optimizer="sgd",
         momentum=0.5,
         alpha=0.001,
         penalty="l2",
@@ -208,6 +216,7 @@ class DeepTAPMachine(BaseRBM):
         self.n_iter = n_iter
         self.verbose = verbose
         self.random_state = random_state
+        self.optimizer = optimizer
         self.momentum = momentum
         self.alpha = alpha
         self.penalty = penalty
@@ -245,7 +254,7 @@ class DeepTAPMachine(BaseRBM):
     def _parts(self, rows=None):
         return Parts(
             DeepPhase(FixedPointPhase(fixed_point_of(self), self.starts)),
-            SGD(self.momentum, self.alpha, self.penalty),
+            optimizer_of(self),
             self.n_starts,
         )
 
@@ -258,7 +267,7 @@ class DeepTAPMachine(BaseRBM):
         histories = []
         try:
             if self.n_iter_pretrain:
-                self._train_layers(training, rows, index, histories)
+                train_layers(self, training, rows, index, histories)
         except KeyboardInterrupt:
             if not hasattr(self, "_training"):  # a later fit leaves what there was
                 self.pretraining_history_ = histories
@@ -267,41 +276,6 @@ class DeepTAPMachine(BaseRBM):
                 self._publish(machine, training.phase_state, training)
             raise
         self.pretraining_history_ = histories
-
-    def _train_layers(self, training, rows, index, histories):
-        machine, rng = training.machine, training.rng
-        thetas, weights = list(machine.thetas), list(machine.weights)
-        # In the order of the fit, as each row has its own samples of the layers above.
-        V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
-        if working_dtype(V) != rows.dtype:  # thresholds and clipping change the dtype
-            V = V.astype(rows.dtype) if sp.issparse(V) else cast(V, rows.dtype)
-        for l in range(len(weights)):
-            rbm = self._layer_estimator(machine, l, rng)
-            try:
-                self._train_layer(rbm, V, l)
-            finally:
-                if hasattr(rbm, "components_"):  # it may have ended before there were any
-                    fitted = rbm.machine_
-                    thetas[l + 1], weights[l] = fitted.thetas[1], fitted.weights[0]
-                    thetas[0] = thetas[0] if l else fitted.thetas[0]
-                    histories.append(rbm.history_)
-                    training.machine = Machine(machine.units, tuple(thetas), tuple(weights))
-            if l + 1 < len(weights):
-                V = _hidden_samples(rbm, V, rng)
-
-    def _train_layer(self, rbm, V, l):
-        try:
-            with warnings.catch_warnings():
-                # Of the range of X has been warned, and how the pretraining ends is not the end.
-                for category in (DataRangeWarning, ConvergenceWarning):
-                    warnings.simplefilter("ignore", category)
-                rbm.fit(V)
-        except DivergenceError as error:
-            raise DivergenceError(
-                f"{type(self).__name__}: the pretraining of hidden layer {l + 1} diverged in epoch "
-                f"{getattr(rbm, 'n_iter_', 0) + 1}, and nothing is kept of it. Lower learning_rate "
-                "or momentum, or scale X."
-            ) from error
 
     def _layer_estimator(self, machine, l, rng):
         """Return the estimator that pretrains the weights ``l``, below hidden layer ``l``."""
@@ -441,10 +415,3 @@ def _layer_index(layer, n):
             f"layers, got {layer!r}"
         )
     return int(layer) % n + 1
-
-
-def _hidden_samples(rbm, X, rng):
-    """Draw the hidden units of a fitted machine for each row of X."""
-    machine, draw = rbm.machine_, rbm.units_[1].sample
-    thetas = (condition(machine, visible_rows(rbm, rows)) for rows in row_blocks(X, _BLOCK_ROWS))
-    return namespace(rbm.components_).concat([draw(theta, rng) for theta in thetas], axis=0)

@@ -24,6 +24,7 @@ from ..inputs import THETA_ATTRIBUTES, check_rows, check_weights
 from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
 from ._blocks import by_blocks
+from ._choices import set_params
 from ._encoded import decoded, encoded, rows_to_start, takes_table, visible_rows
 from ._log_partition import checked_log_partition, log_partition_of_scores
 from ._noise_models import channel
@@ -46,6 +47,7 @@ class DensityModel(
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
+    set_params = set_params
     binarize = None
     _takes_missing = False  # NaN for visible units that are latent
 
@@ -284,14 +286,7 @@ class DensityModel(
 
     @one_blas_thread
     def sample(
-        self,
-        n_samples=1,
-        *,
-        n_steps=100,
-        init=None,
-        given=None,
-        method="auto",
-        random_state=None,
+        self, n_samples=1, *, n_steps=100, init=None, given=None, method="auto", random_state=None
     ):
         """Draw visible configurations, by a Markov chain for each.
 

@@ -39,7 +39,7 @@ from ..inputs import (
 )
 from ..learning import LabelColumns
 from ..units import Bernoulli, Gaussian
-from ._choices import unit_of
+from ._choices import set_params, unit_of
 from ._labels import LabelledRBM, Labels, check_features, check_labels
 from ._rbm import RBM
 
@@ -112,6 +112,7 @@ class RBMClassifier(
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
+    set_params = set_params
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [RBM, None],
         "unlabelled": "no_validation",

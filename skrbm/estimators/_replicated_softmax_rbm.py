@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import Interval, StrOptions
+from .._sklearn import Interval
 from ..arrays import (
     make_rng,
     namespace,
@@ -16,11 +16,12 @@ from ..arrays import (
 )
 from ..inference import Gibbs, draw_visible, last_visible
 from ..inputs import check_rows, find_blocks, machine_from
-from ..learning import OPTIMIZERS, ChainPhase, CountParameters, Optimizer
+from ..learning import ChainPhase, CountParameters
 from ..machine import Machine, conditional
 from ..units import Bernoulli, Multinomial, Theta
 from ._base import BaseRBM
 from ._blocks import by_blocks
+from ._choices import OPTIMIZER_CONSTRAINT, optimizer_of
 from ._counts import (
     Absent,
     CountLikelihoods,
@@ -154,7 +155,7 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         "average": ["boolean"],
         "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
         "persistent": ["boolean"],
-        "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
+        "optimizer": OPTIMIZER_CONSTRAINT,
     }
     gibbs = impute = denoise = Absent("documents have no missing or noisy words; use sample")
     log_partition = Absent("each length has its own; use log_partitions(lengths)")
@@ -211,10 +212,8 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         return Multinomial(), Bernoulli()
 
     def _parts(self, rows=None):
-        optimizer, start = self.optimizer, "persistent" if self.persistent else "data"
-        if isinstance(optimizer, str):
-            optimizer = OPTIMIZERS[optimizer](self.momentum, self.alpha, "l2", None)
-        elif getattr(optimizer, "makes_zeros", False):
+        optimizer, start = optimizer_of(self), "persistent" if self.persistent else "data"
+        if optimizer.makes_zeros:
             raise ValueError(
                 f"optimizer={optimizer!r} has a penalty that makes zeros, of weights with hidden "
                 'biases in them, which are not those of components_: set penalty="l2"'

@@ -2,9 +2,16 @@
 
 from typing import ClassVar
 
-from ..learning import SGD, FixedPointPhase
+from ..learning import FixedPointPhase
 from ._base import BaseRBM
-from ._choices import FIXED_POINT_CONSTRAINTS, UNIT_CONSTRAINTS, fixed_point_of, units_of
+from ._choices import (
+    FIXED_POINT_CONSTRAINTS,
+    OPTIMIZER_CONSTRAINT,
+    UNIT_CONSTRAINTS,
+    fixed_point_of,
+    optimizer_of,
+    units_of,
+)
 from ._parts import Parts
 
 
@@ -53,8 +60,12 @@ class TAPRBM(BaseRBM):
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows and the starts.
+    optimizer : {"sgd", "adam"} or object, default="sgd"
+        Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own,
+        about as long as ``learning_rate``; or an object such as ``Adam(decay=0.5)``, which has its
+        own ``alpha``, ``penalty`` and ``max_norm``.
     momentum : float in [0, 1), default=0.5
-        Part of the last step that is added to the next.
+        Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.001
         Strength of the penalty on the weights.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
@@ -160,6 +171,7 @@ class TAPRBM(BaseRBM):
         "average": ["boolean"],
         **UNIT_CONSTRAINTS,
         **FIXED_POINT_CONSTRAINTS,
+        "optimizer": OPTIMIZER_CONSTRAINT,
     }
 
     def __init__(
@@ -176,6 +188,7 @@ class TAPRBM(BaseRBM):
         n_iter=20,
         verbose=0,
         random_state=None,
+        optimizer="sgd",
         momentum=0.5,
         alpha=0.001,
         penalty="l2",
@@ -202,6 +215,7 @@ class TAPRBM(BaseRBM):
         self.n_iter = n_iter
         self.verbose = verbose
         self.random_state = random_state
+        self.optimizer = optimizer
         self.momentum = momentum
         self.alpha = alpha
         self.penalty = penalty
@@ -226,6 +240,6 @@ class TAPRBM(BaseRBM):
     def _parts(self, rows=None):
         return Parts(
             FixedPointPhase(fixed_point_of(self), self.starts),
-            SGD(self.momentum, self.alpha, self.penalty),
+            optimizer_of(self),
             self.n_starts,
         )

@@ -313,6 +313,7 @@ def clipped(gradient, parameters, max_norm):
 
 def _norm(arrays):
     """Return the Euclidean norm of all entries; sums of squares do not overflow."""
+    arrays = [array for array in arrays if 0 not in array.shape]  # of no hidden units
     largest = max(float(namespace(array).max(namespace(array).abs(array))) for array in arrays)
     if not 0 < largest < math.inf:
         return largest

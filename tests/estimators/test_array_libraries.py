@@ -32,6 +32,7 @@ from skrbm import TAPRBM, BernoulliRBM, DeepTAPMachine
 from skrbm.arrays import to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import TAP
+from skrbm.learning import Adam
 
 pytestmark = [
     pytest.mark.arrays,
@@ -113,6 +114,7 @@ OPTIONS = [
     {"early_stopping": "score"},
     {"penalty": "l1", "alpha": 0.1},
     {"momentum": 0.9, "alpha": 0.01},
+    {"optimizer": Adam(alpha=0.01, max_norm=0.1), "learning_rate": 0.01},
     {"binarize": 0.5},
 ]
 

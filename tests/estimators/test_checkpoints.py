@@ -25,6 +25,7 @@ from skrbm import (
     GaussianBernoulliRBM,
 )
 from skrbm.inference import TAP, Langevin
+from skrbm.learning import Adam
 from skrbm.persistence import Checkpoint, _checkpoint, load, resume, save, trusted_types
 
 X = binary_data()
@@ -52,6 +53,8 @@ SETTINGS = {
     "float32": (TAPRBM, {"starts": "persistent", "learning_rate": "auto"}, (X.astype("f4"),)),
     "tuned": (GaussianBernoulliRBM, {"inference": Langevin(target_acceptance=0.6)}, (REAL,)),
     "adam": (GaussianBernoulliRBM, {"optimizer": "adam", "starts": "persistent"}, (REAL,)),
+    "adam by layers": (DeepTAPMachine, {"optimizer": "adam", "learning_rate": 0.01}, (X,)),
+    "adam of labels": (ConditionalRBM, {"optimizer": Adam(alpha="auto")}, (X, X[:, 0])),
     "labels": (
         ConditionalRBM,
         {**stops, "inference": "gibbs", "n_iter": 6, "learning_rate": 1.0, "n_iter_no_change": 2},

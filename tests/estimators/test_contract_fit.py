@@ -30,6 +30,7 @@ from sklearn.preprocessing import FunctionTransformer
 import skrbm
 from skrbm import RBM
 from skrbm.exceptions import DivergenceError
+from skrbm.learning import Adam
 
 every = pytest.mark.parametrize("Estimator", ESTIMATORS)
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
@@ -116,7 +117,9 @@ def test_partial_fit_goes_on_from_fit(Estimator):
 
 
 @streams
-@pytest.mark.parametrize("params", [{"learning_rate": -1.0}, {"batch_size": 0}, {"alpha": -1}])
+@pytest.mark.parametrize(
+    "params", [{"learning_rate": -1.0}, {"batch_size": 0}, {"alpha": -1}, {"optimizer": "foo"}]
+)
 def test_partial_fit_checks_parameters_that_were_set_after_the_first_call(Estimator, params):
     estimator = learn(small(Estimator), binary_data(), "partial_fit")
     with pytest.raises(ValueError, match=next(iter(params))):
@@ -441,6 +444,11 @@ def test_large_parameters_are_no_warnings(Estimator, recwarn):
 CANNOT_BEGIN = [
     *((E, {"verbose": -1}, "'verbose' parameter") for E in ESTIMATORS),
     *((E, {"init": 3}, "init") for E in with_parameters("init")),
+    *(
+        (E, {"optimizer": wrong}, "'optimizer' parameter")
+        for wrong in ("foo", None, Adam)  # a class is no object
+        for E in with_parameters("optimizer")
+    ),
     *(
         (E, {"early_stopping": True, "validation_fraction": 1e-9}, "validation_fraction")
         for E in with_parameters("early_stopping", "n_iter")

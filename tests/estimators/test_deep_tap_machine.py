@@ -387,11 +387,14 @@ def test_pretraining_learns_what_a_threshold_or_clipping_leaves(make, dtype):
             assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
-def test_pretraining_is_greedy(monkeypatch):
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_pretraining_is_greedy(optimizer, monkeypatch):
     """Each layer learns from samples of the one below: their means are within 5 standard errors
     (a right program fails with probability 5e-6 for the 6 means), and they are binary."""
     seen, X = recorded_pretraining(monkeypatch), noisy_patterns(500)
-    options = {"momentum": 0.3, "alpha": 0.01, "penalty": "l1", "learning_rate": 0.2}
+    rate = {"sgd": 0.2, "adam": 0.02}[optimizer]
+    options = {"momentum": 0.3, "alpha": 0.01, "penalty": "l1", "learning_rate": rate}
+    options["optimizer"] = optimizer
     machine = deep((6, 4, 2), n_iter=0, n_iter_pretrain=7, **options).fit(X)
     assert len(seen) == 3
     given = seen[0][1]  # the rows of X, each as often, in another order

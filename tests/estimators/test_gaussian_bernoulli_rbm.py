@@ -315,29 +315,6 @@ def test_adam_moves_each_parameter_by_the_rate_at_first():
     assert state.n_steps == 1
 
 
-def test_an_optimizer_is_a_name_or_an_object():
-    """With the same settings they learn the same machine."""
-    X = np.random.default_rng(0).normal(size=(60, 4))
-    by_name = GaussianBernoulliRBM(3, n_iter=3, optimizer="adam", alpha=0.1, random_state=0).fit(X)
-    own = Adam(alpha=0.1, max_norm=10.0)
-    by_object = GaussianBernoulliRBM(3, n_iter=3, optimizer=own, random_state=0).fit(X)
-    assert_array_equal(by_name.components_, by_object.components_)
-    other = clone(by_object).set_params(optimizer__decay=0.5).fit(X)
-    assert (other.components_ != by_object.components_).any()
-
-
-def test_fits_go_on_when_the_optimizer_changes():
-    """Running means of one rule are nothing to the other, which begins anew."""
-    X = np.random.default_rng(5).normal(size=(60, 2))
-    rbm = GaussianBernoulliRBM(3, n_iter=2, optimizer="adam", warm_start=True, random_state=0)
-    assert rbm.fit(X)._training.optimizer_state.n_steps == 2
-    rbm.set_params(optimizer="sgd", momentum=0.5).fit(X)
-    assert len(rbm._training.optimizer_state) == 4
-    rbm.set_params(optimizer="adam").fit(X)
-    assert rbm._training.optimizer_state.n_steps == 2
-    assert np.isfinite(rbm.components_).all()
-
-
 def test_variances_stay_above_their_floor():
     """A step that would go far below, where the gradient is negative."""
     machine = known().machine_

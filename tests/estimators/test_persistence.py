@@ -18,7 +18,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import is_classifier
 from sklearn.neural_network import BernoulliRBM as Sklearn
 
-from skrbm import RBM
+from skrbm import RBM, ConditionalRBM, DeepTAPMachine
 from skrbm.arrays import make_rng
 from skrbm.learning import SGD, Adam
 from skrbm.persistence import load, save, trusted_types
@@ -35,6 +35,8 @@ SETTINGS = {
     **{Estimator.__name__: (Estimator, {}) for Estimator in ESTIMATORS},
     "ladder": (RBM, {"starts": "tempered", "visible": "gaussian"}),
     "messages": (RBM, {"inference": "relaxed_bp", "optimizer": Adam(decay=0.5)}),
+    "outputs": (ConditionalRBM, {"optimizer": Adam(alpha="auto")}),
+    "layers": (DeepTAPMachine, {"optimizer": "adam"}),
     "momentum": (RBM, {"momentum": 0.5, "visible": "gaussian", "inference": "langevin"}),
     "nested": (RBM, {"init": RBM(5, n_iter=1, random_state=1).fit(X), "random_state": None}),
     "numbers": (RBM, {"random_state": np.random.RandomState(3), "n_iter": np.int64(2)}),

@@ -19,7 +19,7 @@ from skrbm.learning import (
 from skrbm.machine import Block, Moments, data_moments
 
 RATE = 0.03
-SHAPES = (3, 4), (2, 3), (4,), (3,)
+SHAPES = (3, 4), (2, 3), (4,), (3,), (0,)  # machines may have no hidden units
 N_PENALISED = 2
 
 

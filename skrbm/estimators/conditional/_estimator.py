@@ -9,7 +9,8 @@ from ..._sklearn import HasMethods, Interval, StrOptions, _fit_context, with_cal
 from ...arrays import copied, make_rng, one_blas_thread, parameter_reference
 from ...inference import FixedPoint, Gibbs, map_rows, method_names
 from ...inputs import check_data, rows_with_weight
-from ...learning import SGD, Trainer, Training, recorder
+from ...learning import Trainer, Training, recorder
+from .._choices import OPTIMIZER_CONSTRAINT, optimizer_of
 from .._parts import check_layers
 from .._training import TRAINING_CONSTRAINTS, for_callbacks, how_it_begins, keeps_features, rate_of
 from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows
@@ -71,8 +72,12 @@ class ConditionalRBM(Predictions):
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows and the chains.
+    optimizer : {"sgd", "adam"} or object, default="sgd"
+        Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own,
+        about as long as ``learning_rate``; or an object such as ``Adam(decay=0.5)``, which has its
+        own ``alpha``, ``penalty`` and ``max_norm``.
     momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next.
+        Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.0
         Strength of the penalty on W, A and B.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
@@ -166,6 +171,7 @@ class ConditionalRBM(Predictions):
         "inference": [StrOptions({"auto", *method_names(FixedPoint, Gibbs)}), FixedPoint, Gibbs],
         "decision": [StrOptions({"marginals", "joint"}), None],
         "n_sweeps": [Interval(Integral, 1, None, closed="left"), callable, None],
+        "optimizer": OPTIMIZER_CONSTRAINT,
         "init": [StrOptions({"random", "logistic"}), HasMethods(["fit", "predict"])],
         "early_stopping": ["boolean"],
     }
@@ -183,6 +189,7 @@ class ConditionalRBM(Predictions):
         n_sweeps=None,
         verbose=0,
         random_state=None,
+        optimizer="sgd",
         momentum=0.0,
         alpha=0.0,
         penalty="l2",
@@ -205,6 +212,7 @@ class ConditionalRBM(Predictions):
         self.n_sweeps = n_sweeps
         self.verbose = verbose
         self.random_state = random_state
+        self.optimizer = optimizer
         self.momentum = momentum
         self.alpha = alpha
         self.penalty = penalty
@@ -275,7 +283,8 @@ class ConditionalRBM(Predictions):
         goes_on = hasattr(self, "_training")
         rows, targets = self._checked(X, y, sample_weight, goes_on, classes, partial=True)
         training = self._start(rows, targets, goes_on)
-        self._train(training, rows, np.arange(len(rows)), goes_on, n_iter=1)
+        n_rows = training.n_rows + rows.total
+        self._train(training, rows, np.arange(len(rows)), goes_on, n_rows, n_iter=1)
         return self
 
     def _checked(self, X, y, sample_weight, goes_on, classes=None, partial=False):
@@ -309,9 +318,8 @@ class ConditionalRBM(Predictions):
             machine = random_machine(targets.unit, *sizes, field, rng, reference)
             if not isinstance(self.init, str):
                 machine = with_fitted(machine, self.init)
-        optimizer = SGD(self.momentum, self.alpha, self.penalty)
-        known = training.optimizer_state
-        if known is None or training.parts.kind != optimizer.kind:
+        optimizer = optimizer_of(self)
+        if training.optimizer_state is None or training.parts.kind != optimizer.kind:
             training.optimizer_state = optimizer.init(machine.values)
         decide = self._objective(training.phase_state).decide
         decide.check(machine.given_rows(rows.X, np.arange(1)))
@@ -324,17 +332,16 @@ class ConditionalRBM(Predictions):
         """Learn from the rows at some positions, less those that are set aside."""
         validation = None
         if self.early_stopping:
-            train, validation = rows.split(self.validation_fraction, training.rng, index)
+            index, validation = rows.split(self.validation_fraction, training.rng, index)
             if validation is not None and is_unknown(rows.V[rows.index[validation]]):
                 raise ValueError(
                     f"no target of the {len(validation)} rows set aside is known, so that no error "
                     "can be measured: raise validation_fraction, leave out rows of which nothing "
                     "is known, or set early_stopping=False"
                 )
-            index = train
         monitor = ErrorMonitor(self._decision, rows, validation, self.n_iter_no_change, self.tol)
         parts = {"n_iter": self.n_iter, "monitor": monitor, **callbacks}
-        self._train(training, rows, index, goes_on, **parts)
+        self._train(training, rows, index, goes_on, rows.total, **parts)
 
     def _prepared(self, training, rows, index):
         """Return the machine that the first epoch begins with."""
@@ -352,33 +359,35 @@ class ConditionalRBM(Predictions):
             raise
         return with_fitted(machine, first)
 
-    def _train(self, training, rows, index, goes_on, **parts):
-        """Learn from the rows at some positions, by a Trainer with some parts given."""
+    def _train(self, training, rows, index, goes_on, n_rows, **parts):
+        """Learn from the rows at some positions, by a Trainer with some parts given.
+
+        ``n_rows`` is the number of rows that an automatic penalty is for.
+        """
         if not goes_on:
             training.machine = self._prepared(training, rows, index)
+        optimizer, epochs = training.parts.for_rows(n_rows), training.n_epochs
+        batches = {"index": index, "batch_size": self.batch_size, "shuffle": self.shuffle}
         learner = ConditionalLearner(
-            self._objective,
-            self._decision,
-            self._sweeps,
-            training.parts,
-            rows=rows,
-            index=index,
-            batch_size=self.batch_size,
-            shuffle=self.shuffle,
+            self._objective, self._decision, self._sweeps, optimizer, rows=rows, **batches
         )
-        trainer = Trainer(
+
+        def publish(machine, n_sweeps, training=training, estimator=self):
+            if training.n_epochs > epochs:
+                training.n_rows = n_rows
+            estimator._publish(machine, n_sweeps, training)
+
+        Trainer(
             learner,
-            lambda m, state, training=training, to=self: to._publish(m, state, training),
+            publish,
             self._attributes,
             recorder(self.history_, type(self).__name__ if self.verbose else None),
             rate=rate_of(self),
             **parts,
-        )
-        trainer.run(training)
+        ).run(training)
 
     def _publish(self, machine, n_sweeps, training):
-        for name, value in self._attributes(machine, n_sweeps).items():
-            setattr(self, name, value)
+        vars(self).update(self._attributes(machine, n_sweeps))
         training.phase_state, training.machine = n_sweeps, None
         self._training, self.n_iter_ = training, training.n_epochs
 

@@ -71,7 +71,7 @@ class ConditionalLearner(BatchLearner):
         Return the :class:`Objective` and what predicts, given the largest number of sweeps.
     sweeps : callable
         Largest number of sweeps of inference by epoch, counted from 1.
-    optimizer : SGD
+    optimizer : Optimizer
     rows, index, batch_size, shuffle
         As in :class:`~skrbm.learning.BatchLearner`.
     """
@@ -92,9 +92,8 @@ class ConditionalLearner(BatchLearner):
             first = self.rows.index[self.index[:1]]
             given = training.machine.given_rows(self.rows.X, first)
             self.decision(n_sweeps).check(given)
-        return report | self.optimizer.report(
-            training.machine.values[: ConditionalGradient.n_penalised]
-        )
+        penalised = training.machine.values[: ConditionalGradient.n_penalised]
+        return report | self.optimizer.report(penalised)
 
     def step(self, training, index, rate):
         machine = training.machine

@@ -116,8 +116,7 @@ class PerceptronLoss(Contrast):
         found = self.chain.search(given, rng)
         better = free_energy(given, found) < free_energy(given, V)
         found = xp.where(better[:, None], found, V)
-        report = {"updated": _share(better)}
-        return data_moments(given, V), data_moments(given, found), report
+        return data_moments(given, V), data_moments(given, found), {"updated": _share(better)}
 
 
 @dataclass(frozen=True)

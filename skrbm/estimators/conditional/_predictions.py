@@ -16,6 +16,7 @@ from ...inference import FixedPoint
 from ...inputs import check_data, check_weights
 from ...machine import free_energy
 from ...units import Bernoulli
+from .._choices import set_params
 from ._decisions import clamped, decision_of, draw, log_partitions
 from ._losses import make_objective
 from ._machine import PARAMETERS, ConditionalMachine
@@ -39,6 +40,7 @@ class Predictions(
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
+    set_params = set_params
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -189,8 +191,7 @@ class Predictions(
         log_probability : array of shape (n_samples,)
             log p(y | x) in nats, float64.
         """
-        if y is None:
-            y = self.predict(X)
+        y = self.predict(X) if y is None else y
         machine, X = self.machine_, check_data(self, X)
         V, parts = self._targets.encode(check_targets(y, X, missing=False)), []
         for rows, given in machine.blocks(X):
