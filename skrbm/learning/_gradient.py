@@ -362,7 +362,7 @@ class MomentLearner(BatchLearner):
     def _move(self, training, slopes, data, rate):
         """Move the machine, and the average if there is one; returns the parameters after it."""
         parameters, gradient = self.parameters.of(training.machine), slopes
-        follows = self.centered and self.optimizer.makes_zeros
+        follows = self.centered and not self.optimizer.is_linear
         before = [copied(W) for W in parameters[: slopes.n_penalised]] if follows else ()
         if self.centered:
             training.offsets = _moved_offsets(training.offsets, training.machine, data)
@@ -378,7 +378,7 @@ class MomentLearner(BatchLearner):
         training.optimizer_state = self.optimizer.update(
             parameters, gradient, training.optimizer_state, rate
         )
-        if follows:  # fields follow the proximal step too
+        if follows:
             gradient.follow(parameters, before)
         training.machine = self.parameters.machine(training.machine, parameters)
         if not self.average:

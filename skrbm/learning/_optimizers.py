@@ -72,12 +72,17 @@ class Optimizer(HyperParameters):
         By what an automatic learning rate and its trust region are divided; 1 for gradient ascent.
     makes_zeros : bool
         Whether steps end with a proximal one, which makes exact zeros of weights.
+    is_linear : bool
+        Whether a step is a multiple of the gradient, less ``shrinkage`` times the penalised
+        parameters, with one factor for all parameters. If not, fields are moved after the step of
+        the weights where gradients are centred.
     shrinkage : float
         Which part of the penalised parameters is subtracted from their gradient.
     """
 
     caution = 1.0
     makes_zeros = False
+    is_linear = False
     shrinkage = 0.0
 
     @property
@@ -193,6 +198,10 @@ class SGD(_Penalised):
     @property
     def kind(self):
         return type(self), bool(self.momentum)
+
+    @property
+    def is_linear(self):
+        return not self.makes_zeros
 
     def init(self, parameters):
         """Return the velocity at rest: zeros, or None without momentum."""

@@ -194,7 +194,24 @@ class CountParameters(NaturalParameters):
         p, sums = counts / total, xp.sum(G, axis=1)
         dW = G - sums[:, None] * p - hidden[:, None] * g
         shift = sums / total**2 - dW @ p
-        return ArrayGradient((dW + shift[:, None] + taken, g - hidden @ dW), 1)
+        g = g - hidden @ dW if moves_fields else g
+        return CenteredCounts((dW + shift[:, None] + taken, g), hidden)
+
+
+class CenteredCounts(ArrayGradient):
+    """The gradient of a machine of counts by centred coordinates; ``hidden`` are the means m."""
+
+    def __init__(self, arrays, hidden):
+        super().__init__(arrays, 1)
+        self._hidden = hidden
+
+    def follow(self, parameters, before):
+        """Move the visible fields b, in place, so that b + m' W is as before the weights moved.
+
+        What D c moves is the same for all words, and so changes no distribution.
+        """
+        (W, field), (old,) = parameters, before
+        field -= self._hidden @ (W - old)
 
 
 class ZeroSumParameters(NaturalParameters):

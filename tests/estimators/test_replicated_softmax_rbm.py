@@ -196,6 +196,14 @@ def test_centred_gradient_is_the_chain_rule():
     assert_allclose(dW, expected[0] - before[0], atol=1e-6)
     assert_allclose(db, expected[1] - before[1], atol=1e-6)
 
+    # Fields that follow the weights end there too, but for what is the same for all words.
+    later = CountParameters().centered(Given(), machine, (counts, hidden), moves_fields=False)
+    old, fields = W.copy(), b.copy()
+    for part, step in zip((W, fields), later.arrays(None), strict=True):
+        part += 0.1 * step
+    later.follow((W, fields), (old,))
+    assert np.ptp(fields - b - 0.1 * db) < 1e-12 < np.ptp(later.arrays(None)[1] - db)
+
 
 def test_hidden_biases_are_of_the_words_alone(fitted):
     """Learning leaves the machine without hidden biases that do not grow with the length."""
