@@ -136,6 +136,8 @@ def check_labels(y, unlabelled=None):
 
     Raises ValueError if labels are continuous, or several ones others than 0, 1 and NaN.
     """
+    if np.ndim(unlabelled):
+        raise ValueError(f"unlabelled must be one value, such as -1, got {unlabelled!r}")
     if y is None:
         raise ValueError("RBMClassifier requires y to be passed, but the target y is None")
     kind = str(getattr(y, "dtype", "")).lower()

@@ -139,9 +139,9 @@ def test_log_partition_method(Estimator, method):
 
 # ------------------------------------------------------------------ constructor parameters
 
-NOT_NUMBERS = ["1", None, np.nan, [1]]
+NOT_NUMBERS = ["1", None, np.nan, [1], True]
 WRONG = {
-    "n_components": [-1, 1.5, *NOT_NUMBERS[:3]],
+    "n_components": [-1, 1.5, *NOT_NUMBERS[:3], True],
     "learning_rate": [0, -0.1, *NOT_NUMBERS],
     "batch_size": [0, -1, 1.5, *NOT_NUMBERS],
     "n_iter": [-1, 1.5, *NOT_NUMBERS],
@@ -159,6 +159,7 @@ WRONG = {
     "warm_start": ["yes", None],
     "binarize": ["0.5", np.nan],
     "init": ["zeros", 1, None],
+    "optimizer": ["lbfgs", 1, None],
 }
 
 

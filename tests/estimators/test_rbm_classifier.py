@@ -276,6 +276,8 @@ def test_errors_of_parameters_name_the_given_machine():
 
 
 def test_what_does_not_go_together():
+    with pytest.raises(ValueError, match=r"unlabelled must be one value, such as -1, got \[\]"):
+        small(unlabelled=[]).fit(X, y)
     rows = X.copy()
     rows[0, 0] = np.nan
     with pytest.raises(ValueError, match="discriminative=0"):
