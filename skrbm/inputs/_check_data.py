@@ -20,6 +20,7 @@ from ..arrays import (
 )
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
+from ._encoding import check_unmasked, column_of
 
 
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
@@ -51,6 +52,7 @@ def _placed(X, place):
 def _check_data(estimator, X, reset, missing, sparse):
     if is_foreign(X):
         return _check_foreign_data(estimator, X, reset, missing)
+    check_unmasked(X)
     frame = X
     try:
         X = validate_data(
@@ -117,7 +119,8 @@ def check_known(columns, unit=None):
 
 def _check_columns(X, cause=None):
     """Raise ValueError of columns of a data frame that do not hold numbers, if there are."""
-    names = [name for name in getattr(X, "columns", ()) if _is_no_number(X[name])]
+    named = enumerate(getattr(X, "columns", ()))
+    names = [name for j, name in named if _is_no_number(column_of(X, j))]
     if names:
         raise ValueError(
             f"columns {names} of X hold text, categories or dates, not numbers. Encode them, such "

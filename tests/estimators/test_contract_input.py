@@ -45,6 +45,7 @@ BAD_DATA = [
     (np.zeros((3, 2), dtype=complex), "Complex"),
     ("some text", "Expected 2D array"),
     (None, "Expected 2D array"),
+    (np.ma.masked_array(binary_data(), binary_data() > 0), "masks are not read; give NaN"),
 ]
 
 
