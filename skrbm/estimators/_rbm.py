@@ -6,7 +6,7 @@ from typing import ClassVar
 from .._sklearn import Interval, StrOptions
 from ..arrays import cast, from_numpy
 from ..inference import FixedPoint, Sampler, method_names, resolve
-from ..inputs import Coordinates
+from ..inputs import Coordinates, warn_far
 from ..learning import (
     CHAINS,
     NATURAL,
@@ -317,6 +317,9 @@ class RBM(BaseRBM):
         mean, spread = rows.moments[0], rows.unit.spread(*rows.moments)
         mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
         coordinates = Coordinates.standard(mean, spread, columns)
+        encoder = vars(self).get("_encoder")  # of a table, whose columns it puts in order
+        names = None if encoder is None else encoder.names
+        warn_far(*coordinates, rows.initial_theta.precision, names)
         return StandardParameters(coordinates, from_numpy(has_precision, mean))
 
     def _chosen_start(self, default, known):

@@ -12,6 +12,7 @@ from ._check_data import (
     check_rows,
     into_support,
     warn_clipped,
+    warn_far,
 )
 from ._coordinates import Coordinates, filled
 from ._encoding import CategoryEncoder, columns_of, joined_values, missing_values, one_hot
@@ -59,5 +60,6 @@ __all__ = [
     "rows_with_weight",
     "split_missing",
     "warn_clipped",
+    "warn_far",
     "whole_rows",
 ]
