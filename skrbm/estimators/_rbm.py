@@ -302,7 +302,10 @@ class RBM(BaseRBM):
             method.check_marginals()
             phase = FixedPointPhase(method, self._chosen_start("data", STARTS))
         else:
-            start = self._chosen_start(method.own_start or "persistent", CHAINS)
+            default = method.own_start or "persistent"
+            # The phase says of a sampler with one start which that is, whatever is asked for.
+            known = CHAINS if method.own_start is None else {self.starts}
+            start = self._chosen_start(default, known)
             n_steps = method.n_steps if self.n_steps is None else self.n_steps
             phase = ChainPhase(method, start, n_steps, self.burn_in)
         return Parts(phase, optimizer_of(self), self.n_states, self._parameters(rows))
