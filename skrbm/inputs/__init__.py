@@ -15,7 +15,14 @@ from ._check_data import (
     warn_far,
 )
 from ._coordinates import Coordinates, filled
-from ._encoding import CategoryEncoder, columns_of, joined_values, missing_values, one_hot
+from ._encoding import (
+    CategoryEncoder,
+    check_unmasked,
+    columns_of,
+    joined_values,
+    missing_values,
+    one_hot,
+)
 from ._rows import Rows, ends_of_ranks, split_missing
 from ._table_columns import KINDS
 from ._tables import TableEncoder
@@ -40,6 +47,7 @@ __all__ = [
     "check_known",
     "check_range",
     "check_rows",
+    "check_unmasked",
     "check_weights",
     "columns_of",
     "distinct_rows",

@@ -58,12 +58,12 @@ def _values(column, name):
     return values
 
 
-def check_unmasked(X):
+def check_unmasked(X, name="X"):
     """Raise ValueError if X is a masked array with masked values, which would count as known."""
     if np.ma.is_masked(X):
         raise ValueError(
-            "X has masked values, and masks are not read; give NaN for what is missing: "
-            "X.astype(float).filled(np.nan)"
+            f"{name} has masked values, and masks are not read; give NaN for what is missing: "
+            f"{name}.astype(float).filled(np.nan)"
         )
 
 
