@@ -1,8 +1,17 @@
 """What skrbm takes of scikit-learn that is private or new; no other file imports such names."""
 
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import _check_sample_weight
+
+
+class Interval(_Interval):
+    """An interval of numbers, none of which is True or False."""
+
+    def is_satisfied_by(self, val):
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks

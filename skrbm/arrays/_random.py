@@ -17,6 +17,8 @@ from ._types import Array
 
 Shape: TypeAlias = tuple[int, ...]
 
+_MOST_DRAWS = 1e9  # of one row, 8 bytes each
+
 
 def seed_sequence(random_state: Any) -> np.random.SeedSequence:
     """Return a SeedSequence drawn from a scikit-learn ``random_state``.
@@ -108,10 +110,16 @@ class Rng:
         -------
         array of shape (n_rows, n_columns), in the dtype of the stream
         """
+        n = np.rint(to_numpy(n))
+        if n.size and not n.max() <= _MOST_DRAWS:  # there is a number in memory for each draw
+            raise ValueError(
+                f"{n.max():.3g} draws of one row are more than {_MOST_DRAWS:.0e}; divide counts, "
+                "such as by their mean"
+            )
         edges = np.cumsum(to_numpy(weights), axis=1, dtype=np.float64)
         edges /= edges[:, -1:]
         edges += np.arange(edges.shape[0])[:, None]  # rows take turns on one line
-        rows = np.repeat(np.arange(edges.shape[0]), np.rint(to_numpy(n)).astype(np.int64))
+        rows = np.repeat(np.arange(edges.shape[0]), n.astype(np.int64))
         points = rows + self._generator.random(len(rows))
         drawn = np.searchsorted(edges.ravel(), points, side="right")  # of no weight, never
         drawn = np.minimum(drawn, (rows + 1) * edges.shape[1] - 1)

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._ranks import ranks
 from ..arrays import dense, is_foreign, to_numpy
-from ..inputs import joined_values, missing_values
+from ..inputs import check_unmasked, joined_values, missing_values
 from ..units import Bernoulli, Categorical, ColumnUnits
 from ._encoded import takes_table
 from ._rbm import RBM
@@ -136,8 +136,11 @@ def check_labels(y, unlabelled=None):
 
     Raises ValueError if labels are continuous, or several ones others than 0, 1 and NaN.
     """
+    if np.ndim(unlabelled):
+        raise ValueError(f"unlabelled must be one value, such as -1, got {unlabelled!r}")
     if y is None:
         raise ValueError("RBMClassifier requires y to be passed, but the target y is None")
+    check_unmasked(y, "y")
     kind = str(getattr(y, "dtype", "")).lower()
     y = to_numpy(y) if is_foreign(y) else y.toarray() if hasattr(y, "toarray") else np.asarray(y)
     if y.ndim == 2 and y.shape[1] != 1:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from .._sklearn import Interval, StrOptions
 from ..arrays import cast, from_numpy
 from ..inference import FixedPoint, Sampler, method_names, resolve
-from ..inputs import Coordinates
+from ..inputs import Coordinates, warn_far
 from ..learning import (
     CHAINS,
     NATURAL,
@@ -302,7 +302,10 @@ class RBM(BaseRBM):
             method.check_marginals()
             phase = FixedPointPhase(method, self._chosen_start("data", STARTS))
         else:
-            start = self._chosen_start(method.own_start or "persistent", CHAINS)
+            default = method.own_start or "persistent"
+            # The phase says of a sampler with one start which that is, whatever is asked for.
+            known = CHAINS if method.own_start is None else {self.starts}
+            start = self._chosen_start(default, known)
             n_steps = method.n_steps if self.n_steps is None else self.n_steps
             phase = ChainPhase(method, start, n_steps, self.burn_in)
         return Parts(phase, optimizer_of(self), self.n_states, self._parameters(rows))
@@ -317,6 +320,9 @@ class RBM(BaseRBM):
         mean, spread = rows.moments[0], rows.unit.spread(*rows.moments)
         mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
         coordinates = Coordinates.standard(mean, spread, columns)
+        encoder = vars(self).get("_encoder")  # of a table, whose columns it puts in order
+        names = None if encoder is None else encoder.names
+        warn_far(*coordinates, rows.initial_theta.precision, names)
         return StandardParameters(coordinates, from_numpy(has_precision, mean))
 
     def _chosen_start(self, default, known):

@@ -190,11 +190,14 @@ class TAP(NaiveMeanField):
     damping: float = 0.0
     order: int = 2
 
-    alternative = "NaiveMeanField, or TAP(order=2) for real units"
-
     def __post_init__(self):
         super().__post_init__()
         look_up("order", self.order, _TERMS, "; or take NaiveMeanField, the first order")
+
+    @property
+    def alternative(self):
+        """What to use on machines to which the order does not apply."""
+        return "NaiveMeanField" + ", or TAP(order=2) for real units" * (self.order > 2)
 
     @property
     def terms(self):

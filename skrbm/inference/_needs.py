@@ -82,8 +82,10 @@ class InferenceMethod(HyperParameters):
             missing.append(("one scale for all rows", None))
         if not missing:
             return None
-        units = [unit for _, unit in missing if unit is not None]
-        advice = next((unit.alternative for unit in units if unit.alternative), self.alternative)
+        own = [unit.alternative for unit in machine.units if unit.alternative]
+        is_of_units = any(unit is not None for _, unit in missing)
+        # What a method advises may not apply to units that advise something themselves.
+        advice = own[0] if own and is_of_units else self.alternative
         return (
             f"{type(self).__name__} needs {' and '.join(text for text, _ in missing)}, and this "
             f"machine has the units {', '.join(map(str, machine.units))}"

@@ -1,6 +1,7 @@
 """Tempering: chains of all rungs of a ladder, and log Z along it."""
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -245,7 +246,7 @@ class Temperatures(NamedTuple):
         Raises ValueError if they do not increase from 0 to 1.
         """
         number = _N_TEMPERATURES if rungs is None else rungs
-        betas = np.linspace(0, 1, number) if np.ndim(number) == 0 else number
+        betas = np.linspace(0, 1, max(number, 0)) if isinstance(number, Integral) else number
         betas = np.asarray(betas, dtype=np.float64)
         increases = betas.ndim == 1 and betas.size > 1 and bool((np.diff(betas) > 0).all())
         if not increases or betas[0] != 0 or betas[-1] != 1:

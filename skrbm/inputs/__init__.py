@@ -12,9 +12,17 @@ from ._check_data import (
     check_rows,
     into_support,
     warn_clipped,
+    warn_far,
 )
 from ._coordinates import Coordinates, filled
-from ._encoding import CategoryEncoder, columns_of, joined_values, missing_values, one_hot
+from ._encoding import (
+    CategoryEncoder,
+    check_unmasked,
+    columns_of,
+    joined_values,
+    missing_values,
+    one_hot,
+)
 from ._rows import Rows, ends_of_ranks, split_missing
 from ._table_columns import KINDS
 from ._tables import TableEncoder
@@ -39,6 +47,7 @@ __all__ = [
     "check_known",
     "check_range",
     "check_rows",
+    "check_unmasked",
     "check_weights",
     "columns_of",
     "distinct_rows",
@@ -59,5 +68,6 @@ __all__ = [
     "rows_with_weight",
     "split_missing",
     "warn_clipped",
+    "warn_far",
     "whole_rows",
 ]

@@ -15,11 +15,13 @@ from ..arrays import (
     is_finite,
     is_foreign,
     namespace,
+    to_numpy,
     value_range,
     working_dtype,
 )
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
+from ._encoding import check_unmasked, column_of
 
 
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
@@ -51,6 +53,7 @@ def _placed(X, place):
 def _check_data(estimator, X, reset, missing, sparse):
     if is_foreign(X):
         return _check_foreign_data(estimator, X, reset, missing)
+    check_unmasked(X)
     frame = X
     try:
         X = validate_data(
@@ -117,7 +120,8 @@ def check_known(columns, unit=None):
 
 def _check_columns(X, cause=None):
     """Raise ValueError of columns of a data frame that do not hold numbers, if there are."""
-    names = [name for name in getattr(X, "columns", ()) if _is_no_number(X[name])]
+    named = enumerate(getattr(X, "columns", ()))
+    names = [name for j, name in named if _is_no_number(column_of(X, j))]
     if names:
         raise ValueError(
             f"columns {names} of X hold text, categories or dates, not numbers. Encode them, such "
@@ -246,6 +250,36 @@ def into_support(X, unit, binarize):
     clipped = X.copy()
     clipped.data = np.clip(clipped.data, *unit.bounds)
     return clipped
+
+
+def warn_far(mean, divisor, precision=None, names=None):
+    """Warn of columns so far from 0 for their spread that rounding spoils log-likelihoods.
+
+    These are differences of terms like precision * mean**2.
+
+    Parameters
+    ----------
+    mean, divisor : arrays of shape (n_columns,)
+        Of the columns, in the dtype of the machine. Those with a mean of 0 are near.
+    precision : array of shape (n_columns,), default=None
+        Of independent units: of a column that is constant it is large.
+    names : list, default=None
+        What the user calls the columns; None for their numbers.
+    """
+    dtype, eps = mean.dtype, float(namespace(mean).finfo(mean.dtype).eps)
+    mean, divisor = (to_numpy(part).astype(np.float64) for part in (mean, divisor))
+    known = 0.0 if precision is None else to_numpy(precision).astype(np.float64)
+    ratio = np.abs(mean) * np.maximum(1 / divisor, np.sqrt(np.maximum(known, 0.0)))
+    far = np.flatnonzero(ratio**2 * eps > 1)
+    if far.size:
+        far = far[:10].tolist() if names is None else [names[j] for j in far[:10]]
+        warnings.warn(
+            f"columns {far} of X are so far from 0 for their spread, up to {ratio.max():.2g} times "
+            f"as far, that log-likelihoods are wrong by nats in {dtype}. Subtract their means "
+            "(StandardScaler)",
+            DataRangeWarning,
+            stacklevel=2,
+        )
 
 
 def check_held(X, dtype):

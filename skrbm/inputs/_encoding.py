@@ -33,7 +33,8 @@ def columns_of(estimator, X, *, reset=False):
         if not all(X.shape):
             raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s)")
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-        return [np.asarray(_column(X, j)) for j in range(X.shape[1])]
+        return [_values(column_of(X, j), X.columns[j]) for j in range(X.shape[1])]
+    check_unmasked(X)
     given, options = X, {"ensure_all_finite": False, "estimator": estimator, "input_name": "X"}
     X = check_array(given, dtype=None, **options)
     if not hasattr(given, "dtype") and X.dtype.kind in "US":  # lists that mix text and numbers
@@ -46,7 +47,28 @@ def _is_frame(X):
     return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
-def _column(X, j):
+def _values(column, name):
+    """Return a column of a DataFrame as an array of its values."""
+    values = np.asarray(column)
+    if values.ndim != 1:
+        raise ValueError(
+            f"column {name!r} of X has dtype {column.dtype}, of which each value is several; make "
+            "a column of each of them"
+        )
+    return values
+
+
+def check_unmasked(X, name="X"):
+    """Raise ValueError if X is a masked array with masked values, which would count as known."""
+    if np.ma.is_masked(X):
+        raise ValueError(
+            f"{name} has masked values, and masks are not read; give NaN for what is missing: "
+            f"{name}.astype(float).filled(np.nan)"
+        )
+
+
+def column_of(X, j):
+    """Return a column of a DataFrame by its position, as names may be there twice."""
     return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
 
 
@@ -232,7 +254,7 @@ def one_hot(codes, sizes):
 
 def values_of(X, j, column):
     """Return the values of a column: those that its dtype declares, or those that it has."""
-    dtype = getattr(_column(X, j), "dtype", None) if _is_frame(X) else None
+    dtype = getattr(column_of(X, j), "dtype", None) if _is_frame(X) else None
     declared = getattr(dtype, "categories", None)
     if np.iterable(declared):
         return _given(declared, j)

@@ -1,8 +1,10 @@
 """Tables with columns of several kinds as columns of units, and back."""
 
 import importlib
+import re
 from dataclasses import replace
 from datetime import date, timedelta
+from decimal import Decimal
 from itertools import groupby
 from numbers import Integral, Real
 
@@ -97,6 +99,12 @@ class TableEncoder:
             return kinds.index(column.kind), "" if column.is_site else str(column.unit)
 
         return sorted(range(len(self.table)), key=key)
+
+    @property
+    def names(self):
+        """The names of the columns of the table that the encoded columns come from."""
+        columns = (self.table[j] for j in self.order)
+        return [column.name for column in columns for _ in range(column.width)]
 
     @property
     def unit(self):
@@ -205,7 +213,7 @@ def _kind(values, name, dtype):
         code = "i"
     if code == "O" and all(isinstance(value, bool | np.bool_) for value in values):
         code = "b"
-    elif code == "O" and all(isinstance(value, Real) for value in values):
+    elif code == "O" and all(isinstance(value, Real | Decimal) for value in values):
         code = "i" if all(isinstance(value, Integral) for value in values) else "f"
     if code in "mMcV" or any(isinstance(value, date | timedelta) for value in values[:1]):
         raise ValueError(f"column {name!r} of X has dtype {dtype}; turn it into numbers")
@@ -252,4 +260,6 @@ def _pandas_column(library, column, values):
 def _polars_series(library, column, values):
     name = column.dtype.partition("(")[0]
     dtype = library.Enum(list(column.values)) if name == "Enum" else getattr(library, name)
+    if name == "Decimal":  # which has no values without its numbers of digits
+        dtype = dtype(**{key: int(n) for key, n in re.findall(r"(\w+)=(\d+)", column.dtype)})
     return library.Series(column.name, values.tolist()).cast(dtype)

@@ -259,7 +259,7 @@ class Adam(_Penalised):
     ----------
     decay, decay_squares : float in [0, 1), default=0.9 and 0.999
         How slowly the running means of the gradient and of its square change.
-    epsilon : float, default=1e-8
+    epsilon : float > 0, default=1e-8
         Added to the root of the running mean of squares.
     alpha, penalty, max_norm : as in :class:`SGD`
         "l2" enters the gradient.
@@ -276,7 +276,8 @@ class Adam(_Penalised):
     max_norm: float | None = None
 
     def __post_init__(self):
-        _check(self, decay=1, decay_squares=1, epsilon=math.inf)
+        _check(self, decay=1, decay_squares=1)
+        check_number("epsilon", self.epsilon, above=0)  # by 0 a gradient of 0 would be divided by 0
 
     def init(self, parameters):
         """Return the state before the first step."""

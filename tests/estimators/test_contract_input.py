@@ -45,6 +45,7 @@ BAD_DATA = [
     (np.zeros((3, 2), dtype=complex), "Complex"),
     ("some text", "Expected 2D array"),
     (None, "Expected 2D array"),
+    (np.ma.masked_array(binary_data(), binary_data() > 0), "masks are not read; give NaN"),
 ]
 
 
@@ -139,9 +140,9 @@ def test_log_partition_method(Estimator, method):
 
 # ------------------------------------------------------------------ constructor parameters
 
-NOT_NUMBERS = ["1", None, np.nan, [1]]
+NOT_NUMBERS = ["1", None, np.nan, [1], True]
 WRONG = {
-    "n_components": [-1, 1.5, *NOT_NUMBERS[:3]],
+    "n_components": [-1, 1.5, *NOT_NUMBERS[:3], True],
     "learning_rate": [0, -0.1, *NOT_NUMBERS],
     "batch_size": [0, -1, 1.5, *NOT_NUMBERS],
     "n_iter": [-1, 1.5, *NOT_NUMBERS],
@@ -159,6 +160,7 @@ WRONG = {
     "warm_start": ["yes", None],
     "binarize": ["0.5", np.nan],
     "init": ["zeros", 1, None],
+    "optimizer": ["lbfgs", 1, None],
 }
 
 

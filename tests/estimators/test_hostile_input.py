@@ -162,6 +162,8 @@ def test_columns_that_are_no_numbers_are_named(Estimator):
     for name in "bcd":
         with pytest.raises(ValueError, match=rf"columns \['{name}'\] of X hold text"):
             learn(small(Estimator), frame[["a", name]])
+    with pytest.raises(ValueError, match=r"columns \['c'\] of X hold text"):  # not 'a', twice
+        learn(small(Estimator), frame[["a", "a", "c"]])
 
 
 @every

@@ -9,6 +9,8 @@ from _estimators import BINARY, binary_data, parameters, small
 from numpy.testing import assert_array_equal
 from sklearn.preprocessing import MinMaxScaler
 
+from skrbm import RBM as AnyRBM
+from skrbm import TabularRBM
 from skrbm.exceptions import DataRangeWarning
 
 binary = pytest.mark.parametrize("RBM", BINARY)
@@ -80,3 +82,33 @@ def test_binarize_below_zero(RBM):
     assert not range_warnings(lambda: small(RBM, binarize=-0.5).fit(X))
     with pytest.raises(ValueError, match=r"binarize=-0\.5 .* sparse .* threshold >= 0 or a dense"):
         small(RBM, binarize=-0.5).fit(sp.csr_array(X))
+
+
+@pytest.mark.parametrize(
+    "mean, spread, dtype, is_far",
+    [
+        (1e6, 1.0, np.float64, False),
+        (1e9, 1.0, np.float64, True),
+        (1e3, 1.0, np.float32, False),
+        (1e4, 1.0, np.float32, True),
+        (1e4, 0.0, np.float64, False),
+        (2e7, 0.0, np.float64, True),
+    ],
+)
+def test_columns_far_from_zero_for_their_spread(mean, spread, dtype, is_far):
+    """Their log-likelihoods, or those of the same columns moved to 0, tell where it matters."""
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    X[:, 1] *= spread
+    moved = (X + np.array([0, mean, 0])).astype(dtype)
+    rbm = AnyRBM(2, visible="gaussian", n_iter=1, random_state=0)
+    if dtype is np.float64:  # other dtypes draw other numbers
+        expected = rbm.fit(X).score(X)
+        assert (abs(rbm.fit(moved).score(moved) - expected) > 1) == is_far
+    messages = range_warnings(lambda: rbm.fit(moved))
+    assert len(messages) == is_far
+    for message in messages:
+        assert message.startswith("columns [1] of X") and "StandardScaler" in message
+    table = np.column_stack([np.array(["a", "b"] * 25, dtype=object), moved])
+    messages = range_warnings(lambda: TabularRBM(2, n_iter=1, random_state=0).fit(table))
+    assert len(messages) == (is_far and dtype is np.float64)  # objects are float64
+    assert all(message.startswith("columns [2] of X") for message in messages)

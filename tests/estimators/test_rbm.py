@@ -60,7 +60,8 @@ def test_contrastive_divergence_starts_at_data():
 
 
 @pytest.mark.parametrize(
-    "Estimator, starts", [(RBM, "persistent"), (GaussianBernoulliRBM, "noise")]
+    "Estimator, starts",
+    [(RBM, "persistent"), (RBM, "random"), (GaussianBernoulliRBM, "noise")],
 )
 def test_contrastive_divergence_starts_nowhere_else(Estimator, starts):
     message = r"ContrastiveDivergence\(n_steps=1\) takes .* got starts='\w+'; set starts='data'"

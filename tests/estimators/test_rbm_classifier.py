@@ -263,6 +263,7 @@ def test_other_libraries(name, kind):
         (np.zeros(3), "inconsistent"),
         (np.where(np.arange(120) == 0, np.inf, 1.0), "infinity"),
         (np.array(["a", 1] * 60, object), "one type"),
+        (np.ma.masked_array(np.arange(120) % 2, np.arange(120) < 9), "y has masked values"),
     ],
 )
 def test_labels_that_are_refused(target, message):
@@ -276,6 +277,8 @@ def test_errors_of_parameters_name_the_given_machine():
 
 
 def test_what_does_not_go_together():
+    with pytest.raises(ValueError, match=r"unlabelled must be one value, such as -1, got \[\]"):
+        small(unlabelled=[]).fit(X, y)
     rows = X.copy()
     rows[0, 0] = np.nan
     with pytest.raises(ValueError, match="discriminative=0"):

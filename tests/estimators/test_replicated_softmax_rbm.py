@@ -288,6 +288,8 @@ def test_in_a_pipeline_and_a_search():
 
 def test_counts_that_are_none():
     X = topics(30).astype(float)
+    with pytest.raises(ValueError, match=r"more than 1e\+09; divide counts"):
+        small().fit(1e30 * X)
     for wrong in (-X, np.full((3, 4), np.nan), np.full((3, 4), "word")):
         with pytest.raises(ValueError):
             small().fit(wrong)

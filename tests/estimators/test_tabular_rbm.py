@@ -182,16 +182,19 @@ def test_tables_of_polars():
             "b": [True, None, False, True],
             "s": ["u", "v", "w", None],
             "e": pl.Series(["a", "b", "a", None], dtype=pl.Enum(["a", "b", "c"])),
+            "d": pl.Series(["1.25", "2.5", None, "7.125"]).cast(pl.Decimal(12, 3)),
         }
     )
     rbm = fitted(X)
-    kinds = ["real", "rating", "binary", "categorical", "categorical"]
+    kinds = ["real", "rating", "binary", "categorical", "categorical", "real"]
     assert list(rbm.kinds_.values()) == kinds
     made = rbm.sample(5, random_state=0)
     assert (
         made.schema == X.schema
         and rbm.impute(X, random_state=0).null_count().sum_horizontal()[0] == 0
     )
+    with pytest.raises(ValueError, match=r"'t' of X has dtype Struct.*each value is several"):
+        fitted(X.with_columns(t=pl.struct("x", "n")))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, int, bool, object, "U5"])

@@ -9,7 +9,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skrbm import TAPRBM, GaussianBernoulliRBM
-from skrbm.inference import METHODS, TAP, GibbsLangevin, Langevin
+from skrbm.inference import METHODS, TAP, GibbsLangevin, Langevin, Tempering
+from skrbm.learning import Adam
 
 every = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
@@ -52,6 +53,8 @@ def test_unknown_names_raise_as_in_scikit_learn(method):
         (TAP(), {"order": 4}),
         (Langevin(), {"step_size": -1.0}),
         (GibbsLangevin(), {"n_inner_steps": 0}),
+        (Tempering(), {"rungs": 1.5}),
+        (Adam(), {"epsilon": 0}),
     ],
 )
 def test_bad_values_are_named_and_change_nothing(method, wrong):

@@ -28,7 +28,17 @@ from skrbm.inference import (
     solve_to_convergence,
 )
 from skrbm.machine import Machine, uncoupled
-from skrbm.units import UNITS, Bernoulli, Categorical, Fractional, Gaussian, Theta, Unit
+from skrbm.units import (
+    UNITS,
+    Bernoulli,
+    Categorical,
+    Fractional,
+    Gaussian,
+    Poisson,
+    Spin,
+    Theta,
+    Unit,
+)
 
 BINARY = ("bernoulli", "bernoulli")
 
@@ -133,6 +143,9 @@ def test_errors_say_what_is_lacking_and_what_to_use():
         BeliefPropagation().check(machine_of((Bernoulli(),) * 3))
     with pytest.raises(ValueError, match=r"such as binary units.*; use .*TAP\(order=2\)"):
         TAP(order=3).check(machine_of((Gaussian(), Bernoulli())))
+    with pytest.raises(ValueError, match=r"needs binary units.*; use inference 'naive_mean_field'"):
+        BeliefPropagation().check(machine_of((Spin(), Poisson())))
+    assert TAP().alternative == "NaiveMeanField"
 
 
 def test_a_method_can_need_more_than_kinds_of_units():

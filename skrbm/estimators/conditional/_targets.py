@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array
 
 from ...arrays import cast, dense_rows, from_numpy, has_missing, is_foreign, namespace, to_numpy
-from ...inputs import canonical, split_missing
+from ...inputs import canonical, check_unmasked, split_missing
 from ...units import Bernoulli, Categorical, Theta
 
 
@@ -157,6 +157,7 @@ def check_targets(Y, X, *, missing=True):
     """
     if Y is None:
         raise ValueError("ConditionalRBM requires y to be passed, but the target y is None")
+    check_unmasked(Y, "Y")
     if is_foreign(Y):
         Y = to_numpy(Y)
     elif not sp.issparse(Y) and not hasattr(Y, "iloc"):  # check_array reads data frames better

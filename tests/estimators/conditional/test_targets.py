@@ -231,6 +231,7 @@ ONE = np.array([[0.0], [1], [np.nan], [1]])
         (np.array([0.5, 1.25, 3.1, 2.2]), "Unknown label type"),
         (Y * 1j, "Complex"),
         (["a", None, "a", None], "labels must be all of one type"),
+        (np.ma.masked_array(Y, Y > 0), "Y has masked values"),
     ],
 )
 def test_bad_targets(y, words):
