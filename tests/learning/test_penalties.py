@@ -268,7 +268,7 @@ def test_fits_with_l2_end_at_the_penalised_maximum(optimizer, centered):
         (Adam(alpha=0.02), np.sign),  # its first step
         (Adam(alpha=0.02, penalty="l1"), np.sign),
     ],
-    ids=repr,
+    ids=["SGD-l1", "SGD-l2", "Adam-l2", "Adam-l1"],
 )
 def test_fields_follow_the_weights(optimizer, own_step):
     """Mean fields change by the steps of the fields alone."""
