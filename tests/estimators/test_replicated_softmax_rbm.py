@@ -139,7 +139,7 @@ def test_perplexity(fitted):
     [
         {},
         {"persistent": False},
-        {"optimizer": "adam"},
+        {"optimizer": "adam", "n_iter": 100},  # its automatic rates are smaller
         {"learning_rate": 0.2},
         {"learning_rate": 0.05, "centered": False, "average": False, "momentum": 0.5},
     ],
