@@ -142,8 +142,7 @@ def initial_field(unit, V, weights):
     """Return the field of independent units fitted to the known values of rows with weights."""
     known = weights.sum()
     if has_missing(V):
-        known = weights @ ~np.isnan(V)
-        V = np.nan_to_num(V)
+        known, V = weights @ ~np.isnan(V), np.nan_to_num(V)
     on = np.asarray(V.T @ weights, np.float64)
     mean = (on + 0.5) / (known + 1)  # one more row of which half is on keeps fields finite
     return np.log(mean) if isinstance(unit, Categorical) else np.log(mean) - np.log1p(-mean)
