@@ -1,11 +1,13 @@
 """Fig. 4 of Ping and Ihler (2017): how often belief propagation converges while it is trained with.
 
     python examples/benchmarks/conditional_rbm/convergence.py [--task occluded8] [--epochs 20]
-        [--train-size 2000] [--n-components 256] [--rate 0.05] [--batch-size 10] [--out PNG]
+        [--train-size 2000] [--n-components 256] [--rate 0.05] [--batch-size 10]
+        [--inference bp|mean_field] [--start random|LR] [--alpha 0.0] [--out PNG]
 
-Belief propagation has 7 + epoch sweeps in each pass; an instance has converged when the mean
-squared change of its beliefs in a sweep is at most 1e-6. The paper learns from 50 000 images for 50
-passes. Beside it the largest weight, which is what makes convergence harder.
+Belief propagation, or mean field, has 7 + epoch sweeps in each pass; an instance has converged
+when the mean squared change of its beliefs in a sweep is at most 1e-6. The paper learns from
+50 000 images for 50 passes. Beside it the largest weight, which is what makes convergence harder.
+With ``--start LR`` machines start at a logistic regression of 15 passes, as in tables.py.
 """
 
 import argparse
@@ -17,7 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import heading, table
-from _images import load
+from _images import load, train
 
 from skrbm import ConditionalRBM
 
@@ -30,12 +32,23 @@ def main():
     parser.add_argument("--n-components", type=int, default=256)
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--batch-size", type=int, default=10)
+    parser.add_argument("--inference", choices=("bp", "mean_field"), default="bp")
+    parser.add_argument("--start", choices=("random", "LR"), default="random")
+    parser.add_argument("--alpha", type=float, default=0.0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     heading(__file__, args)
-    images = load("mnist", args.task, args.train_size)[0]
+    images, held_out, _ = load("mnist", args.task, args.train_size)
+    common, init = {"batch_size": args.batch_size, "alpha": args.alpha}, "random"
+    if args.start == "LR":
+        init = train("LR", 0.1, 15, (images, held_out), **common)[0]
     crbm = ConditionalRBM(
-        args.n_components, learning_rate=args.rate, batch_size=args.batch_size, random_state=0
+        args.n_components,
+        inference=args.inference,
+        learning_rate=args.rate,
+        init=init,
+        random_state=0,
+        **common,
     )
     largest = []
     for _ in range(args.epochs):
