@@ -111,7 +111,7 @@ def digits(args):
     X, y = mnist("train")
     X, y = X[y < 2].astype(np.float32), y[y < 2]
     classes = LogisticRegression(max_iter=200).fit(X, y)
-    settings = {"learning_rate": args.rate, "batch_size": 100, "schedule": args.schedule}
+    settings = {"learning_rate": args.rate, "batch_size": 100, "schedule": "linear"}
     settings["average"] = False  # a mean over steps gives classes other weights
     begin = time.process_time()
     n_iter = args.epochs or 20
@@ -185,8 +185,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--epochs", type=int)
-    parser.add_argument("--rate", type=float, default=0.05)
-    parser.add_argument("--schedule", default="exponential")
+    parser.add_argument("--rate", type=float, default=0.02)
     parser.add_argument("--chains", type=int, default=20)
     parser.add_argument("--sweeps", type=int, default=1000)
     args = parser.parse_args()
