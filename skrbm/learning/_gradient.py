@@ -367,7 +367,14 @@ class MomentLearner(BatchLearner):
         if self.centered:
             training.offsets = _moved_offsets(training.offsets, training.machine, data)
             offsets = training.offsets
-            gradient = self.parameters.centered(slopes, training.machine, offsets, not follows)
+            gradient = self.parameters.centered(
+                slopes,
+                training.machine,
+                offsets,
+                not follows,
+                shrinkage=self.optimizer.shrinkage,
+                weights=parameters[: slopes.n_penalised],
+            )
         training.optimizer_state = self.optimizer.update(
             parameters, gradient, training.optimizer_state, rate
         )

@@ -72,10 +72,13 @@ class Optimizer(HyperParameters):
         By what an automatic learning rate and its trust region are divided; 1 for gradient ascent.
     makes_zeros : bool
         Whether steps end with a proximal one, which makes exact zeros of weights.
+    shrinkage : float
+        Which part of the penalised parameters is subtracted from their gradient.
     """
 
     caution = 1.0
     makes_zeros = False
+    shrinkage = 0.0
 
     @property
     def kind(self):
@@ -126,6 +129,10 @@ class _Penalised(Optimizer):
     @property
     def makes_zeros(self):
         return bool(self.alpha) and PENALTIES[self.penalty] is not None
+
+    @property
+    def shrinkage(self):
+        return 0.0 if self.makes_zeros else self.alpha
 
     def report(self, weights):
         """Return numbers for the history by the penalised parameters: the share of zeros."""

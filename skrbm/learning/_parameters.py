@@ -56,9 +56,15 @@ class CenteredGradient(ArrayGradient):
     moves_fields : bool, default=True
         Whether the gradient moves the fields with the weights. If not, :meth:`follow` has to be
         called after the step.
+    shrinkage : float, default=0.0
+        Which part of the weights the optimiser subtracts from their gradient. Fields move with this
+        part of a step too, or else it would change the mean fields, and learning would not end at
+        a maximum of the penalised likelihood.
+    weights : sequence of arrays, default=()
+        As the optimiser sees them; of use with ``shrinkage``.
     """
 
-    def __init__(self, gradient, machine, offsets, moves_fields=True):
+    def __init__(self, gradient, machine, offsets, moves_fields=True, *, shrinkage=0.0, weights=()):
         n = gradient.n_penalised
         arrays = list(gradient.arrays(NATURAL.of(machine)))
         fields = _places_of_fields(machine)
@@ -70,6 +76,9 @@ class CenteredGradient(ArrayGradient):
         if moves_fields:
             for place, shift in self._shifts(arrays[:n]):
                 arrays[place] = arrays[place] - shift
+        if moves_fields and shrinkage:
+            for place, shift in self._shifts(weights):
+                arrays[place] = arrays[place] + shrinkage * shift
         super().__init__(tuple(arrays), n, gradient.units)
 
     def _shifts(self, steps):
@@ -129,13 +138,13 @@ class NaturalParameters:
         """Return means of the layers, arrays of shape (n_units[l],), in these coordinates."""
         return means
 
-    def centered(self, gradient, machine, offsets, moves_fields=True):
+    def centered(self, gradient, machine, offsets, moves_fields=True, **options):
         """Return a gradient in coordinates in which the layers have means of about zero.
 
-        ``offsets`` are their means, arrays of shape (n_units[l],); ``moves_fields`` is that of
+        ``offsets`` are their means, arrays of shape (n_units[l],); the others are those of
         :class:`CenteredGradient`.
         """
-        return CenteredGradient(gradient, machine, self.means(offsets), moves_fields)
+        return CenteredGradient(gradient, machine, self.means(offsets), moves_fields, **options)
 
     def first(self, machine):
         """Return the machine that has given small random parameters in these coordinates.
@@ -171,7 +180,7 @@ class CountParameters(NaturalParameters):
         slopes = MachineGradient(machine, moments)
         return ArrayGradient(slopes.arrays(super().of(machine))[:2], 1)
 
-    def centered(self, gradient, machine, offsets, moves_fields=True):
+    def centered(self, gradient, machine, offsets, moves_fields=True, *, shrinkage=0.0, weights=()):
         """Return a gradient in coordinates in which the layers have means of about zero.
 
         They are W, b and c in E = -h' W (v - D p) - b' v - D c' h with h - m for h, where p and m
@@ -179,12 +188,13 @@ class CountParameters(NaturalParameters):
         other.
         """
         (G, g), (counts, hidden) = gradient.arrays(self.of(machine)), offsets
-        xp = namespace(G)
+        taken = shrinkage * weights[0] if shrinkage else 0.0
+        xp, G = namespace(G), G - taken
         total = xp.sum(counts)
         p, sums = counts / total, xp.sum(G, axis=1)
         dW = G - sums[:, None] * p - hidden[:, None] * g
         shift = sums / total**2 - dW @ p
-        return ArrayGradient((dW + shift[:, None], g - hidden @ dW), 1)
+        return ArrayGradient((dW + shift[:, None] + taken, g - hidden @ dW), 1)
 
 
 class ZeroSumParameters(NaturalParameters):

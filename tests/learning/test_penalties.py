@@ -244,6 +244,22 @@ def test_fits_end_at_the_penalised_maximum(name, centered):
     assert_at_the_maximum(name, *problem.trained(MomentLearner, 700, 0.5, **options), 3e-4)
 
 
+@pytest.mark.parametrize("centered", [False, True])
+@pytest.mark.parametrize("optimizer", [SGD(0.8, 0.05), Adam(alpha=0.05)], ids=repr)
+def test_fits_with_l2_end_at_the_penalised_maximum(optimizer, centered):
+    """Fields follow what the penalty takes from the weights, and reach their own maximum."""
+    _, problem = PROBLEMS["l1"]
+    options = {"optimizer": optimizer, "centered": centered}
+    rate = 0.5 if isinstance(optimizer, SGD) else lambda progress: 0.05 * (1 - progress)
+    training, _ = problem.trained(MomentLearner, 1500, rate, **options)
+    slope, *others = problem.gradient(training.machine)
+    (W,) = training.machine.weights
+    assert abs(W).max() > 0.1
+    assert_allclose(slope, 0.05 * W, atol=1e-5)
+    for other in others:
+        assert_allclose(other, 0, atol=1e-5)
+
+
 def test_fields_follow_what_proximal_steps_take():
     """Mean fields change by the gradients of the fields alone."""
     alpha, problem = PROBLEMS["l1"]

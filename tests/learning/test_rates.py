@@ -20,11 +20,13 @@ from skrbm.learning import (
     NATURAL,
     SGD,
     Adam,
+    ArrayGradient,
     AutomaticLearner,
     AutomaticRate,
     Average,
     CenteredGradient,
     ChainPhase,
+    CountParameters,
     MachineGradient,
     MomentLearner,
     RateState,
@@ -120,6 +122,25 @@ def test_centred_gradients_go_uphill(kinds, sizes):
         W = arrays[l] - np.outer(offsets[l + 1], fields[l]) - np.outer(fields[l + 1], offsets[l])
         norm += (W**2).sum()
     assert_allclose(product, norm, rtol=1e-12)
+
+
+@pytest.mark.parametrize("parameters", [NATURAL, CountParameters()])
+def test_centred_gradients_have_the_penalty_of_weights_in_them(parameters):
+    """With what the optimiser subtracts, a gradient is the centred one of the penalised value."""
+    generator = np.random.default_rng(4)
+    machine = random_machine(BINARY, (4, 3), 0)
+    offsets = 1 + generator.random(4), generator.random(3)
+    W, *fields = parameters.of(machine)
+    slopes = [generator.standard_normal(part.shape) for part in (W, *fields)]
+
+    def centered(first, **options):
+        gradient = ArrayGradient((first, *slopes[1:]), 1)
+        return parameters.centered(gradient, machine, offsets, **options).arrays(None)
+
+    found = centered(slopes[0], shrinkage=0.3, weights=(W,))
+    penalised = centered(slopes[0] - 0.3 * W)
+    for one, other in zip((found[0] - 0.3 * W, *found[1:]), penalised, strict=True):
+        assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_offsets_follow_the_means_of_the_data():
