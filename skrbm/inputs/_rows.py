@@ -147,9 +147,9 @@ class Rows(DistinctRows):
         """Return the parameters of the columns of one site, fitted to the rows that have it."""
         columns = dense(take_columns(self.X, site))
         known = to_numpy(columns[:, 0] == columns[:, 0])[self.index]
+        some = self.counts[known], self.index[known]
         unit = self.unit.part(self.X.shape[1], site)
-        known = self.counts[known], self.index[known]
-        return unit.initial_theta(Columns(columns, *known, self._total_of_ranks))
+        return unit.initial_theta(Columns(columns, *some, self._total_of_ranks))
 
     @cached_property
     def means(self):
