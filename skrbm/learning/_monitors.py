@@ -1,5 +1,6 @@
 """What is measured after each epoch of a density, and when its training stops."""
 
+import math
 import warnings
 
 import numpy as np
@@ -21,7 +22,8 @@ _GAP_ROWS = 1000  # training rows whose free energy is compared with the validat
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _COMPLETION = 5  # sweeps that draw what is missing
 _SHARE = 0.03  # of the cost of learning that estimates of log Z may have
-_LAST_SHARE = 0.1  # the same of an estimate after the last epoch, where there was none before
+_LAST_SHARE = 0.02  # the same, in addition, of an estimate after the last epoch
+_LITTLE = 2**29  # products of numbers that this one may always cost: about 0.2 s
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 _DIVERGED = (
@@ -284,14 +286,16 @@ class LikelihoodMonitor(Monitor):
 
     def _log_z_at_the_end(self, density):
         """Return log Z of the machine that is published, None if unknown or of no use."""
-        if self.rows.has_missing or not self._has_log_partition(density):
+        if self.rows.has_missing or self.n_learnt == 0 or not self._has_log_partition(density):
             return None
         if not density.machine.units[0].is_discrete:  # short fits of real units begin far below
             return None
         log_z = self._log_z
         if log_z is None or self.validation is not None:  # the published machine may be another
             if ranks().rank == 0:
-                log_z = self._tracker.estimate(density.machine, _LAST_SHARE * self.n_learnt)
+                little = _LITTLE / sum(math.prod(W.shape) for W in density.machine.weights)
+                credit = max(self.credit + _LAST_SHARE * self.n_learnt, little)
+                log_z = self._tracker.estimate(density.machine, credit)
             log_z = ranks().first(log_z)
         return log_z
 

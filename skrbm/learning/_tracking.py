@@ -100,10 +100,8 @@ class LogPartitionTracker:
         with np.errstate(over="ignore", invalid="ignore"):
             if self._machine is not None and credit >= _FOLLOWING + self._scouting(1):
                 found = self._checked(machine, self._followed(machine), 1)
-            if found is None and credit >= self._new_cost:
-                before = self.cost
-                found = self._anew(machine)
-                self._new_cost = self.cost - before
+            if found is None and credit - self.cost >= self._new_cost:
+                found = self._anew(machine, credit - self.cost)
                 found = self._checked(machine, found, _FIRST_SWEEPS)
         return found
 
@@ -134,8 +132,8 @@ class LogPartitionTracker:
 
     def _followed(self, machine):
         """Return log Z by chains of an earlier machine, None if it is too different."""
-        if not self._move(machine, _FOLLOWED, resample=0.0):
-            self._machine = None
+        steps = SmallSteps(_FOLLOWED)
+        if not self._move(machine, steps, resample=0.0):
             return None
         rows, self._log_weights = resampled_index(self._log_weights, self.rng, 0.5, _RUNS)
         if rows is not None:
@@ -144,22 +142,25 @@ class LogPartitionTracker:
             )
         return self._result()
 
-    def _anew(self, machine):
-        """Return log Z by chains from independent units."""
+    def _anew(self, machine, credit):
+        """Return log Z by chains from independent units, None if that would cost too much."""
         base, n = uncoupled(machine, self.base(machine)), _RUNS * _CHAINS
         self._machine = base
         self._layers = Gibbs().init(base, self.rng, n, machine.weights[0]).layers
         self._log_weights, self._log_z0 = 0.0, independent_log_partition(base)
         self._missed = 0.0
-        self._move(machine, math.inf, resample=0.5)
-        return self._result()
+        steps = SmallSteps(most=(credit - self._scouting(_FIRST_SWEEPS)) / _FOLLOWING)
+        arrived = self._move(machine, steps, resample=0.5)
+        self._new_cost = _FOLLOWING * steps.needed + self._scouting(_FIRST_SWEEPS)
+        return self._result() if arrived else None
 
-    def _move(self, machine, limit, resample):
-        """Bring the chains to a machine; returns False if the way is longer than a limit."""
-        steps, options = SmallSteps(limit), {"resample": resample, "n_groups": _RUNS}
+    def _move(self, machine, steps, resample):
+        """Bring the chains to a machine; returns False if that takes more steps than allowed."""
+        options = {"resample": resample, "n_groups": _RUNS}
         ends = anneal(machine, self._machine, steps, self._layers, self.rng, **options)
         self.cost += _RUNS * _CHAINS * (_STEP * steps.n_steps + _LOOK * steps.n_looks)
         if steps.beta < 1:
+            self._machine = None
             return False
         self._machine, self._layers = machine, ends.layers
         self._log_weights = self._log_weights + ends.log_weights
@@ -213,16 +214,42 @@ class SmallSteps:
 
     The spread is taken to grow in proportion to the length of a step, so that it is mostly computed
     once for each.
+
+    Parameters
+    ----------
+    limit : float, default=inf
+        Spread of the whole way at once above which no step is made.
+    most : float, default=inf
+        Largest number of steps. Where the way seems to need more, none is made.
+
+    Attributes
+    ----------
+    beta : float
+        How far the steps have come: 1 at the end.
+    n_steps, n_looks : int
+        Steps made, and spreads computed.
     """
 
-    def __init__(self, limit=math.inf):
-        self.limit, self.beta, self.n_steps, self.n_looks = limit, 0.0, 0, 0
+    def __init__(self, limit=math.inf, most=math.inf):
+        self.limit, self.most = limit, most
+        self.beta, self.n_steps, self.n_looks, self._whole = 0.0, 0, 0, 0.0
+
+    @property
+    def needed(self):
+        """How many steps the way needs, as far as is known."""
+        if self.n_steps == 0:
+            return min(self._whole / _SPREAD, 1 / _SMALLEST)
+        return self.n_steps * (1 if self.beta == 1 else 2)
 
     def __call__(self, gain):
         step = 1.0
         while self.beta < 1:
             spread = self._spread(gain, step)
-            if self.n_steps == 0 and spread > self.limit:
+            if self.n_steps == 0:
+                self._whole = spread
+                if spread > self.limit or self.needed > self.most:
+                    return
+            if self.n_steps >= self.most:
                 return
             while spread > 1.5 * _SPREAD and step > _SMALLEST:
                 step = max(step * _SPREAD / spread, _SMALLEST)

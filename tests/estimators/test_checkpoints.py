@@ -113,17 +113,27 @@ def test_a_fit_goes_on_from_each_file_as_if_nothing_had_happened(name, tmp_path)
 
 @pytest.mark.parametrize("name", [E.__name__ for E in with_parameters("n_iter")])
 def test_a_loaded_file_is_an_estimator_fitted_so_far(name, tmp_path):
-    """It is what a fit of so few epochs leaves, and has no trace of the fit that went on."""
+    """It is what a fit of so few epochs leaves, and has no trace of the fit that went on.
+
+    But a fit ends with an estimate of log Z, which a file in its middle has not.
+    """
+
+    def known(estimator):
+        found = attributes(estimator)
+        last = {"log_likelihood", "log_likelihood_std"}
+        history = {k: v for k, v in found.get("history_", {}).items() if k not in last}
+        return found | {"history_": history}
+
     Estimator, _, data = SETTINGS[name]
     fitted(name, tmp_path)
     for n_iter, path in enumerate(files(tmp_path)):
         loaded, short = load(path), small(Estimator, n_iter=n_iter)
         data = given(short, data)
         short.fit(*data)
-        assert_same(attributes(loaded.set_params(n_iter=n_iter)), attributes(short))
+        assert_same(known(loaded.set_params(n_iter=n_iter)), known(short))
     for estimator in (loaded, short):
         estimator.set_params(warm_start=True).fit(*data)
-    assert_same(attributes(loaded), attributes(short))
+    assert_same(known(loaded), known(short))
 
 
 def test_a_loaded_growth_goes_on(tmp_path):

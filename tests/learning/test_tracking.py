@@ -173,8 +173,38 @@ def test_steps_are_as_long_as_the_spread_allows():
         places.append(beta)
     assert_allclose(np.diff(places), 0.1, rtol=1e-9)
     assert steps.n_steps == 10
-    far = SmallSteps(limit=0.5)
-    assert list(far(lambda beta: beta * numbers)) == [] and far.beta == 0
+    for far in (SmallSteps(limit=0.5), SmallSteps(most=9)):
+        assert list(far(lambda beta: beta * numbers)) == [] and far.beta == 0
+        assert far.n_looks == 1
+
+
+def test_steps_end_where_more_are_needed_than_the_first_look_tells():
+    """Log weights whose spread for each step grows tenfold behind half of the way."""
+    numbers = np.random.default_rng(0).normal(size=100)
+    numbers /= numbers.std()
+    places = [0.0]
+
+    def gain(beta):
+        begin = places[-1]
+        late = max(0.0, beta - 0.5) - max(0.0, begin - 0.5)
+        return (beta - begin + (10 * late if begin > 0 else 0)) * numbers
+
+    steps = SmallSteps(most=20)
+    for beta in steps(gain):
+        places.append(beta)
+    assert steps.n_steps == 20 and 0.5 < steps.beta < 1
+    assert steps.needed > 20
+
+
+def test_an_estimate_costs_no_more_than_its_credit(no_sums):
+    machine = random_machine(BINARY, (30, 20), 0, 1.5)
+    free = tracker()
+    assert free.estimate(machine, math.inf) is not None and free.cost > 4000
+    for part in (0.1, 0.5, 0.9):
+        watch = tracker()
+        assert watch.estimate(machine, part * free.cost) is None
+        assert watch.cost <= part * free.cost
+        assert watch.estimate(machine, 3 * free.cost) is not None
 
 
 def test_without_couplings_log_z_is_exact(no_sums):
