@@ -1,5 +1,6 @@
 """The base of the estimators that learn a density by moment matching."""
 
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -216,8 +217,11 @@ class BaseRBM(DensityModel):
 
     def _trainer(self, rows, index, training, publish, n_iter=1, n_rows=None, **options):
         """Return the :class:`Trainer` of a fit."""
-        parts = training.parts
-        learner = (AutomaticLearner if is_automatic(self) else MomentLearner)(
+        parts, rate = training.parts, rate_of(self)
+        learner_of = MomentLearner
+        if is_automatic(self):
+            learner_of = partial(AutomaticLearner, falls=rate(1 - 1 / max(n_iter, 1)) < 0.5)
+        learner = learner_of(
             rows,
             parts.phase,
             parts.optimizer,
@@ -238,7 +242,7 @@ class BaseRBM(DensityModel):
             lambda machine, state: self._attributes(machine, state, parts),
             recorder(self.history_, name_in_print(self)),
             n_iter=n_iter,
-            rate=rate_of(self),
+            rate=rate,
             **options,
         )
 

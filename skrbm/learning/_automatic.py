@@ -10,6 +10,8 @@ from ._gradient import MomentLearner
 from ._optimizers import ArrayGradient
 from ._rates import AutomaticRate
 
+_PLAIN = 4.0  # caution where gradients are not centred, or parameters not averaged
+_NOISE = 0.02  # nats for each visible unit, of a step where nothing averages out its noise
 _SMALLEST = 1e-6  # rate at which steps are not taken back any more: it is not they that diverge
 
 
@@ -24,6 +26,9 @@ class AutomaticLearner(MomentLearner):
     rule : AutomaticRate, default=None
         For plain gradient ascent; it is made more cautious for an optimiser that asks for it.
         Default: ``AutomaticRate()``.
+    falls : bool, default=True
+        Whether the rate falls to a small part in the course of training. If it does not, and
+        parameters are not averaged, steps are so short that their noise costs little in the end.
     **options : dict
         As in :class:`MomentLearner`.
 
@@ -33,14 +38,19 @@ class AutomaticLearner(MomentLearner):
         If ranks take steps alone.
     """
 
-    def __init__(self, rows, phase, optimizer, *, rule=None, **options):
+    def __init__(self, rows, phase, optimizer, *, rule=None, falls=True, **options):
         super().__init__(rows, phase, optimizer, **options)
         if ranks().local_steps > 1:
             raise ValueError(
                 f"local_steps={ranks().local_steps} needs a learning_rate that is a number: an "
                 "automatic one is found from steps that all ranks take together"
             )
-        self.rule = (rule or AutomaticRate()).cautious(optimizer.caution * phase.caution)
+        caution = optimizer.caution * phase.caution
+        if not (self.average and self.centered):
+            caution *= _PLAIN
+        self.rule = (rule or AutomaticRate()).cautious(caution)
+        if not (self.average or falls):
+            self.rule = replace(self.rule, largest_gain=_NOISE)
 
     def step(self, training, index, rate):
         try:

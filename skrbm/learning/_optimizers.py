@@ -69,7 +69,8 @@ class Optimizer(HyperParameters):
     Attributes
     ----------
     caution : float
-        By what an automatic learning rate and its trust region are divided; 1 for gradient ascent.
+        By what an automatic learning rate and its trust region are divided; 1 for gradient ascent
+        without momentum.
     makes_zeros : bool
         Whether steps end with a proximal one, which makes exact zeros of weights.
     is_linear : bool
@@ -202,6 +203,10 @@ class SGD(_Penalised):
     @property
     def is_linear(self):
         return not self.makes_zeros
+
+    @property
+    def caution(self):  # so much longer are all steps together that one step starts
+        return 1 / (1 - self.momentum)
 
     def init(self, parameters):
         """Return the velocity at rest: zeros, or None without momentum."""

@@ -56,6 +56,9 @@ class AutomaticRate:
         which steps may swing back and forth, and learning in the others should not wait for these.
     largest_divergence : float, default=0.15
         Largest divergence of a step for each visible unit, in nats: the trust region.
+    largest_gain : float, default=inf
+        Largest r g for each visible unit, in nats. Near the maximum all of g is noise, and
+        parameters that move at a constant rate lose about r g / 4 nats by it.
     first : float, default=0.05
         Rate of the first step.
     every : int, default=5
@@ -70,6 +73,7 @@ class AutomaticRate:
 
     factor: float = 16.0
     largest_divergence: float = 0.15
+    largest_gain: float = math.inf
     first: float = 0.05
     every: int = 5
     memory: float = 0.1
@@ -125,6 +129,8 @@ class AutomaticRate:
         deviation = state.deviation * (latest / state.deviation) ** part
         best = self.factor * max(gain, 0.0), (2 * self.largest_divergence * n_visible) ** 0.5
         rate = min(min(best) / max(deviation, latest), state.cap)
+        if gain > 0:
+            rate = min(rate, self.largest_gain * n_visible / (gain * deviation))
         rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
         return RateState(rate, deviation, gain, state.n_steps + 1, self.recovery * state.cap)
 
@@ -142,6 +148,10 @@ class AutomaticRate:
         largest = (2 * self.largest_divergence * n_visible) ** 0.5 * one
         rate = xp.minimum(steady, largest) / xp.maximum(deviation, latest)
         rate = xp.minimum(rate, state.cap)
+        if self.largest_gain < math.inf:
+            gains = xp.where(gain > 0, gain * deviation, 0.0 * one)
+            few = self.largest_gain * n_visible / xp.where(gain > 0, gains, one)
+            rate = xp.where(gain > 0, xp.minimum(rate, few), rate)
         rate = xp.minimum(xp.maximum(rate, 0.5 * state.rate), self.growth * state.rate)
         found = rate, deviation, gain, self.recovery * state.cap
         before = xp.where(finite, state.rate, 0.5 * state.rate), *state[1:3], state.cap
