@@ -46,8 +46,9 @@ numpydoc_show_class_members = False  # the class template lists the methods itse
 # The order of the examples: what a newcomer asks for first. A new one comes after these.
 _FIRST = """
 digits_features missing_values samples_of_a_label denoising multilabel synthetic_table topics
-sequences categories generate_digits image_completion rbm kinds_of_units gaussian_mixture_density
-how_many_hidden_units grid_search diagnose tap_landscape deep_tap_machine resume large_data workers
+sequences categories spikes generate_digits image_completion rbm kinds_of_units
+gaussian_mixture_density how_many_hidden_units grid_search diagnose tap_landscape deep_tap_machine
+resume large_data workers
 """.split()
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
