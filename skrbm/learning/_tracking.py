@@ -167,7 +167,7 @@ class LogPartitionTracker:
         return True
 
     def _result(self):
-        weights = self._log_weights.reshape(_RUNS, _CHAINS)
+        weights = namespace(self._log_weights).reshape(self._log_weights, (_RUNS, _CHAINS))
         runs = to_numpy(log_sum_exp(weights)) - math.log(_CHAINS)
         found = _of_runs(runs, self._log_z0)
         if not found.std <= _PRECISE:
