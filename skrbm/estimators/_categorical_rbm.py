@@ -251,8 +251,8 @@ class CategoricalRBM(RBM):
         if isinstance(self.init, str):
             return super()._first_machine(rows, rng, parts)
         components, *biases = parts_of_init(self.init)
-        if hasattr(components, "categories_"):
-            _check_categories(components.categories_, self._encoder.categories_)
+        if getattr(components, "_encoder", None) is not None:
+            self._encoder.check_same(components._encoder)
         elif not hasattr(components, "fit"):
             components, hidden, visible = self._of_values(components, *biases)
             biases = hidden, visible
@@ -289,7 +289,7 @@ class CategoricalRBM(RBM):
                 name = type(components).__name__
                 raise ValueError(f"{name} is no fitted machine of categories; give one, or arrays")
             if not isinstance(self.categories, str):
-                _check_categories(kept, self.categories)
+                CategoryEncoder.of(self.categories).check_same(components._encoder)
             self._encoder = CategoryEncoder.of(kept, self.handle_unknown)
             return components, hidden, visible
         shape, kept = np.shape(components), self.categories
@@ -395,18 +395,6 @@ class CategoricalRBM(RBM):
             random_state=random_state,
         )
         return decoded(self, means)
-
-
-def _check_categories(known, asked):
-    """Raise ValueError unless two lists of categories are the same."""
-    same = len(known) == len(asked) and all(
-        list(old) == list(new) for old, new in zip(known, asked, strict=True)
-    )
-    if not same:
-        raise ValueError(
-            "the machine that is given has other categories than those asked for, or those of X; "
-            "set categories=machine.categories_"
-        )
 
 
 def _checked(name, values, sizes, ndim):

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._sklearn import StrOptions
 from ..inputs import TableEncoder
 from ._choices import check_bounds, unit_of
+from ._parts import parts_of_init
 from ._rbm import RBM
 
 _NOT_TAKEN = ("visible", "binarize", "sample_values")
@@ -30,7 +31,8 @@ class TabularRBM(RBM):
     n_components : int, default=32
         Number of hidden units.
     kinds : "auto" or dict, default="auto"
-        Kinds of columns by name, or by number; the others, or all, are found from the dtypes.
+        Kinds of columns by name or, where no name is a number, by number; the others, or all, are
+        found from the dtypes.
         "binary" are booleans, or two values that are not floats; "categorical" are strings,
         objects and pandas or polars categories; "rating" are whole numbers of a range of at most
         20, binomial from the smallest to the largest; "real" are all other numbers, with a learnt
@@ -87,8 +89,9 @@ class TabularRBM(RBM):
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed.
     init : "random", fitted TabularRBM or (components, intercept_hidden, intercept_visible), \
             default="random"
-        Where training starts; arrays have the shapes of the fitted ones. "random" draws weights
-        from N(0, 0.01²) and fits the visible units to the columns.
+        Where training starts: a machine of a table with the same columns and values, or arrays of
+        the shapes of the fitted ones. "random" draws weights from N(0, 0.01²) and fits the visible
+        units to the columns.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
     early_stopping : bool or {"free_energy_gap", "score"}, default=False
@@ -235,6 +238,12 @@ class TabularRBM(RBM):
 
     def _units(self):
         return check_bounds(self._encoder.unit, unit_of(self, "hidden"))
+
+    def _first_machine(self, rows, rng, parts):
+        components = self.init if isinstance(self.init, str) else parts_of_init(self.init)[0]
+        if getattr(components, "_encoder", None) is not None:
+            self._encoder.check_same(components._encoder)
+        return super()._first_machine(rows, rng, parts)
 
     @property
     def kinds_(self):

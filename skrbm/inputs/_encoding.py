@@ -144,6 +144,18 @@ class CategoryEncoder:
         ]
         return joined
 
+    def check_same(self, other):
+        """Raise ValueError if another encoder has not the same categories."""
+        known, asked = self.categories_, getattr(other, "categories_", ())
+        same = len(known) == len(asked) and all(
+            list(old) == list(new) for old, new in zip(known, asked, strict=True)
+        )
+        if not same:
+            raise ValueError(
+                "the machine that is given has other categories than those asked for, or those of "
+                "X; set categories=machine.categories_"
+            )
+
     @property
     def sizes(self):
         """Number of values of each column, a tuple of int."""

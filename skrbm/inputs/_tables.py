@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
-from itertools import groupby
+from itertools import groupby, zip_longest
 from numbers import Integral, Real
 
 import numpy as np
@@ -28,7 +28,8 @@ class TableEncoder:
     Parameters
     ----------
     kinds : "auto" or dict, default="auto"
-        Kinds of some columns by name, or by number; the others, or all, are found.
+        Kinds of some columns by name or, where no name is a number, by number; the others, or all,
+        are found.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         What unknown categories are: missing, with a warning or without, or an error.
 
@@ -50,7 +51,7 @@ class TableEncoder:
         names = list(X.columns) if is_frame else list(range(len(columns)))
         asked = self._asked(names)
         self.table = [
-            _described(X, j, name, column, asked.get(name, asked.get(j)), is_frame)
+            _described(X, j, name, column, asked.get(j), is_frame)
             for j, (name, column) in enumerate(zip(names, columns, strict=True))
         ]
         self.dtype = np.result_type(np.float32, *map(_dtype_of, columns))
@@ -69,23 +70,40 @@ class TableEncoder:
         joined.dtype = np.result_type(*(encoder.dtype for encoder in encoders))
         columns = list(zip(*(encoder.table for encoder in encoders), strict=True))
         asked = self._asked([first.name for first, *_ in columns])
-        joined.table = [
-            _column_of_ranks(parts, parts[0].name in asked or j in asked)
-            for j, parts in enumerate(columns)
-        ]
+        joined.table = [_column_of_ranks(parts, j in asked) for j, parts in enumerate(columns)]
         return joined
 
+    def check_same(self, other):
+        """Raise ValueError if another encoder is not of a table with the same columns."""
+        if not isinstance(other, TableEncoder):
+            raise ValueError("the machine that is given is none of a table; give a TabularRBM")
+        now, before = ([column.meaning for column in own.table] for own in (self, other))
+        if now != before:
+            differ = (pair for pair in zip_longest(now, before) if pair[0] != pair[1])
+            wanted, found = next(differ)
+            raise ValueError(
+                "the machine that is given is of another table, so that its parameters mean other "
+                f"things: X has the column {wanted}, it has {found}. Give a machine of a table "
+                "with the same columns and values, or go on with partial_fit or warm_start"
+            )
+
     def _asked(self, names):
+        """Return the kinds that are asked for, by the numbers of the columns."""
         if isinstance(self.kinds, str):
             return {}
-        known = {*names, *range(len(names))}
+        keys = [{name} for name in names]
+        if not any(isinstance(name, Real) for name in names):  # else numbers are names alone
+            keys = [{name, j} for j, name in enumerate(names)]
+        known = set().union(*keys)
         for name, kind in self.kinds.items():
             if name not in known or kind not in KINDS:
                 raise ValueError(
                     f"kinds must name columns of X, and their kinds, of {list(KINDS)}; got "
                     f"{name!r}: {kind!r}"
                 )
-        return self.kinds
+        return {
+            j: kind for j, own in enumerate(keys) for key, kind in self.kinds.items() if key in own
+        }
 
     @property
     def order(self):

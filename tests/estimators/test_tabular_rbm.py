@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from skrbm import RBM, TabularRBM
+from skrbm import RBM, CategoricalRBM, TabularRBM
 from skrbm.exceptions import DataRangeWarning
 from skrbm.persistence import load, save
 from skrbm.units import (
@@ -292,3 +292,65 @@ def test_ratings_may_begin_above_zero():
     mean = unit.mean(rbm.machine_.thetas[0].map(lambda part: part[:1]))[0]
     assert mean == pytest.approx(stars.mean() - 3, abs=0.02)
     assert rbm.sample(500, random_state=0)["stars"].between(3, 7).all()
+
+
+# --------------------------------------------------------- starts at a machine of a table
+
+
+def of_small_table(**columns):
+    rng = np.random.default_rng(0)
+    usual = {
+        "s": rng.choice(["u", "v", "w"], 60),
+        "t": np.arange(60) % 4,
+        "x": rng.standard_normal(60),
+    }
+    return pd.DataFrame(usual | columns)
+
+
+def test_a_fit_starts_at_a_machine_of_the_same_table():
+    X = of_small_table()
+    rbm = fitted(X)
+    assert_array_equal(fitted(X[::-1], n_iter=0, init=rbm).components_, rbm.components_)
+    arrays = rbm.components_, rbm.intercept_hidden_, rbm.intercept_visible_
+    assert_array_equal(fitted(X, n_iter=0, init=arrays).components_, rbm.components_)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        of_small_table(s=of_small_table()["s"].map({"u": "z_u", "v": "a_v", "w": "b_w"})),
+        of_small_table(s=np.resize(["u", "v", "w", "y"], 60)),
+        of_small_table(t=10 + np.arange(60) % 4),
+        of_small_table(t=np.arange(60) % 9),
+        of_small_table()[["s", "x", "t"]],
+        of_small_table().rename(columns={"x": "y"}),
+        of_small_table(x=np.arange(60) % 2 == 0),
+        of_small_table().drop(columns="x"),
+    ],
+    ids=["names", "number of names", "shift", "range", "order", "name of column", "kind", "fewer"],
+)
+def test_a_fit_does_not_start_at_a_machine_of_another_table(other):
+    with pytest.raises(ValueError, match="another table"):
+        fitted(other, init=fitted(of_small_table()))
+
+
+def test_a_fit_of_a_table_does_not_start_at_a_machine_of_categories_nor_the_reverse():
+    X = of_small_table()[["s"]]
+    categories = CategoricalRBM(4, n_iter=1, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="give a TabularRBM"):
+        fitted(X, init=categories)
+    with pytest.raises(ValueError, match="other categories"):
+        categories.set_params(init=fitted(X)).fit(X)
+
+
+# ------------------------------------------------------------------- names that are numbers
+
+
+def test_a_number_that_is_a_name_is_no_place():
+    X = pd.DataFrame({0: [0.5, 1.5, 2.5], 2: [0.0, 1.0, 4.0], 3: [0.0, 2.0, 5.0]})
+    assert fitted(X, kinds={2: "count"}).kinds_ == {0: "real", 2: "count", 3: "real"}
+    with pytest.raises(ValueError, match="kinds must name columns of X"):
+        fitted(X, kinds={1: "count"})
+    X.columns = ["a", "b", "c"]
+    assert fitted(X, kinds={1: "count"}).kinds_ == {"a": "real", "b": "count", "c": "real"}
+    assert fitted(X.to_numpy(), kinds={1: "count"}).kinds_ == {0: "real", 1: "count", 2: "real"}
