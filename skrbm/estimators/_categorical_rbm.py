@@ -354,8 +354,9 @@ class CategoricalRBM(RBM):
             Of observed sites 1 for the value; 0 after the last value of a site.
         """
         own = self._own_fixed_point()
-        rows = imputed(self, X, method, own, n_steps, random_state)
-        return _by_site(rows, self._encoder.sizes)
+        blocks = imputed(self, X, method, own, n_steps, random_state)
+        parts = [_by_site(rows, self._encoder.sizes) for rows in blocks]
+        return namespace(parts[0]).concat(parts, axis=0)
 
     @one_blas_thread
     def denoise(self, Y, *, substitution_probability, n_starts=1, n_steps=None, random_state=None):
@@ -384,7 +385,7 @@ class CategoricalRBM(RBM):
         -------
         X : array of shape (n_samples, n_sites)
         """
-        means = denoised(
+        blocks = denoised(
             self,
             Y,
             Substitution(substitution_probability, self._encoder.sizes),
@@ -394,7 +395,7 @@ class CategoricalRBM(RBM):
             return_std=False,
             random_state=random_state,
         )
-        return decoded(self, means)
+        return decoded(self, (means for means, _ in blocks))
 
 
 def _checked(name, values, sizes, ndim):

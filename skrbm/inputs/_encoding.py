@@ -176,23 +176,25 @@ class CategoryEncoder:
             self._report(unknown)
         return np.stack([codes for codes, _ in found], axis=1)
 
-    def decode(self, rows):
+    def decode(self, blocks):
         """Return the values of rows of 0 and 1, or the most probable ones of probabilities.
 
         Parameters
         ----------
-        rows : array of shape (n_samples, n_columns)
+        blocks : iterable of arrays of shape (n_rows, n_columns)
+            The rows, in blocks.
 
         Returns
         -------
         array of shape (n_samples, n_sites)
             In the library of the rows, if values are numbers.
         """
-        numbers, ends = to_numpy(rows), np.cumsum(self.sizes)
-        found = [
-            values[numbers[:, end - len(values) : end].argmax(axis=1)]
-            for values, end in zip(self.categories_, ends, strict=True)
-        ]
+        codes, ends = [], np.cumsum(self.sizes)
+        for rows in blocks:
+            sites = np.split(to_numpy(rows), ends[:-1], axis=1)
+            codes.append(np.stack([site.argmax(axis=1) for site in sites]).astype(np.int32))
+        places = np.concatenate(codes, axis=1)
+        found = [values[own] for values, own in zip(self.categories_, places, strict=True)]
         kinds = {"number" if part.dtype.kind in "iuf" else part.dtype.kind for part in found}
         X = np.stack(found if len(kinds) == 1 else [_in_objects(part) for part in found], axis=1)
         return from_numpy(X, rows) if is_foreign(rows) and X.dtype.kind in "biuf" else X

@@ -163,19 +163,21 @@ class TableEncoder:
         given = CategoryEncoder.of([self.table[j].values for j in named], self.handle_unknown)
         return list(given.codes([columns[j] for j in named]).T)
 
-    def decode(self, rows):
+    def decode(self, blocks):
         """Return a table of rows of units, or of their means.
+
+        Parameters
+        ----------
+        blocks : iterable of arrays of shape (n_rows, n_columns)
+            The rows, in blocks.
 
         Returns
         -------
         DataFrame, or ndarray of shape (n_samples, n_columns)
             Of objects, if columns have values that are no numbers.
         """
-        numbers, start, found = to_numpy(rows), 0, {}
-        for j in self.order:
-            column = self.table[j]
-            found[j] = column.into_values(numbers[:, start : start + column.width])
-            start += column.width
+        parts = list(zip(*map(self._values, blocks), strict=True))
+        found = dict(zip(self.order, map(np.concatenate, parts), strict=True))
         values = [found[j] for j in range(len(self.table))]
         if self.frame is not None:
             return _frame(self.frame, self.table, values)
@@ -185,6 +187,15 @@ class TableEncoder:
         X = np.stack(values, axis=1)
         dtypes = {column.dtype for column in self.table}
         return X.astype(dtypes.pop()) if len(dtypes) == 1 and X.dtype.kind in "fiu" else X
+
+    def _values(self, rows):
+        """Return the values of rows of units, a column after the other in the order of these."""
+        numbers, start, found = to_numpy(rows), 0, []
+        for j in self.order:
+            column = self.table[j]
+            found.append(column.into_values(numbers[:, start : start + column.width]))
+            start += column.width
+        return found
 
 
 def _described(X, j, name, column, kind, is_frame):

@@ -34,14 +34,14 @@ def test_columns_are_those_of_scikit_learn(name):
     assert_array_equal(rows.toarray(), other.transform(X).toarray())
     for mine, theirs in zip(encoder.categories_, other.categories_, strict=True):
         assert_array_equal(mine, theirs)
-    back = encoder.decode(rows.toarray().astype(np.float32))
+    back = encoder.decode([rows.toarray().astype(np.float32)])
     assert_array_equal(back, X)
     assert back.dtype == X.dtype
 
 
 def test_probabilities_are_decoded_as_the_most_probable_values():
     encoder, _ = fitted(TABLES["text"])
-    assert_array_equal(encoder.decode(np.array([[0.4, 0.6, 0.2, 0.5, 0.3]])), [["C", "y"]])
+    assert_array_equal(encoder.decode([np.array([[0.4, 0.6, 0.2, 0.5, 0.3]])]), [["C", "y"]])
 
 
 def test_missing_values_are_nan_in_all_columns_of_a_site():
@@ -128,7 +128,7 @@ def test_times(unit):
         columns = [times, other]
         encoder = CategoryEncoder().fit(None, columns)
         rows = encoder.encode(columns).toarray()
-        back = encoder.decode(rows[:2])
+        back = encoder.decode([rows[:2]])
         assert back.dtype == object and back.tolist() == [
             [times[0], other[0]],
             [times[1], other[1]],
@@ -144,7 +144,7 @@ def test_times(unit):
 def test_truth_values_stay_so_beside_numbers():
     columns = [np.array([True, False]), np.array([5, 7])]
     encoder = CategoryEncoder().fit(None, columns)
-    back = encoder.decode(encoder.encode(columns).toarray())
+    back = encoder.decode([encoder.encode(columns).toarray()])
     assert back.dtype == object and back[0, 0] is True and back.tolist() == [[True, 5], [False, 7]]
 
 
