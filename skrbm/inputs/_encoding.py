@@ -60,7 +60,7 @@ def _values(column, name):
 
 def check_unmasked(X, name="X"):
     """Raise ValueError if X is a masked array with masked values, which would count as known."""
-    if np.ma.is_masked(X):
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
             f"{name} has masked values, and masks are not read; give NaN for what is missing: "
             f"{name}.astype(float).filled(np.nan)"
