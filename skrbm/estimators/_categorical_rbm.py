@@ -43,6 +43,8 @@ class CategoricalRBM(RBM):
     categories : "auto" or list of array-like, default="auto"
         The values of each site. "auto" are those of the data, sorted; of a pandas Categorical or a
         polars Enum, those that its dtype declares. ``partial_fit`` takes them from its first rows.
+        Where a code -1 marks what is missing, give the others, such as ``[range(21)] * n_sites``:
+        "auto" takes -1 as a value.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         What other values are: missing, with a warning or without, or an error.
     hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", "truncated_gaussian", \

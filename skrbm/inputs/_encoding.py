@@ -1,6 +1,8 @@
 """Columns of categories as numbers: one column for each value, and back."""
 
 import warnings
+from decimal import Decimal
+from math import isinf
 
 import numpy as np
 import scipy.sparse as sp
@@ -8,6 +10,9 @@ from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import from_numpy, is_foreign, to_numpy
 from ..exceptions import DataRangeWarning
+
+_SEVERAL = list, dict, set, np.ndarray  # values of a column that are no single ones
+_FEW = 3  # codes up to here beside -1 may be values as good as it, such as votes
 
 
 def columns_of(estimator, X, *, reset=False):
@@ -50,7 +55,8 @@ def _is_frame(X):
 def _values(column, name):
     """Return a column of a DataFrame as an array of its values."""
     values = np.asarray(column)
-    if values.ndim != 1:
+    are_several = values.dtype.kind == "O" and any(isinstance(v, _SEVERAL) for v in values)
+    if values.ndim != 1 or are_several:
         raise ValueError(
             f"column {name!r} of X has dtype {column.dtype}, of which each value is several; make "
             "a column of each of them"
@@ -72,18 +78,25 @@ def column_of(X, j):
     return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
 
 
-def missing_values(values):
+def missing_values(values, name="X"):
     """Return where a column has no value: None, NaN, NaT or pandas.NA.
 
-    Raises ValueError if it has infinity.
+    Raises ValueError if it, of this ``name``, has infinity.
     """
-    if values.dtype.kind == "f" and np.isinf(values).any():
-        raise ValueError("Input X contains infinity; only NaN marks a missing value")
+    if _has_infinity(values):
+        raise ValueError(f"Input {name} contains infinity; only NaN marks a missing value")
     if values.dtype.kind in "fmM":
         return values != values
     if values.dtype.kind == "O":
         return np.array([_is_nothing(value) for value in values], dtype=bool)
     return np.zeros(len(values), dtype=bool)
+
+
+def _has_infinity(values):
+    if values.dtype.kind == "O":
+        numbers = (value for value in values if isinstance(value, float | np.floating | Decimal))
+        return any(map(isinf, numbers))
+    return values.dtype.kind == "f" and bool(np.isinf(values).any())
 
 
 def _is_nothing(value):
@@ -125,6 +138,7 @@ class CategoryEncoder:
     def fit(self, X, columns):
         """Find the categories of a table X, of which these are the columns; returns self."""
         if isinstance(self.categories, str):
+            _warn_of_codes(columns)
             self.categories_ = [values_of(X, j, column) for j, column in enumerate(columns)]
             return self
         if len(self.categories) != len(columns):
@@ -234,6 +248,21 @@ class CategoryEncoder:
         )
 
 
+def _warn_of_codes(columns):
+    """Warn if columns are of codes from 0 on and of -1, which then mostly is a missing value."""
+    if any(column.dtype.kind not in "iu" for column in columns):
+        return
+    least, most = min(map(np.min, columns)), max(map(np.max, columns))
+    if least == -1 and most >= _FEW:
+        warnings.warn(
+            "X has codes from 0 on and -1, which is taken as a value like them. If it marks what "
+            f"is missing, give categories=[range({most + 1})] * {len(columns)} and "
+            "handle_unknown='ignore'; if it is a value, give categories with it",
+            DataRangeWarning,
+            stacklevel=2,
+        )
+
+
 def one_hot(codes, sizes):
     """Return sites of several values as columns, of which one of each site is 1, in CSR.
 
@@ -316,10 +345,11 @@ def _given(values, j):
     known = np.asarray(values)
     if known.dtype.kind in "US" and any(not isinstance(value, str) for value in values):
         known = _objects(values)
-    if known.ndim != 1 or not len(known) or missing_values(known).any():
-        raise ValueError(f"categories[{j}] must be values of a column, none of them missing")
+    name = f"categories[{j}]"
+    if known.ndim != 1 or not len(known) or missing_values(known, name).any():
+        raise ValueError(f"{name} must be values of a column, none of them missing")
     if len(set(known.tolist())) < len(known):
-        raise ValueError(f"categories[{j}] has a value twice: {known.tolist()}")
+        raise ValueError(f"{name} has a value twice: {known.tolist()}")
     return known
 
 

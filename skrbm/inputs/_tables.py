@@ -3,7 +3,7 @@
 import importlib
 import re
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, time, timedelta
 from decimal import Decimal
 from itertools import groupby, zip_longest
 from numbers import Integral, Real
@@ -244,7 +244,7 @@ def _kind(values, name, dtype):
         code = "b"
     elif code == "O" and all(isinstance(value, Real | Decimal) for value in values):
         code = "i" if all(isinstance(value, Integral) for value in values) else "f"
-    if code in "mMcV" or any(isinstance(value, date | timedelta) for value in values[:1]):
+    if code in "mMcV" or any(map(_is_time, values[:1])):
         raise ValueError(f"column {name!r} of X has dtype {dtype}; turn it into numbers")
     if code == "b":
         return "binary"
@@ -257,6 +257,11 @@ def _kind(values, name, dtype):
         return "binary"
     exact = max(abs(least), abs(most)) < 2**53  # floats hold all whole numbers up to here
     return "rating" if 0 < most - least <= _FEW and exact else "real"
+
+
+def _is_time(value):
+    """Whether a value is a date, a time, their difference or a period of pandas."""
+    return isinstance(value, date | time | timedelta) or type(value).__name__ == "Period"
 
 
 def _dtype_of(column):

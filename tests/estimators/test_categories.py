@@ -84,8 +84,9 @@ def test_what_is_refused_is_not_advised(X):
         TAPRBM(4, visible=SITES).fit(X)
     for Estimator in (RBM, TAPRBM):
         Estimator(4, visible=SITES, inference="mean_field", n_iter=1).fit(X)
-    with pytest.raises(ValueError, match=r"give Categorical\(sizes\)"):
-        RBM(visible="categorical").fit(X)
+    for name in ("categorical", "poisson"):
+        with pytest.raises(ValueError, match=r"give Categorical\(sizes\) .*Poisson\(\) for counts"):
+            RBM(visible=name).fit(X)
 
 
 @pytest.mark.parametrize(

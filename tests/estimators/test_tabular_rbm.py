@@ -1,6 +1,7 @@
 """What only TabularRBM does: kinds of columns, tables in and out, and values that are missing."""
 
 import pickle
+from datetime import time
 
 import numpy as np
 import pandas as pd
@@ -105,6 +106,48 @@ def test_times_are_an_error(zone):
         ValueError, match=r"'day' of X has dtype datetime64.*; turn it into numbers"
     ):
         fitted(X)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.period_range("2020", periods=5, freq="M"),
+        [pd.Period("2020")] * 5,
+        pd.timedelta_range("1h", periods=5),
+        [time(hour) for hour in range(5)],
+    ],
+    ids=["periods", "objects", "differences", "times"],
+)
+def test_periods_and_times_of_day_are_an_error(column):
+    for X in (pd.DataFrame({"day": column}), pd.DataFrame({"day": column}, dtype=object)):
+        with pytest.raises(ValueError, match=r"'day' of X has dtype .*; turn it into numbers"):
+            fitted(X)
+
+
+def test_intervals_are_categories():
+    cut = pd.cut(pd.Series(np.arange(40.0)), 4)
+    for column in (cut, cut.astype(cut.cat.categories.dtype)):
+        X = pd.DataFrame({"age": column, "x": np.arange(40.0)})
+        rbm = fitted(X)
+        assert rbm.kinds_ == {"age": "categorical", "x": "real"}
+        made = rbm.sample(20, random_state=0)
+        assert made["age"].dtype == X["age"].dtype and made["age"].isin(X["age"]).all()
+
+
+@pytest.mark.parametrize("values", [[[1, 2], [3, 4]], [{"a": 1}, {"a": 2}]], ids=["lists", "dicts"])
+def test_values_that_are_several_are_an_error(values):
+    pl = pytest.importorskip("polars")
+    for X in (pd.DataFrame({"d": values}), pl.DataFrame({"d": values})):
+        with pytest.raises(ValueError, match=r"column 'd' of X .* each value is several"):
+            fitted(X)
+
+
+def test_tables_are_not_denoised():
+    X = people()
+    rbm = fitted(X)
+    for noise in ({}, {"flip_probability": 0.1}, {"noise_variance": 0.1}):
+        with pytest.raises(ValueError, match=r"TabularRBM has no denoise.*impute"):
+            rbm.denoise(X, **noise)
 
 
 def test_kinds_that_are_asked_for():
@@ -261,6 +304,7 @@ def test_values_that_were_not_in_training():
         ({"debt": -1.0}, {"kinds": {"debt": "positive"}}, "negative values"),
         ({}, {"kinds": {"age": "count"}, "hidden": "gaussian"}, "have no distribution beside"),
         ({"income": np.inf}, {}, "infinity"),
+        ({"income": pd.Series([1.0, np.inf, *[2.0] * 198], dtype=object)}, {}, "infinity"),
     ],
 )
 def test_errors_name_the_column(change, params, match):

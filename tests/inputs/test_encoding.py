@@ -1,5 +1,8 @@
 """Columns of categories: against scikit-learn's encoders, and values that cannot be encoded."""
 
+import warnings
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -97,6 +100,36 @@ def test_given_categories_keep_their_order():
     assert_array_equal(numbers.encode(columns).toarray(), [[1, 0, 0], [0, 0, 1]])
 
 
+@pytest.mark.parametrize(
+    "X, warns",
+    [
+        (np.array([[-1, 0], [3, 2]]), True),
+        (np.array([[0, 0], [3, 2]]), False),
+        (np.array([[-2, -1], [3, 2]]), False),
+        (np.array([[-1, 0], [1, 1]]), False),  # no, no opinion, yes
+        (np.array([["-1", "0"], ["3", "2"]]), False),
+    ],
+)
+def test_codes_with_minus_one(X, warns):
+    """It is mostly what marks missing values, and then no category."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        encoder, _ = fitted(X)
+    assert [w.category for w in caught] == [DataRangeWarning] * warns
+    assert all("categories=[range(4)] * 2" in str(w.message) for w in caught)
+    assert encoder.sizes == (2, 2)
+
+
+def test_categories_say_what_minus_one_is():
+    X = np.array([[-1, 0], [3, 2]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder, columns = fitted(X, categories=[range(4)] * 2, handle_unknown="ignore")
+        assert_array_equal(encoder.codes(columns), X)
+        encoder, columns = fitted(X, categories=[range(-1, 4)] * 2)
+        assert_array_equal(encoder.codes(columns), X + 1)
+
+
 @pytest.mark.parametrize("new", [["Q"], [1.5]], ids=str)
 def test_unknown_values(new):
     X = np.array([["A"], ["C"]]) if new == ["Q"] else np.array([[1], [2]])
@@ -163,10 +196,13 @@ def test_text_is_no_number():
         ([["a"], ["b"]], {"categories": [[]]}, "must be values of a column"),
         ([[None], [np.nan]], {}, "no observed value in column 0"),
         ([["a"], [1]], {}, "uniformly strings or numbers"),
-        ([[1.0], [np.inf]], {}, "infinity"),
+        ([[1.0], [np.inf]], {}, "Input X contains infinity"),
+        ([["a"], [-np.inf]], {}, "Input X contains infinity"),
+        ([[1], [Decimal("inf")]], {}, "Input X contains infinity"),
+        ([["a"], ["b"]], {"categories": [["a", np.inf]]}, r"categories\[0\] contains infinity"),
     ],
 )
 def test_what_cannot_be_encoded(X, params, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        encoder, columns = fitted(X if message == "infinity" else np.array(X, object), **params)
+        encoder, columns = fitted(np.array(X, object), **params)
         encoder.encode(columns)
