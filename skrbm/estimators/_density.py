@@ -87,7 +87,8 @@ class DensityModel(
         machine = in_double(self.machine_)
         starts, ladder = cast(self.starts_, machine.dtype), getattr(self, "ladder_", None)
         encode = self._encode if takes_table(self) else None
-        return Density(machine, starts, binarize=self.binarize, ladder=ladder, encode=encode)
+        parts = {"binarize": self.binarize, "ladder": ladder, "encode": encode}
+        return Density(machine, starts, **parts, method=self._own_fixed_point())
 
     @property
     def _n_features_out(self):
