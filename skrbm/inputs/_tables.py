@@ -7,6 +7,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from itertools import groupby, zip_longest
 from numbers import Integral, Real
+from reprlib import repr as shortened
 
 import numpy as np
 import scipy.sparse as sp
@@ -79,8 +80,8 @@ class TableEncoder:
             raise ValueError("the machine that is given is none of a table; give a TabularRBM")
         now, before = ([column.meaning for column in own.table] for own in (self, other))
         if now != before:
-            differ = (pair for pair in zip_longest(now, before) if pair[0] != pair[1])
-            wanted, found = next(differ)
+            pairs = zip_longest(now, before, fillvalue="none there")
+            wanted, found = next(map(shortened, pair) for pair in pairs if pair[0] != pair[1])
             raise ValueError(
                 "the machine that is given is of another table, so that its parameters mean other "
                 f"things: X has the column {wanted}, it has {found}. Give a machine of a table "

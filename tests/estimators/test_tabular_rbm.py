@@ -378,6 +378,13 @@ def test_a_fit_does_not_start_at_a_machine_of_another_table(other):
         fitted(other, init=fitted(of_small_table()))
 
 
+def test_what_differs_between_tables_is_told_in_few_words():
+    many = of_small_table(s=[f"value {i}" for i in range(60)])
+    with pytest.raises(ValueError, match=r"X has the column \('s'.*, it has \('s'") as error:
+        fitted(many, init=fitted(of_small_table()))
+    assert len(str(error.value)) < 400
+
+
 def test_a_fit_of_a_table_does_not_start_at_a_machine_of_categories_nor_the_reverse():
     X = of_small_table()[["s"]]
     categories = CategoricalRBM(4, n_iter=1, random_state=0).fit(X)
