@@ -26,14 +26,7 @@ from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
 from ._blocks import by_blocks
 from ._choices import set_params
-from ._encoded import (
-    blocks_of,
-    decoded,
-    encoded,
-    rows_to_start,
-    takes_table,
-    visible_rows,
-)
+from ._encoded import blocks_of, decoded, encoded, rows_to_start, takes_table, visible_rows
 from ._log_partition import checked_log_partition, log_partition_of_scores
 from ._noise_models import channel
 from ._posterior import denoised, drawn_given, hidden_means, imputed
