@@ -54,7 +54,7 @@ def _for_blocks(options):
 def _lazy(method, estimator, X, args, options):
     """Return a Dask array of what a method gives of the chunks of X."""
     estimator = copy.copy(estimator)  # of which a later fit changes nothing
-    rows, X = decoded(estimator, estimator.starts_[:1, ...]), whole_rows(X)
+    rows, X = decoded(estimator, [estimator.starts_[:1, ...]]), whole_rows(X)
     example = method(estimator, rows, *args, **options)[:0, ...]
     own = list(itertools.islice(_for_blocks(options), X.numblocks[0]))
 

@@ -43,6 +43,8 @@ class CategoricalRBM(RBM):
     categories : "auto" or list of array-like, default="auto"
         The values of each site. "auto" are those of the data, sorted; of a pandas Categorical or a
         polars Enum, those that its dtype declares. ``partial_fit`` takes them from its first rows.
+        Where a code -1 marks what is missing, give the others, such as ``[range(21)] * n_sites``:
+        "auto" takes -1 as a value.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         What other values are: missing, with a warning or without, or an error.
     hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", "truncated_gaussian", \
@@ -251,8 +253,8 @@ class CategoricalRBM(RBM):
         if isinstance(self.init, str):
             return super()._first_machine(rows, rng, parts)
         components, *biases = parts_of_init(self.init)
-        if hasattr(components, "categories_"):
-            _check_categories(components.categories_, self._encoder.categories_)
+        if getattr(components, "_encoder", None) is not None:
+            self._encoder.check_same(components._encoder)
         elif not hasattr(components, "fit"):
             components, hidden, visible = self._of_values(components, *biases)
             biases = hidden, visible
@@ -289,7 +291,7 @@ class CategoricalRBM(RBM):
                 name = type(components).__name__
                 raise ValueError(f"{name} is no fitted machine of categories; give one, or arrays")
             if not isinstance(self.categories, str):
-                _check_categories(kept, self.categories)
+                CategoryEncoder.of(self.categories).check_same(components._encoder)
             self._encoder = CategoryEncoder.of(kept, self.handle_unknown)
             return components, hidden, visible
         shape, kept = np.shape(components), self.categories
@@ -354,8 +356,9 @@ class CategoricalRBM(RBM):
             Of observed sites 1 for the value; 0 after the last value of a site.
         """
         own = self._own_fixed_point()
-        rows = imputed(self, X, method, own, n_steps, random_state)
-        return _by_site(rows, self._encoder.sizes)
+        blocks = imputed(self, X, method, own, n_steps, random_state)
+        parts = [_by_site(rows, self._encoder.sizes) for rows in blocks]
+        return namespace(parts[0]).concat(parts, axis=0)
 
     @one_blas_thread
     def denoise(self, Y, *, substitution_probability, n_starts=1, n_steps=None, random_state=None):
@@ -384,7 +387,7 @@ class CategoricalRBM(RBM):
         -------
         X : array of shape (n_samples, n_sites)
         """
-        means = denoised(
+        blocks = denoised(
             self,
             Y,
             Substitution(substitution_probability, self._encoder.sizes),
@@ -394,19 +397,7 @@ class CategoricalRBM(RBM):
             return_std=False,
             random_state=random_state,
         )
-        return decoded(self, means)
-
-
-def _check_categories(known, asked):
-    """Raise ValueError unless two lists of categories are the same."""
-    same = len(known) == len(asked) and all(
-        list(old) == list(new) for old, new in zip(known, asked, strict=True)
-    )
-    if not same:
-        raise ValueError(
-            "the machine that is given has other categories than those asked for, or those of X; "
-            "set categories=machine.categories_"
-        )
+        return decoded(self, (means for means, _ in blocks))
 
 
 def _checked(name, values, sizes, ndim):

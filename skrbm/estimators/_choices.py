@@ -14,10 +14,13 @@ from ..units import UNITS, Unit
 
 
 class UnitNames(StrOptions):
-    """The names of kinds of units, with a word on the kind that has none, for errors."""
+    """The names of kinds of units, with a word on the kinds that have none, for errors."""
 
     def __str__(self):
-        return f"{super().__str__()} (categories need sizes: give Categorical(sizes))"
+        return (
+            f"{super().__str__()} (without a name: give Categorical(sizes) for categories, "
+            "Poisson() for counts without a bound)"
+        )
 
 
 UNIT_CONSTRAINTS = {

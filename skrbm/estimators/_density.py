@@ -15,6 +15,7 @@ from ..arrays import (
     namespace,
     one_blas_thread,
     row_blocks,
+    take_rows,
     to_numpy,
 )
 from ..evaluation import Density
@@ -25,11 +26,11 @@ from ..machine import Machine, condition, conditional, in_double
 from ..units import Theta
 from ._blocks import by_blocks
 from ._choices import set_params
-from ._encoded import decoded, encoded, rows_to_start, takes_table, visible_rows
+from ._encoded import blocks_of, decoded, encoded, rows_to_start, takes_table, visible_rows
 from ._log_partition import checked_log_partition, log_partition_of_scores
 from ._noise_models import channel
 from ._posterior import denoised, drawn_given, hidden_means, imputed
-from ._sampling import sampled
+from ._sampling import chains_of
 
 _BLOCK_ROWS = 1024  # whose log-weights are computed together
 
@@ -79,7 +80,8 @@ class DensityModel(
         machine = in_double(self.machine_)
         starts, ladder = cast(self.starts_, machine.dtype), getattr(self, "ladder_", None)
         encode = self._encode if takes_table(self) else None
-        return Density(machine, starts, binarize=self.binarize, ladder=ladder, encode=encode)
+        parts = {"binarize": self.binarize, "ladder": ladder, "encode": encode}
+        return Density(machine, starts, **parts, method=self._own_fixed_point())
 
     @property
     def _n_features_out(self):
@@ -129,7 +131,13 @@ class DensityModel(
         """
         machine = self.machine_
         H = check_rows("H", H, machine.n_units[1], machine.weights[0])
-        return decoded(self, machine.units[0].mean(conditional(machine, 0, (None, H))))
+        return self._visible(machine.units[0].mean, H)
+
+    def _visible(self, function, H, like=None):
+        """Return ``function(theta)`` of the visible units given H, as values of X."""
+        machine = self.machine_
+        thetas = (conditional(machine, 0, (None, h)) for h in blocks_of(self, H))
+        return decoded(self, map(function, thetas), like)
 
     @by_blocks
     def predict(self, X):
@@ -151,8 +159,7 @@ class DensityModel(
                 "predict does not take sparse X: its result, a dense array of the shape of X, "
                 "may not fit into memory. Call predict(X[start:stop].toarray()) for blocks of rows."
             )
-        hidden, machine = self._first_hidden(X), self.machine_
-        return decoded(self, machine.units[0].mode(conditional(machine, 0, (None, hidden))), X)
+        return self._visible(self.machine_.units[0].mode, self._first_hidden(X), X)
 
     @by_blocks
     def free_energy(self, X):
@@ -318,11 +325,11 @@ class DensityModel(
             return decoded(self, drawn, given)
         rng = make_rng(random_state, machine.weights[0])
         if init is None:
-            rows = rng.integers(self.starts_.shape[0], n_samples)
-            init = namespace(rows).take(self.starts_, rows, axis=0)
+            rows = rng.integers(self.starts_.shape[0], n_samples)[:, None]
+            starts = (take_rows(self.starts_, own[:, 0]) for own in blocks_of(self, rows))
         else:
-            init = rows_to_start(self, init, n_samples)
-        return decoded(self, sampled(self, method, init, n_steps, rng))
+            starts = map(dense, blocks_of(self, rows_to_start(self, init, n_samples)))
+        return decoded(self, map(chains_of(self, method, n_steps, rng), starts))
 
     @by_blocks
     @one_blas_thread
@@ -366,9 +373,10 @@ class DensityModel(
         -------
         v_new : array of shape (n_samples, n_features)
         """
-        X, machine = dense(visible_rows(self, v)), self.machine_
+        X, machine = visible_rows(self, v), self.machine_
         rng = make_rng(random_state, machine.weights[0])
-        return decoded(self, chain_ends(machine, rng, X, 1), v)
+        blocks = (chain_ends(machine, rng, dense(rows), 1) for rows in blocks_of(self, X))
+        return decoded(self, blocks, v)
 
     @one_blas_thread
     def denoise(
@@ -430,7 +438,7 @@ class DensityModel(
             If not one of ``flip_probability`` and ``noise_variance`` is given, if it is not for the
             kind of visible units, or if Y has bits other than 0 and 1.
         """
-        found = denoised(
+        blocks = denoised(
             self,
             Y,
             channel(flip_probability, noise_variance),
@@ -441,4 +449,5 @@ class DensityModel(
             return_std=return_std,
             random_state=random_state,
         )
-        return (decoded(self, found[0]), found[1]) if return_std else decoded(self, found)
+        ((means, deviations),) = blocks  # of rows that are no table
+        return (means, deviations) if return_std else means

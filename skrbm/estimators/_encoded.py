@@ -7,16 +7,18 @@ object with
 - ``joined(encoders)``: returns one for the rows of all ranks, each of which has fitted its own;
 - ``encode(columns)``: returns the machine's columns, a NumPy array or a sparse matrix, with NaN
   where a value is missing;
-- ``decode(rows)``: returns a table of rows of the machine's columns, or of their means.
+- ``decode(blocks)``: returns a table of rows of the machine's columns, or of their means, which are
+  given in blocks of rows.
 
-It is kept as ``_encoder``. Without one the columns of X are those of the machine.
+It is kept as ``_encoder``. Without one the columns of X are those of the machine. Categories have
+many more columns when they are encoded: these are sparse, and dense in one block of rows at a time.
 """
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._ranks import ranks
-from ..arrays import cast, dense, from_numpy, has_missing, is_foreign
+from ..arrays import cast, from_numpy, has_missing, is_foreign, row_blocks
 from ..inputs import (
     CheckedBlocks,
     check_data,
@@ -27,6 +29,8 @@ from ..inputs import (
     into_support,
     warn_clipped,
 )
+
+_MOST_ELEMENTS, _FEWEST_ROWS = 2**20, 256  # of a block of rows that is dense
 
 
 def takes_table(estimator):
@@ -95,14 +99,25 @@ def _encoded_blocks(estimator, source, reset, missing):
     return CheckedBlocks(source, check)
 
 
-def decoded(estimator, rows, like=None):
+def blocks_of(estimator, X):
+    """Yield rows in blocks that may be dense, for :func:`decoded`: all rows, if X is no table."""
+    if not takes_table(estimator):
+        yield X
+    else:
+        width = estimator.machine_.n_units[0]
+        yield from row_blocks(X, max(_FEWEST_ROWS, _MOST_ELEMENTS // width))
+
+
+def decoded(estimator, blocks, like=None):
     """Return visible values of the machine, or their means, as values of X.
 
-    Rows of a data frame get the index of ``like``, whose rows they belong to.
+    ``blocks`` are their rows, each block used and left before the next one is asked for. Rows of a
+    data frame get the index of ``like``, whose rows they belong to.
     """
     if not takes_table(estimator):
+        (rows,) = blocks  # those of blocks_of
         return rows
-    found = estimator._encoder.decode(rows)
+    found = estimator._encoder.decode(blocks)
     if hasattr(found, "iloc") and hasattr(like, "index"):  # pandas
         found.index = like.index
     return found
@@ -124,11 +139,11 @@ def visible_rows(estimator, X, dtype=None, missing=False):
 
 
 def rows_to_start(estimator, init, n_samples):
-    """Return visible values where chains start, dense."""
+    """Return visible values where chains start, dense or sparse."""
     init = visible_rows(estimator, init)
     if init.shape[0] != n_samples:
         raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
-    return dense(init)
+    return init
 
 
 def _of_ranks(encoder, n_columns):

@@ -164,6 +164,8 @@ def _plain(values):
 
 
 def _bits(y):
+    if y.dtype.kind == "O":
+        y = np.where(missing_values(y.ravel(), "y").reshape(y.shape), np.nan, y)
     try:
         y = y.astype(np.float32)
     except (TypeError, ValueError) as error:
@@ -178,5 +180,7 @@ def _bits(y):
 
 def _unknown(y, unlabelled):
     """Return which rows have no label."""
-    unknown = missing_values(y)
-    return unknown if unlabelled is None else unknown | (y == unlabelled)
+    unknown = missing_values(y, "y")
+    if not missing_values(np.array([unlabelled], dtype=object))[0]:  # which has no equal
+        unknown[~unknown] = y[~unknown] == unlabelled
+    return unknown

@@ -6,7 +6,17 @@ from dataclasses import replace
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import CommonRng, cast, dense, is_foreign, make_rng, namespace, row_blocks, take_rows
+from ..arrays import (
+    CommonRng,
+    cast,
+    dense,
+    has_missing,
+    is_foreign,
+    make_rng,
+    namespace,
+    row_blocks,
+    take_rows,
+)
 from ..evaluation._observed import exact_sums
 from ..inference import (
     clamped_mean,
@@ -18,6 +28,7 @@ from ..inference import (
 )
 from ..inputs import check_held, check_rows, into_support, split_missing
 from ..machine import condition
+from ._encoded import blocks_of, takes_table
 from ._noise_models import posterior_moments
 from ._sampling import by_blocks, chosen_sampler
 
@@ -27,50 +38,59 @@ _CHEAP_UNITS = 12  # binary units that are summed over for the hidden units of a
 
 
 def imputed(model, X, method, equations, n_steps, random_state):
-    """Return X with NaN replaced by means given the observed values of the row.
+    """Return X with NaN replaced by means given the observed values of the row, in blocks of rows.
 
     Parameters
     ----------
     model : DensityModel
     X : array-like of shape (n_rows, n_visible)
     method : str or Tempering
-        "auto": ``equations``, or where these are None as in :func:`sampled`.
+        "auto": ``equations``, or where these are None as in :func:`chains_of`.
     equations : FixedPoint or None
     n_steps : int or None
     random_state : int, RandomState or None
+
+    Returns
+    -------
+    iterator of arrays of shape (n_rows, n_visible)
     """
     equations = equations if method == "auto" else None
     n_steps = (_N_STEPS if equations is None else _IMPUTE_SWEEPS) if n_steps is None else n_steps
     check_count("n_steps", n_steps, 1)
-    machine, (X, observed) = model.machine_, _split_missing(model, X)
+    machine = model.machine_
     if equations is not None:
-        every = np.arange(X.shape[0])
-        solution = _clamped_solution(equations, machine, X, observed, every, n_steps)
-        return cast(solution.state.means[0], X.dtype)
+
+        def solved(X, observed):
+            every = np.arange(X.shape[0])
+            solution = _clamped_solution(equations, machine, X, observed, every, n_steps)
+            return cast(solution.state.means[0], X.dtype)
+
+        return itertools.starmap(solved, _split_missing(model, X))
     rng = make_rng(random_state, machine.weights[0])
     sampler = chosen_sampler(model, method, rng)
-    if not sampler.has_rungs:
-        return clamped_mean(machine, X, observed, rng, n_steps)
 
     def means(X, observed):
-        return tempered_mean(machine, X, observed, rng, n_steps, sampler)
+        if sampler.has_rungs:
+            return tempered_mean(machine, X, observed, rng, n_steps, sampler)
+        return clamped_mean(machine, X, observed, rng, n_steps)
 
-    return by_blocks(means, sampler, machine, X, observed)
+    blocks = _split_missing(model, X)
+    return (by_blocks(means, sampler, machine, *block) for block in blocks)
 
 
 def drawn_given(model, X, init, n_steps, random_state, method="gibbs"):
-    """Return X with draws in place of NaN, given the observed values of each row."""
+    """Return X with draws in place of NaN, given the observed values of each row, in blocks."""
     if init is not None:
         raise ValueError("sample takes init or given, not both: given says where chains start")
     check_count("n_steps", n_steps, 1)
-    machine, (X, observed) = model.machine_, _split_missing(model, X)
+    machine, blocks = model.machine_, _split_missing(model, X)
     rng = make_rng(random_state, machine.weights[0])
     sampler = chosen_sampler(model, method, rng)
 
     def draws(X, observed):
         return completed(machine, X, observed, rng, n_steps, sampler)
 
-    return by_blocks(draws, sampler, machine, X, observed)
+    return (by_blocks(draws, sampler, machine, *block) for block in blocks)
 
 
 def hidden_means(model, X, method):
@@ -123,19 +143,24 @@ def _clamped_solution(method, machine, X, observed, rows, n_steps):
 
 
 def _split_missing(model, X):
-    """Return (X filled with the visible means, which entries are observed)."""
-    machine, X = model.machine_, model._encode(X, missing=True, sparse=False)
-    xp, observed = namespace(X), X == X
+    """Return blocks of (X filled with the visible means, which entries are observed)."""
+    machine, X = model.machine_, model._encode(X, missing=True, sparse=takes_table(model))
     machine.units[0].check_values(X)
     X = into_support(X, machine.units[0], model.binarize)
-    check_held(xp.where(observed, X, xp.zeros_like(X)), machine.dtype)
-    X = cast(X, machine.dtype)
     means = machine.units[0].mean(machine.thetas[0])
-    return xp.where(observed, X, xp.broadcast_to(means, X.shape)), observed
+
+    def split(rows):
+        rows = dense(rows)
+        xp, observed = namespace(rows), rows == rows
+        check_held(xp.where(observed, rows, xp.zeros_like(rows)), machine.dtype)
+        rows = cast(rows, machine.dtype)
+        return xp.where(observed, rows, xp.broadcast_to(means, rows.shape)), observed
+
+    return map(split, blocks_of(model, X))
 
 
 def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **options):
-    """Return the posterior means of visible values that came through a noisy channel.
+    """Return posteriors of visible values that came through a noisy channel, in blocks of rows.
 
     Parameters
     ----------
@@ -148,31 +173,40 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
         As in the public method ``denoise``.
     **options
         Its ``prior_mean`` and ``n_starts``.
+
+    Returns
+    -------
+    iterator of (array of shape (n_rows, n_visible), array of this shape or None)
+        Means, and with ``return_std`` standard deviations.
     """
     if n_steps is not None:
         check_count("n_steps", n_steps, 1)
-    machine, Y = _noisy(model, Y, noise)
-    rng = make_rng(random_state, machine.weights[0])
-    xp = namespace(Y)
-    if method is not None:
-        moments = _solved(model, machine, Y, noise, method, n_steps, rng, **options)
-    else:
-        moments = _sampled(machine, Y, noise, _N_STEPS if n_steps is None else n_steps, rng)
-    if not return_std:
-        return moments[0]
-    if moments[1] is None:
-        raise ValueError(
-            "return_std needs inference by a fixed point, such as 'tap'; by sampling only the "
-            "standard deviations of binary units are known"
-        )
-    return moments[0], xp.sqrt(moments[1])
-
-
-def _noisy(model, Y, noise):
-    """Return (machine, Y): a dense copy of Y that can have come through the channel."""
-    machine, Y = model.machine_, dense(model._encode(Y, missing=True))
-    if not bool(namespace(Y).all(Y == Y)):
+    machine, Y = model.machine_, model._encode(Y, missing=True)
+    if has_missing(Y):
         raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")
+    rng = make_rng(random_state, machine.weights[0])
+
+    def of_block(rows):
+        rows = _noisy(model, machine, dense(rows), noise)
+        if method is not None:
+            mean, variance = _solved(model, machine, rows, noise, method, n_steps, rng, **options)
+        else:
+            steps = _N_STEPS if n_steps is None else n_steps
+            mean, variance = _sampled(machine, rows, noise, steps, rng)
+        if not return_std:
+            return mean, None
+        if variance is None:
+            raise ValueError(
+                "return_std needs inference by a fixed point, such as 'tap'; by sampling only the "
+                "standard deviations of binary units are known"
+            )
+        return mean, namespace(mean).sqrt(variance)
+
+    return map(of_block, blocks_of(model, Y))
+
+
+def _noisy(model, machine, Y, noise):
+    """Return a copy of dense rows Y, which can have come through the channel."""
     unit = machine.units[0]
     if unit.is_discrete and not unit.is_binary and not noise.is_for_categories:
         raise ValueError(f"denoise is for binary and real visible units, and these are {unit}")
@@ -180,7 +214,7 @@ def _noisy(model, Y, noise):
         Y = Y > model.binarize
     noise.check(unit, Y)
     check_held(Y, machine.dtype)
-    return machine, cast(namespace(Y).asarray(Y, copy=True), machine.dtype)
+    return cast(namespace(Y).asarray(Y, copy=True), machine.dtype)
 
 
 def _sampled(machine, Y, noise, n_steps, rng):

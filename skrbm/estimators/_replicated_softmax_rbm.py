@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_count
 from .._sklearn import Interval
 from ..arrays import (
+    dense,
     make_rng,
     namespace,
     one_blas_thread,
@@ -356,7 +357,7 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
             X = draw_visible(machine, rng, machine.n_rows)
         elif lengths is None:
             X = namespace(machine.weights[0]).asarray(
-                rows_to_start(self, init, n_samples), copy=True
+                dense(rows_to_start(self, init, n_samples)), copy=True
             )
         else:
             raise ValueError("sample takes init or lengths, not both: rows of init have lengths")

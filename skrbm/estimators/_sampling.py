@@ -7,31 +7,30 @@ from ._log_partition import kept_with_parameters
 _MOST_ELEMENTS = 2**24  # of the visible values of all rungs that are sampled together
 
 
-def sampled(model, method, init, n_steps, rng):
-    """Return the visible values of chains of a fitted machine.
+def chains_of(model, method, n_steps, rng):
+    """Return a function of visible values where chains start, which returns those where they end.
 
     Parameters
     ----------
     model : DensityModel
     method : str or Tempering
         "gibbs", "tempering", or "auto": tempering if the model has a ladder.
-    init : array of shape (n_chains, n_visible)
-        Where the chains start.
     n_steps : int
     rng : Rng
 
     Returns
     -------
-    array of shape (n_chains, n_visible)
+    callable
+        Of an array of shape (n_chains, n_visible), which it does not change.
     """
     if n_steps == 0:
-        return namespace(init).asarray(init, copy=True)
+        return lambda rows: namespace(rows).asarray(rows, copy=True)
     machine, sampler = model.machine_, chosen_sampler(model, method, rng)
 
     def ends(rows):
         return sample(sampler, machine, sampler.start(machine, rows, rng), rng, n_steps).layers[0]
 
-    return by_blocks(ends, sampler, machine, init)
+    return lambda rows: by_blocks(ends, sampler, machine, rows)
 
 
 def chosen_sampler(model, method, rng):
@@ -41,7 +40,7 @@ def chosen_sampler(model, method, rng):
     ----------
     model : DensityModel
     method : str or Tempering
-        As in :func:`sampled`.
+        As in :func:`chains_of`.
     rng : Rng
 
     Returns

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._sklearn import StrOptions
 from ..inputs import TableEncoder
 from ._choices import check_bounds, unit_of
+from ._parts import parts_of_init
 from ._rbm import RBM
 
 _NOT_TAKEN = ("visible", "binarize", "sample_values")
@@ -30,7 +31,8 @@ class TabularRBM(RBM):
     n_components : int, default=32
         Number of hidden units.
     kinds : "auto" or dict, default="auto"
-        Kinds of columns by name, or by number; the others, or all, are found from the dtypes.
+        Kinds of columns by name or, where no name is a number, by number; the others, or all, are
+        found from the dtypes.
         "binary" are booleans, or two values that are not floats; "categorical" are strings,
         objects and pandas or polars categories; "rating" are whole numbers of a range of at most
         20, binomial from the smallest to the largest; "real" are all other numbers, with a learnt
@@ -87,8 +89,9 @@ class TabularRBM(RBM):
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed.
     init : "random", fitted TabularRBM or (components, intercept_hidden, intercept_visible), \
             default="random"
-        Where training starts; arrays have the shapes of the fitted ones. "random" draws weights
-        from N(0, 0.01²) and fits the visible units to the columns.
+        Where training starts: a machine of a table with the same columns and values, or arrays of
+        the shapes of the fitted ones. "random" draws weights from N(0, 0.01²) and fits the visible
+        units to the columns.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
     early_stopping : bool or {"free_energy_gap", "score"}, default=False
@@ -236,6 +239,12 @@ class TabularRBM(RBM):
     def _units(self):
         return check_bounds(self._encoder.unit, unit_of(self, "hidden"))
 
+    def _first_machine(self, rows, rng, parts):
+        components = self.init if isinstance(self.init, str) else parts_of_init(self.init)[0]
+        if getattr(components, "_encoder", None) is not None:
+            self._encoder.check_same(components._encoder)
+        return super()._first_machine(rows, rng, parts)
+
     @property
     def kinds_(self):
         """The kind of each column of X, a dict."""
@@ -256,6 +265,26 @@ class TabularRBM(RBM):
         super()._adopted(machine, parts)
         self.n_features_in_ = len(self._encoder.table)
         return self
+
+    def denoise(self, Y, **options):
+        """Refuse noisy rows: no channel is known for columns of several kinds.
+
+        Parameters
+        ----------
+        Y : DataFrame or array-like of shape (n_samples, n_features)
+        **options
+            Those of :meth:`RBM.denoise`.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
+        raise ValueError(
+            "TabularRBM has no denoise: its columns are of several kinds, each with a noise of its "
+            "own. Make doubtful values missing, and impute gives means of them; or encode columns "
+            "of one kind for RBM or CategoricalRBM"
+        )
 
     def impute(self, X, *, n_steps=None, method="auto", random_state=None):
         """Fill missing values given the observed ones: numbers by means, others by the likeliest.

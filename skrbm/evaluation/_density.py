@@ -35,6 +35,8 @@ class Density:
     encode : callable, default=None
         ``encode(X)`` returns a user's table as numbers with the machine's columns; None if data
         have these columns.
+    method : FixedPoint, default=None
+        By which the estimator learns; None if it samples.
     """
 
     machine: Machine
@@ -43,6 +45,7 @@ class Density:
     binarize: float | None = None
     ladder: Any = None
     encode: Any = None
+    method: Any = None
 
     @property
     def density_(self):

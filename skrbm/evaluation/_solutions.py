@@ -241,7 +241,7 @@ def _near(means, row, others, tol):
     return others
 
 
-def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state=None):
+def solutions(model, method="auto", starts=None, *, unique_tol=1e-2, random_state=None):
     """Find the distinct solutions of the fixed-point equations that starts lead to.
 
     Every start is followed to a mean squared change of 1e-12, in float64: by sweeps of the method,
@@ -251,9 +251,9 @@ def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state
     Parameters
     ----------
     model : estimator or Machine
-    method : str or object, default="tap"
+    method : str or object, default="auto"
         "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" or a fixed-point
-        object.
+        object. "auto" is that by which an estimator learns, and "tap" where it samples.
     starts : array-like of shape (n_starts, n_visible), default=None
         Visible values to start at; default: the estimator's ``starts_``, else the ends of 100
         short Gibbs chains.
@@ -272,7 +272,9 @@ def solutions(model, method="tap", starts=None, *, unique_tol=1e-2, random_state
     ConvergenceWarning
         If no start converges. The states where they ended are then returned.
     """
-    density, method = density_of(model), resolve(method, FixedPoint, argument="method")
+    density = density_of(model)
+    own = {"auto": resolve("tap", FixedPoint) if density.method is None else density.method}
+    method = resolve(method, FixedPoint, argument="method", own=own)
     rng = make_rng(random_state, density.machine.weights[0])
     starts = density.starting_rows(starts, rng)
     found = find_solutions(density.machine, method, starts, unique_tol)

@@ -29,7 +29,7 @@ def machine_from(
     given = {"intercept_hidden": intercept_hidden, "intercept_visible": intercept_visible}
     given |= statistics
     if hasattr(components, "fit"):
-        _check_source(components, units)
+        _check_source(components, units, None if defaults is None else defaults.n_units)
         parts = [getattr(components, name, None) for name in THETA_ATTRIBUTES]
         by_site = np.ndim(components.components_) > 2
         if by_site or hasattr(components, "ordinary_machine"):
@@ -54,8 +54,11 @@ def machine_from(
     return Machine(units, thetas, (W,))
 
 
-def _check_source(estimator, units):
-    """Refuse an estimator that is no fitted machine, or whose units have other values."""
+def _check_source(estimator, units, sizes):
+    """Refuse an estimator that is no fitted machine, or whose units have other values.
+
+    ``sizes`` are the numbers of units that are wanted, None for those of the estimator.
+    """
     name = type(estimator).__name__
     if not hasattr(estimator, "intercept_hidden_"):
         if hasattr(estimator, "n_features_in_"):
@@ -71,8 +74,12 @@ def _check_source(estimator, units):
         raise ValueError(f"{name} has no hidden unit to start from; start at random")
     # The units of an ordinary machine are binary, whatever the fitted ones are.
     found = () if hasattr(estimator, "ordinary_machine") else getattr(estimator, "units_", ())
-    for unit, other in zip(units, found, strict=False):
-        if unit.values is not None and unit.values != other.values:
+    own = estimator.machine_.n_units if found else ()
+    for unit, other, n, m in zip(units, found, own if sizes is None else sizes, own, strict=False):
+        if n != m:  # an error that tells of both layers follows
+            continue
+        pairs = zip(unit.supports(n), other.supports(n), strict=True)
+        if any(wanted is not None and wanted != support for wanted, support in pairs):
             raise ValueError(
                 f"{name} has units {other}, whose parameters mean nothing to {unit} units; give "
                 "a machine with the same kinds of units, or arrays"

@@ -1,6 +1,8 @@
 """Columns of categories as numbers: one column for each value, and back."""
 
 import warnings
+from decimal import Decimal
+from math import isinf
 
 import numpy as np
 import scipy.sparse as sp
@@ -8,6 +10,9 @@ from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import from_numpy, is_foreign, to_numpy
 from ..exceptions import DataRangeWarning
+
+_SEVERAL = list, dict, set, np.ndarray  # values of a column that are no single ones
+_FEW = 3  # codes up to here beside -1 may be values as good as it, such as votes
 
 
 def columns_of(estimator, X, *, reset=False):
@@ -50,7 +55,8 @@ def _is_frame(X):
 def _values(column, name):
     """Return a column of a DataFrame as an array of its values."""
     values = np.asarray(column)
-    if values.ndim != 1:
+    are_several = values.dtype.kind == "O" and any(isinstance(v, _SEVERAL) for v in values)
+    if values.ndim != 1 or are_several:
         raise ValueError(
             f"column {name!r} of X has dtype {column.dtype}, of which each value is several; make "
             "a column of each of them"
@@ -60,7 +66,7 @@ def _values(column, name):
 
 def check_unmasked(X, name="X"):
     """Raise ValueError if X is a masked array with masked values, which would count as known."""
-    if np.ma.is_masked(X):
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
             f"{name} has masked values, and masks are not read; give NaN for what is missing: "
             f"{name}.astype(float).filled(np.nan)"
@@ -72,18 +78,25 @@ def column_of(X, j):
     return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
 
 
-def missing_values(values):
+def missing_values(values, name="X"):
     """Return where a column has no value: None, NaN, NaT or pandas.NA.
 
-    Raises ValueError if it has infinity.
+    Raises ValueError if it, of this ``name``, has infinity.
     """
-    if values.dtype.kind == "f" and np.isinf(values).any():
-        raise ValueError("Input X contains infinity; only NaN marks a missing value")
+    if _has_infinity(values):
+        raise ValueError(f"Input {name} contains infinity; only NaN marks a missing value")
     if values.dtype.kind in "fmM":
         return values != values
     if values.dtype.kind == "O":
         return np.array([_is_nothing(value) for value in values], dtype=bool)
     return np.zeros(len(values), dtype=bool)
+
+
+def _has_infinity(values):
+    if values.dtype.kind == "O":
+        numbers = (value for value in values if isinstance(value, float | np.floating | Decimal))
+        return any(map(isinf, numbers))
+    return values.dtype.kind == "f" and bool(np.isinf(values).any())
 
 
 def _is_nothing(value):
@@ -125,6 +138,7 @@ class CategoryEncoder:
     def fit(self, X, columns):
         """Find the categories of a table X, of which these are the columns; returns self."""
         if isinstance(self.categories, str):
+            _warn_of_codes(columns)
             self.categories_ = [values_of(X, j, column) for j, column in enumerate(columns)]
             return self
         if len(self.categories) != len(columns):
@@ -143,6 +157,18 @@ class CategoryEncoder:
             joined_values(parts, f"column {j} of X") for j, parts in enumerate(columns)
         ]
         return joined
+
+    def check_same(self, other):
+        """Raise ValueError if another encoder has not the same categories."""
+        known, asked = self.categories_, getattr(other, "categories_", ())
+        same = len(known) == len(asked) and all(
+            list(old) == list(new) for old, new in zip(known, asked, strict=True)
+        )
+        if not same:
+            raise ValueError(
+                "the machine that is given has other categories than those asked for, or those of "
+                "X; set categories=machine.categories_"
+            )
 
     @property
     def sizes(self):
@@ -164,23 +190,25 @@ class CategoryEncoder:
             self._report(unknown)
         return np.stack([codes for codes, _ in found], axis=1)
 
-    def decode(self, rows):
+    def decode(self, blocks):
         """Return the values of rows of 0 and 1, or the most probable ones of probabilities.
 
         Parameters
         ----------
-        rows : array of shape (n_samples, n_columns)
+        blocks : iterable of arrays of shape (n_rows, n_columns)
+            The rows, in blocks.
 
         Returns
         -------
         array of shape (n_samples, n_sites)
             In the library of the rows, if values are numbers.
         """
-        numbers, ends = to_numpy(rows), np.cumsum(self.sizes)
-        found = [
-            values[numbers[:, end - len(values) : end].argmax(axis=1)]
-            for values, end in zip(self.categories_, ends, strict=True)
-        ]
+        codes, ends = [], np.cumsum(self.sizes)
+        for rows in blocks:
+            sites = np.split(to_numpy(rows), ends[:-1], axis=1)
+            codes.append(np.stack([site.argmax(axis=1) for site in sites]).astype(np.int32))
+        places = np.concatenate(codes, axis=1)
+        found = [values[own] for values, own in zip(self.categories_, places, strict=True)]
         kinds = {"number" if part.dtype.kind in "iuf" else part.dtype.kind for part in found}
         X = np.stack(found if len(kinds) == 1 else [_in_objects(part) for part in found], axis=1)
         return from_numpy(X, rows) if is_foreign(rows) and X.dtype.kind in "biuf" else X
@@ -215,6 +243,21 @@ class CategoryEncoder:
         warnings.warn(
             f"{found}, which are taken as missing. Give all values as categories, or set "
             "handle_unknown to 'error' or 'ignore'",
+            DataRangeWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_of_codes(columns):
+    """Warn if columns are of codes from 0 on and of -1, which then mostly is a missing value."""
+    if any(column.dtype.kind not in "iu" for column in columns):
+        return
+    least, most = min(map(np.min, columns)), max(map(np.max, columns))
+    if least == -1 and most >= _FEW:
+        warnings.warn(
+            "X has codes from 0 on and -1, which is taken as a value like them. If it marks what "
+            f"is missing, give categories=[range({most + 1})] * {len(columns)} and "
+            "handle_unknown='ignore'; if it is a value, give categories with it",
             DataRangeWarning,
             stacklevel=2,
         )
@@ -302,10 +345,11 @@ def _given(values, j):
     known = np.asarray(values)
     if known.dtype.kind in "US" and any(not isinstance(value, str) for value in values):
         known = _objects(values)
-    if known.ndim != 1 or not len(known) or missing_values(known).any():
-        raise ValueError(f"categories[{j}] must be values of a column, none of them missing")
+    name = f"categories[{j}]"
+    if known.ndim != 1 or not len(known) or missing_values(known, name).any():
+        raise ValueError(f"{name} must be values of a column, none of them missing")
     if len(set(known.tolist())) < len(known):
-        raise ValueError(f"categories[{j}] has a value twice: {known.tolist()}")
+        raise ValueError(f"{name} has a value twice: {known.tolist()}")
     return known
 
 

@@ -44,6 +44,11 @@ class TableColumn:
         """The number of columns of units."""
         return 1
 
+    @property
+    def meaning(self):
+        """What the parameters of the column depend on, a tuple."""
+        return self.name, self.kind
+
 
 @dataclass(frozen=True)
 class NamedColumn(TableColumn):
@@ -63,6 +68,10 @@ class NamedColumn(TableColumn):
     ordered: bool = False
 
     is_named = True
+
+    @property
+    def meaning(self):
+        return *super().meaning, self.values.tolist()
 
     def into_values(self, rows):
         """Return rows of the unit, or their means, as values of the user."""
@@ -184,6 +193,10 @@ class RatingColumn(NumberColumn):
     @property
     def unit(self):
         return Binomial(max(1, int(self.upper - self.lower)))
+
+    @property
+    def meaning(self):
+        return *super().meaning, self.lower, self.upper
 
     @property
     def _origin(self):

@@ -3,10 +3,11 @@
 import importlib
 import re
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, time, timedelta
 from decimal import Decimal
-from itertools import groupby
+from itertools import groupby, zip_longest
 from numbers import Integral, Real
+from reprlib import repr as shortened
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +29,8 @@ class TableEncoder:
     Parameters
     ----------
     kinds : "auto" or dict, default="auto"
-        Kinds of some columns by name, or by number; the others, or all, are found.
+        Kinds of some columns by name or, where no name is a number, by number; the others, or all,
+        are found.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         What unknown categories are: missing, with a warning or without, or an error.
 
@@ -50,7 +52,7 @@ class TableEncoder:
         names = list(X.columns) if is_frame else list(range(len(columns)))
         asked = self._asked(names)
         self.table = [
-            _described(X, j, name, column, asked.get(name, asked.get(j)), is_frame)
+            _described(X, j, name, column, asked.get(j), is_frame)
             for j, (name, column) in enumerate(zip(names, columns, strict=True))
         ]
         self.dtype = np.result_type(np.float32, *map(_dtype_of, columns))
@@ -69,23 +71,40 @@ class TableEncoder:
         joined.dtype = np.result_type(*(encoder.dtype for encoder in encoders))
         columns = list(zip(*(encoder.table for encoder in encoders), strict=True))
         asked = self._asked([first.name for first, *_ in columns])
-        joined.table = [
-            _column_of_ranks(parts, parts[0].name in asked or j in asked)
-            for j, parts in enumerate(columns)
-        ]
+        joined.table = [_column_of_ranks(parts, j in asked) for j, parts in enumerate(columns)]
         return joined
 
+    def check_same(self, other):
+        """Raise ValueError if another encoder is not of a table with the same columns."""
+        if not isinstance(other, TableEncoder):
+            raise ValueError("the machine that is given is none of a table; give a TabularRBM")
+        now, before = ([column.meaning for column in own.table] for own in (self, other))
+        if now != before:
+            pairs = zip_longest(now, before, fillvalue="none there")
+            wanted, found = next(map(shortened, pair) for pair in pairs if pair[0] != pair[1])
+            raise ValueError(
+                "the machine that is given is of another table, so that its parameters mean other "
+                f"things: X has the column {wanted}, it has {found}. Give a machine of a table "
+                "with the same columns and values, or go on with partial_fit or warm_start"
+            )
+
     def _asked(self, names):
+        """Return the kinds that are asked for, by the numbers of the columns."""
         if isinstance(self.kinds, str):
             return {}
-        known = {*names, *range(len(names))}
+        keys = [{name} for name in names]
+        if not any(isinstance(name, Real) for name in names):  # else numbers are names alone
+            keys = [{name, j} for j, name in enumerate(names)]
+        known = set().union(*keys)
         for name, kind in self.kinds.items():
             if name not in known or kind not in KINDS:
                 raise ValueError(
                     f"kinds must name columns of X, and their kinds, of {list(KINDS)}; got "
                     f"{name!r}: {kind!r}"
                 )
-        return self.kinds
+        return {
+            j: kind for j, own in enumerate(keys) for key, kind in self.kinds.items() if key in own
+        }
 
     @property
     def order(self):
@@ -145,19 +164,21 @@ class TableEncoder:
         given = CategoryEncoder.of([self.table[j].values for j in named], self.handle_unknown)
         return list(given.codes([columns[j] for j in named]).T)
 
-    def decode(self, rows):
+    def decode(self, blocks):
         """Return a table of rows of units, or of their means.
+
+        Parameters
+        ----------
+        blocks : iterable of arrays of shape (n_rows, n_columns)
+            The rows, in blocks.
 
         Returns
         -------
         DataFrame, or ndarray of shape (n_samples, n_columns)
             Of objects, if columns have values that are no numbers.
         """
-        numbers, start, found = to_numpy(rows), 0, {}
-        for j in self.order:
-            column = self.table[j]
-            found[j] = column.into_values(numbers[:, start : start + column.width])
-            start += column.width
+        parts = list(zip(*map(self._values, blocks), strict=True))
+        found = dict(zip(self.order, map(np.concatenate, parts), strict=True))
         values = [found[j] for j in range(len(self.table))]
         if self.frame is not None:
             return _frame(self.frame, self.table, values)
@@ -167,6 +188,15 @@ class TableEncoder:
         X = np.stack(values, axis=1)
         dtypes = {column.dtype for column in self.table}
         return X.astype(dtypes.pop()) if len(dtypes) == 1 and X.dtype.kind in "fiu" else X
+
+    def _values(self, rows):
+        """Return the values of rows of units, a column after the other in the order of these."""
+        numbers, start, found = to_numpy(rows), 0, []
+        for j in self.order:
+            column = self.table[j]
+            found.append(column.into_values(numbers[:, start : start + column.width]))
+            start += column.width
+        return found
 
 
 def _described(X, j, name, column, kind, is_frame):
@@ -215,7 +245,7 @@ def _kind(values, name, dtype):
         code = "b"
     elif code == "O" and all(isinstance(value, Real | Decimal) for value in values):
         code = "i" if all(isinstance(value, Integral) for value in values) else "f"
-    if code in "mMcV" or any(isinstance(value, date | timedelta) for value in values[:1]):
+    if code in "mMcV" or any(map(_is_time, values[:1])):
         raise ValueError(f"column {name!r} of X has dtype {dtype}; turn it into numbers")
     if code == "b":
         return "binary"
@@ -228,6 +258,11 @@ def _kind(values, name, dtype):
         return "binary"
     exact = max(abs(least), abs(most)) < 2**53  # floats hold all whole numbers up to here
     return "rating" if 0 < most - least <= _FEW and exact else "real"
+
+
+def _is_time(value):
+    """Whether a value is a date, a time, their difference or a period of pandas."""
+    return isinstance(value, date | time | timedelta) or type(value).__name__ == "Period"
 
 
 def _dtype_of(column):

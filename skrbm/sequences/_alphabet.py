@@ -1,5 +1,7 @@
 """Letters and their codes."""
 
+import re
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -12,6 +14,7 @@ ALPHABETS = {
     "dna": "-ACGT",
 }
 MISSING = -1
+_OTHER = re.compile(r"[^\x00-\x7f]")  # what no alphabet has
 _SAME = {"rna": ("T", "U"), "dna": ("U", "T")}  # the letter that stands for another
 
 
@@ -67,12 +70,14 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
     Raises
     ------
     ValueError
-        If the sequences differ in length, or have unknown letters that are to be an error.
+        If the sequences differ in length, have unknown letters that are to be an error, or have
+        small letters that the alphabet has as capitals: those may be insertions, as of
+        :func:`read_fasta`.
     """
     table, sequences = _table(alphabet, unknown), list(sequences)
     if not all(isinstance(row, str) for row in sequences):
         raise ValueError("sequences must be strings")
-    rows = [row.encode("ascii", "replace") for row in sequences]
+    rows = [_OTHER.sub("\0", row).encode() for row in sequences]  # a byte for each letter
     lengths = np.array([len(row) for row in rows])
     if not lengths.any():
         raise ValueError("there must be at least one sequence with at least one letter, got none")
@@ -83,14 +88,28 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
             f"(from 0) has {lengths[odd]}; align them, or see the option inserts of read_fasta"
         )
     letters = np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)
+    _check_capitals(letters, letters_of(alphabet))
     codes = table[letters]
     if unknown == "error" and (codes < 0).any():
         i, j = np.argwhere(codes < 0)[0]
         raise ValueError(
-            f"the alphabet {letters_of(alphabet)!r} has no letter {chr(letters[i, j])!r} (sequence "
+            f"the alphabet {letters_of(alphabet)!r} has no letter {sequences[i][j]!r} (sequence "
             f"{i}, site {j}, from 0); give unknown='missing' or 'gap', or another alphabet"
         )
     return codes
+
+
+def _check_capitals(letters, alphabet):
+    """Raise ValueError if bytes have small letters of which the alphabet has the capitals alone."""
+    small = [ord(letter.lower()) for letter in alphabet if letter.lower() not in alphabet]
+    wrong = np.isin(letters, small)
+    if wrong.any():
+        i, j = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"sequence {i} has the small letter {chr(letters[i, j])!r} (site {j}, from 0), and the "
+            f"alphabet {alphabet!r} has capitals. If small letters are part of the alignment, give "
+            "row.upper(); in a2m and a3m files they are insertions, which read_fasta leaves out"
+        )
 
 
 def _table(alphabet, unknown):
@@ -153,7 +172,14 @@ def check_codes(codes, n_letters=None, name="codes"):
     ValueError
         If they are no codes.
     """
-    codes = np.asarray(codes)
+    try:
+        codes = np.asarray(codes)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be rows of one length, and numbers; of an Alignment give its codes"
+        ) from error
+    if codes.ndim == 1 and codes.size and isinstance(codes[0], str):
+        raise ValueError(f"{name} must be integers; encode letters by skrbm.sequences.encode")
     if codes.ndim != 2 or 0 in codes.shape:
         raise ValueError(
             f"{name} must have the shape (n_sequences, n_sites), both at least 1, got {codes.shape}"

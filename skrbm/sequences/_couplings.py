@@ -157,10 +157,14 @@ def zero_sum(couplings):
         0 where both sites are the same.
     """
     found = check_couplings(couplings).copy()
-    for axis in (1, 3):
-        found -= found.mean(axis=axis, keepdims=True)
     sites = np.arange(len(found))
     found[sites, :, sites, :] = 0
+    if not np.isfinite(found).all():
+        raise ValueError(
+            "couplings of different sites contain NaN or infinity; leave these sites out"
+        )
+    for axis in (1, 3):
+        found -= found.mean(axis=axis, keepdims=True)
     return found
 
 
@@ -230,5 +234,9 @@ def ranked_pairs(scores, *, min_separation=5, n_pairs=None):
     check_count("min_separation", min_separation, 1)
     check_count("n_pairs", n_pairs, 1, or_none=True)
     i, j = np.triu_indices(len(scores), min_separation)
+    if not np.isfinite(scores[i, j]).all():
+        raise ValueError(
+            "scores contain NaN or infinity, which have no rank; leave these sites out"
+        )
     order = np.argsort(-scores[i, j], kind="stable")[:n_pairs]
     return np.stack([i[order], j[order]], axis=1)

@@ -3,13 +3,16 @@
 from dataclasses import replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._checks import check_count, check_number
-from ..arrays import make_rng, one_blas_thread, to_numpy
+from ..arrays import dense, make_rng, one_blas_thread, row_blocks, to_numpy
 from ..inference import chain_ends
 from ..machine import precise_free_energy
 from ._alphabet import codes_of, known_rows
 from ._couplings import sequence_machine
+
+_BLOCK_ROWS = 512  # sequences whose columns are dense together
 
 
 def at_temperature(machine, temperature):
@@ -64,12 +67,15 @@ def design(model, n_samples=1, *, temperature=1.0, n_steps=100, init=None, rando
         raise TypeError("model must be a fitted estimator, got a Machine; see from_parameters")
     rng = make_rng(random_state, machine.weights[0])
     if init is None:
-        starts = np.asarray(to_numpy(model.starts_), dtype=np.float64)
-        rows = starts[rng.integers(len(starts), n_samples)]
+        starts = sp.csr_array(np.asarray(to_numpy(model.starts_), dtype=np.float64))
+        starts = starts[rng.integers(starts.shape[0], n_samples)]
     else:
-        rows = known_rows(init, n_letters, machine.n_units[0] // n_letters, "init")[1].toarray()
-    if len(rows) != n_samples:
-        raise ValueError(f"init has {len(rows)} rows, but n_samples={n_samples}")
-    rows = chain_ends(at_temperature(machine, temperature), rng, rows, n_steps)
-    log_likelihood = -precise_free_energy(machine, rows) - model.log_partition()
-    return codes_of(rows, n_letters), log_likelihood
+        starts = known_rows(init, n_letters, machine.n_units[0] // n_letters, "init")[1]
+    if starts.shape[0] != n_samples:
+        raise ValueError(f"init has {starts.shape[0]} rows, but n_samples={n_samples}")
+    cold, codes, free_energies = at_temperature(machine, temperature), [], []
+    for block in row_blocks(starts, _BLOCK_ROWS):
+        rows = chain_ends(cold, rng, dense(block), n_steps)
+        codes.append(codes_of(rows, n_letters))
+        free_energies.append(precise_free_energy(machine, rows))
+    return np.concatenate(codes), -np.concatenate(free_energies) - model.log_partition()

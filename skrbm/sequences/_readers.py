@@ -35,10 +35,17 @@ def read_rbms(path, update=None, **params):
 
     Raises
     ------
+    ImportError
+        If h5py is not installed.
     ValueError
         If the file has no such machine, or one of another kind.
     """
-    import h5py
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError(
+            "read_rbms needs the optional package h5py: pip install 'skrbm[sequences]'"
+        ) from error
 
     with h5py.File(path, "r") as file:
         saved = sorted(int(m[1]) for m in map(_UPDATE.fullmatch, file) if m)

@@ -6,6 +6,7 @@ from scipy.sparse.csgraph import connected_components
 
 from .._checks import check_number
 from ._alphabet import check_codes
+from ._fasta import Alignment
 
 _BLOCK = 2**21  # pairs that are compared together; their counts stay in a cache
 
@@ -18,7 +19,7 @@ def sequence_weights(codes, max_distance=0.2):
 
     Parameters
     ----------
-    codes : array-like of int of shape (n_sequences, n_sites)
+    codes : array-like of int of shape (n_sequences, n_sites), or Alignment
         -1 is missing. Gaps are letters.
     max_distance : float in [0, 1), default=0.2
         The largest distance of a neighbour: 0.2 for an identity of at least 80 %.
@@ -28,6 +29,7 @@ def sequence_weights(codes, max_distance=0.2):
     ndarray of shape (n_sequences,)
         For ``sample_weight`` of ``fit``.
     """
+    codes = _codes_of(codes)
     counts = np.ones(len(codes))
     for earlier, later in _neighbours(codes, max_distance):
         for ends in (earlier, later):
@@ -43,7 +45,7 @@ def sequence_clusters(codes, max_distance=0.2):
 
     Parameters
     ----------
-    codes : array-like of int of shape (n_sequences, n_sites)
+    codes : array-like of int of shape (n_sequences, n_sites), or Alignment
     max_distance : float in [0, 1), default=0.2
         The largest distance of neighbours, as in :func:`sequence_weights`.
 
@@ -52,6 +54,7 @@ def sequence_clusters(codes, max_distance=0.2):
     ndarray of int of shape (n_sequences,)
         From 0 on.
     """
+    codes = _codes_of(codes)
     clusters = np.arange(len(codes))
     for earlier, later in _neighbours(codes, max_distance):
         n = clusters.max() + 1
@@ -61,10 +64,13 @@ def sequence_clusters(codes, max_distance=0.2):
     return clusters
 
 
+def _codes_of(codes):
+    return check_codes(codes.codes if isinstance(codes, Alignment) else codes)
+
+
 def _neighbours(codes, max_distance):
     """Yield the pairs of neighbours block by block: indices of the first and of the second."""
     check_number("max_distance", max_distance, at_least=0, below=1)
-    codes = check_codes(codes)
     sites = np.ascontiguousarray(_small(codes).T)
     known = (codes >= 0).astype(np.float32) if (codes < 0).any() else None
     n = codes.shape[0]

@@ -206,6 +206,14 @@ class Unit:
         """Return the columns of each site of a layer of which exactly one is 1, index arrays."""
         return []
 
+    def supports(self, n: int) -> list:
+        """Return the support of each of ``n`` columns, None where it is not finite.
+
+        Parameters of columns mean the same only if the columns have the same support. A column of a
+        site is told by the number of values of the site, and by its place there.
+        """
+        return [self.values] * n
+
     def part(self, n: int, columns: np.ndarray) -> "Unit":
         """Return the unit of some columns of a layer of ``n`` columns, which are whole sites."""
         return self

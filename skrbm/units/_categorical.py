@@ -87,6 +87,9 @@ class Categorical(Unit):
     def exclusive(self, n):
         return self.groups(n)
 
+    def supports(self, n):
+        return [("site", q, place) for q in self.sites(n) for place in range(q)]
+
     def part(self, n, columns):
         kept = [len(site) for site in self.groups(n) if site[0] in columns]
         return replace(self, sizes=tuple(kept))

@@ -129,6 +129,14 @@ class ColumnUnits(Unit):
         pairs = zip(self.units, self.columns, strict=True)
         return [own[site] for unit, own in pairs for site in unit.exclusive(len(own))]
 
+    def supports(self, n):
+        self._check_width(n)
+        found = [None] * n
+        for unit, own in zip(self.units, self.columns, strict=True):
+            for column, support in zip(own, unit.supports(len(own)), strict=True):
+                found[column] = support
+        return found
+
     def part(self, n, columns):
         kept = []
         for unit, own in zip(self.units, self.columns, strict=True):

@@ -175,8 +175,8 @@ class Multinomial(Unit):
         """Return the numbers of draws, one or a column of them, like ``reference``."""
         if self.n_draws is None:
             raise ValueError(
-                "the number of draws of each row is not known: take the unit of_rows(X), or "
-                "Multinomial(n_draws)"
+                "the number of draws of each row is not known: take the density(length) of a "
+                "ReplicatedSoftmaxRBM, or the unit of_rows(X) or Multinomial(n_draws)"
             )
         xp = namespace(reference)
         if self._is_per_row:

@@ -9,7 +9,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from skrbm import RBM, TAPRBM
 from skrbm.machine import free_energy
-from skrbm.units import Categorical
+from skrbm.units import Bernoulli, Binomial, Categorical, ColumnUnits, Gaussian
 
 SITES = Categorical((3, 2))
 
@@ -84,5 +84,37 @@ def test_what_is_refused_is_not_advised(X):
         TAPRBM(4, visible=SITES).fit(X)
     for Estimator in (RBM, TAPRBM):
         Estimator(4, visible=SITES, inference="mean_field", n_iter=1).fit(X)
-    with pytest.raises(ValueError, match=r"give Categorical\(sizes\)"):
-        RBM(visible="categorical").fit(X)
+    for name in ("categorical", "poisson"):
+        with pytest.raises(ValueError, match=r"give Categorical\(sizes\) .*Poisson\(\) for counts"):
+            RBM(visible=name).fit(X)
+
+
+@pytest.mark.parametrize(
+    "visible, others",
+    [
+        (Categorical((2, 4)), Categorical((4, 2))),
+        (Categorical((2, 4)), Categorical(3)),
+        (Categorical((3, 3)), Categorical(2)),
+        (Categorical(3), Bernoulli()),
+        (
+            ColumnUnits([(Gaussian(), 2), (Binomial(2), 4)]),
+            ColumnUnits([(Binomial(2), 2), (Gaussian(), 4)]),
+        ),
+        (
+            ColumnUnits([(Gaussian(), 2), (Binomial(2), 4)]),
+            ColumnUnits([(Gaussian(), 2), (Binomial(4), 4)]),
+        ),
+    ],
+)
+def test_parameters_of_columns_with_other_values_mean_nothing(visible, others):
+    first = RBM.from_parameters(np.ones((2, 6)), visible=others, random_state=0)
+    for same in (others, first.units_[0]):
+        assert RBM.from_parameters(first, visible=same).units_[0] == first.units_[0]
+    with pytest.raises(ValueError, match="parameters mean nothing to"):
+        RBM.from_parameters(first, visible=visible)
+
+
+def test_a_fit_does_not_start_at_a_machine_of_other_sites(rbm, X):
+    turned = RBM(4, visible=Categorical((2, 3)), init=rbm)
+    with pytest.raises(ValueError, match="parameters mean nothing to"):
+        turned.fit(np.roll(X, 2, axis=1))

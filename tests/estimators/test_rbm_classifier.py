@@ -197,6 +197,36 @@ def test_rows_without_a_label_are_learnt_from():
     assert np.isfinite(both.predict_proba(X)).all()
 
 
+@pytest.mark.parametrize("dtype", ["Int64", "boolean"])
+def test_labels_of_nullable_dtypes(dtype):
+    """They have no mask that is read, whether in a Series or alone."""
+    pd = pytest.importorskip("pandas")
+    known, values = np.arange(120) % 3 == 0, (X[:, 0] + X[:, 1] > 0).astype(int)
+    labels = pd.array(values, dtype=dtype)
+    labels[~known] = pd.NA
+    model = small().fit(X, np.where(known, values, np.nan))
+    log_p = model.score_samples(X, np.where(known, values, np.nan))
+    for given in (labels, pd.Series(labels)):
+        found = small(unlabelled=pd.NA).fit(X, given)
+        assert_array_equal(found.rbm_.components_, model.rbm_.components_)
+        assert_array_equal(found.score_samples(X, given), log_p)
+        assert found.predict(X).dtype == (bool if dtype == "boolean" else int)
+    several = pd.DataFrame({"a": labels, "b": pd.array(values, dtype=dtype)})
+    plain = np.stack([np.where(known, values, np.nan), values], axis=1)
+    found, model = small().fit(X, several), small().fit(X, plain)
+    assert_array_equal(found.rbm_.components_, model.rbm_.components_)
+
+
+@pytest.mark.parametrize("mark", [None, np.nan, -1])
+def test_a_mark_beside_missing_labels(mark):
+    codes = np.searchsorted(LABELS, y).astype(object)
+    codes[::3], codes[1::6] = None, mark
+    model, known = small(unlabelled=mark).fit(X, codes), np.arange(120)
+    known = (known % 3 != 0) & (known % 6 != 1)
+    plain = small().fit(X, np.where(known, np.searchsorted(LABELS, y), np.nan))
+    assert_array_equal(model.rbm_.components_, plain.rbm_.components_)
+
+
 def test_features_and_labels_of_unlabelled_rows_have_the_marginal_likelihood():
     model, values = strong("label")
     joint = log_joint(model, values)

@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skrbm import ReplicatedSoftmaxRBM
-from skrbm.evaluation import log_partition
+from skrbm.evaluation import diagnose, log_partition
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.learning import SGD, Adam, CountParameters, MachineGradient
 from skrbm.learning._automatic import _for_equal_totals
@@ -95,8 +95,9 @@ def test_likelihood_beside_other_estimates_of_log_z(fitted):
     for length in (3, 17):
         found = log_partition(fitted.density(length), "ais", random_state=0)
         assert abs(found.value - fitted.log_partitions(length)) < 6 * found.std
-    with pytest.raises(ValueError, match="number of draws"):
-        log_partition(fitted, "exact")
+    for call in (lambda: log_partition(fitted), lambda: diagnose(fitted, fitted.starts_)):
+        with pytest.raises(ValueError, match=r"number of draws.*take the density\(length\)"):
+            call()
 
 
 def test_a_score_does_not_depend_on_other_rows():

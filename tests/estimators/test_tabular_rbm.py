@@ -1,6 +1,7 @@
 """What only TabularRBM does: kinds of columns, tables in and out, and values that are missing."""
 
 import pickle
+from datetime import time
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from skrbm import RBM, TabularRBM
+from skrbm import RBM, CategoricalRBM, TabularRBM
 from skrbm.exceptions import DataRangeWarning
 from skrbm.persistence import load, save
 from skrbm.units import (
@@ -105,6 +106,48 @@ def test_times_are_an_error(zone):
         ValueError, match=r"'day' of X has dtype datetime64.*; turn it into numbers"
     ):
         fitted(X)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.period_range("2020", periods=5, freq="M"),
+        [pd.Period("2020")] * 5,
+        pd.timedelta_range("1h", periods=5),
+        [time(hour) for hour in range(5)],
+    ],
+    ids=["periods", "objects", "differences", "times"],
+)
+def test_periods_and_times_of_day_are_an_error(column):
+    for X in (pd.DataFrame({"day": column}), pd.DataFrame({"day": column}, dtype=object)):
+        with pytest.raises(ValueError, match=r"'day' of X has dtype .*; turn it into numbers"):
+            fitted(X)
+
+
+def test_intervals_are_categories():
+    cut = pd.cut(pd.Series(np.arange(40.0)), 4)
+    for column in (cut, cut.astype(cut.cat.categories.dtype)):
+        X = pd.DataFrame({"age": column, "x": np.arange(40.0)})
+        rbm = fitted(X)
+        assert rbm.kinds_ == {"age": "categorical", "x": "real"}
+        made = rbm.sample(20, random_state=0)
+        assert made["age"].dtype == X["age"].dtype and made["age"].isin(X["age"]).all()
+
+
+@pytest.mark.parametrize("values", [[[1, 2], [3, 4]], [{"a": 1}, {"a": 2}]], ids=["lists", "dicts"])
+def test_values_that_are_several_are_an_error(values):
+    pl = pytest.importorskip("polars")
+    for X in (pd.DataFrame({"d": values}), pl.DataFrame({"d": values})):
+        with pytest.raises(ValueError, match=r"column 'd' of X .* each value is several"):
+            fitted(X)
+
+
+def test_tables_are_not_denoised():
+    X = people()
+    rbm = fitted(X)
+    for noise in ({}, {"flip_probability": 0.1}, {"noise_variance": 0.1}):
+        with pytest.raises(ValueError, match=r"TabularRBM has no denoise.*impute"):
+            rbm.denoise(X, **noise)
 
 
 def test_kinds_that_are_asked_for():
@@ -261,6 +304,7 @@ def test_values_that_were_not_in_training():
         ({"debt": -1.0}, {"kinds": {"debt": "positive"}}, "negative values"),
         ({}, {"kinds": {"age": "count"}, "hidden": "gaussian"}, "have no distribution beside"),
         ({"income": np.inf}, {}, "infinity"),
+        ({"income": pd.Series([1.0, np.inf, *[2.0] * 198], dtype=object)}, {}, "infinity"),
     ],
 )
 def test_errors_name_the_column(change, params, match):
@@ -292,3 +336,72 @@ def test_ratings_may_begin_above_zero():
     mean = unit.mean(rbm.machine_.thetas[0].map(lambda part: part[:1]))[0]
     assert mean == pytest.approx(stars.mean() - 3, abs=0.02)
     assert rbm.sample(500, random_state=0)["stars"].between(3, 7).all()
+
+
+# --------------------------------------------------------- starts at a machine of a table
+
+
+def of_small_table(**columns):
+    rng = np.random.default_rng(0)
+    usual = {
+        "s": rng.choice(["u", "v", "w"], 60),
+        "t": np.arange(60) % 4,
+        "x": rng.standard_normal(60),
+    }
+    return pd.DataFrame(usual | columns)
+
+
+def test_a_fit_starts_at_a_machine_of_the_same_table():
+    X = of_small_table()
+    rbm = fitted(X)
+    assert_array_equal(fitted(X[::-1], n_iter=0, init=rbm).components_, rbm.components_)
+    arrays = rbm.components_, rbm.intercept_hidden_, rbm.intercept_visible_
+    assert_array_equal(fitted(X, n_iter=0, init=arrays).components_, rbm.components_)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        of_small_table(s=of_small_table()["s"].map({"u": "z_u", "v": "a_v", "w": "b_w"})),
+        of_small_table(s=np.resize(["u", "v", "w", "y"], 60)),
+        of_small_table(t=10 + np.arange(60) % 4),
+        of_small_table(t=np.arange(60) % 9),
+        of_small_table()[["s", "x", "t"]],
+        of_small_table().rename(columns={"x": "y"}),
+        of_small_table(x=np.arange(60) % 2 == 0),
+        of_small_table().drop(columns="x"),
+    ],
+    ids=["names", "number of names", "shift", "range", "order", "name of column", "kind", "fewer"],
+)
+def test_a_fit_does_not_start_at_a_machine_of_another_table(other):
+    with pytest.raises(ValueError, match="another table"):
+        fitted(other, init=fitted(of_small_table()))
+
+
+def test_what_differs_between_tables_is_told_in_few_words():
+    many = of_small_table(s=[f"value {i}" for i in range(60)])
+    with pytest.raises(ValueError, match=r"X has the column \('s'.*, it has \('s'") as error:
+        fitted(many, init=fitted(of_small_table()))
+    assert len(str(error.value)) < 400
+
+
+def test_a_fit_of_a_table_does_not_start_at_a_machine_of_categories_nor_the_reverse():
+    X = of_small_table()[["s"]]
+    categories = CategoricalRBM(4, n_iter=1, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="give a TabularRBM"):
+        fitted(X, init=categories)
+    with pytest.raises(ValueError, match="other categories"):
+        categories.set_params(init=fitted(X)).fit(X)
+
+
+# ------------------------------------------------------------------- names that are numbers
+
+
+def test_a_number_that_is_a_name_is_no_place():
+    X = pd.DataFrame({0: [0.5, 1.5, 2.5], 2: [0.0, 1.0, 4.0], 3: [0.0, 2.0, 5.0]})
+    assert fitted(X, kinds={2: "count"}).kinds_ == {0: "real", 2: "count", 3: "real"}
+    with pytest.raises(ValueError, match="kinds must name columns of X"):
+        fitted(X, kinds={1: "count"})
+    X.columns = ["a", "b", "c"]
+    assert fitted(X, kinds={1: "count"}).kinds_ == {"a": "real", "b": "count", "c": "real"}
+    assert fitted(X.to_numpy(), kinds={1: "count"}).kinds_ == {0: "real", 1: "count", 2: "real"}

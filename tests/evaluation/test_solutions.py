@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import expit, logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm import BernoulliRBM
+from skrbm import TAPRBM, BernoulliRBM, CategoricalRBM
 from skrbm.evaluation import AIS, _solutions, log_partition, solutions
 from skrbm.evaluation._solutions import find_solutions, solution_groups
 from skrbm.inference import (
@@ -435,6 +435,23 @@ def test_tolerances_that_are_none(tol):
 def test_input_is_checked(call, message):
     with pytest.raises(ValueError, match=message):
         call(uniform_machine())
+
+
+def test_the_method_is_that_of_the_estimator():
+    """Of categories there are no equations of TAP; of other units they have other solutions."""
+    X = np.random.default_rng(0).integers(0, 3, (60, 4))
+    params = {"inference": "naive_mean_field", "n_iter": 1, "random_state": 0}
+    rbm = CategoricalRBM(2, **params).fit(X)
+    found, expected = solutions(rbm), solutions(rbm, "naive_mean_field")
+    assert_array_equal(found.free_energies, expected.free_energies)
+    rbm = TAPRBM(3, **params).fit(np.eye(3)[X[:, 0]])
+    rbm.components_ *= 1e3
+    found = solutions(rbm).free_energies
+    assert_array_equal(found, solutions(rbm, "naive_mean_field").free_energies)
+    assert not np.array_equal(found, solutions(rbm, "tap").free_energies)
+    sampled = BernoulliRBM.from_parameters(rbm, random_state=0)
+    found, expected = (solutions(sampled, method) for method in ("auto", "tap"))
+    assert_array_equal(found.free_energies, expected.free_energies)
 
 
 def test_starts_of_an_estimator_or_of_chains():

@@ -1,5 +1,8 @@
 """Columns of categories: against scikit-learn's encoders, and values that cannot be encoded."""
 
+import warnings
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -34,14 +37,14 @@ def test_columns_are_those_of_scikit_learn(name):
     assert_array_equal(rows.toarray(), other.transform(X).toarray())
     for mine, theirs in zip(encoder.categories_, other.categories_, strict=True):
         assert_array_equal(mine, theirs)
-    back = encoder.decode(rows.toarray().astype(np.float32))
+    back = encoder.decode([rows.toarray().astype(np.float32)])
     assert_array_equal(back, X)
     assert back.dtype == X.dtype
 
 
 def test_probabilities_are_decoded_as_the_most_probable_values():
     encoder, _ = fitted(TABLES["text"])
-    assert_array_equal(encoder.decode(np.array([[0.4, 0.6, 0.2, 0.5, 0.3]])), [["C", "y"]])
+    assert_array_equal(encoder.decode([np.array([[0.4, 0.6, 0.2, 0.5, 0.3]])]), [["C", "y"]])
 
 
 def test_missing_values_are_nan_in_all_columns_of_a_site():
@@ -97,6 +100,36 @@ def test_given_categories_keep_their_order():
     assert_array_equal(numbers.encode(columns).toarray(), [[1, 0, 0], [0, 0, 1]])
 
 
+@pytest.mark.parametrize(
+    "X, warns",
+    [
+        (np.array([[-1, 0], [3, 2]]), True),
+        (np.array([[0, 0], [3, 2]]), False),
+        (np.array([[-2, -1], [3, 2]]), False),
+        (np.array([[-1, 0], [1, 1]]), False),  # no, no opinion, yes
+        (np.array([["-1", "0"], ["3", "2"]]), False),
+    ],
+)
+def test_codes_with_minus_one(X, warns):
+    """It is mostly what marks missing values, and then no category."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        encoder, _ = fitted(X)
+    assert [w.category for w in caught] == [DataRangeWarning] * warns
+    assert all("categories=[range(4)] * 2" in str(w.message) for w in caught)
+    assert encoder.sizes == (2, 2)
+
+
+def test_categories_say_what_minus_one_is():
+    X = np.array([[-1, 0], [3, 2]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder, columns = fitted(X, categories=[range(4)] * 2, handle_unknown="ignore")
+        assert_array_equal(encoder.codes(columns), X)
+        encoder, columns = fitted(X, categories=[range(-1, 4)] * 2)
+        assert_array_equal(encoder.codes(columns), X + 1)
+
+
 @pytest.mark.parametrize("new", [["Q"], [1.5]], ids=str)
 def test_unknown_values(new):
     X = np.array([["A"], ["C"]]) if new == ["Q"] else np.array([[1], [2]])
@@ -128,7 +161,7 @@ def test_times(unit):
         columns = [times, other]
         encoder = CategoryEncoder().fit(None, columns)
         rows = encoder.encode(columns).toarray()
-        back = encoder.decode(rows[:2])
+        back = encoder.decode([rows[:2]])
         assert back.dtype == object and back.tolist() == [
             [times[0], other[0]],
             [times[1], other[1]],
@@ -144,7 +177,7 @@ def test_times(unit):
 def test_truth_values_stay_so_beside_numbers():
     columns = [np.array([True, False]), np.array([5, 7])]
     encoder = CategoryEncoder().fit(None, columns)
-    back = encoder.decode(encoder.encode(columns).toarray())
+    back = encoder.decode([encoder.encode(columns).toarray()])
     assert back.dtype == object and back[0, 0] is True and back.tolist() == [[True, 5], [False, 7]]
 
 
@@ -163,10 +196,13 @@ def test_text_is_no_number():
         ([["a"], ["b"]], {"categories": [[]]}, "must be values of a column"),
         ([[None], [np.nan]], {}, "no observed value in column 0"),
         ([["a"], [1]], {}, "uniformly strings or numbers"),
-        ([[1.0], [np.inf]], {}, "infinity"),
+        ([[1.0], [np.inf]], {}, "Input X contains infinity"),
+        ([["a"], [-np.inf]], {}, "Input X contains infinity"),
+        ([[1], [Decimal("inf")]], {}, "Input X contains infinity"),
+        ([["a"], ["b"]], {"categories": [["a", np.inf]]}, r"categories\[0\] contains infinity"),
     ],
 )
 def test_what_cannot_be_encoded(X, params, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        encoder, columns = fitted(X if message == "infinity" else np.array(X, object), **params)
+        encoder, columns = fitted(np.array(X, object), **params)
         encoder.encode(columns)

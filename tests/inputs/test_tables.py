@@ -17,7 +17,7 @@ def test_columns_of_equal_units_make_one_part():
     assert found.unit.units == (Binomial(4), Binomial(7))
     X = found.encode(columns)
     np.testing.assert_array_equal(X, np.stack([stars - 1, stars[::-1] - 1, points], axis=1))
-    np.testing.assert_array_equal(found.decode(X), np.stack(columns, axis=1))
+    np.testing.assert_array_equal(found.decode([X]), np.stack(columns, axis=1))
 
 
 def test_a_column_of_one_value_has_no_other():
@@ -25,4 +25,4 @@ def test_a_column_of_one_value_has_no_other():
     found, columns = encoder([True, True, True], [0.5, 1.5, 2.5])
     X = found.encode(columns)
     X[:, 0] = [0, 1, 1]
-    assert list(found.decode(X)[:, 0]) == [True] * 3
+    assert list(found.decode([X])[:, 0]) == [True] * 3

@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.sequences import (
+    Alignment,
     codes_of,
     connected_correlations,
     decode,
@@ -75,6 +76,20 @@ def test_unknown_letters():
         encode(["AC"], unknown="drop")
 
 
+def test_letters_that_are_no_ascii_are_named():
+    with pytest.raises(ValueError, match=r"no letter 'É' \(sequence 1, site 2"):
+        encode(["ACD", "ACÉ"], unknown="error")
+    assert_array_equal(encode(["A?é中"], "A?-"), [[0, 1, -1, -1]])
+
+
+@pytest.mark.parametrize("unknown", ["missing", "gap", "error"])
+def test_small_letters_are_not_lost(unknown):
+    with pytest.raises(ValueError, match=r"sequence 1 has the small letter 'c' \(site 2"):
+        encode(["AC-U", "-Ac."], "rna", unknown=unknown)
+    assert_array_equal(encode(["ac-u"], "acgu-"), [[0, 1, 4, 3]])
+    assert_array_equal(encode(["An"], "rna"), [[1, -1]])  # as N, which is any base
+
+
 def test_names_of_alphabets_may_have_capitals():
     assert letters_of("DNA") == letters_of("dna") and letters_of("Protein") == PROTEIN
     assert_array_equal(encode(["AU"], "DNA"), encode(["AT"], "dna"))
@@ -115,6 +130,9 @@ def test_sequences_of_different_lengths():
         ([[0.5, 1]], "must be integers"),
         ([[np.inf, 1]], "must be integers"),
         ([["A", "C"]], "encode letters"),
+        (["ACG", "ACC"], "encode letters"),
+        ([[0, 1], [0]], "rows of one length"),
+        (Alignment(["a"], np.zeros((1, 3), np.int8), "AC"), "of an Alignment give its codes"),
     ],
 )
 def test_no_codes(codes, message):
@@ -252,6 +270,15 @@ def test_weights(missing, max_distance, monkeypatch):
     codes = some_codes(n=61, n_sites=5, missing=missing)
     codes[3] = codes[2]
     assert_allclose(sequence_weights(codes, max_distance), counted(codes, max_distance))
+
+
+def test_weights_and_clusters_of_an_alignment():
+    family = read_fasta(io.StringIO(">a\nACG-U\n>b\nACGAU\n>c\nUUUUU\n"), "rna")
+    assert_array_equal(sequence_weights(family), [0.5, 0.5, 1])
+    assert_array_equal(sequence_clusters(family), sequence_clusters(family.codes))
+    for function in (sequence_weights, sequence_clusters):
+        with pytest.raises(ValueError, match="encode letters"):
+            function(["ACG", "ACC"])
 
 
 def test_weights_of_long_sequences():

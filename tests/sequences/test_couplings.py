@@ -212,6 +212,22 @@ def test_scores_are_norms_less_the_average_product():
     assert_array_equal(contact_scores(np.zeros((4, 2, 4, 2))), np.zeros((4, 4)))
 
 
+def spoilt(shape, value):
+    """Zeros, and a value at the first and the last site."""
+    found = np.zeros(shape)
+    found[(0, -1) if len(shape) == 2 else (0, 1, -1, 1)] = value
+    return found
+
+
+def test_what_does_not_count_may_be_missing():
+    J = np.random.default_rng(0).normal(size=(3, 2, 3, 2))
+    holes = J.copy()
+    holes[np.arange(3), :, np.arange(3), :] = np.nan
+    assert_array_equal(contact_scores(holes), contact_scores(J))
+    scores = np.where(np.eye(4), np.nan, 1.0)
+    assert len(ranked_pairs(scores, min_separation=1)) == 6
+
+
 def test_pairs_in_order_of_their_scores():
     scores = np.random.default_rng(2).random((9, 9))
     scores = scores + scores.T
@@ -227,6 +243,9 @@ def test_pairs_in_order_of_their_scores():
     [
         (lambda: contact_scores(np.zeros((2, 3, 3, 2))), "shape"),
         (lambda: contact_scores(np.zeros((2, 3, 2, 3)), gap=3), "from 0 to 2"),
+        (lambda: contact_scores(spoilt((2, 3, 2, 3), np.nan)), "couplings of different sites"),
+        (lambda: zero_sum(spoilt((2, 3, 2, 3), np.inf)), "couplings of different sites"),
+        (lambda: ranked_pairs(spoilt((6, 6), np.nan), min_separation=5), "scores contain NaN"),
         (lambda: ranked_pairs(np.zeros((2, 3))), "shape"),
         (lambda: ranked_pairs(np.zeros((3, 3)), min_separation=0), "min_separation"),
         (lambda: ranked_pairs(np.zeros((3, 3)), n_pairs=0), "n_pairs"),

@@ -41,6 +41,12 @@ def assert_log_likelihoods(model, X, log_weights, rtol=1e-6):
 # rbms.
 
 
+def test_what_reads_files_of_rbms_may_not_be_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "h5py", None)  # as Python has it where an import fails
+    with pytest.raises(ImportError, match=r"needs the optional package h5py: .*skrbm\[sequences\]"):
+        read_rbms("RBM.h5")
+
+
 @pytest.fixture
 def h5py():
     return pytest.importorskip("h5py")

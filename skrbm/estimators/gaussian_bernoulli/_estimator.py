@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._checks import check_count
 from ..._sklearn import Interval, StrOptions
-from ...arrays import cast, is_finite, like, make_rng, namespace, one_blas_thread
+from ...arrays import cast, dense, is_finite, like, make_rng, namespace, one_blas_thread
 from ...evaluation import Density
 from ...inference import SAMPLERS, Sampler
 from ...inputs import Coordinates
@@ -16,7 +16,7 @@ from ...learning import CHAINS, GRADIENTS
 from ...units import Bernoulli, Gaussian
 from .._base import BaseRBM
 from .._choices import OPTIMIZER_CONSTRAINT
-from .._encoded import rows_to_start
+from .._encoded import decoded, rows_to_start
 from .._posterior import drawn_given
 from ._coordinates import (
     PARAMETERS,
@@ -428,9 +428,9 @@ class GaussianBernoulliRBM(BaseRBM):
         n_steps = parts.phase.n_steps if n_steps is None else n_steps
         check_count("n_steps", n_steps, 0)
         if given is not None:
-            return drawn_given(self, given, init, n_steps, random_state)
+            return decoded(self, drawn_given(self, given, init, n_steps, random_state), given)
         wanted = checked_steps(return_steps, n_steps)
-        first = None if init is None else rows_to_start(self, init, n_samples)
+        first = None if init is None else dense(rows_to_start(self, init, n_samples))
         first = None if first is None else parts.coordinates.inward(first)
         machine = self._in_training(parts)
         rng = make_rng(random_state, machine.weights[0])

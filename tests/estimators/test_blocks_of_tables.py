@@ -1,0 +1,104 @@
+"""Tables whose encoded columns are too many to be dense in all rows at once."""
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from skrbm import CategoricalRBM, TabularRBM
+from skrbm.sequences import design
+
+N_ROWS, N_SITES, N_LETTERS = 12_000, 60, 21
+DENSE = 4 * N_ROWS * N_SITES * N_LETTERS  # bytes of all columns in float32
+
+
+@pytest.fixture(scope="module")
+def X():
+    codes = np.random.default_rng(0).integers(0, N_LETTERS, (N_ROWS, N_SITES))
+    return codes.astype(np.int8)
+
+
+@pytest.fixture(scope="module")
+def holes(X):
+    return np.where(np.random.default_rng(1).random(X.shape) < 0.02, np.nan, X).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def rbm(X):
+    return machine(X)
+
+
+def machine(X, **params):
+    categories = [range(N_LETTERS)] * N_SITES
+    return CategoricalRBM(4, n_iter=1, categories=categories, random_state=0, **params).fit(X[:500])
+
+
+CALLS = {
+    "predict": lambda rbm, X, holes: rbm.predict(X),
+    "inverse_transform": lambda rbm, X, holes: rbm.inverse_transform(rbm.transform(X)),
+    "gibbs": lambda rbm, X, holes: rbm.gibbs(X),
+    "impute": lambda rbm, X, holes: rbm.impute(holes, n_steps=1),
+    "sample": lambda rbm, X, holes: rbm.sample(N_ROWS, n_steps=1),
+    "sample from init": lambda rbm, X, holes: rbm.sample(N_ROWS, n_steps=1, init=X),
+    "sample given": lambda rbm, X, holes: rbm.sample(given=holes, n_steps=1),
+    "denoise": lambda rbm, X, holes: rbm.denoise(X, substitution_probability=0.1, n_steps=1),
+    "design": lambda rbm, X, holes: design(rbm, N_ROWS, n_steps=1),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_columns_of_all_rows_are_never_dense_together(rbm, X, holes, name):
+    rbm.log_partition()  # which is kept
+    tracemalloc.start()
+    try:
+        CALLS[name](rbm, X, holes)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < DENSE
+
+
+def test_results_do_not_depend_on_the_block_of_a_row(rbm, X, holes):
+    """Where nothing is drawn: the last rows are in another block among all rows than alone."""
+    few = slice(N_ROWS - 50, None)
+    assert_array_equal(rbm.predict(X)[few], rbm.predict(X[few]))
+    assert_array_equal(rbm.sample(N_ROWS, n_steps=0, init=X), X)
+    for found in (rbm.impute(holes, n_steps=1), rbm.sample(given=holes, n_steps=1)):
+        known = ~np.isnan(holes)
+        assert_array_equal(found[known], X[known])
+        assert set(found[~known].tolist()) <= set(range(N_LETTERS))
+
+
+def test_solutions_do_not_depend_on_the_block_of_a_row(X, holes):
+    rbm = machine(X, inference="naive_mean_field")
+    few = slice(1000, 1050)
+    assert_array_equal(rbm.impute(holes[:1050])[few], rbm.impute(holes[few]))
+    noisy = {"substitution_probability": 0.2}
+    assert_array_equal(rbm.denoise(X[:1050], **noisy)[few], rbm.denoise(X[few], **noisy))
+
+
+def test_draws_of_blocks_differ():
+    """Draws of 3 sites of 1000 values that depend on nothing.
+
+    Two of 1049 are equal with a probability of at most 1049² / 2 / 1000³, below 6e-4.
+    """
+    uniform = np.zeros((1, 3, 1000))
+    rbm = CategoricalRBM.from_parameters(uniform, random_state=0)
+    assert len(np.unique(rbm.sample(1049, n_steps=1, random_state=0), axis=0)) == 1049
+
+
+def test_tables_of_blocks_are_one_table():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({f"c{j}": rng.integers(0, 500, 2000).astype(str) for j in range(4)})
+    X["x"] = rng.standard_normal(2000)
+    X.index = np.arange(2000)[::-1]
+    rbm = TabularRBM(2, n_iter=1, random_state=0).fit(X)
+    holes = X.mask(rng.random(X.shape) < 0.1)
+    found = rbm.impute(holes, n_steps=1)
+    assert list(found.dtypes) == list(X.dtypes) and found.index.equals(X.index)
+    for name in X.columns[:4]:
+        known = holes[name].notna()
+        assert_array_equal(found[name][known], X[name][known])
+    assert rbm.sample(2000, n_steps=1).shape == (2000, 5)
