@@ -4,12 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..inference import Exchanges
+from ..inference import RARE_EXCHANGES, Exchanges
 from ._agreement import Neighbours, Quality
 
 _MIXED = 1.1  # R-hat up to which chains count as mixed
 _FEWEST = 100  # effective samples that means need
-_RARE = 0.1  # acceptance below which a ladder lacks a rung
 _SURE = 4  # standard errors: a normal one is larger with a probability of 3e-5
 
 
@@ -114,12 +113,13 @@ def _blocked(d):
         return None
     rates, trips = d.exchanges.acceptance, d.exchanges.round_trips
     rarest = int(np.nanargmin(rates))
-    if rates[rarest] < _RARE:
+    if rates[rarest] < RARE_EXCHANGES:
         return (
             f"The ladder lacks rungs: rungs {rarest + 1} and {rarest + 2} of {rates.size + 1} "
-            f"accept {rates[rarest]:.1%} of their exchanges (at least {_RARE:.0%} is good), so "
-            "that the last rung does not get its modes from the first; build a ladder by "
-            "ladder_of(estimator, random_state), or use Tempering with more rungs"
+            f"accept {rates[rarest]:.1%} of their exchanges (at least {RARE_EXCHANGES:.0%} is "
+            "good), so that the last rung does not get its modes from the first; build a ladder "
+            "with closer rungs by ladder_of(estimator, random_state, acceptance=0.6), or use "
+            "Tempering with more rungs"
         )
     if trips.sum() >= _FEWEST:
         return None
