@@ -14,7 +14,7 @@ from ._check_data import (
     warn_clipped,
     warn_far,
 )
-from ._coordinates import Coordinates, filled
+from ._coordinates import Coordinates, filled, varies
 from ._encoding import (
     CategoryEncoder,
     check_unmasked,
@@ -67,6 +67,7 @@ __all__ = [
     "rows_of_epoch",
     "rows_with_weight",
     "split_missing",
+    "varies",
     "warn_clipped",
     "warn_far",
     "whole_rows",
