@@ -24,6 +24,10 @@ class Diagnosis:
         chains without a machine, each feature.
     n_steps, n_chains : int
         Sweeps that count, and chains.
+    n_run : int or None
+        All sweeps of each chain; None if chains were given.
+    can_temper : bool
+        Whether chains of the machine can go along a ladder; False without a machine.
     time, time_std : ndarray of shape (n_observables,)
         Integrated autocorrelation time in sweeps, by the initial monotone sequence of Geyer
         (1992) over all chains, and its standard error by the formula of Madras and Sokal (1988).
@@ -59,6 +63,8 @@ class Diagnosis:
     neighbours: Neighbours = field(default_factory=Neighbours)
     quality: Quality | None = field(default=None, repr=False)
     exchanges: Exchanges | None = field(default=None, repr=False)
+    n_run: int | None = None
+    can_temper: bool = False
 
     @property
     def verdict(self):
@@ -147,7 +153,9 @@ def _unmixed(d):
     if not np.nanmax(d.r_hat, initial=0) > _MIXED:
         return None
     worst = int(np.nanargmax(d.r_hat))
-    more = "" if d.exchanges else "run them along a ladder (method='tempering'), "
+    more = ""
+    if d.can_temper and not d.exchanges:
+        more = "run them along a ladder (method='tempering'), "
     return (
         f"Chains do not mix: R-hat {d.r_hat[worst]:.2f} of {d.observables[worst]} in {d.n_steps} "
         f"sweeps (at most {_MIXED} is good), so that their means are not those of the machine; "
@@ -160,10 +168,13 @@ def _too_short(d):
     if not np.nanmin(d.ess, initial=np.inf) < _FEWEST:
         return None
     worst = int(np.nanargmin(d.ess))
+    times = _FEWEST / max(d.ess[worst], 1.0)
+    remedy = f"give chains of {_rounded(d.n_steps * times)} steps"
+    if d.n_run is not None:
+        remedy = f"use n_steps={_rounded(d.n_run * times)}"
     return (
         f"Chains are too short: all together are worth {d.ess[worst]:.0f} independent samples of "
-        f"{d.observables[worst]} ({_FEWEST} are needed); use "
-        f"n_steps={_rounded(20 * d.time[worst])} or more chains"
+        f"{d.observables[worst]} ({_FEWEST} are needed); {remedy}, or more chains"
     )
 
 

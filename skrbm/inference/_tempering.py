@@ -258,7 +258,10 @@ class Temperatures(NamedTuple):
         """
         number = _N_TEMPERATURES if rungs is None else rungs
         betas = np.linspace(0, 1, max(number, 0)) if isinstance(number, Integral) else number
-        betas = np.asarray(betas, dtype=np.float64)
+        try:
+            betas = np.asarray(betas, dtype=np.float64)
+        except (TypeError, ValueError):  # such as text
+            betas = np.empty(0)
         increases = betas.ndim == 1 and betas.size > 1 and bool((np.diff(betas) > 0).all())
         if not increases or betas[0] != 0 or betas[-1] != 1:
             raise ValueError(

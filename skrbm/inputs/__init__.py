@@ -5,6 +5,7 @@ from ._block_rows import BlockRows, reference_of, rows_of
 from ._blocks import CheckedBlocks, RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
 from ._check_data import (
     canonical,
+    check_complete,
     check_data,
     check_held,
     check_known,
@@ -42,6 +43,7 @@ __all__ = [
     "TableEncoder",
     "as_blocks",
     "canonical",
+    "check_complete",
     "check_data",
     "check_held",
     "check_known",
