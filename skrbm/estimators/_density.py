@@ -220,7 +220,8 @@ class DensityModel(
             that is larger by more than a nat: the estimate is then too small, and the score too
             good. Also if chains from ``starts_`` back to independent units (reverse annealing) give
             a log Z that is larger by more than a nat and four standard errors, which none of 400
-            machines with good estimates had. And if the mean log Z of all solutions of
+            machines with good estimates had; or if two neighbours on the ladder of a fit accept
+            less than 10 % of their exchanges. And if the mean log Z of all solutions of
             ``inference`` is smaller by more than a nat: ``tap_log_likelihood`` is then too good,
             and the score is not in doubt. Not every wrong log Z is noticed so: where
             weights are strong all chains and all starts may miss the same mode.
@@ -286,7 +287,8 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            If the standard error is larger than the method was to reach, 0.1 by default.
+            If the standard error is larger than the method was to reach, 0.1 by default; or if
+            two neighbours on a ladder accept less than 10 % of their exchanges.
         """
         result = checked_log_partition(self, method)
         return (result.value, result.std) if return_std else result.value

@@ -18,9 +18,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._ranks import ranks
-from ..arrays import cast, from_numpy, has_missing, is_foreign, row_blocks
+from ..arrays import cast, from_numpy, is_foreign, row_blocks
 from ..inputs import (
     CheckedBlocks,
+    check_complete,
     check_data,
     check_held,
     check_weights,
@@ -77,8 +78,8 @@ def encoded(
 def _encoded_columns(encoder, columns, place, missing, sparse):
     """Return encoded columns in the library of ``place``."""
     rows = encoder.encode(columns)
-    if not missing and has_missing(rows):
-        raise ValueError("Input X contains NaN, or another missing value")
+    if not missing:
+        check_complete(rows)
     if is_foreign(place) or not sparse:
         rows = rows.toarray() if hasattr(rows, "toarray") else rows
     return from_numpy(rows, place) if is_foreign(place) else rows

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .. import evaluation
 from ..arrays import seed_sequence, to_numpy
 from ..exceptions import DivergenceError, LikelihoodWarning
-from ..inference import FIXED_POINTS, SMC
+from ..inference import FIXED_POINTS, RARE_EXCHANGES, SMC
 
 _APART = 1.0  # nats between log Z by sampling and by other means, above which a score warns
 _SURE = 4  # standard errors by which a reverse estimate must differ besides
@@ -44,7 +44,24 @@ def checked_log_partition(model, method):
             LikelihoodWarning,
             stacklevel=3,
         )
+    if found.acceptance < RARE_EXCHANGES:
+        warnings.warn(
+            f"log Z = {found.value:.2f} (standard error {found.std:.2g}) is uncertain: "
+            f"{_lacks_rungs(found)}; give method=Tempering(ladder_of(estimator, random_state, "
+            'acceptance=0.6)), Tempering with more rungs, or "smc", and compare '
+            "skrbm.evaluation.bracket",
+            LikelihoodWarning,
+            stacklevel=3,
+        )
     return found
+
+
+def _lacks_rungs(estimate):
+    """Return half a sentence about rungs that are far apart."""
+    return (
+        f"two neighbours on the ladder accept {estimate.acceptance:.1%} of their exchanges (at "
+        f"least {RARE_EXCHANGES:.0%} is good), so that rungs are missing between them"
+    )
 
 
 def kept_reverse(model):
@@ -133,6 +150,8 @@ def _doubts(model, estimate, method, solved):
     own, asked, doubts = model._own_fixed_point(), SMC().std, []
     if estimate.std > asked:
         doubts.append(f"the standard error of {asked} that was asked for was not reached")
+    if estimate.acceptance < RARE_EXCHANGES:
+        doubts.append(_lacks_rungs(estimate))
     if solved is not None and max(solved) > estimate.value + _APART:
         too_large = "" if own is None else ", or weights are too large for these equations"
         doubts.append(

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._checks import check_count
 from ..arrays import (
@@ -82,6 +83,8 @@ def drawn_given(model, X, init, n_steps, random_state, method="gibbs"):
     """Return X with draws in place of NaN, given the observed values of each row, in blocks."""
     if init is not None:
         raise ValueError("sample takes init or given, not both: given says where chains start")
+    if sp.issparse(X):
+        raise TypeError("given is sparse, and NaN marks what is drawn: make it dense, by toarray()")
     check_count("n_steps", n_steps, 1)
     machine, blocks = model.machine_, _split_missing(model, X)
     rng = make_rng(random_state, machine.weights[0])

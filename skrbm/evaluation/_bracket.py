@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import hypot
 
 from ..arrays import seed_sequence
-from ..inference import LogPartition
+from ..inference import AIS, SMC, LogPartition, resolve
 from ._density import density_of
 from ._log_partition import log_partition, reverse_log_partition
 
@@ -78,7 +78,8 @@ def bracket(
         Visible values where the chains of the reverse estimate start, such as rows of data; as in
         :func:`reverse_log_partition`.
     method : "smc", "ais" or object, default="smc"
-        Of the forward estimate, as in :func:`log_partition`: an :class:`SMC` or :class:`AIS`.
+        Of the forward estimate: annealing, by an :class:`SMC` or :class:`AIS`. Other estimates of
+        :func:`log_partition` are not too small on average, or are exact and need no bracket.
     reverse : "smc", "ais" or object, default="smc"
         Of the reverse estimate.
     burn_in : int, default=1000
@@ -98,6 +99,9 @@ def bracket(
     errors with a probability of 0.3 %.
     """
     density = density_of(model)
+    methods = {"smc": SMC(), "ais": AIS()}
+    method = resolve(method, AIS, SMC, argument="method", own=methods)
+    reverse = resolve(reverse, AIS, SMC, argument="reverse", own=methods)
     first, second = seed_sequence(random_state).spawn(2)
     above = reverse_log_partition(
         density, starts, method=reverse, burn_in=burn_in, base=base, random_state=second

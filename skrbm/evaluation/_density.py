@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from ..arrays import Columns, cast, is_finite, namespace
 from ..inference import chain_ends, draw_visible
 from ..inputs import Coordinates, check_rows, into_support
@@ -105,7 +103,7 @@ class Density:
         """
         machine = self.machine
         own, unit = machine.thetas[0], machine.units[0]
-        if not _is_like(base, own):
+        if not own.is_like(base):
             names = [name for name, p in zip(Theta._fields, own, strict=True) if p is not None]
             raise ValueError(
                 f"base must be a Theta of the visible units, with finite arrays {names} of shape "
@@ -120,17 +118,6 @@ class Density:
         offset, divisor = self.coordinates
         field = (base.field - base.precision * offset) * divisor
         return base._replace(field=field, precision=base.precision * divisor**2)
-
-
-def _is_like(base, own):
-    """Whether ``base`` has the statistics and shapes of ``own``, and is finite."""
-    if not np.iterable(base) or _shapes(base) != _shapes(own):
-        return False
-    return all(is_finite(part) for part in base if part is not None)
-
-
-def _shapes(theta):
-    return [None if part is None else getattr(part, "shape", ()) for part in theta]
 
 
 def _check_machine(machine):

@@ -57,6 +57,8 @@ def diagnose(
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
         Data, best of all held-out rows, which the samples are compared with; 10 000 random rows at
         most. Values of binary units between 0 and 1 are probabilities, by which bits are drawn.
+        Rows with missing values are refused: leave them out, as rows that the machine has filled in
+        agree with it by themselves.
     chains : array-like of shape (n_steps, n_chains, n_features), default=None
         Chains to diagnose, in the coordinates of the data, instead of chains that are run here.
         All steps count. With a model its observables are measured, else each feature is one, and
@@ -80,7 +82,7 @@ def diagnose(
     Raises
     ------
     ValueError
-        If neither model nor chains are given, or shapes do not fit.
+        If neither model nor chains are given, shapes do not fit, or X has NaN.
 
     Notes
     -----
@@ -103,12 +105,18 @@ def diagnose(
             X = _as_bits(X, generator)
     if chains is not None:
         names, values, kept = _given(density, chains)
-        return _diagnosis(names, values, kept, X, X, generator)
+        found = _diagnosis(names, values, kept, X, X, generator)
+        return replace(found, can_temper=_can_temper(density))
     check_count("n_chains", n_chains, 4)
     check_count("n_steps", n_steps, 8)
     rng = make_rng(seeds[1], density.machine.weights[0])
     sampler = _sampler(density, method, rng)
     return _run(density, sampler, X, n_chains, n_steps, rng, generator)
+
+
+def _can_temper(density):
+    """Whether chains can go along a ladder."""
+    return density is not None and Tempering().applies_to(density.machine)
 
 
 def _sampler(density, method, rng):
@@ -165,7 +173,7 @@ def _run(density, sampler, X, n_chains, n_steps, rng, generator):
     later = {step: rows for step, rows in states.items() if 2 * step > n_steps}
     marks = None if X is None else {step: states[step][:n_random] for step in _marks(n_steps)}
     found = _diagnosis(names, values, later, X, rest, generator, marks)
-    return replace(found, exchanges=exchanges)
+    return replace(found, exchanges=exchanges, n_run=n_steps, can_temper=_can_temper(density))
 
 
 def _chains(machine, sampler, first, n_steps, rng):

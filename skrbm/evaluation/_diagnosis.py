@@ -4,12 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..inference import Exchanges
+from ..inference import RARE_EXCHANGES, Exchanges
 from ._agreement import Neighbours, Quality
 
 _MIXED = 1.1  # R-hat up to which chains count as mixed
 _FEWEST = 100  # effective samples that means need
-_RARE = 0.1  # acceptance below which a ladder lacks a rung
 _SURE = 4  # standard errors: a normal one is larger with a probability of 3e-5
 
 
@@ -25,6 +24,10 @@ class Diagnosis:
         chains without a machine, each feature.
     n_steps, n_chains : int
         Sweeps that count, and chains.
+    n_run : int or None
+        All sweeps of each chain; None if chains were given.
+    can_temper : bool
+        Whether chains of the machine can go along a ladder; False without a machine.
     time, time_std : ndarray of shape (n_observables,)
         Integrated autocorrelation time in sweeps, by the initial monotone sequence of Geyer
         (1992) over all chains, and its standard error by the formula of Madras and Sokal (1988).
@@ -60,6 +63,8 @@ class Diagnosis:
     neighbours: Neighbours = field(default_factory=Neighbours)
     quality: Quality | None = field(default=None, repr=False)
     exchanges: Exchanges | None = field(default=None, repr=False)
+    n_run: int | None = None
+    can_temper: bool = False
 
     @property
     def verdict(self):
@@ -114,12 +119,13 @@ def _blocked(d):
         return None
     rates, trips = d.exchanges.acceptance, d.exchanges.round_trips
     rarest = int(np.nanargmin(rates))
-    if rates[rarest] < _RARE:
+    if rates[rarest] < RARE_EXCHANGES:
         return (
             f"The ladder lacks rungs: rungs {rarest + 1} and {rarest + 2} of {rates.size + 1} "
-            f"accept {rates[rarest]:.1%} of their exchanges (at least {_RARE:.0%} is good), so "
-            "that the last rung does not get its modes from the first; build a ladder by "
-            "ladder_of(estimator, random_state), or use Tempering with more rungs"
+            f"accept {rates[rarest]:.1%} of their exchanges (at least {RARE_EXCHANGES:.0%} is "
+            "good), so that the last rung does not get its modes from the first; build a ladder "
+            "with closer rungs by ladder_of(estimator, random_state, acceptance=0.6), or use "
+            "Tempering with more rungs"
         )
     if trips.sum() >= _FEWEST:
         return None
@@ -147,7 +153,9 @@ def _unmixed(d):
     if not np.nanmax(d.r_hat, initial=0) > _MIXED:
         return None
     worst = int(np.nanargmax(d.r_hat))
-    more = "" if d.exchanges else "run them along a ladder (method='tempering'), "
+    more = ""
+    if d.can_temper and not d.exchanges:
+        more = "run them along a ladder (method='tempering'), "
     return (
         f"Chains do not mix: R-hat {d.r_hat[worst]:.2f} of {d.observables[worst]} in {d.n_steps} "
         f"sweeps (at most {_MIXED} is good), so that their means are not those of the machine; "
@@ -160,10 +168,13 @@ def _too_short(d):
     if not np.nanmin(d.ess, initial=np.inf) < _FEWEST:
         return None
     worst = int(np.nanargmin(d.ess))
+    times = _FEWEST / max(d.ess[worst], 1.0)
+    remedy = f"give chains of {_rounded(d.n_steps * times)} steps"
+    if d.n_run is not None:
+        remedy = f"use n_steps={_rounded(d.n_run * times)}"
     return (
         f"Chains are too short: all together are worth {d.ess[worst]:.0f} independent samples of "
-        f"{d.observables[worst]} ({_FEWEST} are needed); use "
-        f"n_steps={_rounded(20 * d.time[worst])} or more chains"
+        f"{d.observables[worst]} ({_FEWEST} are needed); {remedy}, or more chains"
     )
 
 

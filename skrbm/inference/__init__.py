@@ -27,7 +27,8 @@ from ._fixed_point import (
     solve_to_convergence,
 )
 from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
-from ._ladder import Ladder, collected, exchange_rate, ladder_of, renewed
+from ._ladder import Ladder, collected, exchange_rate, renewed
+from ._ladder_building import ladder_of
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
@@ -36,13 +37,14 @@ from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample
 from ._smc import SMC, by_effective_part
-from ._tempering import Exchanges, Replicas, Tempering, bennett
+from ._tempering import RARE_EXCHANGES, Exchanges, Replicas, Tempering, bennett
 
 __all__ = [
     "AIS",
     "CAPABILITIES",
     "FIXED_POINTS",
     "METHODS",
+    "RARE_EXCHANGES",
     "SAMPLERS",
     "SMC",
     "STEP_SCALES",

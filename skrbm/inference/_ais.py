@@ -41,13 +41,17 @@ class LogPartition(NamedTuple):
         Effective number of the ``n`` independent estimates of Z; NaN if there are none.
     n : int or None
         Number of independent estimates of Z whose mean ``value`` is the logarithm of: chains of
-        :class:`AIS`, runs of :class:`SMC`.
+        :class:`AIS`, runs of :class:`SMC`, chains of :class:`~skrbm.inference.Tempering`.
+    acceptance : float
+        Mean probability of exchanges of the two neighbours of a ladder that exchange least often,
+        of :class:`~skrbm.inference.Tempering`; else NaN. Below 0.1 the ladder lacks rungs.
     """
 
     value: float
     std: float = 0.0
     ess: float = float("nan")
     n: int | None = None
+    acceptance: float = float("nan")
 
     @property
     def interval(self):
@@ -195,6 +199,7 @@ class AIS:
         """
         machines = uncoupled(machine, visible), machine
         if self.rungs is not None:
+            self.rungs.check(machine)
             machines = self.rungs.machines_to(machine)
             if machines[0].scale != 0:
                 raise ValueError("AIS needs a ladder whose first machine has independent units")

@@ -10,25 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
-from .._checks import check_count, check_number
-from ..arrays import cast, from_numpy, last_rows, make_rng, namespace, take_rows, to_numpy
-from ..machine import free_energy, in_double, interpolate, uncoupled
-from ._ais import independent_log_partition, mean_of_weights
-from ._annealing import anneal, own_bases, resampled
+from ..arrays import cast, from_numpy, last_rows, namespace, take_rows, to_numpy
+from ..machine import free_energy, in_double
 from ._clamped import clamped
 from ._gibbs import Gibbs, samples_exactly
-from ._sampler import choose, draw_visible, last_visible, metropolis
-
-_N_SAMPLES = 200  # chains that are annealed
-_SWEEPS = 10  # of annealing from one rung to the next
-_AS_GOOD = 2.0  # nats between estimates of log Z of which neither is better
-# Rate at which a sample is replaced, below which independent units do not reach it; part of such
-# samples that does not count; proposals for each.
-_RARE, _FEW, _PROPOSED = 0.01, 0.01, 500
-_SMALLEST = 1e-3  # distance of two rungs in inverse temperature
-_PRECISION = 0.05  # of this distance, relative to what is left
+from ._sampler import choose, last_visible, metropolis
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +36,24 @@ class Ladder:
 
     def __len__(self):
         return len(self.machines)
+
+    def check(self, machine):
+        """Raise ValueError if a machine has not the number and the kind of units of the rungs."""
+        own = self.machines[-1]
+        for layer, unit, other, n, size in zip(
+            ("visible", "hidden"),
+            own.units,
+            machine.units,
+            own.n_units,
+            machine.n_units,
+            strict=True,
+        ):
+            if n != size or not unit.asks_for(other):
+                raise ValueError(
+                    f"the ladder has {n} {layer} units {unit}, and the machine {size} {other}; "
+                    "give a ladder of a machine with the same units, such as "
+                    "ladder_of(estimator, random_state) builds"
+                )
 
     def machines_to(self, machine):
         """Return the machines with another one as the last; a tuple."""
@@ -144,8 +149,19 @@ def exchange_rate(machines, rows):
     first, second = (
         to_numpy(log_weights(machines[1], x) - log_weights(machines[0], x)) for x in rows
     )
+    return mean_rate(first, second)
+
+
+def mean_rate(below, above):
+    """Return the mean probability of exchanges by gains of the lower and the upper rows, a float.
+
+    Parameters
+    ----------
+    below, above : ndarray
+        log weights of the upper machine minus those of the lower one.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        rates = np.exp(np.minimum(first - second, 0.0))
+        rates = np.exp(np.minimum(below - above, 0.0))
     return float(np.mean(np.where(rates == rates, rates, 0.0)))
 
 
@@ -215,102 +231,6 @@ def collected(machine, rows, ladder, rng, n_burn_in, n_blocks, spacing):
         if step > n_burn_in and (step - n_burn_in) % spacing == 0:
             blocks.append(rows)
     return namespace(rows).concat(blocks, axis=0)
-
-
-def ladder_of(
-    machine, rng, *, visible=None, n_samples=_N_SAMPLES, acceptance=0.4, max_rungs=100, n_sweeps=100
-):
-    """Build a ladder for a machine by annealing.
-
-    Chains go from independent units to the machine by temperatures. Each rung is placed where
-    exchanges with the rung below are accepted as often as asked, by the weights of the chains. Then
-    all rungs are sampled together. Of several kinds of independent units, those with the most rungs
-    are taken of which the estimate of log Z is at most two nats below the largest: few rungs may
-    come from units that lie in one mode, and whose chains do not find another. A machine that is
-    near independent units needs none between: these reach all samples that came from others.
-
-    Parameters
-    ----------
-    machine : Machine or estimator
-        With one hidden layer.
-    rng : Rng, int, RandomState, SeedSequence or None
-    visible : Theta, default=None
-        Parameters of independent visible units to start from, in addition to the machine's own
-        and, if units are bounded, those of units that know no data.
-    n_samples : int, default=200
-        Samples of each rung.
-    acceptance : float, default=0.4
-        Rate of exchanges between neighbours that is aimed at.
-    max_rungs : int, default=100
-        Largest number of rungs. If it is reached, the last rungs are farther apart.
-    n_sweeps : int, default=100
-        Sweeps of all rungs in the end.
-
-    Returns
-    -------
-    Ladder
-    """
-    check_count("n_samples", n_samples, 2)
-    check_number("acceptance", acceptance, above=0, below=1)
-    check_count("max_rungs", max_rungs, 2)
-    machine = getattr(machine, "machine_", machine)
-    rng = rng if hasattr(rng, "signed") else make_rng(rng, machine.weights[0])
-    bases = [*own_bases(machine), *([] if visible is None else [visible])]
-    trials = [_climbed(machine, base, rng, n_samples, acceptance, max_rungs) for base in bases]
-    machines, rows = _chosen(trials)
-    for turn in range(n_sweeps):
-        rows, _ = exchanged(machines, rows, turn, rng)
-        rows = swept_all(machines, rows, rng)
-    return Ladder(tuple(machines), tuple(rows))
-
-
-def _climbed(machine, visible, rng, n_samples, acceptance, max_rungs):
-    """Return machines from independent units on, rows of each, and an estimate of log Z."""
-    base, beta = uncoupled(machine, visible), 0.0
-    rows = draw_visible(base, rng, n_samples)
-    machines, samples, log_z = [base], [rows], independent_log_partition(base)
-    while beta < 1:
-        last = len(machines) + 1 >= max_rungs
-        now = 1.0 if last else _next_rung(machine, base, beta, rows, acceptance)
-        betas = np.linspace(beta, now, _SWEEPS + 1)
-        ends = anneal(machine, base, betas, (rows, None), rng, resample=0.5)
-        log_z += mean_of_weights(to_numpy(ends.log_weights)).value
-        rows, beta = resampled(ends.layers[0], ends.log_weights, rng), now
-        machines.append(interpolate(base, machine, beta) if beta < 1 else machine)
-        samples.append(rows)
-    return machines, samples, log_z
-
-
-def _next_rung(machine, base, beta, rows, acceptance):
-    """Return the inverse temperature of the next rung."""
-    own = to_numpy(log_weights(interpolate(base, machine, beta), rows))
-
-    def excess(now):
-        if now == beta:
-            return 1.0 - acceptance
-        there = machine if now == 1.0 else interpolate(base, machine, now)
-        return predicted_rate(to_numpy(log_weights(there, rows)) - own) - acceptance
-
-    if excess(1.0) >= 0:
-        return 1.0
-    found = brentq(excess, beta, 1.0, xtol=_SMALLEST, rtol=_PRECISION)
-    return min(1.0, max(found, beta + _SMALLEST))
-
-
-def predicted_rate(gains):
-    """Return how often rows are exchanged with those of another machine, by their own weights.
-
-    The mean of min(1, exp(g_i - g_j)) over all rows i and j, where row j counts by exp(g_j): that
-    is sum_ij min(exp(g_i), exp(g_j)) / (n sum_j exp(g_j)).
-
-    Parameters
-    ----------
-    gains : ndarray of shape (n_rows,)
-        log weights by the other machine minus those by the own one.
-    """
-    weights = np.sort(np.exp(gains - gains.max()))
-    n = weights.size
-    return float((weights * (2 * n - 1 - 2 * np.arange(n))).sum() / (n * weights.sum()))
 
 
 # ------------------------------------------------------------------------- all rungs together
@@ -407,25 +327,3 @@ def _stacked(machines, n):
     units = tuple(unit.rows(every) for unit in first.units)
     scales = np.repeat([float(machine.scale) for machine in machines], n)
     return replace(first, units=units, thetas=thetas, scale=from_numpy(scales, first.weights[0]))
-
-
-def _chosen(trials):
-    """Return machines and samples of one of several ladders, tuples (machines, rows, log Z)."""
-    for trial in trials:
-        if len(trial[0]) == 2 and _reaches(trial, trials):
-            return trial[:2]
-    top = max(log_z for *_, log_z in trials)
-    found = [trial for trial in trials if trial[2] >= top - _AS_GOOD] or trials
-    return max(found, key=lambda trial: len(trial[0]))[:2]
-
-
-def _reaches(trial, trials):
-    """Whether proposals of independent units often replace nearly every sample of all trials."""
-    (base, machine), (proposed, _), _ = trial
-    samples = namespace(proposed).concat([rows[-1] for _, rows, _ in trials], axis=0)
-    own, others = (
-        to_numpy(log_weights(machine, x) - log_weights(base, x))
-        for x in (last_rows(proposed, _PROPOSED), samples)
-    )
-    rates = np.exp(np.minimum(own - others[:, None], 0.0)).mean(axis=1)
-    return bool((rates >= _RARE).mean() >= 1 - _FEW)

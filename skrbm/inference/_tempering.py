@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from .._checks import check_count
 from ..arrays import namespace, one_blas_thread, to_numpy
@@ -14,11 +14,13 @@ from ..machine import interpolate, uncoupled
 from ._ais import LogPartition, independent_log_partition
 from ._annealing import own_bases
 from ._gibbs import Gibbs
-from ._ladder import exchanged, ladder_of, swept_all
+from ._ladder import exchanged, mean_rate, swept_all
+from ._ladder_building import ladder_of
 from ._needs import Needs
 from ._sampler import Sampler
 
 _N_TEMPERATURES = 10
+RARE_EXCHANGES = 0.1  # acceptance of neighbours below which a ladder lacks rungs
 
 
 class Replicas(NamedTuple):
@@ -90,6 +92,11 @@ class Tempering(Sampler):
     def _plan(self):
         """Where the rungs come from: a ladder, or temperatures."""
         return self.rungs if hasattr(self.rungs, "samples") else Temperatures.of(self.rungs)
+
+    def check(self, machine):
+        super().check(machine)
+        if self._plan.samples is not None:
+            self.rungs.check(machine)
 
     def machines(self, machine):
         """Return the machines of all rungs, the last of which is the one given; a tuple."""
@@ -203,7 +210,9 @@ class Tempering(Sampler):
         """Estimate log Z along the rungs by Bennett's acceptance ratio.
 
         The standard error is that of the mean over independent chains, so that it holds whatever
-        the autocorrelation of their steps. It does not show a mode that no chain finds.
+        the autocorrelation of their steps; where neighbours have little in common, it is as large
+        as the difference of estimates by the samples of one of them alone tells. It does not show a
+        mode that no chain finds.
 
         Parameters
         ----------
@@ -215,9 +224,11 @@ class Tempering(Sampler):
         Returns
         -------
         LogPartition
+            Its ``acceptance`` is that of the neighbours that exchange least often.
         """
         if self.rungs is None:
             return self.on(machine, rng, visible=visible).log_partition(machine, rng)
+        self.check(machine)
         machines = self.machines(machine)
         if machines[0].scale != 0:
             raise ValueError("log Z needs a ladder whose first machine has independent units")
@@ -247,7 +258,10 @@ class Temperatures(NamedTuple):
         """
         number = _N_TEMPERATURES if rungs is None else rungs
         betas = np.linspace(0, 1, max(number, 0)) if isinstance(number, Integral) else number
-        betas = np.asarray(betas, dtype=np.float64)
+        try:
+            betas = np.asarray(betas, dtype=np.float64)
+        except (TypeError, ValueError):  # such as text
+            betas = np.empty(0)
         increases = betas.ndim == 1 and betas.size > 1 and bool((np.diff(betas) > 0).all())
         if not increases or betas[0] != 0 or betas[-1] != 1:
             raise ValueError(
@@ -291,14 +305,31 @@ def _some(rows, n, rng):
 
 def _along(log_z0, gains):
     """Return log Z by the gains of each pair of neighbours, as a :class:`LogPartition`."""
-    value, influence = log_z0, 0.0
+    value, influence, excess, rates = log_z0, 0.0, 0.0, []
     for pair in gains:
         below, above = (np.array(part) for part in pair)  # (n_steps, n_chains)
         ratio, moved = bennett(below, above)
         value, influence = value + ratio, influence + moved
-    n = influence.size
-    std = np.sqrt((influence**2).sum() * n / (n - 1))
-    return LogPartition(float(value), float(std), n=n)
+        excess += max(0.0, _one_sided_std(below, above) ** 2 - _variance(moved))
+        rates.append(mean_rate(below, above))
+    std = np.sqrt(_variance(influence) + excess)
+    return LogPartition(float(value), float(std), n=influence.size, acceptance=min(rates))
+
+
+def _variance(influence):
+    """Return the variance of a sum of what independent chains add to it."""
+    return (influence**2).sum() * influence.size / (influence.size - 1)
+
+
+def _one_sided_std(below, above):
+    """Return a quarter of the distance of two estimates, each by the samples of one machine.
+
+    One is too small on average and the other too large, and both by much where the machines have
+    little in common: there the spread of chains tells little of the error of Bennett's ratio, which
+    lies between them.
+    """
+    first, second = (logsumexp(part) - np.log(part.size) for part in (below, -above))
+    return abs(first + second) / 4
 
 
 def bennett(below, above):

@@ -5,6 +5,7 @@ from ._block_rows import BlockRows, reference_of, rows_of
 from ._blocks import CheckedBlocks, RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
 from ._check_data import (
     canonical,
+    check_complete,
     check_data,
     check_held,
     check_known,
@@ -14,7 +15,7 @@ from ._check_data import (
     warn_clipped,
     warn_far,
 )
-from ._coordinates import Coordinates, filled
+from ._coordinates import Coordinates, filled, varies
 from ._encoding import (
     CategoryEncoder,
     check_unmasked,
@@ -42,6 +43,7 @@ __all__ = [
     "TableEncoder",
     "as_blocks",
     "canonical",
+    "check_complete",
     "check_data",
     "check_held",
     "check_known",
@@ -67,6 +69,7 @@ __all__ = [
     "rows_of_epoch",
     "rows_with_weight",
     "split_missing",
+    "varies",
     "warn_clipped",
     "warn_far",
     "whole_rows",

@@ -62,7 +62,7 @@ def _check_data(estimator, X, reset, missing, sparse):
             accept_sparse="csr" if sparse else False,
             dtype="numeric",
             reset=reset,
-            ensure_all_finite=not missing,
+            ensure_all_finite=False if missing else "allow-nan",
         )
     except (TypeError, ValueError) as error:
         _check_columns(frame, error)
@@ -72,6 +72,8 @@ def _check_data(estimator, X, reset, missing, sparse):
         raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
     if missing:
         _check_infinity(X)
+    else:
+        check_complete(X)
     return canonical(X) if sp.issparse(X) else X
 
 
@@ -98,6 +100,16 @@ def _check_infinity(X):
         raise ValueError("X contains infinity; only NaN marks a missing value")
     if sp.issparse(X) and np.isnan(values).any():
         raise ValueError("a sparse X contains NaN; for missing values make it dense: X.toarray()")
+
+
+def check_complete(X, name="X"):
+    """Raise ValueError if a dense or a sparse X has NaN, where all values must be known."""
+    if has_missing(X):
+        raise ValueError(
+            f"Input {name} contains NaN, and complete rows are needed here: leave out rows with "
+            "missing values, or fill them in by sklearn.impute, or by impute or sample(given=...) "
+            "of an RBM, which learns from rows with NaN"
+        )
 
 
 def check_known(columns, unit=None):
@@ -154,10 +166,10 @@ def _check_foreign_data(estimator, X, reset, missing):
         )
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError("Complex data not supported")
-    if xp.isdtype(X.dtype, "real floating"):
-        wrong = xp.isinf(X) if missing else ~xp.isfinite(X)
-        if bool(xp.any(wrong)):
-            raise ValueError("X contains NaN or infinity")
+    if xp.isdtype(X.dtype, "real floating") and bool(xp.any(xp.isinf(X))):
+        raise ValueError("X contains infinity")
+    if not missing:
+        check_complete(X)
     if reset:
         estimator.n_features_in_ = X.shape[1]
     elif X.shape[1] != estimator.n_features_in_:
@@ -313,7 +325,11 @@ def check_rows(name, X, n_columns, place):
     if not is_foreign(X):
         least = min(n_columns, 1)  # a layer may have no unit
         X = check_array(
-            X, dtype=(np.float64, np.float32), input_name=name, ensure_min_features=least
+            X,
+            dtype=(np.float64, np.float32),
+            input_name=name,
+            ensure_min_features=least,
+            ensure_all_finite="allow-nan",
         )
     elif X.ndim != 2 or X.shape[0] == 0 or (X.shape[1] == 0 and n_columns):
         raise ValueError(f"{name} must have 2 dimensions, with rows, got shape {tuple(X.shape)}")
@@ -321,8 +337,9 @@ def check_rows(name, X, n_columns, place):
         raise ValueError(
             f"{name} has {X.shape[1]} columns, but the machine has {n_columns} such units"
         )
+    check_complete(X, name)
     with np.errstate(over="ignore"):  # the next lines say so
         X = cast(as_like(X, place), place.dtype)
     if not bool(namespace(X).all(namespace(X).isfinite(X))):
-        raise ValueError(f"{name} contains NaN or infinity, or values beyond {place.dtype}")
+        raise ValueError(f"{name} contains infinity, or values beyond {place.dtype}")
     return X

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from ..arrays import cast, from_numpy, namespace, to_numpy
 from ..units import Theta
 
+_ROUNDING = 1e-12  # part of the mean that sums of many rows are off by
+
 
 class Coordinates(NamedTuple):
     """The coordinates z = (v - offset) / divisor of visible values v.
@@ -29,8 +31,7 @@ class Coordinates(NamedTuple):
         NumPy array of bool, says which are standardised; None is all.
         """
         xp = namespace(mean)
-        rounding = 2.0 * float(xp.finfo(mean.dtype).eps) * xp.abs(mean)
-        kept = deviation > rounding
+        kept = varies(mean, deviation, mean.dtype)
         if columns is None:
             return cls(mean, filled(xp.where(kept, deviation, 0.0 * deviation)))
         columns = from_numpy(columns, mean)
@@ -73,6 +74,12 @@ class Coordinates(NamedTuple):
     def machine_outward(self, machine):
         """Return the machine of v for a machine of z."""
         return Coordinates(-self.offset / self.divisor, 1 / self.divisor).machine_inward(machine)
+
+
+def varies(mean, deviation, dtype):
+    """Whether deviations are more than rounding, of values in ``dtype`` and of sums in float64."""
+    xp = namespace(mean)
+    return deviation > max(_ROUNDING, 2.0 * float(xp.finfo(dtype).eps)) * xp.abs(mean)
 
 
 def filled(deviation):

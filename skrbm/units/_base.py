@@ -1,7 +1,7 @@
 """The contract of a unit: a one-dimensional exponential family in natural parameters."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,7 @@ from ..arrays import (
     Index,
     Rng,
     cast,
+    is_finite,
     matmul,
     namespace,
     nonzero,
@@ -57,6 +58,16 @@ class Theta(NamedTuple):
         ``index`` is a slice or an array of integers.
         """
         return self.map(lambda part: part if part.ndim == 1 else take_rows(part, index))
+
+    def is_like(self, other: Any) -> bool:
+        """Whether another one, or a tuple, has the same statistics and shapes, and is finite."""
+        if not np.iterable(other) or _shapes(other) != _shapes(self):
+            return False
+        return all(is_finite(part) for part in other if part is not None)
+
+
+def _shapes(parts: Any) -> list[tuple[int, ...] | None]:
+    return [None if part is None else getattr(part, "shape", ()) for part in parts]
 
 
 def log_weight(theta: Theta, X: Array) -> Array:

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from .._checks import check_number
 from ..arrays import from_numpy, like, log_sum_exp, namespace, sigmoid, to_numpy
 from ..exceptions import DivergenceError
@@ -10,7 +12,8 @@ from . import _half_normal
 from ._base import Theta, Unit
 from ._gaussian import Gaussian
 
-_CONSTANT = 1e-6  # variance of a column without any
+# Variance of a column without any, as a part of the mean's square; of zeros alone, the variance.
+_CONSTANT = 1e-6
 _LEAST, _LEAST_HIDDEN = 1e-3, 1.0  # default floors under precisions
 _SMALLEST_SIDE = 1e-3  # precision of a side of 0, as a part of the mean of both: float32 holds that
 
@@ -103,12 +106,15 @@ class ReLU(_HalfLine):
     def initial_theta(self, columns):
         """Return the parameters with the mean and the variance of each column, in float64.
 
-        A standard deviation of the mean or more has none; then the mean is met.
+        A standard deviation of the mean or more has none; then the mean is met. A column of zeros
+        gets a density that falls from 0 on, with a mean of 0.001.
         """
         found = columns.means, columns.variances
         mean, variance = (to_numpy(part) for part in found)
-        mean = mean.clip(math.sqrt(_CONSTANT), None)
-        parts = _half_normal.fit(mean, variance.clip(_CONSTANT * mean**2, None))
+        is_zero = mean**2 == 0
+        mean = np.where(is_zero, math.sqrt(_CONSTANT), mean)
+        floor = np.where(is_zero, 1.0, _CONSTANT) * mean**2
+        parts = _half_normal.fit(mean, np.maximum(variance, floor))
         return Theta(*(from_numpy(part, found[0]) for part in parts))
 
     def default_theta(self, n, reference):

@@ -5,6 +5,7 @@ Seeds are fixed. Log Z may be off by 8 of its standard errors, which it is with 
 """
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from sklearn import neural_network
 
 from skrbm import RBM, BernoulliRBM, DeepTAPMachine
 from skrbm.evaluation import AIS, exact_log_partition, log_partition, reverse_log_partition
-from skrbm.inference import Tempering
-from skrbm.machine import Machine
+from skrbm.exceptions import LikelihoodWarning
+from skrbm.inference import Ladder, Tempering
+from skrbm.machine import Machine, uncoupled
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,24 @@ def test_log_partition_along_the_ladder_of_a_fit(fitted):
     assert 0 < std < 0.2
     assert abs(value - exact_log_partition(fitted)) < 8 * std
     assert value == fitted.log_partition("tempering")  # is kept
+
+
+def test_rungs_that_are_far_apart_are_warned_of():
+    """By log_partition, and by a score that rests on the ladder of a fit."""
+    rbm = two_modes(6.0)
+    with pytest.warns(LikelihoodWarning, match=r"log Z = .* accept 0\.\d% .*ladder_of\(estimator"):
+        rbm.log_partition(Tempering(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rbm.log_partition("tempering")
+    W = np.full((22, 30), 2.0)
+    rbm = RBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=0)
+    machines = uncoupled(rbm.machine_), rbm.machine_
+    rbm.ladder_ = Ladder(machines, (np.zeros((4, 30)), np.ones((4, 30))))
+    with pytest.warns(
+        LikelihoodWarning, match=r"score rests on .* accept 0\.0% of their exchanges"
+    ):
+        rbm.score(np.zeros((2, 30)))
 
 
 def test_the_ladder_of_a_fit_is_used_where_sums_are_impossible(fitted):

@@ -18,8 +18,17 @@ from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
-from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
+from skrbm import (
+    RBM,
+    TAPRBM,
+    BernoulliRBM,
+    DeepTAPMachine,
+    FrankWolfeRBM,
+    GaussianBernoulliRBM,
+    TabularRBM,
+)
 from skrbm.arrays import Columns
+from skrbm.evaluation import diagnose
 from skrbm.units import UNITS, Categorical
 
 BASES = (BernoulliRBM, TAPRBM, RBM, GaussianBernoulliRBM)
@@ -246,8 +255,19 @@ def test_hidden_means_by_chains_and_equations_are_near_the_sums():
 N_DRAWS = 20_000  # frequencies have a standard deviation of at most 0.0036
 
 
+def test_estimators_that_need_complete_rows_say_what_to_do():
+    for estimator in (DeepTAPMachine(), FrankWolfeRBM()):
+        with pytest.raises(ValueError, match=r"NaN, and complete rows .*impute.* of an RBM, which"):
+            estimator.fit(HOLES)
+    table = TabularRBM(2, n_iter=1, random_state=0).fit(HOLES)
+    with pytest.raises(ValueError, match=r"NaN, and complete rows .* leave out rows"):
+        diagnose(table, HOLES)
+
+
 def test_draws_and_means_given_some_bits_need_a_sweep():
     rbm = machine(BernoulliRBM, 3, 4)
+    with pytest.raises(TypeError, match="given is sparse, and NaN marks what is drawn"):
+        rbm.sample(given=sp.csr_array(np.eye(4)))
     with pytest.raises(ValueError, match="n_steps must be"):
         rbm.sample(given=HOLES, n_steps=0)
     with pytest.raises(ValueError, match="n_steps must be"):

@@ -1,5 +1,7 @@
 """The sampler's own steps and start, and machines whose distribution loses its integral."""
 
+import warnings
+
 import numpy as np
 import pytest
 from _estimators import binary_data, log_likelihoods
@@ -139,6 +141,22 @@ def test_columns_that_are_nearly_constant_do_not_spoil_the_others(unit):
         rbm = RBM(4, visible=unit, n_iter=n_iter, random_state=0).fit(X)
         likelihoods.append(-rbm.free_energy(X).mean() - rbm.log_partition("exact"))
     assert likelihoods[1] > likelihoods[0] + 1.5
+
+
+@pytest.mark.parametrize("unit", ["gaussian", "relu", "double_relu"])
+@pytest.mark.parametrize("value", [0.0, 1e-6, 0.1])
+def test_columns_of_one_value_have_a_high_density_there(unit, value):
+    """Sums of many rows are off by some roundings: 0.1 is not a deviation in units of these."""
+    X = np.abs(np.random.default_rng(0).normal(size=(500, 3)))
+    X[:, 2] = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rbm = RBM(4, visible=unit, n_iter=2, random_state=0).fit(X)
+    alone = RBM(4, visible=unit, n_iter=2, random_state=0).fit(X[:, :2])
+    scores = rbm.score_samples(X)
+    assert (scores > alone.score_samples(X[:, :2]) - 1).all()  # the column has a density above 1
+    far = X + np.eye(3)[2]
+    assert (rbm.score_samples(far) < scores - 100).all()
 
 
 def test_columns_in_a_narrow_part_of_their_support_are_learnt():

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from skrbm.arrays import make_rng
 from skrbm.evaluation import AIS, SMC, Bracket, bracket, reverse_log_partition
-from skrbm.inference import LogPartition
+from skrbm.inference import LogPartition, Tempering
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
 
@@ -101,5 +101,20 @@ def test_methods_of_the_reverse_estimate():
         machine, np.eye(4), method=SMC(), burn_in=50, random_state=0
     )
     assert abs(one.value - Exact(machine).log_z) < 5 * one.std
-    with pytest.raises(ValueError, match="method must be one of"):
+    with pytest.raises(ValueError, match="reverse must be one of"):
         bracket(machine, reverse="tap")
+
+
+@pytest.mark.parametrize("name", ["method", "reverse"])
+@pytest.mark.parametrize("value", ["exact", "auto", "tempering", "tap", Tempering()])
+def test_brackets_are_of_annealing(name, value):
+    """Bennett's ratio is not too small on average, and a bracket of exact sums says nothing."""
+    machine = random_machine(("bernoulli",) * 2, (4, 3), 0, 0.7)
+    with pytest.raises(ValueError, match=rf"{name} must be one of \['ais', 'smc'\]"):
+        bracket(machine, **{name: value})
+
+
+def test_starts_with_missing_values_are_refused():
+    machine = random_machine(("bernoulli",) * 2, (4, 3), 0, 0.7)
+    with pytest.raises(ValueError, match=r"Input starts contains NaN.* sample\(given=...\)"):
+        bracket(machine, np.full((2, 4), np.nan))

@@ -4,6 +4,8 @@ Seeds are fixed. Where draws are exact, errors of moments are held to 5 standard
 one normal error).
 """
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -164,6 +166,46 @@ def test_few_sweeps_of_few_chains_are_too_short():
     assert "n_steps=" in d.verdict
 
 
+def autoregressive(n_steps, n_chains, rho, seed=0):
+    """Chains of a normal variable whose correlation falls by a factor of ``rho`` in each step."""
+    noise, x = np.random.default_rng(seed).standard_normal((n_steps, n_chains)), []
+    for row in noise:
+        x.append(row if not x else rho * x[-1] + np.sqrt(1 - rho**2) * row)
+    return np.array(x)
+
+
+@pytest.mark.parametrize("n_steps, n_chains, rho", [(2000, 1, 0.95), (100, 4, 0.8)])
+def test_chains_of_the_length_that_is_advised_are_long_enough(n_steps, n_chains, rho):
+    """Other chains of twice this length have 100 effective samples, with 200 expected or more."""
+    d = diagnose(chains=autoregressive(n_steps, n_chains, rho))
+    found = re.search(r"too short: .*; give chains of (\d+) steps, or more chains$", d.verdict)
+    advised = int(found[1])
+    assert advised > n_steps
+    enough = diagnose(chains=autoregressive(2 * advised, n_chains, rho, seed=1))
+    assert enough.ess.min() > 100 and advised < 10 * n_steps
+
+
+def test_more_sweeps_than_were_made_are_advised():
+    """Four chains that are worth fewer than 100 samples, of which the later half counts."""
+    machine = random_machine(BINARY, (8, 5), 0, 0.5)
+    d = diagnose(machine, n_chains=4, n_steps=40, random_state=1)
+    advised = int(re.search(r"use n_steps=(\d+), or more chains$", d.verdict)[1])
+    assert 40 < advised and advised >= 40 * 100 / d.ess.min()
+
+
+def test_deep_machines_get_no_advice_that_they_cannot_follow():
+    below, top = two_modes(40.0), Theta(np.zeros(1))
+    units, thetas = (*below.units, Bernoulli()), (*below.thetas, top)
+    deep = Machine(units, thetas, (*below.weights, np.zeros((1, 2))))
+    X = np.repeat([[0.0], [1.0]], 10, axis=0) + np.zeros(6)
+    d = diagnose(deep, X, n_chains=20, n_steps=60, random_state=0)
+    assert d.verdict.startswith("Chains do not mix") and "tempering" not in d.verdict
+    chains = np.repeat([[0.0, 1.0]], 20, axis=0)[:, :, None] + np.zeros(6)
+    for model, can_temper in ((None, False), (two_modes(), True)):
+        verdict = diagnose(model, chains=chains).verdict
+        assert verdict.startswith("Chains do not mix") and ("tempering" in verdict) == can_temper
+
+
 @pytest.mark.law
 def test_a_machine_trained_out_of_equilibrium():
     """Chains that begin anew at independent draws, and make 3 sweeps."""
@@ -279,6 +321,10 @@ def test_given_chains():
         ({"model": two_modes(), "X": np.ones((5, 2))}, "X has 2 columns"),
         ({"model": two_modes(), "n_chains": 3}, "n_chains must be an integer >= 4"),
         ({"model": two_modes(), "X": np.ones((1, 6))}, "X has one row"),
+        (
+            {"model": two_modes(), "X": np.full((3, 6), np.nan)},
+            "NaN, and complete rows .* leave",
+        ),
         ({"model": two_modes(), "n_steps": 7}, "n_steps must be an integer >= 8"),
     ],
 )

@@ -53,6 +53,25 @@ def test_columns_wider_than_their_mean_have_the_mean():
     assert np.isfinite(theta.field).all() and (theta.precision > 0).all()
 
 
+def test_a_column_of_zeros_is_most_probable_at_zero():
+    """And as wide as its mean, 0.001, above it; not a narrow peak there, which has no mass at 0."""
+    unit = ReLU()
+    theta = unit.initial_theta(Columns(np.zeros((5, 1))))
+    mean, variance = unit.mean_variance(theta)
+    assert_allclose([mean[0], variance[0]], [1e-3, 1e-6], rtol=1e-3)
+    assert unit.mode(theta)[0] < 1e-6
+    log_p = unit.log_weight(theta, np.array([[0.0], [1e-3]])) - unit.total_log_partition(theta)
+    assert_allclose(log_p, np.log(1e3) - [0, 1], atol=1e-2)  # an exponential distribution
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e5])
+def test_the_unit_of_measure_of_a_column_does_not_count(scale):
+    X = np.array([[0.0, 2.0], [1.0, 2.0], [3.0, 2.0]])
+    first, second = (ReLU().initial_theta(Columns(X * by)) for by in (1.0, scale))
+    assert_allclose(second.field * scale, first.field, rtol=1e-9)
+    assert_allclose(second.precision * scale**2, first.precision, rtol=1e-9)
+
+
 def test_float32_is_as_good_as_its_parameters():
     for z in (-1e3, -9.0, -2.0, 3.0):
         theta = Theta(np.float32([z]), np.ones(1, np.float32))

@@ -251,7 +251,7 @@ class FrankWolfeRBM(DensityModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units.
+            Values of the visible units, none of them missing (:ref:`missing_values`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows: a weight of 2 does exactly what the row twice does.

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...arrays import cast, namespace, parameter_reference
-from ...inputs import Coordinates, filled, machine_from
+from ...inputs import Coordinates, filled, machine_from, varies
 from ...learning import ArrayGradient, NaturalParameters
 from ...machine import Machine
 from ...units import Bernoulli, Gaussian, Theta
 
 _SOME = 1000  # rows are enough for the means of hidden units
-_ROUNDING = 2.0  # roundings of the mean that a deviation has to exceed
 _MAX_LOG_VARIANCE = 80.0  # whose exponential float32 has
 _NOISE = 0.3  # standard deviation of what is added to the first components
 PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
@@ -122,15 +121,15 @@ def mean_and_deviation(rows, min_variance):
     limits = xp.finfo(dtype)
     mean, variance = rows.moments
     deviation = xp.sqrt(variance)
-    varies = deviation > _ROUNDING * float(limits.eps) * xp.abs(mean)
+    kept = varies(mean, deviation, dtype)
     # A variance as far below that of the data as learning may go must have an inverse.
     least = math.sqrt(float(limits.smallest_normal) / min(min_variance, 1.0))
-    if bool(xp.any(varies & (deviation <= least))):
+    if bool(xp.any(kept & (deviation <= least))):
         raise ValueError(
             f"X has columns with standard deviations below {least:.3g}, whose squares {dtype} does "
             "not hold with min_variance of them; scale X"
         )
-    deviation = xp.where(varies, deviation, xp.zeros_like(deviation))
+    deviation = xp.where(kept, deviation, xp.zeros_like(deviation))
     return cast(mean, dtype), cast(deviation, dtype)
 
 
