@@ -1,7 +1,8 @@
 """The snippets of the documentation and of README run as they are, those of a page in their order.
 
 ``.. code-block:: python`` is code of ours, and is run. Code of other packages, on the pages for
-those who come from them, is marked ``py``.
+those who come from them, is marked ``py``. What a line prints is near the numbers of the comment
+behind it.
 """
 
 import ast
@@ -50,6 +51,38 @@ def test_snippets_are_found():
     assert {"skrbm", "sklearn"} <= set(imported(code)) <= {"numpy", "skrbm", "sklearn"} | OPTIONAL
 
 
+def numbers(text):
+    return [float(number) for number in re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e-?\d+)?", text)]
+
+
+def is_near(found, told):
+    """Whether a number is one that was told, as far as other processors may give other digits."""
+    return any(abs(found - number) <= 0.1 * abs(number) + 0.02 for number in told)
+
+
+def telling(code):
+    """Return the code, with marks around what lines print that end with a comment with numbers."""
+    lines, told = code.splitlines(), {}
+    for node in ast.parse(code).body:
+        end = node.end_lineno - 1
+        comment = lines[end].encode()[node.end_col_offset :].decode()
+        if isinstance(node, ast.Expr) and numbers(comment):
+            source = "\n".join(lines[node.lineno - 1 : end + 1])
+            shown = source if source.startswith("print(") else f"print({source}\n)"
+            told[len(told)] = comment
+            lines[node.lineno - 1 : end + 1] = [""] * (end - node.lineno + 2)
+            lines[end] = f'print("<<<")\n{shown}\nprint(">>>")'
+    return "\n".join(lines), list(told.values())
+
+
+def test_numbers_behind_a_line_are_found():
+    code, told = telling("x = 1  # 2\nx  # 1.02, as 3\nprint(\n    x\n)  # 4\nprint(x)  # none\n")
+    assert told == ["  # 1.02, as 3", "  # 4"]
+    assert code.count("<<<") == 2 and "print(x  # 1.02, as 3\n)" in code
+    assert numbers("(450, 100), -25.1 nats of 1e-3; v2") == [450, 100, -25.1, 1e-3]
+    assert is_near(-24.0, [3, -25.1]) and not is_near(-22.0, [3, -25.1])
+
+
 @pytest.mark.checks
 @pytest.mark.parametrize(
     "page", [*PAGES, ROOT / "README.md"], ids=lambda page: str(page.relative_to(ROOT))
@@ -58,6 +91,7 @@ def test_the_snippets_of_a_page_run(page, tmp_path):
     code = code_of(page)
     for package in sorted(OPTIONAL & set(imported(code))):
         pytest.importorskip(package)
+    code, told = telling(code)
     script = tmp_path / "snippets.py"
     script.write_text(code)
     environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT)}
@@ -65,3 +99,11 @@ def test_the_snippets_of_a_page_run(page, tmp_path):
         [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
+    printed = re.findall(r"<<<\n(.*?)>>>", run.stdout, re.S)
+    pairs = list(zip(printed, told, strict=True))
+    far = [
+        (output, comment)
+        for output, comment in pairs
+        if not all(is_near(x, numbers(comment)) for x in numbers(output)[: len(numbers(comment))])
+    ]
+    assert not far

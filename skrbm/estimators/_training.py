@@ -187,4 +187,5 @@ def likelihood_monitor(estimator, training, rows, train, validation):
         batch_size=estimator.batch_size,
         seed=seed_sequence(estimator._evaluation_seed),
         credit=training.credit,
+        is_density=parts.labels is None or parts.labels.part < 0.5,
     )

@@ -66,6 +66,9 @@ class LikelihoodMonitor(Monitor):
     credit : float, default=0.0
         Cost that estimates of log Z may have at first, in units of the cost of learning from a row.
         It grows with each epoch, unless the criterion needs log Z: then there is no limit.
+    is_density : bool, default=True
+        Whether the density of rows is what is mainly learnt, so that it should be better than that
+        of independent units in the end.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class LikelihoodMonitor(Monitor):
         batch_size,
         seed,
         credit=0.0,
+        is_density=True,
     ):
         super().__init__(n_iter_no_change)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
@@ -90,7 +94,8 @@ class LikelihoodMonitor(Monitor):
         self.bits = rng.order(rows.X.shape[1])[:_MONITORED_BITS]
         self.by_score, self.tol, self.seed = criterion == "score", tol, seed
         self.by_score &= validation is not None
-        self.credit, self.n_rows = credit, float(rows.counts[train].sum())  # of this rank
+        self.is_density, self.credit = is_density, credit
+        self.n_rows = float(rows.counts[train].sum())  # of this rank
         chains = np.random.SeedSequence(seed.generate_state(4).tolist())
         self.shown = self._some_by_weight(train, np.random.default_rng(chains))
         self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
@@ -275,6 +280,7 @@ class LikelihoodMonitor(Monitor):
     def _falls_short(self, name, value, independent, advice):
         """Warn if a value is far below that of independent units; returns whether it is."""
         falls = value < independent - max(_WORSE, _WORSE_PART * abs(independent))  # NaN is not
+        falls &= self.is_density
         if falls:
             warnings.warn(
                 f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last "

@@ -1,6 +1,7 @@
 """RBMClassifier: probabilities, draws and learning of labels against enumeration."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import scipy.sparse as sp
 from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_softmax, logsumexp
+from sklearn.datasets import load_digits
 
 from skrbm import RBM, CategoricalRBM, RBMClassifier, TabularRBM, persistence
 from skrbm.arrays import to_numpy
@@ -174,6 +176,18 @@ def test_learning_by_labels_alone_finds_their_probabilities():
     assert log_p.mean() > -0.2
     joint = small(own={"n_iter": 60, "learning_rate": 0.5}).fit(X, y)
     assert joint.score_samples(X).mean() > model.score_samples(X).mean()
+
+
+def test_discriminative_learning_is_not_blamed_for_the_density_of_rows():
+    images, digits = load_digits(return_X_y=True)
+    images, digits = (images[:1300] / 16).astype(np.float32), digits[:1300]
+    rbm = RBM(200, n_iter=30, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = RBMClassifier(rbm, discriminative=1.0).fit(images, digits)
+    known = RBM(1, n_iter=0, random_state=0).fit(images)  # independent units
+    assert model.score_samples(images).mean() < known.score(images) - 3
+    assert model.score(images, digits) > 0.9
 
 
 def test_rows_without_a_label_are_learnt_from():
