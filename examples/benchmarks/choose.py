@@ -15,8 +15,9 @@ import warnings
 
 import numpy as np
 import scipy.sparse as sp
+import sequences
 import tables
-from _common import heading
+from _common import data_folder, heading
 from scipy.ndimage import shift
 from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
@@ -42,6 +43,7 @@ from skrbm import (
     BernoulliRBM,
     CategoricalRBM,
     ConditionalRBM,
+    DeepTAPMachine,
     FrankWolfeRBM,
     GaussianBernoulliRBM,
     RBMClassifier,
@@ -141,6 +143,20 @@ def density():
             yield X, name, "nats", lambda rbm=rbm, X=X, X_test=X_test: rbm.fit(X).score(X_test)
         yield X, "independent columns", "nats", lambda X=X, X_test=X_test: independent(X, X_test)
     yield X, "the truth", "nats", lambda: truth.score(X_test)
+
+
+def deep():
+    """Log-likelihood of held-out binary rows by machines of two hidden layers, and of one."""
+    X, X_test = binary_digits()
+    for name, rbm in {
+        "DeepTAPMachine((64, 24))": DeepTAPMachine((64, 24), random_state=0),
+        "DeepTAPMachine((64, 24), n_iter_pretrain=40, n_iter=40)": DeepTAPMachine(
+            (64, 24), n_iter_pretrain=40, n_iter=40, random_state=0
+        ),
+        "RBM(64)": RBM(64, random_state=0),
+        "RBM(88)": RBM(88, random_state=0),
+    }.items():
+        yield X, name, "nats", lambda rbm=rbm: rbm.fit(X).score(X_test)
 
 
 def missing():
@@ -279,6 +295,30 @@ def categories():
         )
 
 
+def alignment():
+    """Log-likelihood of held-out clusters of aligned RNA, weighted (RF00379 in SKRBM_DATA)."""
+    if data_folder() is None:
+        print("left out: SKRBM_DATA is not set")
+        return
+    ((X, weights), (X_test, test_weights)), q = sequences.parts_of("rf00379", None, "clusters")
+    settings = {"categories": [range(q)] * X.shape[1], "random_state": 0}
+
+    def score(rbm):
+        return rbm.fit(X, sample_weight=weights).score(X_test, sample_weight=test_weights)
+
+    for name, rbm in {
+        "CategoricalRBM(100)": CategoricalRBM(100, **settings),
+        "the same, double_relu, l1b, 100 passes": CategoricalRBM(
+            100, hidden="double_relu", **sequences.SETS["rf00379"][-1], **settings
+        ),
+    }.items():
+        yield X, name, "nats", lambda rbm=rbm: score(rbm)
+    counts = np.einsum("n,nsq->sq", weights, X[:, :, None] == np.arange(q)) + 0.5
+    log_p = np.log(counts / counts.sum(axis=1, keepdims=True))[np.arange(X.shape[1]), X_test]
+    alone = np.average(log_p.sum(axis=1), weights=test_weights)
+    yield X, "independent sites", "nats", lambda: alone
+
+
 def mixed():
     """Error of hidden values of tables with columns of several kinds; a fifth is hidden."""
     for frame in (tables.TABLES["wine"](), tables.generated()):
@@ -373,11 +413,13 @@ AIMS = (
     features,
     labels,
     density,
+    deep,
     missing,
     noise,
     outputs,
     real,
     categories,
+    alignment,
     mixed,
     synthetic,
     documents,

@@ -47,6 +47,13 @@ def test_probabilities_are_decoded_as_the_most_probable_values():
     assert_array_equal(encoder.decode([np.array([[0.4, 0.6, 0.2, 0.5, 0.3]])]), [["C", "y"]])
 
 
+def test_text_is_decoded_to_numpy_from_rows_of_any_library():
+    xp = pytest.importorskip("array_api_strict")
+    encoder, columns = fitted(TABLES["text"])
+    rows = xp.asarray(encoder.encode(columns).toarray())
+    assert_array_equal(encoder.decode(rows), TABLES["text"])
+
+
 def test_missing_values_are_nan_in_all_columns_of_a_site():
     codes = np.array([[0, -1], [2, 1], [-1, -1]])
     expected = np.full((3, 5), np.nan)

@@ -144,6 +144,14 @@ def test_coordinates_there_and_back():
         assert_allclose(one.field, other.field, rtol=1e-10)
 
 
+def test_columns_that_are_not_standardised_stay_as_they_are():
+    some = np.array([True, False, True])
+    mean, deviation = data().mean(axis=0), data().std(axis=0)
+    inward = Coordinates.standard(mean, deviation, some).inward(data())
+    assert_array_equal(inward[:, 1], data()[:, 1])
+    assert_allclose(inward[:, some], ((data() - mean) / deviation)[:, some], atol=1e-12)
+
+
 def test_a_machine_in_other_coordinates_has_the_same_distribution():
     """Means and variances of v by enumeration of both machines; hidden means are the same."""
     coordinates = Coordinates(np.array([0.5, -2.0, 3.0]), np.array([0.1, 2.0, 5.0]))

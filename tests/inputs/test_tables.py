@@ -26,3 +26,13 @@ def test_a_column_of_one_value_has_no_other():
     X = found.encode(columns)
     X[:, 0] = [0, 1, 1]
     assert list(found.decode([X])[:, 0]) == [True] * 3
+
+
+def test_columns_of_two_names_are_binary_and_those_of_one_are_categories():
+    found, _ = encoder(["no", "yes", "no"], ["a", "a", "a"])
+    assert [column.kind for column in found.table] == ["binary", "categorical"]
+
+
+def test_a_rating_of_one_value_has_a_unit_of_two():
+    found = TableEncoder(kinds={0: "rating"}).fit(None, [np.array([3, 3, 3])])
+    assert found.unit.units == (Binomial(1),)

@@ -112,6 +112,16 @@ def test_without_rows_set_aside_nothing_stops():
         assert watch.value is None and not watch.stop()
 
 
+@pytest.mark.parametrize("held_out", [True, False])
+def test_the_best_epoch_counts_where_it_is_published_and_else_the_last_one(held_out):
+    machine = make()
+    watch, _ = monitor(machine, data(machine), held_out=held_out)
+    far = make(strength=3.0, seed=1)
+    values = [watch.measure(m, None)["pseudo_log_likelihood"] for m in (machine, far)]
+    assert values[0] > values[1]
+    assert watch.reached == ("pseudo_log_likelihood", values[0 if held_out else 1])
+
+
 def test_real_units_have_the_likelihood_of_the_solutions_of_the_phase():
     """TAP with weights of 0.1, where its own error is below 0.001."""
     machine = make(REAL, strength=0.1)

@@ -125,9 +125,10 @@ def draw(pictures, rows, flips, path):
 
     names = [name for name in pictures if "Gibbs" not in name]
     curves = [name for name in names if name not in ("truth", "noisy")]
-    figure = plt.figure(figsize=(11, 5), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1, 1.1))
-    axis = left.subplots()
+    height = 1.1 * len(names)
+    figure = plt.figure(figsize=(7.5, 3.2 + height), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(3.2, height))
+    axis = above.subplots()
     colours = {}
     for name in curves:
         curve = [row[2] for row in rows if row[0] == name]
@@ -135,19 +136,19 @@ def draw(pictures, rows, flips, path):
         colour = "k" if size in ("OPE", "1-NN") else colours.setdefault(size, f"C{len(colours)}")
         style = "--" if name == "OPE" or "TAP" in name else "-"
         axis.plot(flips, curve, style, color=colour, label=name)
-    axis.set(xlabel="flip probability", ylabel="Matthews' correlation, mean over images")
+    axis.set(xlabel="flip probability", ylabel="Matthews' correlation")
     axis.legend()
     for axis, (name, p) in zip(
-        right.subplots(len(names), len(flips)).flat,
+        below.subplots(len(names), len(flips)).flat,
         [(name, p) for name in names for p in flips],
         strict=True,
     ):
         axis.imshow(pictures[name][p].reshape(28, 28), cmap="gray_r", vmin=0, vmax=1)
         axis.set(xticks=[], yticks=[])
         if name == names[0]:
-            axis.set_title(f"p = {p:g}", fontsize=8)
+            axis.set_title(f"p = {p:g}", fontsize=10)
         if p == flips[0]:
-            axis.set_ylabel(name, fontsize=7, rotation=0, ha="right", va="center")
+            axis.set_ylabel(name, fontsize=10, rotation=0, ha="right", va="center")
     figure.savefig(path, dpi=100)
 
 

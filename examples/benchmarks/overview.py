@@ -1,0 +1,120 @@
+"""The picture of README: a machine beside other packages, and what it fills in and draws.
+
+    SKRBM_DATA=... python examples/benchmarks/overview.py [--seconds 85]
+
+An ``RBM(500)`` learns the thresholded images of MNIST as in ``peers.py``: with no setting but its
+size, for 85 seconds of the processor on one thread. Drawn are
+
+- what ``RBM`` and the other packages gain over independent columns on MNIST and on Fashion-MNIST in
+  equal processor time, from the table of doc/benchmarks.rst, which ``peers.py`` printed. A bar ends
+  at the lower of the two estimates of a likelihood, and a line goes on to the higher one;
+- the first test image of each digit, its upper half, and that filled in by ``impute``;
+- images that the machine draws: the means of the pixels at the ends of Gibbs chains.
+
+Printed are the error of the pixels filled in, over 1000 test images, and that of a guess by the
+most frequent value of each pixel.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+import numpy as np
+from _common import fit_for, heading, mnist
+from threadpoolctl import threadpool_limits
+
+from skrbm import RBM
+
+DOC = Path(__file__).resolve().parents[2] / "doc"
+PACKAGES = {
+    ":class:`~skrbm.RBM`": "skrbm",
+    "rbms 0.5.0": "rbms",
+    "scikit-learn": "scikit-learn",
+    "paysage 0.2.1": "paysage",
+}
+
+
+def published():
+    """Return {data: {package: (AIS, reverse AIS)}} of the table in doc/benchmarks.rst."""
+    text = (DOC / "benchmarks.rst").read_text()
+    text = text.partition(".. _bench_peers:")[2].partition(".. _bench_mnist:")[0]
+    found, data = {}, None
+    for row in re.split(r"^   \* - ?", text, flags=re.MULTILINE)[2:]:
+        cells = [cell.strip() for cell in re.split(r"^     - ?", row, flags=re.MULTILINE)]
+        data = cells[0] or data
+        ends = [float(cell.split()[0].replace("−", "-")) for cell in cells[5:7] if cell]
+        found.setdefault(data, {})[cells[1]] = ends
+    return found
+
+
+def bars(axis, found, title):
+    """Draw what each package gains over independent columns."""
+    (alone,) = found["independent columns"]
+    for place, (package, name) in enumerate(PACKAGES.items()):
+        low, high = sorted(value - alone for value in found[package])
+        axis.barh(place, low, color="#1b5e9e" if name == "skrbm" else "#a6a6a6")
+        axis.plot([low, high], [place, place], color="black", linewidth=2)
+        axis.text(1, place, f" {low:.0f}", va="center", color="white", weight="bold")
+    axis.set_yticks(range(len(PACKAGES)), PACKAGES.values())
+    axis.invert_yaxis()
+    axis.tick_params(axis="both", length=0)
+    axis.set_xticks([])
+    axis.spines[["left", "bottom"]].set_visible(False)
+    axis.set_title(title, loc="left", fontsize=14)
+
+
+def draw(rows, path):
+    """Draw the bars, and below them a line of images for each name."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"font.size": 14, "axes.spines.top": False, "axes.spines.right": False})
+    figure = plt.figure(figsize=(6.4, 7.4), layout="constrained", facecolor="white")
+    above, below = figure.subfigures(2, 1, height_ratios=(1, 1.02))
+    above.suptitle("Nats per row gained in equal time", fontsize=14, weight="bold")
+    tables = published()
+    for axis, name in zip(above.subplots(2, 1), ("MNIST", "Fashion-MNIST"), strict=True):
+        (data,) = (key for key in tables if key.startswith(f"{name},"))
+        bars(axis, tables[data], name)
+    below.suptitle("A machine of MNIST fills in, and draws", fontsize=14, weight="bold")
+    for line, (name, images) in zip(below.subplots(len(rows), 8), rows.items(), strict=True):
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        for axis, image in zip(line, images, strict=True):
+            pixels = np.ma.masked_invalid(image.reshape(28, 28))
+            axis.imshow(pixels, cmap="gray_r", vmin=0, vmax=1)
+            axis.set(xticks=[], yticks=[], facecolor="#5b9bd5")
+            axis.spines[:].set_visible(False)
+    figure.savefig(path, dpi=125)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=85)
+    parser.add_argument("--picture", type=Path, default=DOC / "_static" / "overview.png")
+    args = parser.parse_args()
+    heading(__file__, args)
+    (X, _), (X_test, y_test) = mnist("train"), mnist("test", 1000)
+    X, X_test = X.astype(np.float32), X_test.astype(np.float32)
+    rbm = RBM(500, random_state=0)
+    with threadpool_limits(1):
+        spent, passes = fit_for(rbm, X, args.seconds)
+        print(f"RBM(500), {len(X)} images: {spent:.0f} s of the processor, {passes:.1f} passes")
+        lost = X_test.copy()
+        lost[:, 392:] = np.nan
+        completed = rbm.impute(lost, random_state=0)
+        drawn = rbm.sample(8, n_steps=2000, random_state=0)
+    wrong = [
+        100 * np.mean((guess[..., 392:] > 0.5) != X_test[:, 392:])
+        for guess in (completed, X.mean(axis=0)[None])
+    ]
+    print(f"lower halves: {wrong[0]:.1f} % wrong, by most frequent values {wrong[1]:.1f} %")
+    shown = [int(np.argmax(y_test == label)) for label in (0, 2, 3, 4, 5, 6, 8, 9)]
+    rows = {"test image": X_test[shown], "observed": lost[shown], "filled in": completed[shown]}
+    rows["drawn"] = rbm.inverse_transform(rbm.transform(drawn))
+    draw(rows, args.picture)
+
+
+if __name__ == "__main__":
+    main()
