@@ -108,8 +108,8 @@ def compare_clusters(args):
 
 
 def digits(args):
-    X, y = mnist("train")
-    X, y = X[y < 2].astype(np.float32), y[y < 2]
+    (X, y), (X_test, y_test) = mnist("train"), mnist("test")
+    X, y, X_test = X[y < 2].astype(np.float32), y[y < 2], X_test[y_test < 2].astype(np.float32)
     classes = LogisticRegression(max_iter=200).fit(X, y)
     settings = {"learning_rate": args.rate, "batch_size": 100, "schedule": "linear"}
     settings["average"] = False  # a mean over steps gives classes other weights
@@ -146,7 +146,10 @@ def digits(args):
         error = shares.std(ddof=1) / np.sqrt(n)
         row = (name, float(np.median(visits)), int(visits.min()))
         rows.append((*row, f"{shares.mean():.3f} +- {error:.3f}", time.process_time() - begin))
+    score = log_partition(rbm, "tempering", random_state=0)
+    test = float(-rbm.free_energy(X_test).mean() - score.value)
     print(f"share of class 1 in the data: {y.mean():.3f}")
+    print(f"test rows: {test:.2f} +- {score.std:.2f} nats")
     table(("chains", "visits, median", "fewest", "share of class 1", "s"), rows)
 
 
@@ -185,7 +188,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--epochs", type=int)
-    parser.add_argument("--rate", type=float, default=0.02)
+    parser.add_argument("--rate", type=float, default=0.001)
     parser.add_argument("--chains", type=int, default=20)
     parser.add_argument("--sweeps", type=int, default=1000)
     args = parser.parse_args()

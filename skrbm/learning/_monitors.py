@@ -22,6 +22,7 @@ _GAP_ROWS = 1000  # training rows whose free energy is compared with the validat
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _COMPLETION = 5  # sweeps that draw what is missing
 _SHARE = 0.03  # of the cost of learning that estimates of log Z may have
+_ADVANCE = 3.0  # times the credit, of the first estimate: it is best while the machine is simple
 _LAST_SHARE = 0.02  # the same, in addition, of an estimate after the last epoch
 _LITTLE = 2**29  # products of numbers that this one may always cost: about 0.2 s
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
@@ -334,6 +335,8 @@ class LikelihoodMonitor(Monitor):
         self.credit += _SHARE * self.n_rows
         rows_cost = _FREE_ENERGY * len(self.shown[0])
         credit = np.inf if self.by_score else self.credit - rows_cost
+        if self._tracker.is_new:
+            credit *= _ADVANCE
         found = self._tracker.estimate(density.machine, credit) if ranks().rank == 0 else None
         if not self.by_score:
             self.credit -= self._tracker.cost + rows_cost * (found is not None)

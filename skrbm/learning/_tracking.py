@@ -63,6 +63,8 @@ class LogPartitionTracker:
     ----------
     cost : float
         Of the last call of :meth:`estimate`, in units of the cost of learning from a row.
+    is_new : bool
+        Whether nothing has been estimated yet.
 
     References
     ----------
@@ -73,7 +75,7 @@ class LogPartitionTracker:
     """
 
     def __init__(self, base, seed, data=None):
-        self.base, self.seed, self.rng, self.cost = base, seed, None, 0.0
+        self.base, self.seed, self.rng, self.cost, self.is_new = base, seed, None, 0.0, True
         self.data, self._scouts, self._missed = data, None, 0.0
         self._machine = None  # the one that the chains have come to
         self._new_cost = 20 * _RUNS * _CHAINS * _STEP  # of starting anew, as far as is known
@@ -103,6 +105,7 @@ class LogPartitionTracker:
             if found is None and credit - self.cost >= self._new_cost:
                 found = self._anew(machine, credit - self.cost)
                 found = self._checked(machine, found, _FIRST_SWEEPS)
+        self.is_new &= found is None
         return found
 
     def _scouting(self, n_sweeps):

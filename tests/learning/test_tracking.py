@@ -202,9 +202,9 @@ def test_an_estimate_costs_no_more_than_its_credit(no_sums):
     assert free.estimate(machine, math.inf) is not None and free.cost > 4000
     for part in (0.1, 0.5, 0.9):
         watch = tracker()
-        assert watch.estimate(machine, part * free.cost) is None
+        assert watch.estimate(machine, part * free.cost) is None and watch.is_new
         assert watch.cost <= part * free.cost
-        assert watch.estimate(machine, 3 * free.cost) is not None
+        assert watch.estimate(machine, 3 * free.cost) is not None and not watch.is_new
 
 
 def test_without_couplings_log_z_is_exact(no_sums):
