@@ -166,10 +166,12 @@ def _check_foreign_data(estimator, X, reset, missing):
         )
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError("Complex data not supported")
-    if xp.isdtype(X.dtype, "real floating") and bool(xp.any(xp.isinf(X))):
-        raise ValueError("X contains infinity")
-    if not missing:
-        check_complete(X)
+    if xp.isdtype(X.dtype, "real floating"):
+        wrong = xp.isinf(X) if missing else ~xp.isfinite(X)
+        if bool(xp.any(wrong)):  # the one look, for which a device waits
+            if not missing:
+                check_complete(X)
+            raise ValueError("X contains infinity")
     if reset:
         estimator.n_features_in_ = X.shape[1]
     elif X.shape[1] != estimator.n_features_in_:
