@@ -445,6 +445,7 @@ def test_no_setting_at_all_learns(optimizer, params):
     assert rates[0] != rates[1] and min(rates) > 0
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "Estimator, params",
     [
