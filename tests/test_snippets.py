@@ -62,17 +62,17 @@ def is_near(found, told):
 
 def telling(code):
     """Return the code, with marks around what lines print that end with a comment with numbers."""
-    lines, told = code.splitlines(), {}
+    lines, told = code.splitlines(), []
     for node in ast.parse(code).body:
         end = node.end_lineno - 1
         comment = lines[end].encode()[node.end_col_offset :].decode()
         if isinstance(node, ast.Expr) and numbers(comment):
             source = "\n".join(lines[node.lineno - 1 : end + 1])
             shown = source if source.startswith("print(") else f"print({source}\n)"
-            told[len(told)] = comment
+            told.append(comment)
             lines[node.lineno - 1 : end + 1] = [""] * (end - node.lineno + 2)
             lines[end] = f'print("<<<")\n{shown}\nprint(">>>")'
-    return "\n".join(lines), list(told.values())
+    return "\n".join(lines), told
 
 
 def test_numbers_behind_a_line_are_found():

@@ -12,7 +12,6 @@ from ..learning import ZERO_SUM
 from ..machine import Machine, zero_sum
 from ..units import Categorical, Theta
 from ._choices import unit_of
-from ._encoded import decoded
 from ._noise_models import Substitution
 from ._parts import machine_of_init, parts_of_init
 from ._posterior import denoised, imputed
@@ -387,7 +386,7 @@ class CategoricalRBM(RBM):
         -------
         X : array of shape (n_samples, n_sites)
         """
-        blocks = denoised(
+        return denoised(
             self,
             Y,
             Substitution(substitution_probability, self._encoder.sizes),
@@ -397,7 +396,6 @@ class CategoricalRBM(RBM):
             return_std=False,
             random_state=random_state,
         )
-        return decoded(self, (means for means, _ in blocks))
 
 
 def _checked(name, values, sizes, ndim):

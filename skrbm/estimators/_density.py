@@ -110,8 +110,7 @@ class DensityModel(
 
     def _first_hidden(self, X):
         """Return the means of the first hidden layer given X."""
-        X = visible_rows(self, X, missing=True)
-        machine = self.machine_
+        X, machine = visible_rows(self, X, missing=True), self.machine_
         theta = condition(machine, X)
         if has_missing(theta.field) and has_missing(X):  # the field is mostly smaller than X
             return hidden_means(self, X, self._own_fixed_point())
@@ -215,16 +214,14 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            If the standard error of log Z is larger than 0.1, or if one solution of naive mean
-            field, which is a lower bound, or of the equations of ``inference`` stands for a log Z
-            that is larger by more than a nat: the estimate is then too small, and the score too
-            good. Also if chains from ``starts_`` back to independent units (reverse annealing) give
-            a log Z that is larger by more than a nat and four standard errors, which none of 400
-            machines with good estimates had; or if two neighbours on the ladder of a fit accept
-            less than 10 % of their exchanges. And if the mean log Z of all solutions of
-            ``inference`` is smaller by more than a nat: ``tap_log_likelihood`` is then too good,
-            and the score is not in doubt. Not every wrong log Z is noticed so: where
-            weights are strong all chains and all starts may miss the same mode.
+            If the standard error of log Z is larger than 0.1; if one solution of naive mean field,
+            which is a lower bound, or of the equations of ``inference`` stands for a log Z that is
+            larger by more than a nat; if chains from ``starts_`` back to independent units (reverse
+            annealing) give one larger by more than a nat and four standard errors, which none of
+            400 machines with good estimates had; or if two neighbours on the ladder of a fit accept
+            less than 10 % of their exchanges. The score is then in doubt, and mostly too good. Also
+            if the mean log Z of all solutions of ``inference`` is smaller by more than a nat: then
+            ``tap_log_likelihood`` is too good. All chains and starts may miss a mode, unnoticed.
         """
         return self._scored(X)
 
@@ -437,10 +434,10 @@ class DensityModel(
         Raises
         ------
         ValueError
-            If not one of ``flip_probability`` and ``noise_variance`` is given, if it is not for the
-            kind of visible units, or if Y has bits other than 0 and 1.
+            If not one of the two is given, or not the one for the kind of visible units, or if Y
+            has bits other than 0 and 1.
         """
-        blocks = denoised(
+        return denoised(
             self,
             Y,
             channel(flip_probability, noise_variance),
@@ -451,5 +448,3 @@ class DensityModel(
             return_std=return_std,
             random_state=random_state,
         )
-        ((means, deviations),) = blocks  # of rows that are no table
-        return (means, deviations) if return_std else means

@@ -29,7 +29,7 @@ from ..inference import (
 )
 from ..inputs import check_held, check_rows, into_support, split_missing
 from ..machine import condition
-from ._encoded import blocks_of, takes_table
+from ._encoded import blocks_of, decoded, takes_table
 from ._noise_models import posterior_moments
 from ._sampling import by_blocks, chosen_sampler
 
@@ -163,7 +163,7 @@ def _split_missing(model, X):
 
 
 def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **options):
-    """Return posteriors of visible values that came through a noisy channel, in blocks of rows.
+    """Return the posterior means of visible values that came through a noisy channel.
 
     Parameters
     ----------
@@ -179,8 +179,8 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
 
     Returns
     -------
-    iterator of (array of shape (n_rows, n_visible), array of this shape or None)
-        Means, and with ``return_std`` standard deviations.
+    table or array of shape (n_samples, n_features)
+        As values of X; with ``return_std`` before the standard deviations, an array.
     """
     if n_steps is not None:
         check_count("n_steps", n_steps, 1)
@@ -205,14 +205,22 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
             )
         return mean, namespace(mean).sqrt(variance)
 
-    return map(of_block, blocks_of(model, Y))
+    blocks = map(of_block, blocks_of(model, Y))
+    if not return_std:
+        return decoded(model, (mean for mean, _ in blocks))
+    means, deviations = zip(*blocks, strict=True)
+    return decoded(model, means), namespace(deviations[0]).concat(deviations, axis=0)
 
 
 def _noisy(model, machine, Y, noise):
     """Return a copy of dense rows Y, which can have come through the channel."""
     unit = machine.units[0]
-    if unit.is_discrete and not unit.is_binary and not noise.is_for_categories:
-        raise ValueError(f"denoise is for binary and real visible units, and these are {unit}")
+    is_real = unit.takes_precision and not unit.is_discrete
+    if not (unit.is_binary or is_real or noise.is_for_categories):
+        raise ValueError(
+            f"denoise is for binary and real visible units, and these are {unit}; make doubtful "
+            "values missing, and fill them in by impute"
+        )
     if unit.values is not None and model.binarize is not None:
         Y = Y > model.binarize
     noise.check(unit, Y)

@@ -266,26 +266,6 @@ class TabularRBM(RBM):
         self.n_features_in_ = len(self._encoder.table)
         return self
 
-    def denoise(self, Y, **options):
-        """Refuse noisy rows: no channel is known for columns of several kinds.
-
-        Parameters
-        ----------
-        Y : DataFrame or array-like of shape (n_samples, n_features)
-        **options
-            Those of :meth:`RBM.denoise`.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError(
-            "TabularRBM has no denoise: its columns are of several kinds, each with a noise of its "
-            "own. Make doubtful values missing, and impute gives means of them; or encode columns "
-            "of one kind for RBM or CategoricalRBM"
-        )
-
     def impute(self, X, *, n_steps=None, method="auto", random_state=None):
         """Fill missing values given the observed ones: numbers by means, others by the likeliest.
 

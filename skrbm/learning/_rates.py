@@ -148,10 +148,8 @@ class AutomaticRate:
         largest = (2 * self.largest_divergence * n_visible) ** 0.5 * one
         rate = xp.minimum(steady, largest) / xp.maximum(deviation, latest)
         rate = xp.minimum(rate, state.cap)
-        if self.largest_gain < math.inf:
-            gains = xp.where(gain > 0, gain * deviation, 0.0 * one)
-            few = self.largest_gain * n_visible / xp.where(gain > 0, gains, one)
-            rate = xp.where(gain > 0, xp.minimum(rate, few), rate)
+        short = self.largest_gain * n_visible / xp.where(gain > 0, gain * deviation, one)
+        rate = xp.where(gain > 0, xp.minimum(rate, short), rate)
         rate = xp.minimum(xp.maximum(rate, 0.5 * state.rate), self.growth * state.rate)
         found = rate, deviation, gain, self.recovery * state.cap
         before = xp.where(finite, state.rate, 0.5 * state.rate), *state[1:3], state.cap

@@ -135,8 +135,7 @@ class LogPartitionTracker:
 
     def _followed(self, machine):
         """Return log Z by chains of an earlier machine, None if it is too different."""
-        steps = SmallSteps(_FOLLOWED)
-        if not self._move(machine, steps, resample=0.0):
+        if not self._move(machine, SmallSteps(_FOLLOWED), resample=0.0):
             return None
         rows, self._log_weights = resampled_index(self._log_weights, self.rng, 0.5, _RUNS)
         if rows is not None:
@@ -223,7 +222,7 @@ class SmallSteps:
     limit : float, default=inf
         Spread of the whole way at once above which no step is made.
     most : float, default=inf
-        Largest number of steps. Where the way seems to need more, none is made.
+        Largest number of steps, which end there. Where the way seems to need more, none is made.
 
     Attributes
     ----------

@@ -142,12 +142,32 @@ def test_values_that_are_several_are_an_error(values):
             fitted(X)
 
 
-def test_tables_are_not_denoised():
+def test_tables_with_categories_are_not_denoised():
     X = people()
     rbm = fitted(X)
-    for noise in ({}, {"flip_probability": 0.1}, {"noise_variance": 0.1}):
-        with pytest.raises(ValueError, match=r"TabularRBM has no denoise.*impute"):
+    for noise in ({"flip_probability": 0.1}, {"noise_variance": 0.1}):
+        with pytest.raises(ValueError, match=r"denoise is for binary and real .* impute"):
             rbm.denoise(X, **noise)
+
+
+def test_tables_of_real_and_binary_columns_are_denoised():
+    """Without couplings each column has the posterior mean of its own normal or Bernoulli law.
+
+    There are more rows than one block has.
+    """
+    generator = np.random.default_rng(0)
+    X = pd.DataFrame({"x": generator.normal(2, 1, 550_000), "on": True})
+    X.loc[::3, "on"] = False
+    rbm = fitted(X.iloc[:500])
+    rbm.components_[...] = 0
+    variance, machine = 0.5, rbm.machine_
+    real = [column == "x" for column in rbm._encoder.names].index(True)
+    own = 1 / rbm.precision_visible_[real]
+    mean = machine.units[0].mean(machine.thetas[0])[real]
+    expected = (own * X["x"] + variance * mean) / (own + variance)
+    found = rbm.denoise(X, noise_variance=variance, random_state=0, n_steps=1)
+    assert_allclose(found["x"], expected, rtol=1e-4, atol=1e-4)
+    assert found["on"].dtype == bool
 
 
 def test_kinds_that_are_asked_for():
