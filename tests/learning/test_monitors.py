@@ -15,7 +15,7 @@ from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import Density
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates, Rows
-from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor
+from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor, _monitors
 from skrbm.learning._monitors import _SHARE
 
 BINARY, REAL = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
@@ -167,6 +167,20 @@ def test_large_machines_are_scored_by_chains():
     std = measured["log_likelihood_std"]
     assert 0 < std < 0.1
     assert measured["score"] == pytest.approx(expected, abs=5 * std)
+
+
+@pytest.mark.parametrize("n_epochs, is_known", [(14, False), (16, True)])
+def test_the_end_may_cost_a_part_more(monkeypatch, n_epochs, is_known):
+    """As below, 8 epochs pay for 8.6. Then 0.6 n - 8.6 are left, and 0.4 n come in the end.
+
+    They have to be 6.4, and the next epoch with an estimate would be the 22nd.
+    """
+    monkeypatch.setattr(_monitors, "_LITTLE", 0)  # or else small machines are always measured
+    machine = random_machine(BINARY, (5, 4), 0, 0.5)
+    watch, _ = monitor(machine, data(machine), held_out=False)
+    for _ in range(n_epochs):
+        watch.measure(machine, None)
+    assert ("log_likelihood" in watch.conclude(machine, None)) == is_known
 
 
 def test_likelihoods_of_training_rows_are_measured_as_far_as_the_cost_allows():
