@@ -140,8 +140,6 @@ class GaussianNoise:
                 f"noise_variance is for units that are not binary, and visible units are {unit}; "
                 "give flip_probability"
             )
-        if not unit.takes_precision:
-            raise ValueError(f"noise_variance is for units that take a precision, not for {unit}")
 
     def check_mean(self, mean):
         raise ValueError("prior_mean is for flip_probability; real units start without couplings")
