@@ -173,7 +173,7 @@ class DeepTAPMachine(BaseRBM):
         "n_iter_pretrain": [Interval(Integral, 0, None, closed="left")],
         "layer": [Interval(Integral, None, None, closed="neither")],
     }
-    _takes_missing = _reads_blocks = False
+    _reads_blocks = False
 
     def __init__(
         self,
@@ -354,7 +354,7 @@ class DeepTAPMachine(BaseRBM):
         -------
         H : array of shape (n_samples, n_components[layer])
         """
-        X, density = visible_rows(self, X), self.density_
+        X, density = visible_rows(self, X, missing=True), self.density_
         l = _layer_index(layer, len(density.machine.weights))
         return cast(density.hidden_means(X, l), density.machine.dtype)
 

@@ -19,7 +19,6 @@ from ..arrays import (
     to_numpy,
 )
 from ..evaluation import Density
-from ..evaluation._observed import free_energy_given
 from ..inference import chain_ends
 from ..inputs import THETA_ATTRIBUTES, check_rows, check_weights
 from ..machine import Machine, condition, conditional, in_double
@@ -176,15 +175,15 @@ class DensityModel(
             In nats, float64; log p(v) = -F(v) - log Z.
         """
         density = self.density_
-        return self._free_energies(density, density.free_energy, X)
+        return self._of_rows(density, density.free_energy, density.free_energy_given, X)
 
-    def _free_energies(self, density, function, X):
-        """Return ``function(rows)`` of blocks of X, or free energies of what rows have observed."""
+    def _of_rows(self, density, function, given, X):
+        """Return ``function(rows)`` of blocks of X; ``given(rows, seed)`` where values miss."""
 
         def of_rows(rows):
             rows = density.inward(rows)
             if has_missing(rows):
-                return free_energy_given(density, dense(rows), self._evaluation_seed)
+                return given(dense(rows), self._evaluation_seed)
             return function(rows)
 
         return self._by_blocks(of_rows, X, density.machine.dtype)
@@ -231,7 +230,7 @@ class DensityModel(
     @by_blocks
     def _log_weights(self, X):
         density = self.density_
-        return -self._free_energies(density, lambda rows: -density.log_weight(rows), X)
+        return self._of_rows(density, density.log_weight, density.log_weight_given, X)
 
     def _own_fixed_point(self):
         """Return the equations that the estimator learns by, None if it learns otherwise."""

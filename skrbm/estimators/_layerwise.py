@@ -5,12 +5,14 @@ import warnings
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from ..arrays import cast, namespace, row_blocks, take_rows, working_dtype
+from ..arrays import cast, has_missing, namespace, row_blocks, take_rows, working_dtype
 from ..exceptions import DataRangeWarning, DivergenceError
+from ..inference import completed
 from ..machine import Machine, condition
 from ._encoded import visible_rows
 
 _BLOCK_ROWS = 1000  # rows whose hidden units are drawn together
+_COMPLETION = 5  # sweeps that draw what is missing
 
 
 def train_layers(estimator, training, rows, index, histories):
@@ -34,6 +36,7 @@ def train_layers(estimator, training, rows, index, histories):
     V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
     if working_dtype(V) != rows.dtype:  # thresholds and clipping change the dtype
         V = V.astype(rows.dtype) if sp.issparse(V) else cast(V, rows.dtype)
+    V = _with_known_columns(V, rows.means) if rows.has_missing else V
     for l in range(len(weights)):
         rbm = estimator._layer_estimator(machine, l, rng)
         try:
@@ -47,6 +50,13 @@ def train_layers(estimator, training, rows, index, histories):
                 training.machine = Machine(machine.units, tuple(thetas), tuple(weights))
         if l + 1 < len(weights):
             V = _hidden_samples(rbm, V, rng)
+
+
+def _with_known_columns(X, means):
+    """Return X with means in columns that are known in none of its rows, but in those set aside."""
+    xp = namespace(X)
+    known = xp.any(X == X, axis=0)
+    return xp.where(known, X, xp.broadcast_to(cast(means, X.dtype), X.shape))
 
 
 def _train_layer(rbm, V, l, name):
@@ -67,5 +77,13 @@ def _train_layer(rbm, V, l, name):
 def _hidden_samples(rbm, X, rng):
     """Draw the hidden units of a fitted machine for each row of X."""
     machine, draw = rbm.machine_, rbm.units_[1].sample
-    thetas = (condition(machine, visible_rows(rbm, rows)) for rows in row_blocks(X, _BLOCK_ROWS))
+    blocks = (_complete(rbm, rows, rng) for rows in row_blocks(X, _BLOCK_ROWS))
+    thetas = (condition(machine, visible_rows(rbm, rows)) for rows in blocks)
     return namespace(rbm.components_).concat([draw(theta, rng) for theta in thetas], axis=0)
+
+
+def _complete(rbm, X, rng):
+    """Return X with draws of what is missing given what is observed, from its solved means."""
+    if not has_missing(X):
+        return X
+    return completed(rbm.machine_, rbm.impute(X), X == X, rng, _COMPLETION)

@@ -3,13 +3,23 @@
 from dataclasses import dataclass
 from math import log2
 
+import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import cast, namespace, row_blocks
-from ..inference import FixedPoint, NaiveMeanField, given_visible, solve_to_convergence
+from ..arrays import cast, from_numpy, has_missing, namespace, row_blocks, take_rows, to_numpy
+from ..inference import (
+    Clamped,
+    FixedPoint,
+    NaiveMeanField,
+    given_visible,
+    rows_with_holes,
+    solve_to_convergence,
+)
+from ..inputs import split_missing
 from ..machine import hidden_layers, input_field
 from ..machine._enumeration import log_partition, n_enumerated
 from ._density import Density, in_float64
+from ._observed import PRECISE, free_energy_given, given_observed, replaced
 
 _BLOCK_ROWS = 1000  # rows that are solved together
 _LOG2_WORK = 18  # binary logarithm of configurations times units that are summed for a row
@@ -36,36 +46,51 @@ class DeepDensity(Density):
     method: FixedPoint = None
     precise: bool = True
 
-    def solve(self, machine, X):
-        """Return (machine, method, state) of the layers above the first given its values X."""
-        above, method, start = given_visible(machine, X, self.method)
+    def solve(self, machine, X, observed=None):
+        """Return (machine, method, state) of the layers above the first given its values X.
+
+        If some values are not ``observed``, it is the whole machine, with the first layer.
+        """
+        if observed is None:
+            machine, method, start = given_visible(machine, X, self.method)
+        else:
+            method = Clamped(self.method)
+            start = method.start(machine, X, observed)
         tol = 1e-12 if self.precise else method.tol
-        return above, method, solve_to_convergence(method, above, start, tol=tol).state
+        return machine, method, solve_to_convergence(method, machine, start, tol=tol).state
 
     def hidden_means(self, X, l, machine=None):
         """Return the means of layer ``l`` of the machine, or another, given those of layer 0."""
         return self.by_blocks(
-            lambda machine, rows: self.solve(machine, rows)[-1].means[l - 1], X, machine
+            lambda machine, *rows: self.solve(machine, *rows)[-1].means[l - len(machine.units)],
+            X,
+            machine,
         )
 
     def free_energy(self, X):
         return self.by_blocks(self._free_energy, X)
 
-    def _free_energy(self, machine, X):
-        above, method, state = self.solve(machine, X)
-        return -machine.units[0].log_weight(machine.thetas[0], X) - method.log_partition(
-            above, state
-        )
+    def free_energy_given(self, X, seed, accuracy=PRECISE):
+        if len(self.machine.weights) == 1:  # given complete rows it needs no equations either
+            return super().free_energy_given(X, seed, accuracy)
+        return self.by_blocks(self._free_energy, X)
+
+    def _free_energy(self, machine, X, observed=None):
+        solved, method, state = self.solve(machine, X, observed)
+        found = -method.log_partition(solved, state)
+        return found if observed is not None else found - self._own(machine, X)
 
     def log_weight(self, X):
         """Return log p(x) + log Z: summed where the layers are small, else bounded from below."""
         return self.by_blocks(self._log_weight, X)
 
+    def _own(self, machine, X):
+        return machine.units[0].log_weight(machine.thetas[0], X)
+
     def _log_weight(self, machine, X):
-        own = machine.units[0].log_weight(machine.thetas[0], X)
+        own = self._own(machine, X)
         hidden = hidden_layers(machine, input_field(machine, 1, (X, None)))
-        log2_work = n_enumerated(hidden) + log2(sum(hidden.n_units))
-        if not hidden.weights or log2_work <= _LOG2_WORK:
+        if not hidden.weights or _is_small(hidden):
             return own + log_partition(hidden)
         above, _, state = self.solve(machine, X)
         mean_field = NaiveMeanField()  # whose free energy is a bound
@@ -74,13 +99,57 @@ class DeepDensity(Density):
             above, solve_to_convergence(mean_field, above, start).state
         )
 
+    def log_weight_given(self, X, seed, accuracy=PRECISE):
+        """Return log p(observed) + log Z: summed where few units are left, else by annealing."""
+        return -free_energy_given(self, X, seed, accuracy, sums=_sums)
+
     def by_blocks(self, function, X, machine=None):
-        """Return ``function(machine, rows)`` of blocks of rows, in float64 if ``precise``."""
+        """Return ``function(machine, rows)`` of blocks of rows, in float64 if ``precise``.
+
+        Of rows with NaN it is ``function(machine, rows, observed)``.
+        """
         machine = self.machine if machine is None else machine
         if self.precise:
             machine = in_float64(machine)
         dtype, parts = machine.dtype, []
         for rows in row_blocks(X, _BLOCK_ROWS):
             rows = rows.astype(dtype) if sp.issparse(rows) else cast(rows, dtype)
-            parts.append(function(machine, rows))
+            of_rows = _with_missing if has_missing(rows) else _complete
+            parts.append(of_rows(function, machine, rows))
         return namespace(parts[0]).concat(parts, axis=0)
+
+
+def _complete(function, machine, X):
+    return function(machine, X)
+
+
+def _with_missing(function, machine, X):
+    """Return ``function`` of the rows of X, those with NaN apart, in their order."""
+    X, observed = split_missing(X, machine.units[0].mean(machine.thetas[0]))
+    full, holes = rows_with_holes(observed)
+    parts = [function(machine, take_rows(X, holes), take_rows(observed, holes))]
+    if len(full):
+        parts.insert(0, function(machine, take_rows(X, full)))
+    order = from_numpy(np.argsort(np.concatenate([full, holes])), X)
+    return namespace(X).take(namespace(X).concat(parts, axis=0), order, axis=0)
+
+
+def _is_small(machine):
+    """Whether sums over the configurations of a machine are quick."""
+    return n_enumerated(machine) + log2(sum(machine.n_units)) <= _LOG2_WORK
+
+
+def _sums(machine, X, observed):
+    """Return what ``exact_sums`` does, of a deep machine: rows that lack the same go together."""
+    xp, unit = namespace(X), machine.units[0]
+    known = xp.where(observed, X, xp.zeros_like(X))
+    total, field = unit.log_weight(machine.thetas[0], known), input_field(machine, 1, (known, None))
+    patterns, index = np.unique(to_numpy(observed), axis=0, return_inverse=True)
+    exact = np.zeros(X.shape[0], dtype=bool)
+    for number, pattern in enumerate(patterns):
+        rows = np.flatnonzero(index.ravel() == number)
+        rest = given_observed(machine, take_rows(field, rows), pattern)
+        if _is_small(rest):
+            total = replaced(total, rows, take_rows(total, rows) + log_partition(rest))
+            exact[rows] = True
+    return total, None, exact

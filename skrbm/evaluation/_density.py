@@ -9,6 +9,7 @@ from ..inference import chain_ends, draw_visible
 from ..inputs import Coordinates, check_rows, into_support
 from ..machine import Machine, free_energy, precise_free_energy
 from ..units import Theta
+from ._observed import PRECISE, free_energy_given
 
 _N_STARTS = 100  # short Gibbs chains, where a density has no starts
 
@@ -80,6 +81,24 @@ class Density:
     def log_weight(self, X):
         """Return log p(x) + log Z of rows of visible values, or a lower bound of it."""
         return -self.free_energy(X)
+
+    def free_energy_given(self, X, seed, accuracy=PRECISE):
+        """Return what :meth:`free_energy` is of complete rows, of rows in which some are missing.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_visible)
+            NaN marks what is missing.
+        seed : SeedSequence, or its state
+            Of chains, where these are needed.
+        accuracy : Accuracy
+            Of chains.
+        """
+        return free_energy_given(self, X, seed, accuracy)
+
+    def log_weight_given(self, X, seed, accuracy=PRECISE):
+        """Return log p(observed) + log Z of rows in which some values are missing."""
+        return -free_energy_given(self, X, seed, accuracy)
 
     def starting_rows(self, starts, rng):
         """Return visible rows to start at: those given, its own, or ends of short Gibbs chains."""

@@ -26,7 +26,6 @@ from ..exceptions import LikelihoodWarning
 from ..inference import Gibbs, anneal, by_site, clamped, rows_with_holes, with_rows
 from ..inputs import split_missing
 from ..machine import MAX_UNITS, _enumeration, conditional, input_field
-from ._density import in_float64
 
 _ELEMENTS = 2**18  # of the largest temporary array of sums
 _FEW = 12  # binary units that are enumerated for each row: more take longer than annealing
@@ -49,13 +48,12 @@ QUICK = Accuracy(np.inf, 8, (50,))
 """For what is measured after each epoch."""
 
 
-def free_energy_given(density, X, seed, accuracy=PRECISE):
+def free_energy_given(density, X, seed, accuracy=PRECISE, sums=None):
     """Return minus log p(observed) minus log Z of rows of which NaN marks what is missing.
 
     Parameters
     ----------
     density : Density
-        Of a machine with one hidden layer.
     X : array of shape (n_rows, n_visible)
         Visible values in the machine's coordinates.
     seed : SeedSequence, or its state
@@ -63,11 +61,13 @@ def free_energy_given(density, X, seed, accuracy=PRECISE):
         on the others.
     accuracy : Accuracy
         Of rows that are annealed.
+    sums : callable, default=None
+        What stands for :func:`exact_sums`, which is for machines with one hidden layer.
 
     Returns
     -------
     array of shape (n_rows,), float64
-        In nats. Rows without NaN have their free energy.
+        In nats. Rows without NaN have minus their ``log_weight``.
 
     Warns
     -----
@@ -76,12 +76,12 @@ def free_energy_given(density, X, seed, accuracy=PRECISE):
     """
     X, observed = split_missing(X)
     if observed is None:
-        return density.free_energy(X)
+        return -density.log_weight(X)
     full, holes = rows_with_holes(observed)
     values, seen = (take_rows(part, holes) for part in (X, observed))
-    machine = in_float64(density.machine)
+    machine = density.machine.astype(namespace(X).float64)
     values = cast(values, machine.dtype)
-    found, _, exact = exact_sums(machine, values, seen)
+    found, _, exact = (exact_sums if sums is None else sums)(machine, values, seen)
     left = np.flatnonzero(~exact)
     if left.size:
         base = machine.thetas[0]
@@ -89,18 +89,18 @@ def free_energy_given(density, X, seed, accuracy=PRECISE):
             base = density.independent_units(cast(density.starts, machine.dtype))
         rows = take_rows(values, left), take_rows(seen, left)
         annealed = _annealed(machine, base, *rows, seed, accuracy)
-        found = _replaced(found, left, annealed)
+        found = replaced(found, left, annealed)
     free = -found
     if density.coordinates is not None:
         free = free + density.coordinates.log_volume_of(seen)
     if not len(full):
         return free
-    known = density.free_energy(take_rows(X, full))
+    known = -density.log_weight(take_rows(X, full))
     order = from_numpy(np.argsort(np.concatenate([full, holes])), free)
     return namespace(free).take(namespace(free).concat([known, free]), order)
 
 
-def _replaced(values, index, others):
+def replaced(values, index, others):
     """Return an array with other values at a NumPy index array."""
     return with_rows(values[:, None], index, others[:, None])[:, 0]
 
@@ -146,12 +146,12 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
     if together.size:
         rows = (take_rows(part, together) for part in (own, field, observed))
         log_weights, hidden_means = _summed(_by_hidden(machine, *rows), means)
-        total = _replaced(total, together, log_weights)
+        total = replaced(total, together, log_weights)
         found = with_rows(found, together, hidden_means) if means else found
     single = np.flatnonzero(few & ~shared)
     if single.size:
         parts = [_summed(_by_missing(machine, i, own, field, observed), means) for i in single]
-        total = _replaced(total, single, xp.concat([log_weights for log_weights, _ in parts]))
+        total = replaced(total, single, xp.concat([log_weights for log_weights, _ in parts]))
         found = with_rows(found, single, xp.concat([m for _, m in parts])) if means else found
     return total, found if means else None, few | shared
 
@@ -185,21 +185,32 @@ def _by_hidden(machine, own, field, observed):
 
 def _by_missing(machine, row, own, field, observed):
     """Yield log weights of all missing values of one row, and the hidden means given them."""
-    (unit, hidden), (visible, theta) = machine.units, machine.thetas
-    missing = np.flatnonzero(~to_numpy(observed[row, :]))
-    columns, xp = from_numpy(missing, field), namespace(field)
-    small = replace(
-        machine,
-        units=(unit.part(observed.shape[1], missing), hidden),
-        thetas=(
-            visible.map(lambda part: xp.take(part, columns, axis=0)),
-            hidden.tilt(theta, field[row, :]),
-        ),
-        weights=(xp.take(machine.weights[0], columns, axis=1),),
-    )
+    small = given_observed(machine, field[row, :], to_numpy(observed[row, :]))
     for layers, log_weights in _enumeration.configurations(small, [0]):
-        means = hidden.mean(conditional(small, 1, layers))
+        means = machine.units[1].mean(conditional(small, 1, layers))
         yield (own[row] + log_weights)[None, :], means
+
+
+def given_observed(machine, field, observed):
+    """Return the machine of which the missing visible units alone are left.
+
+    Parameters
+    ----------
+    machine : Machine
+    field : array of shape (n_hidden,) or (n_rows, n_hidden)
+        That of the observed units on the first hidden layer.
+    observed : ndarray of shape (n_visible,), bool
+    """
+    (unit, hidden, *above), (visible, theta, *thetas) = machine.units, machine.thetas
+    missing = np.flatnonzero(~observed)
+    columns, xp = from_numpy(missing, field), namespace(field)
+    own = visible.map(lambda part: xp.take(part, columns, axis=0))
+    return replace(
+        machine,
+        units=(unit.part(len(observed), missing), hidden, *above),
+        thetas=(own, hidden.tilt(theta, field), *thetas),
+        weights=(xp.take(machine.weights[0], columns, axis=1), *machine.weights[1:]),
+    )
 
 
 def _summed(blocks, wanted):
@@ -257,7 +268,7 @@ def _seed(seed, round_):
 def _chains(machine, base, X, observed, rng, size):
     """Return log weights of rows and their standard errors, by chains that are annealed.
 
-    Couplings rise from 0. The hidden units begin in the field of the observed ones.
+    Couplings rise from 0. The first hidden units begin in the field of the observed ones.
     """
     n_chains, n_temperatures = size
     every = np.repeat(np.arange(X.shape[0]), n_chains)
@@ -265,13 +276,13 @@ def _chains(machine, base, X, observed, rng, size):
     target, xp = clamped(machine, X, observed), namespace(X)
     known = xp.where(observed, X, xp.zeros_like(X))
     hidden = machine.units[1].tilt(machine.thetas[1], input_field(machine, 1, (known, None)))
-    first = replace(target, thetas=(base, hidden), scale=0.0)
+    first = replace(target, thetas=(base, hidden, *machine.thetas[2:]), scale=0.0)
     start = Gibbs().init(first, rng, len(every), X).layers
     betas = np.linspace(0, 1, n_temperatures + 1)
     log_weights = anneal(target, first, betas, start, rng).log_weights
-    pairs = list(zip(first.units, first.thetas, strict=True))
-    visible, above = (unit.total_log_partition(theta) for unit, theta in pairs)
-    total = to_numpy(log_weights + visible + above).reshape(-1, n_chains)
+    for unit, theta in zip(first.units, first.thetas, strict=True):
+        log_weights = log_weights + unit.total_log_partition(theta)
+    total = to_numpy(log_weights).reshape(-1, n_chains)
     top = total.max(axis=1, keepdims=True)
     weights = np.exp(total - top)
     mean = weights.mean(axis=1)

@@ -76,12 +76,14 @@ class Held(Unit):
 
     def log_partition(self, theta):
         """Return log Z of each site; of one that is known, the logarithm of its weight."""
-        free, x = self.unit.log_partition(theta), self.known
+        free, x, observed = self.unit.log_partition(theta), self.known, self.observed
+        if theta.field.ndim == 3:  # of each pair of neighbours, (n_rows, n_above, n_units)
+            x, observed = x[:, None, :], observed[:, None, :]
         pairs = zip(theta, self.unit.statistics(x), strict=True)
         own = sum(part * statistic for part, statistic in pairs if part is not None)
         base = self.unit.log_base(x)
         own = own if base is None else own + base
-        own, observed = (by_site(self.unit, part) for part in (own, self.observed))
+        own, observed = (by_site(self.unit, part) for part in (own, observed))
         return namespace(free).where(observed, own, free)
 
     def log_base(self, x):
@@ -197,8 +199,8 @@ class Clamped(FixedPoint):
         return ClampedState(self.method.start(machine, X), X, cast(observed, X.dtype))
 
     def step(self, machine, state):
+        inner = self.method.step(self._held(machine, state), state.inner)
         held = state.observed > 0.5
-        inner = self.method.step(clamped(machine, state.values, held), state.inner)
         return state._replace(inner=self.method.hold(machine, inner, state.values, held))
 
     def residual(self, old, new):
@@ -206,8 +208,15 @@ class Clamped(FixedPoint):
 
     def moments(self, machine, state):
         """Return the expected statistics given the observed values, averaged over the rows."""
-        held = clamped(machine, state.values, state.observed > 0.5)
-        return self.method.moments(held, state.inner)
+        return self.method.moments(self._held(machine, state), state.inner)
+
+    def log_partition(self, machine, state):
+        """Return minus the free energy of each row given its observed values, in float64."""
+        return self.method.log_partition(self._held(machine, state), state.inner)
+
+    @staticmethod
+    def _held(machine, state):
+        return clamped(machine, state.values, state.observed > 0.5)
 
 
 def solve_clamped(method, machine, X, observed, rows):

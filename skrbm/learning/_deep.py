@@ -3,17 +3,20 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import number_of
-from ..inference import Solution, given_visible, settle, with_visible
+from ..arrays import from_numpy, namespace, number_of, take_rows
+from ..inference import given_visible, settle, with_visible
 from ._fixed_points import FixedPointPhase
 from ._model_phase import ModelPhase
 
 
 class DeepState(NamedTuple):
-    """State of learning a deep machine: that of the model phase, and the last data phase."""
+    """State of learning a deep machine: that of the model phase, and how the last data phase went.
+
+    ``data`` has whether each row of it has converged; None before the first.
+    """
 
     model: Any
-    data: Solution | None
+    data: Any
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,32 @@ class DeepPhase(ModelPhase):
         return DeepState(self.model.init(machine, rng, n, X), None)
 
     def phases(self, machine, state, X, rng):
+        data, converged = self._known(machine, X)
+        return self._next(machine, state, X, rng, data, converged)
+
+    def incomplete_phases(self, machine, state, X, observed, rng):
+        """Return the phases of a batch, of which rows with missing entries are solved as a whole.
+
+        Their moments are those of the machine with the observed units held at their values.
+        """
+        full, X, data, solution = self.model.held(machine, X, observed)
+        converged = solution.converged
+        if len(full):
+            known, others = self._known(machine, take_rows(X, full))
+            data = known.scaled(len(full) / X.shape[0]) + data
+            converged = from_numpy(converged, others)  # it may have waited for a device
+            converged = namespace(others).concat([others, converged], axis=0)
+        return self._next(machine, state, X, rng, data, converged)
+
+    def _known(self, machine, X):
+        """Return the moments of complete rows, and whether each has converged."""
         hidden, method, start = given_visible(machine, X, self.model.fixed_point)
         solution = settle(method, hidden, start)
-        data = with_visible(method.moments(hidden, solution.state), X)
+        return with_visible(method.moments(hidden, solution.state), X), solution.converged
+
+    def _next(self, machine, state, X, rng, data, converged):
         model = self.model.advance(machine, state.model, X, rng)
-        return DeepState(model, solution), data, self.model.moments(machine, model)
+        return DeepState(model, converged), data, self.model.moments(machine, model)
 
     def visible(self, state):
         return self.model.visible(state.model)
@@ -54,5 +78,5 @@ class DeepPhase(ModelPhase):
     def report(self, state):
         if state.data is None:
             return {}
-        unconverged = {"n_unconverged_data": number_of(~state.data.converged)}
+        unconverged = {"n_unconverged_data": number_of(~state.data)}
         return self.model.report(state.model) | unconverged

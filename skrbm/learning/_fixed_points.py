@@ -127,17 +127,38 @@ class FixedPointPhase(ModelPhase):
 
         Their moments are those of the machine with the observed units held at their values.
         """
-        full, holes = rows_with_holes(observed)
-        solution = solve_clamped(self.fixed_point, machine, X, observed, holes)
-        data = Clamped(self.fixed_point).moments(machine, solution.state)
-        data = data.scaled(len(holes) / X.shape[0])
-        X = with_rows(X, holes, solution.state.means[0])
+        full, X, data, _ = self.held(machine, X, observed)
         if len(full):
             known = take_rows(X, full)
             weights = namespace(X).full(len(full), 1.0 / X.shape[0], **like(X))
             data = data_moments(machine, known, weights) + data
         state = self.advance(machine, state, X, rng)
         return state, data, self.moments(machine, state)
+
+    def held(self, machine, X, observed):
+        """Solve the rows of a batch that have missing entries.
+
+        Parameters
+        ----------
+        machine : Machine
+        X : array of shape (n_rows, n_visible)
+        observed : array of shape (n_rows, n_visible), bool
+
+        Returns
+        -------
+        full : ndarray of int
+            The other rows.
+        X : array of shape (n_rows, n_visible)
+            With the expected values of what is missing.
+        moments : Moments
+            Of the rows that are solved, each with the weight 1 / n_rows.
+        solution : Solution
+        """
+        full, holes = rows_with_holes(observed)
+        solution = solve_clamped(self.fixed_point, machine, X, observed, holes)
+        data = Clamped(self.fixed_point).moments(machine, solution.state)
+        data = data.scaled(len(holes) / X.shape[0])
+        return full, with_rows(X, holes, solution.state.means[0]), data, solution
 
     def moments(self, machine, state):
         return self.fixed_point.moments(machine, state.solution.state)

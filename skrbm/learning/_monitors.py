@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .. import evaluation
 from .._ranks import ranks
 from ..arrays import Columns, cast, from_numpy, make_rng, namespace, row_sums, to_numpy
-from ..evaluation._observed import QUICK, free_energy_given
+from ..evaluation._observed import QUICK
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
 from ..inference import by_site, completed
 from ..inputs import split_missing
@@ -146,10 +146,16 @@ class LikelihoodMonitor(Monitor):
 
     def _score(self, density, free_energies):
         """Return the mean log-weight of validation rows, given their free energies."""
-        if self.rows.has_missing:
-            log_weights = -free_energies
-        else:
+        if not self.rows.has_missing:
             log_weights = self._values(density.log_weight, self.validation)
+        elif len(density.machine.units) > 2:
+
+            def given(rows):
+                return density.log_weight_given(rows, self.seed, QUICK)
+
+            log_weights = self._values(given, self.validation)
+        else:
+            log_weights = -free_energies
         return float(self._mean(log_weights, self.validation)[0])
 
     def _log_likelihood(self, density, log_z):
@@ -174,7 +180,7 @@ class LikelihoodMonitor(Monitor):
         """Return the (pseudo-)log-likelihood of training rows by its name, if there is one."""
         machine, shown = density.machine, self.train[:_MONITORED_ROWS]
         columns = np.arange(self.rows.X.shape[1])
-        if machine.units[0].is_binary and len(machine.units) == 2:
+        if self._is_by_bits(machine):
             name, columns = "pseudo_log_likelihood", self.bits
             value = self._pseudo_log_likelihood(machine, shown)
         else:  # a pseudo-likelihood of real values needs an integral for each
@@ -191,13 +197,18 @@ class LikelihoodMonitor(Monitor):
         self.reached = name, max(value, best)
         return {name: value}
 
+    @staticmethod
+    def _is_by_bits(machine):
+        """Whether the likelihood shown is that of some bits given the others, scaled up to all."""
+        return machine.units[0].is_binary and len(machine.units) == 2
+
     def _free_energies(self, density, index):
         """Return -log p(x) - log Z of the rows at ``index``, or of what is observed of them."""
         if not self.rows.has_missing:
             return self._values(density.free_energy, index)
 
         def function(rows):
-            return free_energy_given(density, rows, self.seed, QUICK)
+            return density.free_energy_given(rows, self.seed, QUICK)
 
         return self._values(function, index)
 
@@ -251,7 +262,7 @@ class LikelihoodMonitor(Monitor):
             return unit.log_weight(theta, rows) - row_sums(log_z)
 
         values = self._values(function, shown)
-        if self.rows.has_missing and unit.is_binary:
+        if self.rows.has_missing and self._is_by_bits(machine):
             return self._mean_by_column(values, shown, to_numpy(columns))
         return float(self._mean(values, shown)[0]) * (machine.n_units[0] / n_columns)
 
