@@ -18,7 +18,7 @@ from ...arrays import (
     seed_sequence,
 )
 from ...inference import Gibbs, chain_ends
-from ...inputs import Rows, check_data, rows_with_weight
+from ...inputs import check_data, rows_of, rows_with_weight
 from ...learning import Trainer, Training
 from ...units import Bernoulli
 from .._density import DensityModel
@@ -168,6 +168,7 @@ class FrankWolfeRBM(DensityModel):
     True
     """
 
+    _takes_missing = True
     _parameter_constraints: ClassVar[dict] = {
         **{name: (DENSITY_CONSTRAINTS | TRAINING_CONSTRAINTS)[name] for name in _SHARED},
         "max_components": [Interval(Integral, 1, None, closed="left")],
@@ -251,7 +252,7 @@ class FrankWolfeRBM(DensityModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units, none of them missing (:ref:`missing_values`).
+            Values of the visible units. NaN is a missing value (:ref:`missing_values`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows: a weight of 2 does exactly what the row twice does.
@@ -268,7 +269,7 @@ class FrankWolfeRBM(DensityModel):
         """
         progress, goes_on = how_it_begins(self)
         path = self._training if goes_on else None
-        X = check_data(self, X, reset=path is None)
+        X = check_data(self, X, reset=path is None, missing=True)
         self._grow(X, sample_weight, path, self.max_components, self.early_stopping, progress)
         if not self.n_components_:
             warnings.warn(
@@ -304,7 +305,7 @@ class FrankWolfeRBM(DensityModel):
         """
         check_is_fitted(self, "path_")
         check_count("n_units", n_units, 1)
-        X, wanted = check_data(self, X), self.n_components_ + n_units
+        X, wanted = check_data(self, X, missing=True), self.n_components_ + n_units
         self._grow(X, sample_weight, self._training, wanted, early_stopping=False)
         if self.n_components_ < wanted:
             warnings.warn(
@@ -320,7 +321,7 @@ class FrankWolfeRBM(DensityModel):
         """Go on from the end of a path, or where there is none begin with ``init``."""
         given, like = X, parameter_reference(X) if path is None else self.components_
         weights, X = rows_with_weight(sample_weight, X)
-        rows = Rows(X, Bernoulli(), like.dtype, self.binarize, weights)
+        rows = rows_of(X, Bernoulli(), like.dtype, self.binarize, weights, first=path is None)
         start = {"rows": rows.fingerprint, "limits": (max_units, early_stopping)}
         start["random_state"], training = seed_sequence(self.random_state), Training(None)
         if progress is not None:

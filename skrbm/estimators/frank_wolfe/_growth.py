@@ -54,45 +54,31 @@ class Plan:
         return float(mixture.counts.sum()) + 1.0 if self.total is None else self.total
 
 
-class GrowthLikelihood:
-    """What the mean log-weight of some rows needs: column means, and each unit's mean softplus."""
-
-    def __init__(self, rows, atoms):
-        self.rows, self.means, self.values = rows, rows.average(), rows.softplus_means(atoms)
-
-    def follow(self, new, kept):
-        """Add new units, and keep some of all."""
-        added = self.rows.softplus_means(np.array(new)) if new else ()
-        self.values = np.append(self.values, added)[kept]
-
-    def score(self, mixture, log_z):
-        """Return the mean log-likelihood of the rows."""
-        return float(self.means @ mixture.bias + self.values @ mixture.counts - log_z)
-
-
 class Growth:
     """A machine that grows: the loop of Alg. 1, a step at a time, after :meth:`begin`.
 
     Parameters
     ----------
     plan : Plan
-    data : WeightedRows
+    data : WeightedRows or IncompleteRows
     model : SampledModel or ExactModel
     mixture : Mixture
         Where to begin.
     rng : numpy.random.Generator
         Of the random starts.
-    held_out : WeightedRows, default=None
+    held_out : WeightedRows or IncompleteRows, default=None
         Held-out samples, whose log-likelihood is followed too.
     """
 
     def __init__(self, plan, data, model, mixture, rng, held_out=None):
         self.plan, self.model, self.mixture = plan, model, mixture
         self.alpha, self.radius = plan.alpha, plan.radius
-        self.data = GrowthLikelihood(data, mixture.atoms)
-        self.held_out = held_out and GrowthLikelihood(held_out, mixture.atoms)
+        self.data = data.followed(mixture.atoms)
+        self.held_out = held_out and held_out.followed(mixture.atoms)
         self.base = log_odds(self.data.means, _FARTHEST)  # biases of independent units
-        self.proposer = Proposer(plan, data, self.data.means, rng)
+        self.proposer = Proposer(plan, rng)
+        if self.data.rows is not None:
+            self.proposer.look_at(self.data)
         self.n_steps, self.n_insertions = 0, len(mixture.units)
         self.log_z = self.samples = None
 
@@ -118,8 +104,18 @@ class Growth:
     def begin(self):
         """Draw samples of the machine to begin with, and match its visible means to the data's."""
         self.log_z = self.model.anneal(self.mixture, self.base)
+        self._complete()
         self._refit(self.plan.n_bias_steps)
         self.samples = self.model.sweep(self.mixture)
+
+    def _complete(self):
+        """Complete rows with missing values, given what is observed, as the machine is now.
+
+        With these rows each step raises a lower bound of the likelihood of what is observed, which
+        has its value and its slope before the step (expectation-maximisation).
+        """
+        if self.data.complete(self.model, self.mixture):
+            self.proposer.look_at(self.data)
 
     def epoch(self, training, progress, rate):
         """Take one step, as an epoch of a :class:`~skrbm.learning.Training`."""
@@ -135,6 +131,7 @@ class Growth:
         if self.n_steps and self.n_steps % _ANNEAL_EVERY == 0:
             self.log_z = self.model.anneal(self.mixture, self.base)
             self.samples = self.model.sweep(self.mixture)
+        self._complete()
         self.n_steps += 1
         directions, slope, gap = self.propose()
         row = {"alpha": self.alpha, "radius": float("nan") if self.radius is None else self.radius}
@@ -166,9 +163,10 @@ class Growth:
 
     def scores(self):
         """Return the estimated mean log-likelihoods of the data and of the held-out samples."""
-        score, held_out = self.data.score(self.mixture, self.log_z), float("nan")
+        now, held_out = (self.model, self.mixture, self.log_z), float("nan")
+        score = self.data.score(*now)
         if self.held_out is not None:
-            held_out = self.held_out.score(self.mixture, self.log_z)
+            held_out = self.held_out.score(*now)
         return {"score": score, "validation_score": held_out, "free_energy_gap": score - held_out}
 
     def propose(self):

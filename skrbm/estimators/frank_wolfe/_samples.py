@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_factor
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from ...arrays import (
     cast,
@@ -29,6 +29,7 @@ from ...inference import (
 )
 from ...machine import configurations, uncoupled
 from ...units import Bernoulli, Theta
+from ._likelihood import GrowthLikelihood
 from ._mixture import machine_of
 
 _BLOCK_ELEMENTS = 2**21  # of a block of dense rows, which stays in a cache for both products
@@ -61,6 +62,10 @@ class WeightedRows:
             if np.count_nonzero(X) < _SPARSE_BELOW * X.size:
                 X = sp.csr_array(X)
         self._X = X.astype(self.dtype, copy=False) if sp.issparse(X) else X
+
+    def followed(self, atoms):
+        """Return what growth follows of the rows."""
+        return GrowthLikelihood(self, atoms)
 
     def dense(self, index):
         """Return the rows at an index array, as a dense ndarray."""
@@ -237,6 +242,15 @@ class SampledModel:
         both = [resampled(evaluation, weights, self.rng) for _ in range(2)]
         self.visible = xp.concat(both, axis=0)
 
+    def completed(self, mixture, rows):
+        """Return IncompleteRows with draws of what is missing, a :class:`WeightedRows`."""
+        machine, n_steps = machine_of(mixture, self.visible), self.sampler.n_steps
+        return WeightedRows(*rows.draws(machine, self.visible, self.rng, n_steps), rows.dtype)
+
+    def observed_log_weight(self, mixture, rows):
+        """Return the mean of log p(observed) + log Z of IncompleteRows, an estimate."""
+        return rows.scores(machine_of(mixture, self.visible), self.visible)
+
     def draws(self, mixture, bias, n, rng):
         """Return ``n`` draws from a machine, at most one for each chain."""
         self.anneal(mixture, bias)
@@ -276,6 +290,18 @@ class ExactModel:
 
     def resample(self, log_weights):
         """Do nothing: probabilities follow the machine."""
+
+    def completed(self, mixture, rows):
+        """Return all configurations, each with its expected share of IncompleteRows."""
+        log_weights, weights = self._log_weights(mixture), np.zeros(self.visible.shape[0])
+        for weight, numbers in rows.configurations():
+            weights[numbers] += weight * softmax(log_weights[numbers])
+        return WeightedRows(self.visible, weights, rows.dtype)
+
+    def observed_log_weight(self, mixture, rows):
+        """Return the mean of log p(observed) + log Z of IncompleteRows."""
+        log_weights = self._log_weights(mixture)
+        return float(sum(w * logsumexp(log_weights[i]) for w, i in rows.configurations()))
 
     def draws(self, mixture, bias, n, rng):
         """Return ``n`` draws from a machine."""

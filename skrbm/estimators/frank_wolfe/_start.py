@@ -12,10 +12,12 @@ from ...machine import MAX_UNITS
 from ...units import Bernoulli
 from .._parts import parts_of_init
 from ._growth import Growth, Plan
+from ._incomplete import IncompleteRows
 from ._mixture import Mixture, machine_of, mixture_of
 from ._samples import ExactModel, SampledModel, WeightedRows
 
 _MANY_COPIES = 5  # of each row, on average
+_SCORED, _HELD_OUT = 256, 1000  # most rows with missing values whose likelihood is followed
 
 
 def check_start(params, mixture, like, max_units):
@@ -64,19 +66,32 @@ def split_rows(rows, fraction, rng):
     return rows.split(max(fraction, 1 / rows.total), rng)
 
 
-def weighted(rows, positions):
-    """Return the rows at some positions, with the probabilities that their weights make."""
+def weighted(rows, positions, means, seed, n_scored):
+    """Return the rows at some positions, with the probabilities that their weights make.
+
+    The last three arguments are those of :class:`IncompleteRows`.
+    """
     weights = rows.weights_of(positions)
-    return WeightedRows(
-        take_rows(rows.X, rows.index[positions]), weights / weights.sum(), rows.dtype
-    )
+    X, weights = take_rows(rows.X, rows.index[positions]), weights / weights.sum()
+    if rows.has_missing:
+        return IncompleteRows(X, weights, rows.dtype, means, seed, n_scored)
+    return WeightedRows(X, weights, rows.dtype)
+
+
+def column_means(rows, before):
+    """Return the means of what is known of each column, ndarray; without it those ``before``."""
+    means = to_numpy(rows.means).astype(np.float64)
+    before = np.full(means.shape, 0.5) if before is None else to_numpy(before)
+    return np.where(np.isnan(means), before, means)
 
 
 def first_mixture(init, rows, train):
     """Return the machine to begin with: independent units, or ``init``."""
     if isinstance(init, str):
-        some = Columns(rows.X, rows.weights_of(train), rows.index[train])
-        theta = rows.unit.initial_theta(some)
+        theta = rows.initial_theta
+        if not rows.has_missing:
+            some = Columns(rows.X, rows.weights_of(train), rows.index[train])
+            theta = rows.unit.initial_theta(some)
         bias = to_numpy(theta.field).astype(np.float64)
         return Mixture((), np.zeros(0), bias)
     parts = parts_of_init(init, "independent")
@@ -130,7 +145,10 @@ def growth_of(params, rows, mixture, start, like, seeds):
     generator = np.random.default_rng(seeds[1])
     fraction = params.validation_fraction if early_stopping else 0
     train, others = split_rows(rows, fraction, generator)
-    data, held_out = weighted(rows, train), None if others is None else weighted(rows, others)
+    before = None if mixture is None else getattr(params, "visible_means_", None)
+    own = column_means(rows, before), seeds[1]
+    data = weighted(rows, train, *own, _SCORED)
+    held_out = None if others is None else weighted(rows, others, *own, _HELD_OUT)
     if mixture is None:
         mixture = first_mixture(params.init, rows, train)
     else:

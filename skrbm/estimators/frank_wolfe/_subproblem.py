@@ -96,16 +96,19 @@ class Proposer:
     Parameters
     ----------
     plan : Plan
-    data : WeightedRows
-        Of which no two are equal.
-    means : ndarray of shape (n_visible,)
-        Of the data.
     rng : numpy.random.Generator
     """
 
-    def __init__(self, plan, data, means, rng):
-        self.plan, self.data, self.means, self.rng = plan, data, means, rng
-        self.rows = data.dense(np.sort(rng.permutation(data.n)[:_START_ROWS]))
+    def __init__(self, plan, rng):
+        self.plan, self.rng = plan, rng
+
+    def look_at(self, likelihood):
+        """Propose for the data of a GrowthLikelihood from now on."""
+        data, means = self.data, self.means = likelihood.rows, likelihood.means
+        some = self.rng.permutation(data.n)[:_START_ROWS]
+        if likelihood.by_weight:
+            some = self.rng.choice(data.n, _START_ROWS, p=data.weights / data.weights.sum())
+        self.rows = data.dense(np.sort(some))
         # Each softplus(w'v) is convex. So its mean under a distribution with the column means of
         # one row, or of one column, is at least its mean over the data, and no unit can be better.
         self.needs_no_unit = data.n == 1 or means.size == 1
