@@ -28,7 +28,7 @@ from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import is_classifier
 
-from skrbm import TAPRBM, BernoulliRBM, DeepTAPMachine
+from skrbm import TAPRBM, BernoulliRBM, DeepTAPMachine, FrankWolfeRBM
 from skrbm.arrays import to_numpy
 from skrbm.exceptions import DataRangeWarning
 from skrbm.inference import TAP
@@ -152,12 +152,14 @@ def test_integers_and_booleans(Estimator, library):
 
 @pytest.mark.parametrize("Estimator", WITH_MISSING)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("n_components", [3, 25], ids=["over hidden", "over missing"])
-def test_missing_values(Estimator, library, dtype, n_components):
+@pytest.mark.parametrize("n_units", [3, 25], ids=["over hidden", "over missing"])
+def test_missing_values(Estimator, library, dtype, n_units):
     """Sums over the hidden units, or over missing ones where these are fewer."""
     rows = with_holes(binary_data(30, dtype=dtype))
     X, kind = library.asarray(rows), type(library.asarray([0.0]))
-    rbm = small(Estimator, n_components=n_components).fit(X).partial_fit(X)
+    grows = Estimator is FrankWolfeRBM
+    rbm = small(Estimator, **{"max_components" if grows else "n_components": n_units}).fit(X)
+    (rbm.grow if grows else rbm.partial_fit)(X)
     results = {name: getattr(rbm, name)(X) for name in ("transform", "predict", "free_energy")}
     results["sample"] = rbm.sample(given=X, n_steps=2, random_state=0)
     assert np.isfinite(rbm.score(X))

@@ -77,6 +77,12 @@ SETTINGS = {
         {"step": "1/t", "temperature": 3.0, "n_iter_no_change": 4, "max_components": 4},
         (noisy_patterns(60),),
     ),
+    "growth with holes": (
+        FrankWolfeRBM,
+        {"early_stopping": "score", "max_components": 3, "n_iter_no_change": 9},
+        (np.where(np.random.default_rng(1).random((60, 12)) < 0.2, np.nan, noisy_patterns(60)),),
+    ),
+    "deep with holes": (DeepTAPMachine, stops, (HOLES,)),
     "exact growth": (FrankWolfeRBM, {"inference": "exact", "temperature": "learn"}, (X,)),
     "no seed": (BernoulliRBM, {"random_state": None}, (X,)),
 }
