@@ -119,8 +119,8 @@ class BaseRBM(DensityModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units. NaN in a dense X is a missing value, which
-            :class:`DeepTAPMachine` does not take (:ref:`missing_values`).
+            Values of the visible units. NaN in a dense X is a missing value
+            (:ref:`missing_values`).
             Files, datasets and batches are read in blocks (:ref:`large_data`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None

@@ -333,6 +333,7 @@ class DeepTAPMachine(BaseRBM):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            NaN is a missing value; its unit is free in the equations (:ref:`missing_values`).
 
         Returns
         -------
@@ -347,6 +348,7 @@ class DeepTAPMachine(BaseRBM):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            As in :meth:`transform`.
         layer : int
             Index into ``n_components``: 0 is the first hidden layer, -1 the last.
 

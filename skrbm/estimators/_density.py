@@ -99,7 +99,7 @@ class DensityModel(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            NaN, if the estimator takes it, is summed out: see :ref:`missing_values`.
+            NaN, if the estimator takes it, is summed out (:ref:`missing_values`).
 
         Returns
         -------
@@ -199,7 +199,7 @@ class DensityModel(
         ``starts="tempered"`` by Bennett's ratio (see :class:`skrbm.inference.Tempering`).
         Given a sample, the hidden layers of a deep machine are summed exactly if every other one of
         them has at most about 10 units in all; elsewhere naive mean field bounds their part from
-        below.
+        below, or in rows with NaN annealing estimates it.
 
         Parameters
         ----------
