@@ -1,6 +1,6 @@
 """What rows with missing values teach: likelihoods of complete test rows, by estimators.
 
-    python examples/benchmarks/missing_values.py [--missing 0.3] [--seeds 3]
+    python examples/benchmarks/missing_values.py [--missing 0.3] [--seeds 1]
 
 Digits of 8 x 8 pixels as bits, three quarters of the rows to learn from. Of these, a part of the
 entries is missing completely at random. Estimators learn from the rows without holes ("full"), from
@@ -25,14 +25,14 @@ MODELS = {
     "DeepTAPMachine": lambda seed: DeepTAPMachine(
         (20, 10), n_iter_pretrain=30, n_iter=30, random_state=seed
     ),
-    "FrankWolfeRBM": lambda seed: FrankWolfeRBM(alpha=0.003, random_state=seed),
+    "FrankWolfeRBM": lambda seed: FrankWolfeRBM(alpha=0.003, n_chains=4000, random_state=seed),
 }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--missing", type=float, default=0.3)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
     heading(__file__, args)
     warnings.simplefilter("ignore")  # of scores that are in doubt

@@ -83,7 +83,7 @@ class Density:
         return -self.free_energy(X)
 
     def free_energy_given(self, X, seed, accuracy=PRECISE):
-        """Return what :meth:`free_energy` is of complete rows, of rows in which some are missing.
+        """Return the free energy of what is observed of rows, in nats, float64.
 
         Parameters
         ----------
