@@ -1,6 +1,6 @@
 """What rows with missing values teach: likelihoods of complete test rows, by estimators.
 
-    python examples/benchmarks/missing_values.py [--missing 0.3] [--seeds 1]
+    python examples/benchmarks/missing_values.py [--missing 0.3] [--seeds 1] [--chains 1000]
 
 Digits of 8 x 8 pixels as bits, three quarters of the rows to learn from. Of these, a part of the
 entries is missing completely at random. Estimators learn from the rows without holes ("full"), from
@@ -21,11 +21,11 @@ from sklearn.model_selection import train_test_split
 from skrbm import RBM, TAPRBM, DeepTAPMachine, FrankWolfeRBM
 
 MODELS = {
-    "TAPRBM": lambda seed: TAPRBM(20, n_iter=60, random_state=seed),
-    "DeepTAPMachine": lambda seed: DeepTAPMachine(
+    "TAPRBM": lambda seed, _: TAPRBM(20, n_iter=60, random_state=seed),
+    "DeepTAPMachine": lambda seed, _: DeepTAPMachine(
         (20, 10), n_iter_pretrain=30, n_iter=30, random_state=seed
     ),
-    "FrankWolfeRBM": lambda seed: FrankWolfeRBM(alpha=0.003, n_chains=4000, random_state=seed),
+    "FrankWolfeRBM": lambda seed, n: FrankWolfeRBM(alpha=0.003, n_chains=n, random_state=seed),
 }
 
 
@@ -33,6 +33,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--missing", type=float, default=0.3)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--chains", type=int, default=1000, help="of FrankWolfeRBM")
     args = parser.parse_args()
     heading(__file__, args)
     warnings.simplefilter("ignore")  # of scores that are in doubt
@@ -52,7 +53,7 @@ def main():
         scores, seconds = [], []
         for given in sets.values():
             begin = time.perf_counter()
-            models = [make(seed).fit(given) for seed in range(args.seeds)]
+            models = [make(seed, args.chains).fit(given) for seed in range(args.seeds)]
             seconds.append((time.perf_counter() - begin) / args.seeds)
             scores.append(float(np.mean([model.score(X_test) for model in models])))
         rows.append((name, *scores, *seconds[:2]))

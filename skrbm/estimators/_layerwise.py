@@ -36,7 +36,7 @@ def train_layers(estimator, training, rows, index, histories):
     V = take_rows(rows.X, rows.index[rows.epoch(index, rng)])
     if working_dtype(V) != rows.dtype:  # thresholds and clipping change the dtype
         V = V.astype(rows.dtype) if sp.issparse(V) else cast(V, rows.dtype)
-    V = _with_known_columns(V, rows.means) if rows.has_missing else V
+    V = _with_known_columns(V, rows.means) if has_missing(V) else V
     for l in range(len(weights)):
         rbm = estimator._layer_estimator(machine, l, rng)
         try:

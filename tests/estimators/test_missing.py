@@ -47,9 +47,8 @@ SETTINGS = {
     "gap": (TAPRBM, {"early_stopping": "free_energy_gap"}),
     "langevin": (GaussianBernoulliRBM, {}),
     "deep": (DeepTAPMachine, {}),
-    "deep, of real columns": (DeepTAPMachine, {"visible": "truncated_gaussian"}),
     "deep, stops": (DeepTAPMachine, {"early_stopping": True}),
-    "deep, gap": (DeepTAPMachine, {"early_stopping": "free_energy_gap"}),
+    "deep, gap": (DeepTAPMachine, {"visible": "gaussian", "early_stopping": "free_energy_gap"}),
     "threshold": (BernoulliRBM, {"binarize": 0.5}),
 }
 settings = pytest.mark.parametrize("name", list(SETTINGS))
