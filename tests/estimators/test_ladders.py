@@ -139,6 +139,7 @@ def test_draws_of_real_units_start_at_the_chains_and_go_along_the_ladder(real):
     assert np.isfinite(drawn).all() and np.isfinite(real.impute(given, random_state=0)).all()
 
 
+@pytest.mark.law
 def test_a_machine_of_real_units_with_given_parameters_gets_a_ladder(real):
     """By annealing from the noise of the fit, which is as wide as the data."""
     rbm = GaussianBernoulliRBM.from_parameters(real, starts="tempered", random_state=0)

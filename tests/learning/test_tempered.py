@@ -5,6 +5,7 @@ Seeds are fixed. A test of a distribution has a level of 1e-6.
 
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -306,7 +307,9 @@ def test_same_seed_same_fit():
     assert_array_equal(one.components_, other.components_)
 
 
-@pytest.mark.parametrize("Estimator", [RBM, TAPRBM, GaussianBernoulliRBM])
+@pytest.mark.parametrize(
+    "Estimator", [RBM, TAPRBM, partial(GaussianBernoulliRBM, n_steps=2)], ids=["RBM", "TAP", "real"]
+)
 def test_a_warm_start_goes_on_with_the_ladder(Estimator):
     X = bits()
     settings = {"starts": "tempered", "batch_size": 20, "n_iter": 5, "random_state": 0}
