@@ -225,10 +225,11 @@ def test_ranks_that_take_steps_alone_meet_in_the_mean():
     [
         (RBM(3, batch_size=10), 85, "rank 1 has 5 rows to learn from, fewer than the 9 batches"),
         (RBM(3, starts="tempered"), 45, "tempered chains learn in one process"),
+        (TAPRBM(3, starts="tempered"), 45, "tempered chains learn in one process"),
         (ConditionalRBM(3), 45, "ConditionalRBM learns in one process"),
         (FrankWolfeRBM(), 45, "FrankWolfeRBM learns in one process"),
     ],
-    ids=["few rows", "tempered", "conditional", "growing"],
+    ids=["few rows", "tempered", "tempered solutions", "conditional", "growing"],
 )
 def test_what_ranks_cannot_learn_is_refused_on_all(estimator, cut, error):
     X = data()

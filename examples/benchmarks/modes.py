@@ -3,6 +3,7 @@
     python examples/benchmarks/modes.py clusters [--seeds 10] [--seconds 6]
     python examples/benchmarks/modes.py digits [--epochs 25] [--sweeps 1000] [--first-seed 0]
     python examples/benchmarks/modes.py log_z [--seeds 10] [--epochs 100]
+    python examples/benchmarks/modes.py real [--seeds 5] [--seconds 6] [--dimensions 2 8]
 
 clusters: 5 000 rows of 18 bits around eight patterns, with weights that fall by a factor of 0.6 and
 1 % of the bits flipped, and 12 hidden units. Each method has the same processor time on one core,
@@ -21,6 +22,11 @@ test images.
 log_z: a machine of data set 0 of the clusters, trained with tempered chains. Printed are the errors
 of estimates of log Z, along its ladder and over temperatures, by the sum over all configurations.
 Seeds are those of the estimates.
+
+real: 4 000 rows of a mixture of four normal distributions with deviation 1, whose means are 8 apart
+in the first two of some dimensions, with weights 0.4, 0.3, 0.2 and 0.1, and 8 hidden units of
+GaussianBernoulliRBM by Adam. Printed are the divergence from the mixture, on 20 000 rows of it, and
+the error of the weights, by as many exact samples; both by sums over the hidden units.
 """
 
 import argparse
@@ -31,10 +37,10 @@ from _common import heading, mnist, progress, table
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from skrbm import RBM
+from skrbm import RBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.evaluation import exact_log_partition, log_partition
-from skrbm.inference import Gibbs, Tempering, sample
+from skrbm.inference import TAP, Gibbs, Tempering, sample
 
 N_BITS, N_MODES, FLIPPED, N_ROWS = 18, 8, 0.01, 5000
 METHODS = {
@@ -43,7 +49,12 @@ METHODS = {
     "PCD-10": {"learning_rate": 0.8, "n_steps": 10},
     # 1.0 fails on data sets 6 and 8.
     "tempered": {"learning_rate": 0.6, "starts": "tempered", "batch_size": 200},
+    "TAP, data": {"learning_rate": 0.2, "inference": TAP(max_iter=3), "starts": "data"},
+    "TAP, chains": {"learning_rate": 0.2, "inference": TAP(max_iter=3), "starts": "chains"},
+    "TAP, tempered": {"learning_rate": 0.2, "inference": TAP(max_iter=3), "starts": "tempered"},
 }
+REAL = {name: {"starts": name} for name in ("noise", "annealed", "persistent", "tempered")}
+REAL_WEIGHTS = np.array([0.4, 0.3, 0.2, 0.1])
 
 
 def clusters(seed):
@@ -74,13 +85,13 @@ def measured(rbm, states, distances, weights):
     return divergence, np.abs(mass - weights).sum() / 2
 
 
-def fitted(X, params, seconds, seed):
+def fitted(X, params, seconds, seed, Estimator=RBM):
     """Return a machine fitted for about so many seconds of processor time, and the seconds."""
     params = {"n_components": 12, "batch_size": 100, "schedule": "linear", **params}
 
     def fit(n_iter, seed):
         begin = time.process_time()
-        rbm = RBM(n_iter=n_iter, random_state=seed, **params).fit(X)
+        rbm = Estimator(n_iter=n_iter, random_state=seed, **params).fit(X)
         return rbm, time.process_time() - begin
 
     fit(5, seed)  # warms up
@@ -102,10 +113,57 @@ def compare_clusters(args):
             progress((name, seed, *map(float, results[name][-1])))
     rows = []
     for name, found in results.items():
-        means, deviations, largest = (f(found, axis=0) for f in (np.mean, np.std, np.max))
-        kl = f"{means[0]:.3f} +- {deviations[0]:.3f}"
-        rows.append((name, kl, largest[0], *means[1:]))
+        rows.append((name, *summary(found)))
     table(("chains", "KL, nats", "largest KL", "weights off", "updates", "s"), rows)
+
+
+def summary(found):
+    """Return the mean divergence with its deviation, the largest one, and means of the others."""
+    means, deviations, largest = (f(found, axis=0) for f in (np.mean, np.std, np.max))
+    return f"{means[0]:.3f} +- {deviations[0]:.3f}", largest[0], *means[1:]
+
+
+def mixture(n, dimensions, generator):
+    """Return rows of four separate normal distributions, their log-densities, and the means."""
+    means = np.zeros((4, dimensions))
+    means[:, :2] = 8.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
+    X = means[generator.choice(4, n, p=REAL_WEIGHTS)] + generator.standard_normal((n, dimensions))
+    squares = ((X[:, None] - means) ** 2).sum(axis=2)
+    log_p = np.logaddexp.reduce(np.log(REAL_WEIGHTS) - squares / 2, axis=1)
+    return X, log_p - dimensions * np.log(2 * np.pi) / 2, means
+
+
+def exact_samples(rbm, n, generator):
+    """Return samples of a machine, by the probabilities of all hidden configurations."""
+    K = rbm.n_components
+    H = ((np.arange(2**K)[:, None] >> np.arange(K)) & 1).astype(float)
+    shift, mean, variances = H @ rbm.components_, rbm.intercept_visible_, rbm.variances_
+    log_p = H @ rbm.intercept_hidden_ + (shift * (shift / 2 + mean) / variances).sum(axis=1)
+    p = np.exp(log_p - np.logaddexp.reduce(log_p))
+    noise = np.sqrt(variances) * generator.standard_normal((n, mean.size))
+    return mean + shift[generator.choice(len(H), n, p=p)] + noise
+
+
+def compare_real(args):
+    rows = []
+    for dimensions in args.dimensions:
+        for name in args.starts:
+            found = []
+            for seed in range(args.first_seed, args.first_seed + args.seeds):
+                generator = np.random.default_rng(seed)
+                X = mixture(4000, dimensions, generator)[0]
+                params = {"optimizer": "adam", "n_components": 8, "n_steps": args.steps}
+                params |= {"learning_rate": 0.02, **REAL[name]}
+                rbm, seconds = fitted(X, params, args.seconds, seed, GaussianBernoulliRBM)
+                X, truth, means = mixture(20_000, dimensions, generator)
+                V = exact_samples(rbm, 20_000, generator)
+                nearest = ((V[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+                off = np.abs(np.bincount(nearest, minlength=4) / 20_000 - REAL_WEIGHTS).sum() / 2
+                divergence = float(truth.mean()) - rbm.score(X)
+                found.append((divergence, off, rbm.n_iter_ * 40, seconds))
+                progress((name, dimensions, seed, *map(float, found[-1])))
+            rows.append((dimensions, name, *summary(found)))
+    table(("dimensions", "starts", "KL, nats", "largest KL", "weights off", "updates", "s"), rows)
 
 
 def falls_late(progress):
@@ -188,11 +246,14 @@ def compare_log_z(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["clusters", "digits", "log_z"])
+    parser.add_argument("part", choices=["clusters", "digits", "log_z", "real"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--starts", nargs="+", choices=list(REAL), default=list(REAL))
+    parser.add_argument("--dimensions", nargs="+", type=int, default=[2, 8])
+    parser.add_argument("--steps", type=int, default=10, help="of real chains for each batch")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--rate", type=float, default=0.02)
     parser.add_argument("--chains", type=int, default=100)
@@ -201,6 +262,7 @@ def main():
     heading(__file__, args)
     with threadpool_limits(1):
         parts = {"clusters": compare_clusters, "digits": digits, "log_z": compare_log_z}
+        parts["real"] = compare_real
         parts[args.part](args)
 
 

@@ -58,7 +58,7 @@ class DeepTAPMachine(BaseRBM):
     starts : {"data", "chains", "persistent", "random"}, default="data"
         Where the solutions of the model phase are looked for: at the last rows of data (the
         paper's choice), at the states of persistent Gibbs chains, at the last solutions, or at
-        random.
+        random. Exchanges between machines ("tempered") need one hidden layer.
     n_starts : int or None, default=None
         Number K of solutions for each batch; None is ``batch_size``, or the number of rows given to
         ``fit`` if there are fewer.

@@ -79,7 +79,7 @@ def imputed(model, X, method, equations, n_steps, random_state):
     return (by_blocks(means, sampler, machine, *block) for block in blocks)
 
 
-def drawn_given(model, X, init, n_steps, random_state, method="gibbs"):
+def drawn_given(model, X, init, n_steps, random_state, method="auto"):
     """Return X with draws in place of NaN, given the observed values of each row, in blocks."""
     if init is not None:
         raise ValueError("sample takes init or given, not both: given says where chains start")

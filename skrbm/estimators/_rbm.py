@@ -67,8 +67,8 @@ class RBM(BaseRBM):
         temperatures ("annealed"), or where they ended, after exchanges with samples of earlier
         machines of the training ("tempered"), which keeps ``ladder_``. Where solutions are looked
         for: at the last rows of data ("data", the default of fixed points), at the last solutions
-        ("persistent"), at draws of independent units ("random"), or at the states of persistent
-        Gibbs chains ("chains").
+        ("persistent"), at draws of independent units ("random"), or at the states of Gibbs chains
+        that are persistent ("chains") or exchange as above ("tempered").
     n_states : int or None, default=None
         Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
         rows given to ``fit`` if there are fewer. Chains that start at data are as many as the rows

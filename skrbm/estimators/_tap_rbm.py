@@ -43,9 +43,11 @@ class TAPRBM(BaseRBM):
         Equations whose fixed points are the model phase: second or third order, or the first;
         belief propagation between binary units; or an object such as
         ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``.
-    starts : {"data", "chains", "persistent", "random"}, default="data"
+    starts : {"data", "chains", "tempered", "persistent", "random"}, default="data"
         Where the solutions are looked for: at the last rows of data (the paper's choice), at the
-        states of persistent Gibbs chains, at the last solutions, or at random.
+        states of persistent Gibbs chains, or of chains that also exchange with samples of earlier
+        machines of the training ("tempered"), so that all modes have solutions, which keeps
+        ``ladder_``; at the last solutions, or at random.
     n_starts : int or None, default=None
         Number K of solutions for each batch; None is ``batch_size``, or the number of rows given to
         ``fit`` if there are fewer.
@@ -126,6 +128,8 @@ class TAPRBM(BaseRBM):
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_starts, n_features)
         The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
+    ladder_ : Ladder
+        Only of a fit with ``starts="tempered"``, as of :class:`RBM`.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
@@ -133,8 +137,8 @@ class TAPRBM(BaseRBM):
         per sample, estimated on 256 rows and 16 columns) or, if the visible units are not binary,
         ``tap_log_likelihood`` (nats per sample, of 256 rows, at the last batch's solutions),
         ``n_unconverged`` (solutions of a batch, on average), ``n_sweeps`` (mean number of sweeps)
-        and, as of :class:`RBM`, ``log_likelihood`` and ``log_likelihood_std`` and, with early
-        stopping, ``free_energy_gap`` and ``score``.
+        and, as of :class:`RBM`, what tells of tempered chains, ``log_likelihood`` and
+        ``log_likelihood_std`` and, with early stopping, ``free_energy_gap`` and ``score``.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -68,12 +68,32 @@ class Coordinates(NamedTuple):
         offset, divisor = (cast(part, machine.dtype) for part in self)
         (W,), (own, hidden) = machine.weights, machine.thetas
         field = (own.field - own.precision * offset) * divisor
-        thetas = Theta(field, own.precision * divisor**2), Theta(hidden.field + W @ offset)
+        coupled = hidden.field + machine.scale * (W @ offset)
+        thetas = Theta(field, own.precision * divisor**2), Theta(coupled)
         return replace(machine, thetas=thetas, weights=(W * divisor,)).astype(dtype)
 
     def machine_outward(self, machine):
         """Return the machine of v for a machine of z."""
         return Coordinates(-self.offset / self.divisor, 1 / self.divisor).machine_inward(machine)
+
+    def ladder_inward(self, ladder):
+        """Return the ladder of z for one of v; machines that share their weights still do."""
+        return _mapped(ladder, self.machine_inward, self.inward)
+
+    def ladder_outward(self, ladder):
+        """Return the ladder of v for one of z."""
+        return _mapped(ladder, self.machine_outward, self.outward)
+
+
+def _mapped(ladder, of_machine, of_rows):
+    """Return a ladder whose machines and samples are functions of those of another one."""
+    shared, machines = {}, []
+    for machine in ladder.machines:
+        mapped = of_machine(machine)
+        weights = shared.setdefault(id(machine.weights[0]), mapped.weights)
+        machines.append(replace(mapped, weights=weights))
+    samples = tuple(of_rows(rows) for rows in ladder.samples)
+    return replace(ladder, machines=tuple(machines), samples=samples)
 
 
 def varies(mean, deviation, dtype):

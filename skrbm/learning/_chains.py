@@ -78,7 +78,7 @@ class Noise(NamedTuple):
 class NoiseStart:
     """Start at noise."""
 
-    caution, for_ranks = 1.0, True
+    caution, for_ranks, one_hidden_layer = 1.0, True, False
 
     def first(self, phase, machine, rng, n):
         """Return the visible values of the first chains, and what they exchange with."""
@@ -129,9 +129,11 @@ class TemperedStart(PersistentStart):
     # steps it does not become so: with 1, 4 and 8 the shares of modes were wrong in some fits.
     caution = 16.0
     for_ranks = False  # rungs are made of machines that all chains have come to together
+    one_hidden_layer = True  # or there is no formula for the free energies that exchanges need
 
     def first(self, phase, machine, rng, n):
-        return first_tempered(machine, rng, n)
+        base = None if phase.noise is None else noisy_base(machine, phase.noise).thetas[0]
+        return first_tempered(machine, rng, n, base)
 
 
 CHAINS = {
@@ -206,6 +208,10 @@ class ChainPhase(ModelPhase):
         return CHAINS[self.start].for_ranks
 
     @property
+    def one_hidden_layer(self):
+        return CHAINS[self.start].one_hidden_layer
+
+    @property
     def kind(self):
         return type(self), self.start, type(self.sampler)
 
@@ -257,6 +263,12 @@ class ChainPhase(ModelPhase):
         chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
         return self._next(sampler, chains, total.acceptance(), state), data, total.moments()
+
+    def advance(self, machine, state, X, rng):
+        sampler = self.current(machine, state.step_size)
+        chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
+        chains = sample(sampler, machine, chains, rng, self.n_steps)
+        return self._next(sampler, chains, None, state)
 
     def incomplete_phases(self, machine, state, X, observed, rng):
         """Return the phases of a batch whose missing entries are drawn, given the observed ones.

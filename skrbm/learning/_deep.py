@@ -31,6 +31,14 @@ class DeepPhase(ModelPhase):
 
     model: FixedPointPhase
 
+    def __post_init__(self):
+        if self.model.one_hidden_layer:
+            raise ValueError(
+                f"a deep machine does not learn with starts={self.model.start!r}: exchanges need "
+                "free energies, for which several hidden layers have no formula. Use "
+                'starts="chains", or TAPRBM for one hidden layer'
+            )
+
     @property
     def kind(self):
         return type(self), *self.model.kind

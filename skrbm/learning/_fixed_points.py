@@ -19,6 +19,7 @@ from ..inference import (
     with_rows,
 )
 from ..machine import data_moments, in_double
+from ._chains import ChainPhase
 from ._model_phase import ModelPhase
 
 
@@ -30,7 +31,16 @@ class Started(NamedTuple):
 
 
 class DataStarts:
-    """Start at the last K rows of data (Alg. 2 of Tramel et al. 2018)."""
+    """Start at the last K rows of data (Alg. 2 of Tramel et al. 2018).
+
+    Attributes
+    ----------
+    chains : ModelPhase
+        Of the chains whose states are the starts, and whose state is then carried from batch to
+        batch. Without chains it is one that does nothing.
+    """
+
+    chains = ModelPhase()
 
     def init(self, machine, rng, n, X):
         """Return what is carried to the first batch, with ``n`` rows."""
@@ -69,23 +79,33 @@ class RandomStarts(DataStarts):
 
 
 class ChainStarts(DataStarts):
-    """Start at the states of persistent Gibbs chains, which find modes away from the data."""
+    """Start at the states of Gibbs chains, which find modes away from the data.
+
+    Parameters
+    ----------
+    start : str
+        Where the chains go on, as of :class:`ChainPhase`.
+    """
+
+    def __init__(self, start):
+        self.chains = ChainPhase(Gibbs(), start)
 
     def init(self, machine, rng, n, X):
-        return Gibbs().init(machine, rng, n, X)
+        return self.chains.init(machine, rng, n, X)
 
     def next(self, machine, state, X, rng):
-        return Gibbs().advance(machine, state.carry, X, rng)
+        return self.chains.advance(machine, state.carry, X, rng)
 
     def visible(self, carry):
-        return carry.layers[0]
+        return self.chains.visible(carry)
 
 
 STARTS = {
     "data": DataStarts(),
     "persistent": PersistentStarts(),
     "random": RandomStarts(),
-    "chains": ChainStarts(),
+    "chains": ChainStarts("persistent"),
+    "tempered": ChainStarts("tempered"),
 }
 """Where fixed points start in learning, by name."""
 
@@ -97,9 +117,10 @@ class FixedPointPhase(ModelPhase):
     Parameters
     ----------
     fixed_point : FixedPoint
-    start : {"data", "persistent", "random", "chains"}, default="data"
+    start : {"data", "persistent", "random", "chains", "tempered"}, default="data"
         Where solutions are looked for: at the last rows of data, at the last solutions, at draws
-        from independent units, or at the states of persistent Gibbs chains.
+        from independent units, at the states of persistent Gibbs chains, or at those of chains that
+        exchange with samples of earlier machines.
     """
 
     fixed_point: FixedPoint
@@ -113,9 +134,25 @@ class FixedPointPhase(ModelPhase):
     def _starts(self):
         return STARTS[self.start]
 
+    @property
+    def caution(self):
+        return self._starts.chains.caution
+
+    @property
+    def for_ranks(self):
+        return self._starts.chains.for_ranks
+
+    @property
+    def one_hidden_layer(self):
+        return self._starts.chains.one_hidden_layer
+
     def init(self, machine, rng, n, X):
         self.fixed_point.check(machine)
         return Started(self._starts.init(machine, rng, n, X), None)
+
+    def reviewed(self, machine, state, rng):
+        machine, carry, factor = self._starts.chains.reviewed(machine, state.carry, rng)
+        return machine, state._replace(carry=carry), factor
 
     def advance(self, machine, state, X, rng):
         carry = self._starts.next(machine, state, X, rng)
@@ -175,6 +212,9 @@ class FixedPointPhase(ModelPhase):
         values = self.fixed_point.log_partition(precise, solved)
         return float(namespace(values).mean(values))
 
+    def ladder(self, machine, state):
+        return self._starts.chains.ladder(machine, state.carry)
+
     def report(self, state):
         solution = state.solution
         if solution is None:
@@ -182,4 +222,5 @@ class FixedPointPhase(ModelPhase):
         return {
             "n_unconverged": number_of(~solution.converged),
             "n_sweeps": number(namespace(solution.n_iter).mean(solution.n_iter)),
+            **self._starts.chains.report(state.carry),
         }

@@ -16,10 +16,13 @@ class ModelPhase:
         By which first rates and trust regions of automatic learning rates are divided.
     for_ranks : bool
         Whether several ranks can have a part of the state each.
+    one_hidden_layer : bool
+        Whether it is for machines with one hidden layer only.
     """
 
     caution = 1.0
     for_ranks = True
+    one_hidden_layer = False
 
     @property
     def kind(self):

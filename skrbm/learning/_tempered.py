@@ -55,7 +55,7 @@ class Tempered(NamedTuple):
         }
 
 
-def first_tempered(machine, rng, n):
+def first_tempered(machine, rng, n, visible=None):
     """Return the state of tempered chains of a machine, whose ladder is found by annealing.
 
     Parameters
@@ -65,6 +65,8 @@ def first_tempered(machine, rng, n):
     rng : Rng
     n : int
         Number of chains.
+    visible : Theta, default=None
+        Parameters of independent visible units that annealing may start at.
 
     Returns
     -------
@@ -73,7 +75,7 @@ def first_tempered(machine, rng, n):
     Tempered
     """
     machine = machine.copy()
-    ladder = ladder_of(machine, rng, n_samples=max(_FIRST * n, _FEWEST))
+    ladder = ladder_of(machine, rng, visible=visible, n_samples=max(_FIRST * n, _FEWEST))
     return _last_samples(ladder, rng, n), Tempered(ladder)
 
 

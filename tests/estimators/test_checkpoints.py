@@ -36,6 +36,8 @@ stops = {"early_stopping": True, "validation_fraction": 0.3}
 SETTINGS = {
     **{Estimator.__name__: (Estimator, {}, (X,)) for Estimator in ESTIMATORS},
     "tempered": (RBM, {"starts": "tempered", "n_iter": 6, "learning_rate": 0.5}, (X,)),
+    "tempered solutions": (TAPRBM, {"starts": "tempered", "n_iter": 6}, (X,)),
+    "tempered, real": (GaussianBernoulliRBM, {"starts": "tempered", "n_steps": 3}, (REAL,)),
     "annealed": (RBM, {"starts": "annealed", "n_steps": 3, "schedule": "cosine"}, (X,)),
     "tap": (RBM, {"inference": TAP(damping=0.5), "starts": "chains", "momentum": 0.5}, (X,)),
     "messages": (RBM, {"inference": "relaxed_bp", "optimizer": "adam"}, (X,)),

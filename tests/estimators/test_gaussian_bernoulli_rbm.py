@@ -331,7 +331,7 @@ def test_variances_stay_above_their_floor():
 @pytest.mark.parametrize("inference", ["gibbs_langevin", "langevin", "gibbs"])
 @pytest.mark.parametrize(
     "starts, gradient",
-    [*((starts, "marginal") for starts in CHAINS if starts != "tempered"), ("noise", "joint")],
+    [*((starts, "marginal") for starts in CHAINS), ("noise", "joint")],
 )
 def test_training_raises_the_likelihood(inference, starts, gradient):
     """Two clusters: from the normal law of the same moments by far more than the noise."""
@@ -799,7 +799,6 @@ def test_another_sampler_begins_at_its_own_step_size():
         {"optimizer": "foo"},
         {"batch_size": 0},
         {"starts": "foo"},
-        {"starts": "tempered"},
     ],
 )
 def test_partial_fit_checks_parameters_that_were_set_after_the_first_call(params):

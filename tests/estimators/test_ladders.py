@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from _machines import bits
 from numpy.testing import assert_array_equal
+from scipy.special import ndtr, softmax
 from sklearn import neural_network
 
-from skrbm import RBM, BernoulliRBM, DeepTAPMachine
+from skrbm import RBM, TAPRBM, BernoulliRBM, DeepTAPMachine, GaussianBernoulliRBM
 from skrbm.evaluation import AIS, exact_log_partition, log_partition, reverse_log_partition
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.inference import Ladder, Tempering
@@ -39,6 +40,115 @@ def test_log_partition_along_the_ladder_of_a_fit(fitted):
     assert 0 < std < 0.2
     assert abs(value - exact_log_partition(fitted)) < 8 * std
     assert value == fitted.log_partition("tempering")  # is kept
+
+
+@pytest.fixture(scope="module")
+def by_solutions():
+    settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "random_state": 0}
+    return TAPRBM(6, starts="tempered", **settings).fit(bits())
+
+
+def test_a_ladder_of_a_fit_by_fixed_points(by_solutions):
+    """400 samples, that start in one mode, within 5 standard deviations of the exact shares.
+
+    So are all four shares with a probability of 2e-6.
+    """
+    rbm, states = by_solutions, ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(float)
+    assert len(rbm.ladder_) > 2 and rbm.ladder_.machines[0].scale == 0
+    assert rbm.ladder_.machines[-1].weights[0] is rbm.components_
+    assert set(rbm.history_) >= {"exchange", "n_rungs", "n_steps_back", "n_sweeps"}
+    value, std = rbm.log_partition("tempering", return_std=True)
+    assert abs(value - exact_log_partition(rbm)) < 8 * std
+    patterns, counts = np.unique(bits(), axis=0, return_counts=True)
+    patterns = patterns[np.argsort(-counts)[:4]]
+
+    def nearest(rows):
+        return (rows[:, None] != patterns[None]).sum(axis=2).argmin(axis=1)
+
+    shares = np.bincount(nearest(states), softmax(-rbm.free_energy(states)), 4)
+    assert shares.min() > 0.05
+    start = np.tile(patterns[0], (400, 1))
+    found = np.bincount(nearest(rbm.sample(400, init=start, random_state=0)), minlength=4) / 400
+    assert (np.abs(found - shares) < 5 * np.sqrt(shares * (1 - shares) / 400)).all()
+    stuck = nearest(rbm.sample(400, init=start, method="gibbs", n_steps=5, random_state=0))
+    assert (stuck == 0).mean() > shares[0] + 8 * np.sqrt(shares[0] * (1 - shares[0]) / 400)
+
+
+MEAN, SPREAD = np.array([100.0, -30.0, 0.0]), np.array([10.0, 1.0, 0.1])
+
+
+def two_clusters(n=500, dtype=np.float32):
+    """Rows far from zero, in units of measure of their own, of which 0.3 are above the mean."""
+    generator = np.random.default_rng(0)
+    signs = np.where(generator.random(n) < 0.3, 1.0, -1.0)[:, None]
+    return (MEAN + SPREAD * (4 * signs + generator.standard_normal((n, 3)))).astype(dtype)
+
+
+OTHERS = [pytest.param(name, marks=pytest.mark.law) for name in ("gibbs", "langevin")]
+
+
+@pytest.fixture(scope="module", params=["gibbs_langevin", *OTHERS])
+def real(request):
+    settings = {"optimizer": "adam", "n_steps": 5, "n_iter": 60, "random_state": 0}
+    settings |= {"inference": request.param, "learning_rate": 0.02}
+    return GaussianBernoulliRBM(4, starts="tempered", **settings).fit(two_clusters())
+
+
+def share_above(rbm):
+    """The exact share of rows whose first value is above the mean, and log Z, by a sum over h.
+
+    In units of each column's spread from the mean, with the constant that the energy of v has.
+    """
+    H = np.array(list(itertools.product((0.0, 1.0), repeat=4)))
+    C, variances = rbm.components_.astype(float), rbm.variances_.astype(float)
+    means = rbm.intercept_visible_ + H @ C
+    own = ((H @ C) ** 2 / variances).sum(axis=1) / 2
+    own += (H @ C) @ (rbm.intercept_visible_ / variances) + H @ rbm.intercept_hidden_
+    weights = softmax(own)
+    log_z = np.logaddexp.reduce(own) + np.log(2 * np.pi * variances).sum() / 2
+    return weights @ ndtr((means[:, 0] - MEAN[0]) / np.sqrt(variances[0])), log_z
+
+
+def test_a_ladder_of_real_units_in_units_of_measure(real):
+    """400 samples, that start in one mode, within 5 standard deviations: 6e-7 are not."""
+    assert len(real.ladder_) > 2 and real.ladder_.machines[0].scale == 0
+    assert set(real.history_) >= {"exchange", "n_rungs", "n_steps_back"}
+    assert_array_equal(real.ladder_.samples[-1], real.starts_)
+    share, log_z = share_above(real)
+    assert 0.1 < share < 0.6
+    assert exact_log_partition(real) == pytest.approx(log_z, abs=1e-6)
+    value, std = real.log_partition("tempering", return_std=True)
+    assert abs(value - log_z) < 8 * std < 2
+    assert log_partition(real, max_units=2, random_state=0).acceptance > 0
+    start, spread = np.tile(MEAN + 4 * SPREAD, (400, 1)), np.sqrt(share * (1 - share) / 400)
+    V = real.sample(400, init=start, n_steps=100, random_state=0)
+    assert V.dtype == np.float32 and abs((V[:, 0] > MEAN[0]).mean() - share) < 5 * spread
+    plain = GaussianBernoulliRBM.from_parameters(real, inference=real.inference)
+    stuck = plain.sample(400, init=start, n_steps=100, random_state=0)
+    assert (stuck[:, 0] > MEAN[0]).mean() > share + 8 * spread
+
+
+def test_draws_of_real_units_start_at_the_chains_and_go_along_the_ladder(real):
+    V, states = real.sample(50, return_steps=[0, 2], n_steps=4, random_state=0)
+    assert V.shape == (50, 3) and states.shape == (2, 50, 3)
+    distances = np.abs((states[0][:, None] - real.starts_[None]) / SPREAD).max(axis=2)
+    assert distances.min(axis=1).max() < 1e-3
+    given = np.tile([MEAN[0] - 40, np.nan, np.nan], (50, 1)).astype(np.float32)
+    drawn = real.sample(given=given, random_state=0)
+    assert_array_equal(drawn[:, 0], given[:, 0])
+    assert np.isfinite(drawn).all() and np.isfinite(real.impute(given, random_state=0)).all()
+
+
+@pytest.mark.law
+def test_a_machine_of_real_units_with_given_parameters_gets_a_ladder(real):
+    """By annealing from the noise of the fit, which is as wide as the data."""
+    rbm = GaussianBernoulliRBM.from_parameters(real, starts="tempered", random_state=0)
+    share, log_z = share_above(rbm)
+    value, std = rbm.log_partition("tempering", return_std=True)
+    assert abs(value - log_z) < 8 * std < 2
+    start, spread = np.tile(MEAN + 4 * SPREAD, (400, 1)), np.sqrt(share * (1 - share) / 400)
+    V = rbm.sample(400, init=start.astype(np.float32), n_steps=100, random_state=0)
+    assert abs((V[:, 0] > MEAN[0]).mean() - share) < 5 * spread
 
 
 def test_rungs_that_are_far_apart_are_warned_of():

@@ -18,7 +18,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import is_classifier
 from sklearn.neural_network import BernoulliRBM as Sklearn
 
-from skrbm import RBM, ConditionalRBM, DeepTAPMachine
+from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine, GaussianBernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.learning import SGD, Adam
 from skrbm.persistence import load, save, trusted_types
@@ -34,6 +34,8 @@ def given(estimator):
 SETTINGS = {
     **{Estimator.__name__: (Estimator, {}) for Estimator in ESTIMATORS},
     "ladder": (RBM, {"starts": "tempered", "visible": "gaussian"}),
+    "ladder of solutions": (TAPRBM, {"starts": "tempered"}),
+    "ladder of real units": (GaussianBernoulliRBM, {"starts": "tempered"}),
     "messages": (RBM, {"inference": "relaxed_bp", "optimizer": Adam(decay=0.5)}),
     "outputs": (ConditionalRBM, {"optimizer": Adam(alpha="auto")}),
     "layers": (DeepTAPMachine, {"optimizer": "adam"}),

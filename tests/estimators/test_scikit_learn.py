@@ -7,7 +7,7 @@ import sklearn.utils.estimator_checks as checks
 from _estimators import COMPOSED, ESTIMATORS, default, quick
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine
+from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine, GaussianBernoulliRBM
 from skrbm._sklearn import CallbackSupportMixin
 from skrbm.exceptions import DataRangeWarning
 from skrbm.learning import SGD
@@ -98,6 +98,7 @@ STOPPED_EARLY = [
         TAPRBM(**REAL, n_components=4, n_iter=2, learning_rate=0.001),
         *(RBM(4, n_iter=2, learning_rate=1e-4, **params) for params in COMBINATIONS),
         *STOPPED_EARLY,
+        *(E(n_components=4, n_iter=2, starts="tempered") for E in (TAPRBM, GaussianBernoulliRBM)),
     ]
 )
 def test_scikit_learn_checks_of_other_parameters(estimator, check):

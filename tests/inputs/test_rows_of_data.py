@@ -1,5 +1,7 @@
 """Rows of data as the machine takes them, and coordinates of learning."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import Columns, make_rng
 from skrbm.exceptions import DataRangeWarning
+from skrbm.inference import Ladder
 from skrbm.inputs import Coordinates, Rows
+from skrbm.machine import free_energy
 from skrbm.units import Bernoulli, Gaussian, Poisson, ReLU, TruncatedGaussian
 
 POSITIONS = np.array([4, 0, 0, 6])
@@ -160,6 +164,21 @@ def test_a_machine_in_other_coordinates_has_the_same_distribution():
     assert_allclose(outer.mean(0), coordinates.outward(inner.mean(0)), rtol=1e-9)
     assert_allclose(outer.variance(0), coordinates.divisor**2 * inner.variance(0), rtol=1e-7)
     assert_allclose(outer.mean(1), inner.mean(1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3])
+def test_rungs_in_other_coordinates_have_the_same_distribution(scale):
+    """Free energies differ by a constant, also of rungs by temperatures, which share weights."""
+    coordinates = Coordinates(np.array([0.5, -2.0, 3.0]), np.array([0.1, 2.0, 5.0]))
+    machine = random_machine(("gaussian", "bernoulli"), (3, 2), 0)
+    machines = replace(machine, scale=scale), machine
+    ladder = coordinates.ladder_outward(Ladder(machines, (data(), -data())))
+    for inner, outer in zip(machines, ladder.machines, strict=True):
+        constant = free_energy(outer, coordinates.outward(data())) - free_energy(inner, data())
+        assert_allclose(constant, constant[0], atol=1e-9)
+    assert ladder.machines[0].weights[0] is ladder.machines[1].weights[0]
+    again = coordinates.ladder_inward(ladder)
+    assert_allclose(again.samples, (data(), -data()), atol=1e-12)
 
 
 def test_machines_are_converted_in_double_and_keep_their_dtype():

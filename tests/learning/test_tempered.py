@@ -5,6 +5,7 @@ Seeds are fixed. A test of a distribution has a level of 1e-6.
 
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,9 +14,16 @@ from _exact import Exact
 from _machines import bits, enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm import RBM
+from skrbm import RBM, TAPRBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, Ladder, exchange_rate
+from skrbm.inference import (
+    Gibbs,
+    GibbsLangevin,
+    Ladder,
+    Langevin,
+    NaiveMeanField,
+    exchange_rate,
+)
 from skrbm.inputs import Rows
 from skrbm.learning import (
     NATURAL,
@@ -23,10 +31,12 @@ from skrbm.learning import (
     AutomaticLearner,
     AutomaticRate,
     ChainPhase,
+    FixedPointPhase,
     MomentLearner,
     Training,
 )
 from skrbm.learning._chains import Run
+from skrbm.learning._fixed_points import Started
 from skrbm.learning._tempered import Tempered, _with_rung, review
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
@@ -51,15 +61,49 @@ def small(**params):
     return RBM(**settings | {"starts": "tempered"} | params)
 
 
+def in_equilibrium(kinds, sampler=None):
+    """A machine, chains at draws of it, and what they exchange with: a machine near by."""
+    first = random_machine(kinds, (3, 3), 0, 0.7)
+    machine = moved(first, 0.1)
+    chains = exact_chains(Exact(machine), 20_000, seed=1)
+    if sampler is not None:
+        chains = sampler.start(machine, chains.layers[0], make_rng(3, machine.weights[0]))
+    return machine, Run(chains, tempered=tempered_of(first)), make_rng(2, machine.weights[0])
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("Sampler", [Langevin, GibbsLangevin])
+def test_a_batch_of_adjusted_langevin_chains_does_so_too(Sampler):
+    """Below, by Gibbs sampling; here chains are begun anew where exchanges have moved them."""
+    sampler = Sampler(0.5, adjust_after=0)
+    machine, state, rng = in_equilibrium(("gaussian", "bernoulli"), sampler)
+    phase = ChainPhase(sampler, "tempered", 2)
+    _, state, _ = phase.reviewed(machine, state, rng)
+    assert_joint_distribution(Exact(machine), state.chains.layers)
+    state, _, _ = phase.phases(machine, state, state.chains.layers[0][:10], rng)
+    assert_joint_distribution(Exact(machine), state.chains.layers)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
+def test_starts_of_fixed_points_keep_the_distribution(kinds):
+    """They are the states of the same chains."""
+    machine, run, rng = in_equilibrium(kinds)
+    phase = FixedPointPhase(NaiveMeanField(max_iter=1), "tempered")
+    found, state, factor = phase.reviewed(machine, Started(run, None), rng)
+    assert found is machine and factor == pytest.approx(2 ** (1 / 100))
+    state = phase.advance(machine, state, run.chains.layers[0][:10], rng)
+    assert_joint_distribution(Exact(machine), state.carry.chains.layers)
+    assert phase.report(state)["exchange"] == state.carry.tempered.exchange
+    assert phase.ladder(machine, state).samples[-1] is phase.visible(state)
+
+
 @pytest.mark.law
 @pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
 def test_a_batch_leaves_the_distribution_invariant(kinds):
     """Exchanges with a machine near by, a sweep, and the draw of the hidden units."""
-    first = random_machine(kinds, (3, 3), 0, 0.7)
-    machine = moved(first, 0.1)
-    chains = exact_chains(Exact(machine), 20_000, seed=1)
-    phase, rng = ChainPhase(Gibbs(), "tempered"), make_rng(2, machine.weights[0])
-    state = Run(chains, tempered=tempered_of(first))
+    machine, state, rng = in_equilibrium(kinds)
+    phase, chains = ChainPhase(Gibbs(), "tempered"), state.chains
     found, state, factor = phase.reviewed(machine, state, rng)
     assert found is machine and factor == pytest.approx(2 ** (1 / 100))
     assert 0.5 < state.tempered.exchange < 0.99 and state.tempered.n_steps == 6
@@ -129,6 +173,19 @@ def test_steps_are_taken_back_half_of_the_way():
     assert_allclose(found.thetas[0].field, half.thetas[0].field, rtol=1e-12)
     assert not np.shares_memory(found.weights[0], after.ladder.machines[-1].weights[0])
     assert_allclose(rows.mean(axis=0), Exact(half).mean(0), atol=0.08)  # five standard errors
+
+
+def test_a_phase_of_fixed_points_takes_back_steps():
+    """Its starts are then samples of the last rung."""
+    first = random_machine(("bernoulli", "bernoulli"), (8, 2), 0, 0.3)
+    machine, rng = first.tilted(0, np.full(8, 9.0)), make_rng(0, first.weights[0])
+    phase = FixedPointPhase(NaiveMeanField(), "tempered")
+    run = Run(Gibbs().start(machine, np.ones((50, 8)), rng), tempered=tempered_of(first, 1000))
+    found, state, factor = phase.reviewed(machine, Started(run, None), rng)
+    assert factor == 0.5 and state.carry.tempered.n_back == 1
+    assert_array_equal(found.thetas[0].field, first.thetas[0].field)
+    samples = run.tempered.ladder.samples[-1]
+    assert (phase.visible(state)[:, None] == samples[None]).all(axis=2).any(axis=1).all()
 
 
 @pytest.mark.parametrize("field, n_steps", [(9.0, 5), (np.inf, 5), (np.nan, 5), (1.0, 1)])
@@ -250,13 +307,18 @@ def test_same_seed_same_fit():
     assert_array_equal(one.components_, other.components_)
 
 
-def test_a_warm_start_goes_on_with_the_ladder():
+@pytest.mark.parametrize(
+    "Estimator", [RBM, TAPRBM, partial(GaussianBernoulliRBM, n_steps=2)], ids=["RBM", "TAP", "real"]
+)
+def test_a_warm_start_goes_on_with_the_ladder(Estimator):
     X = bits()
-    rbm = small(warm_start=True, n_iter=5, learning_rate=0.1).fit(X)
+    settings = {"starts": "tempered", "batch_size": 20, "n_iter": 5, "random_state": 0}
+    rbm = Estimator(6, warm_start=True, learning_rate=0.1, **settings).fit(X)
     rungs = rbm.ladder_.machines[:-2]
     pickled = pickle.loads(pickle.dumps(rbm))
     rbm.set_params(n_iter=1).fit(X)
-    assert all(now is before for now, before in zip(rbm.ladder_.machines, rungs, strict=False))
+    for now, before in zip(rbm.ladder_.machines, rungs, strict=False):
+        assert_array_equal(now.weights[0], before.weights[0])
     assert_array_equal(pickled.set_params(n_iter=1).fit(X).components_, rbm.components_)
     rbm.partial_fit(X)
     assert len(rbm.history_["exchange"]) == 7

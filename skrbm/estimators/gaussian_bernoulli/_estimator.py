@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..._checks import check_count
 from ..._sklearn import Interval, StrOptions
-from ...arrays import cast, dense, is_finite, like, make_rng, namespace, one_blas_thread
+from ...arrays import cast, is_finite, like, namespace, one_blas_thread
 from ...evaluation import Density
 from ...inference import SAMPLERS, Sampler
 from ...inputs import Coordinates
@@ -16,7 +16,7 @@ from ...learning import CHAINS, GRADIENTS
 from ...units import Bernoulli, Gaussian
 from .._base import BaseRBM
 from .._choices import OPTIMIZER_CONSTRAINT
-from .._encoded import decoded, rows_to_start
+from .._encoded import decoded
 from .._posterior import drawn_given
 from ._coordinates import (
     PARAMETERS,
@@ -64,10 +64,12 @@ class GaussianBernoulliRBM(BaseRBM):
         small steps: see ``acceptance`` in ``history_``.
     anneal_step_size : bool, default=False
         Whether the step size falls over the epochs, as half a cosine.
-    starts : {"noise", "annealed", "data", "persistent"}, default="noise"
+    starts : {"noise", "annealed", "data", "persistent", "tempered"}, default="noise"
         Where the chains start for each batch: at normal noise with means and variances of the data
         (modified CD); at such noise that is annealed to the machine by ``n_steps``
-        temperatures, with resampling; at the rows of the batch (CD), or where they ended (PCD).
+        temperatures, with resampling; at the rows of the batch (CD), where they ended (PCD), or
+        there after exchanges with samples of earlier machines ("tempered"; those are drawn by
+        Gibbs sampling, without the bias of Langevin steps), which keeps ``ladder_``.
     burn_in : int, default=0
         Steps of each run that do not count; the moments are means over the others.
     gradient : {"marginal", "joint"}, default="marginal"
@@ -152,6 +154,8 @@ class GaussianBernoulliRBM(BaseRBM):
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_chains, n_features)
         Visible units of the chains of the last batch.
+    ladder_ : Ladder
+        Only of a fit with ``starts="tempered"``, as of :class:`RBM`, in the data's own units.
     step_size_ : float or None
         Step size of the last batch, None for a sampler without one. Where it tunes itself,
         :meth:`sample` takes it too.
@@ -200,7 +204,7 @@ class GaussianBernoulliRBM(BaseRBM):
         "step_size": [Interval(Real, 0, 2, closed="neither")],
         "adjust_after": [None, Interval(Integral, 0, None, closed="left")],
         "anneal_step_size": ["boolean"],
-        "starts": [StrOptions(set(CHAINS) - {"tempered"})],  # those of RBM keep their ladder
+        "starts": [StrOptions(set(CHAINS))],
         "burn_in": [Interval(Integral, 0, None, closed="left")],
         "gradient": [StrOptions(set(GRADIENTS))],
         "standardize": ["boolean"],
@@ -307,14 +311,16 @@ class GaussianBernoulliRBM(BaseRBM):
         return machine.is_finite() and all(is_finite(part) for part in outward)
 
     def _attributes(self, machine, state, parts):
-        machine = parts.coordinates.machine_outward(machine)
+        ladder, coordinates = parts.phase.ladder(machine, state), parts.coordinates
+        machine = coordinates.machine_outward(machine)
         return {
             "units_": machine.units,
             **dict(zip(PARAMETERS, parameters_of(machine), strict=True)),
             "noise_mean_": parts.noise[0],
             "noise_scale_": parts.noise[1],
-            "starts_": parts.coordinates.outward(parts.phase.visible(state)),
+            "starts_": coordinates.outward(parts.phase.visible(state)),
             "step_size_": state.step_size,
+            **({} if ladder is None else {"ladder_": coordinates.ladder_outward(ladder)}),
         }
 
     def _density(self, machine, state, parts):
@@ -340,9 +346,12 @@ class GaussianBernoulliRBM(BaseRBM):
         double = namespace(self.components_).float64
         parts = (cast(getattr(self, name), double) for name in (*PARAMETERS, "starts_"))
         C, c, mean, variances, starts = parts
-        xp = namespace(mean)
+        xp, ladder = namespace(mean), getattr(self, "ladder_", None)
         machine = machine_of(C, c + (C / variances) @ mean, xp.zeros_like(mean), variances)
-        return Density(machine, starts - mean, Coordinates(mean, xp.ones_like(mean)))
+        coordinates = Coordinates(mean, xp.ones_like(mean))
+        if ladder is not None:
+            ladder = coordinates.ladder_inward(ladder.astype(double))
+        return Density(machine, starts - mean, coordinates, ladder=ladder)
 
     @classmethod
     def from_parameters(
@@ -397,7 +406,10 @@ class GaussianBernoulliRBM(BaseRBM):
         return_steps=None,
         random_state=None,
     ):
-        """Draw visible configurations by the sampler of ``inference``, a chain for each.
+        """Draw visible configurations, by a chain for each.
+
+        Chains go by the sampler of ``inference``, or by :class:`~skrbm.inference.Tempering` after a
+        fit with ``starts="tempered"``, from random rows of ``starts_`` by default.
 
         Parameters
         ----------
@@ -409,8 +421,8 @@ class GaussianBernoulliRBM(BaseRBM):
             standard deviations ``noise_scale_``, which with ``starts="annealed"`` is annealed
             to the machine by ``n_steps`` temperatures first.
         given : array-like of shape (n_given, n_features), default=None
-            Observed values, with NaN for what is to be drawn given them by block Gibbs sampling, a
-            chain for each row; ``n_samples`` and ``return_steps`` do not count then.
+            Observed values, with NaN for what is drawn given them, by block Gibbs sampling or along
+            the ladder, a chain for each row; ``n_samples`` and ``return_steps`` do not count then.
         return_steps : array-like of int, default=None
             Numbers of steps after which the visible values are returned too; 0 is the start, and
             the noise where it is annealed.
@@ -428,16 +440,10 @@ class GaussianBernoulliRBM(BaseRBM):
         n_steps = parts.phase.n_steps if n_steps is None else n_steps
         check_count("n_steps", n_steps, 0)
         if given is not None:
-            return decoded(self, drawn_given(self, given, init, n_steps, random_state), given)
-        wanted = checked_steps(return_steps, n_steps)
-        first = None if init is None else dense(rows_to_start(self, init, n_samples))
-        first = None if first is None else parts.coordinates.inward(first)
-        machine = self._in_training(parts)
-        rng = make_rng(random_state, machine.weights[0])
-        steps = visible_at(
-            [*wanted, n_steps], machine, parts.phase, self.step_size_, first, n_samples, rng
-        )
-        *states, last = [parts.coordinates.outward(rows) for rows in steps]
+            drawn = drawn_given(self, given, init, n_steps, random_state)
+            return decoded(self, drawn, given)
+        steps = [*checked_steps(return_steps, n_steps), n_steps]
+        *states, last = visible_at(steps, self, parts, init, n_samples, random_state)
         if return_steps is None:
             return last
         xp = namespace(last)
