@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import number_of
+from ..arrays import cast, number_of
 from ..inference import Solution, given_visible, settle, with_visible
+from ..machine import in_double
 from ._fixed_points import FixedPointPhase
 from ._model_phase import ModelPhase
 
@@ -28,6 +29,9 @@ class DeepPhase(ModelPhase):
 
     model: FixedPointPhase
 
+    # Joint steps begin far from where layers that were trained one by one are good together.
+    caution = 0.25
+
     @property
     def kind(self):
         return type(self), *self.model.kind
@@ -44,6 +48,15 @@ class DeepPhase(ModelPhase):
 
     def visible(self, state):
         return self.model.visible(state.model)
+
+    def free_energy(self, machine, X):
+        """Return the free energies with the hidden layers at the solutions of the equations."""
+        machine = in_double(machine)
+        X = cast(X, machine.dtype)
+        hidden, method, start = given_visible(machine, X, self.model.fixed_point)
+        state = settle(method, hidden, start).state
+        own = machine.units[0].log_weight(machine.thetas[0], X)
+        return -own - method.log_partition(hidden, state)
 
     def kept(self, state):
         return DeepState(self.model.kept(state.model), None)
