@@ -30,6 +30,7 @@ from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
     check_settings_of_ranks,
+    falls,
     for_callbacks,
     how_it_begins,
     is_automatic,
@@ -220,7 +221,7 @@ class BaseRBM(DensityModel):
         parts, rate = training.parts, rate_of(self)
         learner_of = MomentLearner
         if is_automatic(self):
-            learner_of = partial(AutomaticLearner, falls=rate(1 - 1 / max(n_iter, 1)) < 0.5)
+            learner_of = partial(AutomaticLearner, falls=falls(rate, n_iter))
         learner = learner_of(
             rows,
             parts.phase,

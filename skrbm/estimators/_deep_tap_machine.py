@@ -27,7 +27,6 @@ from ._encoded import visible_rows
 from ._layerwise import train_layers
 from ._parts import Parts
 from ._tap_rbm import TAPRBM
-from ._training import TRAINING_CONSTRAINTS
 
 
 class DeepTAPMachine(BaseRBM):
@@ -64,8 +63,9 @@ class DeepTAPMachine(BaseRBM):
         ``fit`` if there are fewer.
     n_iter_pretrain : int, default=20
         Passes over the data for each layer before the joint training.
-    learning_rate : float, default=0.1
+    learning_rate : float or "auto", default=0.1
         Step of the gradient ascent on the mean log-likelihood, in both parts of the training.
+        "auto" finds it in each of them, as in :class:`TAPRBM`.
     batch_size : int, default=20
         Largest number of rows of a mini-batch; batches have nearly the same size.
     n_iter : int, default=20
@@ -165,7 +165,6 @@ class DeepTAPMachine(BaseRBM):
 
     _parameter_constraints: ClassVar[dict] = {
         **{k: v for k, v in BaseRBM._parameter_constraints.items() if k != "init"},
-        "learning_rate": TRAINING_CONSTRAINTS["learning_rate"],
         **UNIT_CONSTRAINTS,
         **FIXED_POINT_CONSTRAINTS,
         "optimizer": OPTIMIZER_CONSTRAINT,

@@ -13,7 +13,7 @@ from ..arrays import namespace, seed_sequence
 from ..learning import PENALTIES, LikelihoodMonitor
 
 TRAINING_CONSTRAINTS = {
-    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "n_iter": [Interval(Integral, 0, None, closed="left")],
     "verbose": ["verbose"],
@@ -32,7 +32,6 @@ TRAINING_CONSTRAINTS = {
 
 DENSITY_CONSTRAINTS = {
     **TRAINING_CONSTRAINTS,
-    "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     "n_components": [Interval(Integral, 1, None, closed="left")],
     "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
     "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
@@ -85,6 +84,11 @@ def rate_of(estimator):
     """
     first = 1.0 if is_automatic(estimator) else float(estimator.learning_rate)
     return lambda progress: first * scheduled(estimator.schedule, progress)
+
+
+def falls(rate, n_iter):
+    """Whether the factor on an automatic rate is small in the last of ``n_iter`` epochs."""
+    return rate(1 - 1 / max(n_iter, 1)) < 0.5
 
 
 def is_automatic(estimator):

@@ -23,7 +23,7 @@ from ._parameters import (
 )
 from ._penalties import PENALTIES
 from ._progress import Progress
-from ._rates import AutomaticRate, RateState
+from ._rates import AutomaticRate, RateState, gain_of, rule_for
 from ._together import machine_of_first
 from ._tracking import LogPartitionTracker, SmallSteps
 
@@ -67,6 +67,8 @@ __all__ = [
     "Training",
     "ZeroSumParameters",
     "check_integral",
+    "gain_of",
     "machine_of_first",
     "recorder",
+    "rule_for",
 ]

@@ -3,16 +3,12 @@
 from dataclasses import replace
 
 from .._ranks import ranks
-from ..arrays import cast, is_foreign, namespace, number
+from ..arrays import cast, is_foreign, namespace
 from ..exceptions import DivergenceError
-from ..machine import Machine, precise_free_energy
+from ..machine import Machine
 from ._gradient import MomentLearner
 from ._optimizers import ArrayGradient
-from ._rates import AutomaticRate
-
-_PLAIN = 4.0  # caution where gradients are not centred, or parameters not averaged
-_NOISE = 0.02  # nats for each visible unit, of a step where nothing averages out its noise
-_SMALLEST = 1e-6  # rate at which steps are not taken back any more: it is not they that diverge
+from ._rates import gain_of, rule_for
 
 
 class AutomaticLearner(MomentLearner):
@@ -27,8 +23,7 @@ class AutomaticLearner(MomentLearner):
         For plain gradient ascent; it is made more cautious for an optimiser that asks for it.
         Default: ``AutomaticRate()``.
     falls : bool, default=True
-        Whether the rate falls to a small part in the course of training. If it does not, and
-        parameters are not averaged, steps are so short that their noise costs little in the end.
+        Whether the rate falls to a small part in the course of training.
     **options : dict
         As in :class:`MomentLearner`.
 
@@ -45,19 +40,21 @@ class AutomaticLearner(MomentLearner):
                 f"local_steps={ranks().local_steps} needs a learning_rate that is a number: an "
                 "automatic one is found from steps that all ranks take together"
             )
-        caution = optimizer.caution * phase.caution
-        if not (self.average and self.centered):
-            caution *= _PLAIN
-        self.rule = (rule or AutomaticRate()).cautious(caution)
-        if not (self.average or falls):
-            self.rule = replace(self.rule, largest_gain=_NOISE)
+        self.rule = rule_for(
+            optimizer,
+            rule=rule,
+            caution=phase.caution,
+            centered=self.centered,
+            average=self.average,
+            falls=falls,
+        )
 
     def step(self, training, index, rate):
         try:
             return super().step(training, index, rate)
         except DivergenceError:
             # Equations may have no solution where the machine still has an integral.
-            is_stuck = training.saved is None or training.rate_state.rate < _SMALLEST
+            is_stuck = training.saved is None or self.rule.is_stuck(training.rate_state)
             if is_stuck or ranks().size > 1:  # other ranks have gone on
                 raise
         self._step_back(training)
@@ -77,7 +74,7 @@ class AutomaticLearner(MomentLearner):
             some = self.rows.batch(self.index[: samples.shape[0]])[0]
             rows = namespace(some).concat([samples, some], axis=0)
             has_run_away = self._has_run_away(
-                training, rows, precise_free_energy(training.machine, rows)
+                training, rows, self._phase.free_energy(training.machine, rows)
             )
             training.rate_state = self.rule.read(training.rate_state)
             if has_run_away:
@@ -102,7 +99,7 @@ class AutomaticLearner(MomentLearner):
         """Take a step, and find the length of the next ones by it; returns its learning rate."""
         samples = self._phase.visible(training.phase_state)
         rows = namespace(X).concat([samples, X], axis=0)
-        energies = precise_free_energy(training.machine, rows)
+        energies = self._phase.free_energy(training.machine, rows)
         if self._has_run_away(training, rows, energies):
             self._step_back(training)
             return 0.0
@@ -115,13 +112,9 @@ class AutomaticLearner(MomentLearner):
         before = self.parameters.of(training.saved[0])
         slopes = ArrayGradient(slopes.arrays(before), slopes.n_penalised, slopes.units)
         after = self._move(training, slopes, data, _as_factor(length, samples))
-        change = precise_free_energy(training.machine, samples) - energies[: samples.shape[0]]
+        change = self._phase.free_energy(training.machine, samples) - energies[: samples.shape[0]]
         change = _for_equal_totals(training.machine, samples, change)
-        steps = (new - old for new, old in zip(after, before, strict=True))
-        pairs = zip(slopes.arrays(before), steps, strict=True)
-        gain = sum(number(namespace(slope).sum(slope * step)) for slope, step in pairs)
-        cost = self.optimizer.cost
-        gain = gain + cost(before, slopes) - cost(after, slopes)
+        gain = gain_of(self.optimizer, slopes, before, after)
         n_visible = training.machine.n_units[0]
         training.rate_state = self.rule.next(state, gain, change, n_visible, length)
 
@@ -132,7 +125,7 @@ class AutomaticLearner(MomentLearner):
         """
         samples = self._phase.visible(training.phase_state)
         rows = namespace(X).concat([samples, X], axis=0)
-        energies = precise_free_energy(training.machine, rows)
+        energies = self._phase.free_energy(training.machine, rows)
         state = self.rule.held(state, energies)
         last, back = training.saved, self._has_run_away(training, rows, energies)
         training.saved = training.machine.copy(), training.phase_state
@@ -170,7 +163,7 @@ class AutomaticLearner(MomentLearner):
         """
         if training.saved is None:
             return False
-        change = energies - precise_free_energy(training.saved[0], rows)
+        change = energies - self._phase.free_energy(training.saved[0], rows)
         change = _for_equal_totals(training.machine, rows, change)
         return self.rule.is_too_far(change, training.machine.n_units[0])
 

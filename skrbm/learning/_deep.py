@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import from_numpy, namespace, number_of, take_rows
+from ..arrays import cast, from_numpy, namespace, number_of, take_rows
 from ..inference import given_visible, settle, with_visible
+from ..machine import in_double
 from ._fixed_points import FixedPointPhase
 from ._model_phase import ModelPhase
 
@@ -30,6 +31,9 @@ class DeepPhase(ModelPhase):
     """
 
     model: FixedPointPhase
+
+    # Joint steps begin far from where layers that were trained one by one are good together.
+    caution = 0.25
 
     def __post_init__(self):
         if self.model.one_hidden_layer:
@@ -76,6 +80,15 @@ class DeepPhase(ModelPhase):
 
     def visible(self, state):
         return self.model.visible(state.model)
+
+    def free_energy(self, machine, X):
+        """Return the free energies with the hidden layers at the solutions of the equations."""
+        machine = in_double(machine)
+        X = cast(X, machine.dtype)
+        hidden, method, start = given_visible(machine, X, self.model.fixed_point)
+        state = settle(method, hidden, start).state
+        own = machine.units[0].log_weight(machine.thetas[0], X)
+        return -own - method.log_partition(hidden, state)
 
     def kept(self, state):
         return DeepState(self.model.kept(state.model), None)

@@ -1,6 +1,6 @@
 """The contract of a model phase: how learning finds the machine's own moments."""
 
-from ..machine import data_moments
+from ..machine import data_moments, precise_free_energy
 
 
 class ModelPhase:
@@ -101,6 +101,13 @@ class ModelPhase:
     def visible(self, state):
         """Return the visible values of a state, of shape (n_rows, n_visible)."""
         raise NotImplementedError
+
+    def free_energy(self, machine, X):
+        """Return the free energies of visible values, (n_rows,), float64.
+
+        Their changes tell automatic learning rates how far a step goes.
+        """
+        return precise_free_energy(machine, X)
 
     def kept(self, state):
         """Return what a later fit goes on from: the state without what can be made again."""

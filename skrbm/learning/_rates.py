@@ -8,6 +8,9 @@ from .._ranks import ranks
 from ..arrays import is_foreign, like, namespace, number, numbers
 
 _FIRST = 10  # steps that are all measured, as the first rate is a guess
+_SMALLEST = 1e-6  # rate at which steps are not taken back any more: it is not they that diverge
+_PLAIN = 4.0  # caution where gradients are not centred, or parameters not averaged
+_NOISE = 0.02  # nats for each visible unit, of a step where nothing averages out its noise
 
 
 class RateState(NamedTuple):
@@ -171,6 +174,10 @@ class AutomaticRate:
         is_near = divergence <= self.every**2 * self.largest_divergence * n_visible
         return ~is_near if is_foreign(is_near) else not is_near
 
+    def is_stuck(self, state):
+        """Whether rates are so small that shorter steps would not help."""
+        return state.rate < _SMALLEST
+
     def slower(self, state):
         """Return the state after steps were taken back: half the rate, which rises slowly."""
         rate = 0.5 * state.rate
@@ -191,6 +198,43 @@ class AutomaticRate:
         """Return a state whose numbers are floats, wherever they were."""
         names, values = zip(*_numbers_of(state), strict=True)
         return state._replace(**dict(zip(names, numbers(values), strict=True)))
+
+
+def rule_for(optimizer, *, rule=None, caution=1.0, centered=False, average=False, falls=True):
+    """Return the rule for what takes the steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    rule : AutomaticRate, default=None
+        For plain gradient ascent; default: ``AutomaticRate()``.
+    caution : float, default=1.0
+        That of what finds the gradients.
+    centered, average : bool, default=False
+        Whether gradients are centred, and parameters averaged.
+    falls : bool, default=True
+        Whether the rate falls to a small part in the course of training. If it does not, and
+        parameters are not averaged, steps are so short that their noise costs little in the end.
+    """
+    caution *= optimizer.caution * (1.0 if average and centered else _PLAIN)
+    rule = (rule or AutomaticRate()).cautious(caution)
+    return rule if average or falls else replace(rule, largest_gain=_NOISE)
+
+
+def gain_of(optimizer, slopes, before, after):
+    """Return the product of gradient and step, less what the step adds to the penalty.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    slopes : ArrayGradient
+    before, after : tuple of arrays
+        The parameters.
+    """
+    steps = (new - old for new, old in zip(after, before, strict=True))
+    pairs = zip(slopes.arrays(before), steps, strict=True)
+    gain = sum(number(namespace(slope).sum(slope * step)) for slope, step in pairs)
+    return gain + optimizer.cost(before, slopes) - optimizer.cost(after, slopes)
 
 
 def _numbers_of(state):

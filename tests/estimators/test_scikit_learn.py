@@ -99,6 +99,8 @@ STOPPED_EARLY = [
         *(RBM(4, n_iter=2, learning_rate=1e-4, **params) for params in COMBINATIONS),
         *STOPPED_EARLY,
         *(E(n_components=4, n_iter=2, starts="tempered") for E in (TAPRBM, GaussianBernoulliRBM)),
+        DeepTAPMachine((4, 3), n_iter=2, n_iter_pretrain=1, learning_rate="auto"),
+        ConditionalRBM(4, n_iter=2, learning_rate="auto"),
     ]
 )
 def test_scikit_learn_checks_of_other_parameters(estimator, check):

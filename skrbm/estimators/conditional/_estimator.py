@@ -13,7 +13,8 @@ from ...learning import Trainer, Training, recorder
 from .._choices import OPTIMIZER_CONSTRAINT, optimizer_of
 from .._parts import check_layers
 from .._training import TRAINING_CONSTRAINTS, for_callbacks, how_it_begins, keeps_features, rate_of
-from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows
+from ._automatic import learner_of
+from ._learner import ErrorMonitor, LabelledRows
 from ._losses import OBJECTIVES
 from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
 from ._predictions import Predictions
@@ -56,9 +57,9 @@ class ConditionalRBM(Predictions):
         summed out, so that they are most likely right as a whole. Up to 14 outputs all values are
         tried; beyond that mixed-product belief propagation looks for the maximum. None is matched
         to the objective.
-    learning_rate : float, default=0.05
+    learning_rate : float or "auto", default=0.05
         Step of the gradient ascent on the mean objective. Reasonable values lie between 5e-3 and
-        0.5.
+        0.5. "auto" finds it in training, for the likelihood only (:ref:`automatic_rates`).
     batch_size : int, default=10
         Largest number of rows of a mini-batch; batches have nearly the same size.
     n_iter : int, default=50
@@ -368,7 +369,7 @@ class ConditionalRBM(Predictions):
             training.machine = self._prepared(training, rows, index)
         optimizer, epochs = training.parts.for_rows(n_rows), training.n_epochs
         batches = {"index": index, "batch_size": self.batch_size, "shuffle": self.shuffle}
-        learner = ConditionalLearner(
+        learner = learner_of(self, optimizer, parts["n_iter"])(
             self._objective, self._decision, self._sweeps, optimizer, rows=rows, **batches
         )
 

@@ -96,15 +96,31 @@ class ConditionalLearner(BatchLearner):
         return report | self.optimizer.report(penalised)
 
     def step(self, training, index, rate):
-        machine = training.machine
-        X, V, observed = self.rows.batch(index, machine.dtype)
-        given = machine.given(X)
+        X, V, observed = self.rows.batch(index, training.machine.dtype)
+        given = training.machine.given(X)
         data, model, report = self.current.phases(given, V, observed, training.rng)
         gradient = ConditionalGradient(data - model, given, X)
+        return report | self._take(training, gradient, V, observed, rate)
+
+    def _take(self, training, gradient, V, observed, rate):
+        """Take a step of the optimiser; returns numbers for the history.
+
+        Parameters
+        ----------
+        training : Training
+            Whose machine is changed.
+        gradient : ConditionalGradient
+        V : array of shape (n_rows, n_visible)
+            The targets.
+        observed : array of bool of shape (n_rows, n_visible) or None
+            Where they are known.
+        rate : float
+            The learning rate of the schedule.
+        """
         training.optimizer_state = self.optimizer.update(
-            machine.values, gradient, training.optimizer_state, rate
+            training.machine.values, gradient, training.optimizer_state, rate
         )
-        return report
+        return {}
 
 
 @contextmanager

@@ -33,6 +33,7 @@ class Objective:
 
     takes: ClassVar = BeliefPropagation  # class of inference
     usual: ClassVar = "bp"  # inference where it is left to the objective
+    is_likelihood: ClassVar = False
 
     @cached_property
     def marginals(self):
@@ -65,6 +66,7 @@ class Likelihood(Objective):
     """log p(y | x), with the marginals of a fixed point."""
 
     takes: ClassVar = FixedPoint
+    is_likelihood: ClassVar = True
 
     def __post_init__(self):
         if getattr(self.method, "product", "sum") != "sum":
@@ -89,6 +91,7 @@ class Contrast(Objective):
 
     takes: ClassVar = Gibbs
     named: ClassVar = {}  # chains of names, where they are not the usual ones
+    is_likelihood: ClassVar = True
 
     def phases(self, given, V, observed, rng):
         V = self._completed(given, V, observed, rng)
@@ -110,6 +113,7 @@ class PerceptronLoss(Contrast):
 
     usual: ClassVar = "gibbs"
     named: ClassVar = {"gibbs": Gibbs(10)}  # Sec. 6 of Ping and Ihler (2017)
+    is_likelihood: ClassVar = False
 
     def phases(self, given, V, observed, rng):
         V, xp = self._completed(given, V, observed, rng), namespace(V)

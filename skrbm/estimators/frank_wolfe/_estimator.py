@@ -22,7 +22,7 @@ from ...inputs import check_data, rows_of, rows_with_weight
 from ...learning import Trainer, Training
 from ...units import Bernoulli
 from .._density import DensityModel
-from .._training import DENSITY_CONSTRAINTS, TRAINING_CONSTRAINTS, how_it_begins, keeps_features
+from .._training import DENSITY_CONSTRAINTS, how_it_begins, keeps_features
 from ._mixture import machine_of, mixture_of, rounded
 from ._path import STOPS, Path, attributes, described, monitor_of
 from ._rounding import rounding_loss, whole_rbm, whole_units
@@ -170,7 +170,8 @@ class FrankWolfeRBM(DensityModel):
 
     _takes_missing = True
     _parameter_constraints: ClassVar[dict] = {
-        **{name: (DENSITY_CONSTRAINTS | TRAINING_CONSTRAINTS)[name] for name in _SHARED},
+        **{name: DENSITY_CONSTRAINTS[name] for name in _SHARED},
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_components": [Interval(Integral, 1, None, closed="left")],
         "radius": [None, Interval(Real, 0, None, closed="neither")],
         "step": [StrOptions({"line_search", "1/t"})],
