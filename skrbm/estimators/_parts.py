@@ -1,16 +1,19 @@
 """What an estimator trains with, and how a fit goes on from an earlier one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from .._ranks import ranks
-from ..arrays import copied
+from ..arrays import copied, namespace
 from ..inference import map_rows
 from ..inputs import Coordinates, machine_from
 from ..learning import NATURAL, ModelPhase
+
+_HIDDEN_FIELD = 0.75  # standard deviation of first fields: larger ones bring better features,
+_VISIBLE_FIELD = 2.0  # and a worse likelihood of small sets
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,26 @@ def check_layers(machine, units, sizes, n_components):
                 f"{now} was asked for, but the machine to go on from has {before}; fit without "
                 "warm_start, or ask for the same kind of units with the same bounds"
             )
+
+
+def spread(machine):
+    """Return a machine of weights so large that its hidden units tell rows apart from the start.
+
+    If they all begin alike, most learn the same few directions of the data. The weights are those
+    between deviations of the units from their means without couplings, which stay what they are to
+    first order.
+    """
+    (W,), (own, hidden) = machine.weights, machine.thetas
+    xp = namespace(W)
+    (mean, variance), (mean_hidden, variance_hidden) = (
+        unit.mean_variance(theta) for unit, theta in zip(machine.units, machine.thetas, strict=True)
+    )
+    unit_norm = W / xp.sqrt(xp.mean(W * W))
+    widths = xp.sqrt(xp.sum(variance)), xp.sqrt(xp.sum(variance_hidden))
+    W = unit_norm * xp.minimum(_HIDDEN_FIELD / widths[0], _VISIBLE_FIELD / widths[1])
+    own = own._replace(field=own.field - mean_hidden @ W)
+    hidden = hidden._replace(field=hidden.field - W @ mean)
+    return replace(machine, thetas=(own, hidden), weights=(W,))
 
 
 def parts_of_init(init, name="random"):

@@ -17,7 +17,7 @@ from ..learning import (
 )
 from ._base import BaseRBM
 from ._choices import OPTIMIZER_CONSTRAINT, UNIT_CONSTRAINTS, optimizer_of, units_of
-from ._parts import Parts
+from ._parts import Parts, spread
 
 
 class RBM(BaseRBM):
@@ -100,8 +100,9 @@ class RBM(BaseRBM):
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float or "auto", default="auto"
-        Strength of the penalty on the weights. "auto": one over the number of rows, as
-        by a prior distribution of each weight with a scale of 1; so few rows make small weights.
+        Strength of the penalty on the weights. "auto": 3 over the number of rows, as by a
+        normal prior distribution of each weight with a variance of 1/3; so few rows make small
+        weights.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.
@@ -116,8 +117,10 @@ class RBM(BaseRBM):
         in a line or a cosine, down to 1e-3; or a function of the fraction.
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
             default="random"
-        Where training starts. "random" draws weights from N(0, 0.01²) and sets visible biases to
-        the log-odds of the data.
+        Where training starts. "random" sets visible biases to the log-odds of the data and draws
+        weights from N(0, 0.01²). Those of binary units are larger: fields of hidden units have a
+        standard deviation of 0.75 about their mean, which is 0, and so many features of the data
+        are found. Fields of visible units deviate from the log-odds by 2 at most.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
     early_stopping : bool or {"free_energy_gap", "score"}, default=False
@@ -287,6 +290,10 @@ class RBM(BaseRBM):
 
     def _units(self):
         return units_of(self)
+
+    def _random_machine(self, rows, rng):
+        machine = super()._random_machine(rows, rng)
+        return spread(machine) if all(len(u.values or ()) == 2 for u in machine.units) else machine
 
     def _method(self):
         """Return the object behind ``inference``."""

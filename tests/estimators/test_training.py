@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from _estimators import BINARY, RBMS, binary_data, kept_held_out, log_likelihoods, parameters, small
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
+from skrbm import RBM as AnyRBM
 from skrbm import BernoulliRBM
 from skrbm._schedules import SCHEDULES
 from skrbm.learning import LikelihoodMonitor, MomentLearner
@@ -114,15 +115,49 @@ def test_schedules(RBM, schedule, monkeypatch):
 
 @binary
 def test_no_epochs_gives_the_initial_machine(RBM):
-    """Its biases are log-odds of the data and of one more row, of which half is on."""
+    """Its fields are log-odds of the data and of one more row, of which half is on.
+
+    They have these values without hidden units, or at the means of hidden ones that begin apart.
+    """
     X = binary_data(n=500)
     X[:, 0], X[:, 3] = 0, 1
     rbm = small(RBM, n_iter=0).fit(X)
     assert (rbm.n_iter_, rbm.history_) == (0, {})
-    assert 0.003 < rbm.components_.std() < 0.15
+    starts_apart = rbm.components_.std() > 0.15
+    hidden = 0.5 * starts_apart  # all of them, at the mean of the rows
+    mean = (X.sum(axis=0) + 0.5) / (len(X) + 1)
+    fields = rbm.intercept_hidden_ + rbm.components_ @ mean
+    assert_allclose(fields * starts_apart, 0, atol=1e-9)
     odds = (X.sum(axis=0) + 0.5) / ((1 - X).sum(axis=0) + 0.5)
-    assert_allclose(rbm.intercept_visible_, np.log(odds), rtol=1e-9)
+    fields = rbm.intercept_visible_ + hidden * rbm.components_.sum(axis=0)
+    assert_allclose(fields, np.log(odds), rtol=1e-9)
     assert np.isfinite(rbm.score(X))
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "spin"])
+@pytest.mark.parametrize("n_components", [10, 200])
+def test_first_hidden_units_of_binary_machines_tell_rows_apart(kind, n_components):
+    """The fields have the standard deviations that are asked for, exactly by the weights' norm.
+
+    Rows of independent columns are random: of 2000 rows and 400 columns the deviation is within
+    5 % of 0.75. Over these units its own spread has a standard deviation of 1 % or less.
+    """
+    X = (np.random.default_rng(0).random((2000, 400)) < 0.3).astype(float)
+    values = X if kind == "bernoulli" else 2 * X - 1
+    params = {"visible": kind, "hidden": kind, "n_iter": 0, "random_state": 0}
+    rbm = AnyRBM(n_components, **params).fit(values)
+    W, fields = rbm.components_, values @ rbm.components_.T + rbm.intercept_hidden_
+    assert fields.std(axis=0).mean() == pytest.approx(0.75, rel=0.05)
+    assert abs(fields.mean(axis=0)).max() < 0.01
+    hidden = (0.5 if kind == "bernoulli" else 1.0) * n_components**0.5
+    assert W.std() * hidden < 2.0
+
+
+def test_first_fields_of_visible_units_are_bounded():
+    """Few columns would make weights that move the visible units far from the data."""
+    X = binary_data(n=200)[:, :3]
+    rbm = AnyRBM(400, n_iter=0, random_state=0).fit(X)
+    assert np.sqrt(np.mean(rbm.components_**2)) * 0.5 * 20 == pytest.approx(2.0)
 
 
 @pytest.mark.law
