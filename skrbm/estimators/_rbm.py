@@ -291,9 +291,10 @@ class RBM(BaseRBM):
     def _units(self):
         return units_of(self)
 
-    def _random_machine(self, rows, rng):
-        machine = super()._random_machine(rows, rng)
-        return spread(machine) if all(len(u.values or ()) == 2 for u in machine.units) else machine
+    def _first_machine(self, rows, rng, parts):
+        machine = super()._first_machine(rows, rng, parts)
+        are_binary = all(len(unit.values or ()) == 2 for unit in machine.units)
+        return spread(machine) if are_binary and isinstance(self.init, str) else machine
 
     def _method(self):
         """Return the object behind ``inference``."""

@@ -451,7 +451,7 @@ def test_no_setting_at_all_learns(optimizer, params):
     [
         (BernoulliRBM, {"n_iter": 10}),
         (TAPRBM, {"n_iter": 10}),
-        (RBM, {"n_iter": 10, "momentum": 0.9}),
+        (RBM, {"n_iter": 20, "momentum": 0.9}),
         (RBM, {"n_iter": 10, "batch_size": 10, "centered": False}),
         (RBM, {"n_iter": 10, "batch_size": 10, "average": False}),
         (RBM, {"n_iter": 10, "batch_size": 10, "average": False, "schedule": "constant"}),
