@@ -100,9 +100,8 @@ class RBM(BaseRBM):
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float or "auto", default="auto"
-        Strength of the penalty on the weights. "auto": 3 over the number of rows, as by a
-        normal prior distribution of each weight with a variance of 1/3; so few rows make small
-        weights.
+        Strength of the penalty on the weights. "auto": one over the number of rows, as
+        by a prior distribution of each weight with a scale of 1; so few rows make small weights.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.
@@ -119,8 +118,8 @@ class RBM(BaseRBM):
             default="random"
         Where training starts. "random" sets visible biases to the log-odds of the data and draws
         weights from N(0, 0.01²). Those of binary units are larger: fields of hidden units have a
-        standard deviation of 0.75 about their mean, which is 0, and so many features of the data
-        are found. Fields of visible units deviate from the log-odds by 2 at most.
+        standard deviation of 0.75 about their mean, which is 0, or less where there are few
+        columns for many hidden units; and so many features of the data are found.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
     early_stopping : bool or {"free_energy_gap", "score"}, default=False

@@ -14,8 +14,6 @@ from .._params import HyperParameters
 from ..arrays import cast, is_foreign, like, namespace, number
 from ._penalties import PENALTIES, share_of_zeros
 
-_OF_PRIOR = 3.0  # one over the variance of the prior of a weight; 1 let small sets overfit
-
 
 class Gradient:
     """The contract of a gradient of the log-likelihood.
@@ -131,8 +129,8 @@ class _Penalised(Optimizer):
     """An optimiser with a penalty on the weights, of strength ``alpha``."""
 
     def for_rows(self, n_rows):
-        """Return the optimiser with ``alpha = 3 / n_rows`` if it is "auto"."""
-        return replace(self, alpha=_OF_PRIOR / max(n_rows, 1)) if self.alpha == "auto" else self
+        """Return the optimiser with ``alpha = 1 / n_rows`` if it is "auto"."""
+        return replace(self, alpha=1 / max(n_rows, 1)) if self.alpha == "auto" else self
 
     @property
     def makes_zeros(self):
@@ -179,8 +177,8 @@ class SGD(_Penalised):
     ----------
     momentum : float in [0, 1), default=0.0
     alpha : float or "auto", default=0.0
-        Strength of the penalty, on the weights only. "auto": 3 over the number of rows of the
-        data, as by a normal prior distribution of each weight with a variance of 1/3.
+        Strength of the penalty, on the weights only. "auto": one over the number of rows of the
+        data, as by a prior distribution of each weight with a scale of 1.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 times the sum of squares; alpha times the sum of abs(W); alpha / 2 times the sum
         over rows of (sum of abs(W_j))² (Tubiana, Cocco and Monasson 2019); alpha times the sum over

@@ -126,13 +126,13 @@ def test_fits_go_on_when_the_optimizer_changes(Estimator):
 def test_the_automatic_penalty_of_an_object_is_for_all_rows_learnt_from(Estimator, kind):
     X, rate = binary_data(n=40), {"learning_rate": 0.02}
     ours, theirs = (
-        learn(small(Estimator, optimizer=kind(alpha=a), **rate), X) for a in ("auto", 3 / 40)
+        learn(small(Estimator, optimizer=kind(alpha=a), **rate), X) for a in ("auto", 1 / 40)
     )
     assert_same_state(ours, theirs)
     ours, theirs = (small(Estimator, **rate) for _ in range(2))
     for n, n_rows in ((10, 10), (30, 40), (40, 80)):
         learn(ours.set_params(optimizer=kind(alpha="auto")), X[:n], "partial_fit")
-        learn(theirs.set_params(optimizer=kind(alpha=3 / n_rows)), X[:n], "partial_fit")
+        learn(theirs.set_params(optimizer=kind(alpha=1 / n_rows)), X[:n], "partial_fit")
         assert_same_state(ours, theirs)
     assert not np.array_equal(steps(ours), steps(learn(small(Estimator, **rate), X)))
 

@@ -119,13 +119,13 @@ def test_the_automatic_penalty_is_for_all_rows_learnt_from(optimizer):
         return RBM(3, n_iter=3, optimizer=optimizer, random_state=0, **params)
 
     rbm = trained().fit(X, sample_weight=weights)
-    same = trained(alpha=3 / weights.sum()).fit(X, sample_weight=weights)
+    same = trained(alpha=1 / weights.sum()).fit(X, sample_weight=weights)
     assert_array_equal(rbm.components_, same.components_)
     assert (rbm.components_ != trained(alpha=0).fit(X).components_).any()
     rbm, same = trained(), trained()
     for k, n in enumerate((10, 30, 40)):
         rbm.partial_fit(X[:n])
-        same.set_params(alpha=3 / (10, 40, 80)[k]).partial_fit(X[:n])
+        same.set_params(alpha=1 / (10, 40, 80)[k]).partial_fit(X[:n])
         assert_array_equal(rbm.components_, same.components_)
 
 

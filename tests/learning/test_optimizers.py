@@ -252,11 +252,8 @@ def test_steps_of_adam_are_those_of_torch(scale):
 
 @pytest.mark.parametrize("Optimizer", [SGD, Adam])
 def test_the_penalty_of_a_prior_distribution(Optimizer):
-    """The log-density of a normal weight is -W² / 2, a share of 1 / n for each of n rows.
-
-    It has a variance of 1/3 here.
-    """
-    assert Optimizer(alpha="auto", max_norm=3.0).for_rows(50) == Optimizer(alpha=0.06, max_norm=3.0)
+    """The log-density of a normal weight is -W² / 2, a share of 1 / n for each of n rows."""
+    assert Optimizer(alpha="auto", max_norm=3.0).for_rows(50) == Optimizer(alpha=0.02, max_norm=3.0)
     assert Optimizer(alpha=0.3).for_rows(50) == Optimizer(alpha=0.3)
     for alpha in ("strong", -1.0, True, None):
         with pytest.raises(ValueError, match="alpha"):
