@@ -48,7 +48,8 @@ def main():
     rows, failed, n_fits = [], 0, 0
     for make in (categories, patterns, nltcs):
         X, unit = make(np.random.default_rng(0))
-        independent = RBM(1, visible=unit, n_iter=0, init="random", random_state=0).fit(X).score(X)
+        alone = RBM(1, visible=unit, hidden="gaussian", n_iter=0, random_state=0)
+        independent = alone.fit(X).score(X)
         for hidden in HIDDEN:
             for n_iter in (10, 40):
                 models = [
