@@ -1,7 +1,6 @@
 """Fits on the workers of a Dask cluster, each beside its part of the rows."""
 
 import copy
-import socket
 from datetime import timedelta
 
 import numpy as np
@@ -79,7 +78,7 @@ def fit(
             "one process; make it by LocalCluster(processes=True)"
         )
     first = next(iter(groups))
-    address = tuple(client.submit(_free_port, workers=[first], pure=False).result())
+    address = tuple(client.submit(_meeting, timeout, workers=[first], pure=False).result())
     futures = _begun(client, groups, estimator, address, timeout, local_steps, resume)
     try:
         _collect(estimator, futures, [*groups])
@@ -166,17 +165,19 @@ def _by_worker(client, rows, *others):
     }
 
 
-def _free_port():
-    """Return the host of this worker, as others reach it, and a port that is free."""
+_STORES = {}  # stores that this worker keeps for fits to come, by the address where ranks meet
+_RUNNING = {}  # the ranks of the fits on this worker, by the same address
+
+
+def _meeting(timeout):
+    """Open the store where ranks meet on this worker, the first; returns its host and port."""
     from dask.distributed import get_worker
+    from torch.distributed import TCPStore
 
     host = get_worker().address.rpartition("://")[2].rpartition(":")[0]
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return host, found.getsockname()[1]
-
-
-_RUNNING = {}  # the ranks of the fits on this worker, by the address where they meet
+    store = TCPStore(host, 0, None, True, timedelta(seconds=timeout), wait_for_workers=False)
+    _STORES[host, store.port] = store
+    return host, store.port
 
 
 def _interrupt(address):
@@ -194,7 +195,9 @@ def _fit_rank(estimator, blocks, labels, weights, place, local_steps, resume):
     X = sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)
     y, weights = (part and np.concatenate(part) for part in (labels, weights))
     try:
-        store = TCPStore(host, port, size, rank == 0, timedelta(seconds=timeout))
+        store = _STORES.pop((host, port), None)
+        if store is None:
+            store = TCPStore(host, port, size, False, timedelta(seconds=timeout))
         with use(
             TorchCommunicator(timeout, store=store, rank=rank, size=size), local_steps=local_steps
         ):
