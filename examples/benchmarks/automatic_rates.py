@@ -14,7 +14,9 @@ The quality is the mean log-likelihood of the test rows in nats; of the qubits i
 divergence. log Z is exact up to 20 columns, elsewhere its standard error is about 0.1. "gain" is
 how much of the way from independent units to the best of all runs the default goes. Seconds are of
 the processor, of one fit. ``--passes``, ``--hidden`` and ``--steps`` change the number of passes,
-of hidden units and of Gibbs steps for each batch in all runs.
+of hidden units and of Gibbs steps for each batch in all runs. ``--columns`` compares penalties in
+place of rates: ``alpha`` is the larger of 1 and the number of columns over each of these, over the
+number of rows; "auto" takes 50.
 """
 
 import argparse
@@ -105,6 +107,17 @@ def compare(name, rates, passes=None):
     return name, found, seconds, *best["fixed"], *best["plain"], independent, gain
 
 
+def compare_penalties(name, columns):
+    """Return a row of the table of penalties."""
+    X, test, weights, n_iter = read(name)
+    found = []
+    for wide in columns:
+        alpha = max(1.0, X.shape[1] / wide) / len(X)
+        found.append(run(X, test, weights, n_iter, alpha=alpha)[0])
+        progress((name, wide, alpha, found[-1]))
+    return name, *X.shape, *found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
@@ -112,11 +125,19 @@ def main():
     parser.add_argument("--passes", type=int)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument(
+        "--columns", nargs="+", type=float, help="compare penalties, such as 1e9 50"
+    )
     args = parser.parse_args()
     COMMON.update(n_components=args.hidden, n_steps=args.steps)
     if data_folder() is None:
         raise SystemExit("set the environment variable SKRBM_DATA to the folder of the data")
     heading(__file__, args)
+    if args.columns:
+        rows = [compare_penalties(name, args.columns) for name in args.sets]
+        print()
+        table(("set", "rows", "columns", *map(str, args.columns)), rows)
+        return
     rows = [compare(name, args.rates, args.passes) for name in args.sets]
     names = "set", "default", "s", "rate", "fixed", "rate", "plain", "independent", "gain %"
     print()

@@ -100,8 +100,9 @@ class RBM(BaseRBM):
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float or "auto", default="auto"
-        Strength of the penalty on the weights. "auto": one over the number of rows, as
-        by a prior distribution of each weight with a scale of 1; so few rows make small weights.
+        Strength of the penalty on the weights. "auto": max(1, number of columns / 50) over the
+        number of rows, as by a normal prior distribution of each weight; so few rows, and many
+        columns, make small weights.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.

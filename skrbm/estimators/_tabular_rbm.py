@@ -76,7 +76,8 @@ class TabularRBM(RBM):
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float or "auto", default="auto"
-        Strength of the penalty on the weights; "auto" is one over the number of rows.
+        Strength of the penalty on the weights; "auto" is max(1, number of columns / 50) over the
+        number of rows, where each value of a category counts as a column.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.

@@ -255,7 +255,8 @@ class MomentLearner(BatchLearner):
         index = np.arange(len(rows)) if index is None else index
         super().__init__(rows, index, batch_size, shuffle)
         self.phase = phase
-        self.optimizer = optimizer.for_rows(rows.total if n_rows is None else n_rows)
+        n_rows = rows.total if n_rows is None else n_rows
+        self.optimizer = optimizer.for_data(n_rows, rows.X.shape[1])
         self.parameters, self.centered, self.average = parameters, centered, average
         self.sample_values = sample_values and rows.has_fractions
         self._is_finite, self._phase, self._shares = is_finite, phase, None

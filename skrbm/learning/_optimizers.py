@@ -14,6 +14,8 @@ from .._params import HyperParameters
 from ..arrays import cast, is_foreign, like, namespace, number
 from ._penalties import PENALTIES, share_of_zeros
 
+_WIDE = 50  # columns above which the prior of a weight becomes narrower, measured on ten data sets
+
 
 class Gradient:
     """The contract of a gradient of the log-likelihood.
@@ -91,8 +93,8 @@ class Optimizer(HyperParameters):
         """Layout of the state. A warm start goes on only from a state of the same kind."""
         return (type(self),)
 
-    def for_rows(self, n_rows):
-        """Return the optimiser for data of ``n_rows`` rows, itself if they do not matter to it."""
+    def for_data(self, n_rows, n_columns):
+        """Return the optimiser for data of that shape, itself if it does not matter to it."""
         return self
 
     def init(self, parameters):
@@ -128,9 +130,14 @@ def _check(optimizer, **bounds):
 class _Penalised(Optimizer):
     """An optimiser with a penalty on the weights, of strength ``alpha``."""
 
-    def for_rows(self, n_rows):
-        """Return the optimiser with ``alpha = 1 / n_rows`` if it is "auto"."""
-        return replace(self, alpha=1 / max(n_rows, 1)) if self.alpha == "auto" else self
+    def for_data(self, n_rows, n_columns):
+        """Return the optimiser with the precision of the prior over ``n_rows`` as "auto" alpha.
+
+        The precision is that of a normal prior distribution of each weight. It grows with the
+        number of columns, so that the field of a hidden unit has a bounded variance.
+        """
+        precision = max(1.0, n_columns / _WIDE)
+        return replace(self, alpha=precision / max(n_rows, 1)) if self.alpha == "auto" else self
 
     @property
     def makes_zeros(self):
@@ -177,8 +184,9 @@ class SGD(_Penalised):
     ----------
     momentum : float in [0, 1), default=0.0
     alpha : float or "auto", default=0.0
-        Strength of the penalty, on the weights only. "auto": one over the number of rows of the
-        data, as by a prior distribution of each weight with a scale of 1.
+        Strength of the penalty, on the weights only. "auto": max(1, number of columns / 50) over
+        the number of rows, as by a normal prior distribution of each weight, with a standard
+        deviation of 1 for up to 50 columns, and with a smaller one for more.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 times the sum of squares; alpha times the sum of abs(W); alpha / 2 times the sum
         over rows of (sum of abs(W_j))² (Tubiana, Cocco and Monasson 2019); alpha times the sum over

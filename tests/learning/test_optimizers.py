@@ -252,9 +252,17 @@ def test_steps_of_adam_are_those_of_torch(scale):
 
 @pytest.mark.parametrize("Optimizer", [SGD, Adam])
 def test_the_penalty_of_a_prior_distribution(Optimizer):
-    """The log-density of a normal weight is -W² / 2, a share of 1 / n for each of n rows."""
-    assert Optimizer(alpha="auto", max_norm=3.0).for_rows(50) == Optimizer(alpha=0.02, max_norm=3.0)
-    assert Optimizer(alpha=0.3).for_rows(50) == Optimizer(alpha=0.3)
+    """The log-density of a normal weight is -p W² / 2, a share of p / n for each of n rows.
+
+    The precision p is 1 for few columns; for many, a sum of weights, one of each column, has a
+    standard deviation of sqrt(50).
+    """
+    auto = Optimizer(alpha="auto", max_norm=3.0)
+    for n_columns in (1, 50):
+        assert auto.for_data(50, n_columns) == Optimizer(alpha=0.02, max_norm=3.0)
+    precision = auto.for_data(40, 700).alpha * 40
+    assert_allclose(np.sqrt(700 / precision), np.sqrt(50))
+    assert Optimizer(alpha=0.3).for_data(50, 700) == Optimizer(alpha=0.3)
     for alpha in ("strong", -1.0, True, None):
         with pytest.raises(ValueError, match="alpha"):
             Optimizer(alpha=alpha)
