@@ -3,10 +3,11 @@
     SKRBM_DATA=... python examples/benchmarks/learning_ablation.py [--seconds 85] [--only NAME ...]
 
 PCD-1 of 784 x 500 units, batches of 100, on the 60 000 thresholded training images, with a learning
-rate that falls in a line and no penalty. Every contender has as many passes as fit into the seconds
-of processor time, by a short trial. The likelihood of the test images is the lower of AIS and
-reverse AIS. The estimates of log Z take longer than the fits. ``--binarised`` takes the published
-stochastic binarisation, which SKRBM_DATA has, in place of thresholded pixels.
+rate that falls in a line. "penalty" is ``alpha="auto"``; the others have none. Every contender has
+as many passes as fit into the seconds of processor time, by a short trial. The likelihood of the
+test images is the lower of AIS and reverse AIS. The estimates of log Z take longer than the fits.
+``--binarised`` takes the published stochastic binarisation, which SKRBM_DATA has, in place of
+thresholded pixels.
 """
 
 import argparse
@@ -27,7 +28,9 @@ CONTENDERS = {
     "centred, 0.2": {"learning_rate": 0.2, "centered": True, "average": False},
     "averaged, 0.05": {"learning_rate": 0.05, "centered": False, "average": True},
     "centred, averaged, 0.2": {"learning_rate": 0.2},
+    "centred, averaged, 0.2, penalty": {"learning_rate": 0.2, "alpha": "auto"},
     "centred, averaged, automatic": {},
+    "centred, averaged, automatic, penalty": {"alpha": "auto"},
 }
 TRIAL = 6000  # rows
 
