@@ -7,7 +7,8 @@ rate that falls in a line. "penalty" is ``alpha="auto"``; the others have none. 
 as many passes as fit into the seconds of processor time, by a short trial. The likelihood of the
 test images is the lower of AIS and reverse AIS. The estimates of log Z take longer than the fits.
 ``--binarised`` takes the published stochastic binarisation, which SKRBM_DATA has, in place of
-thresholded pixels.
+thresholded pixels; with ``--drawn`` it is that of the test images alone, and the training images
+are grey levels, of which each batch takes new draws.
 """
 
 import argparse
@@ -65,15 +66,18 @@ def main():
     parser.add_argument("--temperatures", type=int, default=5000)
     parser.add_argument("--only", nargs="*", default=tuple(CONTENDERS))
     parser.add_argument("--binarised", action="store_true")
+    parser.add_argument("--drawn", action="store_true")
     args = parser.parse_args()
+    args.binarised |= args.drawn
     if args.binarised and data_folder() is None:
         parser.error("--binarised reads the folder that SKRBM_DATA names; it is not set")
     heading(__file__, args)
     X, X_test = binarised() if args.binarised else (mnist(part)[0] for part in ("train", "test"))
+    X_train = mnist("train", threshold=None)[0].astype(np.float32) / 255 if args.drawn else X
     rows = []
     for name in args.only:
         with threadpool_limits(1):
-            rbm, seconds = fitted(CONTENDERS[name], X, args.seconds, args.hidden)
+            rbm, seconds = fitted(CONTENDERS[name], X_train, args.seconds, args.hidden)
         found = likelihood(rbm, X, X_test, args.chains, args.temperatures)
         rows.append((name, rbm.n_iter_, seconds, *found, min(found[0], found[2])))
         progress(rows[-1])
