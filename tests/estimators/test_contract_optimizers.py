@@ -197,3 +197,19 @@ def test_searches_inside_of_objects(prefix):
     for key in ("inference__damping", "optimizer__momentum"):
         with pytest.raises(ValueError, match=f"^{key} needs an object"):
             search(key)
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+@pytest.mark.parametrize("Estimator", [RBM, ConditionalRBM])
+def test_an_automatic_penalty_knows_the_rows_and_the_columns(Estimator, kind):
+    """80 rows of 100 columns; outputs count as well. A penalty of half the strength differs."""
+    X = np.random.default_rng(0).integers(2, size=(80, 100)).astype(float)
+    y, n_columns = ((), 100) if Estimator is RBM else ((X[:, :20],), 120)
+
+    def fitted(alpha):
+        machine = Estimator(3, learning_rate=0.1, n_iter=2, optimizer=kind(alpha=alpha))
+        return machine.set_params(random_state=0).fit(X, *y).components_
+
+    automatic = fitted("auto")
+    assert_allclose(fitted(n_columns / 50 / 80), automatic, rtol=1e-10)
+    assert abs(fitted(n_columns / 100 / 80) - automatic).max() > 1e-6
