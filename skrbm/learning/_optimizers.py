@@ -14,7 +14,7 @@ from .._params import HyperParameters
 from ..arrays import cast, is_foreign, like, namespace, number
 from ._penalties import PENALTIES, share_of_zeros
 
-_WIDE = 50  # columns above which the prior of a weight becomes narrower, measured on ten data sets
+_WIDE = 50  # columns above which the prior of a weight becomes narrower (doc/benchmarks.rst)
 
 
 class Gradient:

@@ -367,8 +367,8 @@ class ConditionalRBM(Predictions):
         """
         if not goes_on:
             training.machine = self._prepared(training, rows, index)
-        n_columns = sum(training.machine.coef_visible.shape)
-        optimizer, epochs = training.parts.for_data(n_rows, n_columns), training.n_epochs
+        optimizer = training.parts.for_data(n_rows, sum(training.machine.coef_visible.shape))
+        epochs = training.n_epochs
         batches = {"index": index, "batch_size": self.batch_size, "shuffle": self.shuffle}
         learner = learner_of(self, optimizer, parts["n_iter"])(
             self._objective, self._decision, self._sweeps, optimizer, rows=rows, **batches
