@@ -218,10 +218,10 @@ class BaseRBM(DensityModel):
 
     def _trainer(self, rows, index, training, publish, n_iter=1, n_rows=None, **options):
         """Return the :class:`Trainer` of a fit."""
-        parts, rate = training.parts, rate_of(self)
-        learner_of = MomentLearner
+        parts, rate, learner_of = training.parts, rate_of(self), MomentLearner
         if is_automatic(self):
-            learner_of = partial(AutomaticLearner, falls=falls(rate, n_iter))
+            rule = parts.phase.rate_rule(training.machine, parts.optimizer)
+            learner_of = partial(AutomaticLearner, rule=rule, falls=falls(rate, n_iter))
         learner = learner_of(
             rows,
             parts.phase,

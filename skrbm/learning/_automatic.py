@@ -89,7 +89,7 @@ class AutomaticLearner(MomentLearner):
             length = take(training, slopes, data, X, state, length)
         else:
             self._move(training, slopes, data, _as_factor(length, X))
-            training.rate_state = state._replace(n_steps=state.n_steps + 1)
+            training.rate_state = state.counted()
         if waits and training.saved is not None and not training.machine.has_finite_thetas():
             self._step_back(training)
             return 0.0

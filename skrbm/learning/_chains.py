@@ -20,6 +20,7 @@ from ..inference import (
 )
 from ..machine import Moments, condition, data_moments, uncoupled
 from ._model_phase import ModelPhase
+from ._rates import AutomaticRate
 from ._run_moments import RunMoments, moments_of
 from ._tempered import Tempered, first_tempered, ladder_to, review
 
@@ -314,6 +315,11 @@ class ChainPhase(ModelPhase):
 
     def visible(self, state):
         return state.chains.layers[0]
+
+    def rate_rule(self, machine, optimizer):
+        if self.start != "persistent" or not optimizer.is_along_gradient:
+            return super().rate_rule(machine, optimizer)
+        return AutomaticRate.for_two_values(*machine.units)
 
     def ladder(self, machine, state):
         if state.tempered is None:

@@ -1,6 +1,7 @@
 """The contract of a model phase: how learning finds the machine's own moments."""
 
 from ..machine import data_moments, precise_free_energy
+from ._rates import AutomaticRate
 
 
 class ModelPhase:
@@ -108,6 +109,10 @@ class ModelPhase:
         Their changes tell automatic learning rates how far a step goes.
         """
         return precise_free_energy(machine, X)
+
+    def rate_rule(self, machine, optimizer):
+        """Return the :class:`AutomaticRate` for steps by these gradients, before any caution."""
+        return AutomaticRate()
 
     def kept(self, state):
         """Return what a later fit goes on from: the state without what can be made again."""

@@ -9,6 +9,7 @@ from ..arrays import is_foreign, like, namespace, number, numbers
 
 _FIRST = 10  # steps that are all measured, as the first rate is a guess
 _SMALLEST = 1e-6  # rate at which steps are not taken back any more: it is not they that diverge
+_CHAINS = 100  # by which a step is measured, where the smallest rate holds
 _PLAIN = 4.0  # caution where gradients are not centred, or parameters not averaged
 _NOISE = 0.02  # nats for each visible unit, of a step where nothing averages out its noise
 
@@ -28,6 +29,8 @@ class RateState(NamedTuple):
     n_steps : int
     cap : float
         Largest rate, after steps were taken back.
+    age : float
+        Number of steps in all. ``n_steps`` begins anew where steps are taken back.
     """
 
     rate: float
@@ -35,6 +38,11 @@ class RateState(NamedTuple):
     gain: float = 0.0
     n_steps: int = 0
     cap: float = math.inf
+    age: float = 0.0
+
+    def counted(self):
+        """Return the state after one more step."""
+        return self._replace(n_steps=self.n_steps + 1, age=self.age + 1)
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,15 @@ class AutomaticRate:
         which steps may swing back and forth, and learning in the others should not wait for these.
     largest_divergence : float, default=0.15
         Largest divergence of a step for each visible unit, in nats: the trust region.
+    farthest : float, default=3.75
+        Divergence for each visible unit, in nats, beyond which all steps since the last measurement
+        are taken back.
+    smallest, largest : float, default=0.0 and inf
+        Between which rates lie at step ``settled``, whatever is measured, unless steps were taken
+        back. With fewer than 100 samples the smallest rate is as many times smaller.
+    settled : float, default=inf
+        Number of steps after which rates and their limits fall with its root; chains follow
+        shorter steps better. The largest rate falls so from the first step on.
     largest_gain : float, default=inf
         Largest r g for each visible unit, in nats. Near the maximum all of g is noise, and
         parameters that move at a constant rate lose about r g / 4 nats by it.
@@ -76,6 +93,10 @@ class AutomaticRate:
 
     factor: float = 16.0
     largest_divergence: float = 0.15
+    farthest: float = 3.75
+    smallest: float = 0.0
+    largest: float = math.inf
+    settled: float = math.inf
     largest_gain: float = math.inf
     first: float = 0.05
     every: int = 5
@@ -83,14 +104,24 @@ class AutomaticRate:
     growth: float = 1.5
     recovery: float = 1.1
 
+    @classmethod
+    def for_two_values(cls, *units):
+        """Return the rule for layers of units; another than the default if each has two values.
+
+        Then the variance of a unit has a bound, and gradients have one, so that it is known for
+        which rates machines learn well. The limits are those of bits, and for other values they are
+        changed as a change of units of measure changes rates.
+        """
+        supports = [unit.values for unit in units]
+        if any(values is None or len(values) != 2 for values in supports):
+            return cls()
+        scale = math.prod(1 / (last - first) ** 2 for first, last in supports)
+        return cls(farthest=15.0, smallest=0.4 * scale, largest=1.0 * scale, settled=1000)
+
     def cautious(self, caution):
-        """Return the rule with a smaller first rate, factor and trust region."""
-        return replace(
-            self,
-            factor=self.factor / caution,
-            largest_divergence=self.largest_divergence / caution,
-            first=self.first / caution,
-        )
+        """Return the rule with smaller limits and a smaller first rate."""
+        names = "factor", "largest_divergence", "farthest", "smallest", "largest", "first"
+        return replace(self, **{name: getattr(self, name) / caution for name in names})
 
     def init(self):
         """Return the state before the first step."""
@@ -122,45 +153,57 @@ class AutomaticRate:
             return self._next_without_waiting(state, gain, change, n_visible, length)
         deviation = float(ranks().variance(change)) ** 0.5
         if not (gain - gain == 0 and deviation - deviation == 0):  # inf or NaN: it was too long
-            return state._replace(rate=0.5 * state.rate, n_steps=state.n_steps + 1)
+            return state.counted()._replace(rate=0.5 * state.rate)
         if deviation == 0:  # samples that agree, or a single one, tell nothing: the rate stays
-            return state._replace(n_steps=state.n_steps + 1)
+            return state.counted()
         # Few measurements are averaged with equal weights.
         part = max(self.memory, 1 / (1 + state.n_steps))
         gain = state.gain + part * (gain / deviation - state.gain)
         latest = deviation / length
         deviation = state.deviation * (latest / state.deviation) ** part
         best = self.factor * max(gain, 0.0), (2 * self.largest_divergence * n_visible) ** 0.5
-        rate = min(min(best) / max(deviation, latest), state.cap)
+        rate = min(best) / max(deviation, latest)
+        fall, smallest, largest = self._limits(state, change)
+        rate = min(max(fall * rate, smallest), largest, state.cap)
         if gain > 0:
             rate = min(rate, self.largest_gain * n_visible / (gain * deviation))
         rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
-        return RateState(rate, deviation, gain, state.n_steps + 1, self.recovery * state.cap)
+        cap = self.recovery * state.cap
+        return state.counted()._replace(rate=rate, deviation=deviation, gain=gain, cap=cap)
+
+    def _limits(self, state, change):
+        """Return by what rates are multiplied at a step, and the smallest and the largest then."""
+        root = (self.settled / (1 + state.age)) ** 0.5
+        fall = namespace(root).clip(root, None, 1.0) if is_foreign(root) else min(1.0, root)
+        share = min(1.0, ranks().size * change.shape[0] / _CHAINS)
+        return fall, self.smallest * share * fall, self.largest * root
 
     def _next_without_waiting(self, state, gain, change, n_visible, length):
         """Return the same with arrays of no dimensions for all but the number of steps."""
         xp, state = namespace(change), self.held(state, change)
-        deviation, n_steps = ranks().variance(change) ** 0.5, state.n_steps + 1
+        deviation = ranks().variance(change) ** 0.5
         finite = xp.isfinite(gain) & xp.isfinite(deviation)
         tells, one = finite & (deviation > 0) & (length > 0), xp.ones_like(deviation)
-        part, deviation = max(self.memory, 1 / n_steps), xp.where(tells, deviation, one)
+        part, deviation = max(self.memory, 1 / (1 + state.n_steps)), xp.where(tells, deviation, one)
         gain = state.gain + part * (gain / deviation - state.gain)
         latest = deviation / xp.where(tells, length, one)
         deviation = state.deviation * (latest / state.deviation) ** part
         steady = self.factor * xp.clip(gain, 0.0, None)
         largest = (2 * self.largest_divergence * n_visible) ** 0.5 * one
         rate = xp.minimum(steady, largest) / xp.maximum(deviation, latest)
-        rate = xp.minimum(rate, state.cap)
+        fall, smallest, biggest = self._limits(state, change)
+        rate = xp.minimum(xp.maximum(fall * rate, smallest), xp.minimum(biggest, state.cap))
         short = self.largest_gain * n_visible / xp.where(gain > 0, gain * deviation, one)
         rate = xp.where(gain > 0, xp.minimum(rate, short), rate)
         rate = xp.minimum(xp.maximum(rate, 0.5 * state.rate), self.growth * state.rate)
         found = rate, deviation, gain, self.recovery * state.cap
         before = xp.where(finite, state.rate, 0.5 * state.rate), *state[1:3], state.cap
         *found, cap = (xp.where(tells, new, old) for new, old in zip(found, before, strict=True))
-        return RateState(*found, n_steps, cap)
+        found = dict(zip(("rate", "deviation", "gain"), found, strict=True))
+        return state.counted()._replace(**found, cap=cap)
 
     def is_too_far(self, change, n_visible):
-        """Whether steps since the last measurement have led out of the trust region, all together.
+        """Whether steps since the last measurement have led too far, all together.
 
         In another library than NumPy it is an array of no dimensions, for which nobody waits.
 
@@ -171,7 +214,7 @@ class AutomaticRate:
         n_visible : int
         """
         divergence = 0.5 * number(ranks().variance(change))
-        is_near = divergence <= self.every**2 * self.largest_divergence * n_visible
+        is_near = divergence <= self.farthest * n_visible
         return ~is_near if is_foreign(is_near) else not is_near
 
     def is_stuck(self, state):
@@ -181,7 +224,7 @@ class AutomaticRate:
     def slower(self, state):
         """Return the state after steps were taken back: half the rate, which rises slowly."""
         rate = 0.5 * state.rate
-        return RateState(rate, cap=rate)
+        return RateState(rate, cap=rate, age=state.age)
 
     def slower_without_waiting(self, state):
         """Return the same where what is known stays: a new start needs measured steps at once."""

@@ -34,6 +34,7 @@ from skrbm.learning import (
     Training,
 )
 from skrbm.machine import data_moments
+from skrbm.units import Bernoulli, Categorical, ReLU, Spin
 
 BINARY = ("bernoulli", "bernoulli")
 STATES = ((np.arange(16)[:, None] >> np.arange(4)) & 1).astype(float)
@@ -239,7 +240,7 @@ def test_rates_change_slowly_and_survive_what_is_not_finite():
     assert rule.next(RateState(0.2), 1.0, np.zeros(4), 1, 0.2).rate == 0.2  # nothing is known
     for bad in (np.inf, np.nan):
         state = rule.next(RateState(0.2, 4.0, 3.0, 10), 1.0, np.full(4, bad), 1, 0.2)
-        assert state == RateState(0.1, 4.0, 3.0, 11)
+        assert state == RateState(0.1, 4.0, 3.0, 11, age=1.0)
 
 
 def test_one_chain_leaves_the_rate_as_it_is():
@@ -253,12 +254,12 @@ def test_one_chain_leaves_the_rate_as_it_is():
 
 
 def test_after_a_step_back_the_rate_is_half_and_rises_slowly():
-    rule, change = AutomaticRate(largest_divergence=0.02), np.array([1.0, -1.0])
-    assert not rule.is_too_far(change, 1.0)  # a divergence of 0.5, 25 times 0.02
+    rule, change = AutomaticRate(farthest=0.5), np.array([1.0, -1.0])
+    assert not rule.is_too_far(change, 1.0)  # a divergence of 0.5
     assert rule.is_too_far(1.001 * change, 1.0)
     assert rule.is_too_far(np.array([np.nan, 1.0]), 1.0)
-    state = rule.slower(RateState(0.4, 1.0, 2.0, 7))
-    assert state == RateState(0.2, cap=0.2) and rule.measures(state)
+    state = rule.slower(RateState(0.4, 1.0, 2.0, 7, age=9.0))
+    assert state == RateState(0.2, cap=0.2, age=9.0) and rule.measures(state)
     for k in range(3):
         state = rule.next(state._replace(n_steps=5), 1e9, 1e-6 * change, 1, state.rate)
         assert state.rate == pytest.approx(0.2 * 1.1**k)
@@ -350,8 +351,8 @@ def test_equations_that_stay_without_a_solution_end_the_fit():
 
 
 def test_cautious_rules():
-    rule = AutomaticRate(factor=8.0, largest_divergence=0.4, first=0.2).cautious(4)
-    assert rule == AutomaticRate(factor=2.0, largest_divergence=0.1, first=0.05)
+    rule = AutomaticRate(8.0, 0.4, 2.0, smallest=0.4, largest=1.2, first=0.2).cautious(4)
+    assert rule == AutomaticRate(2.0, 0.1, 0.5, smallest=0.1, largest=0.3, first=0.05)
     X, machine = data(), make()
     rows, phase = Rows(X, machine.units[0], np.float64), ChainPhase(Gibbs())
     best = {"centered": True, "average": True}
@@ -364,6 +365,63 @@ def test_cautious_rules():
     assert first(SGD(momentum=0.9), best) == pytest.approx(0.05 / 10)
     for plain in best:
         assert first(SGD(), best | {plain: False}) == pytest.approx(0.05 / 4)
+
+
+def test_the_limits_of_rates_fall_with_the_root_of_the_number_of_steps():
+    rule = AutomaticRate(smallest=0.4, largest=1.0, settled=1000, growth=1e9)
+    signs = np.resize([1.0, -1.0], 100)
+
+    def rate(gain, n_steps, scale):
+        state = RateState(0.4, 1.0, 0.0, age=n_steps)
+        return rule.next(state, gain, scale * signs, 1, 1.0).rate
+
+    for n_steps, smallest, largest in ((249, 0.4, 2.0), (999, 0.4, 1.0), (3999, 0.2, 0.5)):
+        assert rate(1e-9, n_steps, 1e3) == pytest.approx(smallest)  # it would be smaller
+        assert rate(1e9, n_steps, 1e-9) == pytest.approx(largest)  # it would be larger
+    # Between them it is as measured, and falls too.
+    state, steady = RateState(0.4, 1.0, age=3999), 0.8 / 16
+    assert rule.next(state, steady, signs, 1e9, 1.0).rate == pytest.approx(0.4)
+    signs = signs[:20]  # fewer samples than 100 are a rough measure
+    assert rule.next(RateState(0.01), 1e-9, 1e3 * signs, 1, 1.0).rate == pytest.approx(0.4 / 5)
+    state = RateState(0.01, cap=0.01, age=3999)
+    assert rule.next(state, 1e-9, 1e3 * signs, 1, 1.0).rate == 0.01  # steps were taken back
+
+
+def test_usual_rates_of_two_values_and_of_others():
+    bits, spins = Bernoulli(), Spin()
+    rule = AutomaticRate.for_two_values(bits, bits)
+    assert (rule.smallest, rule.largest) == (0.4, 1.0)
+    # Values twice as far apart make weights four times smaller, and gradients four times larger.
+    rule = AutomaticRate.for_two_values(spins, spins)
+    assert (rule.smallest, rule.largest) == pytest.approx((0.4 / 16, 1.0 / 16))
+    assert AutomaticRate.for_two_values(bits, ReLU()) == AutomaticRate()
+    assert AutomaticRate.for_two_values(Categorical((2, 2)), bits) == AutomaticRate()
+    machine = make()
+    for phase, optimizer, is_known in (
+        (ChainPhase(Gibbs()), SGD(momentum=0.5), True),
+        (ChainPhase(Gibbs()), Adam(), False),
+        (ChainPhase(Gibbs(), start="data"), SGD(), False),
+        (ChainPhase(Gibbs(), start="tempered"), SGD(), False),
+    ):
+        found = phase.rate_rule(machine, optimizer)
+        assert (found != AutomaticRate()) == is_known
+
+
+@pytest.mark.law
+def test_spins_learn_as_bits_do():
+    """Rates are 16 times smaller, as weights are four times smaller and gradients larger."""
+    X = data(400)
+    bits, spins = (
+        RBM(4, visible=unit, hidden=unit, alpha=0.0, n_iter=40, random_state=0)
+        for unit in ("bernoulli", "spin")
+    )
+    bits.fit(X)
+    spins.fit(2 * X - 1)
+    assert bits.score(X) == pytest.approx(spins.score(2 * X - 1), abs=0.05)
+    largest = 1000**0.5 / 16  # at the first step
+    assert (
+        np.max(spins.history_["learning_rate"]) < largest < np.max(bits.history_["learning_rate"])
+    )
 
 
 def test_the_noise_of_steps_is_bounded_where_nothing_averages_it_out():

@@ -69,7 +69,7 @@ class AutomaticConditionalLearner(ConditionalLearner):
             self._take_measured(training, gradient, draws, state, length)
         else:
             super()._take(training, gradient, V, observed, length)
-            training.rate_state = state._replace(n_steps=state.n_steps + 1)
+            training.rate_state = state.counted()
         return {"learning_rate": length}
 
     def _take_measured(self, training, gradient, draws, state, length):
