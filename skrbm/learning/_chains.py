@@ -317,7 +317,7 @@ class ChainPhase(ModelPhase):
         return state.chains.layers[0]
 
     def rate_rule(self, machine, optimizer):
-        if self.start != "persistent" or not optimizer.is_along_gradient:
+        if self.start != "persistent" or not optimizer.is_linear:
             return super().rate_rule(machine, optimizer)
         return AutomaticRate.for_two_values(*machine.units)
 

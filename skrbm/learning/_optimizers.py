@@ -75,8 +75,6 @@ class Optimizer(HyperParameters):
         without momentum.
     makes_zeros : bool
         Whether steps end with a proximal one, which makes exact zeros of weights.
-    is_along_gradient : bool
-        Whether steps are the longer the larger gradients are: then usual learning rates are known.
     is_linear : bool
         Whether a step is a multiple of the gradient, less ``shrinkage`` times the penalised
         parameters, with one factor for all parameters. If not, fields are moved after the step of
@@ -87,7 +85,6 @@ class Optimizer(HyperParameters):
 
     caution = 1.0
     makes_zeros = False
-    is_along_gradient = True
     is_linear = False
     shrinkage = 0.0
 
@@ -283,7 +280,6 @@ class Adam(_Penalised):
 
     # A step is as long in directions in which the gradient is all noise as in others.
     caution = 16.0
-    is_along_gradient = False
 
     decay: float = 0.9
     decay_squares: float = 0.999

@@ -400,6 +400,7 @@ def test_usual_rates_of_two_values_and_of_others():
     for phase, optimizer, is_known in (
         (ChainPhase(Gibbs()), SGD(momentum=0.5), True),
         (ChainPhase(Gibbs()), Adam(), False),
+        (ChainPhase(Gibbs()), SGD(penalty="l1", alpha=0.1), False),
         (ChainPhase(Gibbs(), start="data"), SGD(), False),
         (ChainPhase(Gibbs(), start="tempered"), SGD(), False),
     ):
