@@ -80,6 +80,7 @@ class NoiseStart:
     """Start at noise."""
 
     caution, for_ranks, one_hidden_layer = 1.0, True, False
+    has_usual_rates = False  # whether it was measured which learning rates are good
 
     def first(self, phase, machine, rng, n):
         """Return the visible values of the first chains, and what they exchange with."""
@@ -119,6 +120,8 @@ class DataStart(NoiseStart):
 class PersistentStart(NoiseStart):
     """Start where the chains ended; at noise the first time."""
 
+    has_usual_rates = True
+
     def chains(self, phase, machine, sampler, state, X, rng):
         return sampler.resumed(machine, state.chains)
 
@@ -129,6 +132,7 @@ class TemperedStart(PersistentStart):
     # Samples of a rung lose a mode for which the machine is too small for a while, and with shorter
     # steps it does not become so: with 1, 4 and 8 the shares of modes were wrong in some fits.
     caution = 16.0
+    has_usual_rates = False
     for_ranks = False  # rungs are made of machines that all chains have come to together
     one_hidden_layer = True  # or there is no formula for the free energies that exchanges need
 
@@ -317,9 +321,9 @@ class ChainPhase(ModelPhase):
         return state.chains.layers[0]
 
     def rate_rule(self, machine, optimizer):
-        if self.start != "persistent" or not optimizer.is_linear:
-            return super().rate_rule(machine, optimizer)
-        return AutomaticRate.for_two_values(*machine.units)
+        if CHAINS[self.start].has_usual_rates and optimizer.is_linear:
+            return AutomaticRate.for_two_values(*machine.units)
+        return super().rate_rule(machine, optimizer)
 
     def ladder(self, machine, state):
         if state.tempered is None:

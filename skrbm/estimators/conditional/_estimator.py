@@ -361,10 +361,7 @@ class ConditionalRBM(Predictions):
         return with_fitted(machine, first)
 
     def _train(self, training, rows, index, goes_on, n_rows, **parts):
-        """Learn from the rows at some positions, by a Trainer with some parts given.
-
-        ``n_rows`` is the number of rows that an automatic penalty is for.
-        """
+        """Learn from rows at some positions, with the automatic penalty for ``n_rows``."""
         if not goes_on:
             training.machine = self._prepared(training, rows, index)
         optimizer = training.parts.for_data(n_rows, sum(training.machine.coef_visible.shape))
