@@ -408,9 +408,11 @@ def test_usual_rates_of_two_values_and_of_others():
         assert (found != AutomaticRate()) == is_known
 
 
-@pytest.mark.law
 def test_spins_learn_as_bits_do():
-    """Rates are 16 times smaller, as weights are four times smaller and gradients larger."""
+    """Rates are 16 times smaller, as weights are four times smaller and gradients larger.
+
+    The likelihoods of three seeds differ by 0.001 nats at most.
+    """
     X = data(400)
     bits, spins = (
         RBM(4, visible=unit, hidden=unit, alpha=0.0, n_iter=40, random_state=0)
@@ -418,11 +420,9 @@ def test_spins_learn_as_bits_do():
     )
     bits.fit(X)
     spins.fit(2 * X - 1)
-    assert bits.score(X) == pytest.approx(spins.score(2 * X - 1), abs=0.05)
-    largest = 1000**0.5 / 16  # at the first step
-    assert (
-        np.max(spins.history_["learning_rate"]) < largest < np.max(bits.history_["learning_rate"])
-    )
+    assert bits.score(X) == pytest.approx(spins.score(2 * X - 1), abs=0.01)
+    of_bits, of_spins = (max(rbm.history_["learning_rate"]) for rbm in (bits, spins))
+    assert of_spins < 1000**0.5 / 16 < of_bits  # the limit of spins at the first step
 
 
 def test_the_noise_of_steps_is_bounded_where_nothing_averages_it_out():
@@ -582,13 +582,24 @@ def test_parameters_that_were_changed_are_gone_on_from():
     assert_allclose(rbm.fit(X).components_, changed, atol=1e-9)
 
 
-@pytest.mark.parametrize("largest_gain", [np.inf, 1e-3])
-@pytest.mark.parametrize("gain, scale", [(0.3, 1.0), (-1.0, 0.1), (np.nan, 1.0), (1.0, 0.0)])
-def test_rule_without_waiting_finds_the_same_rates(gain, scale, largest_gain):
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {},
+        {"largest_gain": 1e-3},
+        {"smallest": 0.4, "largest": 1.0, "settled": 2},  # rates fall in the loop
+        {"largest": 0.02, "settled": 2, "growth": 1e9},
+        {"settled": 2, "growth": 1e9},
+    ],
+)
+@pytest.mark.parametrize(
+    "gain, scale", [(0.3, 1.0), (0.3, 0.05), (-1.0, 0.1), (np.nan, 1.0), (1.0, 0.0)]
+)
+def test_rule_without_waiting_finds_the_same_rates(gain, scale, limits):
     """From one state to the next by arrays of no dimensions, which nobody reads."""
     strict = pytest.importorskip("array_api_strict")
     pytest.importorskip("array_api_compat")
-    rule = AutomaticRate(largest_gain=largest_gain)
+    rule = AutomaticRate(**limits)
     changes = scale * np.random.default_rng(0).standard_normal((4, 50))
     ours = theirs = rule.init()
     for n, change in enumerate(changes):
