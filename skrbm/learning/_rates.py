@@ -70,12 +70,14 @@ class AutomaticRate:
     farthest : float, default=3.75
         Divergence for each visible unit, in nats, beyond which all steps since the last measurement
         are taken back.
-    smallest, largest : float, default=0.0 and inf
-        Between which rates lie at step ``settled``, whatever is measured, unless steps were taken
-        back. With fewer than 100 samples the smallest rate is as many times smaller.
+    smallest : float, default=0.0
+        Rate below which none is, whatever is measured, unless steps were taken back. With fewer
+        than 100 samples it is as many times smaller.
+    usual : float, default=inf
+        Rate above which what is measured counts half: the rate is the geometric mean of both.
     settled : float, default=inf
-        Number of steps after which rates and their limits fall with its root; chains follow
-        shorter steps better. The largest rate falls so from the first step on.
+        Number of steps after which rates fall with its root, the smallest as well; chains follow
+        shorter steps better.
     largest_gain : float, default=inf
         Largest r g for each visible unit, in nats. Near the maximum all of g is noise, and
         parameters that move at a constant rate lose about r g / 4 nats by it.
@@ -95,7 +97,7 @@ class AutomaticRate:
     largest_divergence: float = 0.15
     farthest: float = 3.75
     smallest: float = 0.0
-    largest: float = math.inf
+    usual: float = math.inf
     settled: float = math.inf
     largest_gain: float = math.inf
     first: float = 0.05
@@ -116,11 +118,11 @@ class AutomaticRate:
         if any(values is None or len(values) != 2 for values in supports):
             return cls()
         scale = math.prod(1 / (last - first) ** 2 for first, last in supports)
-        return cls(farthest=15.0, smallest=0.4 * scale, largest=1.0 * scale, settled=1000)
+        return cls(farthest=15.0, smallest=0.4 * scale, usual=1.0 * scale, settled=1000)
 
     def cautious(self, caution):
         """Return the rule with smaller limits and a smaller first rate."""
-        names = "factor", "largest_divergence", "farthest", "smallest", "largest", "first"
+        names = "factor", "largest_divergence", "farthest", "smallest", "usual", "first"
         return replace(self, **{name: getattr(self, name) / caution for name in names})
 
     def init(self):
@@ -163,20 +165,22 @@ class AutomaticRate:
         deviation = state.deviation * (latest / state.deviation) ** part
         best = self.factor * max(gain, 0.0), (2 * self.largest_divergence * n_visible) ** 0.5
         rate = min(best) / max(deviation, latest)
-        fall, smallest, largest = self._limits(state, change)
-        rate = min(max(fall * rate, smallest), largest, state.cap)
+        rate = rate / max(1.0, (rate / self.usual) ** 0.5)
+        rate = min(self._fall(state) * max(rate, self._least(change)), state.cap)
         if gain > 0:
             rate = min(rate, self.largest_gain * n_visible / (gain * deviation))
         rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
         cap = self.recovery * state.cap
         return state.counted()._replace(rate=rate, deviation=deviation, gain=gain, cap=cap)
 
-    def _limits(self, state, change):
-        """Return by what rates are multiplied at a step, and the smallest and the largest then."""
+    def _fall(self, state):
+        """Return by what rates are multiplied at a step: sqrt(settled / step), at most 1."""
         root = (self.settled / (1 + state.age)) ** 0.5
-        fall = namespace(root).clip(root, None, 1.0) if is_foreign(root) else min(1.0, root)
-        share = min(1.0, ranks().size * change.shape[0] / _CHAINS)
-        return fall, self.smallest * share * fall, self.largest * root
+        return namespace(root).clip(root, None, 1.0) if is_foreign(root) else min(1.0, root)
+
+    def _least(self, change):
+        """Return the smallest rate, by how many samples steps are measured."""
+        return self.smallest * min(1.0, ranks().size * change.shape[0] / _CHAINS)
 
     def _next_without_waiting(self, state, gain, change, n_visible, length):
         """Return the same with arrays of no dimensions for all but the number of steps."""
@@ -191,8 +195,9 @@ class AutomaticRate:
         steady = self.factor * xp.clip(gain, 0.0, None)
         largest = (2 * self.largest_divergence * n_visible) ** 0.5 * one
         rate = xp.minimum(steady, largest) / xp.maximum(deviation, latest)
-        fall, smallest, biggest = self._limits(state, change)
-        rate = xp.minimum(xp.maximum(fall * rate, smallest), xp.minimum(biggest, state.cap))
+        rate = rate / xp.clip(xp.sqrt(rate / self.usual), 1.0, None)
+        rate = self._fall(state) * xp.clip(rate, self._least(change), None)
+        rate = xp.minimum(rate, state.cap)
         short = self.largest_gain * n_visible / xp.where(gain > 0, gain * deviation, one)
         rate = xp.where(gain > 0, xp.minimum(rate, short), rate)
         rate = xp.minimum(xp.maximum(rate, 0.5 * state.rate), self.growth * state.rate)

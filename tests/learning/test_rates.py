@@ -351,8 +351,8 @@ def test_equations_that_stay_without_a_solution_end_the_fit():
 
 
 def test_cautious_rules():
-    rule = AutomaticRate(8.0, 0.4, 2.0, smallest=0.4, largest=1.2, first=0.2).cautious(4)
-    assert rule == AutomaticRate(2.0, 0.1, 0.5, smallest=0.1, largest=0.3, first=0.05)
+    rule = AutomaticRate(8.0, 0.4, 2.0, smallest=0.4, usual=1.2, first=0.2).cautious(4)
+    assert rule == AutomaticRate(2.0, 0.1, 0.5, smallest=0.1, usual=0.3, first=0.05)
     X, machine = data(), make()
     rows, phase = Rows(X, machine.units[0], np.float64), ChainPhase(Gibbs())
     best = {"centered": True, "average": True}
@@ -367,20 +367,18 @@ def test_cautious_rules():
         assert first(SGD(), best | {plain: False}) == pytest.approx(0.05 / 4)
 
 
-def test_the_limits_of_rates_fall_with_the_root_of_the_number_of_steps():
-    rule = AutomaticRate(smallest=0.4, largest=1.0, settled=1000, growth=1e9)
+def test_usual_rates_fall_with_the_root_of_the_number_of_steps():
+    rule = AutomaticRate(smallest=0.4, usual=1.0, settled=1000, growth=1e9)
     signs = np.resize([1.0, -1.0], 100)
 
     def rate(gain, n_steps, scale):
         state = RateState(0.4, 1.0, 0.0, age=n_steps)
         return rule.next(state, gain, scale * signs, 1, 1.0).rate
 
-    for n_steps, smallest, largest in ((249, 0.4, 2.0), (999, 0.4, 1.0), (3999, 0.2, 0.5)):
-        assert rate(1e-9, n_steps, 1e3) == pytest.approx(smallest)  # it would be smaller
-        assert rate(1e9, n_steps, 1e-9) == pytest.approx(largest)  # it would be larger
-    # Between them it is as measured, and falls too.
-    state, steady = RateState(0.4, 1.0, age=3999), 0.8 / 16
-    assert rule.next(state, steady, signs, 1e9, 1.0).rate == pytest.approx(0.4)
+    trusted = (2 * rule.largest_divergence) ** 0.5  # of changes with a variance of 1
+    for n_steps, fall in ((249, 1.0), (999, 1.0), (3999, 0.5)):
+        for found, expected in ((1e-3, 0.4), (0.4, 0.4), (0.8, 0.8), (1.0, 1.0), (9.0, 3.0)):
+            assert rate(1e9, n_steps, trusted / found) == pytest.approx(fall * expected)
     signs = signs[:20]  # fewer samples than 100 are a rough measure
     assert rule.next(RateState(0.01), 1e-9, 1e3 * signs, 1, 1.0).rate == pytest.approx(0.4 / 5)
     state = RateState(0.01, cap=0.01, age=3999)
@@ -390,10 +388,10 @@ def test_the_limits_of_rates_fall_with_the_root_of_the_number_of_steps():
 def test_usual_rates_of_two_values_and_of_others():
     bits, spins = Bernoulli(), Spin()
     rule = AutomaticRate.for_two_values(bits, bits)
-    assert (rule.smallest, rule.largest) == (0.4, 1.0)
+    assert (rule.smallest, rule.usual) == (0.4, 1.0)
     # Values twice as far apart make weights four times smaller, and gradients four times larger.
     rule = AutomaticRate.for_two_values(spins, spins)
-    assert (rule.smallest, rule.largest) == pytest.approx((0.4 / 16, 1.0 / 16))
+    assert (rule.smallest, rule.usual) == pytest.approx((0.4 / 16, 1.0 / 16))
     assert AutomaticRate.for_two_values(bits, ReLU()) == AutomaticRate()
     assert AutomaticRate.for_two_values(Categorical((2, 2)), bits) == AutomaticRate()
     machine = make()
@@ -587,8 +585,8 @@ def test_parameters_that_were_changed_are_gone_on_from():
     [
         {},
         {"largest_gain": 1e-3},
-        {"smallest": 0.4, "largest": 1.0, "settled": 2},  # rates fall in the loop
-        {"largest": 0.02, "settled": 2, "growth": 1e9},
+        {"smallest": 0.4, "usual": 1.0, "settled": 2},  # rates fall in the loop
+        {"usual": 0.02, "settled": 2, "growth": 1e9},
         {"settled": 2, "growth": 1e9},
     ],
 )
