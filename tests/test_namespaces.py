@@ -143,7 +143,7 @@ def test_backend(library):
     library.close(sigmoid(library.array(x)), sigmoid(x))
     library.close(softplus(library.array(x)), softplus(x))
     sums = library.check(softplus_sums(library.array(x)), "float64")
-    assert_allclose(sums, softplus_sums(x), rtol=1e-6)
+    assert_allclose(sums, np.logaddexp(0.0, x.astype(float)).sum(axis=-1), rtol=1e-6)
     assert namespace(library.array(x)).__name__.split(".")[-1] in library.xp.__name__
     assert is_foreign(library.array(x)) == (library.xp is not np)
     assert working_dtype(library.array(x)) == library.dtype

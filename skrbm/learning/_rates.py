@@ -74,7 +74,7 @@ class AutomaticRate:
         Rate below which none is, whatever is measured, unless steps were taken back. With fewer
         than 100 samples it is as many times smaller.
     usual : float, default=inf
-        Rate above which what is measured counts half: the rate is the geometric mean of both.
+        Where a larger rate is measured, the geometric mean of it and of this one is taken.
     settled : float, default=inf
         Number of steps after which rates fall with its root, the smallest as well; chains follow
         shorter steps better.
