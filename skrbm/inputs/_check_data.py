@@ -205,6 +205,13 @@ def check_range(columns, unit, binarize):
         return True
     outside = _outside(columns, unit.bounds)
     if outside is None:
+        if unit.values == (-1.0, 1.0) and tuple(columns.range) == (0, 1):
+            warnings.warn(
+                "X has values from 0 to 1, and those of its units are -1 and 1, so that 0 is learnt "
+                "as a draw of either. Give 2 * X - 1, or take Bernoulli units.",
+                DataRangeWarning,
+                stacklevel=2,
+            )
         return False
     found = (
         f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "

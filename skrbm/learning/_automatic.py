@@ -41,7 +41,7 @@ class AutomaticLearner(MomentLearner):
                 "automatic one is found from steps that all ranks take together"
             )
         self.rule = rule_for(
-            optimizer,
+            self.optimizer,
             rule=rule,
             caution=phase.caution,
             centered=self.centered,

@@ -73,6 +73,8 @@ class AutomaticRate:
     smallest : float, default=0.0
         Rate below which none is, whatever is measured, unless steps were taken back. With fewer
         than 100 samples it is as many times smaller.
+    largest : float, default=inf
+        Rate above which none is, whatever is measured.
     usual : float, default=inf
         Where a larger rate is measured, the geometric mean of it and of this one is taken.
     settled : float, default=inf
@@ -97,6 +99,7 @@ class AutomaticRate:
     largest_divergence: float = 0.15
     farthest: float = 3.75
     smallest: float = 0.0
+    largest: float = math.inf
     usual: float = math.inf
     settled: float = math.inf
     largest_gain: float = math.inf
@@ -127,7 +130,7 @@ class AutomaticRate:
 
     def init(self):
         """Return the state before the first step."""
-        return RateState(self.first)
+        return RateState(min(self.first, self.largest))
 
     def measures(self, state):
         """Whether the next step is measured."""
@@ -166,7 +169,7 @@ class AutomaticRate:
         best = self.factor * max(gain, 0.0), (2 * self.largest_divergence * n_visible) ** 0.5
         rate = min(best) / max(deviation, latest)
         rate = rate / max(1.0, (rate / self.usual) ** 0.5)
-        rate = min(self._fall(state) * max(rate, self._least(change)), state.cap)
+        rate = min(self._fall(state) * max(rate, self._least(change)), state.cap, self.largest)
         if gain > 0:
             rate = min(rate, self.largest_gain * n_visible / (gain * deviation))
         rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
@@ -197,7 +200,7 @@ class AutomaticRate:
         rate = xp.minimum(steady, largest) / xp.maximum(deviation, latest)
         rate = rate / xp.clip(xp.sqrt(rate / self.usual), 1.0, None)
         rate = self._fall(state) * xp.clip(rate, self._least(change), None)
-        rate = xp.minimum(rate, state.cap)
+        rate = xp.minimum(xp.clip(rate, None, self.largest), state.cap)
         short = self.largest_gain * n_visible / xp.where(gain > 0, gain * deviation, one)
         rate = xp.where(gain > 0, xp.minimum(rate, short), rate)
         rate = xp.minimum(xp.maximum(rate, 0.5 * state.rate), self.growth * state.rate)
@@ -266,6 +269,8 @@ def rule_for(optimizer, *, rule=None, caution=1.0, centered=False, average=False
     """
     caution *= optimizer.caution * (1.0 if average and centered else _PLAIN)
     rule = (rule or AutomaticRate()).cautious(caution)
+    if optimizer.is_linear and optimizer.shrinkage:  # longer steps would turn weights round
+        rule = replace(rule, largest=1 / optimizer.shrinkage)
     return rule if average or falls else replace(rule, largest_gain=_NOISE)
 
 

@@ -3,6 +3,8 @@
 Random tests use fixed seeds; the probability that a correct program fails is stated in each.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -211,6 +213,16 @@ def test_warm_start_and_partial_fit_go_on(kind):
     assert rbm.partial_fit(X[:50]).n_iter_ == 5
     with pytest.raises(ValueError, match=r"Bernoulli\(\) was asked for.*without warm_start"):
         rbm.set_params(visible="bernoulli").fit(binary_data(n_features=6))
+
+
+def test_spins_are_told_of_bits():
+    X = binary_data(n_features=6)
+    with pytest.warns(DataRangeWarning, match="2 \\* X - 1"):
+        small(visible="spin").fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataRangeWarning)
+        small(visible="spin").fit(2 * X - 1)
+        small(visible="spin").fit(np.ones_like(X))
 
 
 @bounded

@@ -40,7 +40,7 @@ def test_a_machine_without_weights_is_told():
     """The columns of X come in pairs, which a smaller penalty finds."""
     rows = np.repeat(X[:, :3], 2, axis=1)
     options = {"penalty": "l1", "learning_rate": 0.5, "n_iter": 20, "random_state": 0}
-    with pytest.warns(ConvergenceWarning, match="penalty has made all weights 0"):
+    with pytest.warns(ConvergenceWarning, match="all weights are 0"):
         fitted = RBM(2, alpha=0.5, **options).fit(rows)
     assert not fitted.components_.any()
     with warnings.catch_warnings():

@@ -32,6 +32,7 @@ from skrbm.learning import (
     MomentLearner,
     RateState,
     Training,
+    rule_for,
 )
 from skrbm.machine import data_moments
 from skrbm.units import Bernoulli, Categorical, ReLU, Spin
@@ -348,6 +349,19 @@ def test_equations_that_stay_without_a_solution_end_the_fit():
     first, X = fragile({0})
     with pytest.raises(DivergenceError, match="no solution"):
         first.fit(X)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("alpha", [10.0, 30.0, 1e3])
+def test_no_step_turns_weights_round(alpha, momentum):
+    """Under a strong penalty the maximum is near independent units, and fits end there."""
+    X = data(60)
+    known = {"learning_rate": 0.5 / alpha, "schedule": "linear", "alpha": alpha, "init": "random"}
+    options = {"n_components": 8, "n_iter": 40, "random_state": 0, "momentum": momentum}
+    found = RBM(alpha=alpha, **options).fit(X).score(X)
+    assert abs(found - RBM(**known, **options).fit(X).score(X)) < 0.02
+    rule = rule_for(SGD(alpha=alpha, momentum=momentum), centered=True, average=True)
+    assert rule.init().rate <= rule.largest == 1 / alpha
 
 
 def test_cautious_rules():
