@@ -207,8 +207,8 @@ def check_range(columns, unit, binarize):
     if outside is None:
         if unit.values == (-1.0, 1.0) and tuple(columns.range) == (0, 1):
             warnings.warn(
-                "X has values from 0 to 1, and those of its units are -1 and 1, so that 0 is learnt "
-                "as a draw of either. Give 2 * X - 1, or take Bernoulli units.",
+                "X has values from 0 to 1, and those of its units are -1 and 1, so that 0 is "
+                "learnt as a draw of either. Give 2 * X - 1, or take Bernoulli units.",
                 DataRangeWarning,
                 stacklevel=2,
             )

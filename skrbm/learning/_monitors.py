@@ -31,8 +31,8 @@ _DIVERGED = (
     "learning has diverged. Lower learning_rate, and scale X if its columns differ in scale."
 )
 _NO_WEIGHTS = (
-    "all weights are 0, so that the units are independent. Unless columns are constant, lower alpha, "
-    "or begin with alpha=0 and go on with warm_start=True."
+    "all weights are 0, so that the units are independent. Unless columns are constant, lower "
+    "alpha, or begin with alpha=0 and go on with warm_start=True."
 )
 _WRONG_SHARES = (
     "chains may not have passed between groups of rows, so that the groups have wrong weights. "
