@@ -54,7 +54,9 @@ def bars(axis, found, title):
         low, high = sorted(value - alone for value in found[package])
         axis.barh(place, low, color="#1b5e9e" if name == "skrbm" else "#a6a6a6")
         axis.plot([low, high], [place, place], color="black", linewidth=2)
-        axis.text(1, place, f" {low:.0f}", va="center", color="white", weight="bold")
+        is_wide = low > 0.1 * max(map(max, found.values())) - 0.1 * alone
+        x, color = (1, "white") if is_wide else (high, "black")
+        axis.text(x, place, f" {low:.0f}", va="center", color=color, weight="bold")
     axis.set_yticks(range(len(PACKAGES)), PACKAGES.values())
     axis.invert_yaxis()
     axis.tick_params(axis="both", length=0)
