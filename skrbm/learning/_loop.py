@@ -116,6 +116,9 @@ def recorder(history, verbose=None):
     """
 
     def record(row, adds=True):
+        if verbose and adds:  # before the row is there: an interruption leaves all of it or none
+            values = ", ".join(f"{name} = {row[name]:.4g}" for name in list(row)[1:])
+            print(f"[{verbose}] Iteration {row['epoch']}, {values}")
         n_rows = len(next(iter(history.values()), ()))
         for name in [*(history | row)]:  # in the order in which they were first recorded
             column = history.setdefault(name, [float("nan")] * n_rows)
@@ -123,9 +126,6 @@ def recorder(history, verbose=None):
                 column.append(row.get(name, float("nan")))
             elif name in row:
                 column[-1] = row[name]
-        if verbose and adds:
-            values = ", ".join(f"{name} = {row[name]:.4g}" for name in list(row)[1:])
-            print(f"[{verbose}] Iteration {row['epoch']}, {values}")
 
     return record
 
@@ -200,9 +200,10 @@ class Trainer:
             for epoch in itertools.takewhile(self._is_before_end, itertools.count(begin)):
                 task = self.context.subcontext(task_name=self.task)
                 task.call_on_fit_task_begin(**self.data)
-                row, kept = self._epoch(training, epoch)
-                training.n_epochs += 1
-                self.record({"epoch": training.n_epochs, **row})
+                row, found = self._epoch(training, epoch)
+                self.record({"epoch": training.n_epochs + 1, **row})
+                training.n_epochs += 1  # only now: an interruption until here takes it all back
+                kept = found
                 stop = self.monitor.stop()
                 self.monitor.keep(*kept)
                 told = self._told(kept, training, epoch + 1, stop)

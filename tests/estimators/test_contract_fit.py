@@ -261,6 +261,16 @@ def test_interruption_keeps_the_last_complete_epoch(Estimator, moment):
         assert learn(estimator, X, "partial_fit").n_iter_ == n_iter + 1
 
 
+@pytest.mark.parametrize("n_calls", [1, 2, 3])
+def test_interruption_before_an_epoch_is_recorded_takes_it_back(n_calls):
+    X = binary_data()
+    estimator = small(RBM, n_iter=3)
+    _, raised = interrupted_after(n_calls, lambda: learn(estimator, X), "record")
+    assert raised
+    assert estimator.n_iter_ == len(estimator.history_.get("epoch", [])) == n_calls - 1
+    assert_same_state(estimator, learn(small(RBM, n_iter=estimator.n_iter_), X))
+
+
 @pytest.mark.parametrize("name", ["end", "publish", "_publish", "_attributes", "kept"])
 @pytest.mark.parametrize("average", [False, True])
 def test_interruption_while_parameters_are_published_loses_nothing(name, average):
