@@ -1,6 +1,6 @@
 """Accuracy of logistic regression on the features of digits, over several seeds.
 
-    python examples/benchmarks/digits_accuracy.py [--seeds 5] [--hidden 100] [--epochs 10] [--rates]
+    python examples/benchmarks/digits_accuracy.py [--seeds 5] [--hidden 100] [--rates 1 2]
 
 The protocol of scikit-learn's RBM example (digits and copies shifted by a pixel, a fifth held
 out): raw pixels, and pipelines with scikit-learn's BernoulliRBM and with our estimators at equal

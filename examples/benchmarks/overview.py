@@ -50,12 +50,12 @@ def published():
 def bars(axis, found, title):
     """Draw what each package gains over independent columns."""
     (alone,) = found["independent columns"]
+    longest = max(map(max, found.values())) - alone
     for place, (package, name) in enumerate(PACKAGES.items()):
         low, high = sorted(value - alone for value in found[package])
         axis.barh(place, low, color="#1b5e9e" if name == "skrbm" else "#a6a6a6")
         axis.plot([low, high], [place, place], color="black", linewidth=2)
-        is_wide = low > 0.1 * max(map(max, found.values())) - 0.1 * alone
-        x, color = (1, "white") if is_wide else (high, "black")
+        x, color = (1, "white") if low > 0.1 * longest else (high, "black")  # inside, or behind it
         axis.text(x, place, f" {low:.0f}", va="center", color=color, weight="bold")
     axis.set_yticks(range(len(PACKAGES)), PACKAGES.values())
     axis.invert_yaxis()
