@@ -155,7 +155,8 @@ def softplus_sums(x: Array) -> Array:
     xp = namespace(x)
     factors = xp.exp(-xp.abs(x))
     factors += 1
-    return row_sums(xp.maximum(x, xp.zeros((), **like(x)))) + log_products(factors)
+    zeros = xp.zeros(x.shape[-1:], **like(x))  # NumPy compares with these faster than with one
+    return row_sums(xp.maximum(x, zeros)) + log_products(factors)
 
 
 def log_products(x: Array) -> Array:

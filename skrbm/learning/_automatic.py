@@ -10,6 +10,8 @@ from ._gradient import MomentLearner
 from ._optimizers import ArrayGradient
 from ._rates import gain_of, rule_for
 
+_SOME = 25  # rows of data, and as many samples, by which steps are found to have led too far
+
 
 class AutomaticLearner(MomentLearner):
     """Learns by steps whose length a rule finds, and takes back steps that went too far.
@@ -70,9 +72,7 @@ class AutomaticLearner(MomentLearner):
         """Take back the steps after the last measurement if they have gone too far."""
         super().finish(training)
         if training.saved is not None:
-            samples = self._phase.visible(training.phase_state)
-            some = self.rows.batch(self.index[: samples.shape[0]])[0]
-            rows = namespace(some).concat([samples, some], axis=0)
+            rows, _ = self._rows_to_measure(training, self.rows.batch(self.index[:_SOME])[0])
             has_run_away = self._has_run_away(
                 training, rows, self._phase.free_energy(training.machine, rows)
             )
@@ -97,22 +97,31 @@ class AutomaticLearner(MomentLearner):
 
     def _take_measured(self, training, slopes, data, X, state, length):
         """Take a step, and find the length of the next ones by it; returns its learning rate."""
-        samples = self._phase.visible(training.phase_state)
-        rows = namespace(X).concat([samples, X], axis=0)
+        rows, n_data = self._rows_to_measure(training, X)
         energies = self._phase.free_energy(training.machine, rows)
-        if self._has_run_away(training, rows, energies):
+        if self._has_run_away(training, rows[: 2 * n_data], energies[: 2 * n_data]):
             self._step_back(training)
             return 0.0
         training.saved = training.machine.copy(), training.phase_state
-        self._move_measured(training, slopes, data, samples, energies, state, length)
+        self._move_measured(
+            training, slopes, data, rows[n_data:], energies[n_data:], state, length
+        )
         return length
+
+    def _rows_to_measure(self, training, X):
+        """Return some rows of data and all samples behind them, and the number of the former.
+
+        Whether steps were too long is seen by rows of data and as many samples.
+        """
+        samples, some = self._phase.visible(training.phase_state), X[:_SOME]
+        return namespace(X).concat([some, samples], axis=0), some.shape[0]
 
     def _move_measured(self, training, slopes, data, samples, energies, state, length):
         """Move the saved machine, and find the length of the next steps by it."""
         before = self.parameters.of(training.saved[0])
         slopes = ArrayGradient(slopes.arrays(before), slopes.n_penalised, slopes.units)
         after = self._move(training, slopes, data, _as_factor(length, samples))
-        change = self._phase.free_energy(training.machine, samples) - energies[: samples.shape[0]]
+        change = self._phase.free_energy(training.machine, samples) - energies
         change = _for_equal_totals(training.machine, samples, change)
         gain = gain_of(self.optimizer, slopes, before, after)
         n_visible = training.machine.n_units[0]
@@ -123,15 +132,17 @@ class AutomaticLearner(MomentLearner):
 
         The step is taken in any case, and all that it has changed is chosen after it.
         """
-        samples = self._phase.visible(training.phase_state)
-        rows = namespace(X).concat([samples, X], axis=0)
+        rows, n_data = self._rows_to_measure(training, X)
         energies = self._phase.free_energy(training.machine, rows)
         state = self.rule.held(state, energies)
-        last, back = training.saved, self._has_run_away(training, rows, energies)
+        last = training.saved
+        back = self._has_run_away(training, rows[: 2 * n_data], energies[: 2 * n_data])
         training.saved = training.machine.copy(), training.phase_state
         if last is not None:
             training.saved = _chosen(back, last, training.saved)
-        self._move_measured(training, slopes, data, samples, energies, state, length)
+        self._move_measured(
+            training, slopes, data, rows[n_data:], energies[n_data:], state, length
+        )
         if last is None:
             return length
         self._choose(training, back, self.rule.slower_without_waiting(state))

@@ -69,9 +69,10 @@ class CenteredGradient(ArrayGradient):
         arrays = list(gradient.arrays(NATURAL.of(machine)))
         fields = _places_of_fields(machine)
         slopes = [arrays[place] for place in fields]
+        stack = namespace(arrays[0]).stack
         for l in range(n):
-            below, above = offsets[l], offsets[l + 1]
-            arrays[l] = arrays[l] - above[:, None] * slopes[l] - slopes[l + 1][:, None] * below
+            left = stack((offsets[l + 1], slopes[l + 1]), axis=1)
+            arrays[l] = arrays[l] - left @ stack((slopes[l], offsets[l]))
         self._offsets, self._fields = offsets, fields
         if moves_fields:
             for place, shift in self._shifts(arrays[:n]):
