@@ -103,9 +103,7 @@ class AutomaticLearner(MomentLearner):
             self._step_back(training)
             return 0.0
         training.saved = training.machine.copy(), training.phase_state
-        self._move_measured(
-            training, slopes, data, rows[n_data:], energies[n_data:], state, length
-        )
+        self._move_measured(training, slopes, data, rows[n_data:], energies[n_data:], state, length)
         return length
 
     def _rows_to_measure(self, training, X):
@@ -140,9 +138,7 @@ class AutomaticLearner(MomentLearner):
         training.saved = training.machine.copy(), training.phase_state
         if last is not None:
             training.saved = _chosen(back, last, training.saved)
-        self._move_measured(
-            training, slopes, data, rows[n_data:], energies[n_data:], state, length
-        )
+        self._move_measured(training, slopes, data, rows[n_data:], energies[n_data:], state, length)
         if last is None:
             return length
         self._choose(training, back, self.rule.slower_without_waiting(state))
