@@ -141,7 +141,10 @@ def visible_rows(estimator, X, dtype=None, missing=False):
 
 def rows_to_start(estimator, init, n_samples):
     """Return visible values where chains start, dense or sparse."""
-    init = visible_rows(estimator, init)
+    try:
+        init = visible_rows(estimator, init)
+    except ValueError as error:
+        raise ValueError(f"init must be complete rows such as those of X: {error}") from error
     if init.shape[0] != n_samples:
         raise ValueError(f"init has {init.shape[0]} rows, but n_samples={n_samples}")
     return init

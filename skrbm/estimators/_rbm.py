@@ -325,6 +325,11 @@ class RBM(BaseRBM):
         columns, has_precision = rows.unit.standardised(rows.X.shape[1])
         if not columns.any():
             return NATURAL
+        if has_precision.any() and rows.part * len(rows) == 1:
+            raise ValueError(
+                "X has 1 sample, and the scale of real columns is that of the first samples; give "
+                "more of them, also in the first call of partial_fit"
+            )
         mean, spread = rows.moments[0], rows.unit.spread(*rows.moments)
         mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
         coordinates = Coordinates.standard(mean, spread, columns)

@@ -86,14 +86,20 @@ class Diagnosis:
         """Return lines about the ladder, and about samples and data."""
         lines = [] if self.exchanges is None else [_along_ladder(self.exchanges)]
         lines += [
-            f"moments of order {order}: correlation {m.correlation:.3f}, slope {m.slope:.3f}, "
-            f"error {m.error:.2g} (limit {m.limit:.2g})"
+            f"moments of order {order}: {_along_line(m)}error {m.error:.2g} (limit {m.limit:.2g})"
             for order, m in enumerate(self.moments, 1)
         ]
         if self.moments:
             truth, synth, std = self.neighbours
             lines.append(f"adversarial accuracy: truth {truth:.2f}, synth {synth:.2f}, ± {std:.2f}")
         return lines
+
+
+def _along_line(moments):
+    """Return how near to a line moments of samples and of data lie; they do not if constant."""
+    if np.isnan(moments.correlation):
+        return ""
+    return f"correlation {moments.correlation:.3f}, slope {moments.slope:.3f}, "
 
 
 _LINES = 8  # observables that are printed, those with the largest R-hat
@@ -195,7 +201,7 @@ def _differs(d):
     if not (max(truth, synth) > 0.5 + _SURE * std or any(poor)):
         return None
     return (
-        f"Chains mix, but samples differ from data (correlation of {_correlations(d)}; adversarial "
+        f"Chains mix, but samples differ from data ({_correlations(d)}; adversarial "
         f"accuracies {truth:.2f} and {synth:.2f}, where 0.5 is good); train for more epochs with a "
         "decreasing learning_rate, or with more hidden units"
     )
@@ -210,7 +216,7 @@ def _no_fault(d):
     )
     if not d.moments:
         return f"{text}; give data X to compare samples with them"
-    return f"{text}, and samples agree with data (correlation of {_correlations(d)})"
+    return f"{text}, and samples agree with data ({_correlations(d)})"
 
 
 _FAULTS = (_out_of_equilibrium, _blocked, _unmixed, _too_short, _copies, _differs, _no_fault)
@@ -222,9 +228,12 @@ a function here.
 
 
 def _correlations(d):
-    """Return the correlations of first and second moments as text."""
+    """Return the correlations of first and second moments as text, if these are not all alike."""
     pairs = zip(("first", "second"), d.moments, strict=False)
-    return ", ".join(f"{order} moments {m.correlation:.2f}" for order, m in pairs)
+    found = [
+        f"{order} moments {m.correlation:.2f}" for order, m in pairs if not np.isnan(m.correlation)
+    ]
+    return f"correlation of {', '.join(found)}" if found else "their moments are constant"
 
 
 def _rounded(number):

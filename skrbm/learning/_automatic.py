@@ -66,7 +66,7 @@ class AutomaticLearner(MomentLearner):
         state = training.rate_state
         if state is None or training.saved is None or not self.rule.is_steady(state):
             return None
-        return self.rule.measures(state)
+        return self.rule.measures(state), self.rule.keeps(state)
 
     def finish(self, training):
         """Take back the steps after the last measurement if they have gone too far."""
@@ -99,20 +99,45 @@ class AutomaticLearner(MomentLearner):
         """Take a step, and find the length of the next ones by it; returns its learning rate."""
         rows, n_data = self._rows_to_measure(training, X)
         energies = self._phase.free_energy(training.machine, rows)
-        if self._has_run_away(training, rows[: 2 * n_data], energies[: 2 * n_data]):
+        if self._has_run_away(training, rows[: 2 * n_data, :], energies[: 2 * n_data]):
             self._step_back(training)
             return 0.0
-        training.saved = training.machine.copy(), training.phase_state
-        self._move_measured(training, slopes, data, rows[n_data:], energies[n_data:], state, length)
+        training.saved = self._place(training, state)
+        self._move_measured(
+            training, slopes, data, rows[n_data:, :], energies[n_data:], state, length
+        )
         return length
+
+    def _place(self, training, state):
+        """Return where learning is, and behind that an earlier place where all was well.
+
+        Places are machines and states of the phase.
+        """
+        here = training.machine.copy(), training.phase_state
+        if training.saved is None:
+            return *here, here
+        earlier = training.saved[2]
+        if self.rule.keeps(state):
+            earlier = _one_of(self.rule.is_doubtful(state), earlier, here)
+        return *here, earlier
+
+    def _place_to_go_back_to(self, saved, state):
+        """Return what is saved with the earlier place first, if steps were just taken back.
+
+        Then the machine of the last measurement has a fault that shorter steps do not mend, such as
+        a mode into which its chains have begun to run.
+        """
+        earlier = saved[2]
+        return *_one_of(self.rule.is_doubtful(state), earlier, saved[:2]), earlier
 
     def _rows_to_measure(self, training, X):
         """Return some rows of data and all samples behind them, and the number of the former.
 
         Whether steps were too long is seen by rows of data and as many samples.
         """
-        samples, some = self._phase.visible(training.phase_state), X[:_SOME]
-        return namespace(X).concat([some, samples], axis=0), some.shape[0]
+        samples = self._phase.visible(training.phase_state)
+        n = min(_SOME, X.shape[0], samples.shape[0])
+        return namespace(X).concat([X[:n, :], samples], axis=0), n
 
     def _move_measured(self, training, slopes, data, samples, energies, state, length):
         """Move the saved machine, and find the length of the next steps by it."""
@@ -134,11 +159,14 @@ class AutomaticLearner(MomentLearner):
         energies = self._phase.free_energy(training.machine, rows)
         state = self.rule.held(state, energies)
         last = training.saved
-        back = self._has_run_away(training, rows[: 2 * n_data], energies[: 2 * n_data])
-        training.saved = training.machine.copy(), training.phase_state
+        back = self._has_run_away(training, rows[: 2 * n_data, :], energies[: 2 * n_data])
+        training.saved = self._place(training, state)
         if last is not None:
+            last = self._place_to_go_back_to(last, state)
             training.saved = _chosen(back, last, training.saved)
-        self._move_measured(training, slopes, data, rows[n_data:], energies[n_data:], state, length)
+        self._move_measured(
+            training, slopes, data, rows[n_data:, :], energies[n_data:], state, length
+        )
         if last is None:
             return length
         self._choose(training, back, self.rule.slower_without_waiting(state))
@@ -150,7 +178,7 @@ class AutomaticLearner(MomentLearner):
         Only means go on: the offsets, as any finite ones will do, and the average from where it is.
         """
         machine, now = training.saved[0], (training.machine, training.phase_state)
-        training.machine, training.phase_state = _chosen(back, training.saved, now)
+        training.machine, training.phase_state = _chosen(back, training.saved[:2], now)
         rest = self.optimizer.init(self.parameters.of(machine))
         training.optimizer_state = _chosen(back, rest, training.optimizer_state)
         training.rate_state = _chosen(back, slower, training.rate_state)
@@ -175,8 +203,9 @@ class AutomaticLearner(MomentLearner):
         return self.rule.is_too_far(change, training.machine.n_units[0])
 
     def _step_back(self, training):
-        """Go back to the machine and the chains of the last measurement, with half the rate."""
-        machine, training.phase_state = training.saved
+        """Go back to the machine and the chains of a measurement, with half the rate."""
+        training.saved = self._place_to_go_back_to(training.saved, training.rate_state)
+        machine, training.phase_state, _ = training.saved
         training.machine = machine.copy()
         training.optimizer_state = self.optimizer.init(self.parameters.of(training.machine))
         training.average = training.offsets = None  # they have seen what is taken back
@@ -203,6 +232,13 @@ def _for_equal_totals(machine, rows, change):
 def _as_factor(length, X):
     """Return the length of a step in the dtype of X, where it is an array."""
     return cast(length, X.dtype) if is_foreign(length) else length
+
+
+def _one_of(which, old, new):
+    """Return ``old`` if ``which``, else ``new``, or the choice for which nobody waits."""
+    if is_foreign(which):
+        return _chosen(which, old, new)
+    return old if which else new
 
 
 def _chosen(back, old, new):

@@ -26,9 +26,9 @@ class Training:
     data. ``rate_factor`` multiplies the learning rate; it falls where the model phase takes steps
     back. ``rate_state`` is that of an automatic learning rate, and ``offsets`` are running means of
     the layers, for centred gradients. ``average`` is that of the parameters, if they are averaged,
-    and ``saved`` a machine and a state to go back to. The machine is there only in training, but
-    ``saved`` stays if the next fit can go on from here, so that steps of calls with one batch each
-    can be taken back. ``credit`` is the cost that estimates of log Z may have.
+    and ``saved`` a machine and a state to go back to, and earlier ones. The machine is there only
+    in training, but ``saved`` stays if the next fit can go on from here, so that steps of calls
+    with one batch each can be taken back. ``credit`` is the cost that estimates of log Z may have.
     """
 
     rng: Any

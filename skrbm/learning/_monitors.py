@@ -28,7 +28,8 @@ _LITTLE = 2**29  # products of numbers that this one may always cost: about 0.2 
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 _DIVERGED = (
-    "learning has diverged. Lower learning_rate, and scale X if its columns differ in scale."
+    'learning has diverged. Lower learning_rate, to a number such as 0.01 if it is "auto", and '
+    "scale X if its columns differ in scale."
 )
 _NO_WEIGHTS = (
     "all weights are 0, so that the units are independent. Unless columns are constant, lower "
@@ -306,7 +307,8 @@ class LikelihoodMonitor(Monitor):
         """Return log Z of the machine that is published, None if unknown or of no use."""
         if self.rows.has_missing or self.n_learnt == 0 or not self._has_log_partition(density):
             return None
-        if not density.machine.units[0].is_discrete:  # short fits of real units begin far below
+        unit = density.machine.units[0]
+        if unit.takes_precision and not unit.is_discrete:  # short fits of these begin far below
             return None
         log_z = self._log_z
         if log_z is None or self.validation is not None:  # the published machine may be another

@@ -11,6 +11,7 @@ _FIRST = 10  # steps that are all measured, as the first rate is a guess
 _SMALLEST = 1e-6  # rate at which steps are not taken back any more: it is not they that diverge
 _CHAINS = 100  # by which a step is measured, where the smallest rate holds
 _PLAIN = 4.0  # caution where gradients are not centred, or parameters not averaged
+_DOUBTFUL = 50  # steps after some were taken back, in which it is not known whether that helped
 _NOISE = 0.02  # nats for each visible unit, of a step where nothing averages out its noise
 
 
@@ -31,6 +32,8 @@ class RateState(NamedTuple):
         Largest rate, after steps were taken back.
     age : float
         Number of steps in all. ``n_steps`` begins anew where steps are taken back.
+    back : float
+        The age at which steps were taken back last.
     """
 
     rate: float
@@ -39,6 +42,7 @@ class RateState(NamedTuple):
     n_steps: int = 0
     cap: float = math.inf
     age: float = 0.0
+    back: float = -math.inf
 
     def counted(self):
         """Return the state after one more step."""
@@ -110,22 +114,34 @@ class AutomaticRate:
     recovery: float = 1.1
 
     @classmethod
-    def for_two_values(cls, *units):
-        """Return the rule for layers of units; another than the default if each has two values.
+    def for_units(cls, *units, has_usual=True):
+        """Return the rule for layers of units.
 
-        Then the variance of a unit has a bound, and gradients have one, so that it is known for
-        which rates machines learn well. The limits are those of bits, and for other values they are
-        changed as a change of units of measure changes rates.
+        If each has two values, its variance has a bound, and gradients have one, so that it is
+        known for which rates machines learn well. The limits are those of bits, and for other
+        values they are changed as a change of units of measure changes rates. ``has_usual=False``
+        is for steps for which that is not known.
+
+        Counts without a bound begin slowly: their means are exponentials of the fields, and if all
+        hidden units turn to the same direction at once, chains run away before it is measured.
         """
+        if any(unit.needs_bounds for unit in units):
+            return cls(first=0.005, growth=1.2)
         supports = [unit.values for unit in units]
-        if any(values is None or len(values) != 2 for values in supports):
+        if not has_usual or any(values is None or len(values) != 2 for values in supports):
             return cls()
         scale = math.prod(1 / (last - first) ** 2 for first, last in supports)
-        return cls(farthest=15.0, smallest=0.4 * scale, usual=1.0 * scale, settled=1000)
+        return cls(
+            farthest=15.0,
+            smallest=0.4 * scale,
+            usual=1.0 * scale,
+            largest=1.5 * scale,
+            settled=1000,
+        )
 
     def cautious(self, caution):
         """Return the rule with smaller limits and a smaller first rate."""
-        names = "factor", "largest_divergence", "farthest", "smallest", "usual", "first"
+        names = "factor largest_divergence farthest smallest largest usual first".split()
         return replace(self, **{name: getattr(self, name) / caution for name in names})
 
     def init(self):
@@ -173,7 +189,7 @@ class AutomaticRate:
         if gain > 0:
             rate = min(rate, self.largest_gain * n_visible / (gain * deviation))
         rate = min(max(rate, 0.5 * state.rate), self.growth * state.rate)
-        cap = self.recovery * state.cap
+        cap = state.cap if self.is_doubtful(state) else self.recovery * state.cap
         return state.counted()._replace(rate=rate, deviation=deviation, gain=gain, cap=cap)
 
     def _fall(self, state):
@@ -204,7 +220,8 @@ class AutomaticRate:
         short = self.largest_gain * n_visible / xp.where(gain > 0, gain * deviation, one)
         rate = xp.where(gain > 0, xp.minimum(rate, short), rate)
         rate = xp.minimum(xp.maximum(rate, 0.5 * state.rate), self.growth * state.rate)
-        found = rate, deviation, gain, self.recovery * state.cap
+        cap = xp.where(self.is_doubtful(state), state.cap, self.recovery * state.cap)
+        found = rate, deviation, gain, cap
         before = xp.where(finite, state.rate, 0.5 * state.rate), *state[1:3], state.cap
         *found, cap = (xp.where(tells, new, old) for new, old in zip(found, before, strict=True))
         found = dict(zip(("rate", "deviation", "gain"), found, strict=True))
@@ -229,15 +246,23 @@ class AutomaticRate:
         """Whether rates are so small that shorter steps would not help."""
         return state.rate < _SMALLEST
 
+    def is_doubtful(self, state):
+        """Whether steps were taken back not long ago; in another library than NumPy an array."""
+        return state.age - state.back < _DOUBTFUL
+
+    def keeps(self, state):
+        """Whether the place before the next step is one to go back to, if that is not doubtful."""
+        return state.n_steps % _DOUBTFUL == 0
+
     def slower(self, state):
         """Return the state after steps were taken back: half the rate, which rises slowly."""
         rate = 0.5 * state.rate
-        return RateState(rate, cap=rate, age=state.age)
+        return RateState(rate, cap=rate, age=state.age, back=state.age)
 
     def slower_without_waiting(self, state):
         """Return the same where what is known stays: a new start needs measured steps at once."""
         rate = 0.5 * state.rate
-        return state._replace(rate=rate, cap=rate)
+        return state._replace(rate=rate, cap=rate, back=state.age)
 
     def held(self, state, reference):
         """Return a state whose numbers are arrays of no dimensions, like the reference."""
@@ -270,7 +295,7 @@ def rule_for(optimizer, *, rule=None, caution=1.0, centered=False, average=False
     caution *= optimizer.caution * (1.0 if average and centered else _PLAIN)
     rule = (rule or AutomaticRate()).cautious(caution)
     if optimizer.is_linear and optimizer.shrinkage:  # longer steps would turn weights round
-        rule = replace(rule, largest=1 / optimizer.shrinkage)
+        rule = replace(rule, largest=min(rule.largest, 1 / optimizer.shrinkage))
     return rule if average or falls else replace(rule, largest_gain=_NOISE)
 
 

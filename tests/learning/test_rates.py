@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
-from skrbm.arrays import make_rng
+from skrbm.arrays import make_rng, to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Rows
@@ -260,10 +260,46 @@ def test_after_a_step_back_the_rate_is_half_and_rises_slowly():
     assert rule.is_too_far(1.001 * change, 1.0)
     assert rule.is_too_far(np.array([np.nan, 1.0]), 1.0)
     state = rule.slower(RateState(0.4, 1.0, 2.0, 7, age=9.0))
-    assert state == RateState(0.2, cap=0.2, age=9.0) and rule.measures(state)
-    for k in range(3):
-        state = rule.next(state._replace(n_steps=5), 1e9, 1e-6 * change, 1, state.rate)
-        assert state.rate == pytest.approx(0.2 * 1.1**k)
+    assert state == RateState(0.2, cap=0.2, age=9.0, back=9.0) and rule.measures(state)
+    for k, age in enumerate((9.0, 58.0, 59.0, 60.0, 61.0)):
+        assert rule.is_doubtful(state._replace(age=age)) == (age < 59)
+        state = state._replace(n_steps=5, age=age)
+        state = rule.next(state, 1e9, 1e-6 * change, 1, state.rate)
+        assert state.rate == pytest.approx(0.2 * 1.1 ** max(0, k - 2))
+
+
+@pytest.mark.parametrize("library", ["numpy", "array_api_strict"])
+def test_where_learning_goes_back_to(library):
+    """To the last measurement; soon after that, to a place where all was well for 50 steps."""
+    xp = pytest.importorskip(library)
+    if library != "numpy":
+        pytest.importorskip("array_api_compat")
+    X = xp.asarray(data(20))
+    machine, phase, rng = make(), ChainPhase(Gibbs()), make_rng(0, X)
+    thetas = tuple(theta.map(xp.asarray) for theta in machine.thetas)
+    machine = replace(machine, thetas=thetas, weights=(xp.asarray(machine.weights[0]),))
+    training = Training(rng, machine, phase.init(machine, rng, 10, X))
+    rows, index = Rows(X, machine.units[0], X.dtype), xp.asarray(np.arange(10))
+    learner = AutomaticLearner(rows, phase, SGD(), batch_size=10, centered=True, average=True)
+    places = {}
+
+    def step(back=False):
+        """Take a step, or steps back, at a measurement; remember where it began."""
+        n = 0 if training.rate_state is None else int(training.rate_state.age)
+        places[n] = to_numpy(training.machine.weights[0]).copy()
+        learner._has_run_away = lambda *measured: back if xp is np else xp.asarray(back)
+        learner.step(training, index, 1.0)
+        if not back:
+            return None
+        now = to_numpy(training.machine.weights[0])
+        return [n for n, place in places.items() if np.array_equal(place, now)]
+
+    for _ in range(65):
+        step()
+    assert step(back=True) == [60]
+    while not learner.rule.measures(training.rate_state) or training.rate_state.n_steps == 0:
+        step()
+    assert step(back=True) == [50]
 
 
 def test_learning_takes_back_steps_and_goes_on():
@@ -402,13 +438,15 @@ def test_usual_rates_fall_with_the_root_of_the_number_of_steps():
 
 def test_usual_rates_of_two_values_and_of_others():
     bits, spins = Bernoulli(), Spin()
-    rule = AutomaticRate.for_two_values(bits, bits)
-    assert (rule.smallest, rule.usual) == (0.4, 1.0)
+    rule = AutomaticRate.for_units(bits, bits)
+    assert (rule.smallest, rule.usual, rule.largest) == (0.4, 1.0, 1.5)
     # Values twice as far apart make weights four times smaller, and gradients four times larger.
-    rule = AutomaticRate.for_two_values(spins, spins)
-    assert (rule.smallest, rule.usual) == pytest.approx((0.4 / 16, 1.0 / 16))
-    assert AutomaticRate.for_two_values(bits, ReLU()) == AutomaticRate()
-    assert AutomaticRate.for_two_values(Categorical((2, 2)), bits) == AutomaticRate()
+    rule = AutomaticRate.for_units(spins, spins)
+    limits = rule.smallest, rule.usual, rule.largest
+    assert limits == pytest.approx((0.4 / 16, 1.0 / 16, 1.5 / 16))
+    assert AutomaticRate.for_units(bits, ReLU()) == AutomaticRate()
+    assert AutomaticRate.for_units(Categorical((2, 2)), bits) == AutomaticRate()
+    assert AutomaticRate.for_units(bits, bits, has_usual=False) == AutomaticRate()
     machine = make()
     for phase, optimizer, is_known in (
         (ChainPhase(Gibbs()), SGD(momentum=0.5), True),
