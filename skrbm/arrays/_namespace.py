@@ -13,6 +13,7 @@ import numpy as np
 from ._types import Array
 
 _NUMPY = np.ndarray, np.generic  # a tuple: a union would be built again in each call
+_SHORT = 8  # columns below which halves are not multiplied, as that takes as long as logarithms
 
 
 def is_foreign(X: Any) -> bool:
@@ -166,7 +167,7 @@ def log_products(x: Array) -> Array:
     """
     for _ in range(6):
         half, odd = divmod(x.shape[-1], 2)
-        if half == 0 or odd:
+        if half < _SHORT or odd:
             break
         x = x[..., :half] * x[..., half:]
     return row_sums(namespace(x).log(x))
@@ -204,6 +205,8 @@ def cumulative_sum(x: Array, axis: int = -1) -> Array:
 
 
 def row_sums(x: Array) -> Array:
-    """Sum each row in float64."""
+    """Sum each row in float64, in NumPy by a product with ones, which takes half of its time."""
     xp = namespace(x)
+    if xp is np:
+        return x.astype(np.float64, copy=False) @ np.ones(x.shape[-1])
     return xp.sum(x, axis=-1, dtype=xp.float64)
