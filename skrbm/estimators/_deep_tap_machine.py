@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._sklearn import Interval
 from ..arrays import cast, namespace
 from ..evaluation import DeepDensity
-from ..inputs import LAYER_ATTRIBUTES, check_rows, layers_from
+from ..inputs import LAYER_ATTRIBUTES, check_rows, check_scale_known, layers_from
 from ..learning import DeepPhase, FixedPointPhase
 from ..machine import Machine, turned_over
 from ..units import Theta
@@ -251,6 +251,7 @@ class DeepTAPMachine(BaseRBM):
         return fixed_point_of(self)
 
     def _parts(self, rows=None):
+        check_scale_known(rows)
         return Parts(
             DeepPhase(FixedPointPhase(fixed_point_of(self), self.starts)),
             optimizer_of(self),

@@ -6,7 +6,7 @@ from typing import ClassVar
 from .._sklearn import Interval, StrOptions
 from ..arrays import cast, from_numpy
 from ..inference import FixedPoint, Sampler, method_names, resolve
-from ..inputs import Coordinates, warn_far
+from ..inputs import Coordinates, check_scale_known, warn_far
 from ..learning import (
     CHAINS,
     NATURAL,
@@ -305,6 +305,7 @@ class RBM(BaseRBM):
         return method if isinstance(method, FixedPoint) else None
 
     def _parts(self, rows=None):
+        check_scale_known(rows)
         method = self._method()
         if isinstance(method, FixedPoint):
             method.check_marginals()
@@ -325,11 +326,6 @@ class RBM(BaseRBM):
         columns, has_precision = rows.unit.standardised(rows.X.shape[1])
         if not columns.any():
             return NATURAL
-        if has_precision.any() and rows.part * len(rows) == 1:
-            raise ValueError(
-                "X has 1 sample, and the scale of real columns is that of the first samples; give "
-                "more of them, also in the first call of partial_fit"
-            )
         mean, spread = rows.moments[0], rows.unit.spread(*rows.moments)
         mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
         coordinates = Coordinates.standard(mean, spread, columns)

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from ..inputs import check_scale_known
 from ..learning import FixedPointPhase
 from ._base import BaseRBM
 from ._choices import (
@@ -242,6 +243,7 @@ class TAPRBM(BaseRBM):
         return fixed_point_of(self)
 
     def _parts(self, rows=None):
+        check_scale_known(rows)
         return Parts(
             FixedPointPhase(fixed_point_of(self), self.starts),
             optimizer_of(self),

@@ -273,6 +273,17 @@ def into_support(X, unit, binarize):
     return clipped
 
 
+def check_scale_known(rows):
+    """Raise ValueError if one row is all that tells the scale of real columns; None is no rows."""
+    if rows is None or rows.total > 1:
+        return
+    if rows.unit.takes_precision and not rows.unit.is_discrete:
+        raise ValueError(
+            "X has 1 sample, and the scale of real columns is that of the first samples; give more "
+            "of them, also in the first call of partial_fit"
+        )
+
+
 def warn_far(mean, divisor, precision=None, names=None):
     """Warn of columns so far from 0 for their spread that rounding spoils log-likelihoods.
 

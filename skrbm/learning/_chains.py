@@ -321,8 +321,9 @@ class ChainPhase(ModelPhase):
         return state.chains.layers[0]
 
     def rate_rule(self, machine, optimizer):
-        usual = CHAINS[self.start].has_usual_rates and optimizer.is_linear
-        return AutomaticRate.for_units(*machine.units, has_usual=usual)
+        if CHAINS[self.start].has_usual_rates and optimizer.is_linear:
+            return AutomaticRate.for_two_values(*machine.units)
+        return super().rate_rule(machine, optimizer)
 
     def ladder(self, machine, state):
         if state.tempered is None:

@@ -112,7 +112,7 @@ class ModelPhase:
 
     def rate_rule(self, machine, optimizer):
         """Return the :class:`AutomaticRate` for steps by these gradients, before any caution."""
-        return AutomaticRate.for_units(*machine.units, has_usual=False)
+        return AutomaticRate()
 
     def kept(self, state):
         """Return what a later fit goes on from: the state without what can be made again."""

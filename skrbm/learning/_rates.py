@@ -114,21 +114,15 @@ class AutomaticRate:
     recovery: float = 1.1
 
     @classmethod
-    def for_units(cls, *units, has_usual=True):
-        """Return the rule for layers of units.
+    def for_two_values(cls, *units):
+        """Return the rule for layers of units; another than the default if each has two values.
 
-        If each has two values, its variance has a bound, and gradients have one, so that it is
-        known for which rates machines learn well. The limits are those of bits, and for other
-        values they are changed as a change of units of measure changes rates. ``has_usual=False``
-        is for steps for which that is not known.
-
-        Counts without a bound begin slowly: their means are exponentials of the fields, and if all
-        hidden units turn to the same direction at once, chains run away before it is measured.
+        Then the variance of a unit has a bound, and gradients have one, so that it is known for
+        which rates machines learn well. The limits are those of bits, and for other values they are
+        changed as a change of units of measure changes rates.
         """
-        if any(unit.needs_bounds for unit in units):
-            return cls(first=0.005, growth=1.2)
         supports = [unit.values for unit in units]
-        if not has_usual or any(values is None or len(values) != 2 for values in supports):
+        if any(values is None or len(values) != 2 for values in supports):
             return cls()
         scale = math.prod(1 / (last - first) ** 2 for first, last in supports)
         return cls(

@@ -159,7 +159,7 @@ def test_history(Estimator):
     assert estimator.history_["epoch"] == [1, 2, 3, 4]
     rates = estimator.history_["learning_rate"]
     if estimator.learning_rate == "auto":
-        assert min(rates) > 0 and len(set(rates)) == 4
+        assert min(rates) > 0 and len(set(rates)) > 1
     else:
         assert rates == [estimator.learning_rate] * 4
     assert all(seconds > 0 for seconds in estimator.history_["time"])

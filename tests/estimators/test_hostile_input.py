@@ -12,6 +12,7 @@ from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import (
+    RBM,
     TAPRBM,
     BernoulliRBM,
     ConditionalRBM,
@@ -21,7 +22,9 @@ from skrbm import (
     units,
 )
 from skrbm.arrays import Rng
+from skrbm.evaluation import diagnose
 from skrbm.exceptions import DataRangeWarning
+from skrbm.units import Poisson
 
 every = pytest.mark.parametrize("Estimator", NUMERIC)
 densities = pytest.mark.parametrize("Estimator", DENSITIES)
@@ -284,9 +287,9 @@ def test_a_failed_fit_leaves_the_seed_of_the_likelihood(Estimator):
 
 def test_a_fit_that_ends_worse_than_independent_units_says_so():
     X = binary_data(n=200)
-    for RBM in (BernoulliRBM, TAPRBM):
+    for Estimator in (BernoulliRBM, TAPRBM):
         with pytest.warns(ConvergenceWarning, match=r"learning has diverged. Lower learning_rate"):
-            small(RBM, learning_rate=1000).fit(X)
+            small(Estimator, learning_rate=1000).fit(X)
     wine = load_wine().data  # columns from 0.13 to 1680 in one interval
     with pytest.warns(ConvergenceWarning, match="scale X if its columns differ in scale"):
         TAPRBM(5, visible="truncated_gaussian", random_state=0).fit(wine)
@@ -317,3 +320,29 @@ def test_divergence_is_told_with_early_stopping_too():
 def test_deep_machines_of_any_size_can_be_fitted():
     """Two hidden layers, neither of which can be enumerated."""
     DeepTAPMachine((30, 20), n_iter=1, n_iter_pretrain=1, random_state=0).fit(binary_data())
+
+
+@pytest.mark.parametrize("Estimator", [RBM, TAPRBM])
+def test_one_row_does_not_tell_the_scale_of_real_columns(Estimator):
+    """Its variance, 0, would give a precision of 1e6; counts and bits have no scale."""
+    row = np.array([[5.0, 3.0, 8.0]])
+    for method in ("fit", "partial_fit"):
+        rbm = Estimator(2, visible="gaussian", random_state=0)
+        with pytest.raises(ValueError, match="X has 1 sample, and the scale of real columns"):
+            getattr(rbm, method)(row)
+        getattr(rbm, method)(np.concatenate([row, row + 1]))
+    RBM(2, visible=Poisson(), random_state=0).partial_fit(row)
+
+
+def test_init_that_is_no_row_is_told():
+    rbm = RBM(2, random_state=0).fit(np.eye(3))
+    with pytest.raises(ValueError, match=r"init must be complete rows .* contains NaN"):
+        rbm.sample(2, init=np.full((2, 3), np.nan))
+
+
+@pytest.mark.parametrize("visible", ["bernoulli", "gaussian"])
+def test_a_diagnosis_of_constant_columns_has_no_correlations(visible):
+    X = np.zeros((50, 3))
+    rbm = RBM(2, visible=visible, random_state=0).fit(X)
+    text = str(diagnose(rbm, X, random_state=0))
+    assert "their moments are constant" in text and "nan" not in text
