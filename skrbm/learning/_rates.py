@@ -11,7 +11,7 @@ _FIRST = 10  # steps that are all measured, as the first rate is a guess
 _SMALLEST = 1e-6  # rate at which steps are not taken back any more: it is not they that diverge
 _CHAINS = 100  # by which a step is measured, where the smallest rate holds
 _PLAIN = 4.0  # caution where gradients are not centred, or parameters not averaged
-_DOUBTFUL = 50  # steps after some were taken back, in which it is not known whether that helped
+_DOUBTFUL = 30  # steps after some were taken back, in which it is not known whether that helped
 _NOISE = 0.02  # nats for each visible unit, of a step where nothing averages out its noise
 
 
