@@ -277,7 +277,7 @@ def check_scale_known(rows):
     """Raise ValueError if one row is all that tells the scale of real columns; None is no rows."""
     if rows is None or rows.total > 1:
         return
-    if rows.unit.takes_precision and not rows.unit.is_discrete:
+    if rows.unit.standardised(rows.X.shape[1])[1].any():  # columns with a precision
         raise ValueError(
             "X has 1 sample, and the scale of real columns is that of the first samples; give more "
             "of them, also in the first call of partial_fit"

@@ -307,8 +307,8 @@ class LikelihoodMonitor(Monitor):
         """Return log Z of the machine that is published, None if unknown or of no use."""
         if self.rows.has_missing or self.n_learnt == 0 or not self._has_log_partition(density):
             return None
-        unit = density.machine.units[0]
-        if unit.takes_precision and not unit.is_discrete:  # short fits of these begin far below
+        unit, n = density.machine.units[0], density.machine.n_units[0]
+        if not unit.is_discrete and unit.standardised(n)[1].any():  # real: short fits are far below
             return None
         log_z = self._log_z
         if log_z is None or self.validation is not None:  # the published machine may be another
