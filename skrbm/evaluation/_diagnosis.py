@@ -228,12 +228,12 @@ a function here.
 
 
 def _correlations(d):
-    """Return the correlations of first and second moments as text, if these are not all alike."""
+    """Return the correlations of first and second moments as text, of those that vary."""
     pairs = zip(("first", "second"), d.moments, strict=False)
     found = [
         f"{order} moments {m.correlation:.2f}" for order, m in pairs if not np.isnan(m.correlation)
     ]
-    return f"correlation of {', '.join(found)}" if found else "their moments are constant"
+    return f"correlation of {', '.join(found)}" if found else "too few moments vary to compare"
 
 
 def _rounded(number):

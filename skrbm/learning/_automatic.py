@@ -10,7 +10,7 @@ from ._gradient import MomentLearner
 from ._optimizers import ArrayGradient
 from ._rates import gain_of, rule_for
 
-_SOME = 25  # rows of data, and as many samples, by which steps are found to have led too far
+_SOME = 25  # rows of data, and samples, by which it is found that steps have led too far
 
 
 class AutomaticLearner(MomentLearner):
@@ -72,7 +72,8 @@ class AutomaticLearner(MomentLearner):
         """Take back the steps after the last measurement if they have gone too far."""
         super().finish(training)
         if training.saved is not None:
-            rows, _ = self._rows_to_measure(training, self.rows.batch(self.index[:_SOME])[0])
+            rows, _, some = self._rows_to_measure(training, self.rows.batch(self.index[:_SOME])[0])
+            rows = rows[some, :]
             has_run_away = self._has_run_away(
                 training, rows, self._phase.free_energy(training.machine, rows)
             )
@@ -97,15 +98,14 @@ class AutomaticLearner(MomentLearner):
 
     def _take_measured(self, training, slopes, data, X, state, length):
         """Take a step, and find the length of the next ones by it; returns its learning rate."""
-        rows, n_data = self._rows_to_measure(training, X)
+        rows, samples, some = self._rows_to_measure(training, X)
         energies = self._phase.free_energy(training.machine, rows)
-        if self._has_run_away(training, rows[: 2 * n_data, :], energies[: 2 * n_data]):
+        if self._has_run_away(training, rows[some, :], energies[some]):
             self._step_back(training)
             return 0.0
         training.saved = self._place(training, state)
-        self._move_measured(
-            training, slopes, data, rows[n_data:, :], energies[n_data:], state, length
-        )
+        own = rows[samples, :], energies[samples]
+        self._move_measured(training, slopes, data, *own, state, length)
         return length
 
     def _place(self, training, state):
@@ -131,13 +131,14 @@ class AutomaticLearner(MomentLearner):
         return *_one_of(self.rule.is_doubtful(state), earlier, saved[:2]), earlier
 
     def _rows_to_measure(self, training, X):
-        """Return some rows of data and all samples behind them, and the number of the former.
+        """Return some rows of data and all samples behind them, and where the samples are.
 
-        Whether steps were too long is seen by rows of data and as many samples.
+        The last is where some of both are, by which it is seen whether steps have led too far.
         """
         samples = self._phase.visible(training.phase_state)
-        n = min(_SOME, X.shape[0], samples.shape[0])
-        return namespace(X).concat([X[:n, :], samples], axis=0), n
+        n, m = min(_SOME, X.shape[0]), min(_SOME, samples.shape[0])
+        rows = namespace(X).concat([X[:n, :], samples], axis=0)
+        return rows, slice(n, rows.shape[0]), slice(0, n + m)
 
     def _move_measured(self, training, slopes, data, samples, energies, state, length):
         """Move the saved machine, and find the length of the next steps by it."""
@@ -155,18 +156,17 @@ class AutomaticLearner(MomentLearner):
 
         The step is taken in any case, and all that it has changed is chosen after it.
         """
-        rows, n_data = self._rows_to_measure(training, X)
+        rows, samples, some = self._rows_to_measure(training, X)
         energies = self._phase.free_energy(training.machine, rows)
         state = self.rule.held(state, energies)
         last = training.saved
-        back = self._has_run_away(training, rows[: 2 * n_data, :], energies[: 2 * n_data])
+        back = self._has_run_away(training, rows[some, :], energies[some])
         training.saved = self._place(training, state)
         if last is not None:
             last = self._place_to_go_back_to(last, state)
             training.saved = _chosen(back, last, training.saved)
-        self._move_measured(
-            training, slopes, data, rows[n_data:, :], energies[n_data:], state, length
-        )
+        own = rows[samples, :], energies[samples]
+        self._move_measured(training, slopes, data, *own, state, length)
         if last is None:
             return length
         self._choose(training, back, self.rule.slower_without_waiting(state))

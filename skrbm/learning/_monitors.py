@@ -27,6 +27,7 @@ _LAST_SHARE = 0.02  # the same, in addition, of an estimate after the last epoch
 _LITTLE = 2**29  # products of numbers that this one may always cost: about 0.2 s
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
+_UNSURE = 3.0  # nats, the largest standard error of log Z that excuses a low likelihood
 _DIVERGED = (
     'learning has diverged. Lower learning_rate, to a number such as 0.01 if it is "auto", and '
     "scale X if its columns differ in scale."
@@ -326,7 +327,8 @@ class LikelihoodMonitor(Monitor):
         """
         columns, shown = np.arange(self.rows.X.shape[1]), self.train[:_MONITORED_ROWS]
         independent = self._independent(density.machine, columns)  # of the rows of all ranks
-        values = -self._free_energies(density, shown) - log_z.value + 3 * log_z.std
+        # Of a machine that has run away log Z is unknown by as much as it is large.
+        values = -self._free_energies(density, shown) - log_z.value + 3 * min(log_z.std, _UNSURE)
         return float(self._mean(values, shown)[0]), independent
 
     def _mean(self, values, index):

@@ -12,11 +12,13 @@ from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm.arrays import Columns, make_rng
-from skrbm.evaluation import Density
+from skrbm.evaluation import Density, LogPartition
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates, Rows
 from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor, _monitors
 from skrbm.learning._monitors import _SHARE
+from skrbm.machine import Machine
+from skrbm.units import Bernoulli, Gaussian, Poisson, Theta
 
 BINARY, REAL = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
 
@@ -242,6 +244,29 @@ def test_conclusions(strength, diverged, recwarn):
     if diverged:
         assert "pseudo-log-likelihood of training rows is" in str(found[0].message)
         assert "learning has diverged. Lower learning_rate" in str(found[0].message)
+
+
+@pytest.mark.parametrize(
+    "unit, above, std, warns",
+    [
+        (Poisson(), 40.0, 0.1, True),
+        (Poisson(), 40.0, 1e3, True),  # log Z of a machine that has run away is hardly known
+        (Poisson(), 5.0, 2.5, False),
+        (Gaussian(), 1e9, 0.1, False),  # short fits begin far below
+    ],
+)
+def test_the_end_is_compared_with_independent_units(unit, above, std, warns, monkeypatch, recwarn):
+    """Where log Z is so many nats above that of independent units, with a standard error."""
+    X = np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float)
+    thetas = unit.initial_theta(Columns(X)), Theta(np.zeros(3))
+    machine = Machine((unit, Bernoulli()), thetas, (np.zeros((3, 4)),))
+    watch, _ = monitor(machine, X, held_out=False)
+    log_z = LogPartition(X.mean(axis=0).sum() + 3 * np.log(2) + above, std)
+    monkeypatch.setattr(watch._tracker, "estimate", lambda machine, credit: log_z)
+    watch.n_learnt = 100.0
+    watch.conclude(machine, None)
+    found = [str(w.message) for w in recwarn if "have wrong weights" in str(w.message)]
+    assert len(found) == warns
 
 
 def test_ranks_end_alike_where_one_has_diverged():
