@@ -208,6 +208,6 @@ def cumulative_sum(x: Array, axis: int = -1) -> Array:
 def row_sums(x: Array) -> Array:
     """Sum each row in float64."""
     xp = namespace(x)
-    if xp is np and 0 < x.size <= _FEW and x.ndim:  # half of the time, but for a copy
+    if xp is np and x.size <= _FEW:  # half of the time, but for a copy
         return x.astype(np.float64, copy=False) @ np.ones(x.shape[-1])
     return xp.sum(x, axis=-1, dtype=xp.float64)

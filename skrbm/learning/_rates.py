@@ -62,7 +62,8 @@ class AutomaticRate:
     running mean, or the last measurement where that is larger: weights that leave zero grow by a
     factor in each step, which a mean would follow too late. Where several steps together go too
     far, as they do if chains lag behind the machine, learning goes back to the last measurement
-    with half the rate.
+    with half the rate; if that happens again within 30 steps, to an earlier place, since chains may
+    have been on their way to a mode that they had just found.
 
     Parameters
     ----------
@@ -96,7 +97,8 @@ class AutomaticRate:
     growth : float, default=1.5
         Largest factor by which a measurement raises the rate; it halves it at most.
     recovery : float, default=1.1
-        Factor by which a measurement raises the largest rate after steps were taken back.
+        Factor by which a measurement raises the largest rate after steps were taken back, from the
+        30th step after that on.
     """
 
     factor: float = 16.0
@@ -245,7 +247,7 @@ class AutomaticRate:
         return state.age - state.back < _DOUBTFUL
 
     def keeps(self, state):
-        """Whether the place before the next step is one to go back to, if that is not doubtful."""
+        """Whether the place before the next step is kept to go back to, unless it is doubtful."""
         return state.n_steps % _DOUBTFUL == 0
 
     def slower(self, state):

@@ -332,6 +332,8 @@ def test_one_row_does_not_tell_the_scale_of_real_columns(Estimator):
             getattr(rbm, method)(row)
         getattr(rbm, method)(np.concatenate([row, row + 1]))
     RBM(2, visible=Poisson(), random_state=0).partial_fit(row)
+    several = np.concatenate([row, row + 1])  # whose weights may have a sum of 1
+    Estimator(2, visible="gaussian", random_state=0).fit(several, sample_weight=[0.5, 0.5])
 
 
 def test_init_that_is_no_row_is_told():
