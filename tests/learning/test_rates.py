@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _exact import log_likelihood
+from _exact import free_energy, log_likelihood
 from _machines import gradient as slopes_of
 from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
@@ -303,6 +303,25 @@ def test_where_learning_goes_back_to(library):
     assert step(back=True) == [30]
 
 
+def test_steps_are_measured_by_samples_of_the_machine():
+    """Of which there are other numbers than of rows of the batch."""
+
+    class Seen(AutomaticRate):
+        def next(self, state, gain, change, *others):
+            seen.append(change)
+            return super().next(state, gain, change, *others)
+
+    X, machine, phase, seen = data(20), make(), ChainPhase(Gibbs()), []
+    rng = make_rng(0, X)
+    training = Training(rng, machine.copy(), phase.init(machine, rng, 12, X))
+    rows = Rows(X, machine.units[0], X.dtype)
+    learner = AutomaticLearner(rows, phase, SGD(), batch_size=7, centered=True, rule=Seen())
+    learner.step(training, np.arange(7), 1.0)
+    samples = phase.visible(training.phase_state)
+    change = free_energy(training.machine, samples) - free_energy(machine, samples)
+    assert_allclose(seen, [change], rtol=1e-9)
+
+
 def test_learning_takes_back_steps_and_goes_on():
     """At a first rate of 1e6 the machine is lost, and so it is at many halves of that."""
 
@@ -441,6 +460,10 @@ def test_usual_rates_of_two_values_and_of_others():
     bits, spins = Bernoulli(), Spin()
     rule = AutomaticRate.for_two_values(bits, bits)
     assert (rule.smallest, rule.usual, rule.largest) == (0.4, 1.0, 1.5)
+    assert rule.cautious(4).largest == 1.5 / 4
+    for alpha, largest in ((0.1, 1.5), (2.0, 0.5)):  # that of the units, and that of the penalty
+        found = rule_for(SGD(alpha=alpha), rule=rule, centered=True, average=True)
+        assert found.largest == largest
     # Values twice as far apart make weights four times smaller, and gradients four times larger.
     rule = AutomaticRate.for_two_values(spins, spins)
     limits = rule.smallest, rule.usual, rule.largest
@@ -644,16 +667,17 @@ def test_parameters_that_were_changed_are_gone_on_from():
         {"settled": 2, "growth": 1e9},
     ],
 )
+@pytest.mark.parametrize("cap", [np.inf, 0.05])
 @pytest.mark.parametrize(
     "gain, scale", [(0.3, 1.0), (0.3, 0.05), (-1.0, 0.1), (np.nan, 1.0), (1.0, 0.0)]
 )
-def test_rule_without_waiting_finds_the_same_rates(gain, scale, limits):
+def test_rule_without_waiting_finds_the_same_rates(gain, scale, cap, limits):
     """From one state to the next by arrays of no dimensions, which nobody reads."""
     strict = pytest.importorskip("array_api_strict")
     pytest.importorskip("array_api_compat")
     rule = AutomaticRate(**limits)
     changes = scale * np.random.default_rng(0).standard_normal((4, 50))
-    ours = theirs = rule.init()
+    ours = theirs = rule.init()._replace(cap=cap, age=28.0, back=0.0)  # rises from step 30 on
     for n, change in enumerate(changes):
         length = 0.3 * ours.rate
         ours = rule.next(ours, gain if n else 0.2, change, 8, length)
