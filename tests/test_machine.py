@@ -89,6 +89,14 @@ def test_free_energy_sums_the_hidden_units_out(kinds, scale, convert):
 
 
 @pairs
+def test_log_ratio_is_a_difference_of_free_energies(kinds):
+    machine, other = make(kinds, scale=1.0), make(kinds, seed=1, scale=0.3)
+    X = rows(machine, 5)[0]
+    expected = free_energy(machine, X) - free_energy(other, X)
+    assert_allclose(_energy.log_ratio(machine, other, X), expected, rtol=1e-10, atol=1e-10)
+
+
+@pairs
 def test_free_energy_of_single_precision_is_summed_in_double(kinds):
     machine = make(kinds, dtype=np.float32)
     X = rows(machine, 5)[0].astype(np.float32)

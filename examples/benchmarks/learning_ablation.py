@@ -32,6 +32,7 @@ CONTENDERS = {
     "centred, averaged, 0.2, penalty": {"learning_rate": 0.2, "alpha": "auto"},
     "centred, averaged, automatic": {},
     "centred, averaged, automatic, penalty": {"alpha": "auto"},
+    "the same with tempered chains": {"alpha": "auto", "starts": "tempered"},
 }
 TRIAL = 6000  # rows
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import cast, from_numpy, last_rows, namespace, take_rows, to_numpy
-from ..machine import free_energy, in_double
+from ..machine import in_double, log_ratio
 from ._clamped import clamped
 from ._gibbs import Gibbs, samples_exactly
 from ._sampler import choose, last_visible, metropolis
@@ -131,10 +131,10 @@ class Ladder:
         return Ladder((*machines, machine), (*rows, samples))
 
 
-def log_weights(machine, rows):
-    """Return log p(v) + log Z of visible values, (n_rows,), float64."""
-    machine = in_double(machine)
-    return -free_energy(machine, cast(rows, machine.dtype))
+def gains_of(below, machine, rows):
+    """Return the log weight of visible values by a machine minus that by another, float64."""
+    below, machine = in_double(below), in_double(machine)
+    return log_ratio(below, machine, cast(rows, machine.dtype))
 
 
 def exchange_rate(machines, rows):
@@ -146,10 +146,7 @@ def exchange_rate(machines, rows):
     rows : tuple of two arrays of shape (n_rows, n_visible)
         Samples of each.
     """
-    first, second = (
-        to_numpy(log_weights(machines[1], x) - log_weights(machines[0], x)) for x in rows
-    )
-    return mean_rate(first, second)
+    return mean_rate(*(to_numpy(gains_of(*machines, x)) for x in rows))
 
 
 def mean_rate(below, above):
@@ -197,8 +194,8 @@ def renewed(machine, rows, below, samples, rng):
     xp, n = namespace(rows), rows.shape[0]
     proposed = xp.take(samples, rng.integers(samples.shape[0], n), axis=0)
     both = xp.concat([proposed, rows], axis=0)
-    gains = log_weights(machine, both) - log_weights(below, both)
-    accepted, rate = metropolis(gains[:n] - gains[n:], rng)
+    found = gains_of(below, machine, both)
+    accepted, rate = metropolis(found[:n] - found[n:], rng)
     return choose(accepted, proposed, rows), rate
 
 
@@ -280,35 +277,35 @@ def exchanged(machines, rows, turn, rng):
     pairs, rows = range(turn % 2, len(machines) - 1, 2), list(rows)
     if not pairs:
         return tuple(rows), Turn(pairs, [], [], [])
-    index = [k for pair in pairs for k in (pair, pair + 1)]
-    partners = [k for pair in pairs for k in (pair + 1, pair)]
-    chosen = [rows[k] for k in index]
-    own = _each(log_weights, [machines[k] for k in index], chosen)
-    other = _each(log_weights, [machines[k] for k in partners], chosen)
-    gains, rates, taken = [], [], []
-    for i, k in enumerate(pairs):
-        below, above = other[2 * i] - own[2 * i], own[2 * i + 1] - other[2 * i + 1]
+    both = [rows[k + i] for k in pairs for i in (0, 1)]
+    lower, upper = ([machines[k + i] for k in pairs for _ in (0, 1)] for i in (0, 1))
+    found = _each(gains_of, both, lower, upper)
+    found, rates, taken = list(zip(found[::2], found[1::2], strict=True)), [], []
+    for k, (below, above) in zip(pairs, found, strict=True):
         accepted, rate = metropolis(below - above, rng)
         rows[k], rows[k + 1] = choose(accepted, (rows[k + 1], rows[k]), (rows[k], rows[k + 1]))
-        gains.append((below, above))
         rates.append(rate)
         taken.append(accepted)
-    return tuple(rows), Turn(pairs, gains, rates, taken)
+    return tuple(rows), Turn(pairs, found, rates, taken)
 
 
 def swept_all(machines, rows, rng):
     """Return the visible values of all rungs after one sweep of block Gibbs sampling."""
-    return tuple(_each(lambda machine, x: swept(machine, x, rng), machines, rows))
+    return tuple(_each(lambda machine, x: swept(machine, x, rng), rows, machines))
 
 
-def _each(function, machines, rows):
-    """Return ``function(machine, rows)`` of each rung; one call if all share their weights."""
-    W = machines[0].weights[0]
-    if any(machine.weights[0] is not W for machine in machines):
-        return [function(machine, x) for machine, x in zip(machines, rows, strict=True)]
+def _each(function, rows, *machines):
+    """Return ``function(*machines, rows)`` for each rung; one call if all share their weights.
+
+    Each of ``machines`` has one for each rung.
+    """
+    W = machines[0][0].weights[0]
+    if any(machine.weights[0] is not W for kind in machines for machine in kind):
+        return [function(*of_rung) for of_rung in zip(*machines, rows, strict=True)]
     n = rows[0].shape[0]
-    out = function(_stacked(machines, n), namespace(W).concat(list(rows), axis=0))
-    return [take_rows(out, slice(k * n, (k + 1) * n)) for k in range(len(machines))]
+    stacked = (_stacked(kind, n) for kind in machines)
+    out = function(*stacked, namespace(W).concat(list(rows), axis=0))
+    return [take_rows(out, slice(k * n, (k + 1) * n)) for k in range(len(rows))]
 
 
 def _stacked(machines, n):

@@ -8,7 +8,7 @@ from ..arrays import last_rows, make_rng, namespace, to_numpy
 from ..machine import Machine, interpolate, uncoupled
 from ._ais import LogPartition, independent_log_partition, mean_of_weights
 from ._annealing import anneal, own_bases, resampled
-from ._ladder import Ladder, exchanged, log_weights, swept_all
+from ._ladder import Ladder, exchanged, gains_of, swept_all
 from ._sampler import draw_visible
 
 _N_SAMPLES = 200  # chains that are annealed
@@ -157,13 +157,13 @@ def _climbed(machine, visible, rng, n_samples, acceptance, max_rungs):
 
 def _next_rung(machine, base, beta, rows, acceptance):
     """Return the inverse temperature of the next rung."""
-    own = to_numpy(log_weights(interpolate(base, machine, beta), rows))
+    here = interpolate(base, machine, beta)
 
     def excess(now):
         if now == beta:
             return 1.0 - acceptance
         there = machine if now == 1.0 else interpolate(base, machine, now)
-        return predicted_rate(to_numpy(log_weights(there, rows)) - own) - acceptance
+        return predicted_rate(to_numpy(gains_of(here, there, rows))) - acceptance
 
     if excess(1.0) >= 0:
         return 1.0
@@ -207,7 +207,7 @@ def _reaches(trial, trials):
     (base, machine), (proposed, _), _ = trial
     samples = namespace(proposed).concat([rows[-1] for _, rows, _ in trials], axis=0)
     own, others = (
-        to_numpy(log_weights(machine, x) - log_weights(base, x))
+        to_numpy(gains_of(base, machine, x))
         for x in (last_rows(proposed, _PROPOSED), samples)
     )
     rates = np.exp(np.minimum(own - others[:, None], 0.0)).mean(axis=1)

@@ -8,6 +8,7 @@ from ._energy import (
     in_double,
     interpolate,
     log_correction,
+    log_ratio,
     precise_free_energy,
     uncoupled,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "is_per_row",
     "log_correction",
     "log_partition",
+    "log_ratio",
     "n_enumerated",
     "precise_free_energy",
     "sum_of",

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import Array, cast, matmul, namespace, row_sums, take_rows, to_numpy
-from ..units import Theta
+from ..units import Theta, log_weight
 from ._machine import Layers, Machine, condition, is_per_row
 
 _BLOCK_ROWS = 1024  # rows whose free energies are computed together
@@ -76,6 +76,17 @@ def free_energy(machine: Machine, X: Array) -> Array:
     """Return -log sum_h exp(-energy(x, h)) for each row, of a machine with one hidden layer."""
     hidden = machine.units[1].total_log_partition(condition(machine, X))
     return -machine.units[0].log_weight(machine.thetas[0], X) - hidden
+
+
+def log_ratio(machine0: Machine, machine1: Machine, X: Array) -> Array:
+    """Return the free energy by one machine minus that by another with the same units, float64.
+
+    The difference of parameters goes with the values, so that little cancels, and base measures are
+    not needed. It is log p1(x) / p0(x) + log Z1 / Z0 of each row.
+    """
+    own, other = machine1.thetas[0], machine0.thetas[0]
+    hidden = machine1.units[1].log_ratio(condition(machine0, X), condition(machine1, X))
+    return log_weight(own.map(lambda a, b: a - b, other), X) + hidden
 
 
 def in_double(machine: Machine) -> Machine:
