@@ -150,6 +150,19 @@ def mnist(part, n=None, threshold=127):
     return (X if threshold is None else (X > threshold).astype(np.uint8)), y
 
 
+def fashion_mnist(part, n=None):
+    """Return Fashion-MNIST's "train" or "test" images, thresholded, which SKRBM_DATA has."""
+    name = {"train": "train", "test": "t10k"}[part]
+    X = _idx(data_folder() / "fashion-mnist" / f"{name}-images-idx3-ubyte.gz", 16)
+    return (X.reshape(-1, 784)[:n] > 127).astype(np.uint8)
+
+
+def debd(name, part):
+    """Return "train", "valid" or "test" rows of a set of binary columns, which SKRBM_DATA has."""
+    packed = np.load(data_folder() / "debd" / f"{name}.npz")
+    return np.unpackbits(packed[part], axis=1)[:, : int(packed["n_columns"])]
+
+
 def published_machine():
     """Return the CD25 machine of Salakhutdinov and Murray (784 x 500), which SKRBM_DATA has."""
     p = np.load(data_folder() / "rbm-reference" / "rbm_cd25_500.npz")

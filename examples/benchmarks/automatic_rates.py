@@ -25,7 +25,7 @@ import time
 from statistics import fmean
 
 import numpy as np
-from _common import data_folder, heading, mnist, progress, table
+from _common import data_folder, debd, fashion_mnist, heading, mnist, progress, table
 
 from skrbm import RBM
 from skrbm.evaluation import SMC, bracket
@@ -40,14 +40,9 @@ def images(name):
     """Return training and test images, thresholded."""
     if name == "mnist":
         return mnist("train", IMAGES)[0], mnist("test", 2000)[0]
-    import gzip
-
-    def read(part, n):
-        path = data_folder() / name / f"{part}-images-idx3-ubyte.gz"
-        X = np.frombuffer(gzip.open(path).read(), np.uint8, offset=16).reshape(-1, 784)
-        return (X[:n] > 127).astype(np.float32)
-
-    return read("train", IMAGES), read("t10k", 2000)
+    return tuple(
+        fashion_mnist(part, n).astype(np.float32) for part, n in (("train", IMAGES), ("test", 2000))
+    )
 
 
 def read(name):
@@ -60,11 +55,7 @@ def read(name):
         return X, states, p, None
     if "mnist" in name:
         return *images(name), None, 10
-    packed = np.load(folder / "debd" / f"{name}.npz")
-    train, test = (
-        np.unpackbits(packed[part], axis=1)[:, : int(packed["n_columns"])].astype(np.float32)
-        for part in ("train", "test")
-    )
+    train, test = (debd(name, part).astype(np.float32) for part in ("train", "test"))
     return train, test, None, None
 
 

@@ -12,7 +12,7 @@ import time
 import warnings
 
 import numpy as np
-from _common import data_folder, heading, mnist, progress, table
+from _common import data_folder, debd, heading, mnist, progress, table
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
 
@@ -20,16 +20,10 @@ from skrbm import RBM, BernoulliRBM
 from skrbm.evaluation import exact_log_partition
 from skrbm.learning import LogPartitionTracker, _tracking
 
-
-def debd(name):
-    file = np.load(data_folder() / f"debd/{name}.npz")
-    return np.unpackbits(file["train"], axis=1)[:, : int(file["n_columns"])].astype(np.float32)
-
-
 DATA = {
     "digits": lambda: (load_digits().data > 7).astype(np.float32),
-    "nltcs": lambda: debd("nltcs"),
-    "plants": lambda: debd("plants"),
+    "nltcs": lambda: debd("nltcs", "train").astype(np.float32),
+    "plants": lambda: debd("plants", "train").astype(np.float32),
     "ten qubits": lambda: np.loadtxt(data_folder() / "tfim/tfim1d_data.txt").astype(np.float32),
     "MNIST": lambda: mnist("train", 10_000)[0].astype(np.float32),
 }

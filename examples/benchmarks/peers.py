@@ -33,7 +33,6 @@ draws doc/_static/peers.png from the file.
 
 import argparse
 import contextlib
-import gzip
 import importlib
 import io
 import json
@@ -42,7 +41,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from _common import data_folder, fit_for, heading, likelihood, mnist, progress, table
+from _common import (
+    data_folder,
+    debd,
+    fashion_mnist,
+    fit_for,
+    heading,
+    likelihood,
+    mnist,
+    progress,
+    table,
+)
 from sklearn import neural_network
 from threadpoolctl import threadpool_limits
 
@@ -234,13 +243,7 @@ def images(name):
     """Return training and test images, thresholded."""
     if name == "mnist":
         return mnist("train")[0], mnist("test")[0]
-
-    def read(part):
-        path = data_folder() / name / f"{part}-images-idx3-ubyte.gz"
-        pixels = np.frombuffer(gzip.open(path).read(), np.uint8, offset=16)
-        return (pixels > 127).reshape(-1, 784)
-
-    return read("train"), read("t10k")
+    return fashion_mnist("train"), fashion_mnist("test")
 
 
 def read(name):
@@ -249,11 +252,7 @@ def read(name):
         train, test = images(name)
         found = train, train[:-VALIDATION], train[-VALIDATION:], test
     else:
-        packed = np.load(data_folder() / "debd" / f"{name}.npz")
-        train, valid, test = (
-            np.unpackbits(packed[part], axis=1)[:, : int(packed["n_columns"])]
-            for part in ("train", "valid", "test")
-        )
+        train, valid, test = (debd(name, part) for part in ("train", "valid", "test"))
         found = train, train, valid, test
     return [X.astype(np.float32) for X in found]
 

@@ -12,7 +12,7 @@ import argparse
 import warnings
 
 import numpy as np
-from _common import data_folder, heading, progress, table
+from _common import debd, heading, progress, table
 
 from skrbm import RBM
 from skrbm.units import Categorical
@@ -35,8 +35,7 @@ def patterns(rng, n=400):
 
 
 def nltcs(rng, n=1000):
-    packed = np.load(data_folder() / "debd" / "nltcs.npz")["train"]
-    return np.unpackbits(packed, axis=1)[:n, :16], "bernoulli"
+    return debd("nltcs", "train")[:n], "bernoulli"
 
 
 def main():

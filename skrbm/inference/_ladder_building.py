@@ -207,8 +207,7 @@ def _reaches(trial, trials):
     (base, machine), (proposed, _), _ = trial
     samples = namespace(proposed).concat([rows[-1] for _, rows, _ in trials], axis=0)
     own, others = (
-        to_numpy(gains_of(base, machine, x))
-        for x in (last_rows(proposed, _PROPOSED), samples)
+        to_numpy(gains_of(base, machine, x)) for x in (last_rows(proposed, _PROPOSED), samples)
     )
     rates = np.exp(np.minimum(own - others[:, None], 0.0)).mean(axis=1)
     return bool((rates >= _RARE).mean() >= 1 - _FEW)
