@@ -11,7 +11,8 @@ from ._annealing import anneal, own_bases, resampled
 from ._ladder import Ladder, exchanged, gains_of, swept_all
 from ._sampler import draw_visible
 
-_N_SAMPLES = 200  # chains that are annealed
+_N_SAMPLES = 200
+_MOST_CHAINS, _SPACING = 200, 5  # chains that are annealed; sweeps after which they are new samples
 _SWEEPS = 10  # of annealing from one rung to the next
 _AS_GOOD = 2.0  # nats between estimates of log Z of which neither is better, at most
 _SURE = 3.0  # standard errors between these, at most
@@ -47,7 +48,7 @@ def ladder_of(
         Parameters of independent visible units to start from, in addition to the machine's own
         and, if units are bounded, those of units that know no data.
     n_samples : int, default=200
-        Samples of each rung.
+        Samples of each rung. More than 200 are 200 chains at several times.
     acceptance : float, default=0.4
         Rate of exchanges between neighbours that is aimed at.
     max_rungs : int, default=100
@@ -73,7 +74,8 @@ def ladder_of(
     machine = _checked(machine, visible)
     rng = rng if hasattr(rng, "signed") else make_rng(rng, machine.weights[0])
     bases = [*own_bases(machine), *([] if visible is None else [visible])]
-    trials = [_climbed(machine, base, rng, n_samples, acceptance, max_rungs) for base in bases]
+    n = min(n_samples, _MOST_CHAINS)
+    trials = [_climbed(machine, base, rng, n, acceptance, max_rungs) for base in bases]
     machines, rows = _chosen(trials)
     rows, rates = _mixed(machines, rows, n_sweeps, rng)
     for _ in range(_ROUNDS):
@@ -82,7 +84,7 @@ def ladder_of(
             break
         machines, rows = _with_rungs_between(machines, rows, apart, max_rungs)
         rows, rates = _mixed(machines, rows, n_sweeps, rng)
-    return Ladder(tuple(machines), tuple(rows))
+    return Ladder(tuple(machines), _collected(machines, rows, n_samples, rng))
 
 
 def _checked(machine, visible):
@@ -119,6 +121,16 @@ def _mixed(machines, rows, n_sweeps, rng):
                 sums[k], counts[k] = sums[k] + float(to_numpy(rate).mean()), counts[k] + 1
     with np.errstate(invalid="ignore"):
         return rows, sums / counts
+
+
+def _collected(machines, rows, n_samples, rng):
+    """Return samples of all rungs, a tuple: the chains now, and after some sweeps, and so on."""
+    blocks = [rows]
+    for _ in range((n_samples - 1) // rows[0].shape[0]):
+        rows, _ = _mixed(machines, rows, _SPACING, rng)
+        blocks.append(rows)
+    concat = namespace(rows[0]).concat
+    return tuple(last_rows(concat(own, axis=0), n_samples) for own in zip(*blocks, strict=True))
 
 
 def _with_rungs_between(machines, rows, apart, max_rungs):

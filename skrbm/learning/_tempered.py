@@ -75,7 +75,8 @@ def first_tempered(machine, rng, n, visible=None):
     Tempered
     """
     machine = machine.copy()
-    ladder = ladder_of(machine, rng, visible=visible, n_samples=max(_FIRST * n, _FEWEST))
+    n_samples = max(_FIRST * n, _FEWEST)
+    ladder = ladder_of(machine, rng, visible=visible, n_samples=n_samples, n_sweeps=_BURN_IN)
     return _last_samples(ladder, rng, n), Tempered(ladder)
 
 

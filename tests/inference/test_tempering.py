@@ -26,6 +26,7 @@ from skrbm.inference import (
     LogPartition,
     Replicas,
     Tempering,
+    _ladder_building,
     bennett,
     clamped,
     collected,
@@ -36,7 +37,6 @@ from skrbm.inference import (
     sample,
     tempered_mean,
 )
-from skrbm.inference._ladder_building import _chosen
 from skrbm.machine import Machine, free_energy, uncoupled
 from skrbm.units import Bernoulli, Categorical, Theta
 
@@ -397,7 +397,8 @@ def test_a_machine_near_independent_units_has_two_rungs():
         assert len(ladder_of(machine, rng_of(machine, seed), n_sweeps=1)) == 2
 
 
-def test_samples_of_a_ladder_have_the_distribution_of_each_rung():
+def test_samples_of_a_ladder_have_the_distribution_of_each_rung(monkeypatch):
+    monkeypatch.setattr(_ladder_building, "_MOST_CHAINS", 4000)  # samples that are independent
     machine = two_modes()
     ladder = ladder_of(machine, rng_of(machine), n_samples=4000)
     for rung, rows in zip(ladder.machines, ladder.samples, strict=True):
@@ -410,6 +411,19 @@ def test_samples_of_a_ladder_have_the_distribution_of_each_rung():
         keep = expected > 1
         scale = counts[keep].sum() / expected[keep].sum()
         assert stats.chisquare(counts[keep], scale * expected[keep]).pvalue > LEVEL
+
+
+def test_many_samples_of_a_ladder_are_chains_at_several_times():
+    """As if the times of a chain told nothing new, shares are off by 5 deviations: 1e-6."""
+    machine = two_modes()
+    ladder = ladder_of(machine, rng_of(machine), n_samples=950)
+    for rung, rows in zip(ladder.machines, ladder.samples, strict=True):
+        p = np.exp(-free_energy(rung, all_rows(8)))
+        share = p[all_rows(8).sum(axis=1) > 4].sum() / p.sum()
+        assert rows.shape == (950, 8)
+        found = (rows.sum(axis=1) > 4).mean()
+        assert abs(found - share) < 5 * np.sqrt(share * (1 - share) / 200)
+        assert (rows[-200:] != rows[:200]).any()
 
 
 def test_rungs_that_a_new_one_makes_needless_are_left_out():
@@ -553,7 +567,7 @@ def test_units_from_which_log_z_is_too_small_are_not_taken(log_z, std, is_taken)
     machines, rows = two_modes(), np.zeros((4, 6))
     few, many = (machines,) * 3, (machines,) * 5
     trials = [(few, rows, LogPartition(0.0, 0.1)), (many, rows, LogPartition(log_z, std))]
-    assert _chosen(trials)[0] is (many if is_taken else few)
+    assert _ladder_building._chosen(trials)[0] is (many if is_taken else few)
 
 
 @pytest.mark.parametrize("share, enough", [(0.0, True), (0.1, False), (1.0, False)])
@@ -569,4 +583,4 @@ def test_two_rungs_are_enough_if_they_reach_the_samples_of_others(share, enough)
     few, many = (base, machine), (base, machine, machine)
     log_z = LogPartition(0.0, 0.1)
     trials = [(few, (ones, ones), log_z), (many, (ones, both, both), log_z)]
-    assert _chosen(trials)[0] is (few if enough else many)
+    assert _ladder_building._chosen(trials)[0] is (few if enough else many)

@@ -308,20 +308,24 @@ def test_same_seed_same_fit():
 
 
 @pytest.mark.parametrize(
-    "Estimator", [RBM, TAPRBM, partial(GaussianBernoulliRBM, n_steps=2)], ids=["RBM", "TAP", "real"]
+    ("Estimator", "rate"),
+    [(RBM, 0.2), (TAPRBM, 0.2), (partial(GaussianBernoulliRBM, n_steps=2), 0.02)],
+    ids=["RBM", "TAP", "real"],
 )
-def test_a_warm_start_goes_on_with_the_ladder(Estimator):
+def test_a_warm_start_goes_on_with_the_ladder(Estimator, rate):
     X = bits()
-    settings = {"starts": "tempered", "batch_size": 20, "n_iter": 5, "random_state": 0}
-    rbm = Estimator(6, warm_start=True, learning_rate=0.1, **settings).fit(X)
-    rungs = rbm.ladder_.machines[:-2]
+    settings = {"starts": "tempered", "batch_size": 20, "n_iter": 20, "random_state": 0}
+    rbm = Estimator(6, warm_start=True, learning_rate=rate, **settings).fit(X)
+    rungs = rbm.ladder_.machines[:2]
+    assert rungs[1] is not rbm.ladder_.machines[-1]
     pickled = pickle.loads(pickle.dumps(rbm))
     rbm.set_params(n_iter=1).fit(X)
     for now, before in zip(rbm.ladder_.machines, rungs, strict=False):
         assert_array_equal(now.weights[0], before.weights[0])
+        assert now.scale == before.scale
     assert_array_equal(pickled.set_params(n_iter=1).fit(X).components_, rbm.components_)
     rbm.partial_fit(X)
-    assert len(rbm.history_["exchange"]) == 7
+    assert len(rbm.history_["exchange"]) == 22
     rbm.set_params(starts="persistent").fit(X)
     assert not hasattr(rbm, "ladder_")
     rbm.set_params(starts="tempered").fit(X)  # a ladder by annealing
