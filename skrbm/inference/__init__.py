@@ -27,8 +27,8 @@ from ._fixed_point import (
     solve_to_convergence,
 )
 from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
-from ._ladder import Ladder, collected, exchange_rate, renewed
-from ._ladder_building import ladder_of
+from ._ladder import Ladder, collected, exchange_rate, gains_of, renewed
+from ._ladder_building import ladder_of, predicted_rate
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
@@ -84,6 +84,7 @@ __all__ = [
     "draw_visible",
     "effective_part",
     "exchange_rate",
+    "gains_of",
     "given_visible",
     "independent_log_partition",
     "ladder_of",
@@ -91,6 +92,7 @@ __all__ = [
     "map_rows",
     "mean_of_weights",
     "method_names",
+    "predicted_rate",
     "propagate",
     "propagate_rows",
     "renewed",

@@ -7,16 +7,24 @@ of the last one. So the chains of the present machine have its distribution, how
 
 from typing import NamedTuple
 
-from ..arrays import last_rows, namespace
-from ..inference import Ladder, collected, exchange_rate, ladder_of, renewed
+from ..arrays import last_rows, namespace, to_numpy
+from ..inference import (
+    Ladder,
+    collected,
+    gains_of,
+    ladder_of,
+    predicted_rate,
+    renewed,
+    resampled,
+)
 from ..machine import interpolate
 
 _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
 _STEP_BACK = 0.1  # acceptance below which the last steps are taken back
 # Sweeps at a new rung. Chains learn the shares of modes from its samples, so that there are many.
 _BURN_IN, _BLOCKS, _SPACING = 30, 30, 4
-_APART = 0.1  # acceptance of samples of two rungs below which steps between them are taken back
-_HALVES = 2  # how often half of the way is, before all steps are
+_APART = 0.25  # acceptance of samples of two rungs below which steps between them are taken back
+_HALVES = 3  # how often half of the way is, before all steps are
 _FASTER = 2 ** (1 / 100)  # factor on a rate that was halved, for each step until the next rung
 _FIRST, _FEWEST = 10, 100  # samples of the first rungs: of each chain, and of all at least
 _KEPT = 10  # samples of the rungs below the last one, of each chain
@@ -128,15 +136,19 @@ def _with_rung(machine, rows, ladder, rng):
     """Return the ladder with a new rung, the machine, and True if that is near the last rung.
 
     Chains lag behind the machine: where they still exchange, its own samples may hardly do so. As a
-    rule modes then change their weights by more in a step than chains can follow. The new rung is a
-    machine on the way then, if there is one near enough.
+    rule modes then change their weights by more in a step than chains can follow. Importance
+    weights of the samples of the last rung tell so at once. The new rung is a machine on the way
+    then, if there is one near enough. Its chains start at samples drawn by these weights, so that
+    the modes have their shares from the start.
     """
-    last, samples, kept = ladder.machines[-1], ladder.samples[-1], _KEPT * rows.shape[0]
+    last, samples, n = ladder.machines[-1], ladder.samples[-1], rows.shape[0]
     for n_halves in range(_HALVES + 1):
-        found = collected(machine, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
-        m = min(samples.shape[0], found.shape[0])
-        if exchange_rate((last, machine), (last_rows(samples, m), last_rows(found, m))) >= _APART:
-            return ladder.extended(machine, found, kept, _NEW_RUNG), n_halves == 0
+        weights = gains_of(last, machine, samples)
+        if predicted_rate(to_numpy(weights)) >= _APART:
+            drawn = resampled(samples, weights, rng)
+            rows = namespace(rows).take(drawn, rng.permutation(drawn.shape[0])[:n], axis=0)
+            found = collected(machine, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
+            return ladder.extended(machine, found, _KEPT * n, _NEW_RUNG), n_halves == 0
         machine = interpolate(last, machine, 0.5)
     return ladder, False
 

@@ -89,7 +89,7 @@ OTHERS = [pytest.param(name, marks=pytest.mark.law) for name in ("gibbs", "lange
 
 @pytest.fixture(scope="module", params=["gibbs_langevin", *OTHERS])
 def real(request):
-    settings = {"optimizer": "adam", "n_steps": 5, "n_iter": 60, "random_state": 0}
+    settings = {"optimizer": "adam", "n_steps": 5, "n_iter": 100, "random_state": 0}
     settings |= {"inference": request.param, "learning_rate": 0.02}
     return GaussianBernoulliRBM(4, starts="tempered", **settings).fit(two_clusters())
 

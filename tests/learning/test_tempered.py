@@ -136,9 +136,11 @@ def test_a_new_rung_where_exchanges_are_rare():
     assert_joint_distribution(Exact(machine), Gibbs().start(machine, rows, rng).layers)
 
 
-@pytest.mark.parametrize("field, part", [(0.5, 1), (3.0, 0.5), (6.0, 0.25), (14.0, 0)])
+@pytest.mark.parametrize(
+    "field, part", [(0.5, 1), (2.0, 0.5), (4.0, 0.25), (8.0, 0.125), (30.0, 0)]
+)
 def test_a_new_rung_is_near_the_last(field, part):
-    """Or it is a machine half or a quarter of the way; or there is none.
+    """Or it is a machine half, a quarter or an eighth of the way; or there is none.
 
     Chains, all at 1, are far from each of the machines; samples are those of the rung.
     """
@@ -149,9 +151,9 @@ def test_a_new_rung_is_near_the_last(field, part):
         machine = first.tilted(0, np.full(8, part * field))
         return machine, exact_chains(Exact(machine), 1000, seed=seed).layers[0]
 
-    for tried in (1, 0.5, 0.25):
+    for tried in (1, 0.5, 0.25, 0.125):
         rate = exchange_rate(*zip(exact(0), exact(tried, 1), strict=True))
-        assert rate < 0.07 if tried > part else rate > 0.15
+        assert rate < 0.15 if tried > part else rate > 0.35
     ladder, is_whole = _with_rung(exact(1)[0], np.ones((100, 8)), tempered.ladder, rng)
     assert is_whole == (part == 1) and len(ladder) == 1 + (part > 0)
     rung, _ = exact(part)
@@ -162,14 +164,14 @@ def test_a_new_rung_is_near_the_last(field, part):
 def test_steps_are_taken_back_half_of_the_way():
     """Chains that agree with the last rung exchange with it, and samples of the machine do not."""
     first = random_machine(("bernoulli", "bernoulli"), (8, 2), 0, 0.3)
-    machine = first.tilted(0, np.full(8, 3.0))
+    machine = first.tilted(0, np.full(8, 2.0))
     tempered, rng = tempered_of(first, 1000, 5), make_rng(0, first.weights[0])
     lagging = np.tile(np.arange(8) < 7, (1000, 1)).astype(float)
     lagging[:200, 6] = 0
     found, rows, after, factor = review(machine, lagging, tempered, rng)
     assert 0.1 < after.exchange < 0.3
     assert factor == 0.5 and after.n_back == 1 and after.n_steps == 0 and len(after.ladder) == 2
-    half = first.tilted(0, np.full(8, 1.5))
+    half = first.tilted(0, np.full(8, 1.0))
     assert_allclose(found.thetas[0].field, half.thetas[0].field, rtol=1e-12)
     assert not np.shares_memory(found.weights[0], after.ladder.machines[-1].weights[0])
     assert_allclose(rows.mean(axis=0), Exact(half).mean(0), atol=0.08)  # five standard errors
@@ -314,7 +316,7 @@ def test_same_seed_same_fit():
 )
 def test_a_warm_start_goes_on_with_the_ladder(Estimator, rate):
     X = bits()
-    settings = {"starts": "tempered", "batch_size": 20, "n_iter": 20, "random_state": 0}
+    settings = {"starts": "tempered", "batch_size": 20, "n_iter": 60, "random_state": 0}
     rbm = Estimator(6, warm_start=True, learning_rate=rate, **settings).fit(X)
     rungs = rbm.ladder_.machines[:2]
     assert rungs[1] is not rbm.ladder_.machines[-1]
@@ -325,7 +327,7 @@ def test_a_warm_start_goes_on_with_the_ladder(Estimator, rate):
         assert now.scale == before.scale
     assert_array_equal(pickled.set_params(n_iter=1).fit(X).components_, rbm.components_)
     rbm.partial_fit(X)
-    assert len(rbm.history_["exchange"]) == 22
+    assert len(rbm.history_["exchange"]) == 62
     rbm.set_params(starts="persistent").fit(X)
     assert not hasattr(rbm, "ladder_")
     rbm.set_params(starts="tempered").fit(X)  # a ladder by annealing
