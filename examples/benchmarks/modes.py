@@ -16,8 +16,8 @@ digits: MNIST's digits 0 and 1 and 200 hidden units, trained with tempered chain
 fifths of the epochs the rate falls to a two-hundredth. Chains of the fitted machine start at digits
 of one class and go on by Gibbs sampling or along the ladder. A logistic regression that was trained
 on the data tells the class of their visible values. Printed are how often a chain comes to the
-class that it visits less often, the share of class 1 in all sweeps, and the log-likelihood of grey
-test images.
+class that it visits less often, the share of class 1 in all sweeps, and the log-likelihood of test
+images.
 
 log_z: a machine of data set 0 of the clusters, trained with tempered chains. Printed are the errors
 of estimates of log Z, along its ladder and over temperatures, by the sum over all configurations.
