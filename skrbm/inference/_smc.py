@@ -49,7 +49,7 @@ class SMC:
         Chains of each run.
     std : float, default=0.1
         Standard error of log Z that is asked for, in nats.
-    max_sweeps : int, default=7000
+    max_sweeps : int, default=10000
         Largest number of sweeps of all chains in all rounds. The trials and a first round that is
         as long as a trial are made in any case.
 
@@ -65,7 +65,7 @@ class SMC:
     n_runs: int = 16
     n_chains: int = 8
     std: float = 0.1
-    max_sweeps: int = 7000
+    max_sweeps: int = 10_000
 
     has_rungs = False
 
