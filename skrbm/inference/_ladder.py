@@ -132,7 +132,7 @@ class Ladder:
 
 
 def gains_of(below, machine, rows):
-    """Return the log weight of visible values by a machine minus that by another, float64."""
+    """Return the log weight of each row by ``machine`` minus that by ``below``, float64."""
     below, machine = in_double(below), in_double(machine)
     return log_ratio(below, machine, cast(rows, machine.dtype))
 

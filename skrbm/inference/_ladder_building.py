@@ -84,7 +84,7 @@ def ladder_of(
             break
         machines, rows = _with_rungs_between(machines, rows, apart, max_rungs)
         rows, rates = _mixed(machines, rows, n_sweeps, rng)
-    return Ladder(tuple(machines), _collected(machines, rows, n_samples, rng))
+    return Ladder(tuple(machines), _over_time(machines, rows, n_samples, rng))
 
 
 def _checked(machine, visible):
@@ -123,7 +123,7 @@ def _mixed(machines, rows, n_sweeps, rng):
         return rows, sums / counts
 
 
-def _collected(machines, rows, n_samples, rng):
+def _over_time(machines, rows, n_samples, rng):
     """Return samples of all rungs, a tuple: the chains now, and after some sweeps, and so on."""
     blocks = [rows]
     for _ in range((n_samples - 1) // rows[0].shape[0]):

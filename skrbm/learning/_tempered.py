@@ -143,9 +143,9 @@ def _with_rung(machine, rows, ladder, rng):
     """
     last, samples, n = ladder.machines[-1], ladder.samples[-1], rows.shape[0]
     for n_halves in range(_HALVES + 1):
-        weights = gains_of(last, machine, samples)
-        if predicted_rate(to_numpy(weights)) >= _APART:
-            drawn = resampled(samples, weights, rng)
+        log_weights = gains_of(last, machine, samples)
+        if predicted_rate(to_numpy(log_weights)) >= _APART:
+            drawn = resampled(samples, log_weights, rng)
             rows = namespace(rows).take(drawn, rng.permutation(drawn.shape[0])[:n], axis=0)
             found = collected(machine, rows, ladder, rng, _BURN_IN, _BLOCKS, _SPACING)
             return ladder.extended(machine, found, _KEPT * n, _NEW_RUNG), n_halves == 0

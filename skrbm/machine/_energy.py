@@ -79,10 +79,10 @@ def free_energy(machine: Machine, X: Array) -> Array:
 
 
 def log_ratio(machine0: Machine, machine1: Machine, X: Array) -> Array:
-    """Return the free energy by one machine minus that by another with the same units, float64.
+    """Return the free energy of each row by ``machine0`` minus that by ``machine1``, in float64.
 
-    The difference of parameters goes with the values, so that little cancels, and base measures are
-    not needed. It is log p1(x) / p0(x) + log Z1 / Z0 of each row.
+    It is log p1(x) / p0(x) + log Z1 / Z0. The machines have the same units, whose base measures
+    cancel. Values are multiplied by the difference of the parameters, so that few digits are lost.
     """
     own, other = machine1.thetas[0], machine0.thetas[0]
     hidden = machine1.units[1].log_ratio(condition(machine0, X), condition(machine1, X))
