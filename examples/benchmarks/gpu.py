@@ -1,20 +1,27 @@
 """Times and agreement of skrbm on tensors of torch, on a GPU or on the processor.
 
-    python examples/benchmarks/gpu.py [--device cuda] [--part pcd langevin bp waits agreement]
+    SKRBM_DATA=... python examples/benchmarks/gpu.py [--device cuda] [--part pcd replays ...]
 
 - "pcd": a batch of persistent contrastive divergence, 784 x 4096 units and 512 rows, beside the
-  products of matrices in it alone. Of two fits of different lengths the difference counts.
+  products of matrices in it alone, with and without TensorFloat-32. Of two fits of different
+  lengths, with 50 batches in an epoch, the difference counts; it has what an epoch ends with.
+- "replays": a batch of some estimators where steps are replayed, and where they are not.
+- "rbms": an update of 784 x 500 units as rbms does it by default, 2000 rows and chains and the
+  centred gradient, beside rbms 0.5.0 (``pip install --no-deps rbms==0.5.0``).
 - "langevin": a step of Gibbs-Langevin sampling with 10 inner steps beside a plain transcription of
   the inner loop of the paper's released code.
-- "bp": belief propagation as in learning a ConditionalRBM, ten sweeps in 100 machines of 784 x 256
-  units, beside the traffic of its messages: each read and written once in a sweep, and exp(W) read,
-  at the speed of a copy.
+- "bp": belief propagation as in learning a ConditionalRBM, ten sweeps in 100 and in 500 machines
+  of 784 x 256 units, beside the traffic of its messages: each read and written once in a sweep, and
+  exp(W) read, at the speed of a copy.
+- "mnist": mean log-likelihoods of MNIST's test images, thresholded, after ``RBM`` of 500 units has
+  learnt without settings, by AIS and by reverse AIS with 10 000 temperatures.
 - "waits": how often the processor waits for the device in an epoch, by torch's own warnings; only
   on CUDA.
 - "agreement": largest differences from NumPy of what involves no random numbers, and exact
   log-likelihoods of sampling fits over some seeds, with standard errors.
 
-Float32; ``--device cpu --scale 0.1`` runs all but "waits" in seconds, at a tenth of the sizes.
+Float32; ``--device cpu --scale 0.1`` runs all but "waits" and "mnist" in seconds, at a tenth of
+the sizes.
 Times are medians over repeats in turn.
 """
 
@@ -22,17 +29,20 @@ import argparse
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "gaussian_bernoulli"))
 
-from _common import heading, table, timed
+from _common import heading, likelihood, mnist, table, timed
 from speed import explicit
 
-from skrbm import RBM, TAPRBM, BernoulliRBM
+from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng, to_numpy
 from skrbm.inference import GibbsLangevin, propagate
 from skrbm.machine import Machine
@@ -76,36 +86,111 @@ def bits(n, n_visible):
 def pcd(device, args):
     """Time a batch of PCD beside its products."""
     n_visible, n_hidden, size = args.sizes(784, 4096, 512)
-    n_batches, more = 8, 10
-    X = device.put(bits(n_batches * size, n_visible))
+    print(f"\nPCD, {n_visible} x {n_hidden} units, batches of {size}")
     W, V, H = (torch.rand(n, m, device=device.name) for n, m in
                ((n_hidden, n_visible), (2 * size, n_visible), (2 * size, n_hidden)))  # fmt: skip
-
-    def fit(Estimator, n_iter, **params):
-        options = {"n_components": n_hidden, "batch_size": size, "random_state": 0}
-        return lambda: Estimator(n_iter=n_iter, **options, **params).fit(X)
 
     def products():
         return V @ W.T, H[:size] @ W, H.T @ V
 
-    plain = {"learning_rate": 0.01}
-    runs = {"products": products}
-    for name, Estimator, params in (("BernoulliRBM", BernoulliRBM, plain), ("RBM", RBM, {})):
-        runs |= {(name, n): fit(Estimator, n, **params) for n in (1, 1 + more)}
+    estimators = {
+        "BernoulliRBM": BernoulliRBM(n_hidden, learning_rate=0.01, batch_size=size),
+        "RBM": RBM(n_hidden, batch_size=size),
+    }
+    rows, others = [], {"products": products}
+    for precision in ("highest", "high") if device.is_gpu else ("highest",):
+        torch.set_float32_matmul_precision(precision)
+        batches, found = seconds_of_batches(device, args, estimators, n_visible, others)
+        alone, format = found["products"], "float32" if precision == "highest" else "TF32"
+        rows.append((format, "products alone", 1e3 * alone, 1.0, ""))
+        for name, seconds in batches.items():
+            goal = ">= 0.6" if name == "BernoulliRBM" and precision == "highest" else ""
+            rows.append((format, name, 1e3 * seconds, alone / seconds, goal))
+    torch.set_float32_matmul_precision("highest")
+    table(("products in", "", "ms a batch", "products / time", "goal"), rows)
+
+
+def seconds_of_batches(device, args, estimators, n_visible, others=None, n_batches=50, more=4):
+    """Return medians of the time of a batch of some estimators, by name, and of other runs."""
+    size = max(estimator.batch_size for estimator in estimators.values())
+    X, runs = device.put(bits(n_batches * size, n_visible)), dict(others or {})
+
+    def fit(estimator, n_iter):
+        rows = X[: n_batches * estimator.batch_size]
+        estimator.set_params(n_iter=n_iter, random_state=0)
+        return estimator.fit(rows)
+
+    for name, estimator in estimators.items():
+        runs |= {(name, n): partial(fit, estimator, n) for n in (1, 1 + more)}
     found = device.seconds(runs, args.repeats)
-    rows = [("products alone", 1e3 * found["products"], 1.0, "")]
-    for name in ("BernoulliRBM", "RBM"):
-        batch = (found[name, 1 + more] - found[name, 1]) / (more * n_batches)
-        goal = ">= 0.6" if name == "BernoulliRBM" else ""
-        rows.append((name, 1e3 * batch, found["products"] / batch, goal))
-    print(f"\nPCD, {n_visible} x {n_hidden} units, batches of {size}")
-    table(("", "ms a batch", "products / time", "goal"), rows)
+    times = {
+        name: (found[name, 1 + more] - found[name, 1]) / (more * n_batches) for name in estimators
+    }
+    return times, found
+
+
+def replays(device, args):
+    """Time batches with and without recorded steps."""
+    n_visible, n_hidden, size, large = args.sizes(784, 500, 100, 512)
+    estimators = {
+        f"RBM, batches of {size}": RBM(n_hidden, batch_size=size),
+        f"BernoulliRBM, batches of {size}": BernoulliRBM(n_hidden, batch_size=size),
+        f"BernoulliRBM, batches of {large}": BernoulliRBM(n_hidden, batch_size=large),
+        f"TAPRBM, batches of {size}": TAPRBM(n_hidden, batch_size=size),
+        f"GaussianBernoulliRBM, batches of {size}": GaussianBernoulliRBM(
+            n_hidden, batch_size=size, learning_rate=0.001
+        ),
+    }
+    print(f"\nSteps that are replayed, {n_visible} x {n_hidden} units")
+    there, _ = seconds_of_batches(device, args, estimators, n_visible)
+    with mock.patch("skrbm.learning._gradient.can_replay", lambda x: False):
+        one_by_one, _ = seconds_of_batches(device, args, estimators, n_visible)
+    rows = [(name, 1e3 * one_by_one[name], 1e3 * there[name], one_by_one[name] / there[name])
+            for name in estimators]  # fmt: skip
+    table(("", "ms a batch, one by one", "replayed", "ratio"), rows)
+
+
+def rbms(device, args):
+    """Time an update beside that of rbms."""
+    try:
+        from rbms.bernoulli_bernoulli.classes import BBRBM
+        from rbms.training.pcd import fit_batch_pcd
+    except ImportError as error:
+        print(f"\nrbms is left out: {error}")
+        return
+    n_visible, n_hidden, size = args.sizes(784, 500, 2000)
+    X, n_updates, rows = device.put(bits(size, n_visible)), 20, []
+    weights = torch.ones((size, 1), device=device.name)
+    print(f"\nUpdates of {n_visible} x {n_hidden} units, {size} rows and chains")
+    for steps in (1, 10, 100):
+        with torch.no_grad():
+            data = SimpleNamespace(data=X)
+            machine = BBRBM.init_parameters(n_hidden, data, torch.device(device.name), X.dtype)
+            optimizer = torch.optim.SGD(machine.parameters(), lr=0.01, maximize=True)
+            for parameter in machine.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            chains = machine.init_chains(size)
+
+            def updates(machine=machine, chains=chains, optimizer=optimizer, steps=steps):
+                for _ in range(n_updates):
+                    optimizer.zero_grad(set_to_none=False)
+                    chains, _ = fit_batch_pcd((X, weights), chains, machine, steps, 1.0)
+                    optimizer.step()
+
+            ours = BernoulliRBM(n_hidden, batch_size=size, n_gibbs_steps=steps, centered=True)
+            ours.set_params(learning_rate=0.01)
+            there, found = seconds_of_batches(
+                device, args, {"": ours}, n_visible, {"rbms": updates}, n_batches=30
+            )
+        theirs = found["rbms"] / n_updates
+        rows.append((steps, 1e3 * theirs, 1e3 * there[""], theirs / there[""]))
+    table(("Gibbs steps", "ms, rbms", "ms, skrbm", "rbms / skrbm"), rows)
 
 
 def langevin(device, args):
     """Time a Gibbs-Langevin step beside the released code's inner loop."""
     n_visible, n_hidden, n = args.sizes(784, 4096, 512)
-    generator, inner = np.random.default_rng(0), 10
+    generator, inner, n_steps = np.random.default_rng(0), 10, 20
     W = device.put(0.02 * generator.standard_normal((n_hidden, n_visible)))
     own = Theta(device.put(np.zeros(n_visible)), device.put(np.ones(n_visible)))
     machine = Machine((Gaussian(), Bernoulli()), (own, Theta(device.put(np.zeros(n_hidden)))), (W,))
@@ -115,21 +200,30 @@ def langevin(device, args):
     H = state.layers[1]
     found = device.seconds(
         {
-            "skrbm": lambda: method.step(machine, state, rng),
-            "released": lambda: explicit(machine, V, H, rng, 0.2, inner, hoisted=False),
+            "skrbm": lambda: [method.step(machine, state, rng) for _ in range(n_steps)],
+            "released": lambda: [
+                explicit(machine, V, H, rng, 0.2, inner, hoisted=False) for _ in range(n_steps)
+            ],
         },
         args.repeats,
     )
     print(f"\nGibbs-Langevin, {n_visible} x {n_hidden} units, {n} chains, {inner} inner steps")
     ratio = found["released"] / found["skrbm"]
-    rows = [("skrbm", 1e3 * found["skrbm"], 1.0, ""),
-            ("released code's loop", 1e3 * found["released"], ratio, ">= 5")]  # fmt: skip
+    rows = [("skrbm", 1e3 * found["skrbm"] / n_steps, 1.0, ""),
+            ("released code's loop", 1e3 * found["released"] / n_steps, ratio, ">= 5")]  # fmt: skip
     table(("", "ms a step", "over skrbm", "goal"), rows)
 
 
 def bp(device, args):
     """Time sweeps of belief propagation beside their traffic."""
-    n_visible, n_hidden, n = args.sizes(784, 256, 100)
+    print("\nBelief propagation, 10 sweeps")
+    rows = [row for n in (100, 500) for row in bp_rows(device, args, n)]
+    table(("machines", "", "ms", "over traffic", "goal"), rows)
+
+
+def bp_rows(device, args, n):
+    """Return the rows of a table about sweeps in ``n`` machines."""
+    n_visible, n_hidden, n = args.sizes(784, 256, n)
     generator, sweeps = np.random.default_rng(0), 10
     W = 3 / np.sqrt(n_visible + n_hidden) * generator.standard_normal((n_hidden, n_visible))
     parts = W, generator.standard_normal((n, n_visible)), generator.standard_normal((n, n_hidden))
@@ -144,10 +238,24 @@ def bp(device, args):
         args.repeats,
     )
     traffic = sweeps * found["copy"] * (1 + 0.5 / n)
-    print(f"\nBelief propagation, {n} machines of {n_visible} x {n_hidden} units, {sweeps} sweeps")
-    rows = [("traffic", 1e3 * traffic, 1.0, ""),
-            ("skrbm", 1e3 * found["sweeps"], found["sweeps"] / traffic, "<= 3")]  # fmt: skip
-    table(("", "ms", "over traffic", "goal"), rows)
+    name = f"{n} of {n_visible} x {n_hidden}"
+    return [(name, "traffic", 1e3 * traffic, 1.0, ""),
+            (name, "skrbm", 1e3 * found["sweeps"], found["sweeps"] / traffic, "<= 3")]  # fmt: skip
+
+
+def learns_mnist(device, args):
+    """Print likelihoods of MNIST after some passes."""
+    (train, _), (test, _) = mnist("train"), mnist("test")
+    X, X_test = (torch.asarray(X, device=device.name) for X in (train, test))
+    print("\nMNIST, 784 x 500 units, RBM without settings")
+    rows = []
+    for n_iter in args.passes:
+        begin = time.perf_counter()
+        rbm = RBM(500, n_iter=n_iter, random_state=0).fit(X)
+        learnt = time.perf_counter() - begin
+        found = likelihood(rbm, X, X_test, schedule=10_000)
+        rows.append((n_iter, learnt, *found, time.perf_counter() - begin - learnt))
+    table(("passes", "seconds", "AIS", "reverse AIS", "seconds for both"), rows)
 
 
 def waits(device, args):
@@ -213,7 +321,8 @@ def _difference(one, other, name):
     return float(np.abs(to_numpy(getattr(one, name)) - getattr(other, name)).max())
 
 
-PARTS = {part.__name__: part for part in (pcd, langevin, bp, waits, agreement)}
+PARTS = {part.__name__: part for part in (pcd, replays, rbms, langevin, bp, waits, agreement)}
+PARTS["mnist"] = learns_mnist
 
 
 def main():
@@ -223,6 +332,7 @@ def main():
     parser.add_argument("--scale", type=float, default=1.0, help="factor on all sizes")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--passes", type=int, nargs="*", default=[30, 120], help="over MNIST")
     args = parser.parse_args()
     if args.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error("torch finds no GPU; --device cpu --scale 0.1 runs on the processor")

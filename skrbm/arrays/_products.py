@@ -1,13 +1,13 @@
 """Products of matrices, which take most of the time in training."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dgemm, sgemm
 
-from ._namespace import is_foreign
+from ._namespace import is_foreign, is_torch
 from ._threads import share, split
 from ._types import Array
 
@@ -65,17 +65,29 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
     read-only arrays and works on a silent copy of an unsuitable ``out``, hence the checks.
     """
     if is_foreign(out) or not terms:
-        if is_foreign(keep) or keep != 1:
-            out *= keep
-        for left, right, alpha in terms:
-            out += alpha * (left.T @ right)
-        return out
+        return _add_foreign(out, terms, keep)
     _check_accumulator(out, terms)
     parts = split(out.shape[0], sum([left.shape[0] for left, _, _ in terms]) * out.size)
     if len(parts) > 1:
         share(_add_products, parts, out, terms, keep)
     else:
         _accumulate(out, terms, keep)
+    return out
+
+
+def _add_foreign(out: Array, terms: Terms, keep: Any) -> Array:
+    """Do the same in another library than NumPy; its numbers may be on a device."""
+    for left, right, alpha in terms:
+        if is_torch(out) and not (is_foreign(keep) or is_foreign(alpha)):
+            out.addmm_(left.T, right, beta=keep, alpha=alpha)
+            keep = 1.0
+            continue
+        if is_foreign(keep) or keep != 1:
+            out *= keep
+            keep = 1.0
+        out += alpha * (left.T @ right)
+    if is_foreign(keep) or keep != 1:
+        out *= keep
     return out
 
 

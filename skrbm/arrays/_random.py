@@ -214,7 +214,10 @@ class _TorchRng(Rng):
         return torch.randn(shape, generator=self._torch, **self._options())
 
     def signed(self, shape: Shape) -> tuple[Array, Any]:
-        return 2 * self.uniform(shape) - 1, 1.0
+        import torch
+
+        noise = torch.empty(shape, **self._options())
+        return noise.uniform_(-1, 1, generator=self._torch), 1.0
 
     @contextmanager
     def recorded(self, graph: Any) -> Iterator[None]:

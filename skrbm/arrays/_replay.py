@@ -5,7 +5,9 @@ the operations of a call as a CUDA graph, which is started as a whole. A replay 
 call would: the same operations, and the next numbers of the same random stream.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -107,7 +109,7 @@ class _Recording:
         pool = like_it._graph.pool() if like_it else None
         here, apart = torch.cuda.current_stream(x.device), torch.cuda.Stream(x.device)
         apart.wait_stream(here)
-        with torch.cuda.stream(apart), rng.recorded(self._graph):
+        with torch.cuda.stream(apart), rng.recorded(self._graph), _no_garbage():
             self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 with self._read, gathered() as waiting:
@@ -142,6 +144,18 @@ class _Recording:
             require(holds, error)
         counts = [n + step for n, step in zip(parts.counts, self._steps, strict=True)]
         return self._after.moved(self._buffers, counts), numbers
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Collect no garbage within: a graph in it that is destroyed then ends the recording."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()
 
 
 def _copy(arrays: list, buffers: list) -> None:

@@ -1,10 +1,13 @@
 """The pseudo-likelihood, which needs no log Z."""
 
-from ..arrays import cast, like, namespace, row_blocks, softplus, to_numpy
-from ..machine import _enumeration, above_visible, hidden_layers, input_field
+import numpy as np
+
+from ..arrays import cast, from_numpy, is_on_device, like, namespace, row_blocks, softplus, to_numpy
+from ..machine import _enumeration, above_visible, hidden_layers, input_field, is_per_row
 from ._density import density_of
 
 _BLOCK_ELEMENTS = 2**22  # of the largest temporary array in blockwise evaluation
+_DEVICE_ELEMENTS = 2**24  # of the same on a device
 _MAX_HIDDEN = 12  # units that are enumerated for each row and bit
 
 
@@ -81,14 +84,31 @@ def _of_bits(machine, X, bits, observed=None):
     W, bias = machine.weights[0], machine.thetas[0].field
     field, xp = input_field(machine, 1, (X, None)), namespace(X)
     total = xp.zeros(X.shape[0], **{**like(X), "dtype": xp.float64})
-    here = _hidden_log_partition(machine, field)
-    for bit in bits:
-        flip = 1 - 2 * X[:, bit]
-        flipped = field + (machine.scale * flip)[:, None] * W[None, :, bit]
-        gain = _hidden_log_partition(machine, flipped) - here
-        loss = softplus(gain + cast(flip * bias[bit], xp.float64))
-        total -= loss if observed is None else xp.where(observed[:, bit], loss, 0.0 * loss)
+    here = _hidden_log_partition(machine, field)[:, None]
+    n_rows, n_hidden = field.shape
+    # A device starts few operations on many numbers; NumPy's stay in cache.
+    together = _DEVICE_ELEMENTS // max(1, n_rows * n_hidden)
+    together = max(1, together) if is_on_device(X) and machine.n_rows is None else 1
+    scale = machine.scale[:, None] if is_per_row(machine.scale) else machine.scale
+    for start in range(0, len(bits), together):
+        n_bits, columns = min(together, len(bits) - start), _columns(bits[start:], together, X)
+        flip = 1 - 2 * columns(X)
+        flipped = field[:, None, :] + (scale * flip)[:, :, None] * columns(W).T
+        gain = _hidden_log_partition(machine, xp.reshape(flipped, (n_rows * n_bits, n_hidden)))
+        gain = xp.reshape(gain, (n_rows, n_bits)) - here
+        loss = softplus(gain + cast(flip * columns(bias[None, :]), xp.float64))
+        if observed is not None:
+            loss = xp.where(columns(observed), loss, 0.0 * loss)
+        total -= xp.sum(loss, axis=1)
     return total
+
+
+def _columns(numbers, n, X):
+    """Return a function that takes the first n of some columns; one alone is a view."""
+    if n == 1:
+        return lambda x: x[:, numbers[0] : numbers[0] + 1]
+    index = from_numpy(np.array(numbers[:n]), X)
+    return lambda x: namespace(x).take(x, index, axis=1)
 
 
 def _hidden_log_partition(machine, field):

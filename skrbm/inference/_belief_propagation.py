@@ -25,7 +25,7 @@ from ._odds import LARGEST_WEIGHT, PRODUCTS, Odds
 
 _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
 _HELD = 500.0  # log-odds of a unit that is held at 1
-_LARGE = 100.0  # log-odds whose changes count by this, and those of larger ones by their size
+LARGE = 100.0  # log-odds whose changes count by this, and those of larger ones by their size
 _WORK = 8  # operations on a message in a sweep, about
 
 
@@ -168,9 +168,9 @@ class BeliefPropagation(FixedPoint):
 
 
 def belief_change(old, new):
-    """Return the square of the largest change of a belief in each row, by :data:`_LARGE`."""
+    """Return the square of the largest change of a belief in each row, by :data:`LARGE`."""
     xp = namespace(new)
-    size = xp.clip(xp.abs(new), _LARGE, None)
+    size = xp.clip(xp.abs(new), LARGE, None)
     return xp.max(xp.abs(new - old) / size, axis=1) ** 2
 
 

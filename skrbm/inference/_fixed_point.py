@@ -111,6 +111,25 @@ class FixedPoint(InferenceMethod):
         """
         return _squared_change(old, new)
 
+    def swept(self, machine, state, n_sweeps, tol, damping):
+        """Return the state after some sweeps on a device, in which rows rest once converged.
+
+        With it come the number of sweeps and the residual of each row, float64, of the same
+        library. The state that is given may be written over.
+        """
+        xp = namespace(state.means[0])
+        options = {**like(state.means[0]), "dtype": xp.float64}
+        n_iter = xp.zeros(state.means[0].shape[0], **options)
+        residual = xp.full(n_iter.shape, xp.inf, **options)
+        for _ in range(n_sweeps):
+            new, moves = self.step(machine, state), ~(residual <= tol)
+            if damping:
+                new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
+            residual = xp.where(moves, self.residual(state, new), residual)
+            state = _moved(moves, new, state)
+            n_iter = n_iter + cast(moves, n_iter.dtype)
+        return state, n_iter, residual
+
     def log_partition(self, machine, state):
         """Return minus the free energy of each row of a state, in float64."""
         raise unwritten(self, "log_partition")
@@ -187,7 +206,7 @@ def _finished_with_looks(method, machine, state, rows, max_iter, tol, damping):
     n_iter = 0
     while True:
         n_sweeps = min(_LOOK, max_iter - n_iter)
-        state, *numbers = _swept(method, machine, state, n_sweeps, tol, damping)
+        state, *numbers = method.swept(machine, state, n_sweeps, tol, damping)
         taken, residual = to_numpy(namespace(numbers[0]).stack(numbers))
         parts = state, rows, n_iter + taken.astype(np.int64), residual
         n_iter, done = n_iter + n_sweeps, residual <= tol
@@ -198,25 +217,6 @@ def _finished_with_looks(method, machine, state, rows, max_iter, tol, damping):
             yield _some(parts, done)
             state, rows, *_ = _some(parts, ~done)
             machine = machine.rows(from_numpy(np.flatnonzero(~done), state.means[0]))
-
-
-def _swept(method, machine, state, n_sweeps, tol, damping):
-    """Return the state after some sweeps, in which rows rest once they have converged.
-
-    With it come the number of sweeps and the residual of each row, float64, of the same library.
-    """
-    xp = namespace(state.means[0])
-    options = {**like(state.means[0]), "dtype": xp.float64}
-    n_iter = xp.zeros(state.means[0].shape[0], **options)
-    residual = xp.full(n_iter.shape, xp.inf, **options)
-    for _ in range(n_sweeps):
-        new, moves = method.step(machine, state), ~(residual <= tol)
-        if damping:
-            new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
-        residual = xp.where(moves, method.residual(state, new), residual)
-        state = _moved(moves, new, state)
-        n_iter = n_iter + cast(moves, n_iter.dtype)
-    return state, n_iter, residual
 
 
 def _moved(moves, new, old):
@@ -237,7 +237,7 @@ def settle(method, machine, state):
     """
     if not is_foreign(state.means[0]) or method.max_iter > _LOOK:
         return solve(method, machine, state)
-    found = _swept(method, machine, state, method.max_iter, method.tol, method.damping)
+    found = method.swept(machine, state, method.max_iter, method.tol, method.damping)
     return Solution(*found, found[-1] <= method.tol)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, from_numpy, last_rows, namespace, take_rows, to_numpy
+from ..arrays import cast, last_rows, like, namespace, take_rows, to_numpy
 from ..machine import in_double, log_ratio
 from ._clamped import clamped
 from ._gibbs import Gibbs, samples_exactly
@@ -322,5 +322,6 @@ def _stacked(machines, n):
     )
     every = np.tile(np.arange(n), len(machines))
     units = tuple(unit.rows(every) for unit in first.units)
-    scales = np.repeat([float(machine.scale) for machine in machines], n)
-    return replace(first, units=units, thetas=thetas, scale=from_numpy(scales, first.weights[0]))
+    options = {**like(first.weights[0]), "dtype": xp.float64}
+    scales = xp.concat([xp.full(n, float(machine.scale), **options) for machine in machines])
+    return replace(first, units=units, thetas=thetas, scale=scales)

@@ -234,9 +234,8 @@ class Langevin(Sampler):
         """Return the proposed state."""
         beta, scale = self.coefficients(machine)
         X, m = state.layers[0], state.centre
-        xp = namespace(X)
         moved = rng.normal(tuple(X.shape))
-        moved *= scale / xp.sqrt(machine.thetas[0].precision)
+        moved *= scale * machine.thetas[0].precision ** -0.5
         moved += m
         moved += beta * (X - m)
         given = condition(machine, moved)

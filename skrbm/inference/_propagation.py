@@ -15,6 +15,7 @@ from ..arrays import (
     cast,
     from_numpy,
     is_foreign,
+    is_torch,
     like,
     matmul,
     n_threads,
@@ -327,6 +328,17 @@ def _changes(old, new):
     return total
 
 
+def kernels_for(odds):
+    """Return the module that sweeps by kernels of a GPU, None where there is none."""
+    if not (is_torch(odds.E) and odds.E.is_cuda):
+        return None
+    try:
+        from . import _odds_triton
+    except ImportError:
+        return None
+    return _odds_triton if _odds_triton.can_sweep(odds) else None
+
+
 def _pair_error(cubes):
     """Return a bound of the mean squared error of E[h v], at the unit where it is largest."""
     xp, squares = namespace(cubes), cubes * cubes
@@ -383,7 +395,7 @@ def _propagate(method, machine, start, log_partition, pairs, n_jobs):
 
 
 class _Sweeps(FixedPoint):
-    """Sweeps over the messages of a few rows, for one thread; in place with NumPy.
+    """Sweeps over the messages of a few rows, for one thread; in place with NumPy and on a GPU.
 
     A state has both layers in one array: ``means`` and ``beliefs`` are tuples of one. In place the
     messages of the old state are lost. So a step damps itself, and the driver must not.
@@ -391,8 +403,9 @@ class _Sweeps(FixedPoint):
 
     def __init__(self, method, odds, dtype, n_rows):
         self.method, self.odds, self.dtype, self.n_rows = method, odds, dtype, n_rows
-        self.xp, self.in_place = namespace(odds.E), not is_foreign(odds.E)
-        if self.in_place:
+        self.xp, self.is_foreign = namespace(odds.E), is_foreign(odds.E)
+        self.kernels = kernels_for(odds)
+        if not self.is_foreign:
             self.buffer = np.empty((n_rows, *odds.E.shape), odds.dtype)
             self.scratch = odds.scratch(n_rows)
 
@@ -417,7 +430,7 @@ class _Sweeps(FixedPoint):
         return joined(found, order)
 
     def start(self, fields, first):
-        out = self.buffer[: len(first.means)] if self.in_place else None
+        out = None if self.is_foreign else self.buffer[: len(first.means)]
         R, concat = self.odds.of_means(first.means, out=out), self.xp.concat
         means = concat([sigmoid(first.visible), first.means], axis=1)
         return Messages((means,), (None,), R, (concat(first[:2], axis=1),))
@@ -425,17 +438,22 @@ class _Sweeps(FixedPoint):
     def step(self, fields, state):
         (b, c), (old,), keep = fields, state.beliefs, self.method.damping
         visible, R = old[:, : b.shape[1]], state.odds
-        if self.in_place:
+        if not self.is_foreign:
             new = self.odds.sweep_in_place(R, visible, b, c, keep, self.scratch)
         else:
             sent, *new = self.odds.sweep(R, visible, b, c)
-            R = keep * R + (1 - keep) * sent
+            R = keep * R + (1 - keep) * sent if keep else sent
         new = self.xp.concat([*new], axis=1)
         means = sigmoid(new)
         if keep:
             means = keep * state.means[0] + (1 - keep) * means
             new = keep * old + (1 - keep) * new
         return Messages((means,), (None,), R, (new,))
+
+    def swept(self, fields, state, n_sweeps, tol, damping):
+        if self.kernels is None:
+            return super().swept(fields, state, n_sweeps, tol, damping)
+        return self.kernels.swept(self.odds, state, *fields, n_sweeps, tol, self.method.damping)
 
     def residual(self, old, new):
         change = new.means[0] - old.means[0]

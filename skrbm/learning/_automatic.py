@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from .._ranks import ranks
-from ..arrays import cast, is_foreign, namespace
+from ..arrays import cast, is_foreign, like, namespace
 from ..exceptions import DivergenceError
 from ..machine import Machine
 from ._gradient import MomentLearner
@@ -50,6 +50,15 @@ class AutomaticLearner(MomentLearner):
             average=self.average,
             falls=falls,
         )
+        self._factor = None  # the rate of the schedule on a device, where recorded steps read it
+
+    def _recorded(self, training, rate):
+        if self._factor is None:
+            field = training.machine.thetas[0].field
+            xp = namespace(field)
+            self._factor = xp.zeros((), **{**like(field), "dtype": xp.float64})
+        self._factor[...] = rate  # another one in each epoch
+        return rate > 0
 
     def step(self, training, index, rate):
         try:
@@ -83,7 +92,8 @@ class AutomaticLearner(MomentLearner):
 
     def _take(self, training, slopes, data, X, rate):
         state = self.rule.init() if training.rate_state is None else training.rate_state
-        length = rate * state.rate
+        factor = rate if self._factor is None or not is_foreign(state.rate) else self._factor
+        length = factor * state.rate
         waits = not is_foreign(X)
         if self.rule.measures(state) and (length if waits else rate) > 0:
             take = self._take_measured if waits else self._take_without_waiting

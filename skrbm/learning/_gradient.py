@@ -1,5 +1,6 @@
 """The learners: what an epoch of training does to a machine."""
 
+import weakref
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
@@ -279,11 +280,20 @@ class MomentLearner(BatchLearner):
         """Replay the steps of the next epoch, where that is possible, as they are alike."""
         if not can_replay(training.machine.thetas[0].field) or ranks().size > 1:
             return
-        phase, last_rate, rng = self._alike
-        if phase is self._phase and last_rate == rate and rng is training.rng:
+        (phase, *last), alike = self._alike, (self._recorded(training, rate), training.rng)
+        if phase is self._phase and last[0] == alike[0] and last[1] is alike[1]:
             return
-        self._alike = self._phase, rate, training.rng
-        self._replayed = Replayed(partial(self._stepped, training, rate), training.rng)
+        self._alike = self._phase, *alike
+        learning = weakref.ref(self)  # so that recordings end with the fit, not by a collection
+
+        def stepped(state, index):
+            return learning()._stepped(training, rate, state, index)
+
+        self._replayed = Replayed(stepped, training.rng)
+
+    def _recorded(self, training, rate):
+        """Return what a recording of steps keeps of the learning rate of the schedule."""
+        return rate
 
     def _stepped(self, training, rate, state, index):
         """Take a step from a state, as a function; returns the next state and numbers."""

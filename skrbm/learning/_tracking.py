@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..arrays import cast, log_sum_exp, make_rng, namespace, to_numpy
+from ..arrays import cast, is_on_device, log_sum_exp, make_rng, namespace, to_numpy
 from ..evaluation import Density, exact_log_partition
 from ..inference import (
     Gibbs,
@@ -29,7 +29,7 @@ _EXACT = 12  # largest number of binary units that are summed over
 # Costs in units of the cost of learning from a row: of a step of a chain, and of its log weight by
 # another machine; of a configuration in an exact sum.
 _STEP, _LOOK, _SUMMAND = 0.7, 0.4, 0.4
-_FOLLOWING = _RUNS * _CHAINS * (_LOOK + _STEP)  # a step at least
+_ON_DEVICE = 512  # rows that a step of fewer chains takes as long as, on a device
 
 
 class LogPartitionTracker:
@@ -78,7 +78,8 @@ class LogPartitionTracker:
         self.base, self.seed, self.rng, self.cost, self.is_new = base, seed, None, 0.0, True
         self.data, self._scouts, self._missed = data, None, 0.0
         self._machine = None  # the one that the chains have come to
-        self._new_cost = 20 * _RUNS * _CHAINS * _STEP  # of starting anew, as far as is known
+        self._n_rows = _RUNS * _CHAINS  # which a step costs
+        self._new_cost = 20 * self._n_rows * _STEP  # of starting anew, as far as is known
 
     def estimate(self, machine, credit):
         """Return log Z, a LogPartition, or None if that would cost too much.
@@ -99,8 +100,10 @@ class LogPartitionTracker:
         machine = in_double(machine)
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])
+            if is_on_device(machine.weights[0]):
+                self._n_rows = _ON_DEVICE
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._machine is not None and credit >= _FOLLOWING + self._scouting(1):
+            if self._machine is not None and credit >= self._following + self._scouting(1):
                 found = self._checked(machine, self._followed(machine), 1)
             if found is None and credit - self.cost >= self._new_cost:
                 found = self._anew(machine, credit - self.cost)
@@ -108,9 +111,15 @@ class LogPartitionTracker:
         self.is_new &= found is None
         return found
 
+    @property
+    def _following(self):
+        """The cost of a step at least."""
+        return self._n_rows * (_LOOK + _STEP)
+
     def _scouting(self, n_sweeps):
         """Return the cost of some sweeps of the chains from data, and of their lower bound."""
-        return 0.0 if self.data is None else _SCOUTS * n_sweeps * (_STEP + 2 * _LOOK)
+        n_rows = self._n_rows * _SCOUTS / (_RUNS * _CHAINS)
+        return 0.0 if self.data is None else n_rows * n_sweeps * (_STEP + 2 * _LOOK)
 
     def _checked(self, machine, found, n_sweeps):
         """Return log Z, or its lower bound by chains from data where this is larger."""
@@ -151,16 +160,16 @@ class LogPartitionTracker:
         self._layers = Gibbs().init(base, self.rng, n, machine.weights[0]).layers
         self._log_weights, self._log_z0 = 0.0, independent_log_partition(base)
         self._missed = 0.0
-        steps = SmallSteps(most=(credit - self._scouting(_FIRST_SWEEPS)) / _FOLLOWING)
+        steps = SmallSteps(most=(credit - self._scouting(_FIRST_SWEEPS)) / self._following)
         arrived = self._move(machine, steps, resample=0.5)
-        self._new_cost = _FOLLOWING * steps.needed + self._scouting(_FIRST_SWEEPS)
+        self._new_cost = self._following * steps.needed + self._scouting(_FIRST_SWEEPS)
         return self._result() if arrived else None
 
     def _move(self, machine, steps, resample):
         """Bring the chains to a machine; returns False if that takes more steps than allowed."""
         options = {"resample": resample, "n_groups": _RUNS}
         ends = anneal(machine, self._machine, steps, self._layers, self.rng, **options)
-        self.cost += _RUNS * _CHAINS * (_STEP * steps.n_steps + _LOOK * steps.n_looks)
+        self.cost += self._n_rows * (_STEP * steps.n_steps + _LOOK * steps.n_looks)
         if steps.beta < 1:
             self._machine = None
             return False

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..arrays import (
+    below,
     cast,
     like,
     log_products,
@@ -69,15 +70,16 @@ class Bernoulli(Unit):
     def sample(self, theta, rng):
         noise, bound = rng.signed(theta.field.shape)
         threshold = namespace(theta.field).tanh(0.5 * theta.field)
-        threshold *= bound
-        return cast(noise < threshold, theta.field.dtype)
+        if bound != 1:
+            threshold *= bound
+        return below(noise, threshold)
 
     def sample_rows(self, theta, mean, rows, rng):
         mean = mean[rows, ...]
         noise, bound = rng.signed(mean.shape)
         threshold = (2 * bound) * mean  # tanh(field / 2) is 2 * mean - 1
         threshold -= bound
-        return cast(noise < threshold, mean.dtype)
+        return below(noise, threshold)
 
     def statistics(self, mean, variance=None):
         return Theta(mean)

@@ -3,14 +3,14 @@
 A GPU replays what was recorded; here the processor does, by operations that were written down.
 """
 
-import numpy as np
 import pytest
 from _estimators import binary_data, learn, small
+from _libraries import GPU
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import skrbm
-from skrbm.arrays import Replayed, make_rng, put_off, require
+from skrbm.arrays import Replayed, make_rng, put_off, require, to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, GibbsLangevin
 
@@ -67,7 +67,7 @@ def assert_same(one, other):
 def layers(value):
     """Return arrays: those of each layer of a deep machine, or one."""
     parts = value if isinstance(value, tuple | list) and torch.is_tensor(value[0]) else [value]
-    return [np.asarray(part) for part in parts]
+    return [to_numpy(part) for part in parts]
 
 
 def rows(n=97):
@@ -84,6 +84,29 @@ def test_replayed_steps_are_the_same(estimator, monkeypatch):
         replayed = learn(clone(estimator), X)
     assert graphs.n_replayed > 10
     assert_same(plain, replayed)
+
+
+if GPU:
+
+    class Counted(torch.cuda.CUDAGraph):
+        """A graph of a GPU that counts the replays of all."""
+
+        n_replayed = 0
+
+        def replay(self):
+            Counted.n_replayed += 1
+            super().replay()
+
+    @pytest.mark.parametrize("estimator", REPLAYED)
+    def test_a_gpu_replays_the_same_steps(estimator, monkeypatch):
+        X = rows().to("cuda")
+        estimator.set_params(n_iter=5, batch_size=10, random_state=3)
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", Counted)
+        monkeypatch.setattr(Counted, "n_replayed", 0)
+        replayed = learn(clone(estimator), X)
+        assert Counted.n_replayed > 10
+        monkeypatch.setattr("skrbm.learning._gradient.can_replay", lambda x: False)
+        assert_same(learn(clone(estimator), X), replayed)
 
 
 def test_fits_go_on_from_what_was_replayed(monkeypatch):

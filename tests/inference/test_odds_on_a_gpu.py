@@ -1,0 +1,59 @@
+"""The kernels of a GPU for belief propagation do what single operations do.
+
+Without a GPU Triton's interpreter runs them on the processor.
+"""
+
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+pytestmark = pytest.mark.arrays
+torch = pytest.importorskip("torch")
+pytest.importorskip("array_api_compat")
+pytest.importorskip("triton")
+
+from _libraries import GPU  # noqa: E402
+
+from skrbm.arrays import to_numpy  # noqa: E402
+from skrbm.inference import _odds_triton, _propagation, propagate  # noqa: E402
+
+
+def instances(m, n, dtype):
+    """Return weights and the fields of four instances."""
+    generator = torch.Generator().manual_seed(m)
+    parts = (torch.randn(shape, generator=generator) for shape in ((m, n), (4, n), (4, m)))
+    W, b, c = (part.to("cuda" if GPU else "cpu", torch.float64) for part in parts)
+    return (0.4 * W).to(dtype), b, c
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+@pytest.mark.parametrize("m, n", [(19, 30), (5, 3), (1, 1)])
+@pytest.mark.parametrize("product", ["sum", "max", "mixed"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kernels_do_what_single_operations_do(monkeypatch, dtype, product, m, n, damping):
+    # Few sweeps: rounding grows from sweep to sweep where max-product does not converge.
+    options = {"product": product, "max_iter": 6, "tol": 1e-6, "damping": damping}
+    options |= {"log_partition": True, "pairs": True}
+    monkeypatch.setattr(_propagation, "kernels_for", lambda odds: None)
+    wanted = propagate(*instances(m, n, dtype), **options)
+    monkeypatch.setattr(_propagation, "kernels_for", lambda odds: _odds_triton)
+    found = propagate(*instances(m, n, dtype), **options)
+    assert_array_equal(found.n_iter, wanted.n_iter)
+    assert wanted.n_iter.max() > 1
+    tol = 1e-4 if dtype == torch.float32 else 1e-11
+    for name in ("visible", "hidden", "residual", "log_partition", "pairs"):
+        one, other = (to_numpy(getattr(result, name)) for result in (found, wanted))
+        assert_allclose(one, other, rtol=tol, atol=tol)
+
+
+def test_rows_that_have_converged_rest(monkeypatch):
+    """What a row has found does not depend on how long the others take."""
+    monkeypatch.setattr(_propagation, "kernels_for", lambda odds: _odds_triton)
+    W, b, c = instances(9, 12, torch.float64)
+    W = 3 * W
+    b = b * torch.tensor([[0.1], [1.0], [3.0], [10.0]], device=b.device)
+    together = propagate(W, b, c, tol=1e-4, max_iter=10)
+    assert len(set(together.n_iter)) > 1
+    for i in range(4):
+        alone = propagate(W, b[i], c[i], tol=1e-4, max_iter=10)
+        assert together.n_iter[i] == alone.n_iter[0]
+        assert_array_equal(to_numpy(together.visible[i]), to_numpy(alone.visible[0]))
