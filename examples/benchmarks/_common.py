@@ -14,7 +14,7 @@ import scipy
 import sklearn
 
 import skrbm
-from skrbm.arrays import Columns
+from skrbm.arrays import Columns, to_numpy
 from skrbm.evaluation import AIS, exact_log_partition, log_partition, reverse_log_partition
 from skrbm.machine import MAX_UNITS
 
@@ -115,7 +115,7 @@ def likelihood(rbm, X, X_test, schedule=1000, burn_in=1000):
     Both are exact where a layer is small enough.
     """
     if min(rbm.machine_.n_units) <= MAX_UNITS:
-        exact = -float(np.mean(rbm.free_energy(X_test))) - exact_log_partition(rbm)
+        exact = -float(np.mean(to_numpy(rbm.free_energy(X_test)))) - exact_log_partition(rbm)
         return exact, exact
     method, base = AIS(100, schedule), rbm.machine_.units[0].initial_theta(Columns(X))
     density = replace(rbm.density_, ladder=None)  # all go by the same temperatures
@@ -123,7 +123,7 @@ def likelihood(rbm, X, X_test, schedule=1000, burn_in=1000):
     backward = reverse_log_partition(
         density, X[:100], method=method, burn_in=burn_in, base=base, random_state=0
     )
-    mean = -float(np.mean(rbm.free_energy(X_test)))
+    mean = -float(np.mean(to_numpy(rbm.free_energy(X_test))))
     return mean - forward.value, mean - backward.value
 
 
