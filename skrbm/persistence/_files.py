@@ -152,6 +152,8 @@ def _types():
     """Return the classes of skrbm by name."""
     found = {}
     for module in pkgutil.walk_packages(skrbm().__path__, "skrbm."):
+        if module.name.endswith("_triton"):  # kernels, which need a library that may be missing
+            continue
         for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if cls.__module__ == module.name and not issubclass(cls, BaseException):
                 found[name] = cls
