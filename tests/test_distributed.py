@@ -148,7 +148,8 @@ def test_workers_of_dask_take_the_steps_that_one_process_takes(client):
     # Solutions that start at all rows of a batch of all rows: nothing is random.
     init = 0.5 * np.random.default_rng(1).standard_normal((3, 5)), np.zeros(3), np.zeros(5)
     weights = 1 + np.arange(60) % 3
-    rbm = TAPRBM(3, batch_size=1000, init=init, n_iter=6, alpha=0.0)
+    options = {"starts": "data", "alpha": 0.0}
+    rbm = TAPRBM(3, batch_size=1000, init=init, n_iter=6, **options)
     found = fit(clone(rbm), blocks_of(X), None, weights, client=client)
     one = clone(rbm).fit(X, sample_weight=weights)
     assert_allclose(found.components_, one.components_, rtol=1e-9)

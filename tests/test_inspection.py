@@ -260,6 +260,7 @@ def pattern_rows(n=60, seed=0):
 
 def machine(**params):
     settings = {"learning_rate": 0.3, "n_iter": 48, "schedule": "constant", "random_state": 0}
+    settings |= {"starts": "data", "centered": False, "average": False, "alpha": 0.001}
     return TAPRBM(6, batch_size=10, **settings | params)
 
 

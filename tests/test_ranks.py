@@ -142,11 +142,15 @@ def test_checkpoints_of_ranks_are_of_one_epoch(tmp_path, monkeypatch):
     assert second.items() <= first.items()
 
 
-@pytest.mark.parametrize("options", [{}, {"centered": True, "average": True, "alpha": 0.0}])
+AT_DATA = {"starts": "data", "batch_size": 1000, "init": INIT, "n_iter": 6}
+PLAIN = {"centered": False, "average": False}
+
+
+@pytest.mark.parametrize("options", [PLAIN, {"alpha": 0.0}])
 def test_two_ranks_take_the_steps_that_one_process_takes(options):
     # Solutions that start at all rows of a batch of all rows: nothing is random.
     X, weights = data(60), 1 + np.arange(60) % 3
-    rbm = TAPRBM(3, batch_size=1000, init=INIT, n_iter=6, learning_rate=0.3, **options)
+    rbm = TAPRBM(3, **AT_DATA | options).set_params(learning_rate=0.3)
     one = clone(rbm).fit(X, sample_weight=weights)
 
     def fitted(rank):
@@ -164,7 +168,8 @@ def test_gradients_of_real_weights_are_weighted_by_ranks():
     X = np.repeat([[1.0, 0.0], [0.0, 1.0]], 40, axis=0)
     weights = np.repeat([2.51, 0.51], 40)
     init = np.zeros((1, 2)), np.zeros(1), np.zeros(2)
-    rbm = TAPRBM(1, batch_size=1000, init=init, n_iter=1, alpha=0.0, momentum=0.0)
+    options = {"init": init, "n_iter": 1, "alpha": 0.0, "momentum": 0.0, "learning_rate": 0.1}
+    rbm = TAPRBM(1, **AT_DATA | PLAIN | options)
 
     def fitted(rank):
         half = slice(40 * rank, 40 * (rank + 1))
@@ -207,14 +212,14 @@ def test_the_variance_is_that_of_the_values_of_all_ranks():
 
 def test_equal_ranks_that_take_steps_alone_learn_as_one_process():
     X = data(30)
-    rbm = TAPRBM(3, batch_size=1000, init=INIT, n_iter=6, average=True, centered=True, alpha=0.0)
+    rbm = TAPRBM(3, alpha=0.0, **AT_DATA)
     one = clone(rbm).fit(X)
     for found in on_ranks(lambda rank: clone(rbm).fit(X), local_steps=4):
         assert_allclose(found.components_, one.components_, rtol=1e-9)
 
 
 def test_ranks_that_take_steps_alone_meet_in_the_mean():
-    X, rbm = data(), TAPRBM(3, batch_size=1000, init=INIT, n_iter=1, alpha=0.0)
+    X, rbm = data(), TAPRBM(3, alpha=0.0, **AT_DATA | PLAIN).set_params(n_iter=1)
     alone = [clone(rbm).fit(parts(X, rank)).components_ for rank in range(2)]
     for found in on_ranks(lambda rank: clone(rbm).fit(parts(X, rank)), local_steps=3):
         assert_allclose(found.components_, (alone[0] + 2 * alone[1]) / 3, rtol=1e-9)

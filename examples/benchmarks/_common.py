@@ -18,6 +18,12 @@ from skrbm.arrays import Columns, to_numpy
 from skrbm.evaluation import AIS, exact_log_partition, log_partition, reverse_log_partition
 from skrbm.machine import MAX_UNITS
 
+# Settings of TAPRBM in which it is as in the paper but for rates and sizes of batches.
+PLAIN = {
+    **{"starts": "data", "centered": False, "average": False, "alpha": 0.001},
+    **{"learning_rate": 0.1, "batch_size": 20, "n_iter": 20},
+}
+
 
 def heading(script, args):
     """Print the command, its arguments, the date and the versions."""

@@ -39,7 +39,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "gaussian_bernoulli"))
 
-from _common import heading, likelihood, mnist, table, timed
+from _common import PLAIN, heading, likelihood, mnist, table, timed
 from speed import explicit
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
@@ -291,7 +291,7 @@ def agreement(device, args):
     rows, X = [], bits(200, 12)
     for dtype, goal in ((np.float32, 1e-5), (np.float64, 1e-10)):
         data = X.astype(dtype)
-        fit = {"n_components": 8, "n_iter": 5, "batch_size": 50, "shuffle": False}
+        fit = PLAIN | {"n_components": 8, "n_iter": 5, "batch_size": 50, "shuffle": False}
         init = 0.1 * np.random.default_rng(0).standard_normal((8, 12)), np.zeros(8), np.zeros(12)
         ours = TAPRBM(init=init, **fit).fit(data)
         there = torch.asarray(data, device=device.name)

@@ -14,14 +14,14 @@ import time
 import warnings
 
 import numpy as np
-from _common import heading, progress, table
+from _common import PLAIN, heading, progress, table
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from skrbm import RBM, TAPRBM, DeepTAPMachine, FrankWolfeRBM
 
 MODELS = {
-    "TAPRBM": lambda seed, _: TAPRBM(20, n_iter=60, random_state=seed),
+    "TAPRBM": lambda seed, _: TAPRBM(20, **PLAIN | {"n_iter": 60, "random_state": seed}),
     "DeepTAPMachine": lambda seed, _: DeepTAPMachine(
         (20, 10), n_iter_pretrain=30, n_iter=30, random_state=seed
     ),

@@ -21,7 +21,7 @@ import time
 import warnings
 
 import numpy as np
-from _common import data_folder, heading, mnist, table
+from _common import PLAIN, data_folder, heading, mnist, table
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -81,13 +81,13 @@ def contenders(args):
         return max(1, round(n * args.scale))
 
     pcd = {"learning_rate": 0.05, "batch_size": 100, "schedule": "linear", "random_state": 0}
-    tap = {"random_state": 0}
+    tap = {**PLAIN, "random_state": 0}
     found = [
         ("PCD, thresholded", BernoulliRBM(args.hidden, n_iter=epochs(80), **pcd), *thresholded),
         *(
             (
                 f"TAP from {starts}, thresholded",
-                TAPRBM(args.hidden, starts=starts, n_iter=epochs(10), **tap),
+                TAPRBM(args.hidden, **tap | {"starts": starts, "n_iter": epochs(10)}),
                 *thresholded,
             )
             for starts in ("data", "chains")

@@ -19,7 +19,7 @@ setting but the size. Half an hour on an idle core.
 import argparse
 
 import numpy as np
-from _common import debd, fashion_mnist, fit_for, heading, likelihood, mnist, progress, table
+from _common import PLAIN, debd, fashion_mnist, fit_for, heading, likelihood, mnist, progress, table
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
 
@@ -32,11 +32,11 @@ BINARY = ("nltcs", "plants", "jester", "baudio", "dna")
 def contenders(args):
     """Yield (name, estimator)."""
     size = {"n_components": args.hidden, "random_state": 0}
-    pcd, tap = {"learning_rate": 0.05}, {}
+    pcd, tap = {"learning_rate": 0.05}, PLAIN
     if args.centred:
         both = {"centered": True, "average": True}
         pcd = {"learning_rate": 0.2, **both}
-        tap = {"alpha": 0.0, **both}
+        tap = PLAIN | {"alpha": 0.0, **both}
     yield "PCD", BernoulliRBM(batch_size=100, **pcd, **size)
     if args.pcd_too:
         rate = {"learning_rate": args.rate} if args.rate else {}
@@ -45,18 +45,15 @@ def contenders(args):
     if args.default:
         yield "default", TAPRBM(**size)
     if args.rate:
-        tap["learning_rate"] = args.rate
-    tap |= {"batch_size": args.batch, **size}
-    for sweeps in args.sweeps:
-        for starts in args.starts:
-            yield (
-                f"{starts}, TAP of {sweeps}",
-                TAPRBM(starts=starts, inference=TAP(max_iter=sweeps), **tap),
-            )
+        tap = tap | {"learning_rate": args.rate}
+    tap = tap | {"batch_size": args.batch, **size}
+    methods = {f"TAP of {sweeps}": TAP(max_iter=sweeps) for sweeps in args.sweeps}
     if args.naive:
-        inference = NaiveMeanField(max_iter=args.sweeps[0])
+        methods["naive mean field"] = NaiveMeanField(max_iter=args.sweeps[0])
+    for name, method in methods.items():
         for starts in args.starts:
-            yield f"{starts}, naive mean field", TAPRBM(starts=starts, inference=inference, **tap)
+            own = {"starts": starts, "inference": method}
+            yield f"{starts}, {name}", TAPRBM(**tap | own)
 
 
 def data(args):

@@ -129,7 +129,8 @@ def _no_object(estimator, key, name):
 def _method_to_pass(estimator):
     if estimator.inference not in method_names(FixedPoint, Sampler):  # such as "auto"
         return "an object of skrbm.inference"
-    return f"inference={_written(resolve(estimator.inference, FixedPoint, Sampler))}"
+    method = resolve(estimator.inference, FixedPoint, Sampler)
+    return f"inference={_written(getattr(estimator, '_equations', lambda: method)())}"
 
 
 _OBJECTS = {

@@ -286,6 +286,8 @@ class DeepTAPMachine(BaseRBM):
             "visible": machine.units[l],
             "hidden": machine.units[l + 1],
             "n_iter": self.n_iter_pretrain,
+            "centered": False,  # as all layers learn together afterwards
+            "average": False,
             "random_state": int(rng.integers(2**31 - 1, 1)[0]),
             "early_stopping": False,
             "warm_start": False,

@@ -1,5 +1,7 @@
 """Machine trained deterministically, by the fixed points of mean-field equations."""
 
+from dataclasses import replace
+from math import isfinite
 from typing import ClassVar
 
 from ..inputs import check_scale_known
@@ -11,9 +13,12 @@ from ._choices import (
     UNIT_CONSTRAINTS,
     fixed_point_of,
     optimizer_of,
+    unit_of,
     units_of,
 )
 from ._parts import Parts
+
+_SWEEPS_FROM_CHAINS = 2  # of methods that are given by name
 
 
 class TAPRBM(BaseRBM):
@@ -43,21 +48,24 @@ class TAPRBM(BaseRBM):
             object, default="tap"
         Equations whose fixed points are the model phase: second or third order, or the first;
         belief propagation between binary units; or an object such as
-        ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``.
-    starts : {"data", "chains", "tempered", "persistent", "random"}, default="data"
+        ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``. In training a name stands for at most
+        2 sweeps from chains, which are in the modes already; 10 from other ``starts``, or where
+        hidden units have no bounds.
+    starts : {"data", "chains", "tempered", "persistent", "random"}, default="chains"
         Where the solutions are looked for: at the last rows of data (the paper's choice), at the
         states of persistent Gibbs chains, or of chains that also exchange with samples of earlier
         machines of the training ("tempered"), so that all modes have solutions, which keeps
-        ``ladder_``; at the last solutions, or at random.
+        ``ladder_``; at the last solutions, or at random. All but "data" and "persistent" draw
+        random numbers, for the starts alone.
     n_starts : int or None, default=None
         Number K of solutions for each batch; None is ``batch_size``, or the number of rows given to
         ``fit`` if there are fewer.
-    learning_rate : float or "auto", default=0.1
+    learning_rate : float or "auto", default=0.2
         Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training, best
         with ``centered=True`` and a falling ``schedule``, which is a factor on what is found.
-    batch_size : int, default=20
+    batch_size : int, default=50
         Largest number of rows of a mini-batch; batches have nearly the same size.
-    n_iter : int, default=20
+    n_iter : int, default=40
         Passes over the data.
     verbose : int, default=0
         Whether to print a line for each pass.
@@ -69,15 +77,15 @@ class TAPRBM(BaseRBM):
         own ``alpha``, ``penalty`` and ``max_norm``.
     momentum : float in [0, 1), default=0.5
         Part of the last step that is added to the next. Adam ignores it.
-    alpha : float, default=0.001
+    alpha : float, default=0.005
         Strength of the penalty on the weights.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.
-    centered : bool, default=False
+    centered : bool, default=True
         Whether the gradient is that of the couplings between deviations of the units from their
         means. Learning is then faster, and depends less on the learning rate.
-    average : bool, default=False
+    average : bool, default=True
         Whether the fitted parameters are means over the steps, in which late ones weigh more. They
         have less noise than those of the last step, where ``fit`` and ``partial_fit`` go on.
     schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
@@ -153,7 +161,8 @@ class TAPRBM(BaseRBM):
     -----
     The paper (Table 1) trains on binary MNIST with n_components 25, 50, 100 or 500,
     batch_size = n_starts = 100, learning_rate = 0.005, schedule = "constant", momentum = 0.5,
-    alpha = 0.001, inference = ``TAP(max_iter=100, tol=1e-8)``, starts = "data" and n_iter = 100.
+    alpha = 0.001, inference = ``TAP(max_iter=100, tol=1e-8)``, starts = "data", n_iter = 100,
+    centered = False and average = False.
 
     References
     ----------
@@ -186,19 +195,19 @@ class TAPRBM(BaseRBM):
         visible="bernoulli",
         hidden="bernoulli",
         inference="tap",
-        starts="data",
+        starts="chains",
         n_starts=None,
-        learning_rate=0.1,
-        batch_size=20,
-        n_iter=20,
+        learning_rate=0.2,
+        batch_size=50,
+        n_iter=40,
         verbose=0,
         random_state=None,
         optimizer="sgd",
         momentum=0.5,
-        alpha=0.001,
+        alpha=0.005,
         penalty="l2",
-        centered=False,
-        average=False,
+        centered=True,
+        average=True,
         schedule="linear",
         init="random",
         shuffle=True,
@@ -242,10 +251,21 @@ class TAPRBM(BaseRBM):
     def _own_fixed_point(self):
         return fixed_point_of(self)
 
+    def _equations(self):
+        """Return the equations, which few sweeps solve where chains have found the modes.
+
+        Hidden units without bounds need more: their means are soon far from those of the chains.
+        """
+        method, hidden = fixed_point_of(self), unit_of(self, "hidden")
+        is_bounded = isfinite(hidden.bounds[1] - hidden.bounds[0])
+        if isinstance(self.inference, str) and self.starts in ("chains", "tempered") and is_bounded:
+            return replace(method, max_iter=_SWEEPS_FROM_CHAINS)
+        return method
+
     def _parts(self, rows=None):
         check_scale_known(rows)
         return Parts(
-            FixedPointPhase(fixed_point_of(self), self.starts),
+            FixedPointPhase(self._equations(), self.starts),
             optimizer_of(self),
             self.n_starts,
         )

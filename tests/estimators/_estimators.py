@@ -16,6 +16,7 @@ from sklearn.utils import get_tags
 
 import skrbm
 from skrbm.arrays import to_numpy
+from skrbm.inference import TAP
 from skrbm.learning import LikelihoodMonitor
 
 _PUBLIC = [getattr(skrbm, name) for name in skrbm.__all__]
@@ -72,6 +73,10 @@ def quick(Estimator):
         "TAPRBM": {"n_components": 16, "n_iter": 5},
     }
     return default(Estimator).set_params(**few.get(Estimator.__name__, {}))
+
+
+# Of TAPRBM, as Algorithm 2 of Tramel et al. (2018) has it: its starts draw no random numbers.
+PAPER = {"starts": "data", "centered": False, "average": False, "alpha": 0.001, "inference": TAP()}
 
 
 def small(Estimator, **params):

@@ -44,7 +44,8 @@ LEVEL = 1e-6
 def test_pickles_carry_no_messages(inference, starts):
     """Weights, biases, two states of 20 rows and 256 columns: in proportion to their sizes."""
     X = binary_data(n=40, n_features=256)
-    rbm = TAPRBM(40, inference=inference, starts=starts, n_iter=1, random_state=0).fit(X)
+    options = {"starts": starts, "average": False, "batch_size": 20}
+    rbm = TAPRBM(40, inference=inference, n_iter=1, random_state=0, **options).fit(X)
     parts = rbm.components_, rbm.components_, rbm.starts_, rbm.starts_, rbm.starts_
     assert len(pickle.dumps(rbm)) < 20_000 + sum(part.nbytes for part in parts)
     copied = pickle.loads(pickle.dumps(rbm))

@@ -158,9 +158,9 @@ def test_a_name_has_no_parameters_to_set(Estimator):
 @pytest.mark.parametrize(
     "params, written",
     [
-        ({"inference": "tap3"}, r"inference=skrbm.inference.TAP\(order=3\)$"),
-        ({"optimizer": "sgd"}, r"optimizer=skrbm.learning.SGD\(momentum=0.5, alpha=0.001\)$"),
-        ({"optimizer": "adam"}, r"optimizer=skrbm.learning.Adam\(alpha=0.001\)$"),
+        ({"inference": "tap3"}, r"inference=skrbm.inference.TAP\(max_iter=2, order=3\)$"),
+        ({"optimizer": "sgd"}, r"optimizer=skrbm.learning.SGD\(momentum=0.5, alpha=0.005\)$"),
+        ({"optimizer": "adam"}, r"optimizer=skrbm.learning.Adam\(alpha=0.005\)$"),
     ],
 )
 def test_the_object_to_pass_is_what_the_name_stands_for(params, written):

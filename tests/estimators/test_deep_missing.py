@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from _estimators import (
+    PAPER,
     all_rows,
     assert_same_state,
     binary_data,
@@ -101,7 +102,7 @@ def test_one_hidden_layer_is_taprbm():
     """The same steps from the same random numbers, and the same likelihoods."""
     H, options = with_holes(binary_data()), {"momentum": 0.5, "learning_rate": 0.2}
     one = small(DeepTAPMachine, n_components=5, n_iter_pretrain=0, **options).fit(H)
-    rbm = small(TAPRBM, **options).fit(H)
+    rbm = small(TAPRBM, **PAPER | options).fit(H)
     assert_allclose(one.components_[0], rbm.components_, rtol=1e-10)
     assert_allclose(one.intercepts_[0], rbm.intercept_visible_, rtol=1e-10)
     assert_allclose(one.intercepts_[1], rbm.intercept_hidden_, rtol=1e-10)

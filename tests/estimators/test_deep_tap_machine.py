@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _estimators import (
+    PAPER,
     all_rows,
     binary_data,
     kept_held_out,
@@ -264,7 +265,7 @@ def test_one_hidden_layer_is_taprbm():
     """The same steps from the same random numbers, and the same methods."""
     X, options = noisy_patterns(60), {"momentum": 0.5, "alpha": 0.01, "learning_rate": 0.2}
     one = deep((5,), n_iter_pretrain=0, **options).fit(X)
-    rbm = small(TAPRBM, **options).fit(X)
+    rbm = small(TAPRBM, **PAPER | options).fit(X)
     assert_allclose(one.components_[0], rbm.components_, rtol=1e-10)
     assert_allclose(one.intercepts_[0], rbm.intercept_visible_, rtol=1e-10)
     assert_allclose(one.intercepts_[1], rbm.intercept_hidden_, rtol=1e-10)

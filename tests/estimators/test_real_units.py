@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _estimators import binary_data, noisy_patterns
+from _estimators import PAPER, binary_data, noisy_patterns
 from _exact import Exact, log_likelihood
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
@@ -60,6 +60,7 @@ def real_data(kind, n=200, n_features=6, seed=0, dtype=np.float64):
 
 def small(**params):
     defaults = {"n_components": 4, "learning_rate": 0.05, "n_iter": 3, "random_state": 0}
+    defaults["batch_size"] = 20
     return TAPRBM(**{**defaults, "schedule": "constant", **params})
 
 
@@ -277,7 +278,7 @@ def test_unknown_units(kind):
 def test_negative_precision_names_the_remedy_and_keeps_the_parameters():
     # W * W c grows beyond any precision when steps are long.
     X = 10 * real_data("gaussian")
-    rbm = small(visible="gaussian", learning_rate=5.0, n_iter=30)
+    rbm = small(visible="gaussian", learning_rate=5.0, n_iter=30, **PAPER)
     with pytest.raises(DivergenceError):
         rbm.fit(X)
     assert rbm.machine_.is_finite() and rbm.n_iter_ < 30

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from _estimators import (
+    PAPER,
     all_rows,
     binary_data,
     divergence_from_noisy_patterns,
@@ -102,10 +103,12 @@ def test_every_inference_and_start(inference, starts):
     assert np.isfinite(rbm.impute(holes)).all()
 
 
-@pytest.mark.parametrize("name, method", [("tap3", TAP(order=3)), ("tap", TAP())])
-def test_a_name_is_its_object(name, method):
-    X = binary_data()
-    by_name, by_object = (small(TAPRBM, inference=i).fit(X) for i in (name, method))
+@pytest.mark.parametrize("starts, n_sweeps", [("data", 10), ("chains", 2), ("tempered", 2)])
+@pytest.mark.parametrize("name, order", [("tap3", 3), ("tap", 2)])
+def test_a_name_is_its_object(name, order, starts, n_sweeps):
+    X, method = binary_data(), TAP(max_iter=n_sweeps, order=order)
+    fits = (small(TAPRBM, starts=starts, inference=i).fit(X) for i in (name, method))
+    by_name, by_object = fits
     assert_array_equal(by_name.components_, by_object.components_)
     assert_array_equal(by_name.tap_log_likelihood(X), by_object.tap_log_likelihood(X))
 
@@ -219,7 +222,7 @@ def test_starts_may_change_when_training_goes_on():
 
 
 def test_history_of_solutions():
-    rbm = small(TAPRBM).fit(noisy_patterns(60))
+    rbm = small(TAPRBM, starts="data").fit(noisy_patterns(60))
     assert rbm.history_["n_unconverged"] == [0, 0, 0]
     assert all(1 < sweeps < 100 for sweeps in rbm.history_["n_sweeps"])
 
@@ -359,6 +362,8 @@ def test_steps_are_those_of_algorithm_2(momentum, alpha):
         learning_rate=rate,
         momentum=momentum,
         alpha=alpha,
+        centered=False,
+        average=False,
         n_iter=1,
         warm_start=True,
         shuffle=False,
@@ -383,7 +388,8 @@ def test_steps_are_those_of_algorithm_2(momentum, alpha):
 
 def test_naive_mean_field_step_has_no_onsager_term():
     X, W = binary_data(n=10), 0.5 * np.random.default_rng(0).standard_normal((5, 8))
-    params = {"starts": "data", "momentum": 0.0, "alpha": 0.0, "learning_rate": 1.0, "n_iter": 1}
+    params = PAPER | {"momentum": 0.0, "alpha": 0.0, "learning_rate": 1.0, "n_iter": 1}
+    del params["inference"]
     inference = NaiveMeanField(max_iter=50, tol=0.0)
     rbm = small(TAPRBM, init=(W, np.zeros(5), np.zeros(8)), inference=inference, **params).fit(X)
     expected = W.copy()
@@ -401,8 +407,9 @@ def test_rows_that_converge_early_stop_early():
     X, tol = binary_data(n=10), 1e-4
     generator = np.random.default_rng(1)
     W, c, b = generator.standard_normal((5, 8)), np.zeros(5), np.zeros(8)
-    params = {"starts": "data", "momentum": 0.0, "alpha": 0.0, "learning_rate": 1.0, "n_iter": 1}
-    rbm = small(TAPRBM, init=(W, c, b), inference=TAP(tol=tol, max_iter=100), **params).fit(X)
+    params = PAPER | {"momentum": 0.0, "alpha": 0.0, "learning_rate": 1.0, "n_iter": 1}
+    params |= {"init": (W, c, b), "inference": TAP(tol=tol, max_iter=100)}
+    rbm = small(TAPRBM, **params).fit(X)
     solutions = [tap_solution(W, c, b, v, 100, tol) for v in X]
     expected = X.mean(axis=0) - np.mean([a_v for a_v, _ in solutions], axis=0)
     assert_allclose(rbm.intercept_visible_, expected, rtol=0, atol=1e-10)

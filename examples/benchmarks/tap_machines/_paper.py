@@ -7,7 +7,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import data_folder, heading, likelihood, mnist, table
+from _common import PLAIN, data_folder, heading, likelihood, mnist, table
 
 from skrbm import TAPRBM
 from skrbm._schedules import SCHEDULES
@@ -65,7 +65,7 @@ def dataset(name, n=None):
 
 def tap_machine(name, X, n_hidden, sweeps=100, **params):
     """Return an estimator with the settings of Table 1, W from N(0, 0.001²), moments from X."""
-    settings = {"schedule": "constant", "inference": TAP(max_iter=sweeps), **TABLE_1[name]}
+    settings = {"schedule": "constant", "inference": TAP(max_iter=sweeps), **PLAIN, **TABLE_1[name]}
     unit = UNITS[settings.pop("visible")]().fitted(Columns(X))
     theta = unit.initial_theta(Columns(X))
     own = {"precision_visible": theta.precision, "spike_visible": theta.spike}

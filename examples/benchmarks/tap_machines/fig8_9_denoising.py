@@ -30,7 +30,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _paper import heading, mnist, table
+from _paper import PLAIN, heading, mnist, table
 
 from skrbm import TAPRBM
 from skrbm.arrays import make_rng
@@ -47,7 +47,8 @@ def trained(n_hidden, n_epochs, X, folder):
         return TAPRBM.from_parameters(*parts, random_state=0), float(found["seconds"])
     begin = time.perf_counter()
     settings = {"starts": "chains", "batch_size": 100, "inference": TAP(max_iter=3)}
-    rbm = TAPRBM(n_hidden, n_iter=n_epochs, random_state=0, **settings).fit(X)
+    settings |= {"n_iter": n_epochs, "random_state": 0}
+    rbm = TAPRBM(n_hidden, **PLAIN | settings).fit(X)
     seconds = time.perf_counter() - begin
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)

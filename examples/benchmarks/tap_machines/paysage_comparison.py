@@ -22,7 +22,7 @@ import time
 from functools import partial
 
 import numpy as np
-from _paper import dataset, heading, likelihood, table
+from _paper import PLAIN, dataset, heading, likelihood, table
 from threadpoolctl import threadpool_limits
 
 from skrbm import TAPRBM
@@ -35,7 +35,7 @@ except ImportError as error:
     print(f"skipped: paysage 0.2.1 cannot be imported here ({error}); see the docstring")
     raise SystemExit from None
 
-EXAMPLE, DEFAULTS = "paysage's example", "TAPRBM's defaults"
+EXAMPLE, DEFAULTS = "paysage's example", "batches of 20"
 BATCH = {EXAMPLE: 100, DEFAULTS: 20}
 
 
@@ -57,7 +57,8 @@ def ours(settings, rate, X, args, n_starts):
             "momentum": 0.0,
             "alpha": 0.0,
         }
-    rbm = TAPRBM(args.hidden, batch_size=BATCH[settings], n_starts=n_starts, **params)
+    params |= {"batch_size": BATCH[settings], "n_starts": n_starts}
+    rbm = TAPRBM(args.hidden, **PLAIN | params)
     begin = time.process_time()
     rbm.fit(X)
     return rbm, time.process_time() - begin
