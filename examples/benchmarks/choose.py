@@ -189,11 +189,11 @@ def noise():
     noisy = np.where(flips, 1 - X_test, X_test)
 
     def machine():
-        rbm = TAPRBM(64, n_iter=60, starts="chains", random_state=0).fit(X)
+        rbm = TAPRBM(64, n_iter=60, random_state=0).fit(X)
         return rbm.denoise(noisy, flip_probability=0.1, n_starts=10, random_state=0)
 
     for name, found in {
-        "TAPRBM(64, n_iter=60, starts='chains')": machine,
+        "TAPRBM(64, n_iter=60)": machine,
         "nearest row": lambda: X[NearestNeighbors(n_neighbors=1).fit(X).kneighbors(noisy)[1][:, 0]],
         "as it is": lambda: noisy,
     }.items():
