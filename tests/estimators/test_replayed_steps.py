@@ -3,6 +3,9 @@
 A GPU replays what was recorded; here the processor does, by operations that were written down.
 """
 
+import gc
+import weakref
+
 import pytest
 from _estimators import binary_data, learn, small
 from _libraries import GPU
@@ -176,6 +179,35 @@ def test_what_a_step_requires_is_asked_of_its_replays(monkeypatch):
                 sums.append(float(numbers["sum"]))
     assert graphs.n_replayed == 4
     assert sums == [2.0, 4.0, 6.0, 8.0, 10.0]
+
+
+def test_nothing_is_collected_in_a_recording(monkeypatch):
+    """A graph of another fit that is destroyed in it would end it, as the driver has it."""
+    collects = []
+
+    def step(state, x):
+        collects.append(gc.isenabled())
+        return (state[0] + x,), {"sum": state[0].sum()}
+
+    steps, state = Replayed(step, make_rng(0, torch.zeros(1))), (torch.zeros(2),)
+    with recorded_on_the_processor(monkeypatch):
+        for _ in range(4):
+            state, _ = steps((), state, torch.ones(2))
+    assert collects == [True, False]
+    assert gc.isenabled()
+
+
+def test_recordings_end_with_the_fit(monkeypatch):
+    """Without a collection: their memory on a GPU is not to grow from fit to fit."""
+    X, estimator, made = rows(), small(RBM, learning_rate=0.1, n_iter=2, batch_size=10), []
+    with recorded_on_the_processor(monkeypatch) as graphs:
+        monkeypatch.setattr(graphs, "__init__", lambda self: made.append(weakref.ref(self)))
+        gc.disable()
+        try:
+            estimator.fit(X)
+            assert made and all(graph() is None for graph in made)
+        finally:
+            gc.enable()
 
 
 def test_a_state_that_is_released_is_not_written_into(monkeypatch):
