@@ -32,7 +32,8 @@ from ._ladder_building import ladder_of, predicted_rate
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
-from ._propagation import Propagated, propagate, propagate_rows
+from ._propagated import Propagated
+from ._propagation import propagate, propagate_rows
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample

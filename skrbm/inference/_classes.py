@@ -5,7 +5,7 @@ import numpy as np
 from ..arrays import cast, log_odds, namespace, row_sums
 from ..units import Categorical, Theta
 from ._odds import PRODUCTS
-from ._propagation import Propagated, joined
+from ._propagated import Propagated, joined
 
 _ELEMENTS = 2**20  # of the largest temporary array
 _FARTHEST = 500.0  # log-odds of a hidden unit that is always 1

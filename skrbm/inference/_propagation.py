@@ -33,6 +33,7 @@ from ._belief_propagation import BeliefPropagation, Messages, belief_change, fie
 from ._fixed_point import FixedPoint, Magnetizations, finished_rows, solve
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
+from ._propagated import Propagated, joined
 
 # The work of NumPy is cut by numbers of messages, as measured on two cores with caches of 1 MB.
 _N_PARTS = 16  # sums of pair beliefs, whatever the number of threads: rounding stays the same
@@ -43,42 +44,6 @@ _ELEMENTS = 2**27  # together in other libraries, which solve all rows in one ar
 _TAP, _NEXT_ORDER = TAP(max_iter=30, tol=1e-6), TAP(order=3)
 _ONE_UNIT = 100  # the squared change of one unit over this counts as that of all units
 _PAIR_ERROR = 576  # the expansion of E[h v] is off by at most abs(W)**3 over this
-
-
-class Propagated(NamedTuple):
-    """Solution of belief propagation, a row for each instance.
-
-    Attributes
-    ----------
-    visible : array of shape (n_instances, n_visible)
-        Beliefs as log-odds: of the marginal, or of the maximum with the unit at 1 against 0.
-    hidden : array of shape (n_instances, n_hidden)
-    n_iter : ndarray of int of shape (n_instances,)
-        Sweeps done; 0 where TAP and the third order of its expansion were enough.
-    residual : ndarray of shape (n_instances,)
-        float64. In the last sweep the larger of the mean squared change of the means, and the
-        square of the largest change of a belief, over 100, or over the belief's size if that is
-        larger. Without sweeps the largest of
-
-        - the mean squared change of the means by the third order,
-        - a hundredth of the largest squared change of one mean,
-        - the mean square over the pairs of any one unit of ``abs(W)**3 / 576``, a bound of what
-          the expansion leaves out of E[h v].
-
-    converged : ndarray of bool of shape (n_instances,)
-    log_partition : array of shape (n_instances,), float64
-        The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.
-    pairs : array of shape (n_hidden, n_visible)
-        Sum over the instances of E[h v]. None if not asked for.
-    """
-
-    visible: Any
-    hidden: Any
-    n_iter: Any
-    residual: Any
-    converged: Any
-    log_partition: Any = None
-    pairs: Any = None
 
 
 @one_blas_thread
@@ -344,27 +309,6 @@ def _pair_error(cubes):
     xp, squares = namespace(cubes), cubes * cubes
     largest = [cast(xp.max(xp.mean(squares, axis=axis)), xp.float64) for axis in (0, 1)]
     return xp.maximum(*largest) / _PAIR_ERROR**2
-
-
-def joined(parts, rows=None):
-    """Return the results of groups of rows as one, and the sum of their pairs.
-
-    ``rows`` are the indices of each group; by default the groups follow each other.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    order = None if rows is None else np.argsort(np.concatenate(rows))
-
-    def join(leaves):
-        if leaves[0] is None:
-            return None
-        xp = namespace(leaves[0])
-        whole = xp.concat(leaves, axis=0)
-        return whole if order is None else xp.take(whole, from_numpy(order, whole), axis=0)
-
-    *leaves, pairs = zip(*parts, strict=True)
-    total = None if pairs[0] is None else sum(pairs[1:], start=pairs[0])
-    return Propagated(*map(join, leaves), total)
 
 
 def _propagate(method, machine, start, log_partition, pairs, n_jobs):
