@@ -286,6 +286,7 @@ class DeepTAPMachine(BaseRBM):
             "visible": machine.units[l],
             "hidden": machine.units[l + 1],
             "n_iter": self.n_iter_pretrain,
+            "inference": fixed_point_of(self),
             "centered": False,  # as all layers learn together afterwards
             "average": False,
             "random_state": int(rng.integers(2**31 - 1, 1)[0]),

@@ -61,7 +61,8 @@ class TAPRBM(BaseRBM):
         Number K of solutions for each batch; None is ``batch_size``, or the number of rows given to
         ``fit`` if there are fewer.
     learning_rate : float or "auto", default=0.2
-        Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training, best
+        Step of the gradient ascent on the mean log-likelihood. Units without bounds, and counts,
+        need a smaller one, such as 0.01. "auto" finds it in training, best
         with ``centered=True`` and a falling ``schedule``, which is a factor on what is found.
     batch_size : int, default=50
         Largest number of rows of a mini-batch; batches have nearly the same size.
@@ -78,7 +79,7 @@ class TAPRBM(BaseRBM):
     momentum : float in [0, 1), default=0.5
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.005
-        Strength of the penalty on the weights.
+        Strength of the penalty on the weights. Those that make zeros need less, such as 0.001.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.
@@ -145,7 +146,8 @@ class TAPRBM(BaseRBM):
         For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
         per sample, estimated on 256 rows and 16 columns) or, if the visible units are not binary,
         ``tap_log_likelihood`` (nats per sample, of 256 rows, at the last batch's solutions),
-        ``n_unconverged`` (solutions of a batch, on average), ``n_sweeps`` (mean number of sweeps)
+        ``n_unconverged`` (solutions of a batch, on average, which few sweeps from chains leave so),
+        ``n_sweeps`` (mean number of sweeps)
         and, as of :class:`RBM`, what tells of tempered chains, ``log_likelihood`` and
         ``log_likelihood_std`` and, with early stopping, ``free_energy_gap`` and ``score``.
     n_features_in_ : int

@@ -4,6 +4,7 @@ By one operation after the other a sweep reads and writes all messages a dozen t
 dozens of operations. Here it does the former once and starts two kernels.
 """
 
+from contextlib import nullcontext
 from functools import cache
 
 import torch
@@ -52,7 +53,7 @@ def _send(
     ROWS: tl.constexpr, FACTORS: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
     """Answer the messages of some hidden units of an instance, and add up their logarithms."""
-    block, instance = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    instance, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     if tl.load(residual + instance) <= tol:
         return
     j = tl.arange(0, N)
@@ -150,7 +151,8 @@ def swept(odds, state, b, c, n_sweeps, tol, damping):
     state : Messages
     n_iter, residual : arrays of shape (n,), float64
     """
-    R, (beliefs,), (means,) = state.odds, state.beliefs, state.means
+    R, beliefs, means = (x.contiguous() for x in (state.odds, *state.beliefs, *state.means))
+    state, E = state._replace(odds=R, beliefs=(beliefs,), means=(means,)), odds.E.contiguous()
     (n, n_hidden, n_visible), real = R.shape, {"dtype": torch.float64, "device": R.device}
     factors, n_blocks = _FACTORS[R.dtype], triton.cdiv(n_hidden, _ROWS)
     b, c = b.contiguous(), c.contiguous()
@@ -163,15 +165,17 @@ def swept(odds, state, b, c, n_sweeps, tol, damping):
     width, whole = (max(16, triton.next_power_of_2(k)) for k in (n_visible, n_visible + n_hidden))
     send = {"KEEP": damping, **dict(zip(("TO_HIDDEN", "TO_VISIBLE"), ways, strict=True))}
     send |= {"ROWS": _ROWS, "FACTORS": factors, "N": width, "num_warps": _n_warps(width)}
-    for _ in range(n_sweeps):
-        _send[n_blocks, n](
-            R, odds.E, beliefs, c, hidden, total, residual, n_visible, n_hidden, n_blocks,
-            odds.limit, tol, **send,
-        )  # fmt: skip
-        _settle[n,](
-            beliefs, means, b, hidden, total, n_iter, residual, n_visible, n_hidden, n_blocks,
-            tol, LARGE, KEEP=damping, N=whole, num_warps=_n_warps(whole),
-        )  # fmt: skip
+    on_it = torch.cuda.device(R.device) if R.is_cuda else nullcontext()  # Triton asks which it is
+    with on_it:
+        for _ in range(n_sweeps):
+            _send[n, n_blocks](
+                R, E, beliefs, c, hidden, total, residual, n_visible, n_hidden, n_blocks,
+                odds.limit, tol, **send,
+            )  # fmt: skip
+            _settle[n,](
+                beliefs, means, b, hidden, total, n_iter, residual, n_visible, n_hidden, n_blocks,
+                tol, LARGE, KEEP=damping, N=whole, num_warps=_n_warps(whole),
+            )  # fmt: skip
     return state, n_iter, residual
 
 

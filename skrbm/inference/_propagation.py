@@ -339,7 +339,7 @@ def _propagate(method, machine, start, log_partition, pairs, n_jobs):
 
 
 class _Sweeps(FixedPoint):
-    """Sweeps over the messages of a few rows, for one thread; in place with NumPy and on a GPU.
+    """Sweeps over the messages of a few rows, for one thread; in place with NumPy and by kernels.
 
     A state has both layers in one array: ``means`` and ``beliefs`` are tuples of one. In place the
     messages of the old state are lost. So a step damps itself, and the driver must not.
@@ -397,7 +397,8 @@ class _Sweeps(FixedPoint):
     def swept(self, fields, state, n_sweeps, tol, damping):
         if self.kernels is None:
             return super().swept(fields, state, n_sweeps, tol, damping)
-        return self.kernels.swept(self.odds, state, *fields, n_sweeps, tol, self.method.damping)
+        options = n_sweeps, float(tol), float(self.method.damping)
+        return self.kernels.swept(self.odds, state, *fields, *options)
 
     def residual(self, old, new):
         change = new.means[0] - old.means[0]

@@ -92,7 +92,7 @@ class AutomaticLearner(MomentLearner):
 
     def _take(self, training, slopes, data, X, rate):
         state = self.rule.init() if training.rate_state is None else training.rate_state
-        factor = rate if self._factor is None or not is_foreign(state.rate) else self._factor
+        factor = rate if self._factor is None else self._factor
         length = factor * state.rate
         waits = not is_foreign(X)
         if self.rule.measures(state) and (length if waits else rate) > 0:

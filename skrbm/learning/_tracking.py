@@ -101,6 +101,7 @@ class LogPartitionTracker:
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])
             if is_on_device(machine.weights[0]):
+                self._new_cost *= _ON_DEVICE / self._n_rows
                 self._n_rows = _ON_DEVICE
         with np.errstate(over="ignore", invalid="ignore"):
             if self._machine is not None and credit >= self._following + self._scouting(1):

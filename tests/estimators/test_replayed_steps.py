@@ -35,6 +35,7 @@ def case(Estimator, **params):
 RBM, Bernoulli, Gaussian = skrbm.RBM, skrbm.BernoulliRBM, skrbm.GaussianBernoulliRBM
 REPLAYED = [
     case(RBM),
+    case(RBM, schedule="linear", n_components=6),
     case(RBM, optimizer="adam"),
     case(RBM, learning_rate=0.1, schedule="constant", momentum=0.5, centered=False),
     case(RBM, learning_rate=0.1, schedule="constant", optimizer="adam", average=False),

@@ -45,6 +45,14 @@ def test_kernels_do_what_single_operations_do(monkeypatch, dtype, product, m, n,
         assert_allclose(one, other, rtol=tol, atol=tol)
 
 
+def test_weights_may_lie_in_memory_in_any_order(monkeypatch):
+    monkeypatch.setattr(_propagation, "kernels_for", lambda odds: _odds_triton)
+    W, b, c = instances(7, 5, torch.float64)
+    found = [propagate(V, b, c, pairs=True) for V in (W, W.T.contiguous().T)]
+    assert_array_equal(*(to_numpy(result.visible) for result in found))
+    assert_array_equal(*(to_numpy(result.pairs) for result in found))
+
+
 def test_rows_that_have_converged_rest(monkeypatch):
     """What a row has found does not depend on how long the others take."""
     monkeypatch.setattr(_propagation, "kernels_for", lambda odds: _odds_triton)
