@@ -126,7 +126,7 @@ class BernoulliRBM(BaseRBM):
 
     See Also
     --------
-    TAPRBM : Deterministic training by mean field.
+    TAPRBM : Training by mean field and TAP.
 
     References
     ----------

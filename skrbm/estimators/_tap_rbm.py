@@ -1,4 +1,4 @@
-"""Machine trained deterministically, by the fixed points of mean-field equations."""
+"""Machine trained by the fixed points of mean-field equations."""
 
 from dataclasses import replace
 from math import isfinite

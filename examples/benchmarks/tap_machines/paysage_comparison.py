@@ -5,10 +5,10 @@
 Binary machines on thresholded MNIST. paysage (https://pypi.org/project/paysage, MIT) follows one
 solution in each update, from a random start, by gradient descent on its free energy or by sweeps.
 Both train with the same number of updates, at the settings of paysage's own MNIST example (batch
-100, rate falling as a power law, no momentum) and at the defaults of TAPRBM (batch 20, rate falling
-in a line, momentum 0.5); TAPRBM with one start in each update as paysage has it, and with one for
+100, rate falling as a power law, no momentum) and with batches of 20, a rate that falls in a line
+and momentum 0.5; TAPRBM with one start in each update as paysage has it, and with one for
 each row of the batch, its default. Each takes the best of ``--rates`` by 1 000 validation images;
-both its example and our defaults have 0.1. Log-likelihood of 2 000 test images by our AIS and
+its example has 0.1. Log-likelihood of 2 000 test images by our AIS and
 reverse AIS over 1 000 temperatures, of which the lower counts, and seconds of processor time for
 one training, one thread for both.
 
