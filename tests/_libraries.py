@@ -8,5 +8,3 @@ import os
 
 OTHER_LIBRARIES = ["array_api_strict", "torch", *os.environ.get("SKRBM_LIBRARIES", "").split()]
 GPU = "_torch_on_cuda" in OTHER_LIBRARIES
-if not GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: kernels run on the processor

@@ -101,11 +101,11 @@ def pcd(device, args):
     for precision in ("highest", "high") if device.is_gpu else ("highest",):
         torch.set_float32_matmul_precision(precision)
         batches, found = seconds_of_batches(device, args, estimators, n_visible, others)
-        alone, format = found["products"], "float32" if precision == "highest" else "TF32"
-        rows.append((format, "products alone", 1e3 * alone, 1.0, ""))
+        alone, numbers = found["products"], "float32" if precision == "highest" else "TF32"
+        rows.append((numbers, "products alone", 1e3 * alone, 1.0, ""))
         for name, seconds in batches.items():
             goal = ">= 0.6" if name == "BernoulliRBM" and precision == "highest" else ""
-            rows.append((format, name, 1e3 * seconds, alone / seconds, goal))
+            rows.append((numbers, name, 1e3 * seconds, alone / seconds, goal))
     torch.set_float32_matmul_precision("highest")
     table(("products in", "", "ms a batch", "products / time", "goal"), rows)
 

@@ -76,18 +76,14 @@ def add_products(out: Array, terms: Terms, keep: float = 1.0) -> Array:
 
 
 def _add_foreign(out: Array, terms: Terms, keep: Any) -> Array:
-    """Do the same in another library than NumPy; its numbers may be on a device."""
-    for left, right, alpha in terms:
-        if is_torch(out) and not (is_foreign(keep) or is_foreign(alpha)):
-            out.addmm_(left.T, right, beta=keep, alpha=alpha)
-            keep = 1.0
-            continue
-        if is_foreign(keep) or keep != 1:
-            out *= keep
-            keep = 1.0
-        out += alpha * (left.T @ right)
+    """Do the same in another library than NumPy; ``keep`` and ``alpha`` may be on a device."""
     if is_foreign(keep) or keep != 1:
         out *= keep
+    for left, right, alpha in terms:
+        if is_torch(out) and not is_foreign(alpha):
+            out.addmm_(left.T, right, alpha=alpha)  # one operation of a GPU
+        else:
+            out += alpha * (left.T @ right)
     return out
 
 

@@ -129,8 +129,9 @@ def _no_object(estimator, key, name):
 def _method_to_pass(estimator):
     if estimator.inference not in method_names(FixedPoint, Sampler):  # such as "auto"
         return "an object of skrbm.inference"
-    method = resolve(estimator.inference, FixedPoint, Sampler)
-    return f"inference={_written(getattr(estimator, '_equations', lambda: method)())}"
+    if hasattr(estimator, "_equations"):  # its names have settings of their own
+        return f"inference={_written(estimator._equations())}"
+    return f"inference={_written(resolve(estimator.inference, FixedPoint, Sampler))}"
 
 
 _OBJECTS = {

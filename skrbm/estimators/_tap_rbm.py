@@ -62,8 +62,8 @@ class TAPRBM(BaseRBM):
         ``fit`` if there are fewer.
     learning_rate : float or "auto", default=0.2
         Step of the gradient ascent on the mean log-likelihood. Units without bounds, and counts,
-        need a smaller one, such as 0.01. "auto" finds it in training, best
-        with ``centered=True`` and a falling ``schedule``, which is a factor on what is found.
+        need a smaller one, such as 0.01. "auto" finds it in training, best with ``centered=True``
+        and a falling ``schedule``, which is a factor on what is found.
     batch_size : int, default=50
         Largest number of rows of a mini-batch; batches have nearly the same size.
     n_iter : int, default=40
@@ -79,7 +79,7 @@ class TAPRBM(BaseRBM):
     momentum : float in [0, 1), default=0.5
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float, default=0.005
-        Strength of the penalty on the weights. Those that make zeros need less, such as 0.001.
+        Strength of the penalty on the weights. Penalties that make zeros need less, such as 0.001.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.

@@ -38,6 +38,7 @@ class Sum:
     """The sender's values are summed over."""
 
     combine = "add"
+    way = 0  # by which kernels of a GPU know it
 
     def __call__(self, R, E, s):
         """Return the messages that answer R."""
@@ -77,6 +78,7 @@ class Max(Sum):
     """The best of the sender's values is taken."""
 
     combine = "maximum"
+    way = 1
 
     def total(self, belief):
         return namespace(belief).maximum(belief, namespace(belief).zeros_like(belief))
@@ -91,6 +93,8 @@ class Max(Sum):
 
 class Decided(Max):
     """The sender is taken to have its most probable value x: R = e^(W x) (Eq. 15)."""
+
+    way = 2
 
     def __call__(self, R, E, s):
         return namespace(R).where(s < 1, E, namespace(R).ones_like(R))

@@ -17,7 +17,6 @@ from ._odds import Odds
 _MOST_COLUMNS = 8192  # of the messages; a row of them is in registers at once
 _ROWS = 16  # hidden units that one program answers, one after the other
 _ELEMENTS = 256  # of a row for each group of 32 threads
-_HOW = {"Sum": 0, "Max": 1, "Decided": 2}
 # Messages that are multiplied before a logarithm is taken: the largest weights of a dtype allow it.
 _FACTORS = {torch.float32: 4, torch.float64: 2}
 
@@ -28,12 +27,12 @@ def _product(a, b):
 
 
 @triton.jit
-def _answer(R, E, s, HOW: tl.constexpr):
-    """Return the messages that answer R, as ``Sum``, ``Max`` or ``Decided`` does."""
+def _answer(R, E, s, WAY: tl.constexpr):
+    """Return the messages that answer R, by the ``way`` of a class of ``_odds``."""
     t = R * s
-    if HOW == 0:
+    if WAY == 0:
         t = (t + E) / (t + 1)
-    elif HOW == 1:
+    elif WAY == 1:
         t = tl.maximum(t, E) / tl.maximum(t, 1)
     else:
         t = tl.where(s < 1, E, tl.full(E.shape, 1, E.dtype))
@@ -129,7 +128,7 @@ def _works(device):
     x = torch.zeros((1, 2), device=device, dtype=torch.float64)
     try:
         swept(Odds(R[0], "sum"), Messages((x,), (None,), R, (x,)), x[:, :1], x[:, :1], 1, 0.0, 0.0)
-    except Exception:  # Triton's own, and those of the compiler
+    except Exception:  # of no class in common: Triton's, the driver's and the compiler's
         return False
     return True
 
@@ -161,9 +160,9 @@ def swept(odds, state, b, c, n_sweeps, tol, damping):
         torch.empty((n, n_blocks, n_visible), **real),
     )
     n_iter, residual = torch.zeros(n, **real), torch.full((n,), torch.inf, **real)
-    ways = (_HOW[type(part).__name__] for part in odds.product)
     width, whole = (max(16, triton.next_power_of_2(k)) for k in (n_visible, n_visible + n_hidden))
-    send = {"KEEP": damping, **dict(zip(("TO_HIDDEN", "TO_VISIBLE"), ways, strict=True))}
+    to_hidden, to_visible = odds.product
+    send = {"KEEP": damping, "TO_HIDDEN": to_hidden.way, "TO_VISIBLE": to_visible.way}
     send |= {"ROWS": _ROWS, "FACTORS": factors, "N": width, "num_warps": _n_warps(width)}
     on_it = torch.cuda.device(R.device) if R.is_cuda else nullcontext()  # Triton asks which it is
     with on_it:

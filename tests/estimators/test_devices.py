@@ -14,12 +14,15 @@ from _estimators import (
     binary_data,
     copied_state,
     learn,
+    parameters,
     small,
     state,
 )
 from numpy.testing import assert_allclose
 
 import skrbm
+from skrbm.arrays import to_numpy
+from skrbm.evaluation import _pseudo_likelihood, pseudo_log_likelihood
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, AdaptiveTAP, GibbsLangevin
 from skrbm.learning import _chains
@@ -110,6 +113,18 @@ def test_transform_waits_for_nothing_but_checks(Estimator):
             estimator.transform(Z)
             looks = 30 if Estimator is skrbm.DeepTAPMachine else 0  # at its fixed points
             assert waits.total() <= 8 + looks, waits
+
+
+@pytest.mark.parametrize("together", [1, 60, 10**6])
+def test_the_pseudo_likelihood_takes_any_number_of_bits_at_once(together, monkeypatch):
+    """Of 8 bits, in groups by numbers of a temporary array: one, three, and all."""
+    X = binary_data(n=4)
+    rbm = skrbm.BernoulliRBM(5, random_state=0, n_iter=3).fit(X)
+    monkeypatch.setattr(_pseudo_likelihood, "_DEVICE_ELEMENTS", together)
+    with second_device():
+        there = skrbm.BernoulliRBM.from_parameters(*map(placed, parameters(rbm)))
+        found = to_numpy(pseudo_log_likelihood(there, placed(X)))
+    assert_allclose(found, pseudo_log_likelihood(rbm, X), rtol=1e-10)
 
 
 ADAM = {"learning_rate": 0.05, "optimizer": "adam", "max_grad_norm": 0.1}

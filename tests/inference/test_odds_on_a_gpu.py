@@ -45,6 +45,18 @@ def test_kernels_do_what_single_operations_do(monkeypatch, dtype, product, m, n,
         assert_allclose(one, other, rtol=tol, atol=tol)
 
 
+def test_beliefs_that_move_where_means_stand_still_count(monkeypatch):
+    """All units are decided by their fields; what moves is by how much."""
+    W, b, c = instances(6, 8, torch.float64)
+    fields = 3 * W, 60 + b, 60 + c
+    residuals = []
+    for module in (None, _odds_triton):
+        monkeypatch.setattr(_propagation, "kernels_for", lambda odds, module=module: module)
+        residuals.append(propagate(*fields, max_iter=1, tol=0.0).residual)
+    assert residuals[0].min() > 1e-6  # means change by less than exp(-40)
+    assert_allclose(residuals[1], residuals[0], rtol=1e-10)
+
+
 def test_weights_may_lie_in_memory_in_any_order(monkeypatch):
     monkeypatch.setattr(_propagation, "kernels_for", lambda odds: _odds_triton)
     W, b, c = instances(7, 5, torch.float64)
