@@ -48,12 +48,12 @@ def test_kernels_do_what_single_operations_do(monkeypatch, dtype, product, m, n,
 def test_beliefs_that_move_where_means_stand_still_count(monkeypatch):
     """All units are decided by their fields; what moves is by how much."""
     W, b, c = instances(6, 8, torch.float64)
-    fields = 3 * W, 60 + b, 60 + c
+    fields = W, 60 + b, c - 60
     residuals = []
     for module in (None, _odds_triton):
         monkeypatch.setattr(_propagation, "kernels_for", lambda odds, module=module: module)
         residuals.append(propagate(*fields, max_iter=1, tol=0.0).residual)
-    assert residuals[0].min() > 1e-6  # means change by less than exp(-40)
+    assert residuals[0].min() > 0.1  # hidden beliefs come from 0, and their means stay 0
     assert_allclose(residuals[1], residuals[0], rtol=1e-10)
 
 
