@@ -9,7 +9,8 @@ four epochs. Fig. 6 is their Isomap embedding, fitted on the means of all units 
 the last epoch and coloured by free energy; Fig. 7 the one fitted on the starts, with the solutions
 among them. Printed is how far an attractor tells its digits: the share of the starts whose digit is
 the commonest of their solution, beside that of the commonest digit overall. Of two figures, that of
-the starts is saved beside PNG with the ending ``-starts``.
+the starts is saved beside PNG with the ending ``-starts``. With ``--data cbcl`` the starts are the
+first ``--starts`` faces, which have no classes.
 """
 
 from pathlib import Path
@@ -42,28 +43,30 @@ def nearness(found):
 
 
 def main():
-    arguments = parser(__doc__, data=("binary-mnist", "real-mnist"))
+    arguments = parser(__doc__)
     arguments.add_argument("--starts", type=int, default=3000)
     args = arguments.parse_args()
     heading(__file__, args)
     X = dataset(args.data, args.rows)
-    rows, y = dataset(args.data, args.starts), mnist("train", args.starts)[1]
-    chosen = np.isin(y, DIGITS)
+    starts, y = dataset(args.data, args.starts), None
+    if args.data != "cbcl":
+        y = mnist("train", args.starts)[1]
+        starts, y = starts[np.isin(y, DIGITS)], y[np.isin(y, DIGITS)]
     with threadpool_limits(1):
-        _, recorder = train(args, X, rows[chosen], log_spaced(last_epoch(args), 4))
+        _, recorder = train(args, X, starts, log_spaced(last_epoch(args), 4))
     columns = []
     for record in recorder.records_:
         found = record["solutions"]
-        columns.append((record["epoch"], len(found), found.n_unconverged))
-        columns[-1] += (purity(found.labels, y[chosen]), nearness(found))
-    print(
-        f"{chosen.sum()} starts; the commonest digit is {purity(np.zeros(chosen.sum()), y[chosen])}"
-    )
+        share = float("nan") if y is None else purity(found.labels, y)
+        columns.append((record["epoch"], len(found), found.n_unconverged, share, nearness(found)))
+    print(f"{len(starts)} starts")
+    if y is not None:
+        print(f"share of the commonest digit: {purity(np.zeros(len(y)), y)}")
     table(("epoch", "solutions", "unconverged", "purity", "distance ~ free energy"), columns)
     if args.out:
         path, embedded = Path(args.out), {"n_columns": 4}
         LandscapeDisplay.from_recorder(recorder, **embedded).figure_.savefig(path, dpi=100)
-        among = LandscapeDisplay.from_recorder(recorder, y[chosen], fit_on="starts", **embedded)
+        among = LandscapeDisplay.from_recorder(recorder, y, fit_on="starts", **embedded)
         among.figure_.savefig(path.with_stem(f"{path.stem}-starts"), dpi=100)
 
 
