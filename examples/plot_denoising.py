@@ -25,7 +25,7 @@ from skrbm import TAPRBM
 
 X = (load_digits().data > 7.5).astype("float32")
 X_train, X_test = train_test_split(X, test_size=300, random_state=0)
-rbm = TAPRBM(n_components=64, n_iter=40, starts="chains", random_state=0).fit(X_train)
+rbm = TAPRBM(n_components=64, random_state=0).fit(X_train)
 
 # %%
 # Three estimates

@@ -5,8 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.neural_network import BernoulliRBM as ScikitLearnRBM
+from sklearn.pipeline import make_pipeline
 
-from skrbm import TAPRBM, BernoulliRBM, ConditionalRBM, inspection
+from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier, inspection
 from skrbm.evaluation import diagnose
 from skrbm.inspection import (
     ComponentsDisplay,
@@ -546,3 +547,18 @@ def test_diagnosis_without_data_in_a_given_figure():
     assert labels == sorted(labels)
     DiagnosisDisplay.from_diagnosis(diagnose(chains=np.ones((9, 3))))
     figure.canvas.draw()
+
+
+def test_what_has_no_components_is_told_where_they_are():
+    X = (np.random.default_rng(0).random((40, 4)) < 0.5).astype(float)
+    pipeline = make_pipeline(RBM(2, n_iter=1)).fit(X)
+    classifier = RBMClassifier(RBM(2, n_iter=1)).fit(X, X[:, 0])
+    for model in (pipeline, classifier):
+        with pytest.raises(TypeError, match=r"model\[0\].* model\.rbm_"):
+            ComponentsDisplay.from_estimator(model)
+        with pytest.raises(TypeError, match=r"model\[0\].* model\.rbm_"):
+            diagnose(model, X)
+    for own in (pipeline[0], classifier.rbm_):
+        ComponentsDisplay.from_estimator(own, image_shape=(2, own.n_features_in_ // 2))
+    with pytest.raises(NotFittedError):
+        ComponentsDisplay.from_estimator(RBM())

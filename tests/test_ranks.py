@@ -298,20 +298,33 @@ def test_columns_of_tables_are_described_by_the_rows_of_all_ranks():
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "error"),
+    ("values", "units"),
     [
-        ("auto", [np.arange(60) % 90, np.arange(60) % 3], "kind ['real', 'rating']"),
-        ("auto", [np.arange(60) % 2, 3 * (np.arange(60) % 2)], "kind ['binary', 'binary']"),
-        ({0: "binary"}, [np.resize(["u", "v"], 60), np.resize(["u", "w"], 60)], "'binary']"),
+        ([np.arange(60) % 90, np.arange(60) % 3], Gaussian()),
+        ([np.arange(60) % 2, 3 * (np.arange(60) % 2)], Binomial(3)),
+        ([np.full(60, 2), np.full(60, 4)], Bernoulli()),
+        ([np.full(60, 2), np.arange(60) % 3 + 2], Binomial(2)),
     ],
-    ids=["numbers", "two-numbers", "asked"],
+    ids=["numbers", "two numbers", "one number", "one and three"],
 )
-def test_columns_of_other_kinds_on_each_rank_are_refused(kind, values, error):
+def test_whole_numbers_of_all_ranks_have_one_kind(values, units):
     def fitted(rank):
-        return TabularRBM(3, kinds=kind, n_iter=2).fit(np.column_stack(2 * [values[rank]]))
+        X = np.column_stack(2 * [values[rank]])
+        return TabularRBM(3, n_iter=2, random_state=0).fit(X).machine_.units[0]
 
     for found in on_ranks(fitted):
-        assert isinstance(found, ValueError) and error in str(found)
+        assert set(getattr(found, "units", (found,))) == {units}
+
+
+def test_columns_of_other_kinds_on_each_rank_are_refused():
+    values = [np.resize(["u", "v"], 60), np.resize(["u", "w"], 60)]
+
+    def fitted(rank):
+        X = np.column_stack(2 * [values[rank]])
+        return TabularRBM(3, kinds={0: "binary"}, n_iter=2).fit(X)
+
+    for found in on_ranks(fitted):
+        assert isinstance(found, ValueError) and "kind 'binary' and 3 values" in str(found)
 
 
 def test_numbers_and_text_on_different_ranks_are_refused():

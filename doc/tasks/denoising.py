@@ -9,7 +9,7 @@ X_train, X_test = train_test_split(X, random_state=0)
 flipped = np.random.default_rng(0).random(X_test.shape) < 0.1
 noisy = np.where(flipped, 1 - X_test, X_test)
 
-rbm = TAPRBM(64, n_iter=30, starts="chains", random_state=0).fit(X_train)
+rbm = TAPRBM(64, n_iter=30, random_state=0).fit(X_train)
 restored = rbm.denoise(noisy, flip_probability=0.1, random_state=0)
 
 ours = np.mean((restored > 0.5) == X_test)

@@ -178,6 +178,7 @@ def digits(args):
     settings = {"learning_rate": args.rate, "batch_size": 100, "schedule": falls_late}
     settings["average"] = False  # a mean over steps gives classes other weights
     begin = time.process_time()
+    settings["n_states"] = args.states
     n_iter = args.epochs or 25
     rbm = RBM(200, n_iter=n_iter, starts="tempered", random_state=args.first_seed, **settings)
     rbm.fit(X)
@@ -256,6 +257,7 @@ def main():
     parser.add_argument("--steps", type=int, default=10, help="of real chains for each batch")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--rate", type=float, default=0.02)
+    parser.add_argument("--states", type=int, help="chains in learning; default: the batch size")
     parser.add_argument("--chains", type=int, default=100)
     parser.add_argument("--sweeps", type=int, default=1000)
     args = parser.parse_args()

@@ -35,9 +35,11 @@ class DeepTAPMachine(BaseRBM):
     Several hidden layers, each coupled to the next:
     p(v, h₁, …, h_L) ∝ exp(h₁' W₁ v + h₂' W₂ h₁ + … + b' v + Σ c_l' h_l), with W = ``components_``
     and the biases in ``intercepts_``. Training has two parts (Alg. 4 of [1]_). First the layers are
-    trained one by one as :class:`TAPRBM`, each on samples of the hidden units of the one below.
-    Then all are trained jointly; given the data, the hidden layers are no longer independent, so
-    that both terms of the gradient are solutions of the mean-field equations.
+    trained one by one, each on samples of the hidden units of the one below, by the equations of
+    :class:`TAPRBM` with the parameters of this estimator: at most ten sweeps, gradients not
+    centred, parameters not averaged. Then all are trained jointly; given the data, the hidden
+    layers are no longer independent, so that both terms of the gradient are solutions of the
+    mean-field equations.
 
     Read more in the :ref:`User Guide <deep_tap_machine>`.
 

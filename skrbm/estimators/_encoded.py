@@ -86,8 +86,14 @@ def _encoded_columns(encoder, columns, place, missing, sparse):
 
 
 def _encoded_blocks(estimator, source, reset, missing):
-    """Return blocks that are encoded when they are read; the first one tells the categories."""
+    """Return blocks that are encoded when they are read.
+
+    A pass before that finds the values of all blocks. If there is one pass alone, or categories are
+    given, the first block tells what the columns are.
+    """
     place = None if reset else estimator.machine_.weights[0]
+    if reset and not source.is_read_once and estimator._new_encoder().finds_values:
+        estimator._encoder, reset = _of_ranks(*_encoder_of_blocks(estimator, source)), False
 
     def check(block):
         nonlocal reset
@@ -98,6 +104,22 @@ def _encoded_blocks(estimator, source, reset, missing):
         return _encoded_columns(estimator._encoder, columns, like, missing, sparse=False)
 
     return CheckedBlocks(source, check)
+
+
+def _encoder_of_blocks(estimator, source):
+    """Return the encoder of the values of all blocks, and the number of columns."""
+    encoder, n_columns = None, 0
+
+    def describe(block):
+        nonlocal encoder, n_columns
+        columns = columns_of(estimator, block, reset=encoder is None)
+        found, n_columns = estimator._new_encoder().fit(block, columns), len(columns)
+        encoder = found if encoder is None else encoder.joined([encoder, found])
+        return columns[0]
+
+    for _ in CheckedBlocks(source, describe):
+        pass
+    return encoder, n_columns
 
 
 def blocks_of(estimator, X):

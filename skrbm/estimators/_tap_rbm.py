@@ -49,14 +49,14 @@ class TAPRBM(BaseRBM):
         Equations whose fixed points are the model phase: second or third order, or the first;
         belief propagation between binary units; or an object such as
         ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``. In training a name stands for at most
-        2 sweeps from chains, which are in the modes already; 10 from other ``starts``, or where
-        hidden units have no bounds.
+        2 sweeps with ``starts`` "chains" or "tempered", which are in the modes already, and for 10
+        with other starts or where hidden units have no bounds.
     starts : {"data", "chains", "tempered", "persistent", "random"}, default="chains"
-        Where the solutions are looked for: at the last rows of data (the paper's choice), at the
-        states of persistent Gibbs chains, or of chains that also exchange with samples of earlier
-        machines of the training ("tempered"), so that all modes have solutions, which keeps
-        ``ladder_``; at the last solutions, or at random. All but "data" and "persistent" draw
-        random numbers, for the starts alone.
+        Where the solutions are looked for. "data": the last rows of data (the paper's choice).
+        "chains": states of persistent Gibbs chains. "tempered": states of chains that also exchange
+        with samples of earlier machines of the training, so that all modes have solutions; the fit
+        then has ``ladder_``. "persistent": the last solutions. "random": draws of independent
+        units. All but "data" and "persistent" draw random numbers, for the starts alone.
     n_starts : int or None, default=None
         Number K of solutions for each batch; None is ``batch_size``, or the number of rows given to
         ``fit`` if there are fewer.
@@ -145,10 +145,10 @@ class TAPRBM(BaseRBM):
     history_ : dict of list
         For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
         per sample, estimated on 256 rows and 16 columns) or, if the visible units are not binary,
-        ``tap_log_likelihood`` (nats per sample, of 256 rows, at the last batch's solutions),
-        ``n_unconverged`` (solutions of a batch, on average, which few sweeps from chains leave so),
-        ``n_sweeps`` (mean number of sweeps)
-        and, as of :class:`RBM`, what tells of tempered chains, ``log_likelihood`` and
+        ``tap_log_likelihood`` (nats per sample, of 256 rows, at the states where the last batch's
+        sweeps ended), ``n_unconverged`` (mean number of starts of a batch that had not converged
+        when sweeps ended, nearly all with the default two sweeps), ``n_sweeps`` (mean number of
+        sweeps) and, as of :class:`RBM`, what tells of tempered chains, ``log_likelihood`` and
         ``log_likelihood_std`` and, with early stopping, ``free_energy_gap`` and ``score``.
     n_features_in_ : int
         Number of features seen in fit.

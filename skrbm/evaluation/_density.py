@@ -176,7 +176,8 @@ def density_of(model):
     if not hasattr(type(model), "density_"):
         raise TypeError(
             "model must be a fitted estimator of a density, a Density or a Machine, got "
-            f"{type(model).__name__}. from_parameters makes an estimator of arrays or of "
+            f"{type(model).__name__}. Of a Pipeline give the step, such as model[0], and of an "
+            "RBMClassifier model.rbm_. from_parameters makes an estimator of arrays or of "
             "scikit-learn's BernoulliRBM. A ConditionalRBM has another distribution, and another "
             "log Z, for each row of features: use its score_samples(X, y), predict_proba(X) or "
             "sample(X)"

@@ -168,6 +168,8 @@ def whole_rows(array):
 class IteratedRows(RowBlocks):
     """Batches that a function yields, or an iterable that begins anew in each pass.
 
+    A batch may be alone in a tuple or a list, as loaders of torch give those of one tensor.
+
     Parameters
     ----------
     batches : callable or iterable
@@ -178,7 +180,19 @@ class IteratedRows(RowBlocks):
         self.is_read_once = hasattr(batches, "__next__")
 
     def __iter__(self):
-        return iter(self._begin())
+        return map(_unpacked, self._begin())
+
+
+def _unpacked(batch):
+    """Return the batch that is alone in a tuple or a list, or what is given."""
+    if isinstance(batch, tuple | list) and any(getattr(part, "ndim", 0) == 2 for part in batch):
+        if len(batch) > 1:
+            raise ValueError(
+                f"X gives batches of {len(batch)} arrays; give those of the features alone, such "
+                "as by lambda: (X for X, *_ in loader)"
+            )
+        return batch[0]
+    return batch
 
 
 class CheckedBlocks(RowBlocks):
@@ -271,10 +285,14 @@ def find_blocks(X, n_rows=None):
         return SlicedRows(_in_file(X), n_rows) if _is_large(X) else None
     if isinstance(X, np.ndarray) or hasattr(X, "__dlpack__"):
         return None
+    if isinstance(X, str):
+        _check_npy(X)
     paths = [X] if isinstance(X, str | os.PathLike) else X
     if isinstance(paths, list | tuple):
-        if not paths or not all(map(_is_npy, paths)):
+        if not paths or not any(map(_is_path, paths)):
             return None
+        for path in paths:
+            _check_npy(path)
         return JoinedRows([SlicedRows(ArrayFile.of_npy(path), n_rows) for path in paths])
     if is_dask(X):
         return DaskRows(X)
@@ -288,8 +306,20 @@ def is_dask(X):
     return hasattr(X, "__dask_graph__") and hasattr(X, "numblocks")
 
 
-def _is_npy(path):
-    return isinstance(path, str | os.PathLike) and Path(path).suffix == ".npy"
+def _is_path(path):
+    """Whether an entry of a list is a path; text may be a value."""
+    return isinstance(path, os.PathLike) or (isinstance(path, str) and path.endswith(".npy"))
+
+
+def _check_npy(path):
+    """Raise ValueError unless a path is that of a file of NumPy."""
+    if not isinstance(path, str | os.PathLike) or Path(path).suffix != ".npy":
+        raise ValueError(
+            f"X has the path {str(path)!r}, and only .npy files are read from their paths. Give "
+            "the opened dataset of HDF5 or Zarr, numpy.load(path)[name] of .npz, or for other "
+            "files a function that returns an iterator of batches, such as lambda: "
+            "pandas.read_csv(path, chunksize=10_000)"
+        )
 
 
 def _is_dataset(X):

@@ -125,13 +125,16 @@ class CategoryEncoder:
         Of each column.
     """
 
+    names = None  # of the columns, for messages
+
     def __init__(self, categories="auto", handle_unknown="warn"):
         self.categories, self.handle_unknown = categories, handle_unknown
 
     @classmethod
-    def of(cls, categories, handle_unknown="warn"):
-        """Return the encoder of given categories."""
+    def of(cls, categories, handle_unknown="warn", names=None):
+        """Return the encoder of given categories; columns may have names, for messages."""
         encoder = cls(categories, handle_unknown)
+        encoder.names = names
         encoder.categories_ = [_given(values, j) for j, values in enumerate(categories)]
         return encoder
 
@@ -148,6 +151,11 @@ class CategoryEncoder:
             )
         self.categories_ = [_given(values, j) for j, values in enumerate(self.categories)]
         return self
+
+    @property
+    def finds_values(self):
+        """Whether the categories are found in the rows."""
+        return isinstance(self.categories, str)
 
     def joined(self, encoders):
         """Return the encoder of the categories that these have together."""
@@ -233,16 +241,19 @@ class CategoryEncoder:
 
     def _report(self, unknown):
         """Warn of unknown values of columns, which are given by their number, or refuse them."""
-        j, values = next(iter(unknown.items()))
-        shown = list(dict.fromkeys(values.tolist()))[:10]
-        found = f"Found unknown categories {shown} in column {j} of X"
+        columns = list(unknown) if self.names is None else [self.names[j] for j in unknown]
+        shown = list(dict.fromkeys(next(iter(unknown.values())).tolist()))[:10]
+        found = f"Found unknown categories {shown} in column {columns[0]!r} of X"
         if len(unknown) > 1:
-            found += f", and others in columns {list(unknown)[1:11]}"
+            found += f", and others in columns {columns[1:11]}"
+        advice = "Give all values as categories"
+        if self.names is not None:
+            advice = "Let the column have a categorical dtype with all values"
         if self.handle_unknown == "error":
-            raise ValueError(f"{found}. Give all values as categories")
+            raise ValueError(f"{found}. {advice}")
         warnings.warn(
-            f"{found}, which are taken as missing. Give all values as categories, or set "
-            "handle_unknown to 'error' or 'ignore'",
+            f"{found}, which are taken as missing. {advice}, or set handle_unknown to 'error' or "
+            "'ignore'",
             DataRangeWarning,
             stacklevel=2,
         )
@@ -335,7 +346,7 @@ def _distinct(values, place):
         kinds = sorted({type(value).__name__ for value in values})
         raise TypeError(
             f"the values of a column argument must be uniformly strings or numbers, and {place} "
-            f"has {kinds}; make all of them strings, or give categories"
+            f"has {kinds}; make all of them strings"
         ) from error
 
 

@@ -15,7 +15,14 @@ import scipy.sparse as sp
 from ..arrays import to_numpy
 from ..units import Categorical, ColumnUnits
 from ._encoding import CategoryEncoder, joined_values, missing_values, one_hot, values_of
-from ._table_columns import KINDS, BinaryColumn, CategoricalColumn, as_numbers
+from ._table_columns import (
+    KINDS,
+    BinaryColumn,
+    CategoricalColumn,
+    RatingColumn,
+    RealColumn,
+    as_numbers,
+)
 
 _FEW = 20  # counts up to here above the smallest are those of a binomial distribution
 
@@ -58,6 +65,8 @@ class TableEncoder:
         self.dtype = np.result_type(np.float32, *map(_dtype_of, columns))
         return self
 
+    finds_values = True  # in the rows
+
     def joined(self, encoders):
         """Return the encoder of the values that the columns of these have together.
 
@@ -71,7 +80,7 @@ class TableEncoder:
         joined.dtype = np.result_type(*(encoder.dtype for encoder in encoders))
         columns = list(zip(*(encoder.table for encoder in encoders), strict=True))
         asked = self._asked([first.name for first, *_ in columns])
-        joined.table = [_column_of_ranks(parts, j in asked) for j, parts in enumerate(columns)]
+        joined.table = [_column_of_parts(parts, j in asked) for j, parts in enumerate(columns)]
         return joined
 
     def check_same(self, other):
@@ -161,7 +170,10 @@ class TableEncoder:
         """Return the numbers of the values of some columns, -1 where they are missing."""
         if not named:
             return []
-        given = CategoryEncoder.of([self.table[j].values for j in named], self.handle_unknown)
+        values, names = zip(
+            *((self.table[j].values, self.table[j].name) for j in named), strict=True
+        )
+        given = CategoryEncoder.of(values, self.handle_unknown, names)
         return list(given.codes([columns[j] for j in named]).T)
 
     def decode(self, blocks):
@@ -216,22 +228,40 @@ def _described(X, j, name, column, kind, is_frame):
     return cls(name, dtype, known, bool(getattr(given.dtype, "ordered", False)))
 
 
-def _column_of_ranks(parts, asked):
-    """Return the TableColumn of a column of which each rank has described its rows."""
+def _column_of_parts(parts, asked):
+    """Return the TableColumn of a column of which parts of the rows have been described."""
     first, kinds = parts[0], {part.kind for part in parts}
     if all(part.is_named for part in parts):
         values = joined_values([part.values for part in parts], f"column {first.name!r} of X")
-        if len(kinds) == 1 and (first.is_site or len(values) <= 2):
+        if len(kinds) == 1 and (asked or first.is_site or len(values) <= 2):
             return replace(first, values=values)
         if not asked and values.dtype.kind in "OSU":  # numbers would be a rating
             return CategoricalColumn(first.name, first.dtype, values, first.ordered)
-    elif len(kinds) == 1:
+    if not asked and all(_is_whole(part) for part in parts):
+        return _whole_column(first, parts)
+    if len(kinds) == 1 and not first.is_named:
         lower, upper = min(part.lower for part in parts), max(part.upper for part in parts)
         return replace(first, lower=lower, upper=upper)
     raise ValueError(
-        f"column {first.name!r} has rows of kind {[part.kind for part in parts]} on the ranks, of "
-        "other values each; give its kind by kinds on all of them"
+        f"column {first.name!r} has parts of kind {sorted(kinds)}, by the rows of other blocks or "
+        "ranks; give its kind by kinds"
     )
+
+
+def _whole_column(first, parts):
+    """Return the TableColumn of whole numbers of all parts, named and typed as the first one."""
+    ends = [part.values if part.is_named else (part.lower, part.upper) for part in parts]
+    lower, upper = float(min(map(min, ends))), float(max(map(max, ends)))
+    if all(set(end) <= {lower, upper} for end in ends) and lower < upper:
+        if all(part.is_named or part.lower == part.upper for part in parts):
+            return BinaryColumn(first.name, first.dtype, np.array([lower, upper], dtype=np.int64))
+    cls = RatingColumn if 0 < upper - lower <= _FEW else RealColumn
+    return cls(first.name, first.dtype, lower, upper)
+
+
+def _is_whole(part):
+    """Whether a column of a part has whole numbers, of a kind that was found."""
+    return "int" in part.dtype.lower() and part.kind in ("binary", "rating", "real")
 
 
 def _kind(values, name, dtype):

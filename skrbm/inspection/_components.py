@@ -74,8 +74,15 @@ class ComponentsDisplay:
         ------
         ValueError
             If the features do not fill an image, or a ranking cannot be made.
+        TypeError
+            If the estimator has no ``components_``.
         """
-        check_is_fitted(estimator, "components_")
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "components_"):
+            raise TypeError(
+                f"estimator has no components_: it is a {type(estimator).__name__}. Of a Pipeline "
+                "give the step, such as model[0], and of an RBMClassifier model.rbm_"
+            )
         check_count("n_components", n_components, 1)
         components = estimator.components_
         components = to_numpy(components[0] if _is_deep(estimator) else components)

@@ -49,6 +49,7 @@ class AutomaticLearner(MomentLearner):
             centered=self.centered,
             average=self.average,
             falls=falls,
+            n_columns=rows.X.shape[1],
         )
         self._factor = None  # the rate of the schedule on a device, where recorded steps read it
 

@@ -15,6 +15,7 @@ from ..arrays import cast, is_foreign, like, namespace, number
 from ._penalties import PENALTIES, share_of_zeros
 
 _WIDE = 50  # columns above which the prior of a weight becomes narrower (doc/benchmarks.rst)
+_LONGEST = 0.25  # longest automatic step of a penalty with a curvature, in units of one over that
 
 
 class Gradient:
@@ -97,6 +98,10 @@ class Optimizer(HyperParameters):
         """Return the optimiser for data of that shape, itself if it does not matter to it."""
         return self
 
+    def longest_step(self, n_columns):
+        """Return the rate above which a penalty of rows of so many weights hinders learning."""
+        return math.inf
+
     def init(self, parameters):
         """Return the state before the first step, for a tuple of arrays."""
         raise unwritten(self, "init")
@@ -146,6 +151,18 @@ class _Penalised(Optimizer):
     @property
     def shrinkage(self):
         return 0.0 if self.makes_zeros else self.alpha
+
+    def longest_step(self, n_columns):
+        """Return the rate above which the penalty hinders learning; inf if there is none.
+
+        Longer steps turn weights round by "l2". By "l1b" a step takes from each weight the sum of
+        the noise of all, times the length of the step: all weights stay at 0 then, whatever the
+        data are.
+        """
+        if not self.makes_zeros:
+            return 1 / self.shrinkage if self.is_linear and self.shrinkage else math.inf
+        curvature = self.alpha * PENALTIES[self.penalty].curvature(n_columns)
+        return _LONGEST / curvature if curvature else math.inf
 
     def report(self, weights):
         """Return numbers for the history by the penalised parameters: the share of zeros."""

@@ -19,6 +19,10 @@ _MICHELOT = 20  # steps, of which 3 are enough for small steps of learning
 _NEWTON = 6  # steps: the equation of a norm is nearly linear
 
 
+def _flat(n):
+    return 0.0
+
+
 class Penalty(NamedTuple):
     """A penalty f that makes exact zeros, for a strength of 1.
 
@@ -29,10 +33,14 @@ class Penalty(NamedTuple):
     taken : callable
         ``taken(X, steps, unit)`` is what a proximal step takes from X. Where the strength is not 1,
         ``steps`` are its product with the lengths of the step.
+    curvature : callable
+        ``curvature(n)`` is the largest second derivative of f in any direction, for rows of n
+        weights; 0 where f has kinks alone.
     """
 
     value: Callable
     taken: Callable
+    curvature: Callable = _flat
 
 
 def _l1_value(W, unit):
@@ -145,7 +153,7 @@ def share_of_zeros(arrays):
 PENALTIES = {
     "l2": None,
     "l1": Penalty(_l1_value, _l1),
-    "l1b": Penalty(_l1b_value, _l1b),
+    "l1b": Penalty(_l1b_value, _l1b, lambda n: n),
     "group_lasso": Penalty(_group_lasso_value, _group_lasso),
 }
 """Penalties by name; None is that of "l2", which is smooth and part of the gradient."""

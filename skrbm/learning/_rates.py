@@ -272,7 +272,16 @@ class AutomaticRate:
         return state._replace(**dict(zip(names, numbers(values), strict=True)))
 
 
-def rule_for(optimizer, *, rule=None, caution=1.0, centered=False, average=False, falls=True):
+def rule_for(
+    optimizer,
+    *,
+    rule=None,
+    caution=1.0,
+    centered=False,
+    average=False,
+    falls=True,
+    n_columns=0,
+):
     """Return the rule for what takes the steps.
 
     Parameters
@@ -287,11 +296,12 @@ def rule_for(optimizer, *, rule=None, caution=1.0, centered=False, average=False
     falls : bool, default=True
         Whether the rate falls to a small part in the course of training. If it does not, and
         parameters are not averaged, steps are so short that their noise costs little in the end.
+    n_columns : int, default=0
+        Number of weights of each hidden unit, by which some penalties ask for shorter steps.
     """
     caution *= optimizer.caution * (1.0 if average and centered else _PLAIN)
     rule = (rule or AutomaticRate()).cautious(caution)
-    if optimizer.is_linear and optimizer.shrinkage:  # longer steps would turn weights round
-        rule = replace(rule, largest=min(rule.largest, 1 / optimizer.shrinkage))
+    rule = replace(rule, largest=min(rule.largest, optimizer.longest_step(n_columns)))
     return rule if average or falls else replace(rule, largest_gain=_NOISE)
 
 

@@ -3,18 +3,22 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from .._checks import check_number
-from ..arrays import cast, like, namespace, require
+from ..arrays import cast, like, namespace, require, to_numpy
 from ..exceptions import DivergenceError
 from ._base import Theta, Unit
 
 _ROUNDING = 1e-12  # part of the mean that is no deviation, in float64
-_CONSTANT = 1e-6  # variance of a column without any
 
 
 @dataclass(frozen=True)
 class Gaussian(Unit):
     """Unit on the real line with distribution exp(field * x - precision * x**2 / 2).
+
+    A column that is constant in training gets the median variance of the others, or 1 if there are
+    none, so that other values have a sensible density.
 
     Parameters
     ----------
@@ -75,7 +79,9 @@ class Gaussian(Unit):
     def initial_theta(self, columns):
         mean, variance = columns.means, columns.variances
         varies = variance > (_ROUNDING * mean) ** 2
-        precision = 1 / namespace(mean).where(varies, variance, _CONSTANT)
+        others = to_numpy(variance)[to_numpy(varies)]
+        usual = float(np.median(others)) if others.size else 1.0
+        precision = 1 / namespace(mean).where(varies, variance, usual)
         return Theta(mean * precision, precision)
 
     def base_theta(self, theta, columns):

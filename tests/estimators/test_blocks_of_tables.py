@@ -102,3 +102,55 @@ def test_tables_of_blocks_are_one_table():
         known = holes[name].notna()
         assert_array_equal(found[name][known], X[name][known])
     assert rbm.sample(2000, n_steps=1).shape == (2000, 5)
+
+
+def blocks_of_table():
+    """Yield three blocks of a table, each with values that the others do not have."""
+    for k in range(3):
+        rng, n = np.random.default_rng(k), 60
+        yield pd.DataFrame(
+            {
+                "stars": rng.integers(5 * k, 5 * k + 5, n),
+                "town": rng.choice([f"t{3 * k + i}" for i in range(3)], n),
+                "x": rng.normal(size=n) + k,
+                "two": rng.integers(k, k + 2, n),
+                "one": np.full(n, 4 - k),
+            }
+        )
+
+
+def test_all_blocks_tell_the_values_of_columns():
+    whole = pd.concat(list(blocks_of_table()), ignore_index=True)
+    rbm = TabularRBM(2, n_iter=1, random_state=0)
+    in_blocks, at_once = (rbm.fit(X)._encoder.table for X in (blocks_of_table, whole))
+    assert [column.kind for column in in_blocks] == [
+        "rating",
+        "categorical",
+        "real",
+        "rating",
+        "rating",
+    ]
+    for one, other in zip(in_blocks, at_once, strict=True):
+        assert one.meaning == other.meaning
+        if not one.is_named:
+            assert (one.lower, one.upper) == (other.lower, other.upper)
+
+
+def test_all_blocks_of_a_file_tell_the_categories(tmp_path):
+    X = np.sort(np.random.default_rng(0).integers(0, 6, (400_000, 3)), axis=0)
+    np.save(tmp_path / "X.npy", X)
+    rbm = CategoricalRBM(2, n_iter=0, random_state=0)
+    for values in rbm.fit(tmp_path / "X.npy").categories_:
+        assert_array_equal(values, np.arange(6))
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        ([np.array(["a", "b"]), np.array([1.5, 2.5])], "parts of kind"),
+        ([np.array([1.0, 2.5]), np.array(["a", "b", "c"])], "parts of kind"),
+    ],
+)
+def test_blocks_of_columns_of_two_kinds(columns, match):
+    with pytest.raises(ValueError, match=match):
+        TabularRBM(2).fit(lambda: (pd.DataFrame({"c": column}) for column in columns))

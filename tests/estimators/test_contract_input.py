@@ -43,7 +43,7 @@ BAD_DATA = [
     ([["a", "b"], ["c", "d"]], "numeric|could not convert|dtype"),
     (np.array([["a", 1], ["c", 2]], dtype=object), "could not convert"),
     (np.zeros((3, 2), dtype=complex), "Complex"),
-    ("some text", "Expected 2D array"),
+    ("some text", "path 'some text', and only .npy files"),
     (None, "Expected 2D array"),
     (np.ma.masked_array(binary_data(), binary_data() > 0), "masks are not read; give NaN"),
 ]

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from skrbm import RBM, TAPRBM
+from skrbm import RBM, TAPRBM, TabularRBM
 from skrbm.exceptions import DataRangeWarning, DivergenceError
 from skrbm.inference import TAP
 from skrbm.units import (
@@ -384,3 +384,16 @@ def test_rectified_hidden_units_keep_the_scale_that_weights_make_up_for(hidden, 
     found = unit.tail_precision(rbm.machine_.thetas[1])  # float32, of two sides a difference
     assert (found >= least * (1 - 1e-6)).all()
     assert RBM(4, visible="relu", n_iter=0).fit(X + 1).units_[0].min_precision is None
+
+
+@pytest.mark.parametrize("Estimator", [RBM, TabularRBM])
+def test_a_column_that_is_constant_in_training_has_the_spread_of_the_others(Estimator):
+    X = 2 * np.random.default_rng(0).normal(size=(200, 3))
+    X[:, 0] = 5.0
+    visible = {} if Estimator is TabularRBM else {"visible": "gaussian"}
+    rbm = Estimator(2, n_iter=2, random_state=0, **visible).fit(X)
+    moved = X + np.array([1.0, 0, 0])
+    lost = (rbm.score_samples(X) - rbm.score_samples(moved)).mean()
+    assert 0.05 < lost < 0.3  # 1 / (2 * 4) without couplings
+    alone = Estimator(2, n_iter=1, random_state=0, **visible).fit(np.full((20, 2), 3.0))
+    assert -20 < alone.score(np.full((2, 2), 4.0)) < 0

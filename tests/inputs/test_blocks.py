@@ -2,6 +2,7 @@
 
 import itertools
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,13 +139,21 @@ def test_batches_come_from_functions_and_iterables():
 
 @pytest.mark.parametrize(
     "X",
-    [[[0, 1], [1, 0]], (1, 2), [], "rows.csv", ["a", "b"], range(3), {"a": 1}, None, 3.0],
+    [[[0, 1], [1, 0]], (1, 2), [], ["a", "b"], range(3), {"a": 1}, None, 3.0],
     ids=str,
 )
 def test_everything_else_is_an_array(X):
     assert find_blocks(X) is None
     with pytest.raises(TypeError, match="cannot be read in blocks"):
         as_blocks(X)
+
+
+@pytest.mark.parametrize(
+    "X", ["rows.csv", Path("rows.npz"), ["a.npy", "b.csv"], [Path("a.h5")], ""], ids=str
+)
+def test_paths_of_other_files_are_refused(X):
+    with pytest.raises(ValueError, match=r"only \.npy files .* HDF5"):
+        find_blocks(X)
 
 
 @pytest.mark.parametrize(
@@ -320,3 +329,14 @@ def test_a_column_without_any_value_is_named():
     X[:, 1] = np.nan
     with pytest.raises(ValueError, match=r"columns \[1\]"):
         block_rows_of(X, first=True)
+
+
+def test_batches_alone_in_a_tuple():
+    X = np.arange(24.0).reshape(12, 2)
+    for pack in (tuple, list):
+        blocks = as_blocks(lambda pack=pack: (pack([part]) for part in np.array_split(X, 3)))
+        assert_array_equal(joined(blocks), X)
+    with pytest.raises(ValueError, match=r"batches of 2 arrays; .* lambda: \(X for X"):
+        joined(as_blocks(lambda: iter([(X, X[:, :1])])))
+    rows = [[0.0, 1.0], [1.0, 0.0]]  # of numbers
+    assert_array_equal(joined(as_blocks(lambda: iter([rows]))), rows)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
+from skrbm import RBM, TAPRBM, BernoulliRBM, CategoricalRBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng, to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs
@@ -419,6 +419,19 @@ def test_no_step_turns_weights_round(alpha, momentum):
     assert abs(found - known) < 0.02
     rule = rule_for(SGD(alpha=alpha, momentum=momentum), centered=True, average=True)
     assert rule.init().rate <= rule.largest == 1 / alpha
+
+
+def test_no_step_is_so_long_that_a_penalty_takes_all_weights_back():
+    """Two sites that agree are found; rates without a limit leave all weights near 0."""
+    X = np.random.default_rng(0).integers(0, 5, size=(500, 8))
+    X[:, 4] = X[:, 0]
+    alpha, options = 0.25 / 40, {"n_steps": 2, "n_iter": 80, "random_state": 0}
+    rbm = CategoricalRBM(5, hidden="double_relu", penalty="l1b", alpha=alpha, **options).fit(X)
+    assert max(rbm.history_["learning_rate"]) <= 0.25 / (alpha * 40)
+    independent, best = -8 * np.log(5), -7 * np.log(5)
+    assert rbm.score(X) > independent + 0.8 * (best - independent)
+    rule = rule_for(Adam(alpha=alpha, penalty="l1b"), centered=True, average=True, n_columns=40)
+    assert rule.largest == 0.25 / (alpha * 40)
 
 
 def test_cautious_rules():
