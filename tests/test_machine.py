@@ -152,6 +152,7 @@ def exact_moments(machine):
     return Moments((Block(means, variances, 1.0, None, further),), ((0, correlation),))
 
 
+@pytest.mark.wide
 @pairs
 @pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.law), 0.6])
 def test_gradient_of_the_log_likelihood_is_data_moments_minus_machine_moments(kinds, scale):

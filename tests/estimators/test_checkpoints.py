@@ -107,6 +107,7 @@ def files(folder):
     return sorted(os.path.join(folder, name) for name in os.listdir(folder))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_fit_goes_on_from_each_file_as_if_nothing_had_happened(name, tmp_path):
     """All that is fitted is the same, and all that learning would go on from."""

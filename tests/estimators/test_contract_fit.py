@@ -243,6 +243,7 @@ def interrupted_after(n_calls, function, name=None):
     return seen, False
 
 
+@pytest.mark.wide
 @every
 @pytest.mark.parametrize("moment", [0.25, 0.5, 0.75, 0.9])
 def test_interruption_keeps_the_last_complete_epoch(Estimator, moment):

@@ -52,6 +52,7 @@ def steps(estimator):
     return np.concatenate([found[name].ravel() for name in sorted(found) if name.startswith(kept)])
 
 
+@pytest.mark.wide
 @optimized
 @pytest.mark.parametrize("penalty", ["l2", "l1", "group_lasso"])
 @pytest.mark.parametrize("name", ["sgd", "adam"])

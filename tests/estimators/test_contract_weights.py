@@ -76,6 +76,7 @@ def test_a_whole_weight_is_as_many_rows(Estimator, method, dtype, make, n_featur
     assert any(not np.array_equal(found[name], others.get(name)) for name in found)
 
 
+@pytest.mark.wide
 @fits
 @dtypes
 @formats

@@ -496,6 +496,7 @@ def test_exchanges_between_deep_machines_are_refused():
         machine.fit(binary_data())
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("starts", DEEP_STARTS)
 @pytest.mark.parametrize("inference", [*sorted(FIXED_POINTS), TAP(max_iter=20, damping=0.3)])
 def test_every_inference_and_start(inference, starts):

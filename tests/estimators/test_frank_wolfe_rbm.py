@@ -226,6 +226,7 @@ def test_a_second_fit_keeps_the_first_machine():
     assert np.diff(kept).min() > -1e-3  # the biases are refitted
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "params",
     [
@@ -692,6 +693,7 @@ def test_bad_parameters(params, message):
         FrankWolfeRBM(**params).fit(binary_data())
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("alpha", [1e-300, 1e300])
 def test_absurd_penalties(X, alpha):
     with warnings.catch_warnings():

@@ -73,6 +73,7 @@ def data(name, n=60):
 # ------------------------------------------------------------------------------ learning
 
 
+@pytest.mark.wide
 @settings
 def test_fits_do_not_depend_on_the_order_of_rows(name):
     estimator, H = data(name)

@@ -81,6 +81,7 @@ def two_modes(**params):
 # ------------------------------------------------------------------ names and objects
 
 
+@pytest.mark.wide
 @starts_by_name
 @pytest.mark.parametrize(
     "inference",

@@ -297,6 +297,7 @@ def test_each_row_may_have_parameters_of_its_own(name, shape):
         assert_allclose(method.log_partition(own, alone.state)[0], values[row], rtol=1e-10)
 
 
+@pytest.mark.wide
 @cases
 @pytest.mark.parametrize("damping", [0.3, 0.8])
 def test_damping_has_the_same_fixed_point(name, shape, damping):

@@ -360,6 +360,7 @@ def mirrored(seed):
     return Machine((Bernoulli(), Bernoulli()), thetas, (W,))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("seed", [23, 33, 57])
 def test_ladders_that_are_built_have_both_of_two_mirrored_modes(seed):
     """Each has a half of Z. From the machine's own fields nearly all chains end in one of them.
