@@ -285,11 +285,9 @@ def find_blocks(X, n_rows=None):
         return SlicedRows(_in_file(X), n_rows) if _is_large(X) else None
     if isinstance(X, np.ndarray) or hasattr(X, "__dlpack__"):
         return None
-    if isinstance(X, str):
-        _check_npy(X)
-    paths = [X] if isinstance(X, str | os.PathLike) else X
+    paths = [Path(X)] if isinstance(X, str | os.PathLike) else X
     if isinstance(paths, list | tuple):
-        if not paths or not any(map(_is_path, paths)):
+        if not any(map(_is_path, paths)):
             return None
         for path in paths:
             _check_npy(path)

@@ -49,6 +49,8 @@ class TableEncoder:
         The library of the DataFrames that it decodes to, None for arrays.
     """
 
+    finds_values = True  # in the rows, as CategoryEncoder does unless categories are given
+
     def __init__(self, kinds="auto", handle_unknown="warn"):
         self.kinds, self.handle_unknown = kinds, handle_unknown
 
@@ -64,8 +66,6 @@ class TableEncoder:
         ]
         self.dtype = np.result_type(np.float32, *map(_dtype_of, columns))
         return self
-
-    finds_values = True  # in the rows
 
     def joined(self, encoders):
         """Return the encoder of the values that the columns of these have together.
