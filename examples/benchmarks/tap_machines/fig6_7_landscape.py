@@ -61,7 +61,7 @@ def main():
         columns.append((record["epoch"], len(found), found.n_unconverged, share, nearness(found)))
     print(f"{len(starts)} starts")
     if y is not None:
-        print(f"share of the commonest digit: {purity(np.zeros(len(y)), y)}")
+        print(f"share of the commonest digit: {purity(np.zeros(len(y)), y):.3f}")
     table(("epoch", "solutions", "unconverged", "purity", "distance ~ free energy"), columns)
     if args.out:
         path, embedded = Path(args.out), {"n_columns": 4}
