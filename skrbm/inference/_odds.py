@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import cast, is_foreign, namespace, numbers, sigmoid, softplus
+from ..arrays import cast, is_foreign, namespace, sigmoid, softplus
 
 
 class Limits(NamedTuple):
@@ -133,7 +133,7 @@ class Odds:
 
     def __init__(self, W, product):
         xp = namespace(W)
-        largest = max(numbers((xp.max(W), -xp.min(W))))
+        largest = float(xp.max(xp.abs(W)))
         limits = LIMITS["float64" if W.dtype == xp.float64 else "float32"]
         if largest > limits.weight:  # which float64 holds, up to the bound of the whole method
             W, limits = cast(W, xp.float64), LIMITS["float64"]

@@ -1,7 +1,8 @@
 """Sweeps of belief propagation on a GPU as kernels, written in Triton, which torch brings.
 
 By one operation after the other a sweep reads and writes all messages a dozen times, and starts
-dozens of operations. Here it does the former once and starts two kernels.
+dozens of operations. Here one kernel does all sweeps: an instance is one program, which reads and
+writes its messages once in a sweep, and adds up the logarithms in registers.
 """
 
 from contextlib import nullcontext
@@ -14,11 +15,15 @@ import triton.language as tl
 from ._belief_propagation import LARGE, Messages
 from ._odds import Odds
 
-_MOST_COLUMNS = 8192  # of the messages; a row of them is in registers at once
-_ROWS = 16  # hidden units that one program answers, one after the other
-_ELEMENTS = 256  # of a row for each group of 32 threads
+_MOST_UNITS = 8192  # of a layer: a row of messages is in registers at once
+_TILE = 4096  # messages that are answered at a time, in rows of as many as there are visible units
+_MOST_ROWS = 64  # of them
+_OF_A_THREAD = 32  # messages
+_REGISTERS = 128  # of a thread, so that a processor has several programs
 # Messages that are multiplied before a logarithm is taken: the largest weights of a dtype allow it.
 _FACTORS = {torch.float32: 4, torch.float64: 2}
+_PAIRS = (8, 128)  # hidden and visible units whose pairs one program sums up
+_PROGRAMS = 2048  # that keep a GPU busy
 
 
 @triton.jit
@@ -42,95 +47,138 @@ def _answer(R, E, s, WAY: tl.constexpr):
 @triton.jit
 def _against(belief, limit, dtype: tl.constexpr):
     """Return the odds against 1, as ``Odds.against`` does."""
-    return tl.exp(-tl.minimum(tl.maximum(belief, -limit), limit)).to(dtype)
+    belief = tl.minimum(tl.maximum(belief, -limit), limit)
+    if dtype == tl.float32:  # exp of float64 takes as long as all else
+        power = belief * -1.4426950408889634
+        whole = tl.floor(power)
+        against = tl.exp2((power - whole).to(dtype)) * tl.exp2(whole.to(dtype))
+    else:
+        against = tl.exp(-belief)
+    return against
 
 
 @triton.jit
-def _send(
-    R, E, beliefs, c, hidden, total, residual, n_visible, n_hidden, n_blocks, limit, tol,
-    KEEP: tl.constexpr, TO_HIDDEN: tl.constexpr, TO_VISIBLE: tl.constexpr,
-    ROWS: tl.constexpr, FACTORS: tl.constexpr, N: tl.constexpr,
-):  # fmt: skip
-    """Answer the messages of some hidden units of an instance, and add up their logarithms."""
-    instance, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    if tl.load(residual + instance) <= tol:
-        return
-    j = tl.arange(0, N)
-    inside = j < n_visible
-    dtype = R.dtype.element_ty
-    beliefs += instance * (n_visible + n_hidden) + j
-    s = _against(tl.load(beliefs, mask=inside, other=0.0), limit, dtype)
-    logs = tl.zeros([N], tl.float64)
-    for first in range(0, ROWS, FACTORS):
-        factors = tl.full([N], 1, dtype)
-        for k in tl.static_range(FACTORS):
-            i = block * ROWS + first + k
-            if i < n_hidden:
-                place = R + (instance * n_hidden + i) * n_visible + j
-                old = tl.load(place, mask=inside, other=1.0)
-                odds = tl.load(E + i * n_visible + j, mask=inside, other=1.0)
-                sent = _answer(old, odds, s, TO_HIDDEN)
-                products = tl.reduce(tl.reshape(sent, [N // FACTORS, FACTORS]), 1, _product)
-                belief = tl.load(c + instance * n_hidden + i)
-                belief += tl.sum(tl.log(products).to(tl.float64))
-                tl.store(hidden + instance * n_hidden + i, belief)
-                new = _answer(sent, odds, _against(belief, limit, dtype), TO_VISIBLE)
-                factors *= new
-                if KEEP > 0:
-                    new = KEEP * old + (1 - KEEP) * new
-                tl.store(place, new, mask=inside)
-        logs += tl.log(factors).to(tl.float64)
-    tl.store(total + (instance * n_blocks + block) * n_visible + j, logs, mask=inside)
-
-
-@triton.jit
-def _settle(
-    beliefs, means, b, hidden, total, n_iter, residual,
-    n_visible, n_hidden, n_blocks, tol, large,
-    KEEP: tl.constexpr, N: tl.constexpr,
-):  # fmt: skip
-    """Take in the new beliefs of an instance, and find by how much it has moved."""
-    instance = tl.program_id(0).to(tl.int64)
-    if tl.load(residual + instance) <= tol:
-        return
-    j, n = tl.arange(0, N), n_visible + n_hidden
-    is_visible, is_hidden = j < n_visible, (j >= n_visible) & (j < n)
-    belief = tl.load(b + instance * n_visible + j, mask=is_visible, other=0.0)
-    for block in range(n_blocks):
-        logs = total + (instance * n_blocks + block) * n_visible + j
-        belief += tl.load(logs, mask=is_visible, other=0.0)
-    belief += tl.load(hidden + instance * n_hidden + j - n_visible, mask=is_hidden, other=0.0)
+def _settled(belief, old_belief, old_mean, inside, large, KEEP: tl.constexpr):
+    """Return new beliefs and means, the largest move of a belief and the squared moves of means."""
     mean = 1 / (1 + tl.exp(-belief))
-    inside, beliefs, means = j < n, beliefs + instance * n + j, means + instance * n + j
-    old_belief = tl.load(beliefs, mask=inside, other=0.0)
-    old_mean = tl.load(means, mask=inside, other=0.5)
     if KEEP > 0:
         belief = KEEP * old_belief + (1 - KEEP) * belief
         mean = KEEP * old_mean + (1 - KEEP) * mean
-    tl.store(beliefs, belief, mask=inside)
-    tl.store(means, mean, mask=inside)
     moved = tl.abs(belief - old_belief) / tl.maximum(tl.abs(belief), large)
-    moved = tl.max(tl.where(inside, moved, 0.0))
     change = tl.where(inside, mean - old_mean, 0.0)
-    tl.store(residual + instance, tl.maximum(tl.sum(change * change) / n, moved * moved))
-    tl.store(n_iter + instance, tl.load(n_iter + instance) + 1)
+    return belief, mean, tl.max(tl.where(inside, moved, 0.0)), tl.sum(change * change)
+
+
+@triton.jit
+def _sweep(
+    R, E, beliefs, means, b, c, hidden, n_iter, residual,
+    n_visible, n_hidden, n_sweeps, n_new, limit, tol, large,
+    KEEP: tl.constexpr, TO_HIDDEN: tl.constexpr, TO_VISIBLE: tl.constexpr,
+    ROWS: tl.constexpr, FACTORS: tl.constexpr, OF_ROWS: tl.constexpr,
+    N: tl.constexpr, M: tl.constexpr,
+):  # fmt: skip
+    """Sweep over the messages of an instance until it has converged."""
+    instance, n = tl.program_id(0).to(tl.int64), n_visible + n_hidden
+    R += instance * n_hidden * n_visible
+    beliefs += instance * n
+    means += instance * n
+    c += instance * n_hidden
+    hidden += instance * n_hidden
+    dtype: tl.constexpr = R.dtype.element_ty
+    j, i = tl.arange(0, N), tl.arange(0, M)
+    is_visible, is_hidden = j < n_visible, i < n_hidden
+    b_v = tl.load(b + instance * n_visible + j, mask=is_visible, other=0.0)
+    belief_v = tl.load(beliefs + j, mask=is_visible, other=0.0)
+    mean_v = tl.load(means + j, mask=is_visible, other=0.5)
+    belief_h = tl.load(beliefs + n_visible + i, mask=is_hidden, other=0.0)
+    mean_h = tl.load(means + n_visible + i, mask=is_hidden, other=0.5)
+    moved, n_done = tl.full([], float("inf"), tl.float64), 0
+    while (n_done < n_sweeps) & ((moved > tol) | (moved != moved)):
+        s = _against(belief_v, limit, dtype)[None, :]
+        logs = tl.zeros([N], tl.float64)
+        for first in range(0, n_hidden, ROWS):
+            row = first + tl.arange(0, ROWS)
+            is_row = row < n_hidden
+            place = row[:, None] * n_visible + j[None, :]
+            inside = is_row[:, None] & is_visible[None, :]
+            odds = tl.load(E + place, mask=inside, other=1.0)
+            if n_done < n_new:
+                m = tl.load(means + n_visible + row, mask=is_row, other=0.0).to(dtype)[:, None]
+                old = (1 - m) + m * odds
+            else:
+                old = tl.load(R + place, mask=inside, other=1.0)
+            sent = _answer(old, odds, s, TO_HIDDEN)
+            parts = tl.reduce(tl.reshape(sent, [ROWS, N // FACTORS, FACTORS]), 2, _product)
+            belief = tl.load(c + row, mask=is_row, other=0.0)
+            belief += tl.sum(tl.log(parts).to(tl.float64), 1)
+            tl.store(hidden + row, belief, mask=is_row)
+            new = _answer(sent, odds, _against(belief, limit, dtype)[:, None], TO_VISIBLE)
+            parts = tl.reduce(tl.reshape(new, [ROWS // OF_ROWS, OF_ROWS, N]), 1, _product)
+            logs += tl.sum(tl.log(parts).to(tl.float64), 0)
+            if KEEP > 0:
+                new = KEEP * old + (1 - KEEP) * new
+            tl.store(R + place, new, mask=inside)
+        tl.debug_barrier()
+        new_h = tl.load(hidden + i, mask=is_hidden, other=0.0)
+        belief_v, mean_v, most_v, sum_v = _settled(
+            b_v + logs, belief_v, mean_v, is_visible, large, KEEP
+        )
+        belief_h, mean_h, most_h, sum_h = _settled(new_h, belief_h, mean_h, is_hidden, large, KEEP)
+        most = tl.maximum(most_v, most_h)
+        moved = tl.maximum((sum_v + sum_h) / n, most * most)
+        n_done += 1
+        tl.debug_barrier()
+    tl.store(beliefs + j, belief_v, mask=is_visible)
+    tl.store(means + j, mean_v, mask=is_visible)
+    tl.store(beliefs + n_visible + i, belief_h, mask=is_hidden)
+    tl.store(means + n_visible + i, mean_h, mask=is_hidden)
+    tl.store(residual + instance, moved)
+    tl.store(n_iter + instance, n_done)
+
+
+@triton.jit
+def _sum_pairs(
+    R, E, s, means, total, n, n_visible, n_hidden, n_of_a_part,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Sum E[h] E[v | h = 1] over some instances."""
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    part = tl.program_id(2)
+    is_row, is_column = i < n_hidden, j < n_visible
+    place, inside = i[:, None] * n_visible + j[None, :], is_row[:, None] & is_column[None, :]
+    odds = tl.load(E + place, mask=inside, other=1.0)
+    pairs = tl.zeros([ROWS, COLUMNS], tl.float64)
+    for instance in range(part * n_of_a_part, tl.minimum(n, (part + 1) * n_of_a_part)):
+        at = tl.cast(instance, tl.int64)
+        sent = tl.load(R + at * n_hidden * n_visible + place, mask=inside, other=1.0)
+        against = tl.load(s + at * n_visible + j, mask=is_column, other=1.0)
+        mean = tl.load(means + at * n_hidden + i, mask=is_row, other=0.0)
+        pairs += (mean[:, None] / (sent * against[None, :] + odds)).to(tl.float64)
+    tl.store(total + part.to(tl.int64) * n_hidden * n_visible + place, pairs * odds, mask=inside)
 
 
 def can_sweep(odds):
     """Whether sweeps over messages of these odds are done here."""
-    return sum(odds.E.shape) <= _MOST_COLUMNS and _works(odds.E.device)
+    return max(odds.E.shape) <= _MOST_UNITS and _works(odds.E.device)
 
 
 @cache
 def _works(device):
     """Whether kernels can be built, which takes a compiler of C as well."""
-    R = torch.ones((1, 1, 1), device=device)
-    x = torch.zeros((1, 2), device=device, dtype=torch.float64)
+    x = torch.zeros((1, 1), device=device, dtype=torch.float64)
+    odds = Odds(x, "sum")
     try:
-        swept(Odds(R[0], "sum"), Messages((x,), (None,), R, (x,)), x[:, :1], x[:, :1], 1, 0.0, 0.0)
+        swept(odds, started(x, x, x), x, x, 1, 0.0, 0.0)
     except Exception:  # of no class in common: Triton's, the driver's and the compiler's
         return False
     return True
+
+
+def started(visible, hidden, means):
+    """Return the state before the first sweep, whose messages are those of hidden ``means``."""
+    both = torch.concat((torch.sigmoid(visible), means), 1)
+    return Messages((both,), (None,), None, (torch.concat((visible, hidden), 1),))
 
 
 def swept(odds, state, b, c, n_sweeps, tol, damping):
@@ -140,7 +188,7 @@ def swept(odds, state, b, c, n_sweeps, tol, damping):
     ----------
     odds : Odds
     state : Messages
-        With both layers in one array; it is written over.
+        With both layers in one array, of :func:`started` or of this function; it is written over.
     b, c : arrays of shape (n, n_units), float64
     n_sweeps : int
     tol, damping : float
@@ -150,33 +198,57 @@ def swept(odds, state, b, c, n_sweeps, tol, damping):
     state : Messages
     n_iter, residual : arrays of shape (n,), float64
     """
-    R, beliefs, means = (x.contiguous() for x in (state.odds, *state.beliefs, *state.means))
-    state, E = state._replace(odds=R, beliefs=(beliefs,), means=(means,)), odds.E.contiguous()
-    (n, n_hidden, n_visible), real = R.shape, {"dtype": torch.float64, "device": R.device}
-    factors, n_blocks = _FACTORS[R.dtype], triton.cdiv(n_hidden, _ROWS)
-    b, c = b.contiguous(), c.contiguous()
-    hidden, total = (
-        torch.empty((n, n_hidden), **real),
-        torch.empty((n, n_blocks, n_visible), **real),
-    )
-    n_iter, residual = torch.zeros(n, **real), torch.full((n,), torch.inf, **real)
-    width, whole = (max(16, triton.next_power_of_2(k)) for k in (n_visible, n_visible + n_hidden))
+    is_new, E = state.odds is None, odds.E.contiguous()
+    beliefs, means, b, c = (x.contiguous() for x in (*state.beliefs, *state.means, b, c))
+    (n_hidden, n_visible), (n, _) = E.shape, beliefs.shape
+    R = E.new_empty((n, n_hidden, n_visible)) if is_new else state.odds.contiguous()
+    hidden, n_iter, residual = torch.empty_like(c), *beliefs.new_empty((2, n))
+    width, height = (max(16, triton.next_power_of_2(k)) for k in (n_visible, n_hidden))
+    n_rows, more = min(max(_TILE // width, 1), _MOST_ROWS), {}
+    if R.is_cuda and n <= torch.cuda.get_device_properties(R.device).multi_processor_count:
+        n_rows *= 2  # a program has a processor of its own
+    elif torch.version.hip is None:
+        more["maxnreg"] = _REGISTERS
     to_hidden, to_visible = odds.product
-    send = {"KEEP": damping, "TO_HIDDEN": to_hidden.way, "TO_VISIBLE": to_visible.way}
-    send |= {"ROWS": _ROWS, "FACTORS": factors, "N": width, "num_warps": _n_warps(width)}
-    on_it = torch.cuda.device(R.device) if R.is_cuda else nullcontext()  # Triton asks which it is
-    with on_it:
-        for _ in range(n_sweeps):
-            _send[n, n_blocks](
-                R, E, beliefs, c, hidden, total, residual, n_visible, n_hidden, n_blocks,
-                odds.limit, tol, **send,
-            )  # fmt: skip
-            _settle[n,](
-                beliefs, means, b, hidden, total, n_iter, residual, n_visible, n_hidden, n_blocks,
-                tol, LARGE, KEEP=damping, N=whole, num_warps=_n_warps(whole),
-            )  # fmt: skip
-    return state, n_iter, residual
+    factors = _FACTORS[R.dtype]
+    with _on(R):
+        _sweep[n,](
+            R, E, beliefs, means, b, c, hidden, n_iter, residual,
+            n_visible, n_hidden, n_sweeps, int(is_new), odds.limit, tol, LARGE,
+            KEEP=damping, TO_HIDDEN=to_hidden.way, TO_VISIBLE=to_visible.way,
+            ROWS=n_rows, FACTORS=factors, OF_ROWS=min(factors, n_rows), N=width, M=height,
+            num_warps=min(max(n_rows * width // (32 * _OF_A_THREAD), 1), 16), **more,
+        )  # fmt: skip
+    return Messages((means,), (None,), R, (beliefs,)), n_iter, residual
 
 
-def _n_warps(width):
-    return min(max(width // _ELEMENTS, 1), 16)
+def pairs(odds, R, visible, means):
+    """Return the sum over instances of E[h v] in sum-product, of shape (n_hidden, n_visible).
+
+    Parameters
+    ----------
+    odds : Odds
+    R : array of shape (n, n_hidden, n_visible)
+        Messages to the visible units.
+    visible : array of shape (n, n_visible)
+        Their beliefs, float64.
+    means : array of shape (n, n_hidden)
+        Of the hidden units.
+    """
+    (n, n_hidden, n_visible), E = R.shape, odds.E.contiguous()
+    s, means = odds.against(visible).contiguous(), means.to(R.dtype).contiguous()
+    tiles = triton.cdiv(n_hidden, _PAIRS[0]), triton.cdiv(n_visible, _PAIRS[1])
+    n_of_a_part = triton.cdiv(n, min(n, triton.cdiv(_PROGRAMS, tiles[0] * tiles[1])))
+    n_parts = triton.cdiv(n, n_of_a_part)
+    total = torch.empty((n_parts, *E.shape), dtype=torch.float64, device=R.device)
+    with _on(R):
+        _sum_pairs[*tiles, n_parts](
+            R, E, s, means, total, n, n_visible, n_hidden, n_of_a_part,
+            ROWS=_PAIRS[0], COLUMNS=_PAIRS[1], num_warps=4,
+        )  # fmt: skip
+    return torch.sum(total, 0).to(R.dtype)
+
+
+def _on(R):
+    """Return the context of the device of an array, which Triton does not ask arrays for."""
+    return torch.cuda.device(R.device) if R.is_cuda else nullcontext()

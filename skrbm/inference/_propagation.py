@@ -20,6 +20,7 @@ from ..arrays import (
     matmul,
     n_threads,
     namespace,
+    numbers,
     one_blas_thread,
     row_sums,
     share,
@@ -172,8 +173,10 @@ def _checked_machine(W, *fields):
     thetas = (Theta(xp.broadcast_to(field, (n_rows[0], field.shape[-1]))) for field in fields)
     with np.errstate(over="ignore"):  # the next lines say so
         machine = Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
-    for name, part in zip(names, (W, *(theta.field for theta in machine.thetas)), strict=True):
-        if not bool(xp.all(xp.isfinite(part))):
+    parts = W, *(theta.field for theta in machine.thetas)
+    are_finite = numbers(xp.all(xp.isfinite(part)) for part in parts)
+    for name, is_finite in zip(names, are_finite, strict=True):
+        if not is_finite:
             raise ValueError(f"{name} contains NaN or infinity, or overflows {W.dtype}")
     return machine
 
@@ -374,6 +377,8 @@ class _Sweeps(FixedPoint):
         return joined(found, order)
 
     def start(self, fields, first):
+        if self.kernels is not None:
+            return self.kernels.started(*first)
         out = None if self.is_foreign else self.buffer[: len(first.means)]
         R, concat = self.odds.of_means(first.means, out=out), self.xp.concat
         means = concat([sigmoid(first.visible), first.means], axis=1)
@@ -410,4 +415,8 @@ class _Sweeps(FixedPoint):
         (b, c), (beliefs,), R = fields, state.beliefs, state.odds
         visible, hidden = beliefs[:, : b.shape[1]], beliefs[:, b.shape[1] :]
         log_z = self.odds.log_partition(R, visible, b, c) if log_partition else None
-        return log_z, self.odds.pairs(R, visible, hidden, c) if pairs else None
+        if not pairs:
+            return log_z, None
+        if self.kernels is None or self.method.product != "sum":
+            return log_z, self.odds.pairs(R, visible, hidden, c)
+        return log_z, self.kernels.pairs(self.odds, R, visible, sigmoid(hidden))

@@ -3,6 +3,10 @@
 Without a GPU Triton's interpreter runs them on the processor.
 """
 
+import os
+import subprocess
+import sys
+
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -77,3 +81,36 @@ def test_rows_that_have_converged_rest(monkeypatch):
         alone = propagate(W, b[i], c[i], tol=1e-4, max_iter=10)
         assert together.n_iter[i] == alone.n_iter[0]
         assert_array_equal(to_numpy(together.visible[i]), to_numpy(alone.visible[0]))
+
+
+COMPILES = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from skrbm.inference import _odds_triton
+
+def compiled(kernel, real, constants):
+    def type_of(name):
+        if name in constants:
+            return "constexpr"
+        if name in ("R", "E") or (kernel is _odds_triton._sum_pairs and name in ("s", "means")):
+            return "*" + real
+        if name in ("limit", "tol", "large"):
+            return "fp32"
+        return "i32" if name.startswith("n") and name != "n_iter" else "*fp64"
+    source = ASTSource(kernel, {name: type_of(name) for name in kernel.arg_names}, constants)
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+
+sizes = dict(ROWS=4, FACTORS=2, OF_ROWS=2, N=16, M=16)
+for real, way, keep, ones in (("fp32", 0, 0.0, ()), ("fp64", 2, 0.3, ("n_hidden", "n_new"))):
+    sweep = dict(sizes, KEEP=keep, TO_HIDDEN=way, TO_VISIBLE=0, **dict.fromkeys(ones, 1))
+    compiled(_odds_triton._sweep, real, sweep)
+    compiled(_odds_triton._sum_pairs, real, dict(ROWS=8, COLUMNS=16))
+"""
+
+
+@pytest.mark.skipif(GPU, reason="all tests compile them there")
+def test_kernels_compile_for_a_gpu():
+    """The interpreter takes what the compiler does not: other types after a branch or a loop."""
+    environ = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    subprocess.run([sys.executable, "-c", COMPILES], env=environ, check=True, timeout=300)
