@@ -225,9 +225,13 @@ def check_range(columns, unit, binarize):
             else f"take other units than {kind}."
         )
         raise ValueError(f"{found} cannot be learnt. Scale or clip X, or {advice}")
+    advice = "Scale X (MinMaxScaler), or set binarize to a threshold above which values count as 1."
+    if outside[0] < 0:
+        advice += (
+            " RBM learns real columns by visible='gaussian', and values -1 and 1 by visible='spin'."
+        )
     warnings.warn(
-        f"{found} are clipped. Scale X (MinMaxScaler), or set binarize to a threshold above which "
-        "values count as 1.",
+        f"{found} are clipped. {advice}",
         DataRangeWarning,
         stacklevel=2,
     )

@@ -13,6 +13,7 @@ from ..exceptions import DataRangeWarning
 
 _SEVERAL = list, dict, set, np.ndarray  # values of a column that are no single ones
 _FEW = 3  # codes up to here beside -1 may be values as good as it, such as votes
+_MANY = 20  # numbers that are not whole are hardly categories if there are more of them
 
 
 def columns_of(estimator, X, *, reset=False):
@@ -143,6 +144,7 @@ class CategoryEncoder:
         if isinstance(self.categories, str):
             _warn_of_codes(columns)
             self.categories_ = [values_of(X, j, column) for j, column in enumerate(columns)]
+            _warn_of_real(self.categories_, self.names)
             return self
         if len(self.categories) != len(columns):
             raise ValueError(
@@ -269,6 +271,23 @@ def _warn_of_codes(columns):
             "X has codes from 0 on and -1, which is taken as a value like them. If it marks what "
             f"is missing, give categories=[range({most + 1})] * {len(columns)} and "
             "handle_unknown='ignore'; if it is a value, give categories with it",
+            DataRangeWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_of_real(categories, names):
+    """Warn if categories are those of columns that look real."""
+    real = [
+        j
+        for j, values in enumerate(categories)
+        if values.dtype.kind == "f" and len(values) > _MANY and (values != np.floor(values)).any()
+    ]
+    if real:
+        found = real[:10] if names is None else [names[j] for j in real[:10]]
+        warnings.warn(
+            f"columns {found} of X have numbers that are not whole, and each of them is taken as a "
+            f"category, {len(categories[real[0]])} in the first. TabularRBM takes real columns",
             DataRangeWarning,
             stacklevel=2,
         )

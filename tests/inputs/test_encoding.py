@@ -127,6 +127,18 @@ def test_codes_with_minus_one(X, warns):
     assert encoder.sizes == (2, 2)
 
 
+@pytest.mark.parametrize("divisor, n, warns", [(7, 30, True), (1, 30, False), (7, 20, False)])
+def test_columns_that_look_real(divisor, n, warns):
+    """Each number would be a category; few of them may be, and so may whole numbers."""
+    X = np.column_stack([np.arange(n) % 2, np.arange(n) / divisor])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        encoder, _ = fitted(X)
+    assert [w.category for w in caught] == [DataRangeWarning] * warns
+    assert all("columns [1] of X" in str(w.message) for w in caught)
+    assert encoder.sizes == (2, n)
+
+
 def test_categories_say_what_minus_one_is():
     X = np.array([[-1, 0], [3, 2]])
     with warnings.catch_warnings():

@@ -224,5 +224,9 @@ def test_ranges_are_those_of_what_is_observed(recwarn):
     Rows(X, Bernoulli(), X.dtype)
     assert not recwarn
     X[1, 1] = 1.5
-    with pytest.warns(DataRangeWarning, match=r"from 0 to 1\.5"):
+    with pytest.warns(DataRangeWarning, match=r"from 0 to 1\.5") as caught:
+        Rows(X, Bernoulli(), X.dtype)
+    assert "visible=" not in str(caught[0].message)
+    X[1, 1] = -1
+    with pytest.warns(DataRangeWarning, match="visible='gaussian', and values -1 and 1 by"):
         Rows(X, Bernoulli(), X.dtype)
