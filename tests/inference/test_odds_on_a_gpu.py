@@ -30,12 +30,12 @@ def instances(m, n, dtype):
 
 
 @pytest.mark.parametrize("damping", [0.0, 0.3])
-@pytest.mark.parametrize("m, n", [(19, 30), (5, 3), (1, 1)])
+@pytest.mark.parametrize("m, n", [(19, 30), (1, 1)])
 @pytest.mark.parametrize("product", ["sum", "max", "mixed"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_kernels_do_what_single_operations_do(monkeypatch, dtype, product, m, n, damping):
     # Few sweeps: rounding grows from sweep to sweep where max-product does not converge.
-    options = {"product": product, "max_iter": 6, "tol": 1e-6, "damping": damping}
+    options = {"product": product, "max_iter": 4, "tol": 1e-6, "damping": damping}
     options |= {"log_partition": True, "pairs": True}
     monkeypatch.setattr(_propagation, "kernels_for", lambda odds: None)
     wanted = propagate(*instances(m, n, dtype), **options)
