@@ -9,6 +9,7 @@ from ._agreement import Neighbours, Quality
 
 _MIXED = 1.1  # R-hat up to which chains count as mixed
 _FEWEST = 100  # effective samples that means need
+_VARIES = 1.5  # spread of moments, in units of their noise, above which their correlation tells
 _SURE = 4  # standard errors: a normal one is larger with a probability of 3e-5
 
 
@@ -231,9 +232,13 @@ def _correlations(d):
     """Return the correlations of first and second moments as text, of those that vary."""
     pairs = zip(("first", "second"), d.moments, strict=False)
     found = [
-        f"{order} moments {m.correlation:.2f}" for order, m in pairs if not np.isnan(m.correlation)
+        f"{order} moments {m.correlation:.2f}"
+        for order, m in pairs
+        if np.std(m.data) > _VARIES * m.noise
     ]
-    return f"correlation of {', '.join(found)}" if found else "too few moments vary to compare"
+    if not found:
+        return "their moments vary too little for correlations"
+    return f"correlation of {', '.join(found)}"
 
 
 def _rounded(number):
