@@ -93,7 +93,7 @@ def test_data_that_are_read_in_blocks_are_refused():
 
 
 def test_ranks_go_on_from_their_checkpoints(tmp_path):
-    """Also if one of them was killed before it had written its last file."""
+    """Also if one of them was killed before it had written its last file, or cannot read one."""
     X, rbm = data(), RBM(3, n_iter=5, random_state=0)
 
     def fitted(rank):
@@ -106,8 +106,11 @@ def test_ranks_go_on_from_their_checkpoints(tmp_path):
     whole = on_ranks(fitted)
     assert sorted(os.listdir(tmp_path)) == ["rank-0", "rank-1"]
     for rank, n_lost in ((0, 3), (1, 2)):
-        for path in sorted((tmp_path / f"rank-{rank}").iterdir())[-n_lost:]:
+        *_, newest = files = sorted((tmp_path / f"rank-{rank}").iterdir())[:-n_lost]
+        for path in set((tmp_path / f"rank-{rank}").iterdir()) - set(files):
             path.unlink()
+    os.truncate(tmp_path / "rank-1" / newest.name, 100)
+    os.truncate(tmp_path / "rank-1" / files[-2].name, 100)
     for one, other in zip(whole, on_ranks(resumed), strict=True):
         assert_same(attributes(one), attributes(other))
     first, second = (os.listdir(tmp_path / f"rank-{rank}") for rank in (0, 1))

@@ -204,7 +204,13 @@ def _fit_rank(estimator, blocks, labels, weights, place, local_steps, resume):
             _RUNNING[host, port] = ranks()
             if resume is not None:
                 own = {k: v for k, v in vars(estimator).items() if "_callback" in k}
-                estimator = to_go_on(resume)
+                begun = to_go_on(resume)
+                if type(begun) is not type(estimator):
+                    raise ValueError(
+                        f"the checkpoints in {resume} are of {type(begun).__name__}, and this is "
+                        f"{type(estimator).__name__}; give the estimator whose fit was interrupted"
+                    )
+                estimator = begun
                 vars(estimator).update(own)
             estimator.fit(X, y, sample_weight=weights)
     except (Exception, KeyboardInterrupt) as error:

@@ -15,6 +15,7 @@ from ..arrays import (
     namespace,
     parameter_reference,
     take_rows,
+    to_numpy,
 )
 from ._blocks import RowBlocks
 from ._check_data import check_held, check_known, check_range, check_squares, into_support
@@ -177,10 +178,11 @@ class BlockRows(Rows):
         order, pool, n_bytes = None, [], 0
         if shuffle and self.source.n_blocks is not None:
             order = rng.order(self.source.n_blocks)
-        aside = self._places[self._is_aside]
         for number, block in self.source.numbered(order):
-            left_out = aside[aside[:, 0] == number, 1]
-            if left_out.size:
+            aside = np.flatnonzero(self._is_aside & (self._places[:, 0] == number))
+            if aside.size:
+                left_out = self._places[aside, 1]
+                self._check_aside(block, left_out, aside)
                 block = take_rows(block, np.delete(np.arange(block.shape[0]), left_out))
             pool.append(block)
             n_bytes += _bytes_of(block)
@@ -189,6 +191,18 @@ class BlockRows(Rows):
                 n_bytes = 0
         if pool:
             yield pool
+
+    def _check_aside(self, block, left_out, positions):
+        """Raise ValueError unless rows of a block are those at positions in memory."""
+        if left_out.max() < block.shape[0]:
+            found = self._in_support(take_rows(block, left_out))
+            if np.array_equal(_dense(found), _dense(take_rows(self.X, positions)), equal_nan=True):
+                return
+        raise ValueError(
+            "X gives other rows in each pass, or the same in another order, so that those set "
+            "aside for validation cannot be left out. Give X without shuffling, which fit does "
+            "itself, or learn without validation (early_stopping=False)"
+        )
 
 
 class _Sample:
@@ -235,6 +249,11 @@ def _bytes_of(rows):
     if sp.issparse(rows):
         return rows.data.nbytes + rows.indices.nbytes
     return getattr(rows, "nbytes", 8 * rows.shape[0] * rows.shape[1])
+
+
+def _dense(rows):
+    """Return rows as a dense array of NumPy."""
+    return rows.toarray() if sp.issparse(rows) else to_numpy(rows)
 
 
 def _has_fractions(rows, unit):

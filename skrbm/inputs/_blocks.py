@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .._checks import check_count
 from ..arrays import parameter_reference
 
 _BLOCK_BYTES = 2**20  # so that several blocks, from all over the data, are shuffled together
@@ -257,7 +258,8 @@ def as_blocks(X, n_rows=None):
         A NumPy array or memory map, an HDF5 or Zarr dataset, a Dask array, the path of a .npy file
         or a list of such paths; an iterable of batches, or a function that returns one.
     n_rows : int, default=None
-        Number of rows of a block of an array, a dataset or a file; default: those of a MiB.
+        Number of rows of a block of an array, a dataset or a file; default: those of a MiB. Dask
+        arrays have their chunks, and iterables their batches.
 
     Returns
     -------
@@ -267,13 +269,21 @@ def as_blocks(X, n_rows=None):
     Raises
     ------
     TypeError
-        If X is none of these.
+        If X is none of these, or n_rows is no integer.
+    ValueError
+        If n_rows is below 1, or is given where X has blocks already.
     """
+    check_count("n_rows", n_rows, 1, or_none=True)
     if isinstance(X, np.ndarray):
         return SlicedRows(_in_file(X), n_rows)
     blocks = find_blocks(X, n_rows)
     if blocks is None:
         raise TypeError(f"{type(X).__name__} cannot be read in blocks of rows")
+    if n_rows is not None and (blocks is X or isinstance(blocks, DaskRows | IteratedRows)):
+        raise ValueError(
+            f"n_rows={n_rows} is for arrays, datasets and files; {type(X).__name__} has blocks "
+            "already: rechunk a Dask array, or yield other batches"
+        )
     return blocks
 
 
@@ -287,6 +297,12 @@ def find_blocks(X, n_rows=None):
         return None
     paths = [Path(X)] if isinstance(X, str | os.PathLike) else X
     if isinstance(paths, list | tuple):
+        if any(is_dask(part) or _is_dataset(part) for part in paths):
+            raise ValueError(
+                "X is a list of datasets; give a function that yields their rows, such as lambda: "
+                "(part[i : i + 1000] for part in X for i in range(0, len(part), 1000)), or join "
+                "Dask arrays by dask.array.concatenate"
+            )
         if not any(map(_is_path, paths)):
             return None
         for path in paths:

@@ -140,9 +140,10 @@ def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
     path : str or path-like
         A file of :class:`Checkpoint`, or its folder, of which the newest file that can be read is
         taken. Where several processes learn together, it is the folder, and all of them take the
-        newest file that each of them has.
+        newest file that each of them has and can read. As many must go on as had begun.
     X : array-like of shape (n_samples, n_features)
-        What ``fit`` was given, rows in any order; so are the next two.
+        What ``fit`` was given; so are the next two. Rows of an array may be in any order, with
+        labels and weights in the same one; data in blocks must come as they did.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
         Only of :class:`~skrbm.ConditionalRBM`.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -188,7 +189,7 @@ def to_go_on(path, callbacks=()):
 
 
 def _newest_of_ranks(folder):
-    """Return the estimator and the progress in the newest file that all ranks have.
+    """Return the estimator and the progress in the newest file that all ranks have and can read.
 
     Newer files, which some of the ranks had written, are removed: the fit goes on before them.
     """
@@ -196,11 +197,24 @@ def _newest_of_ranks(folder):
     common = set.intersection(*map(set, ranks().gather([*files])))
     if not common:
         raise FileNotFoundError(f"there is no checkpoint in {folder} that all ranks have")
-    newest = max(common)
-    for number, path in files.items():
-        if number > newest:
+    errors = []
+    for number in sorted(common, reverse=True):
+        values, error = None, None
+        try:
+            values = read(files[number], "estimator", "progress")
+        except ValueError as found:
+            error = str(found)
+        errors += [found for found in ranks().gather(error) if found]
+        if not ranks().any(error is not None):
+            break
+    else:
+        raise ValueError(errors[0])
+    if errors:
+        warnings.warn(f"{errors[0]}. {files[number]} is taken instead", stacklevel=4)
+    for other, path in files.items():
+        if other > number:
             path.unlink()
-    return read(files[newest], "estimator", "progress")
+    return values
 
 
 def _newest(path):

@@ -60,7 +60,7 @@ def write(path, **values):
     tree |= {name: writer.tree(value, type(value).__name__) for name, value in values.items()}
     text = np.frombuffer(json.dumps(tree, allow_nan=False).encode(), np.uint8)
     arrays = {str(number): array for number, array in enumerate(writer.arrays)}
-    path = Path(path)
+    path = Path(path).resolve()  # what a link leads to is replaced, not the link
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with open(temporary, "xb") as file:

@@ -242,6 +242,13 @@ def test_skops_takes_the_trusted_types(name):
         assert_array_equal(one, other)
 
 
+def test_a_link_leads_to_what_is_saved(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for n in (2, 3):
+        save(RBM(n), tmp_path / "link")
+        assert (tmp_path / "link").is_symlink() and load(tmp_path / "file").n_components == n
+
+
 def test_a_file_has_the_permissions_of_any_new_file(tmp_path):
     save(small(RBM), tmp_path / "machine")
     (tmp_path / "plain").touch()

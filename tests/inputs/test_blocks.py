@@ -37,7 +37,7 @@ def npy(tmp_path, *parts):
 
 
 def block_rows_of(X, n_rows=10, unit=None, **options):
-    source = CheckedBlocks(as_blocks(X, n_rows), np.asarray)
+    source = CheckedBlocks(as_blocks(X, None if callable(X) else n_rows), np.asarray)
     return rows_of(source, unit or Gaussian(), np.dtype(np.float64), **options)
 
 
@@ -322,6 +322,35 @@ def test_a_source_must_give_as_many_rows_each_time(n_later, when):
     rng = make_rng(0, X)
     with pytest.raises(ValueError, match=f"gave 100 rows at first and {n_later} when"):
         list(rows.batches(np.arange(len(rows)), rng, of_size(10), True))
+
+
+def test_rows_set_aside_must_come_in_the_same_order():
+    X, passes = numbered_rows(100), itertools.count(3)
+    rows = block_rows_of(lambda: iter(np.split(np.roll(X, next(passes), axis=0), 4)))
+    rng = make_rng(0, X)
+    assert len(list(rows.batches(np.arange(100), rng, of_size(10), True))) == 10
+    train, _ = rows.split(0.2, rng)
+    with pytest.raises(ValueError, match="the same in another order, so that those set aside"):
+        list(rows.batches(train, rng, of_size(10), True))
+
+
+def test_blocks_have_the_rows_that_are_asked_for():
+    X = numbered_rows(100)
+    assert [len(block) for block in as_blocks(X, 40)] == [40, 40, 20]
+    for n_rows in (0, -1, 1.5):
+        with pytest.raises(ValueError, match="n_rows must be"):
+            as_blocks(X, n_rows)
+    for source in (lambda: iter([X]), as_blocks(X)):
+        with pytest.raises(ValueError, match="has blocks already"):
+            as_blocks(source, 10)
+
+
+def test_lists_of_datasets_are_told_what_to_give(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        parts = [file.create_dataset(name, data=numbered_rows()) for name in "ab"]
+        with pytest.raises(ValueError, match="a function that yields their rows"):
+            find_blocks(parts)
 
 
 def test_a_column_without_any_value_is_named():
