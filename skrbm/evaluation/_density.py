@@ -165,10 +165,23 @@ def _check_machine(machine):
 
 
 def density_of(model):
-    """Return the density of a fitted estimator or a machine; a density is returned as it is.
+    """Return the density of a fitted estimator or a machine.
 
-    Raises TypeError if it is none of these, and ValueError of a machine whose parts do not fit
-    together or are not finite.
+    Parameters
+    ----------
+    model : estimator, Machine or Density
+        A density is returned as it is.
+
+    Returns
+    -------
+    Density
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+    ValueError
+        If the parts of a machine do not fit together, or are not finite.
     """
     if isinstance(model, Machine):
         _check_machine(model)

@@ -8,7 +8,18 @@ from ._density import density_of, in_float64
 
 
 def can_enumerate(model, max_units=MAX_UNITS):
-    """Whether every other layer is small enough for log Z to be summed exactly."""
+    """Whether every other layer is small enough for log Z to be summed exactly.
+
+    Parameters
+    ----------
+    model : estimator or Machine
+    max_units : int, default=20
+        Most units that are enumerated.
+
+    Returns
+    -------
+    bool
+    """
     return _enumeration.can_enumerate(density_of(model).machine, max_units)
 
 

@@ -126,6 +126,32 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
 
     They are solved for in float64 to a mean squared change of 1e-12. Of the rows that are one
     solution, the one with the smallest change in its last sweep stands for it.
+
+    Parameters
+    ----------
+    machine : Machine
+    method : FixedPoint
+        Such as ``TAP()``.
+    starts : array of shape (n_starts, n_visible)
+        Visible values in the machine's units, without NaN.
+    unique_tol : float, default=1e-2
+        Solutions are one if no visible mean differs by as much, or if others lead from one to the
+        other in such steps.
+
+    Returns
+    -------
+    Solutions
+        In the order of their free energies, the lowest first.
+
+    Raises
+    ------
+    ValueError
+        If the method is not one for marginals, or not for these units.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If no start converged; the states where they ended are then taken for solutions.
     """
     check_number("unique_tol", unique_tol, above=0)
     method.check_marginals()
