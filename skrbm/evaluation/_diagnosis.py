@@ -202,7 +202,7 @@ def _differs(d):
     if not (max(truth, synth) > 0.5 + _SURE * std or any(poor)):
         return None
     return (
-        f"Chains mix, but samples differ from data ({_correlations(d)}; adversarial "
+        f"Chains mix, but samples differ from data ({_compared(d)}; adversarial "
         f"accuracies {truth:.2f} and {synth:.2f}, where 0.5 is good); train for more epochs with a "
         "decreasing learning_rate, or with more hidden units"
     )
@@ -217,7 +217,7 @@ def _no_fault(d):
     )
     if not d.moments:
         return f"{text}; give data X to compare samples with them"
-    return f"{text}, and samples agree with data ({_correlations(d)})"
+    return f"{text}, and samples agree with data ({_compared(d)})"
 
 
 _FAULTS = (_out_of_equilibrium, _blocked, _unmixed, _too_short, _copies, _differs, _no_fault)
@@ -228,17 +228,14 @@ a function here.
 """
 
 
-def _correlations(d):
-    """Return the correlations of first and second moments as text, of those that vary."""
-    pairs = zip(("first", "second"), d.moments, strict=False)
-    found = [
-        f"{order} moments {m.correlation:.2f}"
-        for order, m in pairs
+def _compared(d):
+    """Return how first and second moments agree: correlations where they vary, else errors."""
+    return ", ".join(
+        f"correlation of {order} moments {m.correlation:.2f}"
         if np.std(m.data) > _VARIES * m.noise
-    ]
-    if not found:
-        return "their moments vary too little for correlations"
-    return f"correlation of {', '.join(found)}"
+        else f"error of {order} moments {m.error:.2g}, by chance up to {m.limit:.2g}"
+        for order, m in zip(("first", "second"), d.moments, strict=False)
+    )
 
 
 def _rounded(number):

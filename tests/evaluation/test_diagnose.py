@@ -406,7 +406,9 @@ def test_copies_are_found():
     d = diagnose(X=X, chains=chains)
     assert d.verdict.startswith("Samples are copies of data: only ")
     d = diagnose(X=X, chains=chains + 3)
-    assert d.verdict.startswith("Chains mix, but samples differ from data (correlation of first ")
+    assert d.verdict.startswith(
+        "Chains mix, but samples differ from data (error of first moments 3"
+    )
 
 
 def test_quality_and_its_error():
