@@ -304,6 +304,7 @@ class DensityModel(
             Where the chains start; default: random rows of ``starts_``, which were kept in fit.
         given : array-like of shape (n_given, n_features), default=None
             Observed values, with NaN for what is drawn given them; ``n_samples`` does not count.
+            Files, datasets and batches are drawn block by block (:ref:`large_data`).
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or tempering along the ladder of a fit with
             ``starts="tempered"``, or else along one that is built by annealing and kept (see
@@ -319,8 +320,8 @@ class DensityModel(
         check_count("n_samples", n_samples, 1)
         check_count("n_steps", n_steps, 0)
         if given is not None:
-            drawn = drawn_given(self, given, init, n_steps, random_state, method)
-            return decoded(self, drawn, given)
+            options = {"n_steps": n_steps, "method": method, "random_state": random_state}
+            return drawn_given(self, given, init=init, **options)
         rng = make_rng(random_state, machine.weights[0])
         if init is None:
             rows = rng.integers(self.starts_.shape[0], n_samples)[:, None]

@@ -29,6 +29,7 @@ from ..inference import (
 )
 from ..inputs import check_held, check_rows, into_support, split_missing
 from ..machine import condition
+from ._blocks import by_blocks as accepts_blocks
 from ._encoded import blocks_of, decoded, takes_table
 from ._noise_models import posterior_moments
 from ._sampling import by_blocks, chosen_sampler
@@ -79,8 +80,9 @@ def imputed(model, X, method, equations, n_steps, random_state):
     return (by_blocks(means, sampler, machine, *block) for block in blocks)
 
 
-def drawn_given(model, X, init, n_steps, random_state, method="auto"):
-    """Return X with draws in place of NaN, given the observed values of each row, in blocks."""
+@accepts_blocks
+def drawn_given(model, X, *, init, n_steps, random_state, method="auto"):
+    """Return X with draws in place of NaN, given the observed values of each row."""
     if init is not None:
         raise ValueError("sample takes init or given, not both: given says where chains start")
     if sp.issparse(X):
@@ -93,7 +95,8 @@ def drawn_given(model, X, init, n_steps, random_state, method="auto"):
     def draws(X, observed):
         return completed(machine, X, observed, rng, n_steps, sampler)
 
-    return (by_blocks(draws, sampler, machine, *block) for block in blocks)
+    drawn = (by_blocks(draws, sampler, machine, *block) for block in blocks)
+    return decoded(model, drawn, X)
 
 
 def hidden_means(model, X, method):

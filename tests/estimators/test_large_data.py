@@ -28,6 +28,7 @@ from skrbm import (
     DeepTAPMachine,
     FrankWolfeRBM,
     GaussianBernoulliRBM,
+    TabularRBM,
 )
 from skrbm.arrays import is_foreign, to_numpy
 from skrbm.exceptions import DataRangeWarning
@@ -199,6 +200,18 @@ def test_missing_values_are_filled_in_by_blocks(Estimator):
     assert_array_equal(found, rbm.impute(batches(X, 10), **options))
     twice = rbm.impute(batches(np.repeat(X[:1], 2, axis=0), 1), **options | {"n_steps": 50})
     assert (twice[0] == twice[1]).all() == (Estimator is TAPRBM)
+
+
+@pytest.mark.parametrize("Estimator", [RBM, GaussianBernoulliRBM, TabularRBM])
+def test_missing_values_are_drawn_by_blocks(Estimator):
+    """Observed values stay; equal rows in two blocks get draws of their own, if these are real."""
+    rbm, X = small(Estimator).fit(binary_data()), with_holes(np.repeat(binary_data(24)[:1], 40, 0))
+    found = rbm.sample(given=batches(X, 20), n_steps=20, random_state=0)
+    assert found.shape == X.shape and not np.isnan(np.asarray(found, float)).any()
+    known = ~np.isnan(X)
+    assert_allclose(np.asarray(found, float)[known], X[known])
+    assert_array_equal(found, rbm.sample(given=batches(X, 20), n_steps=20, random_state=0))
+    assert Estimator is not GaussianBernoulliRBM or (found[:20] != found[20:])[~known[:20]].all()
 
 
 def test_batches_without_rows_are_passed_over():

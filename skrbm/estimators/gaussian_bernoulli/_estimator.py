@@ -16,7 +16,6 @@ from ...learning import CHAINS, GRADIENTS
 from ...units import Bernoulli, Gaussian
 from .._base import BaseRBM
 from .._choices import OPTIMIZER_CONSTRAINT
-from .._encoded import decoded
 from .._posterior import drawn_given
 from ._coordinates import (
     PARAMETERS,
@@ -423,6 +422,7 @@ class GaussianBernoulliRBM(BaseRBM):
         given : array-like of shape (n_given, n_features), default=None
             Observed values, with NaN for what is drawn given them, by block Gibbs sampling or along
             the ladder, a chain for each row; ``n_samples`` and ``return_steps`` do not count then.
+            Files, datasets and batches are drawn block by block (:ref:`large_data`).
         return_steps : array-like of int, default=None
             Numbers of steps after which the visible values are returned too; 0 is the start, and
             the noise where it is annealed.
@@ -440,8 +440,8 @@ class GaussianBernoulliRBM(BaseRBM):
         n_steps = parts.phase.n_steps if n_steps is None else n_steps
         check_count("n_steps", n_steps, 0)
         if given is not None:
-            drawn = drawn_given(self, given, init, n_steps, random_state)
-            return decoded(self, drawn, given)
+            options = {"n_steps": n_steps, "random_state": random_state}
+            return drawn_given(self, given, init=init, **options)
         steps = [*checked_steps(return_steps, n_steps), n_steps]
         *states, last = visible_at(steps, self, parts, init, n_samples, random_state)
         if return_steps is None:
