@@ -24,6 +24,7 @@ from sklearn.model_selection import GridSearchCV
 from skrbm import RBM, TAPRBM, BernoulliRBM, RBMClassifier
 from skrbm._ranks import ranks
 from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
+from skrbm.distributed import _dask as dask_fit
 from skrbm.persistence import Checkpoint
 
 pytestmark = pytest.mark.arrays
@@ -220,6 +221,29 @@ def test_a_worker_that_is_killed_ends_the_fit_with_the_last_parameters(client, t
     assert np.isfinite(rbm.components_).all()
 
 
+@pytest.fixture
+def interruptible():
+    """SIGINT as in a program that a user started; it is ignored in one that a shell put behind."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interruption_before_a_worker_begins_counts(client, monkeypatch):
+    pytest.importorskip("torch")
+    begun = dask_fit._begun
+
+    def interrupted_before(client, groups, estimator, address, *options):
+        client.run(dask_fit._interrupt, address, workers=[next(iter(groups))])
+        return begun(client, groups, estimator, address, *options)
+
+    monkeypatch.setattr(dask_fit, "_begun", interrupted_before)
+    with pytest.raises(KeyboardInterrupt):
+        fit(RBM(3, n_iter=10**6), blocks_of(X), client=client)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_of_the_client_ends_the_fit_on_its_workers(client, tmp_path):
     """Who are free for the next fit."""
     pytest.importorskip("torch")

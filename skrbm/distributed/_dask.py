@@ -2,6 +2,7 @@
 
 import copy
 from datetime import timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
@@ -177,6 +178,7 @@ def _meeting(timeout):
     host = get_worker().address.rpartition("://")[2].rpartition(":")[0]
     store = TCPStore(host, 0, None, True, timedelta(seconds=timeout), wait_for_workers=False)
     _STORES[host, store.port] = store
+    _RUNNING[host, store.port] = SimpleNamespace(interrupted=False)  # until the fit begins
     return host, store.port
 
 
@@ -201,7 +203,9 @@ def _fit_rank(estimator, blocks, labels, weights, place, local_steps, resume):
         with use(
             TorchCommunicator(timeout, store=store, rank=rank, size=size), local_steps=local_steps
         ):
-            _RUNNING[host, port] = ranks()
+            before, _RUNNING[host, port] = _RUNNING.get((host, port)), ranks()
+            if before is not None and before.interrupted:
+                ranks().interrupted = True
             if resume is not None:
                 own = {k: v for k, v in vars(estimator).items() if "_callback" in k}
                 begun = to_go_on(resume)
