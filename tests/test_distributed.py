@@ -240,7 +240,7 @@ def test_an_interruption_before_a_worker_begins_counts(client, monkeypatch):
 
     monkeypatch.setattr(dask_fit, "_begun", interrupted_before)
     with pytest.raises(KeyboardInterrupt):
-        fit(RBM(3, n_iter=10**6), blocks_of(X), client=client)
+        fit(RBM(3, n_iter=5), blocks_of(X), client=client)
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -269,9 +269,9 @@ def as_blocks(X, n_rows=None):
     Raises
     ------
     TypeError
-        If X is none of these, or n_rows is no integer.
+        If X is none of these.
     ValueError
-        If n_rows is below 1, or is given where X has blocks already.
+        If n_rows is no integer of at least 1, or is given where X has blocks already.
     """
     check_count("n_rows", n_rows, 1, or_none=True)
     if isinstance(X, np.ndarray):

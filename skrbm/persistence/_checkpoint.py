@@ -202,11 +202,12 @@ def _newest_of_ranks(folder):
         values, error = None, None
         try:
             values = read(files[number], "estimator", "progress")
-        except ValueError as found:
-            error = str(found)
-        errors += [found for found in ranks().gather(error) if found]
-        if not ranks().any(error is not None):
+        except ValueError as unreadable:
+            error = str(unreadable)
+        found = [told for told in ranks().gather(error) if told]
+        if not found:
             break
+        errors += found
     else:
         raise ValueError(errors[0])
     if errors:
