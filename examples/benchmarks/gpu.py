@@ -15,6 +15,8 @@
   exp(W) read, at the speed of a copy.
 - "mnist": mean log-likelihoods of MNIST's test images, thresholded, after ``RBM`` of 500 units has
   learnt without settings, by AIS and by reverse AIS with 10 000 temperatures.
+- "many": eight small machines of 784 x 64 units, one by one, in threads, in threads with a stream
+  of the GPU each, and one by one with NumPy.
 - "waits": how often the processor waits for the device in an epoch, by torch's own warnings; only
   on CUDA.
 - "agreement": largest differences from NumPy of what involves no random numbers, and exact
@@ -34,6 +36,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
+import joblib
 import numpy as np
 import torch
 
@@ -258,6 +261,36 @@ def learns_mnist(device, args):
     table(("passes", "seconds", "AIS", "reverse AIS", "seconds for both"), rows)
 
 
+def many(device, args):
+    """Time fits of several small machines."""
+    n_visible, n_rows = args.sizes(784, 10_000)
+    data = bits(n_rows, n_visible)
+    X, n_machines = device.put(data), 8
+
+    def fit(seed, rows, stream=None):
+        rbm = BernoulliRBM(64, batch_size=100, n_iter=5, random_state=seed)
+        with torch.cuda.stream(stream):  # of None: the stream of all
+            return rbm.fit(rows)
+
+    def threads(n_jobs, streams):
+        fits = (joblib.delayed(fit)(seed, X, stream) for seed, stream in enumerate(streams))
+        return joblib.Parallel(n_jobs, backend="threading")(fits)
+
+    shared = [None] * n_machines
+    runs = {
+        "one by one": lambda: threads(1, shared),
+        "two threads": lambda: threads(2, shared),
+        "NumPy, one by one": lambda: [fit(seed, data) for seed in range(n_machines)],
+    }
+    if device.is_gpu:
+        apart = [torch.cuda.Stream(device.name) for _ in shared]
+        runs |= {f"{n} threads, a stream each": partial(threads, n, apart) for n in (2, 4, 8)}
+    print(f"\n{n_machines} machines of {n_visible} x 64 units, {n_rows} rows, five passes each")
+    found = device.seconds(runs, args.repeats)
+    rows = [(name, taken, taken / found["one by one"]) for name, taken in found.items()]
+    table(("", "s", "over one by one"), rows)
+
+
 def waits(device, args):
     """Count how often the processor waits for the device in an epoch."""
     print("\nHow often the processor waits for the device in an epoch")
@@ -321,7 +354,7 @@ def _difference(one, other, name):
     return float(np.abs(to_numpy(getattr(one, name)) - getattr(other, name)).max())
 
 
-PARTS = {part.__name__: part for part in (pcd, replays, rbms, langevin, bp, waits, agreement)}
+PARTS = {part.__name__: part for part in (pcd, replays, rbms, langevin, bp, many, waits, agreement)}
 PARTS["mnist"] = learns_mnist
 
 

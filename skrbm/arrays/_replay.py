@@ -6,9 +6,9 @@ call would: the same operations, and the next numbers of the same random stream.
 """
 
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from threading import Lock
 from typing import Any
 
 from ._later import gathered, require
@@ -109,7 +109,7 @@ class _Recording:
         pool = like_it._graph.pool() if like_it else None
         here, apart = torch.cuda.current_stream(x.device), torch.cuda.Stream(x.device)
         apart.wait_stream(here)
-        with torch.cuda.stream(apart), rng.recorded(self._graph), _no_garbage():
+        with torch.cuda.stream(apart), rng.recorded(self._graph), _no_garbage:
             self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 with self._read, gathered() as waiting:
@@ -146,16 +146,30 @@ class _Recording:
         return self._after.moved(self._buffers, counts), numbers
 
 
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Collect no garbage within: a graph in it that is destroyed then ends the recording."""
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_enabled:
-            gc.enable()
+class _NoGarbage:
+    """Collect no garbage within: a graph in it that is destroyed then ends the recording.
+
+    The collector is one for all threads, so that those within are counted.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._n_within, self._is_enabled = Lock(), 0, True
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._n_within == 0:
+                self._is_enabled = gc.isenabled()
+                gc.disable()
+            self._n_within += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._n_within -= 1
+            if self._n_within == 0 and self._is_enabled:
+                gc.enable()
+
+
+_no_garbage = _NoGarbage()
 
 
 def _copy(arrays: list, buffers: list) -> None:

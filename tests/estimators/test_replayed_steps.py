@@ -5,6 +5,7 @@ A GPU replays what was recorded; here the processor does, by operations that wer
 
 import gc
 import weakref
+from threading import Event, Thread
 
 import pytest
 from _estimators import binary_data, learn, small
@@ -195,6 +196,39 @@ def test_nothing_is_collected_in_a_recording(monkeypatch):
         for _ in range(4):
             state, _ = steps((), state, torch.ones(2))
     assert collects == [True, False]
+    assert gc.isenabled()
+
+
+def test_nothing_is_collected_in_a_recording_in_which_that_of_another_thread_ends(monkeypatch):
+    """The collector is one for all threads."""
+    collects, second_begins, first_ended = [], Event(), Event()
+    calls = {name: iter(range(2)) for name in ("first", "second")}
+
+    def record(step):
+        steps, state = Replayed(step, make_rng(0, torch.zeros(1))), (torch.zeros(2),)
+        for _ in range(2):  # the second call is recorded
+            state, _ = steps("", state, torch.ones(2))
+
+    def first(state, x):
+        if next(calls["first"]) == 1:
+            thread.start()
+            assert second_begins.wait(60)
+        return (state[0] + x,), {"sum": state[0].sum()}
+
+    def second(state, x):
+        if next(calls["second"]) == 1:
+            second_begins.set()
+            assert first_ended.wait(60)
+            collects.append(gc.isenabled())
+        return (state[0] + x,), {"sum": state[0].sum()}
+
+    thread = Thread(target=record, args=(second,))
+    with recorded_on_the_processor(monkeypatch) as graphs:
+        record(first)
+        first_ended.set()
+        thread.join()
+    assert graphs.n_recorded == 2
+    assert collects == [False]
     assert gc.isenabled()
 
 
