@@ -214,11 +214,11 @@ def _of_runs(runs, log_z0):
     """Return log Z by the logarithms of the mean weights of runs from a machine with ``log_z0``.
 
     The standard error is that of weights whose logarithms are normal: among few weights with a long
-    tail, their own variance is mostly too small.
+    tail, their own variance is mostly too small. What large weights add to log Z is half of the
+    variance of the logarithms then. As few runs may have seen none, this is an error too.
     """
-    value = mean_of_weights(runs, log_z0)
-    variance = math.expm1(min(float(np.var(runs, ddof=1)), _LARGEST)) / runs.size
-    return value._replace(std=math.sqrt(variance))
+    value, variance = mean_of_weights(runs, log_z0), min(float(np.var(runs, ddof=1)), _LARGEST)
+    return value._replace(std=math.hypot(math.sqrt(math.expm1(variance) / runs.size), variance / 2))
 
 
 class SmallSteps:
