@@ -5,7 +5,7 @@ from dataclasses import replace
 from .._ranks import ranks
 from ..arrays import cast, is_foreign, like, namespace
 from ..exceptions import DivergenceError
-from ..machine import Machine
+from ..machine import Machine, has_integral, may_lack_integral
 from ._gradient import MomentLearner
 from ._optimizers import ArrayGradient
 from ._rates import gain_of, rule_for
@@ -52,6 +52,13 @@ class AutomaticLearner(MomentLearner):
             n_columns=rows.X.shape[1],
         )
         self._factor = None  # the rate of the schedule on a device, where recorded steps read it
+        self._begun = None  # where an epoch began, on a device and if integrals may be lost in it
+
+    def epoch(self, training, progress, rate):
+        machine = training.machine
+        if is_foreign(machine.weights[0]) and may_lack_integral(machine.units):
+            self._begun = machine.copy(), training.phase_state
+        return super().epoch(training, progress, rate)
 
     def _recorded(self, training, rate):
         if self._factor is None:
@@ -88,8 +95,11 @@ class AutomaticLearner(MomentLearner):
                 training, rows, self._phase.free_energy(training.machine, rows)
             )
             training.rate_state = self.rule.read(training.rate_state)
-            if has_run_away:
+            if has_run_away or not has_integral(training.machine):
                 self._step_back(training)
+            if self._begun is not None and not has_integral(training.machine):
+                machine, training.phase_state = self._begun
+                training.machine = machine.copy()
 
     def _take(self, training, slopes, data, X, rate):
         state = self.rule.init() if training.rate_state is None else training.rate_state
@@ -205,10 +215,13 @@ class AutomaticLearner(MomentLearner):
     def _has_run_away(self, training, rows, energies):
         """Whether the machine has gone too far since the last measurement.
 
-        Free energies of data tell even where all chains have fallen into one state.
+        Free energies of data tell even where all chains have fallen into one state. A distribution
+        without an integral is too far too; on a device it is looked at when an epoch ends.
         """
         if training.saved is None:
             return False
+        if not (is_foreign(rows) or has_integral(training.machine)):
+            return True
         change = energies - self._phase.free_energy(training.saved[0], rows)
         change = _for_equal_totals(training.machine, rows, change)
         return self.rule.is_too_far(change, training.machine.n_units[0])

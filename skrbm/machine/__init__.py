@@ -1,6 +1,7 @@
 """Machines, their energies and moments: the vocabulary of extensions."""
 
 from ._energy import (
+    check_has_integral,
     coupling,
     energy,
     free_energy,
@@ -9,6 +10,7 @@ from ._energy import (
     interpolate,
     log_correction,
     log_ratio,
+    may_lack_integral,
     precise_free_energy,
     uncoupled,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "blocks_of_rows",
     "can_enumerate",
     "check_enumerable",
+    "check_has_integral",
     "condition",
     "conditional",
     "configurations",
@@ -63,6 +66,7 @@ __all__ = [
     "log_correction",
     "log_partition",
     "log_ratio",
+    "may_lack_integral",
     "n_enumerated",
     "precise_free_energy",
     "sum_of",

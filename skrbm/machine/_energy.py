@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import Array, cast, matmul, namespace, row_sums, take_rows, to_numpy
-from ..units import Theta, log_weight
+from ..exceptions import DivergenceError
+from ..units import Theta, Unit, log_weight
 from ._machine import Layers, Machine, condition, is_per_row
 
 _BLOCK_ROWS = 1024  # rows whose free energies are computed together
@@ -180,9 +181,33 @@ def has_integral(machine: Machine) -> bool:
             scaled = W / below if below.ndim == 1 else np.linalg.solve(below, W.T).T
             with np.errstate(over="ignore", invalid="ignore"):
                 precision = np.diag(precision) - scaled @ W.T
-            if not (np.isfinite(precision).all() and np.linalg.eigvalsh(precision)[0] > 0):
+            if not (np.isfinite(precision).all() and _is_positive_definite(precision)):
                 return False
         below, columns = precision, rows
+    return True
+
+
+def check_has_integral(machine: Machine) -> None:
+    """Raise DivergenceError if the distribution of a machine that is given has no integral."""
+    if not has_integral(machine):
+        raise DivergenceError(
+            "the distribution of this machine has no integral: the couplings between units without "
+            "bounds are too strong for their precisions. Make weights smaller or precisions "
+            "larger, or take units with bounds, such as hidden='truncated_gaussian'"
+        )
+
+
+def may_lack_integral(units: Sequence[Unit]) -> bool:
+    """Whether neighbouring layers have units without bounds, so that couplings have a limit."""
+    unbounded = [not np.isfinite(unit.bounds).all() for unit in units]
+    return any(a and b for a, b in pairwise(unbounded))
+
+
+def _is_positive_definite(matrix: np.ndarray) -> bool:
+    try:
+        np.linalg.cholesky(matrix)  # which takes a tenth of the time of eigenvalues
+    except np.linalg.LinAlgError:
+        return False
     return True
 
 

@@ -40,7 +40,7 @@ def _given_or_enumerable(machine: Machine, layers: Sequence[int] | None) -> Sequ
     if layers is None:
         raise ValueError(
             f"the layers {machine.units} cannot be enumerated: neither the even nor the odd ones "
-            "all have a finite number of configurations; use method='ais'"
+            "all have a finite number of configurations; use method='smc'"
         )
     return layers
 
@@ -70,7 +70,7 @@ def check_enumerable(machine: Machine, max_units: int = MAX_UNITS) -> None:
         raise ValueError(
             "exact sums need a layer (in a deep machine, every other layer) with at most "
             f"max_units={max_units} binary units, or as few configurations, and this machine has "
-            f"{machine.n_units} units; raise max_units or use method='ais'"
+            f"{machine.n_units} units; raise max_units or use method='smc'"
         )
 
 
