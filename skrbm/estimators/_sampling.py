@@ -2,6 +2,7 @@
 
 from ..arrays import make_rng, namespace, row_blocks
 from ..inference import Gibbs, Tempering, resolve, sample
+from ..machine import check_has_integral
 from ._log_partition import kept_with_parameters
 
 _MOST_ELEMENTS = 2**24  # of the visible values of all rungs that are sampled together
@@ -22,7 +23,13 @@ def chains_of(model, method, n_steps, rng):
     -------
     callable
         Of an array of shape (n_chains, n_visible), which it does not change.
+
+    Raises
+    ------
+    DivergenceError
+        If the distribution has no integral.
     """
+    check_has_integral(model.machine_)
     if n_steps == 0:
         return lambda rows: namespace(rows).asarray(rows, copy=True)
     machine, sampler = model.machine_, chosen_sampler(model, method, rng)

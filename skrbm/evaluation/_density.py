@@ -7,7 +7,7 @@ from typing import Any
 from ..arrays import Columns, cast, is_finite, namespace
 from ..inference import chain_ends, draw_visible
 from ..inputs import Coordinates, check_rows, into_support
-from ..machine import Machine, free_energy, precise_free_energy
+from ..machine import Machine, check_has_integral, free_energy, precise_free_energy
 from ..units import Theta
 from ._observed import PRECISE, free_energy_given
 
@@ -182,10 +182,19 @@ def density_of(model):
         If it is none of these.
     ValueError
         If the parts of a machine do not fit together, or are not finite.
+    DivergenceError
+        If its distribution has no integral.
     """
     if isinstance(model, Machine):
         _check_machine(model)
-        return Density(model)
+        density = Density(model)
+    else:
+        density = _density_of_estimator(model)
+    check_has_integral(density.machine)
+    return density
+
+
+def _density_of_estimator(model):
     if not hasattr(type(model), "density_"):
         raise TypeError(
             "model must be a fitted estimator of a density, a Density or a Machine, got "

@@ -5,7 +5,7 @@ from scipy.optimize import brentq
 
 from .._checks import check_count, check_number
 from ..arrays import last_rows, make_rng, namespace, to_numpy
-from ..machine import Machine, interpolate, uncoupled
+from ..machine import Machine, check_has_integral, interpolate, uncoupled
 from ._ais import LogPartition, independent_log_partition, mean_of_weights
 from ._annealing import anneal, own_bases, resampled
 from ._ladder import Ladder, exchanged, gains_of, swept_all
@@ -66,6 +66,8 @@ def ladder_of(
         If ``machine`` is neither a Machine nor has one as ``machine_``.
     ValueError
         If the machine has several hidden layers, or ``visible`` are not parameters of its units.
+    DivergenceError
+        If its distribution has no integral.
     """
     check_count("n_samples", n_samples, 2)
     check_number("acceptance", acceptance, above=0, below=1)
@@ -98,6 +100,7 @@ def _checked(machine, visible):
         )
     if len(found.units) != 2:
         raise ValueError(f"a ladder needs one hidden layer, got {len(found.units) - 1}")
+    check_has_integral(found)
     if visible is not None and not found.thetas[0].is_like(visible):
         raise ValueError(
             f"visible must be a Theta of finite parameters of {found.n_units[0]} units "

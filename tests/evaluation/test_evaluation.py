@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose
 from scipy.io import loadmat
 from scipy.special import expit, logsumexp
 
-from skrbm import BernoulliRBM, ConditionalRBM, evaluation
+from skrbm import RBM, BernoulliRBM, ConditionalRBM, evaluation
 from skrbm.arrays import make_rng
 from skrbm.evaluation import (
     AIS,
@@ -33,7 +33,15 @@ from skrbm.evaluation import (
     solutions,
 )
 from skrbm.exceptions import DivergenceError
-from skrbm.inference import FIXED_POINTS, TAP, Gibbs, NaiveMeanField, sample, solve
+from skrbm.inference import (
+    FIXED_POINTS,
+    TAP,
+    Gibbs,
+    NaiveMeanField,
+    ladder_of,
+    sample,
+    solve,
+)
 from skrbm.machine import Machine, _enumeration
 from skrbm.machine import free_energy as free_energies
 from skrbm.units import Bernoulli, Gaussian, Theta
@@ -534,10 +542,23 @@ def test_compare_takes_the_later_half_of_the_steps(n_steps):
         assert row[name] == pytest.approx(np.abs(mean - Exact(machine).mean(l)).max(), rel=1e-10)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_no_log_partition_of_a_law_without_an_integral():
+def test_nothing_of_a_law_without_an_integral():
+    """What would need it is refused at once; numbers would be NaN, or of any size."""
     thetas = tuple(Theta(np.zeros(n), np.ones(n)) for n in (3, 2))
     machine = Machine((Gaussian(), Gaussian()), thetas, (np.full((2, 3), 3.0),))
-    for method in ("tap", "adaptive_tap"):
-        with pytest.raises(DivergenceError, match=r"no integral|without end"):
-            evaluation.log_partition(machine, method, starts=np.ones((2, 3)))
+    rbm = RBM.from_parameters(machine.weights[0], visible="gaussian", hidden="gaussian")
+    X = np.ones((2, 3))
+
+    def refused(function, *args):
+        with pytest.raises(DivergenceError, match="no integral"):
+            function(*args)
+
+    for model in (machine, rbm):
+        for method in ("tap", "adaptive_tap", "smc", "ais", "tempering", "auto"):
+            refused(evaluation.log_partition, model, method)
+        for function in (evaluation.bracket, evaluation.reverse_log_partition, ladder_of):
+            refused(function, model, X if function is not ladder_of else 0)
+    refused(rbm.score, X)
+    refused(rbm.score_samples, X)
+    refused(rbm.sample, 2)
+    assert rbm.transform(X).shape == (2, 2)  # a conditional distribution is there
