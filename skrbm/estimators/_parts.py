@@ -1,5 +1,6 @@
 """What an estimator trains with, and how a fit goes on from an earlier one."""
 
+import math
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -14,6 +15,7 @@ from ..learning import NATURAL, ModelPhase
 
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
 _VISIBLE_PART = 0.1  # larger ones take visible units of few columns far from the data
+_MOST_OF_ONE = 0.5  # energy of one coupling between units whose values are the farthest apart
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ def spread(machine):
     between deviations of the units from their means without couplings, which stay what they are to
     first order. The energy of all couplings has a standard deviation of 0.375 for each hidden unit,
     which is 0.75 for its field if it is 0 or 1, and of at most a tenth of the number of columns.
+    Where nearly all columns are nearly constant, that would be the energy of a few rows alone, and
+    weights are smaller: one coupling has an energy of 0.5 at most, as a standard deviation.
     """
     (W,), (own, hidden) = machine.weights, machine.thetas
     xp = namespace(W)
@@ -123,7 +127,8 @@ def spread(machine):
     deviation = xp.sqrt(xp.sum(variance) * xp.sum(variance_hidden))
     n_visible, n_hidden = machine.n_units
     energy = min(_HIDDEN_PART * n_hidden**0.5, _VISIBLE_PART * n_visible)
-    W = unit_norm * (energy / deviation)
+    steps = [unit.values[-1] - unit.values[0] for unit in machine.units]
+    W = unit_norm * xp.clip(energy / deviation, None, _MOST_OF_ONE / math.prod(steps))
     own = own._replace(field=own.field - mean_hidden @ W)
     hidden = hidden._replace(field=hidden.field - W @ mean)
     return replace(machine, thetas=(own, hidden), weights=(W,))

@@ -21,6 +21,7 @@ from ..inference import (
 from ..machine import data_moments, in_double
 from ._chains import ChainPhase
 from ._model_phase import ModelPhase
+from ._rates import AutomaticRate
 
 
 class Started(NamedTuple):
@@ -145,6 +146,11 @@ class FixedPointPhase(ModelPhase):
     @property
     def one_hidden_layer(self):
         return self._starts.chains.one_hidden_layer
+
+    def rate_rule(self, machine, optimizer):
+        if optimizer.is_linear:
+            return AutomaticRate.for_solutions(*machine.units)
+        return super().rate_rule(machine, optimizer)
 
     def init(self, machine, rng, n, X):
         self.fixed_point.check(machine)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from .._ranks import ranks
@@ -12,6 +13,7 @@ _SMALLEST = 1e-6  # rate at which steps are not taken back any more: it is not t
 _CHAINS = 100  # by which a step is measured, where the smallest rate holds
 _PLAIN = 4.0  # caution where gradients are not centred, or parameters not averaged
 _DOUBTFUL = 30  # steps after some were taken back, in which it is not known whether that helped
+_OF_SOLUTIONS = 10.0  # largest rate of bits where equations are solved
 _NOISE = 0.02  # nats for each visible unit, of a step where nothing averages out its noise
 
 
@@ -123,10 +125,9 @@ class AutomaticRate:
         which rates machines learn well. The limits are those of bits, and for other values they are
         changed as a change of units of measure changes rates.
         """
-        supports = [unit.values for unit in units]
-        if any(values is None or len(values) != 2 for values in supports):
+        scale = _unit_of_rates(units)
+        if scale == math.inf:
             return cls()
-        scale = math.prod(1 / (last - first) ** 2 for first, last in supports)
         return cls(
             farthest=15.0,
             smallest=0.4 * scale,
@@ -134,6 +135,15 @@ class AutomaticRate:
             largest=1.5 * scale,
             settled=1000,
         )
+
+    @classmethod
+    def for_solutions(cls, *units):
+        """Return the rule where solutions of equations take the place of samples.
+
+        It is the default one, but for layers of two values rates have a limit: where nearly all
+        columns are nearly constant, solutions agree so well that nothing else is one.
+        """
+        return cls(largest=_OF_SOLUTIONS * max(_unit_of_rates(pair) for pair in pairwise(units)))
 
     def cautious(self, caution):
         """Return the rule with smaller limits and a smaller first rate."""
@@ -270,6 +280,14 @@ class AutomaticRate:
         """Return a state whose numbers are floats, wherever they were."""
         names, values = zip(*_numbers_of(state), strict=True)
         return state._replace(**dict(zip(names, numbers(values), strict=True)))
+
+
+def _unit_of_rates(units):
+    """Return the rate that does to layers of two values what 1 does to bits; else infinity."""
+    supports = [unit.values for unit in units]
+    if any(values is None or len(values) != 2 for values in supports):
+        return math.inf
+    return math.prod(1 / (last - first) ** 2 for first, last in supports)
 
 
 def rule_for(

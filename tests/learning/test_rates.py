@@ -720,3 +720,38 @@ def test_counts_do_not_run_away(seed):
     rbm.fit(X)
     assert rbm.score(X) > independent.score(X)
     assert rbm.sample(500, random_state=0).mean() < 3 * X.mean()
+
+
+# --------------------------------------------------------------------- rows that hardly differ
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"starts": "tempered"},
+        {"optimizer": "adam"},
+        {"inference": "tap"},
+        {"inference": "tap", "starts": "chains"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("visible, low", [("bernoulli", 0.0), ("spin", -1.0)])
+@pytest.mark.parametrize("p", [0.0, 0.003])
+def test_columns_that_are_nearly_constant(p, visible, low, params):
+    """Independent columns; the machine is as good as independent units that know their means."""
+    bits = np.random.default_rng(0).random((600, 50)) < p
+    X = np.where(bits, 1.0, low)
+    rbm = RBM(32, visible=visible, n_iter=20, random_state=0, **params).fit(X)
+    mean = np.clip(bits.mean(axis=0), 0.5 / len(X), None)
+    independent = np.log(np.where(bits, mean, 1 - mean)).sum(axis=1).mean()
+    assert rbm.score(X) > independent - 0.4
+
+
+def test_rates_where_equations_are_solved_have_a_limit():
+    rules = [AutomaticRate.for_solutions(*units) for units in (
+        (Bernoulli(), Bernoulli()), (Bernoulli(), Bernoulli(), Bernoulli()), (Spin(), Spin()),
+        (Spin(), Bernoulli()), (Bernoulli(), ReLU()))]  # fmt: skip
+    limits = [rule.largest for rule in rules]
+    assert limits == [10, 10, 10 / 16, 10 / 4, np.inf]
+    assert replace(rules[0], largest=np.inf) == rules[-1] == AutomaticRate()
