@@ -18,6 +18,7 @@ from ._penalties import share_of_zeros
 from ._tracking import LogPartitionTracker
 
 _MONITORED_ROWS, _MONITORED_BITS = 256, 16
+_PART_BY_BITS, _FEWEST_BY_BITS = 1 / 16, 64  # rows at most, of few rows, and at least
 _GAP_ROWS = 1000  # training rows whose free energy is compared with the validation rows'
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _COMPLETION = 5  # sweeps that draw what is missing
@@ -94,6 +95,7 @@ class LikelihoodMonitor(Monitor):
         super().__init__(n_iter_no_change)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
         self.train = train[rng.order(len(train))[:_GAP_ROWS]]
+        self.n_by_bits = max(_FEWEST_BY_BITS, int(_PART_BY_BITS * len(train)))
         self.bits = rng.order(rows.X.shape[1])[:_MONITORED_BITS]
         self.by_score, self.tol, self.seed = criterion == "score", tol, seed
         self.by_score &= validation is not None
@@ -180,7 +182,7 @@ class LikelihoodMonitor(Monitor):
 
     def _likelihood(self, density, state):
         """Return the (pseudo-)log-likelihood of training rows by its name, if there is one."""
-        machine, shown = density.machine, self.train[:_MONITORED_ROWS]
+        machine, shown = density.machine, self._monitored(density.machine)
         columns = np.arange(self.rows.X.shape[1])
         if self._is_by_bits(machine):
             name, columns = "pseudo_log_likelihood", self.bits
@@ -198,6 +200,11 @@ class LikelihoodMonitor(Monitor):
         best = value if self.reached is None or self.validation is None else self.reached[1]
         self.reached = name, max(value, best)
         return {name: value}
+
+    def _monitored(self, machine):
+        """Return the training rows whose likelihood is measured: fewer where it is by bits."""
+        most = self.n_by_bits if self._is_by_bits(machine) else _MONITORED_ROWS
+        return self.train[: min(most, _MONITORED_ROWS)]
 
     @staticmethod
     def _is_by_bits(machine):
@@ -248,7 +255,7 @@ class LikelihoodMonitor(Monitor):
 
         Of some columns it is scaled up to all.
         """
-        unit, shown = machine.units[0], self.train[:_MONITORED_ROWS]
+        unit, shown = machine.units[0], self._monitored(machine)
         theta, n_columns = self.rows.initial_theta, len(columns)
         columns = from_numpy(columns, theta.field)
         theta = theta.map(
@@ -325,7 +332,7 @@ class LikelihoodMonitor(Monitor):
 
         It shows what no pseudo-likelihood does: modes whose weights are wrong.
         """
-        columns, shown = np.arange(self.rows.X.shape[1]), self.train[:_MONITORED_ROWS]
+        columns, shown = np.arange(self.rows.X.shape[1]), self._monitored(density.machine)
         independent = self._independent(density.machine, columns)  # of the rows of all ranks
         # Of a machine that has run away log Z is unknown by as much as it is large.
         values = -self._free_energies(density, shown) - log_z.value + 3 * min(log_z.std, _UNSURE)
