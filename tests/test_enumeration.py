@@ -83,7 +83,7 @@ def test_log_weights_belong_to_their_values():
 def test_layers_without_a_finite_support_are_named():
     machine = random_machine(("gaussian", "truncated_gaussian"), (2, 3), 0)
     assert n_enumerated(machine) == np.inf
-    with pytest.raises(ValueError, match=r"Gaussian.*cannot be enumerated.*method='ais'"):
+    with pytest.raises(ValueError, match=r"Gaussian.*cannot be enumerated.*method='smc'"):
         log_partition(machine)
 
 

@@ -283,8 +283,8 @@ class DensityModel(
         Warns
         -----
         LikelihoodWarning
-            If the standard error is larger than the method was to reach, 0.1 by default; or if
-            two neighbours on a ladder accept less than 10 % of their exchanges.
+            If SMC did not reach its standard error, 0.1 by default (others have none to reach);
+            or if two neighbours on a ladder accept less than 10 % of their exchanges.
         """
         result = checked_log_partition(self, method)
         return (result.value, result.std) if return_std else result.value

@@ -61,6 +61,8 @@ class Quality(NamedTuple):
     fall, fall_std, rise, rise_std : float
         How far the error falls from the start to its minimum, how far it rises from there to the
         end, and standard errors.
+    n_chains : int
+        Chains from random starts. Standard errors of few are uncertain themselves.
     """
 
     sweeps: np.ndarray
@@ -71,6 +73,7 @@ class Quality(NamedTuple):
     fall_std: float
     rise: float
     rise_std: float
+    n_chains: int
 
 
 class Neighbours(NamedTuple):
@@ -196,7 +199,7 @@ def quality_by_sweeps(X, states, generator):
         for part in (errors[end] - errors[best], _jackknife(left_out[end] - left_out[best]))
     ]
     noise = np.sqrt(variance.sum() * (1 / n + 1 / len(X)))
-    return Quality(np.array([*states]), errors, _jackknife(left_out), float(noise), *changes)
+    return Quality(np.array([*states]), errors, _jackknife(left_out), float(noise), *changes, n)
 
 
 def _error(differences):

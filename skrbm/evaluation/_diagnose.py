@@ -201,7 +201,8 @@ def _observables(machine):
     """Return the names of observables, and a function of layers that measures them."""
     W, deep = machine.weights[0], len(machine.units) > 2
     n = min(_N_PROJECTIONS, *W.shape)
-    vectors = randomized_svd(to_numpy(W).astype(np.float64), n, random_state=0)[2]
+    matrix = to_numpy(W).astype(np.float64)
+    vectors = randomized_svd(matrix, n, power_iteration_normalizer="QR", random_state=0)[2]
     vectors = cast(from_numpy(np.ascontiguousarray(vectors.T), W), W.dtype)
 
     def observe(layers):

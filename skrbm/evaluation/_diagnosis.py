@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import ndtr, stdtrit
 
 from ..inference import RARE_EXCHANGES, Exchanges
 from ._agreement import Neighbours, Quality
@@ -109,7 +110,10 @@ _LINES = 8  # observables that are printed, those with the largest R-hat
 def _out_of_equilibrium(d):
     """Samples become worse with more sweeps (Decelle, Furtlehner and Seoane 2021)."""
     q = d.quality
-    if q is None or not (q.fall > _SURE * q.fall_std and q.rise > _SURE * q.rise_std):
+    if q is None:
+        return None
+    sure = stdtrit(q.n_chains - 1, ndtr(_SURE))  # as _SURE, where the standard error is not known
+    if not (q.fall > sure * q.fall_std and q.rise > sure * q.rise_std):
         return None
     best = int(np.argmin(q.error))
     return (

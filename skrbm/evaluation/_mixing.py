@@ -41,8 +41,10 @@ class Mixing(NamedTuple):
 def mixing(x):
     """Return how an observable of shape (n_steps, n_chains) mixes, as :class:`Mixing`.
 
-    All numbers but the autocorrelation at lag 0 are NaN if it has one value only.
+    All numbers but the autocorrelation at lag 0 are NaN if it has one value only, but for rounding.
     """
+    if x.var() <= _ROUNDING * np.mean(x * x):
+        x = np.zeros_like(x)
     rho = autocorrelation(x)
     time, window = integrated_time(rho, x.size)
     time_std = time * np.sqrt(2 * (2 * window + 1) / x.size)

@@ -123,6 +123,9 @@ class AIS:
 
     def __post_init__(self):
         check_count("n_chains", self.n_chains, 1)
+        check_count("n_jobs", self.n_jobs, or_none=True)
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs must be a number of threads, -1 for all cores, or None")
         inverse_temperatures(self.schedule)
         if self.rungs is not None and not hasattr(self.rungs, "machines_to"):
             raise ValueError(f"rungs must be a Ladder or None, got {self.rungs!r}")

@@ -64,6 +64,9 @@ def _check_data(estimator, X, reset, missing, sparse):
             reset=reset,
             ensure_all_finite=False if missing else "allow-nan",
         )
+        if X.dtype.kind == "O":  # of lists and frames with None, which scikit-learn leaves as it is
+            X = X.astype(np.float64)
+            _check_infinity(X)
     except (TypeError, ValueError) as error:
         _check_columns(frame, error)
         raise

@@ -369,8 +369,8 @@ class DistinctRows:
         n_validation = int(np.sum(before < round(fraction * n) * (total / n)))
         if not 0 < n_validation < len(order):
             raise ValueError(
-                f"validation_fraction={fraction} of {self.total} samples, of which {len(order)} "
-                "differ, leaves no row for one of the two parts; give more samples or set "
-                "early_stopping=False"
+                f"early_stopping sets rows aside: validation_fraction={fraction} of {self.total} "
+                f"samples, of which {len(order)} differ, leaves no row to learn from or none to "
+                "set aside; give more samples or set early_stopping=False"
             )
         return np.sort(order[n_validation:]), order[:n_validation]

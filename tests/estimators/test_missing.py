@@ -363,3 +363,18 @@ def test_a_site_is_missing_as_a_whole():
     for method in (estimator.fit, estimator.transform, lambda X: estimator.sample(given=X)):
         with pytest.raises(ValueError, match="mark a missing site by NaN in all of its columns"):
             method(H)
+
+
+@pytest.mark.parametrize("library", ["list", "polars"])
+def test_none_is_missing(library):
+    rows = [[1, None], [0, 1], [1, 0]]
+    X = rows
+    if library == "polars":
+        polars = pytest.importorskip("polars")
+        X = polars.DataFrame({"a": [True, False, True], "b": [None, True, False]})
+    expected = np.array(rows, dtype=float)
+    rbm, other = (RBM(2, random_state=0).fit(part) for part in (X, expected))
+    assert_allclose(rbm.components_, other.components_)
+    assert_allclose(rbm.score_samples(X), other.score_samples(expected))
+    with pytest.raises(ValueError, match="infinity"):
+        RBM(2).fit([[1, None], [np.inf, 1]])

@@ -425,3 +425,24 @@ def test_quality_and_its_error():
     assert np.mean(errors) == pytest.approx(np.sqrt(2), abs=0.05)
     assert np.mean(stds) == pytest.approx(np.std(errors), rel=0.25)  # 200 know it to a part of 5 %
     assert q.error[1] < 3 * q.noise and q.rise > 4 * q.rise_std
+
+
+def test_few_chains_do_not_tell_that_a_machine_is_out_of_equilibrium():
+    """Two chains from random starts: errors of four standard errors are no rare event among these.
+
+    With normal quantiles three of twenty diagnoses say so of a machine whose samples are exact.
+    """
+    W = np.random.default_rng(0).normal(0, 0.5, (5, 10))
+    rbm = RBM.from_parameters(W, random_state=0)
+    X = rbm.sample(1000, n_steps=500, random_state=5)
+    verdicts = [diagnose(rbm, X, n_chains=4, random_state=seed).verdict for seed in range(20)]
+    assert not any("out of equilibrium" in verdict for verdict in verdicts)
+
+
+@pytest.mark.parametrize("value", [0.5, 0.1, -1e6 / 3])
+def test_an_observable_that_is_constant_but_for_rounding(value):
+    chains = np.random.default_rng(0).random((200, 20, 2))
+    chains[..., 1] = value
+    found = diagnose(chains=chains)
+    assert np.isnan([found.time[1], found.r_hat[1], found.ess[1]]).all()
+    assert found.verdict.startswith("No fault") and found.time[0] < 2
