@@ -143,6 +143,8 @@ def density():
             yield X, name, "nats", lambda rbm=rbm, X=X, X_test=X_test: rbm.fit(X).score(X_test)
         yield X, "independent columns", "nats", lambda X=X, X_test=X_test: independent(X, X_test)
     yield X, "the truth", "nats", lambda: truth.score(X_test)
+    others = [RBM(random_state=seed) for seed in (1, 2, 3)]
+    yield X, "RBM(), seeds 1 to 3", "nats", lambda: [rbm.fit(X).score(X_test) for rbm in others]
 
 
 def deep():
