@@ -230,6 +230,13 @@ def test_bad_number_of_chains_is_named(value):
         AIS(n_chains=value)
 
 
+@pytest.mark.parametrize("value", [0, "two", 1.5])
+def test_number_of_threads_is_checked_at_once(value):
+    with pytest.raises(ValueError, match="n_jobs must be"):
+        AIS(n_jobs=value)
+    assert AIS(n_jobs=-1).n_jobs == -1
+
+
 # Where the path begins, and how often intervals hold.
 
 
