@@ -22,7 +22,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
-    "myst_parser",
     "numpydoc",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
