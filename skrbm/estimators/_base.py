@@ -29,6 +29,7 @@ from ._encoded import takes_table
 from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
+    batch_size_of,
     check_settings_of_ranks,
     falls,
     for_callbacks,
@@ -82,6 +83,7 @@ class BaseRBM(DensityModel):
 
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
     _takes_missing = _fits_on_ranks = _reads_blocks = True
+    _fewest_batches = 1  # of a pass by an automatic learning rate
     centered = average = sample_values = False
 
     def _units(self):
@@ -166,6 +168,7 @@ class BaseRBM(DensityModel):
             training,
             publish,
             self.n_iter,
+            batch_size=batch_size_of(self, rows),
             monitor=monitor,
             **callbacks,
         ).run(training)
@@ -216,7 +219,9 @@ class BaseRBM(DensityModel):
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
 
-    def _trainer(self, rows, index, training, publish, n_iter=1, n_rows=None, **options):
+    def _trainer(
+        self, rows, index, training, publish, n_iter=1, n_rows=None, batch_size=None, **options
+    ):
         """Return the :class:`Trainer` of a fit."""
         parts, rate, learner_of = training.parts, rate_of(self), MomentLearner
         if is_automatic(self):
@@ -227,7 +232,7 @@ class BaseRBM(DensityModel):
             parts.phase,
             parts.optimizer,
             index=index,
-            batch_size=self.batch_size,
+            batch_size=batch_size or self.batch_size,
             shuffle=self.shuffle,
             parameters=parts.parameters,
             centered=self.centered,

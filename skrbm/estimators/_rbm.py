@@ -90,7 +90,8 @@ class RBM(BaseRBM):
         how steps change free energies (see :class:`skrbm.learning.AutomaticRate`); ``schedule`` is
         a factor on what is found.
     batch_size : int, default=100
-        Largest number of rows of a mini-batch; batches have nearly the same size.
+        Largest number of rows of a mini-batch; batches have nearly the same size. With an
+        automatic rate a pass has three at least.
     n_iter : int, default=40
         Passes over the data.
     verbose : int, default=0
@@ -206,6 +207,8 @@ class RBM(BaseRBM):
     >>> rbm.fit(X).transform(X).shape
     (4, 2)
     """
+
+    _fewest_batches = 3
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,

@@ -66,7 +66,8 @@ class TabularRBM(RBM):
     learning_rate : float or "auto", default="auto"
         Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training.
     batch_size : int, default=100
-        Largest number of rows of a mini-batch; batches have nearly the same size.
+        Largest number of rows of a mini-batch; batches have nearly the same size. With an
+        automatic rate a pass has three at least.
     n_iter : int, default=100
         Passes over the data.
     verbose : int, default=0

@@ -86,6 +86,15 @@ def rate_of(estimator):
     return lambda progress: first * scheduled(estimator.schedule, progress)
 
 
+def batch_size_of(estimator, rows):
+    """Return the largest number of rows of a batch: ``batch_size``, or a third of few rows.
+
+    An automatic rate is found step by step, and few rows would make too few of them.
+    """
+    fewest = estimator._fewest_batches if is_automatic(estimator) else 1
+    return min(estimator.batch_size, max(1, -(-int(rows.total) // fewest)))
+
+
 def falls(rate, n_iter):
     """Whether the factor on an automatic rate is small in the last of ``n_iter`` epochs."""
     return rate(1 - 1 / max(n_iter, 1)) < 0.5

@@ -755,3 +755,20 @@ def test_rates_where_equations_are_solved_have_a_limit():
     limits = [rule.largest for rule in rules]
     assert limits == [10, 10, 10 / 16, 10 / 4, np.inf]
     assert replace(rules[0], largest=np.inf) == rules[-1] == AutomaticRate()
+
+
+@pytest.mark.parametrize(
+    "n, batch_size, steps", [(2, 100, 2), (30, 100, 3), (90, 40, 3), (90, 20, 5)]
+)
+def test_a_pass_through_few_rows_has_three_batches(n, batch_size, steps):
+    """By an automatic rate, which is found step by step."""
+    X, taken = np.eye(n), []
+
+    def counted(self, training, index, rate, step=AutomaticLearner.step):
+        taken.append(len(index))
+        return step(self, training, index, rate)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AutomaticLearner, "step", counted)
+        RBM(2, n_iter=1, batch_size=batch_size, random_state=0).fit(X)
+    assert len(taken) == steps and sum(taken) == n
