@@ -89,9 +89,11 @@ def rate_of(estimator):
 def batch_size_of(estimator, rows):
     """Return the largest number of rows of a batch: ``batch_size``, or a third of few rows.
 
-    An automatic rate is found step by step, and few rows would make too few of them.
+    An automatic rate is found step by step, and few rows would make too few of them. Where
+    equations are solved a batch of all rows has a meaning of its own: a fit without chance.
     """
-    fewest = estimator._fewest_batches if is_automatic(estimator) else 1
+    samples = estimator._own_fixed_point() is None
+    fewest = estimator._fewest_batches if is_automatic(estimator) and samples else 1
     return min(estimator.batch_size, max(1, -(-int(rows.total) // fewest)))
 
 
