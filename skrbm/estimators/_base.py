@@ -162,16 +162,8 @@ class BaseRBM(DensityModel):
             training.n_rows, training.visible_means = rows.n_known, rows.means
             estimator._publish(machine, state, training)
 
-        self._trainer(
-            rows,
-            train,
-            training,
-            publish,
-            self.n_iter,
-            batch_size=batch_size_of(self, rows),
-            monitor=monitor,
-            **callbacks,
-        ).run(training)
+        options = {"batch_size": batch_size_of(self, rows), "monitor": monitor, **callbacks}
+        self._trainer(rows, train, training, publish, self.n_iter, **options).run(training)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -70,7 +70,7 @@ class CategoricalRBM(RBM):
         Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training.
     batch_size : int, default=100
         Largest number of rows of a mini-batch; batches have nearly the same size. With an
-        automatic rate and samples a pass has three at least.
+        automatic rate and chains that sample, a pass has three batches at least.
     n_iter : int, default=40
         Passes over the data.
     verbose : int, default=0

@@ -141,7 +141,7 @@ class AutomaticRate:
         """Return the rule where solutions of equations take the place of samples.
 
         It is the default one, but for layers of two values rates have a limit: where nearly all
-        columns are nearly constant, solutions agree so well that nothing else is one.
+        columns are nearly constant, solutions hardly differ, and no other limit holds.
         """
         return cls(largest=_OF_SOLUTIONS * max(_unit_of_rates(pair) for pair in pairwise(units)))
 

@@ -205,7 +205,7 @@ def may_lack_integral(units: Sequence[Unit]) -> bool:
 
 def _is_positive_definite(matrix: np.ndarray) -> bool:
     try:
-        np.linalg.cholesky(matrix)  # which takes a tenth of the time of eigenvalues
+        np.linalg.cholesky(matrix)  # takes less time than eigenvalues
     except np.linalg.LinAlgError:
         return False
     return True
