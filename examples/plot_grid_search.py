@@ -40,8 +40,8 @@ print(
 # By likelihood, without labels
 # -----------------------------
 # ``score`` is the mean log-likelihood in nats. The partition function in it is summed exactly where
-# a layer has at most 20 units, and elsewhere estimated by sequential Monte Carlo. Two folds and few
-# sizes keep this example short.
+# a layer has at most 20 units, or some more, and elsewhere estimated by sequential Monte Carlo.
+# Two folds and few sizes keep this example short.
 
 X_binary = (X_train > 0.5).astype("float32")
 grid = {"n_components": [4, 8, 16, 32], "learning_rate": [0.01, 0.03, 0.1]}

@@ -7,13 +7,22 @@ import numpy as np
 import pytest
 from _exact import Exact
 from _libraries import OTHER_LIBRARIES
-from _machines import random_machine
+from _machines import enumerable_pairs, random_machine, random_theta
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
 from skrbm.arrays import to_numpy
-from skrbm.machine import _enumeration, configurations, log_partition, n_enumerated
-from skrbm.units import Bernoulli, Theta
+from skrbm.machine import (
+    Machine,
+    _enumeration,
+    _factored_sums,
+    can_enumerate,
+    configurations,
+    log_partition,
+    n_enumerated,
+)
+from skrbm.machine._factored_sums import factored_sums
+from skrbm.units import Bernoulli, Categorical, ColumnUnits, Gaussian, Spin, Theta
 
 KINDS = [
     (("bernoulli", "bernoulli"), (3, 4)),
@@ -115,3 +124,131 @@ def test_other_libraries_have_the_same_sums(library, kinds, sizes):
     found = log_partition(other)
     assert type(found) is type(other.weights[0])
     assert_allclose(to_numpy(found), [Exact(row).log_z for row in rows], rtol=1e-10)
+
+
+# ------------------------------------------------------------------------------ sums by halves
+
+FACTORED = {"bernoulli", "spin", "binomial", "gaussian"}
+
+
+def mixed(unit, n=9, n_hidden=7, strength=1.0, scale=0.7):
+    """A machine of such visible units and bits."""
+    generator = np.random.default_rng(0)
+    thetas = (random_theta(unit, n, generator), random_theta(Bernoulli(), n_hidden, generator))
+    W = strength * generator.standard_normal((n_hidden, n))
+    return Machine((unit, Bernoulli()), thetas, (W,), scale)
+
+
+def in_turn(machine, layer):
+    """log Z by one configuration after the other."""
+    return logsumexp(np.concatenate([found for _, found in configurations(machine, (layer,))]))
+
+
+MIXED = [
+    Bernoulli(),
+    Spin(),
+    Gaussian(),
+    Categorical((3, 2, 4)),
+    ColumnUnits([(Bernoulli(), 3), (Gaussian(), 3), (Categorical(3), 3)]),
+    ColumnUnits([(Categorical(3), [0, 1, 2]), (Spin(), [3, 5, 7]), (Gaussian(), [4, 6, 8])]),
+]
+
+
+@pytest.mark.parametrize("unit", MIXED, ids=str)
+@pytest.mark.parametrize("sizes", [(8, 2**22, 128, 256), (1, 8, 3, 2), (64, 100, 5, 1)], ids=str)
+def test_sums_by_halves_are_those_of_all_configurations(unit, sizes, monkeypatch):
+    together, table, *pairs = sizes
+    monkeypatch.setattr(_factored_sums, "_TOGETHER", together)
+    monkeypatch.setattr(_factored_sums, "_TABLE", table)
+    monkeypatch.setattr(_factored_sums, "_PAIRS", tuple(pairs))
+    machine = mixed(unit)
+    for layer in (0, 1):
+        if machine.units[layer].is_discrete:
+            found = factored_sums(machine, layer).log_partition()
+            assert_allclose(found, in_turn(machine, layer), rtol=1e-13)
+
+
+@pytest.mark.parametrize("kinds", enumerable_pairs())
+def test_sums_by_halves_of_all_kinds_of_units(kinds):
+    machine = random_machine(kinds, (3, 4), 0, 1.0)
+    for layer in (0, 1):
+        if not machine.units[layer].is_discrete:
+            continue
+        sums = factored_sums(machine, layer)
+        is_one_site = len(machine.units[layer].groups(machine.n_units[layer])) == 1
+        assert (sums is not None) == (FACTORED.issuperset(kinds) and not is_one_site)
+        if sums is not None:
+            assert_allclose(sums.log_partition(), Exact(machine).log_z, rtol=1e-10)
+
+
+@pytest.mark.parametrize("strength", [1.0, 5.0, 25.0])
+def test_sums_by_halves_do_not_overflow(strength):
+    """Products of factors go up to exp(5 000) and down to exp(-5 000), and single ones to e^300."""
+    for unit in (Bernoulli(), Spin(), Categorical(4)):
+        machine = mixed(unit, 120, 8, strength)
+        machine = replace(
+            machine, thetas=tuple(theta.map(lambda x: 5 * x) for theta in machine.thetas)
+        )
+        sums = factored_sums(machine, 1)
+        assert_allclose(sums.log_partition(), in_turn(machine, 1), rtol=1e-13)
+
+
+def test_weights_that_are_too_large_for_sums_by_halves():
+    machine = mixed(Bernoulli(), strength=200.0)
+    assert factored_sums(machine, 1) is None
+    assert_allclose(log_partition(machine, (1,)), in_turn(machine, 1), rtol=1e-13)
+
+
+def test_machines_without_sums_by_halves():
+    machine = mixed(Bernoulli())
+    rows, _ = with_rows(machine, 2)
+    assert factored_sums(rows, 1) is None
+    assert factored_sums(replace(machine, scale=np.array([1.0, 2.0])), 1) is None
+    assert factored_sums(random_machine(("bernoulli",) * 3, (2, 2, 2), 0), 1) is None
+    assert factored_sums(random_machine(("relu", "bernoulli"), (3, 4), 0), 1) is None
+    assert factored_sums(random_machine(("bernoulli",) * 2, (3, 1), 0), 1) is None
+
+
+def test_large_sums_go_by_halves_and_small_ones_do_not(monkeypatch):
+    found = []
+    original = _factored_sums.FactoredSums.log_partition
+
+    def counted(self):
+        found.append(self.n_products)
+        return original(self)
+
+    monkeypatch.setattr(_factored_sums.FactoredSums, "log_partition", counted)
+    small, large = mixed(Bernoulli()), mixed(Bernoulli(), 30, 17)
+    assert_allclose(log_partition(small), in_turn(small, 1), rtol=1e-13)
+    assert found == []
+    assert_allclose(log_partition(large), in_turn(large, 1), rtol=1e-13)
+    assert len(found) == 1
+
+
+def test_more_units_are_enumerated_where_sums_are_quick():
+    assert can_enumerate(mixed(Bernoulli(), 64, 26))
+    assert not can_enumerate(mixed(Bernoulli(), 64, 29))
+    assert not can_enumerate(mixed(Bernoulli(), 784, 25))
+    assert not can_enumerate(mixed(Bernoulli(), 64, 26), 20)
+    assert can_enumerate(mixed(Bernoulli(), 784, 25), 25)
+    relu = random_machine(("relu", "bernoulli"), (64, 21), 0)
+    assert not can_enumerate(relu)
+
+
+@pytest.mark.parametrize("library", OTHER_LIBRARIES)
+@pytest.mark.parametrize("unit", MIXED, ids=str)
+def test_other_libraries_have_the_same_sums_by_halves(library, unit):
+    xp = pytest.importorskip(library)
+    machine = mixed(unit)
+    thetas = tuple(theta.map(xp.asarray) for theta in machine.thetas)
+    other = replace(machine, thetas=thetas, weights=tuple(map(xp.asarray, machine.weights)))
+    found = factored_sums(other, 1).log_partition()
+    assert type(found) is type(other.weights[0])
+    assert_allclose(to_numpy(found), in_turn(machine, 1), rtol=1e-12)
+
+
+def test_threads_have_the_same_sums_by_halves(monkeypatch):
+    machine = mixed(Bernoulli(), 40, 14)
+    monkeypatch.setattr(_factored_sums, "split", lambda n, work: [slice(0, 3), slice(3, n)])
+    monkeypatch.setattr(_factored_sums, "_PAIRS", (16, 64))
+    assert_allclose(factored_sums(machine, 1).log_partition(), in_turn(machine, 1), rtol=1e-13)

@@ -7,14 +7,14 @@ from ..machine import MAX_UNITS, _enumeration, conditional
 from ._density import density_of, in_float64
 
 
-def can_enumerate(model, max_units=MAX_UNITS):
+def can_enumerate(model, max_units=None):
     """Whether every other layer is small enough for log Z to be summed exactly.
 
     Parameters
     ----------
     model : estimator or Machine
-    max_units : int, default=20
-        Most units that are enumerated.
+    max_units : int, default=None
+        Most units that are enumerated, as of :func:`exact_log_partition`.
 
     Returns
     -------
@@ -23,17 +23,21 @@ def can_enumerate(model, max_units=MAX_UNITS):
     return _enumeration.can_enumerate(density_of(model).machine, max_units)
 
 
-def exact_log_partition(model, max_units=MAX_UNITS):
+def exact_log_partition(model, max_units=None):
     """Sum log Z over all configurations of the smaller binary layer.
 
     In a deep machine these are every other layer, even or odd; the layers between are independent
-    given them.
+    given them. Where both layers have bits, spins, categories or whole numbers, or the other one
+    has normal units, each half of the layer is enumerated for itself, and products of matrices sum
+    over all pairs: in a twentieth of the time.
 
     Parameters
     ----------
     model : estimator or Machine
-    max_units : int, default=20
-        Most units that are enumerated; the time doubles with each unit, the memory does not.
+    max_units : int, default=None
+        Most units that are enumerated; the time doubles with each unit, the memory does not. None:
+        20, or as many as such products sum over in about three seconds: 23 beside 784 bits, 26
+        beside 64.
 
     Returns
     -------
@@ -43,8 +47,8 @@ def exact_log_partition(model, max_units=MAX_UNITS):
     Raises
     ------
     ValueError
-        If no layer is binary and has at most ``max_units`` units (in a deep machine: neither the
-        even nor the odd layers).
+        If no layer is binary and has at most so many units (in a deep machine: neither the even nor
+        the odd layers).
     """
     machine = in_float64(density_of(model).machine)
     _enumeration.check_enumerable(machine, max_units)

@@ -18,7 +18,7 @@ from ..inference import (
     resolve,
     sample,
 )
-from ..machine import MAX_UNITS, in_double
+from ..machine import in_double
 from ._density import density_of
 from ._exact import can_enumerate, exact_log_partition
 from ._solutions import find_solutions
@@ -28,7 +28,7 @@ def log_partition(
     model,
     method="auto",
     *,
-    max_units=MAX_UNITS,
+    max_units=None,
     starts=None,
     base=None,
     random_state=None,
@@ -48,8 +48,9 @@ def log_partition(
         ``starts`` (Eq. 39 of Tramel et al. 2018).
         "auto" is "exact" where a layer is small enough, else "tempering" where the estimator has a
         ladder, else "smc".
-    max_units : int, default=20
-        Most units that "exact" and "auto" enumerate.
+    max_units : int, default=None
+        Most units that "exact" and "auto" enumerate. None: 20, or as many as are summed over in
+        about three seconds (see :func:`exact_log_partition`).
     starts : array of shape (n_starts, n_visible), default=None
         Where fixed points start; default: the estimator's ``starts_``, else the ends of 100 short
         Gibbs chains.

@@ -16,7 +16,7 @@ from ..inference import (
     resampled_index,
 )
 from ..machine import free_energy, in_double, turned_over, uncoupled
-from ..machine._enumeration import n_enumerated
+from ..machine._enumeration import factored, n_enumerated
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
 _SPREAD = 0.1  # standard deviation of log weights by one step, in nats
@@ -25,10 +25,10 @@ _FOLLOWED = 0.5  # the same of the whole way between two machines, above which c
 _PRECISE = 0.3  # standard error of log Z above which they do
 _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
 _SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start anew
-_EXACT = 12  # largest number of binary units that are summed over
+_EXACT, _BY_HALVES = 12, 16  # most binary units that are summed over, and by halves
 # Costs in units of the cost of learning from a row: of a step of a chain, and of its log weight by
-# another machine; of a configuration in an exact sum.
-_STEP, _LOOK, _SUMMAND = 0.7, 0.4, 0.4
+# another machine; of a configuration in an exact sum; of a sum by halves, and of a pair in it.
+_STEP, _LOOK, _SUMMAND, _HALVES, _PAIR = 0.7, 0.4, 0.4, 1500.0, 0.03
 _ON_DEVICE = 512  # rows that a step of fewer chains takes as long as, on a device
 
 
@@ -48,7 +48,8 @@ class LogPartitionTracker:
     difference. The bound is close where a layer has few units or values, and far below log Z
     elsewhere.
 
-    Where few configurations need to be summed, log Z is exact.
+    Where few configurations need to be summed, log Z is exact. With up to 16 binary units that are
+    summed by halves, it is so in fits to many rows, which an exact sum is cheap beside.
 
     Parameters
     ----------
@@ -92,11 +93,12 @@ class LogPartitionTracker:
         """
         self.cost, found = 0.0, None
         bits = n_enumerated(machine)
-        if bits <= _EXACT:
-            if credit < _SUMMAND * 2**bits:
-                return None
-            self.cost = _SUMMAND * 2**bits
+        cost = _SUMMAND * 2**bits if bits <= _EXACT else _HALVES + _PAIR * 2**bits
+        if cost <= credit and (bits <= _EXACT or (bits <= _BY_HALVES and factored(machine))):
+            self.cost = cost
             return LogPartition(exact_log_partition(Density(machine)))
+        if bits <= _EXACT:
+            return None
         machine = in_double(machine)
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])

@@ -1,7 +1,8 @@
 """Sums over all configurations of a machine.
 
 Every other layer is enumerated, and the layers between are summed out one unit at a time, as they
-are independent given their neighbours.
+are independent given their neighbours. Of two layers with simple units, log Z is summed faster, by
+:mod:`._factored_sums`.
 """
 
 import math
@@ -12,9 +13,13 @@ import numpy as np
 
 from .._checks import check_count
 from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace
+from ._factored_sums import FactoredSums, factored_sums
 from ._machine import Machine, conditional, is_per_row
 
-MAX_UNITS = 20  # default limit of exact sums: 2**20 configurations
+MAX_UNITS = 20  # units that are enumerated whatever the others are: 2**20 configurations
+_MAX_FACTORED = 30  # the same where sums are factored, and quick
+_QUICK = 3e10  # products of factored sums that take some three seconds
+_FEW = 2**12  # configurations that are summed before factors are found
 # Elements of the largest temporary array, 256 KiB of float64. Several of these stay in a cache,
 # and their memory is used again. That of larger ones often goes back to the system after each
 # block, and to get it anew takes longer than the sums. With fewer elements calls take longer.
@@ -58,20 +63,37 @@ def n_enumerated(machine: Machine) -> float:
     return float("inf") if layers is None else math.log2(_n_configurations(machine, layers))
 
 
-def can_enumerate(machine: Machine, max_units: int = MAX_UNITS) -> bool:
-    """Whether log Z can be summed exactly over at most 2**max_units configurations."""
-    check_count("max_units", max_units, 0)
-    return n_enumerated(machine) <= max_units
+def can_enumerate(machine: Machine, max_units: int | None = None) -> bool:
+    """Whether log Z can be summed exactly over at most 2**max_units configurations.
+
+    None stands for 20, or for as many as are summed in some seconds.
+    """
+    n = n_enumerated(machine)
+    if max_units is not None:
+        check_count("max_units", max_units, 0)
+        return n <= max_units
+    if n <= MAX_UNITS:
+        return True
+    sums = factored(machine) if n <= _MAX_FACTORED else None
+    return sums is not None and sums.n_products <= _QUICK
 
 
-def check_enumerable(machine: Machine, max_units: int = MAX_UNITS) -> None:
+def check_enumerable(machine: Machine, max_units: int | None = None) -> None:
     """Raise ValueError if exact sums would need more than ``max_units`` units."""
     if not can_enumerate(machine, max_units):
+        given = max_units is not None
         raise ValueError(
             "exact sums need a layer (in a deep machine, every other layer) with at most "
-            f"max_units={max_units} binary units, or as few configurations, and this machine has "
+            f"max_units={max_units if given else MAX_UNITS} binary units, or as few configurations"
+            f"{'' if given else ', or sums that take a few seconds'}, and this machine has "
             f"{machine.n_units} units; raise max_units or use method='smc'"
         )
+
+
+def factored(machine: Machine, layers: Sequence[int] | None = None) -> FactoredSums | None:
+    """Return the sums by halves of the layer that is enumerated, None if there are none."""
+    layers = enumerable_layers(machine) if layers is None else layers
+    return factored_sums(machine, layers[0]) if layers is not None and len(layers) == 1 else None
 
 
 def configurations(
@@ -147,7 +169,9 @@ def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Arra
     if not machine.weights:
         return machine.units[0].total_log_partition(machine.thetas[0])
     if machine.n_rows is None:
-        return _log_partition(machine, layers)
+        layers = _given_or_enumerable(machine, layers)
+        sums = factored(machine, layers) if _n_configurations(machine, layers) > _FEW else None
+        return _log_partition(machine, layers) if sums is None else sums.log_partition()
     parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]
     return namespace(parts[0]).concat(parts, axis=0)
 

@@ -12,6 +12,7 @@ from scipy import stats
 from scipy.special import logsumexp
 from scipy.stats import binom
 
+from skrbm.evaluation import exact_log_partition
 from skrbm.learning import LogPartitionTracker, SmallSteps, _tracking
 from skrbm.learning._tracking import _of_runs, lower_bound
 from skrbm.machine import Machine, free_energy, interpolate
@@ -24,6 +25,7 @@ BINARY = ("bernoulli", "bernoulli")
 def no_sums(monkeypatch):
     """Small machines, which the oracle can sum, are estimated by chains."""
     monkeypatch.setattr(_tracking, "_EXACT", -1)
+    monkeypatch.setattr(_tracking, "_BY_HALVES", -1)
 
 
 def log_partition(machine):
@@ -150,6 +152,17 @@ def test_sums_of_few_configurations_are_exact():
     assert found.value == pytest.approx(log_partition(machine), rel=1e-12)
     assert found.std == 0
     assert tracker().estimate(machine, 0.4 * 2**4 - 0.1) is None
+
+
+def test_more_configurations_are_summed_by_halves_where_the_cost_is_allowed():
+    machine = random_machine(BINARY, (30, 14), 0, 0.3)
+    watch, allowed = tracker(), 1500 + 0.03 * 2**14
+    found = watch.estimate(machine, allowed)
+    assert found.value == pytest.approx(exact_log_partition(machine), rel=1e-12)
+    assert (found.std, watch.cost) == (0, allowed)
+    assert tracker().estimate(machine, 1500.0) is None  # chains would cost more
+    relu = random_machine(("relu", "bernoulli"), (30, 14), 0, 0.1)
+    assert tracker().estimate(relu, math.inf).std > 0
 
 
 def test_without_credit_nothing_is_computed(no_sums):

@@ -1,0 +1,294 @@
+"""log Z by sums over all pairs of a configuration of half a layer and one of the other half.
+
+Given both halves, the units of the neighbouring layer are independent, and a few of them, whose
+values are the vectors c, sum up to
+
+    sum_c exp(own(c) + c . (field of the first half)) exp(c . (field of the second half)).
+
+It is an inner product of a vector that the first half gives and one that the second half gives. So
+a product of matrices sums these units for all pairs, and exponentials are needed for the halves
+alone. Normal units sum up to the exponential of a square, whose cross term is such a product too.
+One configuration after the other takes twenty times as long.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import (
+    Array,
+    from_numpy,
+    is_on_device,
+    log_sum_exp,
+    matmul,
+    namespace,
+    one_blas_thread,
+    row_sums,
+    share,
+    split,
+    to_numpy,
+)
+from ..units import Theta, Unit
+from ._machine import Machine
+
+_TOGETHER = 8  # most values of a factor of several sites, such as those of three bits
+_MOST_VALUES = 64  # of one site; with more, products take as long as other sums
+_TABLE = 2**22  # most elements of the exponentials of the second half
+_PAIRS, _ON_DEVICE = (128, 256), (2**11, 2**11)  # pairs that are summed together: 256 KiB, 32 MiB
+# Largest logarithms, up and down, of an exponential and of a product of factors. That of the
+# largest number is 709.
+_LARGEST, _LARGEST_PRODUCT = 300.0, 690.0
+
+
+class _Half(NamedTuple):
+    """What configurations of half of a layer add to the logarithms.
+
+    Attributes
+    ----------
+    own : array of shape (n_configurations,)
+    values : array of shape (n_values, n_configurations)
+        For each value of each factor.
+    normal : array of shape (n_configurations, n_normal) or None
+        Fields on normal units.
+    """
+
+    own: Array
+    values: Array
+    normal: Array | None
+
+
+class _Factor(NamedTuple):
+    """A few sites of the neighbour: columns, all of their values, and what these have."""
+
+    columns: np.ndarray
+    values: np.ndarray
+    own: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredSums:
+    """A layer that is enumerated by halves, given a neighbour whose units are summed out.
+
+    Parameters
+    ----------
+    unit, theta : Unit, Theta
+        Of the layer that is enumerated.
+    weights : ndarray of shape (n_units, n_values)
+        What each of its units adds to the logarithm of each value of each factor.
+    own : ndarray of shape (n_values,)
+        What these values have themselves.
+    factors : tuple of slice
+        The values of each factor.
+    normal : tuple of (Unit, Theta, ndarray of shape (n_units, n_normal)) or None
+        Normal units of the neighbour, and their weights.
+    reference : array
+        Of the library, and the device, where sums are taken.
+    """
+
+    unit: Unit
+    theta: Theta
+    weights: np.ndarray
+    own: np.ndarray
+    factors: tuple[slice, ...]
+    normal: tuple[Unit, Theta, np.ndarray] | None
+    reference: Array
+
+    @property
+    def n_products(self) -> float:
+        """How many multiplications the sums take about, a float; a logarithm counts as many."""
+        each = len(self.own) + 30 * len(self.factors) / 8 + 30
+        if self.normal is not None:
+            each += self.normal[2].shape[1]
+        return float(self.unit.n_configurations(self.weights.shape[0])) * each
+
+    @one_blas_thread
+    def log_partition(self) -> Array:
+        """Return log Z, an array of shape (), float64."""
+        first, second = self._halves()
+        n_first, n_second = (self._n_configurations(columns) for columns in (first, second))
+        right = self._half(second, np.arange(n_second))
+        n_rows, n_columns = _ON_DEVICE if is_on_device(self.reference) else _PAIRS
+        rows, columns = _slices(n_first, n_rows), _slices(n_second, n_columns)
+        bounds, xp = _bounds(right.values), namespace(right.own)
+        right = right._replace(values=xp.exp(right.values))
+        found: list[Any] = [None] * len(rows)
+
+        def add_up(some: slice) -> None:
+            for k in range(some.start, some.stop):
+                left = self._half(first, np.arange(rows[k].start, rows[k].stop), is_first=True)
+                ends = list(self._ends(_bounds(left.values), bounds))
+                left = left._replace(values=xp.exp(left.values))
+                parts = [self._block(left, right, part, ends) for part in columns]
+                found[k] = log_sum_exp(xp.stack([log_sum_exp(part) for part in parts]))
+
+        share(add_up, split(len(rows), float(n_first) * n_second * len(self.own)))
+        return log_sum_exp(xp.stack(found))
+
+    def _halves(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns of the first and of the second half, whole sites."""
+        n = self.weights.shape[0]
+        sites = self.unit.groups(n)
+        most = min(_TABLE / max(1, len(self.own)), self.unit.n_configurations(n) ** 0.5)
+        n_last = 1
+        while n_last + 1 < len(sites):
+            if self._n_configurations(np.concatenate(sites[-n_last - 1 :])) > most:
+                break
+            n_last += 1
+        return np.sort(np.concatenate(sites[:-n_last])), np.sort(np.concatenate(sites[-n_last:]))
+
+    def _n_configurations(self, columns: np.ndarray) -> int:
+        return self.unit.part(self.weights.shape[0], columns).n_configurations(len(columns))
+
+    def _half(self, columns: np.ndarray, numbers: np.ndarray, is_first: bool = False) -> _Half:
+        """Return what the configurations with these numbers add; the first half has what is own."""
+        unit = self.unit.part(self.weights.shape[0], columns)
+        x = unit.configurations(len(columns), numbers)
+        own = unit.log_weight(self.theta.map(lambda part: part[columns]), x)
+        values = self.weights[columns].T @ x.T
+        values = values + self.own[:, None] if is_first else values
+        normal = None
+        if self.normal is not None:
+            kind, theta, weights = self.normal
+            field = x @ weights[columns]
+            precision: Any = theta.precision
+            if is_first:
+                own = own + kind.total_log_partition(kind.tilt(theta, field))
+                normal = (theta.field + field) / precision
+            else:
+                own, normal = own + row_sums(field * field / (2 * precision)), field
+        parts = (own, values, normal)
+        return _Half(*(p if p is None else from_numpy(p, self.reference) for p in parts))
+
+    def _ends(self, left: Any, right: Any) -> Iterator[bool]:
+        """Tell for each factor whether a product must end with it, before it overflows.
+
+        Parameters
+        ----------
+        left, right : tuples of two ndarray of shape (n_values,)
+            The smallest and the largest logarithm of each value, in each half.
+        """
+        if not self.factors:
+            return
+        starts = [part.start for part in self.factors]
+        low = np.maximum.reduceat(left[0] + right[0], starts)
+        high = np.logaddexp.reduceat(left[1] + right[1], starts)
+        lowest, highest = 0.0, 0.0
+        for k in range(len(starts)):
+            lowest, highest = lowest + low[k], highest + high[k]
+            last = k + 1 == len(starts)
+            ends = last or min(lowest + low[k + 1], -highest - high[k + 1]) < -_LARGEST_PRODUCT
+            if ends:
+                lowest, highest = 0.0, 0.0
+            yield ends
+
+    def _block(self, left: _Half, right: _Half, columns: slice, ends: list[bool]) -> Array:
+        """Return the log weights of all pairs of rows of the left half and some of the right."""
+        xp, product = namespace(left.own), None
+        total = left.own[:, None] + right.own[None, columns]
+        if left.normal is not None and right.normal is not None:
+            total += matmul(left.normal, right.normal[columns, :].T)
+        for part, is_last in zip(self.factors, ends, strict=True):
+            factor = matmul(left.values[part, :].T, right.values[part, columns])
+            if product is None:
+                product = factor
+            else:
+                product *= factor
+            if is_last:
+                total += xp.log(product)
+                product = None
+        return xp.reshape(total, (-1,))
+
+
+def factored_sums(machine: Machine, layer: int) -> FactoredSums | None:
+    """Return the sums over the values of a discrete layer of a machine, given its neighbour.
+
+    None if another formula is needed: for deep machines, parameters of each row, a layer of one
+    site, neighbours that are neither discrete nor normal, and weights so large that exponentials
+    would overflow.
+    """
+    if len(machine.units) != 2 or machine.n_rows is not None or 0 in machine.n_units:
+        return None
+    unit, other = machine.units[layer], machine.units[1 - layer]
+    n_units, n = machine.n_units[layer], machine.n_units[1 - layer]
+    sites = other.groups(n)
+    parts = [other.part(n, site) for site in sites]
+    if not all(part.is_discrete or part.is_gaussian for part in parts):
+        return None
+    if len(unit.groups(n_units)) < 2:
+        return None
+    theta, neighbours = (
+        machine.thetas[l].map(lambda part: to_numpy(part).astype(np.float64))
+        for l in (layer, 1 - layer)
+    )
+    W = float(machine.scale) * to_numpy(machine.weights[0]).astype(np.float64)
+    W = W if layer == 1 else W.T
+    discrete = [site for site, part in zip(sites, parts, strict=True) if part.is_discrete]
+    factors = _factors(other, neighbours, n, discrete, _reach(unit, W))
+    if factors is None:
+        return None
+    weights = [W[:, factor.columns] @ factor.values.T for factor in factors]
+    own = [factor.own for factor in factors]
+    ends = np.cumsum([len(part) for part in own])
+    normal = None
+    if len(discrete) < len(sites):
+        columns = np.setdiff1d(np.arange(n), np.concatenate([[], *discrete]))
+        of_them = neighbours.map(lambda part: part[columns])
+        normal = other.part(n, columns), of_them, W[:, columns]
+    return FactoredSums(
+        unit,
+        theta,
+        np.concatenate([np.empty((n_units, 0)), *weights], axis=1),
+        np.concatenate([[], *own]),
+        tuple(slice(int(end) - len(part), int(end)) for end, part in zip(ends, own, strict=True)),
+        normal,
+        machine.weights[0],
+    )
+
+
+def _reach(unit: Unit, W: np.ndarray) -> np.ndarray:
+    """Return how large the field of a layer on each neighbour can be, (n_neighbours,)."""
+    largest = np.abs(W) * np.abs(unit.bounds).max()
+    return sum(largest[site].max(axis=0) for site in unit.groups(len(W)))
+
+
+def _factors(
+    unit: Unit, theta: Theta, n: int, sites: list[np.ndarray], reach: np.ndarray
+) -> list[_Factor] | None:
+    """Return the factors of some sites, each of a few of them.
+
+    None if a site has too many values, or one whose exponential could overflow.
+    """
+    groups: list[list[np.ndarray]] = []
+    n_values, largest = _TOGETHER + 1, 0.0  # of the last group, of which there is none yet
+    for site in sites:
+        if unit.part(n, site).n_configurations(len(site)) > _MOST_VALUES:
+            return None
+        factor = _factor(unit, theta, n, site)
+        more = float((np.abs(factor.own) + np.abs(factor.values) @ reach[site]).max())
+        if more > _LARGEST:
+            return None
+        if n_values * len(factor.own) <= _TOGETHER and largest + more <= _LARGEST:
+            groups[-1].append(site)
+            n_values, largest = n_values * len(factor.own), largest + more
+        else:
+            groups.append([site])
+            n_values, largest = len(factor.own), more
+    return [_factor(unit, theta, n, np.sort(np.concatenate(group))) for group in groups]
+
+
+def _factor(unit: Unit, theta: Theta, n: int, columns: np.ndarray) -> _Factor:
+    part = unit.part(n, columns)
+    values = part.configurations(len(columns), np.arange(part.n_configurations(len(columns))))
+    return _Factor(columns, values, part.log_weight(theta.map(lambda x: x[columns]), values))
+
+
+def _bounds(values: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and the largest logarithm of each value, (n_values,) each."""
+    xp = namespace(values)
+    return to_numpy(xp.min(values, axis=1)), to_numpy(xp.max(values, axis=1))
+
+
+def _slices(n: int, size: int) -> list[slice]:
+    return [slice(k, min(k + size, n)) for k in range(0, n, size)]
