@@ -38,6 +38,7 @@ from ._training import (
     joined_means,
     keeps_features,
     likelihood_monitor,
+    n_iter_of,
     name_in_print,
     rate_of,
     seeds_of_fit,
@@ -84,6 +85,7 @@ class BaseRBM(DensityModel):
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
     _takes_missing = _fits_on_ranks = _reads_blocks = True
     _fewest_batches = 1  # of a pass by an automatic learning rate
+    _fewest_passes = 40  # of a fit with n_iter="auto"
     centered = average = sample_values = False
 
     def _units(self):
@@ -148,7 +150,9 @@ class BaseRBM(DensityModel):
             return self
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
         told = given if takes_table(self) else X
-        callbacks = for_callbacks(self, told, told, rows, training, progress)
+        batch_size = batch_size_of(self, rows)
+        n_iter = n_iter_of(self, rows, batch_size)
+        callbacks = for_callbacks(self, told, told, rows, training, progress, n_iter)
         train, validation = np.arange(len(rows)), None
         if self.early_stopping:
             train, validation = rows.split(self.validation_fraction, training.rng)
@@ -162,8 +166,8 @@ class BaseRBM(DensityModel):
             training.n_rows, training.visible_means = rows.n_known, rows.means
             estimator._publish(machine, state, training)
 
-        options = {"batch_size": batch_size_of(self, rows), "monitor": monitor, **callbacks}
-        self._trainer(rows, train, training, publish, self.n_iter, **options).run(training)
+        options = {"batch_size": batch_size, "monitor": monitor, **callbacks}
+        self._trainer(rows, train, training, publish, n_iter, **options).run(training)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)

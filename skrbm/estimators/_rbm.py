@@ -92,8 +92,9 @@ class RBM(BaseRBM):
     batch_size : int, default=100
         Largest number of rows of a mini-batch; batches have nearly the same size. With an
         automatic rate and chains that sample, a pass has three batches at least.
-    n_iter : int, default=40
-        Passes over the data.
+    n_iter : int or "auto", default="auto"
+        Passes over the data. "auto": 40, or as many as make 1000 steps where there are four rows
+        or more for each column; with fewer rows, more passes learn them by heart.
     verbose : int, default=0
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
@@ -213,6 +214,7 @@ class RBM(BaseRBM):
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "n_iter": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
         "centered": ["boolean"],
         "average": ["boolean"],
         "sample_values": ["boolean"],
@@ -241,7 +243,7 @@ class RBM(BaseRBM):
         max_grad_norm=None,
         learning_rate="auto",
         batch_size=100,
-        n_iter=40,
+        n_iter="auto",
         verbose=0,
         random_state=None,
         momentum=0.0,

@@ -68,8 +68,9 @@ class TabularRBM(RBM):
     batch_size : int, default=100
         Largest number of rows of a mini-batch; batches have nearly the same size. With an
         automatic rate and chains that sample, a pass has three batches at least.
-    n_iter : int, default=100
-        Passes over the data.
+    n_iter : int or "auto", default="auto"
+        Passes over the data. "auto": 100, or as many as make 1000 steps where there are four rows
+        or more for each column; with fewer rows, more passes learn them by heart.
     verbose : int, default=0
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
@@ -163,7 +164,7 @@ class TabularRBM(RBM):
         "kinds": [StrOptions({"auto"}), dict],
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
-    binarize, sample_values = None, False
+    binarize, sample_values, _fewest_passes = None, False, 100
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class TabularRBM(RBM):
         max_grad_norm=None,
         learning_rate="auto",
         batch_size=100,
-        n_iter=100,
+        n_iter="auto",
         verbose=0,
         random_state=None,
         momentum=0.0,

@@ -12,6 +12,10 @@ from .._sklearn import HasMethods, Interval, StrOptions
 from ..arrays import namespace, seed_sequence
 from ..learning import PENALTIES, LikelihoodMonitor
 
+# Steps of a fit to few rows by n_iter="auto", and rows for each column from which on they do not
+# learn the rows by heart.
+_STEPS, _ROWS_PER_COLUMN = 1000, 4
+
 TRAINING_CONSTRAINTS = {
     "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     "batch_size": [Interval(Integral, 1, None, closed="left")],
@@ -97,6 +101,19 @@ def batch_size_of(estimator, rows):
     return min(estimator.batch_size, max(1, -(-int(rows.total) // fewest)))
 
 
+def n_iter_of(estimator, rows, batch_size):
+    """Return the number of passes: ``n_iter``, or with "auto" as many as make 1000 steps at least.
+
+    Where there are few rows for the columns, more passes learn the rows by heart.
+    """
+    if not isinstance(estimator.n_iter, str):
+        return estimator.n_iter
+    fewest, n_batches = estimator._fewest_passes, -(-int(rows.total) // batch_size)
+    if rows.total < _ROWS_PER_COLUMN * rows.X.shape[1]:
+        return fewest
+    return max(fewest, -(-_STEPS // max(1, n_batches)))
+
+
 def falls(rate, n_iter):
     """Whether the factor on an automatic rate is small in the last of ``n_iter`` epochs."""
     return rate(1 - 1 / max(n_iter, 1)) < 0.5
@@ -161,7 +178,7 @@ def how_it_begins(estimator):
     return progress, goes_on
 
 
-def for_callbacks(estimator, X, y, rows, training, progress):
+def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
     """Return what callbacks of a fit need, options of :class:`Trainer`.
 
     To be called before the fit draws a number.
@@ -176,10 +193,12 @@ def for_callbacks(estimator, X, y, rows, training, progress):
     training : Training
     progress : Progress or None
         Of a fit that is to go on.
+    n_iter : int
+        Passes over the rows.
     """
     first = copy.deepcopy(training.rng)
     return {
-        "context": estimator._init_callback_context(max_subtasks=estimator.n_iter),
+        "context": estimator._init_callback_context(max_subtasks=n_iter),
         "data": {"estimator": estimator, "X": X, "y": y},
         "own": lambda: {"rows": rows.fingerprint, "random_state": first},
         "progress": progress,

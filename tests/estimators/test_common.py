@@ -185,14 +185,14 @@ def two_deep_modes(n=60, w=8.0):
     From a row that is drawn at random, the two hidden units that matter are switched on with a
     probability below 1e-7 at any temperature.
     """
-    p, W, c = np.arange(n) % 2, np.zeros((22, n)), np.zeros(22)
+    p, W, c = np.arange(n) % 2, np.zeros((32, n)), np.zeros(32)
     W[0], c[:2] = w * (2 * p - 1), -180.0
     W[1] = -W[0]
     rbm = BernoulliRBM.from_parameters(W, c, np.zeros(n), random_state=0)
     rbm.starts_ = np.repeat([p, 1.0 - p], 20, axis=0)
     mode = n / 2 * (np.log1p(np.exp(w)) + np.log1p(np.exp(-w))) - 180
-    # The other 20 hidden units are free, and both of the two on at once have no weight.
-    return rbm, 20 * np.log(2) + np.logaddexp(mode + np.log(2), n * np.log(2))
+    # The other 30 hidden units are free, and both of the two on at once have no weight.
+    return rbm, 30 * np.log(2) + np.logaddexp(mode + np.log(2), n * np.log(2))
 
 
 def test_scores_warn_where_reverse_annealing_disagrees():
@@ -237,7 +237,7 @@ def test_scores_that_can_be_believed_do_not_warn(RBM):
 
 @every
 def test_log_partition_of_a_large_machine_is_not_summed(RBM):
-    rbm = machine(RBM, 22, 23, strength=0.1)
+    rbm = machine(RBM, 32, 33, strength=0.1)
     value, std = rbm.log_partition(return_std=True)
     assert std != 0
     with pytest.raises(ValueError, match="at most max_units=20"):

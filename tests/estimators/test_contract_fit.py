@@ -3,6 +3,7 @@
 An estimator is in each test whose methods and parameters it has.
 """
 
+import inspect
 import os
 import sys
 
@@ -220,7 +221,9 @@ def interrupted_after(n_calls, function, name=None):
     """Call a function and raise KeyboardInterrupt in the n-th call of one of skrbm's functions.
 
     It stands for Ctrl-C at any moment. Only calls of functions of a ``name`` count, if there is
-    one. Returns how many calls there were, and whether the interruption came out again.
+    one. Where the call is that of a generator, the next one is taken: Python swallows exceptions of
+    generators that it closes. Returns how many calls there were, and whether the interruption came
+    out again.
     """
     seen = 0
 
@@ -228,7 +231,7 @@ def interrupted_after(n_calls, function, name=None):
         nonlocal seen
         if event == "call" and frame.f_code.co_filename.startswith(FOLDER):
             seen += name in (None, frame.f_code.co_name)
-            if seen == n_calls:
+            if 0 < n_calls <= seen and not frame.f_code.co_flags & inspect.CO_GENERATOR:
                 sys.setprofile(None)
                 raise KeyboardInterrupt
 

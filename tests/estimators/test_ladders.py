@@ -159,14 +159,14 @@ def test_rungs_that_are_far_apart_are_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rbm.log_partition("tempering")
-    W = np.full((22, 30), 2.0)
+    W = np.full((32, 40), 2.0)
     rbm = RBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=0)
     machines = uncoupled(rbm.machine_), rbm.machine_
-    rbm.ladder_ = Ladder(machines, (np.zeros((4, 30)), np.ones((4, 30))))
+    rbm.ladder_ = Ladder(machines, (np.zeros((4, 40)), np.ones((4, 40))))
     with pytest.warns(
         LikelihoodWarning, match=r"score rests on .* accept 0\.0% of their exchanges"
     ):
-        rbm.score(np.zeros((2, 30)))
+        rbm.score(np.zeros((2, 40)))
 
 
 def test_the_ladder_of_a_fit_is_used_where_sums_are_impossible(fitted):

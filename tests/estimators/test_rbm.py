@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import StandardScaler
 
-from skrbm import RBM, DeepTAPMachine, GaussianBernoulliRBM
+from skrbm import RBM, CategoricalRBM, DeepTAPMachine, GaussianBernoulliRBM, TabularRBM
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import ContrastiveDivergence, Gibbs, GibbsLangevin
 from skrbm.units import TruncatedGaussBernoulli, TruncatedGaussian
@@ -183,3 +183,44 @@ def test_a_short_fit_has_its_log_likelihood_at_its_end():
     assert_array_equal(history["log_likelihood_std"], [np.nan, np.nan, 0])
     rbm.set_params(early_stopping="free_energy_gap").fit(X)  # publishes any of the epochs
     assert "log_likelihood" not in rbm.history_
+
+
+# ------------------------------------------------------------------------- number of passes
+
+
+@pytest.mark.parametrize(
+    "Estimator, n_rows, n_columns, n_passes",
+    [
+        (RBM, 60, 4, 334),  # of three batches
+        (RBM, 60, 16, 40),  # fewer than four rows for each column
+        (RBM, 60, 15, 334),
+        (RBM, 1500, 4, 67),
+        (RBM, 4000, 4, 40),
+        (TabularRBM, 60, 4, 334),
+        (TabularRBM, 60, 16, 100),
+        (CategoricalRBM, 60, 4, 334),  # of eight columns of codes
+    ],
+)
+def test_few_rows_are_learnt_in_a_thousand_steps(Estimator, n_rows, n_columns, n_passes):
+    X = np.random.default_rng(0).integers(2, size=(n_rows, n_columns))
+    assert Estimator(2, random_state=0).fit(X).n_iter_ == n_passes
+
+
+def test_weights_count_as_rows_in_the_number_of_passes():
+    X = np.random.default_rng(0).integers(2, size=(30, 4))
+    twice = RBM(2, random_state=0).fit(X, sample_weight=np.full(30, 50.0))
+    assert twice.n_iter_ == 67
+    few = RBM(2, random_state=0).fit(X, sample_weight=np.full(30, 0.5))
+    assert few.n_iter_ == 40
+
+
+def test_the_schedule_of_automatic_passes_ends_at_zero():
+    """A fit that goes on after its last epoch would not move any more."""
+    X, seen = np.random.default_rng(0).integers(2, size=(60, 4)), []
+
+    def linear(progress):
+        seen.append(progress)
+        return 1 - progress
+
+    RBM(2, schedule=linear, random_state=0).fit(X)
+    assert max(seen) == pytest.approx(333 / 334) and min(seen) == 0

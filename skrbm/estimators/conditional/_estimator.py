@@ -256,7 +256,7 @@ class ConditionalRBM(Predictions):
         training = self._start(rows, targets, goes_on, progress)
         if training is None:
             return self
-        callbacks = for_callbacks(self, X, y, rows, training, progress)
+        callbacks = for_callbacks(self, X, y, rows, training, progress, self.n_iter)
         self._fit_rows(training, rows, np.arange(len(rows)), goes_on, **callbacks)
         return self
 
