@@ -1,6 +1,8 @@
 """Sums over all configurations, of machines with parameters for each row too: the oracle."""
 
 import itertools
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -17,12 +19,13 @@ from skrbm.machine import (
     _enumeration,
     _factored_sums,
     can_enumerate,
+    check_enumerable,
     configurations,
     log_partition,
     n_enumerated,
 )
 from skrbm.machine._factored_sums import factored_sums
-from skrbm.units import Bernoulli, Categorical, ColumnUnits, Gaussian, Spin, Theta
+from skrbm.units import Bernoulli, Binomial, Categorical, ColumnUnits, Gaussian, Spin, Theta
 
 KINDS = [
     (("bernoulli", "bernoulli"), (3, 4)),
@@ -199,6 +202,59 @@ def test_weights_that_are_too_large_for_sums_by_halves():
     assert_allclose(log_partition(machine, (1,)), in_turn(machine, 1), rtol=1e-13)
 
 
+@pytest.mark.parametrize(
+    "unit, n, field, hidden, strength",
+    [
+        (Categorical(4), 120, -250.0, Bernoulli(), 0.5),  # products that become small
+        (Bernoulli(), 6, 800.0, Bernoulli(), 0.5),  # a value that is too large by itself
+        (Bernoulli(), 12, 0.0, Binomial(7), 12.0),  # fields of units with large values
+        (Binomial(60), 12, 0.0, Bernoulli(), 0.1),
+        (Bernoulli(), 6, -np.inf, Bernoulli(), 0.5),
+    ],
+    ids=str,
+)
+def test_extreme_parameters_have_the_same_sums(unit, n, field, hidden, strength):
+    generator = np.random.default_rng(0)
+    thetas = (
+        Theta(field + generator.standard_normal(n)),
+        random_theta(hidden, 6 if hidden == Binomial(7) else 14, generator),
+    )
+    W = strength * generator.standard_normal((thetas[1].field.shape[0], n))
+    machine = Machine((unit, hidden), thetas, (W,))
+    expected = in_turn(machine, 1)
+    assert np.isfinite(expected)
+    assert_allclose(log_partition(machine, (1,)), expected, rtol=1e-12)
+
+
+def test_sums_by_halves_of_single_precision_are_in_double_precision():
+    machine = mixed(Bernoulli(), 300, 9).astype(np.float32)
+    found = factored_sums(machine, 1).log_partition()
+    assert found.dtype == np.float64
+    assert_allclose(found, in_turn(machine.astype(np.float64), 1), rtol=1e-13)
+
+
+def test_interruption_of_sums_by_halves_stops_all_threads(monkeypatch):
+    machine, calls = mixed(Bernoulli(), 20, 14), []
+    original = _factored_sums.FactoredSums._block
+
+    def block(self, *args):
+        calls.append(threading.current_thread() is threading.main_thread())
+        if calls[-1]:
+            raise KeyboardInterrupt
+        time.sleep(0.01)
+        return original(self, *args)
+
+    monkeypatch.setattr(_factored_sums.FactoredSums, "_block", block)
+    monkeypatch.setattr(_factored_sums, "split", lambda n, work: [slice(0, 1), slice(1, 2)])
+    monkeypatch.setattr(_factored_sums, "_PAIRS", (4, 2**10))
+    with pytest.raises(KeyboardInterrupt):
+        factored_sums(machine, 1).log_partition()
+    time.sleep(0.1)
+    n = len(calls)
+    time.sleep(0.1)
+    assert len(calls) == n < 64  # all blocks
+
+
 def test_machines_without_sums_by_halves():
     machine = mixed(Bernoulli())
     rows, _ = with_rows(machine, 2)
@@ -226,13 +282,25 @@ def test_large_sums_go_by_halves_and_small_ones_do_not(monkeypatch):
 
 
 def test_more_units_are_enumerated_where_sums_are_quick():
-    assert can_enumerate(mixed(Bernoulli(), 64, 26))
-    assert not can_enumerate(mixed(Bernoulli(), 64, 29))
-    assert not can_enumerate(mixed(Bernoulli(), 784, 25))
-    assert not can_enumerate(mixed(Bernoulli(), 64, 26), 20)
+    """Unasked up to half a second, and three seconds where sums are asked for."""
+    for unit, n, unasked, asked in (
+        (Bernoulli(), 64, 24, 26),
+        (Bernoulli(), 784, 20, 23),
+        (Gaussian(), 30, 26, 28),
+        (Gaussian(), 784, 22, 25),
+        (Categorical(21), 1050, 21, 24),
+    ):
+        assert can_enumerate(mixed(unit, n, unasked)) and not can_enumerate(
+            mixed(unit, n, unasked + 1)
+        )
+        check_enumerable(mixed(unit, n, asked))
+        with pytest.raises(ValueError, match="a few seconds"):
+            check_enumerable(mixed(unit, n, asked + 1))
+    assert not can_enumerate(mixed(Bernoulli(), 64, 24), 20)
     assert can_enumerate(mixed(Bernoulli(), 784, 25), 25)
-    relu = random_machine(("relu", "bernoulli"), (64, 21), 0)
-    assert not can_enumerate(relu)
+    assert not can_enumerate(random_machine(("relu", "bernoulli"), (64, 21), 0))
+    assert not can_enumerate(mixed(Bernoulli(), 31, 1200))
+    assert not can_enumerate(mixed(Bernoulli(), 1100, 1200))
 
 
 @pytest.mark.parametrize("library", OTHER_LIBRARIES)

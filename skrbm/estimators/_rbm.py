@@ -93,8 +93,8 @@ class RBM(BaseRBM):
         Largest number of rows of a mini-batch; batches have nearly the same size. With an
         automatic rate and chains that sample, a pass has three batches at least.
     n_iter : int or "auto", default="auto"
-        Passes over the data. "auto": 40, or as many as make 1000 steps where there are four rows
-        or more for each column; with fewer rows, more passes learn them by heart.
+        Passes over the data. "auto": 40, or more with few rows: with an automatic rate and chains
+        that sample, as many as make 1000 steps.
     verbose : int, default=0
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
@@ -103,8 +103,9 @@ class RBM(BaseRBM):
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float or "auto", default="auto"
         Strength of the penalty on the weights. "auto": max(1, number of columns / 50) over the
-        number of rows, as by a normal prior distribution of each weight; so few rows, and many
-        columns, make small weights.
+        number of rows, as by a normal prior distribution of each weight, and up to 4 times as much
+        with fewer than 4.5 rows for each column (see :class:`~skrbm.learning.SGD`). So few rows,
+        and many columns, make small weights.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.

@@ -69,8 +69,8 @@ class TabularRBM(RBM):
         Largest number of rows of a mini-batch; batches have nearly the same size. With an
         automatic rate and chains that sample, a pass has three batches at least.
     n_iter : int or "auto", default="auto"
-        Passes over the data. "auto": 100, or as many as make 1000 steps where there are four rows
-        or more for each column; with fewer rows, more passes learn them by heart.
+        Passes over the data. "auto": 100, or more with few rows: with an automatic rate and chains
+        that sample, as many as make 1000 steps.
     verbose : int, default=0
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
@@ -79,7 +79,8 @@ class TabularRBM(RBM):
         Part of the last step that is added to the next. Adam ignores it.
     alpha : float or "auto", default="auto"
         Strength of the penalty on the weights; "auto" is max(1, number of columns / 50) over the
-        number of rows, where each value of a category counts as a column.
+        number of rows, where each value of a category counts as a column, or more with few rows
+        (see :class:`RBM`).
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.

@@ -12,9 +12,7 @@ from .._sklearn import HasMethods, Interval, StrOptions
 from ..arrays import namespace, seed_sequence
 from ..learning import PENALTIES, LikelihoodMonitor
 
-# Steps of a fit to few rows by n_iter="auto", and rows for each column from which on they do not
-# learn the rows by heart.
-_STEPS, _ROWS_PER_COLUMN = 1000, 4
+_STEPS = 1000  # of a fit with n_iter="auto" at least
 
 TRAINING_CONSTRAINTS = {
     "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
@@ -96,22 +94,26 @@ def batch_size_of(estimator, rows):
     An automatic rate is found step by step, and few rows would make too few of them. Where
     equations are solved a batch of all rows has a meaning of its own: a fit without chance.
     """
-    samples = estimator._own_fixed_point() is None
-    fewest = estimator._fewest_batches if is_automatic(estimator) and samples else 1
+    fewest = estimator._fewest_batches if _is_found_by_chains(estimator) else 1
     return min(estimator.batch_size, max(1, -(-int(rows.total) // fewest)))
 
 
 def n_iter_of(estimator, rows, batch_size):
     """Return the number of passes: ``n_iter``, or with "auto" as many as make 1000 steps at least.
 
-    Where there are few rows for the columns, more passes learn the rows by heart.
+    As :func:`batch_size_of`, that holds for automatic rates and chains.
     """
     if not isinstance(estimator.n_iter, str):
         return estimator.n_iter
-    fewest, n_batches = estimator._fewest_passes, -(-int(rows.total) // batch_size)
-    if rows.total < _ROWS_PER_COLUMN * rows.X.shape[1]:
+    fewest = estimator._fewest_passes
+    if not _is_found_by_chains(estimator):
         return fewest
-    return max(fewest, -(-_STEPS // max(1, n_batches)))
+    return max(fewest, -(-_STEPS // max(1, -(-int(rows.total) // batch_size))))
+
+
+def _is_found_by_chains(estimator):
+    """Whether the learning rate is found in training, from chains."""
+    return is_automatic(estimator) and estimator._own_fixed_point() is None
 
 
 def falls(rate, n_iter):

@@ -14,7 +14,9 @@ from .._params import HyperParameters
 from ..arrays import cast, is_foreign, like, namespace, number
 from ._penalties import PENALTIES, share_of_zeros
 
-_WIDE = 50  # columns above which the prior of a weight becomes narrower (doc/benchmarks.rst)
+# Columns above which the prior of a weight becomes narrower; rows for each column below which it
+# does, by what factor at most, and up to which precision (doc/benchmarks.rst).
+_WIDE, _FEW_ROWS, _STRONGER, _STRONGEST = 50, 4.5, 4.0, 12.0
 _LONGEST = 0.25  # longest automatic step of a penalty with a curvature, in units of one over that
 
 
@@ -139,10 +141,14 @@ class _Penalised(Optimizer):
         """Return the optimiser with the precision of the prior over ``n_rows`` as "auto" alpha.
 
         The precision is that of a normal prior distribution of each weight. It grows with the
-        number of columns, so that the field of a hidden unit has a bounded variance.
+        number of columns, so that the field of a hidden unit has a bounded variance. Where there
+        are few rows for the columns it is up to four times as large, but not above 12 by that.
         """
-        precision = max(1.0, n_columns / _WIDE)
-        return replace(self, alpha=precision / max(n_rows, 1)) if self.alpha == "auto" else self
+        if self.alpha != "auto":
+            return self
+        n_rows, wide = max(n_rows, 1), max(1.0, n_columns / _WIDE)
+        few = min(_STRONGER, max(1.0, (_FEW_ROWS * n_columns / n_rows) ** 2))
+        return replace(self, alpha=max(wide, min(few * wide, _STRONGEST)) / n_rows)
 
     @property
     def makes_zeros(self):
@@ -203,7 +209,8 @@ class SGD(_Penalised):
     alpha : float or "auto", default=0.0
         Strength of the penalty, on the weights only. "auto": max(1, number of columns / 50) over
         the number of rows, as by a normal prior distribution of each weight, with a standard
-        deviation of 1 for up to 50 columns, and with a smaller one for more.
+        deviation of 1 for up to 50 columns, and with a smaller one for more. With fewer than 4.5
+        rows for each column it is up to 4 times as large, as long as the numerator is at most 12.
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 times the sum of squares; alpha times the sum of abs(W); alpha / 2 times the sum
         over rows of (sum of abs(W_j))² (Tubiana, Cocco and Monasson 2019); alpha times the sum over

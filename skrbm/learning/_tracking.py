@@ -48,8 +48,8 @@ class LogPartitionTracker:
     difference. The bound is close where a layer has few units or values, and far below log Z
     elsewhere.
 
-    Where few configurations need to be summed, log Z is exact. With up to 16 binary units that are
-    summed by halves, it is so in fits to many rows, which an exact sum is cheap beside.
+    Where few configurations need to be summed, log Z is exact. With 13 to 16 binary units it is
+    exact where sums by halves are possible and the fit has so many rows that these are cheap.
 
     Parameters
     ----------
@@ -93,12 +93,14 @@ class LogPartitionTracker:
         """
         self.cost, found = 0.0, None
         bits = n_enumerated(machine)
-        cost = _SUMMAND * 2**bits if bits <= _EXACT else _HALVES + _PAIR * 2**bits
-        if cost <= credit and (bits <= _EXACT or (bits <= _BY_HALVES and factored(machine))):
-            self.cost = cost
-            return LogPartition(exact_log_partition(Density(machine)))
-        if bits <= _EXACT:
-            return None
+        if bits <= max(_EXACT, _BY_HALVES):
+            few = bits <= _EXACT
+            cost = _SUMMAND * 2**bits if few else _HALVES + _PAIR * 2**bits
+            if cost <= credit and (few or factored(machine) is not None):
+                self.cost = cost
+                return LogPartition(exact_log_partition(Density(machine)))
+            if few:
+                return None
         machine = in_double(machine)
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])

@@ -17,8 +17,9 @@ from ._factored_sums import FactoredSums, factored_sums
 from ._machine import Machine, conditional, is_per_row
 
 MAX_UNITS = 20  # units that are enumerated whatever the others are: 2**20 configurations
-_MAX_FACTORED = 30  # the same where sums are factored, and quick
-_QUICK = 3e10  # products of factored sums that take some three seconds
+_MAX_FACTORED = 30  # the same where sums by halves are quick
+# Multiplications of sums by halves that are done unasked, in some 0.5 s, and if asked for, in 3 s.
+_QUICK, _ASKED = 5e9, 3e10
 _FEW = 2**12  # configurations that are summed before factors are found
 # Elements of the largest temporary array, 256 KiB of float64. Several of these stay in a cache,
 # and their memory is used again. That of larger ones often goes back to the system after each
@@ -66,8 +67,12 @@ def n_enumerated(machine: Machine) -> float:
 def can_enumerate(machine: Machine, max_units: int | None = None) -> bool:
     """Whether log Z can be summed exactly over at most 2**max_units configurations.
 
-    None stands for 20, or for as many as are summed in some seconds.
+    None stands for 20, or for as many as are summed in half a second.
     """
+    return _can_enumerate(machine, max_units, _QUICK)
+
+
+def _can_enumerate(machine: Machine, max_units: int | None, most: float) -> bool:
     n = n_enumerated(machine)
     if max_units is not None:
         check_count("max_units", max_units, 0)
@@ -75,12 +80,15 @@ def can_enumerate(machine: Machine, max_units: int | None = None) -> bool:
     if n <= MAX_UNITS:
         return True
     sums = factored(machine) if n <= _MAX_FACTORED else None
-    return sums is not None and sums.n_products <= _QUICK
+    return sums is not None and sums.n_products <= most
 
 
 def check_enumerable(machine: Machine, max_units: int | None = None) -> None:
-    """Raise ValueError if exact sums would need more than ``max_units`` units."""
-    if not can_enumerate(machine, max_units):
+    """Raise ValueError if exact sums would need more than ``max_units`` units.
+
+    None stands for 20, or for as many as are summed in three seconds.
+    """
+    if not _can_enumerate(machine, max_units, _ASKED):
         given = max_units is not None
         raise ValueError(
             "exact sums need a layer (in a deep machine, every other layer) with at most "

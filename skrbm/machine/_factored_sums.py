@@ -11,6 +11,7 @@ alone. Normal units sum up to the exponential of a square, whose cross term is s
 One configuration after the other takes twenty times as long.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,12 +35,16 @@ from ..units import Theta, Unit
 from ._machine import Machine
 
 _TOGETHER = 8  # most values of a factor of several sites, such as those of three bits
-_MOST_VALUES = 64  # of one site; with more, products take as long as other sums
-_TABLE = 2**22  # most elements of the exponentials of the second half
+# Most values of a site for each of its columns. Large whole numbers have a formula of their own,
+# which takes less time than a product for each value.
+_MOST_VALUES = 8
+_MOST_LAST = 2**10  # values of the last site, which the second half cannot do without
+_TABLE = 2**22  # most elements of what the second half gives
 _PAIRS, _ON_DEVICE = (128, 256), (2**11, 2**11)  # pairs that are summed together: 256 KiB, 32 MiB
 # Largest logarithms, up and down, of an exponential and of a product of factors. That of the
 # largest number is 709.
 _LARGEST, _LARGEST_PRODUCT = 300.0, 690.0
+_LOGARITHM = 30  # time of a logarithm, in multiplications
 
 
 class _Half(NamedTuple):
@@ -97,11 +102,15 @@ class FactoredSums:
 
     @property
     def n_products(self) -> float:
-        """How many multiplications the sums take about, a float; a logarithm counts as many."""
-        each = len(self.own) + 30 * len(self.factors) / 8 + 30
-        if self.normal is not None:
-            each += self.normal[2].shape[1]
+        """Time of the sums, in multiplications, a float."""
+        # A logarithm takes as long as some 30 of them. There is one for about eight factors.
+        each = self._n_columns + _LOGARITHM * (1 + len(self.factors) / 8)
         return float(self.unit.n_configurations(self.weights.shape[0])) * each
+
+    @property
+    def _n_columns(self) -> int:
+        """How many numbers a configuration of the second half gives."""
+        return len(self.own) + (0 if self.normal is None else self.normal[2].shape[1])
 
     @one_blas_thread
     def log_partition(self) -> Array:
@@ -114,29 +123,37 @@ class FactoredSums:
         bounds, xp = _bounds(right.values), namespace(right.own)
         right = right._replace(values=xp.exp(right.values))
         found: list[Any] = [None] * len(rows)
+        left_over = deque(enumerate(rows))
 
-        def add_up(some: slice) -> None:
-            for k in range(some.start, some.stop):
-                left = self._half(first, np.arange(rows[k].start, rows[k].stop), is_first=True)
+        def add_up(_: slice) -> None:
+            while left_over:
+                try:
+                    k, block = left_over.popleft()
+                except IndexError:  # another thread has taken the last one
+                    return
+                left = self._half(first, np.arange(block.start, block.stop), is_first=True)
                 ends = list(self._ends(_bounds(left.values), bounds))
                 left = left._replace(values=xp.exp(left.values))
                 parts = [self._block(left, right, part, ends) for part in columns]
                 found[k] = log_sum_exp(xp.stack([log_sum_exp(part) for part in parts]))
 
-        share(add_up, split(len(rows), float(n_first) * n_second * len(self.own)))
+        try:
+            share(add_up, split(len(rows), float(n_first) * n_second * len(self.own)))
+        finally:
+            left_over.clear()  # so that after an interruption no thread goes on
         return log_sum_exp(xp.stack(found))
 
     def _halves(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns of the first and of the second half, whole sites."""
         n = self.weights.shape[0]
         sites = self.unit.groups(n)
-        most = min(_TABLE / max(1, len(self.own)), self.unit.n_configurations(n) ** 0.5)
+        most = min(_TABLE / self._n_columns, self.unit.n_configurations(n) ** 0.5)
         n_last = 1
         while n_last + 1 < len(sites):
             if self._n_configurations(np.concatenate(sites[-n_last - 1 :])) > most:
                 break
             n_last += 1
-        return np.sort(np.concatenate(sites[:-n_last])), np.sort(np.concatenate(sites[-n_last:]))
+        return np.concatenate(sites[:-n_last]), np.concatenate(sites[-n_last:])
 
     def _n_configurations(self, columns: np.ndarray) -> int:
         return self.unit.part(self.weights.shape[0], columns).n_configurations(len(columns))
@@ -162,7 +179,7 @@ class FactoredSums:
         return _Half(*(p if p is None else from_numpy(p, self.reference) for p in parts))
 
     def _ends(self, left: Any, right: Any) -> Iterator[bool]:
-        """Tell for each factor whether a product must end with it, before it overflows.
+        """Tell for each factor whether a product must end with it, or it could leave the range.
 
         Parameters
         ----------
@@ -205,10 +222,10 @@ def factored_sums(machine: Machine, layer: int) -> FactoredSums | None:
     """Return the sums over the values of a discrete layer of a machine, given its neighbour.
 
     None if another formula is needed: for deep machines, parameters of each row, a layer of one
-    site, neighbours that are neither discrete nor normal, and weights so large that exponentials
-    would overflow.
+    site or with many values in one, neighbours that are neither normal nor have few values, and
+    weights so large that exponentials would overflow.
     """
-    if len(machine.units) != 2 or machine.n_rows is not None or 0 in machine.n_units:
+    if len(machine.units) != 2 or machine.n_rows is not None:
         return None
     unit, other = machine.units[layer], machine.units[1 - layer]
     n_units, n = machine.n_units[layer], machine.n_units[1 - layer]
@@ -216,7 +233,8 @@ def factored_sums(machine: Machine, layer: int) -> FactoredSums | None:
     parts = [other.part(n, site) for site in sites]
     if not all(part.is_discrete or part.is_gaussian for part in parts):
         return None
-    if len(unit.groups(n_units)) < 2:
+    last = unit.groups(n_units)[-1]
+    if len(last) == n_units or unit.part(n_units, last).n_configurations(len(last)) > _MOST_LAST:
         return None
     theta, neighbours = (
         machine.thetas[l].map(lambda part: to_numpy(part).astype(np.float64))
@@ -249,8 +267,10 @@ def factored_sums(machine: Machine, layer: int) -> FactoredSums | None:
 
 def _reach(unit: Unit, W: np.ndarray) -> np.ndarray:
     """Return how large the field of a layer on each neighbour can be, (n_neighbours,)."""
-    largest = np.abs(W) * np.abs(unit.bounds).max()
-    return sum(largest[site].max(axis=0) for site in unit.groups(len(W)))
+    total, n = np.zeros(W.shape[1]), len(W)
+    for site in unit.groups(n):
+        total += np.abs(W[site]).max(axis=0) * np.abs(unit.part(n, site).bounds).max()
+    return total
 
 
 def _factors(
@@ -263,11 +283,11 @@ def _factors(
     groups: list[list[np.ndarray]] = []
     n_values, largest = _TOGETHER + 1, 0.0  # of the last group, of which there is none yet
     for site in sites:
-        if unit.part(n, site).n_configurations(len(site)) > _MOST_VALUES:
+        if unit.part(n, site).n_configurations(len(site)) > _MOST_VALUES * len(site):
             return None
         factor = _factor(unit, theta, n, site)
         more = float((np.abs(factor.own) + np.abs(factor.values) @ reach[site]).max())
-        if more > _LARGEST:
+        if not more <= _LARGEST:  # or it is NaN
             return None
         if n_values * len(factor.own) <= _TOGETHER and largest + more <= _LARGEST:
             groups[-1].append(site)

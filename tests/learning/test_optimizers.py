@@ -259,9 +259,20 @@ def test_the_penalty_of_a_prior_distribution(Optimizer):
     """
     auto = Optimizer(alpha="auto", max_norm=3.0)
     for n_columns in (1, 50):
-        assert auto.for_data(50, n_columns) == Optimizer(alpha=0.02, max_norm=3.0)
+        assert auto.for_data(250, n_columns) == Optimizer(alpha=0.004, max_norm=3.0)
     precision = auto.for_data(40, 700).alpha * 40
     assert_allclose(np.sqrt(700 / precision), np.sqrt(50))
+    # Few rows for each column: up to four times as much, but no more than 12 by that.
+    for n_rows, n_columns, expected in (
+        (450, 100, 2.0),
+        (300, 100, 4.5),  # 2 (4.5 / 3)²
+        (225, 100, 8.0),
+        (10, 100, 8.0),
+        (10, 40, 4.0),
+        (180, 180, 12.0),
+        (10, 700, 14.0),
+    ):
+        assert_allclose(auto.for_data(n_rows, n_columns).alpha * n_rows, expected)
     assert Optimizer(alpha=0.3).for_data(50, 700) == Optimizer(alpha=0.3)
     for alpha in ("strong", -1.0, True, None):
         with pytest.raises(ValueError, match="alpha"):

@@ -165,6 +165,11 @@ def test_more_configurations_are_summed_by_halves_where_the_cost_is_allowed():
     assert tracker().estimate(relu, math.inf).std > 0
 
 
+def test_machines_of_many_units_are_not_summed():
+    """2**1100 is no number of float64."""
+    assert tracker().estimate(random_machine(BINARY, (1100, 1200), 0, 0.01), 1000.0) is None
+
+
 def test_without_credit_nothing_is_computed(no_sums):
     machine, _ = pair(BINARY, 0)
     watch = tracker()
