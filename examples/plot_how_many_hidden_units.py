@@ -35,7 +35,7 @@ print(f"{grown.stop_reason_}, with {path['reason'].count('refused')} insertions 
 # Machines of the path
 # --------------------
 # ``truncate`` gives any machine of the path. Its log-likelihood is computed anew here, with log Z
-# exact up to some 26 hidden units and by sequential Monte Carlo above. The path has estimates of
+# exact up to some 24 hidden units and by sequential Monte Carlo above. The path has estimates of
 # its own, which cost nothing but are noisy.
 
 n, last = grown.n_components_, path["n_components"][-1]

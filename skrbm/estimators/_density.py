@@ -193,9 +193,9 @@ class DensityModel(
 
         Of a sample with NaN it is that of what is observed (:ref:`missing_values`).
         It depends on the parameters and the sample alone: log Z is computed on first use,
-        exactly if one layer (in a deep machine: every other layer) has at most 20 units, or a few
-        more where these are summed over in some seconds, and otherwise by sequential Monte Carlo to
-        a standard error of 0.1 nats, with a seed and starts that were drawn in ``fit`` (see
+        exactly if one layer (in a deep machine: every other layer) has at most 20 units, or some
+        more where these are summed over in half a second; otherwise by sequential Monte Carlo to a
+        standard error of 0.1 nats, with a seed and starts that were drawn in ``fit`` (see
         :class:`skrbm.evaluation.SMC`); after a fit with ``starts="tempered"`` by Bennett's ratio
         (see :class:`skrbm.inference.Tempering`).
         Given a sample, the hidden layers of a deep machine are summed exactly if every other one of

@@ -8,13 +8,14 @@ from ._density import density_of, in_float64
 
 
 def can_enumerate(model, max_units=None):
-    """Whether every other layer is small enough for log Z to be summed exactly.
+    """Whether every other layer is small enough for log Z to be summed exactly, unasked.
 
     Parameters
     ----------
     model : estimator or Machine
     max_units : int, default=None
-        Most units that are enumerated, as of :func:`exact_log_partition`.
+        Most units that are enumerated. None: 20, or as many as are summed by halves in about half
+        a second (see :func:`exact_log_partition`): 24 beside 64 bits, 26 beside 30 normal units.
 
     Returns
     -------
@@ -27,17 +28,17 @@ def exact_log_partition(model, max_units=None):
     """Sum log Z over all configurations of the smaller binary layer.
 
     In a deep machine these are every other layer, even or odd; the layers between are independent
-    given them. Where both layers have bits, spins, categories or whole numbers, or the other one
-    has normal units, each half of the layer is enumerated for itself, and products of matrices sum
-    over all pairs: in a twentieth of the time.
+    given them. With two layers, each half of the small one is enumerated for itself, and products
+    of matrices sum over all pairs: in a twentieth of the time. The units of the other layer must be
+    bits, spins, categories, small whole numbers or normal for that, and weights moderate.
 
     Parameters
     ----------
     model : estimator or Machine
     max_units : int, default=None
         Most units that are enumerated; the time doubles with each unit, the memory does not. None:
-        20, or as many as such products sum over in about three seconds: 23 beside 784 bits, 26
-        beside 64.
+        20, or as many as such products sum over in about three seconds, such as 23 beside 784 bits
+        and 26 beside 64.
 
     Returns
     -------
@@ -47,8 +48,8 @@ def exact_log_partition(model, max_units=None):
     Raises
     ------
     ValueError
-        If no layer is binary and has at most so many units (in a deep machine: neither the even nor
-        the odd layers).
+        If no layer has so few configurations (in a deep machine: neither the even nor the odd
+        layers).
     """
     machine = in_float64(density_of(model).machine)
     _enumeration.check_enumerable(machine, max_units)

@@ -49,8 +49,8 @@ def log_partition(
         "auto" is "exact" where a layer is small enough, else "tempering" where the estimator has a
         ladder, else "smc".
     max_units : int, default=None
-        Most units that "exact" and "auto" enumerate. None: 20, or as many as are summed over in
-        about three seconds (see :func:`exact_log_partition`).
+        Most units that "exact" and "auto" enumerate. None: 20, or by "auto" as many as are summed
+        by halves in half a second, and by "exact" in three (see :func:`exact_log_partition`).
     starts : array of shape (n_starts, n_visible), default=None
         Where fixed points start; default: the estimator's ``starts_``, else the ends of 100 short
         Gibbs chains.

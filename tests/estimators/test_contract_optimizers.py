@@ -131,7 +131,7 @@ def test_the_automatic_penalty_of_an_object_is_for_all_rows_learnt_from(Estimato
     )
     assert_same_state(ours, theirs)
     ours, theirs = (small(Estimator, **rate) for _ in range(2))
-    for n, n_rows in ((20, 20), (20, 40), (40, 80)):
+    for n, n_rows in ((30, 30), (30, 60), (40, 100)):
         learn(ours.set_params(optimizer=kind(alpha="auto")), X[:n], "partial_fit")
         learn(theirs.set_params(optimizer=kind(alpha=1 / n_rows)), X[:n], "partial_fit")
         assert_same_state(ours, theirs)
