@@ -5,8 +5,8 @@
 The protocol of scikit-learn's RBM example (digits and copies shifted by a pixel, a fifth held
 out): raw pixels, and pipelines with scikit-learn's BernoulliRBM and with our estimators at equal
 size and epochs. Seeds change the split and the machine. The paired difference to scikit-learn's
-machine is in points of accuracy. `RBM` and `TAPRBM` take their default, 40 passes; without a setting
-256 hidden units. ``--rates 1 2`` adds `RBM` with these learning rates, and else no setting.
+machine is in points of accuracy. `RBM` and `TAPRBM` take their default, 40 passes; without a
+setting 256 hidden units. ``--rates 1 2`` adds `RBM` with these learning rates, and else no setting.
 The log-likelihood of test rows is that of pixels drawn with the grey levels as probabilities.
 """
 
