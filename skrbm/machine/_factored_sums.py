@@ -138,7 +138,7 @@ class FactoredSums:
                 found[k] = log_sum_exp(xp.stack([log_sum_exp(part) for part in parts]))
 
         try:
-            share(add_up, split(len(rows), float(n_first) * n_second * len(self.own)))
+            share(add_up, split(len(rows), float(n_first) * n_second * self._n_columns))
         finally:
             left_over.clear()  # so that after an interruption no thread goes on
         return log_sum_exp(xp.stack(found))
