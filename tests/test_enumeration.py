@@ -207,6 +207,7 @@ def test_weights_that_are_too_large_for_sums_by_halves():
     [
         (Categorical(4), 120, -250.0, Bernoulli(), 0.5),  # products that become small
         (Bernoulli(), 6, 800.0, Bernoulli(), 0.5),  # a value that is too large by itself
+        (Bernoulli(), 6, 250.0, Bernoulli(), 0.5),  # three together are
         (Bernoulli(), 12, 0.0, Binomial(7), 12.0),  # fields of units with large values
         (Binomial(60), 12, 0.0, Bernoulli(), 0.1),
         (Bernoulli(), 6, -np.inf, Bernoulli(), 0.5),
@@ -263,6 +264,8 @@ def test_machines_without_sums_by_halves():
     assert factored_sums(random_machine(("bernoulli",) * 3, (2, 2, 2), 0), 1) is None
     assert factored_sums(random_machine(("relu", "bernoulli"), (3, 4), 0), 1) is None
     assert factored_sums(random_machine(("bernoulli",) * 2, (3, 1), 0), 1) is None
+    many = mixed(Binomial(60), strength=0.1)  # numbers with a formula of their own
+    assert factored_sums(many, 1) is None
 
 
 def test_large_sums_go_by_halves_and_small_ones_do_not(monkeypatch):
