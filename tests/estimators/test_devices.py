@@ -4,6 +4,8 @@ The second device computes on the processor, and refuses and counts what a GPU r
 for. What deterministic fits learn there equals NumPy's numbers.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _estimators import (
@@ -22,10 +24,11 @@ from numpy.testing import assert_allclose
 
 import skrbm
 from skrbm.arrays import to_numpy
-from skrbm.evaluation import _pseudo_likelihood, pseudo_log_likelihood
+from skrbm.evaluation import _pseudo_likelihood, exact_log_partition, pseudo_log_likelihood
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, AdaptiveTAP, GibbsLangevin
 from skrbm.learning import _chains
+from skrbm.machine._factored_sums import factored_sums
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -170,3 +173,21 @@ def test_steps_that_go_too_far_are_taken_back():
 def test_a_diverging_fit_names_its_batch_at_the_end_of_the_epoch():
     with second_device(), pytest.raises(DivergenceError, match=r"after batch \d of epoch 1"):
         small(skrbm.BernoulliRBM, learning_rate=1e38).fit(placed(binary_data(dtype=np.float32)))
+
+
+def test_sums_by_halves_are_made_on_the_device():
+    """For bits and for normal units; the waits are those for the parameters and one block."""
+    for visible in ("bernoulli", "gaussian"):
+        rbm = skrbm.RBM(13, visible=visible, n_iter=1, random_state=0)
+        X = binary_data(n=20, dtype=np.float32)
+        expected = exact_log_partition(rbm.fit(X))
+        with second_device() as waits:
+            machine = rbm.fit(X).machine_
+            placed_thetas = tuple(theta.map(placed) for theta in machine.thetas)
+            weights = tuple(map(placed, machine.weights))
+            machine = replace(machine, thetas=placed_thetas, weights=weights)
+            waits.clear()
+            found = factored_sums(machine, 1).log_partition()
+            assert found.device.type == NAME
+            assert waits.total() <= 16
+            assert float(found) == pytest.approx(expected, rel=1e-12)
