@@ -1,12 +1,13 @@
 """Likelihoods of ``RBM`` by the number of steps, where there are few rows.
 
-    SKRBM_DATA=... python examples/benchmarks/few_rows.py [--seeds 2] [--rows 100 300 1000]
+    SKRBM_DATA=... python examples/benchmarks/few_rows.py [--rows 100 300 1000] [--plain]
 
 Data are scikit-learn's iris, wine, diabetes and breast cancer, of normal units, with 30 % of the
 rows for the test; breast cancer above its medians, as bits; and the first rows of binary tables,
 with 1000 test rows, where SKRBM_DATA has them. Batches are those of the default: 100 rows, and
 three a pass at least. Printed are the mean log-likelihoods of test rows for each number of steps,
-exact or to 0.1 nats, that of 40 passes, and what ``n_iter="auto"`` takes.
+exact or to 0.1 nats, that of 40 passes, and what ``n_iter="auto"`` takes. ``--plain`` has the
+penalty of many rows, max(1, number of columns / 50) over the number of rows.
 """
 
 import argparse
@@ -45,6 +46,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--rows", type=int, nargs="*", default=[100, 300, 1000])
+    parser.add_argument("--plain", action="store_true")
     args = parser.parse_args()
     heading(__file__, args)
     warnings.simplefilter("ignore")  # of scores that are uncertain
@@ -52,9 +54,9 @@ def main():
     for name, train, test, visible in sets(args.rows):
 
         def scored(n_iter, train=train, test=test, visible=visible):
-            models = [
-                RBM(visible=visible, n_iter=n_iter, random_state=s) for s in range(args.seeds)
-            ]
+            alpha = max(1, train.shape[1] / 50) / len(train) if args.plain else "auto"
+            params = {"visible": visible, "n_iter": n_iter, "alpha": alpha}
+            models = [RBM(**params, random_state=seed) for seed in range(args.seeds)]
             return float(np.mean([model.fit(train).score(test) for model in models]))
 
         alone = RBM(1, visible=visible, n_iter=0, alpha=0.0, random_state=0).fit(train)

@@ -85,7 +85,6 @@ class BaseRBM(DensityModel):
     _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
     _takes_missing = _fits_on_ranks = _reads_blocks = True
     _fewest_batches = 1  # of a pass by an automatic learning rate
-    _fewest_passes = 40  # of a fit with n_iter="auto"
     centered = average = sample_values = False
 
     def _units(self):

@@ -195,9 +195,8 @@ class DensityModel(
         It depends on the parameters and the sample alone: log Z is computed on first use,
         exactly if one layer (in a deep machine: every other layer) has at most 20 units, or some
         more where these are summed over in half a second; otherwise by sequential Monte Carlo to a
-        standard error of 0.1 nats, with a seed and starts that were drawn in ``fit`` (see
-        :class:`skrbm.evaluation.SMC`); after a fit with ``starts="tempered"`` by Bennett's ratio
-        (see :class:`skrbm.inference.Tempering`).
+        standard error of 0.1 nats (:class:`skrbm.evaluation.SMC`), with a seed and starts of
+        ``fit``, or by :class:`skrbm.inference.Tempering` after a fit with ``starts="tempered"``.
         Given a sample, the hidden layers of a deep machine are summed exactly if every other one of
         them has at most about 10 units in all; elsewhere naive mean field bounds their part from
         below, or in rows with NaN annealing estimates it.
@@ -266,11 +265,11 @@ class DensityModel(
         Parameters
         ----------
         method : str or object, default="auto"
-            "exact" (one layer of at most 20 units, or a few more), "smc", "ais", "tempering",
-            "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp", "bethe" (of belief
-            propagation), or an object such as ``AIS(n_chains=500)`` or ``TAP(order=3)``; see
-            :func:`skrbm.evaluation.log_partition`. "auto" is "exact" where that is possible, and
-            elsewhere "tempering" after a fit with ``starts="tempered"``, else "smc".
+            "exact" (one layer of at most 20 units, or a few more), "smc", "ais", "tempering", or
+            equations: "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp", "bethe"; or
+            an object such as ``AIS(n_chains=500)``: see :func:`skrbm.evaluation.log_partition`.
+            "auto" is "exact" where that is possible, and elsewhere "tempering" after a fit with
+            ``starts="tempered"``, else "smc".
         return_std : bool, default=False
             Whether to return the standard error too.
 

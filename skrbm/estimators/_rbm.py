@@ -210,7 +210,7 @@ class RBM(BaseRBM):
     (4, 2)
     """
 
-    _fewest_batches = 3
+    _fewest_batches, _fewest_passes = 3, 40
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,

@@ -118,6 +118,14 @@ class FactoredSums:
         first, second = self._halves()
         n_first, n_second = (self._n_configurations(columns) for columns in (first, second))
         right = self._half(second, np.arange(n_second))
+        own, reference = self.own[:, None], self.reference
+        right = right._replace(values=right.values + from_numpy(own, reference))
+        constant = 0.0
+        if self.normal is not None:
+            kind, theta, _ = self.normal
+            precision = from_numpy(theta.precision, reference)
+            right = right._replace(normal=right.normal / precision)
+            constant = float(kind.total_log_partition(theta))
         n_rows, n_columns = _ON_DEVICE if is_on_device(self.reference) else _PAIRS
         rows, columns = _slices(n_first, n_rows), _slices(n_second, n_columns)
         bounds, xp = _bounds(right.values), namespace(right.own)
@@ -131,7 +139,7 @@ class FactoredSums:
                     k, block = left_over.popleft()
                 except IndexError:  # another thread has taken the last one
                     return
-                left = self._half(first, np.arange(block.start, block.stop), is_first=True)
+                left = self._half(first, np.arange(block.start, block.stop))
                 ends = list(self._ends(_bounds(left.values), bounds))
                 left = left._replace(values=xp.exp(left.values))
                 parts = [self._block(left, right, part, ends) for part in columns]
@@ -141,7 +149,7 @@ class FactoredSums:
             share(add_up, split(len(rows), float(n_first) * n_second * self._n_columns))
         finally:
             left_over.clear()  # so that after an interruption no thread goes on
-        return log_sum_exp(xp.stack(found))
+        return log_sum_exp(xp.stack(found)) + constant
 
     def _halves(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns of the first and of the second half, whole sites."""
@@ -158,23 +166,16 @@ class FactoredSums:
     def _n_configurations(self, columns: np.ndarray) -> int:
         return self.unit.part(self.weights.shape[0], columns).n_configurations(len(columns))
 
-    def _half(self, columns: np.ndarray, numbers: np.ndarray, is_first: bool = False) -> _Half:
-        """Return what the configurations with these numbers add; the first half has what is own."""
+    def _half(self, columns: np.ndarray, numbers: np.ndarray) -> _Half:
+        """Return what the configurations of some columns with these numbers add."""
         unit = self.unit.part(self.weights.shape[0], columns)
         x = unit.configurations(len(columns), numbers)
         own = unit.log_weight(self.theta.map(lambda part: part[columns]), x)
-        values = self.weights[columns].T @ x.T
-        values = values + self.own[:, None] if is_first else values
-        normal = None
+        values, normal = self.weights[columns].T @ x.T, None
         if self.normal is not None:
-            kind, theta, weights = self.normal
-            field = x @ weights[columns]
-            precision: Any = theta.precision
-            if is_first:
-                own = own + kind.total_log_partition(kind.tilt(theta, field))
-                normal = (theta.field + field) / precision
-            else:
-                own, normal = own + row_sums(field * field / (2 * precision)), field
+            _, theta, weights = self.normal
+            normal, precision = x @ weights[columns], theta.precision
+            own = own + row_sums((theta.field + normal / 2) * normal / precision)
         parts = (own, values, normal)
         return _Half(*(p if p is None else from_numpy(p, self.reference) for p in parts))
 
