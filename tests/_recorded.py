@@ -86,7 +86,7 @@ class CUDAGraph:
 
 
 class _Stream:
-    def __init__(self, device=None):
+    def __init__(self, device=None, priority=0):
         pass
 
     def wait_stream(self, other):

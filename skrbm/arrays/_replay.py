@@ -6,15 +6,18 @@ call would: the same operations, and the next numbers of the same random stream.
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
-from threading import Lock
+from functools import cache
+from threading import RLock
 from typing import Any
 
 from ._later import gathered, require
 from ._namespace import cast, is_foreign, is_torch, namespace
 from ._types import Array
 
+_recording = RLock()  # held while a graph is recorded or destroyed
 _COUNT = object()  # form of a whole number that counts
 
 
@@ -107,9 +110,9 @@ class _Recording:
         self._first = parts.moved(self._buffers, parts.counts)
         self._x, self._graph, self._read = x.clone(), torch.cuda.CUDAGraph(), _read_arrays()
         pool = like_it._graph.pool() if like_it else None
-        here, apart = torch.cuda.current_stream(x.device), torch.cuda.Stream(x.device)
+        here, apart = torch.cuda.current_stream(x.device), _stream_apart(x.device)
         apart.wait_stream(here)
-        with torch.cuda.stream(apart), rng.recorded(self._graph), _no_garbage:
+        with torch.cuda.stream(apart), _alone(), rng.recorded(self._graph):
             self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 with self._read, gathered() as waiting:
@@ -118,6 +121,10 @@ class _Recording:
             finally:
                 self._graph.capture_end()
         here.wait_stream(apart)
+
+    def __del__(self) -> None:
+        with _recording:
+            self.__dict__.pop("_graph", None)
 
     def _close(self, after: "_Parts", waiting: list) -> None:
         """Write the next state to where the state was, and put the numbers together."""
@@ -146,30 +153,33 @@ class _Recording:
         return self._after.moved(self._buffers, counts), numbers
 
 
-class _NoGarbage:
-    """Collect no garbage within: a graph in it that is destroyed then ends the recording.
+@cache
+def _stream_apart(device: Any) -> Any:
+    """Return the stream of all recordings on a device.
 
-    The collector is one for all threads, so that those within are counted.
+    torch has few streams of each priority, and gives them out again: one of the usual priority may
+    be the stream of another thread, whose operations would then be recorded too.
     """
+    import torch
 
-    def __init__(self) -> None:
-        self._lock, self._n_within, self._is_enabled = Lock(), 0, True
+    return torch.cuda.Stream(device, priority=-1)
 
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._n_within == 0:
-                self._is_enabled = gc.isenabled()
-                gc.disable()
-            self._n_within += 1
 
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._n_within -= 1
-            if self._n_within == 0 and self._is_enabled:
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Record within: no other graph begins or ends meanwhile, and no garbage is collected.
+
+    torch keeps a set of all graphs that is not safe among threads, and a graph that is destroyed
+    by the thread of a recording ends it.
+    """
+    with _recording:
+        is_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if is_enabled:
                 gc.enable()
-
-
-_no_garbage = _NoGarbage()
 
 
 def _copy(arrays: list, buffers: list) -> None:

@@ -87,8 +87,8 @@ class BeliefPropagation(FixedPoint):
                 "belief propagation sends messages between visible and hidden units, and this "
                 "machine has none of one kind; log_partition('exact') sums over the others"
             )
-        xp, dtype = namespace(W), "float64" if W.dtype == namespace(W).float64 else "float32"
-        largest, limit = abs(machine.scale) * float(xp.max(xp.abs(W))), LARGEST_WEIGHT[dtype]
+        dtype = "float64" if W.dtype == namespace(W).float64 else "float32"
+        largest, limit = abs(machine.scale) * machine.largest[0], LARGEST_WEIGHT[dtype]
         if largest <= limit:  # not so if it is NaN
             return None
         return (
@@ -118,8 +118,10 @@ class BeliefPropagation(FixedPoint):
         )
 
     def _odds(self, machine):
-        W = machine.weights[0]
-        return Odds(W if machine.scale == 1 else machine.scale * W, self.product)
+        W, largest = machine.weights[0], machine.largest[0]
+        if machine.scale != 1:
+            W, largest = machine.scale * W, abs(machine.scale) * largest
+        return Odds(W, self.product, largest)
 
     def step(self, machine, state):
         """Send messages to the hidden units and back."""

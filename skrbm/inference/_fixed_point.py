@@ -177,7 +177,7 @@ def finished_rows(method, machine, state, max_iter, tol, damping, callback=None)
     Yields
     ------
     tuple
-        State, indices, numbers of sweeps and residuals of some rows.
+        State, indices, and for :func:`read` numbers of sweeps and residuals of some rows.
     """
     rows = np.arange(state.means[0].shape[0])
     if is_foreign(state.means[0]) and callback is None:
@@ -206,17 +206,27 @@ def _finished_with_looks(method, machine, state, rows, max_iter, tol, damping):
     n_iter = 0
     while True:
         n_sweeps = min(_LOOK, max_iter - n_iter)
-        state, *numbers = method.swept(machine, state, n_sweeps, tol, damping)
-        taken, residual = to_numpy(namespace(numbers[0]).stack(numbers))
-        parts = state, rows, n_iter + taken.astype(np.int64), residual
+        state, taken, residual = method.swept(machine, state, n_sweeps, tol, damping)
+        if n_iter + n_sweeps == max_iter:  # nobody waits, so that others can start work
+            yield state, rows, n_iter + taken, residual
+            return
+        taken, residual = read(taken, residual)
+        parts = state, rows, n_iter + taken, residual
         n_iter, done = n_iter + n_sweeps, residual <= tol
-        if n_iter == max_iter or done.all():
+        if done.all():
             yield parts
             return
         if done.any():
             yield _some(parts, done)
             state, rows, *_ = _some(parts, ~done)
             machine = machine.rows(from_numpy(np.flatnonzero(~done), state.means[0]))
+
+
+def read(n_iter, residual):
+    """Return numbers of sweeps and residuals of any library as arrays of NumPy."""
+    if is_foreign(residual):
+        n_iter, residual = to_numpy(namespace(residual).stack([n_iter, residual]))
+    return n_iter.astype(np.int64), residual
 
 
 def _moved(moves, new, old):
@@ -309,7 +319,8 @@ def _some(parts, mask):
 
 def _gather(finished, tol):
     """Return the Solution with the finished rows in their first order."""
-    states, rows, n_iter, residual = zip(*finished, strict=True)
+    states, rows, *numbers = zip(*finished, strict=True)
+    n_iter, residual = zip(*map(read, *numbers), strict=True)
     order = np.argsort(np.concatenate(rows))
     index = from_numpy(order, states[0].means[0])
 

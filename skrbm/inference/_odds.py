@@ -129,11 +129,12 @@ class Odds:
     W : array of shape (n_hidden, n_visible)
         None may be larger than LARGEST_WEIGHT.
     product : {"sum", "max", "mixed"}
+    largest : float
+        The largest size of a weight.
     """
 
-    def __init__(self, W, product):
+    def __init__(self, W, product, largest):
         xp = namespace(W)
-        largest = float(xp.max(xp.abs(W)))
         limits = LIMITS["float64" if W.dtype == xp.float64 else "float32"]
         if largest > limits.weight:  # which float64 holds, up to the bound of the whole method
             W, limits = cast(W, xp.float64), LIMITS["float64"]

@@ -1,8 +1,10 @@
 """Sweeps of belief propagation on a GPU as kernels, written in Triton, which torch brings.
 
 By one operation after the other a sweep reads and writes all messages a dozen times, and starts
-dozens of operations. Here one kernel does all sweeps: an instance is one program, which reads and
-writes its messages once in a sweep, and adds up the logarithms in registers.
+dozens of operations. Here one kernel does all sweeps: messages are read and written once in a
+sweep, and their logarithms added up in registers. An instance is one program, or several where
+instances are few: each has the messages of some hidden units, and they wait for each other once in
+a sweep.
 """
 
 from contextlib import nullcontext
@@ -20,6 +22,7 @@ _TILE = 4096  # messages that are answered at a time, in rows of as many as ther
 _MOST_ROWS = 64  # of them
 _OF_A_THREAD = 32  # messages
 _REGISTERS = 128  # of a thread, so that a processor has several programs
+_ALL_REGISTERS = 65_536  # of a processor
 # Messages that are multiplied before a logarithm is taken: the largest weights of a dtype allow it.
 _FACTORS = {torch.float32: 4, torch.float64: 2}
 _PAIRS = (8, 128)  # hidden and visible units whose pairs one program sums up
@@ -71,19 +74,28 @@ def _settled(belief, old_belief, old_mean, inside, large, KEEP: tl.constexpr):
 
 @triton.jit
 def _sweep(
-    R, E, beliefs, means, b, c, hidden, n_iter, residual,
-    n_visible, n_hidden, n_sweeps, n_new, limit, tol, large,
+    R, E, beliefs, means, b, c, hidden, n_iter, residual, sums, counts,
+    n_visible, n_hidden, n_sweeps, n_new, n_parts, n_own, limit, tol, large,
     KEEP: tl.constexpr, TO_HIDDEN: tl.constexpr, TO_VISIBLE: tl.constexpr,
     ROWS: tl.constexpr, FACTORS: tl.constexpr, OF_ROWS: tl.constexpr,
-    N: tl.constexpr, M: tl.constexpr,
+    N: tl.constexpr, M: tl.constexpr, IS_SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Sweep over the messages of an instance until it has converged."""
-    instance, n = tl.program_id(0).to(tl.int64), n_visible + n_hidden
+    """Sweep over the messages of an instance, or of a part of it, until it has converged.
+
+    Parts take their numbers as they start. So those of an instance start one after the other, and
+    none waits for one that cannot start.
+    """
+    number = tl.program_id(0)
+    if IS_SPLIT:
+        number = tl.atomic_add(counts, 1)
+    instance, part, n = (number // n_parts).to(tl.int64), number % n_parts, n_visible + n_hidden
     R += instance * n_hidden * n_visible
     beliefs += instance * n
     means += instance * n
     c += instance * n_hidden
-    hidden += instance * n_hidden
+    hidden += instance * 2 * n_hidden
+    sums += instance * 2 * n_parts * n_visible
+    counts += instance + 1
     dtype: tl.constexpr = R.dtype.element_ty
     j, i = tl.arange(0, N), tl.arange(0, M)
     is_visible, is_hidden = j < n_visible, i < n_hidden
@@ -93,12 +105,14 @@ def _sweep(
     belief_h = tl.load(beliefs + n_visible + i, mask=is_hidden, other=0.0)
     mean_h = tl.load(means + n_visible + i, mask=is_hidden, other=0.5)
     moved, n_done = tl.full([], float("inf"), tl.float64), 0
+    end = tl.minimum((part + 1) * n_own, n_hidden)
     while (n_done < n_sweeps) & ((moved > tol) | (moved != moved)):
         s = _against(belief_v, limit, dtype)[None, :]
         logs = tl.zeros([N], tl.float64)
-        for first in range(0, n_hidden, ROWS):
+        half = n_done % 2  # memory that a part in the last sweep does not read
+        for first in range(part * n_own, end, ROWS):
             row = first + tl.arange(0, ROWS)
-            is_row = row < n_hidden
+            is_row = row < end
             place = row[:, None] * n_visible + j[None, :]
             inside = is_row[:, None] & is_visible[None, :]
             odds = tl.load(E + place, mask=inside, other=1.0)
@@ -111,15 +125,30 @@ def _sweep(
             parts = tl.reduce(tl.reshape(sent, [ROWS, N // FACTORS, FACTORS]), 2, _product)
             belief = tl.load(c + row, mask=is_row, other=0.0)
             belief += tl.sum(tl.log(parts).to(tl.float64), 1)
-            tl.store(hidden + row, belief, mask=is_row)
+            tl.store(hidden + half * n_hidden + row, belief, mask=is_row)
             new = _answer(sent, odds, _against(belief, limit, dtype)[:, None], TO_VISIBLE)
             parts = tl.reduce(tl.reshape(new, [ROWS // OF_ROWS, OF_ROWS, N]), 1, _product)
             logs += tl.sum(tl.log(parts).to(tl.float64), 0)
             if KEEP > 0:
                 new = KEEP * old + (1 - KEEP) * new
             tl.store(R + place, new, mask=inside)
+        if IS_SPLIT:
+            here = sums + half * n_parts * n_visible + j
+            tl.store(here + part * n_visible, logs, mask=is_visible)
+            tl.debug_barrier()
+            arrived = tl.atomic_add(counts, 1) + 1
+            while arrived < (n_done + 1) * n_parts:
+                arrived = tl.atomic_add(counts, 0)
+            tl.debug_barrier()
+            logs = tl.zeros([N], tl.float64)
+            for other in range(n_parts):
+                logs += tl.load(
+                    here + other * n_visible, mask=is_visible, other=0.0, cache_modifier=".cg"
+                )
         tl.debug_barrier()
-        new_h = tl.load(hidden + i, mask=is_hidden, other=0.0)
+        new_h = tl.load(
+            hidden + half * n_hidden + i, mask=is_hidden, other=0.0, cache_modifier=".cg"
+        )
         belief_v, mean_v, most_v, sum_v = _settled(
             b_v + logs, belief_v, mean_v, is_visible, large, KEEP
         )
@@ -128,17 +157,18 @@ def _sweep(
         moved = tl.maximum((sum_v + sum_h) / n, most * most)
         n_done += 1
         tl.debug_barrier()
-    tl.store(beliefs + j, belief_v, mask=is_visible)
-    tl.store(means + j, mean_v, mask=is_visible)
-    tl.store(beliefs + n_visible + i, belief_h, mask=is_hidden)
-    tl.store(means + n_visible + i, mean_h, mask=is_hidden)
-    tl.store(residual + instance, moved)
-    tl.store(n_iter + instance, n_done)
+    if part == 0:
+        tl.store(beliefs + j, belief_v, mask=is_visible)
+        tl.store(means + j, mean_v, mask=is_visible)
+        tl.store(beliefs + n_visible + i, belief_h, mask=is_hidden)
+        tl.store(means + n_visible + i, mean_h, mask=is_hidden)
+        tl.store(residual + instance, moved)
+        tl.store(n_iter + instance, n_done)
 
 
 @triton.jit
 def _sum_pairs(
-    R, E, s, means, total, n, n_visible, n_hidden, n_of_a_part,
+    R, E, beliefs, total, n, n_visible, n_hidden, n_of_a_part, limit,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Sum E[h] E[v | h = 1] over some instances."""
@@ -152,9 +182,12 @@ def _sum_pairs(
     for instance in range(part * n_of_a_part, tl.minimum(n, (part + 1) * n_of_a_part)):
         at = tl.cast(instance, tl.int64)
         sent = tl.load(R + at * n_hidden * n_visible + place, mask=inside, other=1.0)
-        against = tl.load(s + at * n_visible + j, mask=is_column, other=1.0)
-        mean = tl.load(means + at * n_hidden + i, mask=is_row, other=0.0)
-        pairs += (mean[:, None] / (sent * against[None, :] + odds)).to(tl.float64)
+        own = beliefs + at * (n_visible + n_hidden)
+        visible = tl.load(own + j, mask=is_column, other=0.0)
+        hidden = tl.load(own + n_visible + i, mask=is_row, other=0.0)
+        mean = (1 / (1 + tl.exp(-hidden))).to(odds.dtype)[:, None]
+        against = _against(visible, limit, odds.dtype)[None, :]
+        pairs += (mean / (sent * against + odds)).to(tl.float64)
     tl.store(total + part.to(tl.int64) * n_hidden * n_visible + place, pairs * odds, mask=inside)
 
 
@@ -167,7 +200,7 @@ def can_sweep(odds):
 def _works(device):
     """Whether kernels can be built, which takes a compiler of C as well."""
     x = torch.zeros((1, 1), device=device, dtype=torch.float64)
-    odds = Odds(x, "sum")
+    odds = Odds(x, "sum", 0.0)
     try:
         swept(odds, started(x, x, x), x, x, 1, 0.0, 0.0)
     except Exception:  # of no class in common: Triton's, the driver's and the compiler's
@@ -202,27 +235,39 @@ def swept(odds, state, b, c, n_sweeps, tol, damping):
     beliefs, means, b, c = (x.contiguous() for x in (*state.beliefs, *state.means, b, c))
     (n_hidden, n_visible), (n, _) = E.shape, beliefs.shape
     R = E.new_empty((n, n_hidden, n_visible)) if is_new else state.odds.contiguous()
-    hidden, n_iter, residual = torch.empty_like(c), *beliefs.new_empty((2, n))
     width, height = (max(16, triton.next_power_of_2(k)) for k in (n_visible, n_hidden))
-    n_rows, more = min(max(_TILE // width, 1), _MOST_ROWS), {}
-    if R.is_cuda and n <= torch.cuda.get_device_properties(R.device).multi_processor_count:
-        n_rows *= 2  # a program has a processor of its own
-    elif torch.version.hip is None:
-        more["maxnreg"] = _REGISTERS
+    n_rows = min(max(_TILE // width, 1), _MOST_ROWS)
+    n_warps = min(max(n_rows * width // (32 * _OF_A_THREAD), 1), 16)
+    n_own = triton.cdiv(n_hidden, _n_parts(R, n_rows, n_warps))
+    n_own = triton.cdiv(n_own, n_rows) * n_rows
+    n_parts = triton.cdiv(n_hidden, n_own)
+    n_iter, residual = beliefs.new_empty((2, n))
+    hidden, sums = b.new_empty((n, 2, n_hidden)), b.new_empty((n, 2, n_parts, n_visible))
+    counts = torch.zeros(n + 1, dtype=torch.int32, device=R.device)
     to_hidden, to_visible = odds.product
     factors = _FACTORS[R.dtype]
+    more = {} if torch.version.hip else {"maxnreg": _REGISTERS}
     with _on(R):
-        _sweep[n,](
-            R, E, beliefs, means, b, c, hidden, n_iter, residual,
-            n_visible, n_hidden, n_sweeps, int(is_new), odds.limit, tol, LARGE,
+        _sweep[n * n_parts,](
+            R, E, beliefs, means, b, c, hidden, n_iter, residual, sums, counts,
+            n_visible, n_hidden, n_sweeps, int(is_new), n_parts, n_own, odds.limit, tol, LARGE,
             KEEP=damping, TO_HIDDEN=to_hidden.way, TO_VISIBLE=to_visible.way,
             ROWS=n_rows, FACTORS=factors, OF_ROWS=min(factors, n_rows), N=width, M=height,
-            num_warps=min(max(n_rows * width // (32 * _OF_A_THREAD), 1), 16), **more,
+            IS_SPLIT=n_parts > 1, num_warps=n_warps, **more,
         )  # fmt: skip
     return Messages((means,), (None,), R, (beliefs,)), n_iter, residual
 
 
-def pairs(odds, R, visible, means):
+def _n_parts(R, n_rows, n_warps):
+    """Return in how many parts each instance is split, so that all processors have work."""
+    (n, n_hidden, _), n_at_once = R.shape, 1
+    if R.is_cuda and not torch.version.hip:
+        n_processors = torch.cuda.get_device_properties(R.device).multi_processor_count
+        n_at_once = n_processors * (_ALL_REGISTERS // (_REGISTERS * 32 * n_warps))
+    return max(1, min(n_at_once // n, triton.cdiv(n_hidden, n_rows)))
+
+
+def pairs(odds, R, beliefs):
     """Return the sum over instances of E[h v] in sum-product, of shape (n_hidden, n_visible).
 
     Parameters
@@ -230,20 +275,17 @@ def pairs(odds, R, visible, means):
     odds : Odds
     R : array of shape (n, n_hidden, n_visible)
         Messages to the visible units.
-    visible : array of shape (n, n_visible)
-        Their beliefs, float64.
-    means : array of shape (n, n_hidden)
-        Of the hidden units.
+    beliefs : array of shape (n, n_visible + n_hidden), float64
+        Of the visible units, then of the hidden ones.
     """
     (n, n_hidden, n_visible), E = R.shape, odds.E.contiguous()
-    s, means = odds.against(visible).contiguous(), means.to(R.dtype).contiguous()
     tiles = triton.cdiv(n_hidden, _PAIRS[0]), triton.cdiv(n_visible, _PAIRS[1])
     n_of_a_part = triton.cdiv(n, min(n, triton.cdiv(_PROGRAMS, tiles[0] * tiles[1])))
     n_parts = triton.cdiv(n, n_of_a_part)
     total = torch.empty((n_parts, *E.shape), dtype=torch.float64, device=R.device)
     with _on(R):
         _sum_pairs[*tiles, n_parts](
-            R, E, s, means, total, n, n_visible, n_hidden, n_of_a_part,
+            R, E, beliefs.contiguous(), total, n, n_visible, n_hidden, n_of_a_part, odds.limit,
             ROWS=_PAIRS[0], COLUMNS=_PAIRS[1], num_warps=4,
         )  # fmt: skip
     return torch.sum(total, 0).to(R.dtype)

@@ -31,7 +31,7 @@ from ..arrays import (
 from ..machine import Machine
 from ..units import Bernoulli, Theta
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of
-from ._fixed_point import FixedPoint, Magnetizations, finished_rows, solve
+from ._fixed_point import FixedPoint, Magnetizations, finished_rows, read, solve
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
 from ._propagated import Propagated, joined
@@ -135,7 +135,7 @@ def propagate_rows(
     method.check(machine)
     wanted = log_partition, pairs, n_jobs
     if not from_tap:
-        return _propagate(method, machine, _at_fields(machine), *wanted)
+        return _propagate(method, machine, None, *wanted)
     expansion = _Expansion(machine)
     solved = (expansion.residual <= method.tol) & (not log_partition)
     rows = np.flatnonzero(solved), np.flatnonzero(~solved)
@@ -156,7 +156,8 @@ def _checked_machine(W, *fields):
         raise ValueError(f"W must have 2 dimensions and visible units, got shape {tuple(W.shape)}")
     if W.dtype not in (xp.float32, xp.float64):
         W = cast(W, xp.float64)
-    fields = [xp.asarray(field, **{**like(W), "dtype": xp.float64}) for field in fields]
+    with np.errstate(over="ignore"):  # the last lines say so
+        fields = [xp.asarray(field, **like(W)) for field in fields]
     for name, field, n in zip(names[1:], fields, W.shape[::-1], strict=True):
         if field.ndim not in (1, 2) or field.shape[-1] != n:
             raise ValueError(
@@ -171,12 +172,10 @@ def _checked_machine(W, *fields):
     if not n_rows[0]:
         raise ValueError("visible_fields or hidden_fields has no rows: there are no instances")
     thetas = (Theta(xp.broadcast_to(field, (n_rows[0], field.shape[-1]))) for field in fields)
-    with np.errstate(over="ignore"):  # the next lines say so
-        machine = Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
-    parts = W, *(theta.field for theta in machine.thetas)
-    are_finite = numbers(xp.all(xp.isfinite(part)) for part in parts)
-    for name, is_finite in zip(names, are_finite, strict=True):
-        if not is_finite:
+    machine = Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
+    sizes = numbers(0.0 if 0 in part.shape else xp.max(xp.abs(part)) for part in fields)
+    for name, largest in zip(names, (*machine.largest, *sizes), strict=True):
+        if not np.isfinite(largest):
             raise ValueError(f"{name} contains NaN or infinity, or overflows {W.dtype}")
     return machine
 
@@ -230,11 +229,10 @@ def _rows_at(part, index):
     return part if index.shape[0] == part.shape[0] else take_rows(part, index)
 
 
-def _at_fields(machine):
+def _at_fields(fields):
     """Return the start without messages."""
-    visible, hidden = fields_of(machine)
-    zero = namespace(hidden).zeros_like(hidden)
-    return _Start(visible, zero, zero)
+    zero = namespace(fields.hidden).zeros_like(fields.hidden)
+    return _Start(fields.visible, zero, zero)
 
 
 class _Expansion:
@@ -259,7 +257,8 @@ class _Expansion:
         residual = xp.maximum(_changes(first.state, state), _pair_error(machine.cubes[0]))
         self.residual = to_numpy(residual)
         converged = from_numpy(first.converged[:, None], machine.weights[0])
-        parts = zip((*self.fields, state.means[1]), _at_fields(machine), strict=True)
+        at_fields = _at_fields(_Fields(*fields_of(machine)))
+        parts = zip((*self.fields, state.means[1]), at_fields, strict=True)
         self.start = _Start(*(xp.where(converged, cast(a, b.dtype), b) for a, b in parts))
 
     def found(self, rows, pairs):
@@ -315,8 +314,10 @@ def _pair_error(cubes):
 
 
 def _propagate(method, machine, start, log_partition, pairs, n_jobs):
-    """Return the result of sweeps from a start."""
-    odds, n = Odds(machine.weights[0], method.product), start.means.shape[0]
+    """Return the result of sweeps from a start, by default the fields."""
+    odds = Odds(machine.weights[0], method.product, machine.largest[0])
+    fields = _Fields(*fields_of(machine))
+    start, n = _at_fields(fields) if start is None else start, fields.hidden.shape[0]
     size = odds.E.shape[0] * odds.E.shape[1]
     if is_foreign(odds.E):  # all rows in one array, as far as memory allows
         n_parts = n_jobs = 1
@@ -328,8 +329,6 @@ def _propagate(method, machine, start, log_partition, pairs, n_jobs):
         block = (_SHARED if n_jobs > 1 else BLOCK) // min(size, BLOCK)
         together = min(block, _MAX_TOGETHER // size)
     parts, found = [np.arange(i, n, n_parts) for i in range(n_parts)], [None] * n_parts
-
-    fields = _Fields(*fields_of(machine))
 
     def run(numbers):
         sweeps = _Sweeps(method, odds, machine.dtype, max(1, min(len(parts[0]), together)))
@@ -370,7 +369,7 @@ class _Sweeps(FixedPoint):
                 if pairs and found:  # many are summed in float64
                     joint = cast(joint, self.xp.float64)
                 beliefs = cast(state.beliefs[0], self.dtype)
-                n = part.visible.shape[1]
+                n, (n_iter, residual) = part.visible.shape[1], read(n_iter, residual)
                 numbers = n_iter, residual, residual <= tol
                 found.append(Propagated(beliefs[:, :n], beliefs[:, n:], *numbers, log_z, joint))
                 order.append(some[index])
@@ -419,4 +418,4 @@ class _Sweeps(FixedPoint):
             return log_z, None
         if self.kernels is None or self.method.product != "sum":
             return log_z, self.odds.pairs(R, visible, hidden, c)
-        return log_z, self.kernels.pairs(self.odds, R, visible, sigmoid(hidden))
+        return log_z, self.kernels.pairs(self.odds, R, beliefs)

@@ -5,13 +5,24 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from ..arrays import Array, Index, are_finite, cast, copied, matmul, take_rows
+from ..arrays import (
+    Array,
+    Index,
+    are_finite,
+    cast,
+    copied,
+    matmul,
+    namespace,
+    numbers,
+    take_rows,
+)
 from ..units import Theta, Unit
 
 Layers: TypeAlias = Sequence[Array | None]
 """Values of each layer; None for those that are not known or not needed."""
 
-_POWERS = {"squares", "cubes"}  # what a machine keeps that is computed from its weights
+# What a machine keeps that is computed from its weights.
+_OF_WEIGHTS = {"squares", "cubes", "largest"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,12 @@ class Machine:
         """W * W * W of each weight matrix."""
         return tuple(W * W2 for W, W2 in zip(self.weights, self.squares, strict=True))
 
+    @cached_property
+    def largest(self) -> tuple[float, ...]:
+        """The largest size of a weight of each matrix, NaN if one is NaN, 0 if there is none."""
+        sizes = [abs(W) for W in self.weights]
+        return tuple(numbers(0.0 if 0 in W.shape else namespace(W).max(W) for W in sizes))
+
     def rows(self, index: Index) -> "Machine":
         """Return the machine of some rows, itself if all rows have the same distribution.
 
@@ -102,7 +119,7 @@ class Machine:
         thetas = tuple(theta.rows(index) for theta in self.thetas)
         units = tuple(unit.rows(index) for unit in self.units)
         machine = replace(self, units=units, thetas=thetas, scale=scale)
-        known = {name: self.__dict__[name] for name in _POWERS if name in self.__dict__}
+        known = {name: self.__dict__[name] for name in _OF_WEIGHTS if name in self.__dict__}
         machine.__dict__.update(known)  # of the same weights
         return machine
 
@@ -130,7 +147,7 @@ class Machine:
         What was computed from the weights is forgotten.
         """
         same = all(new is old for new, old in zip(thetas, self.thetas, strict=True))
-        if same and _POWERS.isdisjoint(self.__dict__):
+        if same and _OF_WEIGHTS.isdisjoint(self.__dict__):
             return self
         return replace(self, thetas=tuple(thetas))
 

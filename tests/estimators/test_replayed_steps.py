@@ -5,7 +5,9 @@ A GPU replays what was recorded; here the processor does, by operations that wer
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
+from time import sleep
 
 import pytest
 from _estimators import binary_data, learn, small
@@ -113,6 +115,18 @@ if GPU:
         monkeypatch.setattr("skrbm.learning._gradient.can_replay", lambda x: False)
         assert_same(learn(clone(estimator), X), replayed)
 
+    def test_threads_of_a_gpu_learn_what_one_does():
+        """Each records its graphs and destroys them while others do."""
+        X, estimator = rows().to("cuda"), small(RBM, n_iter=3, batch_size=10)
+
+        def learnt(seed):
+            return learn(clone(estimator).set_params(random_state=seed), X)
+
+        plain = [learnt(seed) for seed in range(24)]
+        with ThreadPoolExecutor(8) as pool:
+            for one, other in zip(plain, pool.map(learnt, range(24)), strict=True):
+                assert_same(one, other)
+
 
 def test_fits_go_on_from_what_was_replayed(monkeypatch):
     X, found = rows(), []
@@ -199,37 +213,65 @@ def test_nothing_is_collected_in_a_recording(monkeypatch):
     assert gc.isenabled()
 
 
-def test_nothing_is_collected_in_a_recording_in_which_that_of_another_thread_ends(monkeypatch):
-    """The collector is one for all threads."""
-    collects, second_begins, first_ended = [], Event(), Event()
-    calls = {name: iter(range(2)) for name in ("first", "second")}
+def test_one_graph_at_a_time_is_recorded(monkeypatch):
+    """torch keeps a set of graphs that is no thread's own, and the collector is one for all."""
+    within = []
 
-    def record(step):
+    def record():
+        calls = iter(range(2))
+
+        def step(state, x):
+            if next(calls) == 1:  # the second call is recorded
+                within.append("begins")
+                sleep(0.2)
+                within.append(gc.isenabled())
+            return (state[0] + x,), {"sum": state[0].sum()}
+
         steps, state = Replayed(step, make_rng(0, torch.zeros(1))), (torch.zeros(2),)
-        for _ in range(2):  # the second call is recorded
+        for _ in range(2):
             state, _ = steps("", state, torch.ones(2))
 
-    def first(state, x):
-        if next(calls["first"]) == 1:
-            thread.start()
-            assert second_begins.wait(60)
-        return (state[0] + x,), {"sum": state[0].sum()}
-
-    def second(state, x):
-        if next(calls["second"]) == 1:
-            second_begins.set()
-            assert first_ended.wait(60)
-            collects.append(gc.isenabled())
-        return (state[0] + x,), {"sum": state[0].sum()}
-
-    thread = Thread(target=record, args=(second,))
+    threads = [Thread(target=record) for _ in range(2)]
     with recorded_on_the_processor(monkeypatch) as graphs:
-        record(first)
-        first_ended.set()
-        thread.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert graphs.n_recorded == 2
-    assert collects == [False]
+    assert within == 2 * ["begins", False]
     assert gc.isenabled()
+
+
+def test_a_graph_is_not_destroyed_while_another_is_recorded(monkeypatch):
+    destroyed, found = Event(), []
+
+    def step(state, x):
+        return (state[0] + x,), {"sum": state[0].sum()}
+
+    def recorded(step):
+        steps, state = Replayed(step, make_rng(0, torch.zeros(1))), (torch.zeros(2),)
+        for _ in range(2):
+            state, _ = steps("", state, torch.ones(2))
+        return steps
+
+    def destroy():
+        old.clear()
+        destroyed.set()
+
+    def waits(state, x):
+        if thread.ident is None and calls:
+            thread.start()
+            found.append(destroyed.wait(0.2))
+        calls.append(0)
+        return step(state, x)
+
+    calls, thread = [], Thread(target=destroy)
+    with recorded_on_the_processor(monkeypatch):
+        old = [recorded(step)]
+        recorded(waits)
+        thread.join()
+    assert found == [False]
+    assert destroyed.is_set()
 
 
 def test_recordings_end_with_the_fit(monkeypatch):
