@@ -30,8 +30,9 @@ class SMC:
 
     Chains go from independent units to the machine, one Gibbs sweep at each temperature. Chains of
     a run are drawn anew by their importance weights whenever less than half of them are effective.
-    The estimate of Z is the mean of independent runs, each without bias, and its standard error
-    comes from their spread.
+    The estimate of Z is the mean of independent runs, each without bias. Its standard error comes
+    from their spread, and is no smaller than that of the round or trial before lets expect: few
+    runs may be close to each other by chance.
 
     Temperatures of a trial are placed where a step leaves a part of 0.9 of the chains effective,
     with three more in each step. Of several kinds of independent units, those are taken whose runs
@@ -97,9 +98,12 @@ class SMC:
         result, n, left = mean_of_weights(log_z), len(betas) - 1, self.max_sweeps
         n = max(n, min(self._wanted(n, result, _LONGER[0]), left))
         while True:
+            # The variance of log Z falls with the number of steps.
+            expected = np.std(log_z, ddof=1) * np.sqrt((len(betas) - 1) / n / self.n_runs)
             betas = _retimed(betas, parts, n)
             log_z, parts = self._runs(machine, base, betas, rng, _RESAMPLED)
             result, left = mean_of_weights(log_z), left - n
+            result = result._replace(std=max(result.std, float(expected)))
             if result.std <= self.std or left <= n:
                 return result
             wanted = self._wanted(n, result, _LONGER[1])

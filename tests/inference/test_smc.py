@@ -19,6 +19,7 @@ from skrbm.inference._annealing import resampled_index
 from skrbm.inference._smc import _retimed, by_effective_part
 from skrbm.units import Bernoulli
 
+SMC_RUNS = SMC._runs
 MACHINES = {
     "binary": random_machine(("bernoulli", "bernoulli"), (7, 6), 0, 1.0),
     "strong": random_machine(("bernoulli", "bernoulli"), (8, 8), 1, 6.0),
@@ -68,6 +69,24 @@ def test_no_more_sweeps_than_allowed():
     more = SMC(std=1e-6, max_sweeps=300).log_partition(machine, make_rng(0, machine.weights[0]))
     assert found.std > 1e-6 and np.isfinite(found.value)
     assert more.std < found.std / 2  # three times as many temperatures at least, of about 8
+
+
+def test_no_smaller_error_than_the_round_before_lets_expect(monkeypatch):
+    """Runs of the trial are spread, and those of the first round equal by chance."""
+    spread, lengths = np.linspace(0, 0.5, 16), []
+
+    def runs(self, machine, base, betas, rng, resample, samples=None):
+        if callable(betas):
+            return SMC_RUNS(self, machine, base, betas, rng, resample)
+        lengths.append(len(betas) - 1)
+        is_trial = len(lengths) <= 2  # there are two bases
+        return 3.0 + (spread if is_trial else np.zeros(16)), np.ones((128, 5))
+
+    monkeypatch.setattr(SMC, "_runs", runs)
+    machine = MACHINES["binary"]
+    found = SMC(std=1.0).log_partition(machine, make_rng(0, machine.weights[0]))
+    assert len(lengths) == 3 and found.value == 3.0
+    assert_allclose(found.std, spread.std(ddof=1) / 4 * np.sqrt(lengths[0] / lengths[2]))
 
 
 class Counted(Bernoulli):
