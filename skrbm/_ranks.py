@@ -18,6 +18,8 @@ import numpy as np
 from ._checks import check_count
 from .arrays import Array, namespace
 
+ENDED = "a fit has ended by an error on this rank before; make a new communicator on all ranks"
+
 
 class Communicator:
     """The contract of what connects ranks; this base connects one process with nobody.
@@ -207,9 +209,16 @@ def use(communicator: Communicator, *, local_steps: int = 1) -> Iterator[Communi
 
     Raises
     ------
+    TypeError
+        If ``communicator`` is none.
     ValueError
         If ``local_steps`` is no integer of at least 1.
     """
+    if not isinstance(communicator, Communicator):
+        raise TypeError(
+            "communicator must be such as TorchCommunicator() or MPICommunicator(), got "
+            f"{communicator!r}"
+        )
     check_count("local_steps", local_steps, 1)
     token = _ACTIVE.set(Ranks(communicator, local_steps))
     try:

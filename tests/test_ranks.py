@@ -28,7 +28,7 @@ from skrbm import (
     RBMClassifier,
     TabularRBM,
 )
-from skrbm._ranks import ranks, use
+from skrbm._ranks import Communicator, ranks, use
 from skrbm.inputs import Rows, as_blocks, ends_of_ranks
 from skrbm.persistence import Checkpoint, load, resume
 from skrbm.units import (
@@ -115,6 +115,25 @@ def test_ranks_go_on_from_their_checkpoints(tmp_path):
         assert_same(attributes(one), attributes(other))
     first, second = (os.listdir(tmp_path / f"rank-{rank}") for rank in (0, 1))
     assert sorted(first) == sorted(second)
+
+
+def test_as_many_ranks_go_on_as_had_begun(tmp_path):
+    X, rbm = data(), RBM(3, n_iter=2, random_state=0)
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    clone(rbm).set_callbacks(Checkpoint(alone)).fit(X)
+    on_ranks(lambda rank: clone(rbm).set_callbacks(Checkpoint(together)).fit(parts(X, rank)))
+    found = on_ranks(lambda rank: resume(together, X), size=3)
+    found += on_ranks(lambda rank: resume(alone, parts(X, rank)))
+    for folder in (together, together / "rank-0"):
+        with pytest.raises(ValueError) as error:
+            resume(folder, parts(X, 0))
+        found.append(error.value)
+    assert all("as many processes must go on as had begun" in str(error) for error in found)
+    (together / "rank-2").mkdir()
+    for path in (together / "rank-0").iterdir():
+        (together / "rank-2" / path.name).write_bytes(path.read_bytes())
+    for error in on_ranks(lambda rank: resume(together, X), size=3):
+        assert isinstance(error, ValueError) and "was begun by 2 processes, and 3" in str(error)
 
 
 def test_checkpoints_of_ranks_are_of_one_epoch(tmp_path, monkeypatch):
@@ -379,7 +398,9 @@ def test_classes_are_those_of_the_rows_of_all_ranks(estimator):
 def test_an_automatic_rate_needs_steps_together():
     for found in on_ranks(lambda rank: RBM(3).fit(data()), local_steps=2):
         assert isinstance(found, ValueError) and "local_steps=2 needs a learning_rate" in str(found)
-    with pytest.raises(ValueError, match="local_steps"), use(None, local_steps=0):
+    with pytest.raises(ValueError, match="local_steps"), use(Communicator(), local_steps=0):
+        pass
+    with pytest.raises(TypeError, match="communicator must be such as"), use(3):
         pass
 
 

@@ -7,7 +7,7 @@ call would: the same operations, and the next numbers of the same random stream.
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from threading import RLock
@@ -18,6 +18,7 @@ from ._namespace import cast, is_foreign, is_torch, namespace
 from ._types import Array
 
 _recording = RLock()  # held while a graph is recorded or destroyed
+_to_destroy: list[Any] = []  # graphs that came to their end while another was recorded
 _COUNT = object()  # form of a whole number that counts
 
 
@@ -109,22 +110,29 @@ class _Recording:
         self._buffers = like_it._buffers if like_it else [part.clone() for part in parts.arrays]
         self._first = parts.moved(self._buffers, parts.counts)
         self._x, self._graph, self._read = x.clone(), torch.cuda.CUDAGraph(), _read_arrays()
-        pool = like_it._graph.pool() if like_it else None
+        pool = like_it._graph.pool() if like_it else _new_pool(x)
         here, apart = torch.cuda.current_stream(x.device), _stream_apart(x.device)
-        apart.wait_stream(here)
-        with torch.cuda.stream(apart), _alone(), rng.recorded(self._graph):
-            self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-            try:
-                with self._read, gathered() as waiting:
-                    state, self._numbers = function(self._first.state, self._x)
-                    self._close(_Parts(state), waiting)
-            finally:
-                self._graph.capture_end()
-        here.wait_stream(apart)
+        with _alone():  # with the stream, which is that of all threads
+            apart.wait_stream(here)
+            with torch.cuda.stream(apart), rng.recorded(self._graph):
+                self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+                try:
+                    with self._read, gathered() as waiting:
+                        state, self._numbers = function(self._first.state, self._x)
+                        self._close(_Parts(state), waiting)
+                finally:
+                    _end(self._graph, x.device, pool)
+            here.wait_stream(apart)
 
     def __del__(self) -> None:
-        with _recording:
+        """Destroy the graph, or leave it to the end of what is recorded now, without waiting."""
+        if not _recording.acquire(blocking=False):
+            _to_destroy.append(self.__dict__.pop("_graph", None))
+            return
+        try:
             self.__dict__.pop("_graph", None)
+        finally:
+            _recording.release()
 
     def _close(self, after: "_Parts", waiting: list) -> None:
         """Write the next state to where the state was, and put the numbers together."""
@@ -153,6 +161,29 @@ class _Recording:
         return self._after.moved(self._buffers, counts), numbers
 
 
+def _new_pool(x: Array) -> Any:
+    """Return what graphs that share memory have in common."""
+    import torch
+
+    return torch.cuda.graph_pool_handle() if x.is_cuda else None
+
+
+def _end(graph: Any, device: Any, pool: Any) -> None:
+    """End a recording.
+
+    Where it has failed, torch goes on to take memory for graphs unless it is told not to, and then
+    frees no memory that is kept for later when it needs some.
+    """
+    import torch
+
+    try:
+        graph.capture_end()
+    except RuntimeError:
+        with suppress(Exception):  # there is no public function
+            torch._C._cuda_endAllocateToPool(device.index, pool)
+        raise
+
+
 @cache
 def _stream_apart(device: Any) -> Any:
     """Return the stream of all recordings on a device.
@@ -178,6 +209,7 @@ def _alone() -> Iterator[None]:
         try:
             yield
         finally:
+            _to_destroy.clear()
             if is_enabled:
                 gc.enable()
 

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from .._ranks import Communicator
+from .._ranks import ENDED, Communicator
 from ..arrays import as_like, to_numpy
 from ..exceptions import DistributedError
 
@@ -33,11 +33,20 @@ class MPICommunicator(Communicator):
         self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
         self.rank, self.size, self.timeout = self._comm.rank, self._comm.size, timeout
         self._sum, self._in_place, self._sent = MPI.SUM, MPI.IN_PLACE, []
+        self._ended, self._left = None, []  # why, and requests that others may still answer
 
     def all_reduce(self, array):
+        if self._ended is not None:
+            raise DistributedError(self._ended)
         numbers = np.ascontiguousarray(to_numpy(array))
         numbers = numbers if numbers.flags.writeable else numbers.copy()
-        self._wait(self._comm.Iallreduce(self._in_place, numbers, op=self._sum))
+        request = self._comm.Iallreduce(self._in_place, numbers, op=self._sum)
+        try:
+            self._wait(request)
+        except BaseException as error:
+            self._left.append((request, numbers))
+            self._ended = str(error) if isinstance(error, DistributedError) else ENDED
+            raise
         return as_like(numbers, array)
 
     def _wait(self, request):
@@ -53,6 +62,7 @@ class MPICommunicator(Communicator):
             time.sleep(0)
 
     def fail(self, error):
+        self._ended = self._ended or ENDED
         if isinstance(error, DistributedError):
             return
         why = f"the fit has ended, as rank {self.rank} has ended by {type(error).__name__}: {error}"

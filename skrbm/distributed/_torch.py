@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from .._ranks import Communicator
+from .._ranks import ENDED, Communicator
 from ..arrays import is_foreign
 from ..exceptions import DistributedError
 
@@ -87,7 +87,7 @@ class TorchCommunicator(Communicator):
 
     def fail(self, error):
         if self._ended is None:
-            self._ended = "the fit has ended on this rank before"
+            self._ended = ENDED
             self._cause(f"{type(error).__name__}: {error}")
 
     def _cause(self, own=""):

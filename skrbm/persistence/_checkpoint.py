@@ -11,6 +11,7 @@ from ._files import check_own, read, skrbm, write
 
 _NAME = "checkpoint-{:06d}.npz"
 _ALL = "checkpoint-*.npz"
+_VALUES = "estimator", "progress", "n_ranks"
 
 
 class Checkpoint:
@@ -109,7 +110,7 @@ class Checkpoint:
         newest = max(ranks().gather(newest))  # a rank may have failed to write a file
         path = Path(folder, _NAME.format(newest + 1))
         try:
-            write(path, estimator=estimator, progress=progress)
+            write(path, estimator=estimator, progress=progress, n_ranks=ranks().size)
             for _, older in _files(folder)[: -self.keep]:
                 older.unlink(missing_ok=True)
         except OSError as error:
@@ -162,7 +163,8 @@ def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
     FileNotFoundError
         If there is no file, as when the fit was interrupted before it began.
     ValueError
-        If the data are not those of the fit, or if no file can be read.
+        If the data are not those of the fit, if another number of processes goes on than had begun,
+        or if no file can be read.
 
     Warns
     -----
@@ -177,15 +179,26 @@ def to_go_on(path, callbacks=()):
 
     Parameters and errors are those of :func:`resume`.
     """
-    estimator, progress = _newest_of_ranks(path) if ranks().size > 1 else _newest(path)
+    found = _newest_of_ranks(path) if ranks().size > 1 else _newest(path)
+    estimator, progress, n_begun = found
     if progress is None:
         raise ValueError(
             f"{path} was written by save, not by Checkpoint, so that there is no fit to go on with;"
             " load it, set warm_start=True, and call fit"
         )
+    if n_begun not in (None, ranks().size):  # None: of an earlier release
+        raise ValueError(_of_other_ranks(path, f"{n_begun} processes"))
     estimator.set_callbacks(*callbacks)
     estimator._progress = progress
     return estimator
+
+
+def _of_other_ranks(path, begun):
+    """Return an error's words where other processes had begun a fit than go on."""
+    return (
+        f"the fit of the checkpoints in {path} was begun by {begun}, and {ranks().size} would go "
+        "on; as many processes must go on as had begun, each with the rows that it had"
+    )
 
 
 def _newest_of_ranks(folder):
@@ -194,14 +207,20 @@ def _newest_of_ranks(folder):
     Newer files, which some of the ranks had written, are removed: the fit goes on before them.
     """
     files = dict(_files(_of_rank(folder)))
-    common = set.intersection(*map(set, ranks().gather([*files])))
+    of_ranks = ranks().gather([*files])
+    common = set.intersection(*map(set, of_ranks))
     if not common:
+        have = [f"rank-{rank}" for rank, numbers in enumerate(of_ranks) if numbers]
+        if have:
+            raise ValueError(_of_other_ranks(folder, f"the processes of {', '.join(have)}"))
+        if any(ranks().gather(bool(_files(folder)))):
+            raise ValueError(_of_other_ranks(folder, "one process"))
         raise FileNotFoundError(f"there is no checkpoint in {folder} that all ranks have")
     errors = []
     for number in sorted(common, reverse=True):
         values, error = None, None
         try:
-            values = read(files[number], "estimator", "progress")
+            values = read(files[number], *_VALUES)
         except ValueError as unreadable:
             error = str(unreadable)
         found = [told for told in ranks().gather(error) if told]
@@ -224,11 +243,14 @@ def _newest(path):
     if os.path.isdir(path):
         paths = [found for _, found in reversed(_files(path))]
     if not paths:
+        have = sorted({found.parent.name for found in Path(path).glob(f"rank-*/{_ALL}")})
+        if have:
+            raise ValueError(_of_other_ranks(path, f"the processes of {', '.join(have)}"))
         raise FileNotFoundError(f"there is no checkpoint in {path}")
     errors = []
     for found in paths:
         try:
-            values = read(found, "estimator", "progress")
+            values = read(found, *_VALUES)
         except ValueError as error:
             errors.append(error)
             continue

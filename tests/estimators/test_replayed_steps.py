@@ -6,7 +6,7 @@ A GPU replays what was recorded; here the processor does, by operations that wer
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Thread
+from threading import Thread
 from time import sleep
 
 import pytest
@@ -115,17 +115,26 @@ if GPU:
         monkeypatch.setattr("skrbm.learning._gradient.can_replay", lambda x: False)
         assert_same(learn(clone(estimator), X), replayed)
 
-    def test_threads_of_a_gpu_learn_what_one_does():
+    def test_threads_of_a_gpu_learn_what_one_does(monkeypatch):
         """Each records its graphs and destroys them while others do."""
         X, estimator = rows().to("cuda"), small(RBM, n_iter=3, batch_size=10)
 
         def learnt(seed):
             return learn(clone(estimator).set_params(random_state=seed), X)
 
-        plain = [learnt(seed) for seed in range(24)]
+        def learnt_apart(seed):
+            with torch.cuda.stream(torch.cuda.Stream()):
+                return learnt(seed)
+
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", Counted)
+        monkeypatch.setattr(Counted, "n_replayed", 0)
+        plain, counts = [learnt(seed) for seed in range(24)], [Counted.n_replayed]
         with ThreadPoolExecutor(8) as pool:
-            for one, other in zip(plain, pool.map(learnt, range(24)), strict=True):
-                assert_same(one, other)
+            for function in (learnt, learnt_apart):
+                for one, other in zip(plain, pool.map(function, range(24)), strict=True):
+                    assert_same(one, other)
+                counts.append(Counted.n_replayed - sum(counts))
+        assert counts[0] > 10 and counts == 3 * counts[:1]
 
 
 def test_fits_go_on_from_what_was_replayed(monkeypatch):
@@ -243,7 +252,7 @@ def test_one_graph_at_a_time_is_recorded(monkeypatch):
 
 
 def test_a_graph_is_not_destroyed_while_another_is_recorded(monkeypatch):
-    destroyed, found = Event(), []
+    found = []
 
     def step(state, x):
         return (state[0] + x,), {"sum": state[0].sum()}
@@ -254,24 +263,25 @@ def test_a_graph_is_not_destroyed_while_another_is_recorded(monkeypatch):
             state, _ = steps("", state, torch.ones(2))
         return steps
 
-    def destroy():
-        old.clear()
-        destroyed.set()
-
-    def waits(state, x):
-        if thread.ident is None and calls:
+    def records(state, x):
+        if graphs.n_recorded == 1 and len(calls) == 1:
+            thread = Thread(target=old.clear)  # which does not wait
             thread.start()
-            found.append(destroyed.wait(0.2))
+            thread.join(60)
+            found.append(not old and graph() is not None)
         calls.append(0)
         return step(state, x)
 
-    calls, thread = [], Thread(target=destroy)
-    with recorded_on_the_processor(monkeypatch):
+    calls = []
+    with recorded_on_the_processor(monkeypatch) as graphs:
+        made = graphs.capture_end
+        monkeypatch.setattr(graphs, "capture_end", lambda self: (made(self), seen.append(self)))
+        seen = []
         old = [recorded(step)]
-        recorded(waits)
-        thread.join()
-    assert found == [False]
-    assert destroyed.is_set()
+        graph = weakref.ref(seen.pop())
+        recorded(records)
+    assert found == [True]
+    assert graph() is None
 
 
 def test_recordings_end_with_the_fit(monkeypatch):
