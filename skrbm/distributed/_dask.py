@@ -60,7 +60,7 @@ def fit(
     Raises
     ------
     TypeError
-        If X is no Dask array.
+        If X is no Dask array, or ``estimator`` no estimator.
     ValueError
         If workers are no processes of their own, or if y or the weights have other rows than X.
     DistributedError
@@ -71,6 +71,8 @@ def fit(
     """
     from dask.distributed import get_client
 
+    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+        raise TypeError(f"estimator must be one, such as RBM(), got {estimator!r}")
     client = get_client() if client is None else client
     groups = _by_worker(client, *_blocks(client, X, y, sample_weight))
     if any(worker.startswith("inproc://") for worker in groups):

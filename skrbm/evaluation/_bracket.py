@@ -1,7 +1,7 @@
 """Estimates of log Z from below and from above."""
 
 from dataclasses import dataclass
-from math import hypot
+from math import hypot, isnan
 
 from ..arrays import seed_sequence
 from ..inference import AIS, SMC, LogPartition, resolve
@@ -48,6 +48,10 @@ class Bracket:
             f"{part.value:.2f} ± {part.std:.2f}" for part in (self.forward, self.reverse)
         )
         both = f"log Z is {below} by forward and {above} by reverse annealing"
+        if isnan(self.std):
+            return (
+                f"Nothing can be said: {both}, and a single chain or run tells no error; use more"
+            )
         if self.agrees:
             return f"Estimates agree: {both}; only a mode that both miss could be left out"
         if self.gap > 0:

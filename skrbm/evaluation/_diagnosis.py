@@ -214,7 +214,10 @@ def _differs(d):
 
 def _no_fault(d):
     if np.isnan(d.r_hat).all():
-        return "Nothing can be said of chains that all have one constant value; give other chains"
+        return (
+            "Nothing can be said of chains that all have one constant value: they may be stuck in "
+            "one mode; give other chains, or let method='tempering' draw them"
+        )
     text = (
         f"No fault was found: chains mix (R-hat at most {np.nanmax(d.r_hat):.2f}, autocorrelation "
         f"times up to {np.nanmax(d.time):.4g} sweeps)"

@@ -37,6 +37,10 @@ class Ladder:
     def __len__(self):
         return len(self.machines)
 
+    def __repr__(self):
+        n_visible, n_hidden = self.machines[-1].n_units
+        return f"<Ladder of {len(self)} machines of {n_visible} x {n_hidden} units>"
+
     def check(self, machine):
         """Raise ValueError if a machine has not the number and the kind of units of the rungs."""
         own = self.machines[-1]

@@ -181,7 +181,13 @@ class IteratedRows(RowBlocks):
         self.is_read_once = hasattr(batches, "__next__")
 
     def __iter__(self):
-        return map(_unpacked, self._begin())
+        batches = self._begin()
+        if not hasattr(batches, "__iter__"):
+            raise ValueError(
+                f"X is a function that returns {type(batches).__name__}; it must return an "
+                "iterator of batches"
+            )
+        return map(_unpacked, batches)
 
 
 def _unpacked(batch):
@@ -303,11 +309,17 @@ def find_blocks(X, n_rows=None):
                 "(part[i : i + 1000] for part in X for i in range(0, len(part), 1000)), or join "
                 "Dask arrays by dask.array.concatenate"
             )
+        if paths and all(getattr(part, "ndim", 0) == 2 for part in paths):
+            return IteratedRows(paths)
         if not any(map(_is_path, paths)):
             return None
         for path in paths:
             _check_npy(path)
         return JoinedRows([SlicedRows(ArrayFile.of_npy(path), n_rows) for path in paths])
+    if hasattr(X, "visititems") or hasattr(X, "array_keys"):
+        raise ValueError(
+            f"X is a {type(X).__name__}, which holds datasets by name; give one of them, as X['X']"
+        )
     if is_dask(X):
         return DaskRows(X)
     if _is_dataset(X):

@@ -277,7 +277,13 @@ class _Reader:
         if (array, library) not in self._arrays:
             xp = importlib.import_module(library)
             options = {"device": self._device or device} if library == "torch" else {}
-            reference = xp.empty(0, **options)
+            try:
+                reference = xp.empty(0, **options)
+            except (AssertionError, RuntimeError) as error:
+                raise ValueError(
+                    f"it has arrays for device {options.get('device')!r}, which is not there "
+                    f"({error}); pass device='cpu'"
+                ) from error
             self._arrays[array, library] = from_numpy(self._stored(array), reference)
         return self._arrays[array, library]
 

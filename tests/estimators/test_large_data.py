@@ -248,6 +248,24 @@ def test_errors_of_blocks_say_which(Estimator):
         rbm.fit(lambda: [])
 
 
+def test_a_list_of_arrays_is_one_of_batches():
+    X = binary_data(n=60)
+    params = {"n_components": 3, "n_iter": 2, "random_state": 0}
+    one = RBM(**params).fit([X[:20], X[20:45], X[45:]])
+    other = RBM(**params).fit(lambda: iter([X[:20], X[20:45], X[45:]]))
+    assert_array_equal(one.components_, other.components_)
+
+
+def test_functions_without_batches_and_groups_of_datasets_say_what_to_give(tmp_path):
+    with pytest.raises(ValueError, match="returns NoneType; it must return an iterator"):
+        RBM(3).fit(lambda: None)
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file["X"] = binary_data(n=20)
+        with pytest.raises(ValueError, match="X is a File, which holds datasets by name"):
+            RBM(3).fit(file)
+
+
 def test_iterators_and_weights_are_refused():
     X = binary_data()
     with pytest.raises(TypeError, match="read only once"):

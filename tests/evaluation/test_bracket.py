@@ -52,6 +52,13 @@ def test_estimates_of_a_machine_agree_and_hold_log_z():
     assert found == bracket(machine, burn_in=50, random_state=0)
 
 
+def test_nothing_is_said_where_an_error_is_not_known():
+    one = AIS(n_chains=1, schedule=10)
+    machine = random_machine(("bernoulli",) * 2, (4, 3), 0, 0.5)
+    found = bracket(machine, method=one, reverse=one, burn_in=5, random_state=0)
+    assert not found.agrees and found.verdict.startswith("Nothing can be said: log Z is ")
+
+
 def hidden_mode(n=40):
     """A machine with a deep mode that chains from independent units do not find: all bits are 1."""
     W = np.full((1, n), 8.0)
