@@ -220,7 +220,7 @@ def likelihood_monitor(estimator, training, rows, train, validation):
         criterion="score" if estimator.early_stopping is True else estimator.early_stopping,
         tol=estimator.tol,
         n_iter_no_change=estimator.n_iter_no_change,
-        batch_size=estimator.batch_size,
+        batch_size=batch_size_of(estimator, rows),
         seed=seed_sequence(estimator._evaluation_seed),
         credit=training.credit,
         is_density=parts.labels is None or parts.labels.part < 0.5,

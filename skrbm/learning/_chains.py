@@ -217,6 +217,10 @@ class ChainPhase(ModelPhase):
         return CHAINS[self.start].one_hidden_layer
 
     @property
+    def n_sweeps(self):
+        return self.n_steps if self.start == "persistent" else 0
+
+    @property
     def kind(self):
         return type(self), self.start, type(self.sampler)
 

@@ -19,11 +19,14 @@ class ModelPhase:
         Whether several ranks can have a part of the state each.
     one_hidden_layer : bool
         Whether it is for machines with one hidden layer only.
+    n_sweeps : int
+        Sweeps for each batch of chains that go on from batch to batch; 0 if there are none.
     """
 
     caution = 1.0
     for_ranks = True
     one_hidden_layer = False
+    n_sweeps = 0
 
     @property
     def kind(self):

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
 from .._ranks import ranks
-from ..arrays import Columns, cast, from_numpy, make_rng, namespace, row_sums, to_numpy
+from ..arrays import Columns, cast, copied, from_numpy, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._observed import QUICK
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
 from ..inference import by_site, completed
@@ -29,6 +29,10 @@ _LITTLE = 2**29  # products of numbers that this one may always cost: about 0.2 
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 _UNSURE = 3.0  # nats, the largest standard error of log Z that excuses a low likelihood
+_MARK, _N_MARKS, _BEFORE = 1.2, 4, 0.8  # ratio of times of marks, and what counts as long ago
+_SWEEPS = 100  # fewest from a mark to the end
+_STUCK = 0.75  # correlation of chains with themselves long ago
+_SHIFTED, _SURE = 0.75, 5.0  # standard deviations of chains, and of the difference of two means
 _DIVERGED = (
     'learning has diverged. Lower learning_rate, to a number such as 0.01 if it is "auto", and '
     "scale X if its columns differ in scale."
@@ -37,9 +41,10 @@ _NO_WEIGHTS = (
     "all weights are 0, so that the units are independent. Unless columns are constant, lower "
     "alpha, or begin with alpha=0 and go on with warm_start=True."
 )
+_TEMPER = 'Use starts="tempered" (persistent="tempered" of BernoulliRBM), or lower learning_rate.'
 _WRONG_SHARES = (
     "chains may not have passed between groups of rows, so that the groups have wrong weights. "
-    'Use starts="tempered" (persistent="tempered" of BernoulliRBM), or lower learning_rate.'
+    + _TEMPER
 )
 
 
@@ -94,6 +99,7 @@ class LikelihoodMonitor(Monitor):
     ):
         super().__init__(n_iter_no_change)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
+        self.n_batches = -(-len(train) // max(1, batch_size))  # of an epoch
         self.train = train[rng.order(len(train))[:_GAP_ROWS]]
         self.n_by_bits = max(_FEWEST_BY_BITS, int(_PART_BY_BITS * len(train)))
         self.bits = rng.order(rows.X.shape[1])[:_MONITORED_BITS]
@@ -109,9 +115,10 @@ class LikelihoodMonitor(Monitor):
         self.noise = 0.0  # standard error of the gap
         self.independent = self.reached = None  # (pseudo-)log-likelihoods of training rows
         self.n_learnt, self._log_z = 0.0, None  # rows learnt from, and log Z after the last epoch
+        self.marks = []  # visible values of chains, and how many rows were learnt from until then
 
     def get_state(self):
-        names = ("train", "bits", "credit", "reached", "n_learnt")
+        names = ("train", "bits", "credit", "reached", "n_learnt", "marks")
         tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
         state = {name: getattr(self, name) for name in names}
         return super().get_state() | state | {"tracker": tracker}
@@ -129,6 +136,8 @@ class LikelihoodMonitor(Monitor):
         density = self.density(machine, state)
         measured, log_z = self._likelihood(density, state), self._log_partition(density)
         self.n_learnt, self._log_z = self.n_learnt + self.n_rows, log_z
+        if self.phase.n_sweeps:
+            self._mark(self.phase.visible(state))
         if self.validation is None:
             return measured | self._log_likelihood(density, log_z)
         held_out = self._free_energies(density, self.validation)
@@ -288,15 +297,51 @@ class LikelihoodMonitor(Monitor):
         if ranks().any(diverged):  # each rank has measured its own rows
             return {}
         density = self.density(machine, state)
-        log_z = self._log_z_at_the_end(density)
+        log_z, falls = self._log_z_at_the_end(density), False
+        if log_z is not None:
+            found = self._reached_at_the_end(density, log_z)
+            if ranks().rank == 0:
+                falls = self._falls_short("log_likelihood", *found, _WRONG_SHARES)
+        if not falls and self.phase.n_sweeps and self.validation is None and ranks().rank == 0:
+            self._warn_if_stuck(self.phase.visible(state))
         if log_z is None:
             return {}
-        found = self._reached_at_the_end(density, log_z)
-        if ranks().rank == 0:
-            self._falls_short("log_likelihood", *found, _WRONG_SHARES)
         if self._log_z is not None or self.validation is not None:
             return {}
         return self.agreed(machine, self._log_likelihood(density, log_z))
+
+    def _mark(self, visible):
+        """Keep the chains now and then."""
+        if not self.marks or self.n_learnt >= _MARK * self.marks[-1][0]:
+            self.marks = [*self.marks[1 - _N_MARKS :], (self.n_learnt, copied(visible))]
+
+    def _warn_if_stuck(self, visible):
+        """Warn if chains hardly move along the direction in which they differ most, or all do.
+
+        So it is where rows are in groups that chains do not pass between: how many are in each
+        group stays as it was by chance, and learning makes one of them ever more probable, until
+        all chains fall into it.
+        """
+        marks = [mark for mark in self.marks if mark[0] <= _BEFORE * self.n_learnt]
+        if not marks or not self.is_density:
+            return
+        n_sweeps = (self.n_learnt - marks[-1][0]) / self.n_rows
+        n_sweeps = round(n_sweeps * self.n_batches * self.phase.n_sweeps)
+        if n_sweeps < _SWEEPS:
+            return
+        chains = [to_numpy(part)[:_MONITORED_ROWS] for part in (visible, marks[-1][1])]
+        correlation, shift = _along_main_direction(*chains)
+        if correlation > _STUCK:
+            how = f"hardly moved (their correlation with themselves is {correlation:.2f})"
+        elif shift > _SHIFTED and shift > _SURE * (2 / len(chains[0])) ** 0.5:
+            how = f"moved together (their mean has by {shift:.2g} standard deviations)"
+        else:
+            return
+        warnings.warn(
+            f"in the last {n_sweeps} sweeps chains have {how}: {_WRONG_SHARES}",
+            ConvergenceWarning,
+            stacklevel=6,
+        )
 
     def _falls_short(self, name, value, independent, advice):
         """Warn if a value is far below that of independent units; returns whether it is."""
@@ -380,3 +425,16 @@ class LikelihoodMonitor(Monitor):
     def _some_rows(self):
         """Return some training rows as visible values."""
         return self.rows.batch(self.train[:_MONITORED_ROWS])[0]
+
+
+def _along_main_direction(now, then):
+    """Return the correlation of two values of each chain, and how far their means are apart.
+
+    Along the direction in which all values differ most, in standard deviations; NaN if none do.
+    """
+    both = np.concatenate([now, then])
+    direction = np.linalg.svd(both - both.mean(axis=0), full_matrices=False)[2][0]
+    now, then, both = now @ direction, then @ direction, both @ direction
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shift = abs(now.mean() - then.mean()) / both.std()
+        return float(np.corrcoef(now, then)[0, 1]), float(shift)

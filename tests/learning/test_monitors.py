@@ -48,7 +48,7 @@ def monitor(machine, X, phase=None, held_out=True, density=Density, **options):
         **options,
     }
     rows = Rows(X, machine.units[0], machine.dtype, coordinates=options.pop("coordinates", None))
-    phase = ChainPhase(Gibbs()) if phase is None else phase
+    phase = ChainPhase(Gibbs(), "data") if phase is None else phase
     train, validation = positions(rows)
     made = LikelihoodMonitor(
         lambda machine, state: density(machine),
@@ -134,7 +134,7 @@ def test_real_units_have_the_likelihood_of_the_solutions_of_the_phase():
     measured = watch.measure(machine, state)
     expected = log_likelihood(machine, parts(watch, X)[0]).mean()
     assert measured["tap_log_likelihood"] == pytest.approx(expected, abs=1e-3)
-    sampled, _ = monitor(machine, X, ChainPhase(Gibbs()))
+    sampled, _ = monitor(machine, X, ChainPhase(Gibbs(), "data"))
     names = {"free_energy_gap", "score", "log_likelihood", "log_likelihood_std"}
     assert set(sampled.measure(machine, None)) == names
 
@@ -308,3 +308,50 @@ def test_a_monitor_goes_on_with_the_state_of_another():
     assert second.kept[0] is good and second.best == first.best and second.n_bad == first.n_bad > 0
     assert second.reached == first.reached and second.credit == first.credit and stop
     assert second.measure(machine, None) == first.measure(machine, None)
+
+
+@pytest.mark.parametrize(
+    "now, then, warned",
+    [
+        ("groups", "same groups", "hardly moved (their correlation with themselves is 0.9"),
+        ("groups", "other groups", ""),
+        ("groups", "one group", "moved together (their mean has by"),
+        ("one group", "one group", ""),
+    ],
+)
+@pytest.mark.parametrize("n_epochs, start", [(40, "persistent"), (9, "persistent"), (40, "data")])
+def test_chains_that_do_not_pass_between_groups_are_told(now, then, warned, n_epochs, start):
+    """Of 100 chains in two groups of 20 bits. Epochs have 19 batches: 9 of them are too few.
+
+    Chains that forget where they were have a correlation of at most 0.5, with a probability of
+    1e-7 for more.
+    """
+    generator = np.random.default_rng(0)
+    groups = np.arange(100) % 2 == 0
+    where = {
+        "groups": groups,
+        "same groups": groups,
+        "other groups": generator.permutation(groups),
+        "one group": np.ones(100, bool),
+    }
+    machine = random_machine(BINARY, (20, 3), 0, 0.0, spread=0.0)
+    watch, phase = monitor(machine, data_of(200, 20), ChainPhase(Gibbs(), start), held_out=False)
+    for epoch in range(n_epochs):
+        flips = generator.random((100, 20)) < 0.05
+        visible = where[now if epoch > 0.8 * n_epochs else then][:, None] ^ flips
+        state = phase.init(machine, make_rng(0, visible), 100, visible.astype(float))
+        chains = state.chains._replace(layers=(visible.astype(float), *state.chains.layers[1:]))
+        watch.measure(machine, state._replace(chains=chains))
+    last = state._replace(chains=chains)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        watch.conclude(machine, last)
+    found = [str(w.message) for w in caught if "sweeps chains have" in str(w.message)]
+    if warned and n_epochs == 40 and start == "persistent":
+        assert len(found) == 1 and warned in found[0] and 'starts="tempered"' in found[0]
+    else:
+        assert found == []
+
+
+def data_of(n, n_columns):
+    return (np.random.default_rng(1).random((n, n_columns)) < 0.5).astype(float)
