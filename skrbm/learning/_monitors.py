@@ -30,7 +30,7 @@ _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 _UNSURE = 3.0  # nats, the largest standard error of log Z that excuses a low likelihood
 _MARK, _N_MARKS, _BEFORE = 1.2, 4, 0.8  # ratio of times of marks, and what counts as long ago
-_SWEEPS = 100  # fewest from a mark to the end
+_SWEEPS, _N_CHAINS = 100, 128  # fewest from a mark to the end, and most that are looked at
 _STUCK = 0.75  # correlation of chains with themselves long ago
 _SHIFTED, _SURE = 0.75, 5.0  # standard deviations of chains, and of the difference of two means
 _DIVERGED = (
@@ -329,7 +329,7 @@ class LikelihoodMonitor(Monitor):
         n_sweeps = round(n_sweeps * self.n_batches * self.phase.n_sweeps)
         if n_sweeps < _SWEEPS:
             return
-        chains = [to_numpy(part)[:_MONITORED_ROWS] for part in (visible, marks[-1][1])]
+        chains = [to_numpy(part)[:_N_CHAINS] for part in (visible, marks[-1][1])]
         correlation, shift = _along_main_direction(*chains)
         if correlation > _STUCK:
             how = f"hardly moved (their correlation with themselves is {correlation:.2f})"
@@ -432,9 +432,10 @@ def _along_main_direction(now, then):
 
     Along the direction in which all values differ most, in standard deviations; NaN if none do.
     """
-    both = np.concatenate([now, then])
-    direction = np.linalg.svd(both - both.mean(axis=0), full_matrices=False)[2][0]
-    now, then, both = now @ direction, then @ direction, both @ direction
+    both = np.concatenate([now, then]).astype(np.float64)
+    both -= both.mean(axis=0)
+    both = np.linalg.eigh(both @ both.T)[1][:, -1]  # all along it, up to a factor
+    now, then = np.split(both, [len(now)])
     with np.errstate(invalid="ignore", divide="ignore"):
         shift = abs(now.mean() - then.mean()) / both.std()
         return float(np.corrcoef(now, then)[0, 1]), float(shift)

@@ -1,0 +1,101 @@
+"""What persistent and tempered chains learn of rows that are in two groups, and of others.
+
+    python examples/benchmarks/groups_of_rows.py [--seeds 3]
+
+Persistent chains do not pass between groups that are far apart: how many chains are in each stays
+as it was by chance, and learning makes one group ever more probable. ``RBM`` of 20 and of 256
+hidden units without settings learns two groups of real columns and of bits, 500 rows each, and rows
+of scikit-learn's own data sets; test rows are 500 others, and half of the others. "told" counts
+fits that end with a warning of wrong shares. Scores are exact with 20 hidden units, and by
+sequential Monte Carlo with 256.
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from _common import heading, progress, table
+from scipy.stats import norm
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
+
+from skrbm import RBM
+
+
+def data_sets():
+    """Yield names, rows, kinds of units and the log-likelihood by the truth, if it is known."""
+    rng = np.random.default_rng(0)
+    sides = 2.0 * np.where(rng.random((1000, 1)) < 0.5, 1, -1)
+    X = sides + 0.5 * rng.standard_normal((1000, 6))
+    density = np.logaddexp(*(norm.logpdf(X, side, 0.5).sum(axis=1) for side in (-2, 2)))
+    yield "two groups, 6 real columns", X, "gaussian", (density - np.log(2))[500:].mean()
+    for flips, n in ((0.02, 30), (0.05, 60)):
+        X = (rng.random((1000, 1)) < 0.5) ^ (rng.random((1000, n)) < flips)
+        on, p = X.sum(axis=1), np.log([flips, 1 - flips])
+        density = np.logaddexp(on * p[0] + (n - on) * p[1], on * p[1] + (n - on) * p[0])
+        yield (
+            f"two groups, {n} bits",
+            X.astype(float),
+            "bernoulli",
+            (density - np.log(2))[500:].mean(),
+        )
+    yield "digits, 64 bits", load_digits().data > 7, "bernoulli", np.nan
+    for name, load in (("iris", load_iris), ("wine", load_wine), ("cancer", load_breast_cancer)):
+        X = rng.permutation(load().data)
+        yield f"{name}, {X.shape[1]} real columns", X, "gaussian", np.nan
+
+
+def of_independent_columns(train, test, kind):
+    """Return the mean log-likelihood of test rows by independent columns."""
+    if kind == "gaussian":
+        return norm.logpdf(test, train.mean(axis=0), train.std(axis=0)).sum(axis=1).mean()
+    p = (train.sum(axis=0) + 0.5) / (len(train) + 1)
+    return (test @ np.log(p) + (1.0 - test) @ np.log(1 - p)).mean()
+
+
+def fitted(train, test, kind, n_hidden, starts, seeds):
+    """Return scores of some seeds, how many fits tell of wrong shares, and the median seconds."""
+    scores, n_told, seconds = [], 0, []
+    for seed in range(seeds):
+        begin = time.perf_counter()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            rbm = RBM(n_hidden, visible=kind, starts=starts, random_state=seed).fit(train)
+        seconds.append(time.perf_counter() - begin)
+        found = [str(w.message) for w in caught if w.category is ConvergenceWarning]
+        n_told += any("wrong weights" in message for message in found)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores.append(float(rbm.score(test)))
+    return scores, n_told, np.median(seconds)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args()
+    heading(__file__, args)
+    rows, totals = [], {}
+    for name, X, kind, truth in data_sets():
+        X, half = X.astype(float), len(X) // 2
+        train, test = X[:half], X[half:]
+        independent = of_independent_columns(train, test, kind)
+        for n_hidden in (20, 256):
+            row = [name, n_hidden, truth, independent]
+            for starts in (None, "tempered"):
+                scores, n_told, seconds = fitted(train, test, kind, n_hidden, starts, args.seeds)
+                row += [min(scores), max(scores), n_told, seconds]
+                told, n_fits = totals.get(("groups" in name, starts), (0, 0))
+                totals["groups" in name, starts] = told + n_told, n_fits + args.seeds
+            progress(row)
+            rows.append(row)
+    table(("rows", "hidden", "truth", "independent", "worst", "best", "told", "s",
+           "tempered: worst", "best", "told", "s"), rows)  # fmt: skip
+    for (in_groups, starts), (n_told, n) in totals.items():
+        kind = "two groups" if in_groups else "other rows"
+        print(f"{kind}, starts={starts}: {n_told} of {n} fits tell of wrong shares")
+
+
+if __name__ == "__main__":
+    main()
