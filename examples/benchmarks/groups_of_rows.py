@@ -3,11 +3,12 @@
     python examples/benchmarks/groups_of_rows.py [--seeds 3]
 
 Persistent chains do not pass between groups that are far apart: how many chains are in each stays
-as it was by chance, and learning makes one group ever more probable. ``RBM`` of 20 and of 256
-hidden units without settings learns two groups of real columns and of bits, 500 rows each, and rows
-of scikit-learn's own data sets; test rows are 500 others, and half of the others. "told" counts
-fits that end with a warning of wrong shares. Scores are exact with 20 hidden units, and by
-sequential Monte Carlo with 256.
+as it was by chance, and learning makes one group ever more probable. ``RBM()`` begins anew by
+tempered chains where it finds that (``starts=None``). Machines of 20 and of 256 hidden units
+without other settings learn 500 rows of two groups, of real columns and of bits, and half of the
+rows of scikit-learn's own data sets. Printed are the worst and the best mean log-likelihood of as
+many test rows over some seeds, exact with 20 hidden units and by sequential Monte Carlo with 256.
+"told" counts fits that end with a warning.
 """
 
 import argparse
@@ -55,7 +56,7 @@ def of_independent_columns(train, test, kind):
 
 
 def fitted(train, test, kind, n_hidden, starts, seeds):
-    """Return scores of some seeds, how many fits tell of wrong shares, and the median seconds."""
+    """Return scores of some seeds, how many fits end with a warning, and the median seconds."""
     scores, n_told, seconds = [], 0, []
     for seed in range(seeds):
         begin = time.perf_counter()
@@ -63,8 +64,7 @@ def fitted(train, test, kind, n_hidden, starts, seeds):
             warnings.simplefilter("always")
             rbm = RBM(n_hidden, visible=kind, starts=starts, random_state=seed).fit(train)
         seconds.append(time.perf_counter() - begin)
-        found = [str(w.message) for w in caught if w.category is ConvergenceWarning]
-        n_told += any("wrong weights" in message for message in found)
+        n_told += any(w.category is ConvergenceWarning for w in caught)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scores.append(float(rbm.score(test)))
@@ -82,19 +82,17 @@ def main():
         train, test = X[:half], X[half:]
         independent = of_independent_columns(train, test, kind)
         for n_hidden in (20, 256):
-            row = [name, n_hidden, truth, independent]
-            for starts in (None, "tempered"):
+            for starts in ("persistent", "tempered", None):
                 scores, n_told, seconds = fitted(train, test, kind, n_hidden, starts, args.seeds)
-                row += [min(scores), max(scores), n_told, seconds]
+                row = name, n_hidden, str(starts), min(scores), max(scores), n_told, seconds
+                progress(row)
+                rows.append((*row, independent, truth))
                 told, n_fits = totals.get(("groups" in name, starts), (0, 0))
                 totals["groups" in name, starts] = told + n_told, n_fits + args.seeds
-            progress(row)
-            rows.append(row)
-    table(("rows", "hidden", "truth", "independent", "worst", "best", "told", "s",
-           "tempered: worst", "best", "told", "s"), rows)  # fmt: skip
+    table(("rows", "hidden", "starts", "worst", "best", "told", "s", "independent", "truth"), rows)
     for (in_groups, starts), (n_told, n) in totals.items():
         kind = "two groups" if in_groups else "other rows"
-        print(f"{kind}, starts={starts}: {n_told} of {n} fits tell of wrong shares")
+        print(f"{kind}, starts={starts}: {n_told} of {n} fits end with a warning")
 
 
 if __name__ == "__main__":

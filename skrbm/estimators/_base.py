@@ -1,10 +1,12 @@
 """The base of the estimators that learn a density by moment matching."""
 
+import warnings
 from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,16 +31,14 @@ from ._encoded import takes_table
 from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
-    batch_size_of,
+    begun_anew,
     check_settings_of_ranks,
     falls,
-    for_callbacks,
     how_it_begins,
     is_automatic,
     joined_means,
     keeps_features,
-    likelihood_monitor,
-    n_iter_of,
+    learnt,
     name_in_print,
     rate_of,
     seeds_of_fit,
@@ -78,6 +78,7 @@ class BaseRBM(DensityModel):
     - ``_given(components, intercept_hidden, intercept_visible)``: given parameters, as a machine
       has them;
     - ``_own_fixed_point()``: the equations that it learns by, None if it samples;
+    - ``_may_begin_anew(goes_on)``: whether a failed fit may begin anew, by tempered chains;
     - ``_data_to_learn(X, goes_on, weights)``: X of a fit, checked;
     - ``_adopted(machine, parts)``: itself, fitted as far as the parameters of a machine go.
     """
@@ -143,31 +144,19 @@ class BaseRBM(DensityModel):
             epoch.
         """
         progress, goes_on = how_it_begins(self)
+        if not goes_on:
+            self.__dict__.pop("_tempers", None)
         given, X = X, self._data_to_learn(X, goes_on, sample_weight)
-        rows, training = self._start(X, sample_weight, goes_on, progress=progress)
-        if training is None:
-            return self
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
         told = given if takes_table(self) else X
-        batch_size = batch_size_of(self, rows)
-        n_iter = n_iter_of(self, rows, batch_size)
-        callbacks = for_callbacks(self, told, told, rows, training, progress, n_iter)
-        train, validation = np.arange(len(rows)), None
-        if self.early_stopping:
-            train, validation = rows.split(self.validation_fraction, training.rng)
-        if not goes_on:
-            self._pretrain(training, rows, train)
-            check_integral(training.machine, "before the first epoch")
-        monitor = likelihood_monitor(self, training, rows, train, validation)
-
-        def publish(machine, state, training=training, estimator=self):
-            training.credit = monitor.credit
-            training.n_rows, training.visible_means = rows.n_known, rows.means
-            estimator._publish(machine, state, training)
-
-        options = {"batch_size": batch_size, "monitor": monitor, **callbacks}
-        self._trainer(rows, train, training, publish, n_iter, **options).run(training)
+        learn = partial(learnt, self, X, told, sample_weight)
+        failure = learn(goes_on, progress)
+        if failure is not None and not (self._may_begin_anew(goes_on) and begun_anew(self, learn)):
+            warnings.warn(failure, ConvergenceWarning, stacklevel=2)
         return self
+
+    def _may_begin_anew(self, goes_on):
+        return False
 
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features

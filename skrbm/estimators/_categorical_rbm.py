@@ -158,6 +158,7 @@ class CategoricalRBM(RBM):
     ((2, 3, 2), dtype('<U1'))
     """
 
+    _begins_anew = False
     _parameter_constraints: ClassVar[dict] = {
         **{name: c for name, c in RBM._parameter_constraints.items() if name not in _NOT_TAKEN},
         "categories": [StrOptions({"auto"}), list, tuple],

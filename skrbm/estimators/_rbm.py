@@ -3,6 +3,7 @@
 from numbers import Integral, Real
 from typing import ClassVar
 
+from .._ranks import ranks
 from .._sklearn import Interval, StrOptions
 from ..arrays import cast, from_numpy
 from ..inference import FixedPoint, Sampler, method_names, resolve
@@ -18,6 +19,7 @@ from ..learning import (
 from ._base import BaseRBM
 from ._choices import OPTIMIZER_CONSTRAINT, UNIT_CONSTRAINTS, optimizer_of, units_of
 from ._parts import Parts, spread
+from ._training import has_callbacks, is_automatic
 
 
 class RBM(BaseRBM):
@@ -61,14 +63,17 @@ class RBM(BaseRBM):
         ``inference__damping`` needs an object.
     starts : {"persistent", "data", "noise", "annealed", "tempered", "random", "chains"} or None, \
             default=None
-        Where chains start for each batch: where they ended ("persistent", the default of chains),
-        at the rows of the batch ("data", the one start of "cd"), at draws of
-        independent units ("noise"), at such draws annealed to the machine by ``n_steps``
-        temperatures ("annealed"), or where they ended, after exchanges with samples of earlier
-        machines of the training ("tempered"), which keeps ``ladder_``. Where solutions are looked
-        for: at the last rows of data ("data", the default of fixed points), at the last solutions
-        ("persistent"), at draws of independent units ("random"), or at the states of Gibbs chains
-        that are persistent ("chains") or exchange as above ("tempered").
+        Where chains start for each batch: where they ended ("persistent"), at the rows of the batch
+        ("data", the one start of "cd"), at draws of independent units ("noise"), at such draws
+        annealed to the machine by ``n_steps`` temperatures ("annealed"), or where they ended, after
+        exchanges with samples of earlier machines of the training ("tempered"), which keeps
+        ``ladder_``. None is "persistent"; if such chains do not pass between groups of rows, the
+        fit begins anew as with "tempered" (:ref:`when <begins_anew>`).
+
+        Where solutions are looked for: at the last rows of data ("data", the default of fixed
+        points), at the last solutions ("persistent"), at draws of independent units ("random"), or
+        at the states of Gibbs chains that are persistent ("chains") or exchange as above
+        ("tempered").
     n_states : int or None, default=None
         Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
         rows given to ``fit`` if there are fewer. Chains that start at data are as many as the rows
@@ -172,7 +177,7 @@ class RBM(BaseRBM):
         Visible values of the chains of the last batch, or where its solutions were looked for;
         :meth:`log_partition` and :meth:`sample` start there too.
     ladder_ : Ladder
-        Only of a fit with ``starts="tempered"``: machines from independent units to the fitted one,
+        Only of a fit by tempered chains: machines from independent units to the fitted one,
         with samples of each (see :class:`skrbm.inference.Ladder`), along which :meth:`sample` and
         :meth:`log_partition` go. Each has the size of the parameters and of ``n_states`` rows.
     n_iter_ : int
@@ -211,6 +216,7 @@ class RBM(BaseRBM):
     """
 
     _fewest_batches, _fewest_passes = 3, 40
+    _begins_anew = True  # by tempered chains, where others did not pass between groups of rows
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
@@ -317,13 +323,21 @@ class RBM(BaseRBM):
             method.check_marginals()
             phase = FixedPointPhase(method, self._chosen_start("data", STARTS))
         else:
-            default = method.own_start or "persistent"
+            own = "tempered" if vars(self).get("_tempers") else "persistent"
+            default = method.own_start or own
             # The phase says of a sampler with one start which that is, whatever is asked for.
             known = CHAINS if method.own_start is None else {self.starts}
             start = self._chosen_start(default, known)
             n_steps = method.n_steps if self.n_steps is None else self.n_steps
             phase = ChainPhase(method, start, n_steps, self.burn_in)
         return Parts(phase, optimizer_of(self), self.n_states, self._parameters(rows))
+
+    def _may_begin_anew(self, goes_on):
+        is_own = self.starts is None and is_automatic(self) and self._begins_anew
+        if not is_own or goes_on or ranks().size > 1 or has_callbacks(self):
+            return False
+        method = self._method()
+        return isinstance(method, Sampler) and method.own_start is None
 
     def _parameters(self, rows):
         """Return what is learnt: numbers are standardised, by the rows of a first fit."""

@@ -165,7 +165,7 @@ class TabularRBM(RBM):
         "kinds": [StrOptions({"auto"}), dict],
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
-    binarize, sample_values, _fewest_passes = None, False, 100
+    binarize, sample_values, _fewest_passes, _begins_anew = None, False, 100, False
 
     def __init__(
         self,

@@ -10,7 +10,8 @@ from .._ranks import ranks
 from .._schedules import SCHEDULES, scheduled
 from .._sklearn import HasMethods, Interval, StrOptions
 from ..arrays import namespace, seed_sequence
-from ..learning import PENALTIES, LikelihoodMonitor
+from ..exceptions import DivergenceError
+from ..learning import PENALTIES, LikelihoodMonitor, check_integral
 
 _STEPS = 1000  # of a fit with n_iter="auto" at least
 
@@ -116,6 +117,11 @@ def _is_found_by_chains(estimator):
     return is_automatic(estimator) and estimator._own_fixed_point() is None
 
 
+def has_callbacks(estimator):
+    """Whether callbacks of scikit-learn are told of a fit, its own or those of a search."""
+    return bool(vars(estimator).get("_skl_callbacks")) or hasattr(estimator, "_parent_callback_ctx")
+
+
 def falls(rate, n_iter):
     """Whether the factor on an automatic rate is small in the last of ``n_iter`` epochs."""
     return rate(1 - 1 / max(n_iter, 1)) < 0.5
@@ -139,6 +145,73 @@ def seeds_of_fit(random_state):
     evaluation, seed = ranks().first(seed_sequence(random_state)).spawn(2)
     own = seed if ranks().size == 1 else seed.spawn(ranks().size)[ranks().rank]
     return evaluation.state, own
+
+
+def learnt(estimator, X, told, sample_weight, goes_on, progress=None):
+    """Fit to checked data, and return what tells of a failure, None if nothing does.
+
+    Parameters
+    ----------
+    estimator : BaseRBM
+    X : array or RowBlocks
+    told : object
+        The data that callbacks are told of.
+    sample_weight : array of shape (n_samples,) or None
+    goes_on : bool
+        Whether the fit begins where the last one has ended.
+    progress : Progress, default=None
+        Of a fit that was interrupted.
+    """
+    rows, training = estimator._start(X, sample_weight, goes_on, progress=progress)
+    if training is None:
+        return None
+    batch_size = batch_size_of(estimator, rows)
+    n_iter = n_iter_of(estimator, rows, batch_size)
+    callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter)
+    train, validation = np.arange(len(rows)), None
+    if estimator.early_stopping:
+        train, validation = rows.split(estimator.validation_fraction, training.rng)
+    if not goes_on:
+        estimator._pretrain(training, rows, train)
+        check_integral(training.machine, "before the first epoch")
+    monitor = likelihood_monitor(estimator, training, rows, train, validation)
+
+    def publish(machine, state, training=training, estimator=estimator):
+        training.credit = monitor.credit
+        training.n_rows, training.visible_means = rows.n_known, rows.means
+        estimator._publish(machine, state, training)
+
+    options = {"batch_size": batch_size, "monitor": monitor, **callbacks}
+    estimator._trainer(rows, train, training, publish, n_iter, **options).run(training)
+    return monitor.failure
+
+
+def begun_anew(estimator, learn):
+    """Fit by tempered chains; returns whether that has gone well.
+
+    Else the estimator is as it was.
+
+    Parameters
+    ----------
+    estimator : estimator
+        After a fit by persistent chains.
+    learn : callable
+        ``learn(False)`` fits, and returns what tells of a failure.
+    """
+    before = dict(vars(estimator))
+    estimator._tempers = True
+    try:
+        if learn(False) is None:
+            return True
+    except DivergenceError:
+        pass
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+    vars(estimator).clear()
+    vars(estimator).update(before)
+    return False
 
 
 def joined_means(known, means, n, total):

@@ -115,6 +115,7 @@ class LikelihoodMonitor(Monitor):
         self.noise = 0.0  # standard error of the gap
         self.independent = self.reached = None  # (pseudo-)log-likelihoods of training rows
         self.n_learnt, self._log_z = 0.0, None  # rows learnt from, and log Z after the last epoch
+        self.failure = None  # what the end tells of a failure, with the remedy
         self.marks = []  # visible values of chains, and how many rows were learnt from until then
 
     def get_state(self):
@@ -285,25 +286,24 @@ class LikelihoodMonitor(Monitor):
         return float(self._mean(values, shown)[0]) * (machine.n_units[0] / n_columns)
 
     def conclude(self, machine, state):
-        """Warn where learning has ended with no weights, or far below what needs no learning.
+        """Warn where learning has ended with no weights, and tell of other failures.
 
         Returns the log-likelihood after the last epoch, if it was not measured before.
         """
         if ranks().rank == 0 and share_of_zeros(machine.weights) == 1:
             warnings.warn(_NO_WEIGHTS, ConvergenceWarning, stacklevel=5)
-        diverged = self.reached is not None and self._falls_short(
-            *self.reached, self.independent, _DIVERGED
-        )
-        if ranks().any(diverged):  # each rank has measured its own rows
+        if self.reached is not None:
+            self.failure = self._told_if_short(*self.reached, self.independent, _DIVERGED)
+        if ranks().any(self.failure is not None):  # each rank has measured its own rows
             return {}
         density = self.density(machine, state)
-        log_z, falls = self._log_z_at_the_end(density), False
+        log_z = self._log_z_at_the_end(density)
         if log_z is not None:
             found = self._reached_at_the_end(density, log_z)
             if ranks().rank == 0:
-                falls = self._falls_short("log_likelihood", *found, _WRONG_SHARES)
-        if not falls and self.phase.n_sweeps and self.validation is None and ranks().rank == 0:
-            self._warn_if_stuck(self.phase.visible(state))
+                self.failure = self._told_if_short("log_likelihood", *found, _WRONG_SHARES)
+        if self.failure is None and self.phase.n_sweeps and ranks().rank == 0:
+            self.failure = self._told_if_stuck(self.phase.visible(state))
         if log_z is None:
             return {}
         if self._log_z is not None or self.validation is not None:
@@ -315,20 +315,20 @@ class LikelihoodMonitor(Monitor):
         if not self.marks or self.n_learnt >= _MARK * self.marks[-1][0]:
             self.marks = [*self.marks[1 - _N_MARKS :], (self.n_learnt, copied(visible))]
 
-    def _warn_if_stuck(self, visible):
-        """Warn if chains hardly move along the direction in which they differ most, or all do.
+    def _told_if_stuck(self, visible):
+        """Tell if chains hardly move along the direction in which they differ most, or all do.
 
         So it is where rows are in groups that chains do not pass between: how many are in each
         group stays as it was by chance, and learning makes one of them ever more probable, until
         all chains fall into it.
         """
         marks = [mark for mark in self.marks if mark[0] <= _BEFORE * self.n_learnt]
-        if not marks or not self.is_density:
-            return
+        if not marks or not self.is_density or self.validation is not None:
+            return None
         n_sweeps = (self.n_learnt - marks[-1][0]) / self.n_rows
         n_sweeps = round(n_sweeps * self.n_batches * self.phase.n_sweeps)
         if n_sweeps < _SWEEPS:
-            return
+            return None
         chains = [to_numpy(part)[:_N_CHAINS] for part in (visible, marks[-1][1])]
         correlation, shift = _along_main_direction(*chains)
         if correlation > _STUCK:
@@ -336,25 +336,18 @@ class LikelihoodMonitor(Monitor):
         elif shift > _SHIFTED and shift > _SURE * (2 / len(chains[0])) ** 0.5:
             how = f"moved together (their mean has by {shift:.2g} standard deviations)"
         else:
-            return
-        warnings.warn(
-            f"in the last {n_sweeps} sweeps chains have {how}: {_WRONG_SHARES}",
-            ConvergenceWarning,
-            stacklevel=6,
-        )
+            return None
+        return f"in the last {n_sweeps} sweeps chains have {how}: {_WRONG_SHARES}"
 
-    def _falls_short(self, name, value, independent, advice):
-        """Warn if a value is far below that of independent units; returns whether it is."""
+    def _told_if_short(self, name, value, independent, advice):
+        """Tell if a value is far below that of independent units, None if not."""
         falls = value < independent - max(_WORSE, _WORSE_PART * abs(independent))  # NaN is not
-        falls &= self.is_density
-        if falls:
-            warnings.warn(
-                f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last "
-                f"epoch, and that of independent units {independent:.4g}: {advice}",
-                ConvergenceWarning,
-                stacklevel=6,
-            )
-        return falls
+        if not (falls and self.is_density):
+            return None
+        return (
+            f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last epoch, "
+            f"and that of independent units {independent:.4g}: {advice}"
+        )
 
     def _log_z_at_the_end(self, density):
         """Return log Z of the machine that is published, None if unknown or of no use."""

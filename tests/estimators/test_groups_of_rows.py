@@ -1,0 +1,135 @@
+"""Fits of rows in groups between which persistent chains do not pass."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from skrbm import RBM, BernoulliRBM, TabularRBM
+from skrbm.estimators._training import begun_anew
+from skrbm.exceptions import DivergenceError
+
+REAL = RBM(8, visible="gaussian", random_state=0)
+
+
+def real_groups(n=400):
+    """Return rows around -2 and 2, and their mean log-likelihood by that distribution."""
+    rng = np.random.default_rng(0)
+    X = 4.0 * (rng.random((n, 1)) < 0.5) - 2 + 0.5 * rng.standard_normal((n, 6))
+    density = np.logaddexp(*(norm.logpdf(X, side, 0.5).sum(axis=1) for side in (-2, 2)))
+    return X, density.mean() - np.log(2)
+
+
+def bits_in_groups(n=400):
+    rng = np.random.default_rng(0)
+    X = (rng.random((n, 1)) < 0.5) ^ (rng.random((n, 30)) < 0.02)
+    on, p = X.sum(axis=1), np.log([0.02, 0.98])
+    density = np.logaddexp(on * p[0] + (30 - on) * p[1], on * p[1] + (30 - on) * p[0])
+    return X.astype(float), density.mean() - np.log(2)
+
+
+@pytest.mark.parametrize(
+    "rbm, data",
+    [(REAL, real_groups()), (RBM(8, random_state=0), bits_in_groups())],
+    ids=["real", "bits"],
+)
+def test_a_fit_begins_anew_by_tempered_chains(rbm, data):
+    """It is the fit by tempered chains. That of persistent ones is told to be wrong, and is."""
+    X, truth = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        found = clone(rbm).fit(X)
+    tempered = clone(rbm).set_params(starts="tempered").fit(X)
+    assert_array_equal(found.components_, tempered.components_)
+    assert found.history_["epoch"] == tempered.history_["epoch"] and len(found.ladder_) > 1
+    assert found.score(X) > truth - 1.5
+    assert found.starts is None
+    with pytest.warns(ConvergenceWarning, match='wrong weights. Use starts="tempered"'):
+        persistent = clone(rbm).set_params(starts="persistent").fit(X)
+    assert not hasattr(persistent, "ladder_")
+    assert persistent.score(X) < found.score(X) - 2
+
+
+def test_rows_without_groups_are_learnt_by_persistent_chains():
+    X, _ = real_groups()
+    rbm = clone(REAL).fit(X)
+    rbm.fit(np.random.default_rng(0).standard_normal((400, 6)))  # of a fit before nothing is kept
+    assert not hasattr(rbm, "ladder_") and "exchange" not in rbm.history_
+
+
+def test_later_learning_goes_on_by_tempered_chains():
+    X, _ = real_groups()
+    rbm = clone(REAL).fit(X)
+    for other in (rbm, pickle.loads(pickle.dumps(rbm))):
+        n_epochs = len(other.history_["epoch"])
+        other.partial_fit(X).set_params(warm_start=True, n_iter=2).fit(X)
+        assert len(other.history_["epoch"]) == n_epochs + 3
+        assert len(other.ladder_) > 1 and other.history_["exchange"][-1] > 0
+
+
+class Counted:
+    """A callback that does nothing."""
+
+    def setup(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, *, fitted_estimator=None):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+
+@pytest.mark.parametrize(
+    "params", [{"learning_rate": 0.1, "n_iter": 300}, {"callbacks": True}], ids=str
+)
+def test_fits_with_settings_warn(params):
+    X, _ = real_groups()
+    rbm = clone(REAL).set_params(**{k: v for k, v in params.items() if k != "callbacks"})
+    if "callbacks" in params:
+        rbm.set_callbacks(Counted())
+    with pytest.warns(ConvergenceWarning, match="wrong weights"):
+        rbm.fit(X)
+    assert not hasattr(rbm, "ladder_")
+
+
+@pytest.mark.parametrize(
+    "estimator, data",
+    [
+        (BernoulliRBM(8, learning_rate=0.1, n_iter=400, random_state=0), bits_in_groups()),
+        (TabularRBM(8, random_state=0), real_groups()),
+    ],
+    ids=["BernoulliRBM", "TabularRBM"],
+)
+def test_other_estimators_warn(estimator, data):
+    X, _ = data
+    with pytest.warns(ConvergenceWarning, match='"tempered"'):
+        estimator.fit(X)
+
+
+@pytest.mark.parametrize("ends", ["fails", DivergenceError("too long"), KeyboardInterrupt()])
+def test_a_new_fit_that_goes_wrong_changes_nothing(ends):
+    rbm = RBM(3, n_iter=1, random_state=0).fit(np.eye(4))
+    before = dict(vars(rbm))
+
+    def learn(goes_on):
+        assert not goes_on
+        rbm.components_, rbm.more_ = rbm.components_ + 1, 0
+        if isinstance(ends, BaseException):
+            raise ends
+        return ends
+
+    if isinstance(ends, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            begun_anew(rbm, learn)
+    else:
+        assert not begun_anew(rbm, learn)
+    assert vars(rbm) == before
