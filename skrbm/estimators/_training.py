@@ -198,7 +198,9 @@ def begun_anew(estimator, learn):
     learn : callable
         ``learn(False)`` fits, and returns what tells of a failure.
     """
-    before = dict(vars(estimator))
+    before, name = dict(vars(estimator)), name_in_print(estimator)
+    if name:
+        print(f"[{name}] Chains stay in groups of rows; the fit begins anew by tempered chains")
     estimator._tempers = True
     try:
         if learn(False) is None:

@@ -55,6 +55,15 @@ def test_a_fit_begins_anew_by_tempered_chains(rbm, data):
     assert persistent.score(X) < found.score(X) - 2
 
 
+def test_a_print_tells_of_the_new_fit(capsys):
+    clone(REAL).set_params(verbose=1).fit(real_groups()[0])
+    printed = capsys.readouterr().out.splitlines()
+    at = printed.index(
+        "[RBM] Chains stay in groups of rows; the fit begins anew by tempered chains"
+    )
+    assert printed[at + 1].startswith("[RBM] Iteration 1, ") and at == len(printed) // 2
+
+
 def test_rows_without_groups_are_learnt_by_persistent_chains():
     X, _ = real_groups()
     rbm = clone(REAL).fit(X)
