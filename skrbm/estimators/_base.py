@@ -152,7 +152,7 @@ class BaseRBM(DensityModel):
         learn = partial(learnt, self, X, told, sample_weight)
         failure = learn(goes_on, progress)
         if failure is not None and not (self._may_begin_anew(goes_on) and begun_anew(self, learn)):
-            warnings.warn(failure, ConvergenceWarning, stacklevel=2)
+            warnings.warn(failure, ConvergenceWarning, stacklevel=6)  # the line of the user
         return self
 
     def _may_begin_anew(self, goes_on):

@@ -29,8 +29,9 @@ _LITTLE = 2**29  # products of numbers that this one may always cost: about 0.2 
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 _UNSURE = 3.0  # nats, the largest standard error of log Z that excuses a low likelihood
-_MARK, _N_MARKS, _BEFORE = 1.2, 4, 0.8  # ratio of times of marks, and what counts as long ago
-_SWEEPS, _N_CHAINS = 100, 128  # fewest from a mark to the end, and most that are looked at
+_MARK = 1.25  # ratio of the times of two marks, so that one of the last two is long enough ago
+_SWEEPS = 100  # fewest from a mark to the end
+_N_CHAINS, _ELEMENTS = 128, 2**16  # most that are looked at, and their values
 _STUCK = 0.75  # correlation of chains with themselves long ago
 _SHIFTED, _SURE = 0.75, 5.0  # standard deviations of chains, and of the difference of two means
 _DIVERGED = (
@@ -313,7 +314,7 @@ class LikelihoodMonitor(Monitor):
     def _mark(self, visible):
         """Keep the chains now and then."""
         if not self.marks or self.n_learnt >= _MARK * self.marks[-1][0]:
-            self.marks = [*self.marks[1 - _N_MARKS :], (self.n_learnt, copied(visible))]
+            self.marks = [*self.marks[-1:], (self.n_learnt, copied(_some(visible)))]
 
     def _told_if_stuck(self, visible):
         """Tell if chains hardly move along the direction in which they differ most, or all do.
@@ -322,14 +323,14 @@ class LikelihoodMonitor(Monitor):
         group stays as it was by chance, and learning makes one of them ever more probable, until
         all chains fall into it.
         """
-        marks = [mark for mark in self.marks if mark[0] <= _BEFORE * self.n_learnt]
+        marks = [mark for mark in self.marks if _MARK * mark[0] <= self.n_learnt]
         if not marks or not self.is_density or self.validation is not None:
             return None
         n_sweeps = (self.n_learnt - marks[-1][0]) / self.n_rows
         n_sweeps = round(n_sweeps * self.n_batches * self.phase.n_sweeps)
         if n_sweeps < _SWEEPS:
             return None
-        chains = [to_numpy(part)[:_N_CHAINS] for part in (visible, marks[-1][1])]
+        chains = [to_numpy(part) for part in (_some(visible), marks[-1][1])]
         correlation, shift = _along_main_direction(*chains)
         if correlation > _STUCK:
             how = f"hardly moved (their correlation with themselves is {correlation:.2f})"
@@ -418,6 +419,12 @@ class LikelihoodMonitor(Monitor):
     def _some_rows(self):
         """Return some training rows as visible values."""
         return self.rows.batch(self.train[:_MONITORED_ROWS])[0]
+
+
+def _some(visible):
+    """Return the values of some chains in some columns."""
+    columns = max(1, _ELEMENTS // _N_CHAINS)
+    return visible[:_N_CHAINS, :: -(-visible.shape[1] // columns)]
 
 
 def _along_main_direction(now, then):
