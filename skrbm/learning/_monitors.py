@@ -423,8 +423,8 @@ class LikelihoodMonitor(Monitor):
 
 def _some(visible):
     """Return the values of some chains in some columns."""
-    columns = max(1, _ELEMENTS // _N_CHAINS)
-    return visible[:_N_CHAINS, :: -(-visible.shape[1] // columns)]
+    n, n_columns = visible.shape
+    return visible[: min(n, _N_CHAINS), :: -(-n_columns // (_ELEMENTS // _N_CHAINS))]
 
 
 def _along_main_direction(now, then):
