@@ -210,7 +210,7 @@ def use(communicator: Communicator, *, local_steps: int = 1) -> Iterator[Communi
     Raises
     ------
     TypeError
-        If ``communicator`` is none.
+        If ``communicator`` is not one.
     ValueError
         If ``local_steps`` is no integer of at least 1.
     """

@@ -60,7 +60,7 @@ def fit(
     Raises
     ------
     TypeError
-        If X is no Dask array, or ``estimator`` no estimator.
+        If X is no Dask array, or ``estimator`` is a class or cannot fit.
     ValueError
         If workers are no processes of their own, or if y or the weights have other rows than X.
     DistributedError
@@ -72,7 +72,7 @@ def fit(
     from dask.distributed import get_client
 
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
-        raise TypeError(f"estimator must be one, such as RBM(), got {estimator!r}")
+        raise TypeError(f"estimator must be an estimator such as RBM(), got {estimator!r}")
     client = get_client() if client is None else client
     groups = _by_worker(client, *_blocks(client, X, y, sample_weight))
     if any(worker.startswith("inproc://") for worker in groups):

@@ -187,9 +187,7 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress=None):
 
 
 def begun_anew(estimator, learn):
-    """Fit by tempered chains; returns whether that has gone well.
-
-    Else the estimator is as it was.
+    """Fit by tempered chains; returns whether it went well. Else the estimator is as it was.
 
     Parameters
     ----------
@@ -201,19 +199,16 @@ def begun_anew(estimator, learn):
     before, name = dict(vars(estimator)), name_in_print(estimator)
     if name:
         print(f"[{name}] Chains stay in groups of rows; the fit begins anew by tempered chains")
-    estimator._tempers = True
+    estimator._tempers, goes_well = True, False
     try:
-        if learn(False) is None:
-            return True
+        goes_well = learn(False) is None
     except DivergenceError:
         pass
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
-    vars(estimator).clear()
-    vars(estimator).update(before)
-    return False
+    finally:
+        if not goes_well:
+            vars(estimator).clear()
+            vars(estimator).update(before)
+    return goes_well
 
 
 def joined_means(known, means, n, total):

@@ -182,7 +182,7 @@ class IteratedRows(RowBlocks):
 
     def __iter__(self):
         batches = self._begin()
-        if not hasattr(batches, "__iter__"):
+        if not np.iterable(batches):
             raise ValueError(
                 f"X is a function that returns {type(batches).__name__}; it must return an "
                 "iterator of batches"

@@ -31,7 +31,7 @@ _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent unit
 _UNSURE = 3.0  # nats, the largest standard error of log Z that excuses a low likelihood
 _MARK = 1.25  # ratio of the times of two marks, so that one of the last two is long enough ago
 _SWEEPS = 100  # fewest from a mark to the end
-_N_CHAINS, _ELEMENTS = 128, 2**16  # most that are looked at, and their values
+_FEWEST, _N_CHAINS, _ELEMENTS = 20, 128, 2**16  # chains that tell, most of them, and their values
 _STUCK = 0.75  # correlation of chains with themselves long ago
 _SHIFTED, _SURE = 0.75, 5.0  # standard deviations of chains, and of the difference of two means
 _DIVERGED = (
@@ -42,10 +42,9 @@ _NO_WEIGHTS = (
     "all weights are 0, so that the units are independent. Unless columns are constant, lower "
     "alpha, or begin with alpha=0 and go on with warm_start=True."
 )
-_TEMPER = 'Use starts="tempered" (persistent="tempered" of BernoulliRBM), or lower learning_rate.'
 _WRONG_SHARES = (
     "chains may not have passed between groups of rows, so that the groups have wrong weights. "
-    + _TEMPER
+    'Use starts="tempered" (persistent="tempered" of BernoulliRBM), or lower learning_rate.'
 )
 
 
@@ -328,7 +327,7 @@ class LikelihoodMonitor(Monitor):
             return None
         n_sweeps = (self.n_learnt - marks[-1][0]) / self.n_rows
         n_sweeps = round(n_sweeps * self.n_batches * self.phase.n_sweeps)
-        if n_sweeps < _SWEEPS:
+        if n_sweeps < _SWEEPS or visible.shape[0] < _FEWEST:
             return None
         chains = [to_numpy(part) for part in (_some(visible), marks[-1][1])]
         correlation, shift = _along_main_direction(*chains)
@@ -432,10 +431,10 @@ def _along_main_direction(now, then):
 
     Along the direction in which all values differ most, in standard deviations; NaN if none do.
     """
-    both = np.concatenate([now, then]).astype(np.float64)
-    both -= both.mean(axis=0)
-    both = np.linalg.eigh(both @ both.T)[1][:, -1]  # all along it, up to a factor
-    now, then = np.split(both, [len(now)])
+    centred = np.concatenate([now, then]).astype(np.float64)
+    centred -= centred.mean(axis=0)
+    along = np.linalg.eigh(centred @ centred.T)[1][:, -1]  # up to a factor
+    now, then = np.split(along, [len(now)])
     with np.errstate(invalid="ignore", divide="ignore"):
-        shift = abs(now.mean() - then.mean()) / both.std()
+        shift = abs(now.mean() - then.mean()) / along.std()
         return float(np.corrcoef(now, then)[0, 1]), float(shift)

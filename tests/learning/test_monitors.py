@@ -314,32 +314,37 @@ def test_a_monitor_goes_on_with_the_state_of_another():
         ("one group", "one group", ""),
     ],
 )
-@pytest.mark.parametrize("n_epochs, start", [(40, "persistent"), (9, "persistent"), (40, "data")])
-def test_chains_that_do_not_pass_between_groups_are_told(now, then, warned, n_epochs, start):
-    """Of 100 chains in two groups of 20 bits. Epochs have 19 batches: 9 of them are too few.
+@pytest.mark.parametrize(
+    "n_epochs, start, n_chains",
+    [(40, "persistent", 100), (9, "persistent", 100), (40, "data", 100), (40, "persistent", 18)],
+)
+def test_chains_that_do_not_pass_between_groups_are_told(
+    now, then, warned, n_epochs, start, n_chains
+):
+    """Of chains in two groups of 20 bits. 9 epochs, of 19 batches each, and 18 chains are too few.
 
     Chains that forget where they were have a correlation of at most 0.5, with a probability of
     1e-7 for more.
     """
     generator = np.random.default_rng(0)
-    groups = np.arange(100) % 2 == 0
+    groups = np.arange(n_chains) % 2 == 0
     where = {
         "groups": groups,
         "same groups": groups,
         "other groups": generator.permutation(groups),
-        "one group": np.ones(100, bool),
+        "one group": np.ones(n_chains, bool),
     }
     machine = random_machine(BINARY, (20, 3), 0, 0.0, spread=0.0)
     watch, phase = monitor(machine, data_of(200, 20), ChainPhase(Gibbs(), start), held_out=False)
     for epoch in range(n_epochs):
-        flips = generator.random((100, 20)) < 0.05
+        flips = generator.random((n_chains, 20)) < 0.05
         visible = where[now if epoch > 0.8 * n_epochs else then][:, None] ^ flips
-        state = phase.init(machine, make_rng(0, visible), 100, visible.astype(float))
+        state = phase.init(machine, make_rng(0, visible), n_chains, visible.astype(float))
         chains = state.chains._replace(layers=(visible.astype(float), *state.chains.layers[1:]))
         watch.measure(machine, state._replace(chains=chains))
     last = state._replace(chains=chains)
     watch.conclude(machine, last)
-    if warned and n_epochs == 40 and start == "persistent":
+    if warned and (n_epochs, start, n_chains) == (40, "persistent", 100):
         assert "sweeps chains have" in watch.failure and warned in watch.failure
         assert 'starts="tempered"' in watch.failure
     else:
