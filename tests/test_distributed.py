@@ -275,3 +275,32 @@ def test_independent_work_goes_to_workers_of_dask_by_joblib(client):
     with joblib.parallel_config(backend="dask"):
         there = clone(search).fit(X).cv_results_["mean_test_score"]
     assert_array_equal(here, there)
+
+
+class Silent:
+    """Ranks of MPI that never answer."""
+
+    rank, size, n_sums = 0, 2, 0
+
+    def Dup(self):
+        return self
+
+    def Iallreduce(self, *args, **kwargs):
+        self.n_sums += 1
+        return self
+
+    def Test(self):
+        return False
+
+    def iprobe(self, tag):
+        return False
+
+
+def test_after_a_lost_message_no_other_is_sent():
+    """The next sum would be matched with the one that others may still answer."""
+    pytest.importorskip("mpi4py")
+    communicator = MPICommunicator(Silent(), timeout=0.01)
+    for _ in range(2):
+        with pytest.raises(DistributedError, match=r"a message took longer than 0\.01 s"):
+            communicator.all_reduce(np.ones(3))
+    assert communicator._comm.n_sums == 1

@@ -638,3 +638,15 @@ def test_huge_weights_leave_no_integral():
     machine = make(("gaussian", "gaussian"))
     machine.weights[0][:] = 1e200
     assert not has_integral(machine)
+
+
+def test_the_largest_weights_are_those_of_now():
+    machine = random_machine(("bernoulli",) * 2, (3, 2), 0, 1.0)
+    W = machine.weights[0]
+    assert machine.largest == (abs(W).max(),)
+    assert machine.rows(slice(1)).largest == machine.largest
+    W[0, 0] = -7.0
+    assert machine.written(machine.thetas).largest == (7.0,)
+    assert dataclasses.replace(machine, weights=(np.zeros((0, 3)),)).largest == (0.0,)
+    W[0, 1] = np.nan
+    assert np.isnan(machine.written(machine.thetas).largest[0])
