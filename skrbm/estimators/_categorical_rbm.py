@@ -134,7 +134,7 @@ class CategoricalRBM(RBM):
         Visible values of the chains of the last batch, or where its solutions were looked for: 1 in
         the column of the value of each site, and 0 elsewhere.
     ladder_ : Ladder
-        Only of a fit with ``starts="tempered"``, as of :class:`RBM`.
+        Only of a fit by tempered chains, as of :class:`RBM`.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
@@ -158,7 +158,6 @@ class CategoricalRBM(RBM):
     ((2, 3, 2), dtype('<U1'))
     """
 
-    _begins_anew = False
     _parameter_constraints: ClassVar[dict] = {
         **{name: c for name, c in RBM._parameter_constraints.items() if name not in _NOT_TAKEN},
         "categories": [StrOptions({"auto"}), list, tuple],

@@ -216,7 +216,6 @@ class RBM(BaseRBM):
     """
 
     _fewest_batches, _fewest_passes = 3, 40
-    _begins_anew = True  # by tempered chains, where others did not pass between groups of rows
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
@@ -333,7 +332,7 @@ class RBM(BaseRBM):
         return Parts(phase, optimizer_of(self), self.n_states, self._parameters(rows))
 
     def _may_begin_anew(self, goes_on):
-        is_own = self.starts is None and is_automatic(self) and self._begins_anew
+        is_own = self.starts is None and is_automatic(self)
         if not is_own or goes_on or ranks().size > 1 or has_callbacks(self):
             return False
         method = self._method()

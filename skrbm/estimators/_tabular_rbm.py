@@ -133,7 +133,7 @@ class TabularRBM(RBM):
     starts_ : array of shape (n_states, n_encoded)
         Visible values of the chains of the last batch, or where its solutions were looked for.
     ladder_ : Ladder
-        Only of a fit with ``starts="tempered"``, as of :class:`RBM`.
+        Only of a fit by tempered chains, as of :class:`RBM`.
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
@@ -165,7 +165,7 @@ class TabularRBM(RBM):
         "kinds": [StrOptions({"auto"}), dict],
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
-    binarize, sample_values, _fewest_passes, _begins_anew = None, False, 100, False
+    binarize, sample_values, _fewest_passes = None, False, 100
 
     def __init__(
         self,

@@ -8,11 +8,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .. import evaluation
 from .._ranks import ranks
-from ..arrays import Columns, cast, copied, from_numpy, make_rng, namespace, row_sums, to_numpy
+from ..arrays import Columns, cast, from_numpy, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._observed import QUICK
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
 from ..inference import by_site, completed
 from ..inputs import split_missing
+from ._groups import main_directions, marked, told_if_apart, told_if_stuck
 from ._loop import Monitor
 from ._penalties import share_of_zeros
 from ._tracking import LogPartitionTracker
@@ -28,12 +29,9 @@ _LAST_SHARE = 0.02  # the same, in addition, of an estimate after the last epoch
 _LITTLE = 2**29  # products of numbers that this one may always cost: about 0.2 s
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
+_FALLEN, _FALLEN_PART = 0.5, 0.25  # nats, and part of what was gained, that are too much to lose
 _UNSURE = 3.0  # nats, the largest standard error of log Z that excuses a low likelihood
-_MARK = 1.25  # ratio of the times of two marks, so that one of the last two is long enough ago
-_SWEEPS = 100  # fewest from a mark to the end
-_FEWEST, _N_CHAINS, _ELEMENTS = 20, 128, 2**16  # chains that tell, most of them, and their values
-_STUCK = 0.75  # correlation of chains with themselves long ago
-_SHIFTED, _SURE = 0.75, 5.0  # standard deviations of chains, and of the difference of two means
+_SURE, _PRECISE = 3.0, 0.3  # standard errors, and one of log Z by which means are known well
 _DIVERGED = (
     'learning has diverged. Lower learning_rate, to a number such as 0.01 if it is "auto", and '
     "scale X if its columns differ in scale."
@@ -114,12 +112,13 @@ class LikelihoodMonitor(Monitor):
         self.block_rows = max(batch_size, 64, min(few, _MONITORED_ROWS))
         self.noise = 0.0  # standard error of the gap
         self.independent = self.reached = None  # (pseudo-)log-likelihoods of training rows
+        self.peaks = {}  # the largest value of each so far
         self.n_learnt, self._log_z = 0.0, None  # rows learnt from, and log Z after the last epoch
         self.failure = None  # what the end tells of a failure, with the remedy
         self.marks = []  # visible values of chains, and how many rows were learnt from until then
 
     def get_state(self):
-        names = ("train", "bits", "credit", "reached", "n_learnt", "marks")
+        names = ("train", "bits", "credit", "reached", "peaks", "n_learnt", "marks")
         tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
         state = {name: getattr(self, name) for name in names}
         return super().get_state() | state | {"tracker": tracker}
@@ -138,7 +137,7 @@ class LikelihoodMonitor(Monitor):
         measured, log_z = self._likelihood(density, state), self._log_partition(density)
         self.n_learnt, self._log_z = self.n_learnt + self.n_rows, log_z
         if self.phase.n_sweeps:
-            self._mark(self.phase.visible(state))
+            self.marks = marked(self.marks, self.n_learnt, self.phase.visible(state))
         if self.validation is None:
             return measured | self._log_likelihood(density, log_z)
         held_out = self._free_energies(density, self.validation)
@@ -180,7 +179,9 @@ class LikelihoodMonitor(Monitor):
         if len(density.machine.units) > 2:  # the free energy is an estimate
             return measured
         mean = np.average(self._free_energies(density, index), weights=counts)
-        return {"log_likelihood": float(-mean - log_z.value)} | measured
+        value = float(-mean - log_z.value)
+        self._count("log_likelihood", value - _SURE * min(log_z.std, _UNSURE))
+        return {"log_likelihood": value} | measured
 
     def _some_by_weight(self, index, generator):
         """Return at most 1000 rows, and how often each counts: on average as in the data."""
@@ -209,7 +210,12 @@ class LikelihoodMonitor(Monitor):
         # The best epoch counts where it is published.
         best = value if self.reached is None or self.validation is None else self.reached[1]
         self.reached = name, max(value, best)
+        self._count(name, value)
         return {name: value}
+
+    def _count(self, name, value):
+        """Keep the largest value of a (pseudo-)log-likelihood."""
+        self.peaks[name] = max(self.peaks.get(name, value), value)
 
     def _monitored(self, machine):
         """Return the training rows whose likelihood is measured: fewer where it is by bits."""
@@ -294,50 +300,31 @@ class LikelihoodMonitor(Monitor):
             warnings.warn(_NO_WEIGHTS, ConvergenceWarning, stacklevel=5)
         if self.reached is not None:
             self.failure = self._told_if_short(*self.reached, self.independent, _DIVERGED)
+            self.failure = self.failure or self._told_if_fallen(*self.reached, self.independent)
         if ranks().any(self.failure is not None):  # each rank has measured its own rows
             return {}
         density = self.density(machine, state)
-        log_z = self._log_z_at_the_end(density)
+        log_z, measured = self._log_z_at_the_end(density), {}
         if log_z is not None:
             found = self._reached_at_the_end(density, log_z)
+            if self.validation is None:
+                measured = self._log_likelihood(density, log_z)
             if ranks().rank == 0:
                 self.failure = self._told_if_short("log_likelihood", *found, _WRONG_SHARES)
-        if self.failure is None and self.phase.n_sweeps and ranks().rank == 0:
-            self.failure = self._told_if_stuck(self.phase.visible(state))
-        if log_z is None:
-            return {}
-        if self._log_z is not None or self.validation is not None:
-            return {}
-        return self.agreed(machine, self._log_likelihood(density, log_z))
+                value = measured.get("log_likelihood", math.nan) + _SURE * log_z.std
+                told = self._told_if_fallen("log_likelihood", value, found[1])
+                self.failure = self.failure or told
+        if self.failure is None and self._is_by_persistent_chains and ranks().rank == 0:
+            per_row = self.n_batches * self.phase.n_sweeps / self.n_rows
+            told = told_if_stuck(self.marks, self.n_learnt, self.phase.visible(state), per_row)
+            told = told or self._told_if_apart(density, log_z)
+            self.failure = told and f"{told}: {_WRONG_SHARES}"
+        return self.agreed(machine, measured) if measured and self._log_z is None else {}
 
-    def _mark(self, visible):
-        """Keep the chains now and then."""
-        if not self.marks or self.n_learnt >= _MARK * self.marks[-1][0]:
-            self.marks = [*self.marks[-1:], (self.n_learnt, copied(_some(visible)))]
-
-    def _told_if_stuck(self, visible):
-        """Tell if chains hardly move along the direction in which they differ most, or all do.
-
-        So it is where rows are in groups that chains do not pass between: how many are in each
-        group stays as it was by chance, and learning makes one of them ever more probable, until
-        all chains fall into it.
-        """
-        marks = [mark for mark in self.marks if _MARK * mark[0] <= self.n_learnt]
-        if not marks or not self.is_density or self.validation is not None:
-            return None
-        n_sweeps = (self.n_learnt - marks[-1][0]) / self.n_rows
-        n_sweeps = round(n_sweeps * self.n_batches * self.phase.n_sweeps)
-        if n_sweeps < _SWEEPS or visible.shape[0] < _FEWEST:
-            return None
-        chains = [to_numpy(part) for part in (_some(visible), marks[-1][1])]
-        correlation, shift = _along_main_direction(*chains)
-        if correlation > _STUCK:
-            how = f"hardly moved (their correlation with themselves is {correlation:.2f})"
-        elif shift > _SHIFTED and shift > _SURE * (2 / len(chains[0])) ** 0.5:
-            how = f"moved together (their mean has by {shift:.2g} standard deviations)"
-        else:
-            return None
-        return f"in the last {n_sweeps} sweeps chains have {how}: {_WRONG_SHARES}"
+    @property
+    def _is_by_persistent_chains(self):
+        """Whether groups of rows that such chains do not pass between would spoil the fit."""
+        return self.phase.n_sweeps > 0 and self.is_density and self.validation is None
 
     def _told_if_short(self, name, value, independent, advice):
         """Tell if a value is far below that of independent units, None if not."""
@@ -348,6 +335,30 @@ class LikelihoodMonitor(Monitor):
             f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last epoch, "
             f"and that of independent units {independent:.4g}: {advice}"
         )
+
+    def _told_if_fallen(self, name, value, independent):
+        """Tell if persistent chains have led far down from the largest value, None if not.
+
+        Chains that are all in one group of rows, and then all in another, lead learning to and fro.
+        """
+        peak = self.peaks.get(name, -math.inf)
+        falls = peak - value > max(_FALLEN, _FALLEN_PART * (peak - independent))
+        if not (falls and self._is_by_persistent_chains):
+            return None
+        return (
+            f"the {name.replace('_', '-')} of training rows has fallen from {peak:.4g} to "
+            f"{value:.4g}: {_WRONG_SHARES}"
+        )
+
+    def _told_if_apart(self, density, log_z):
+        """Tell if the machine's means are far from those of data, None if not or unknown."""
+        if log_z is None or log_z.std > _PRECISE:
+            return None
+        index = self.train[:_MONITORED_ROWS]
+        rows, weights = self._values(lambda rows: rows, index), self.rows.weights_of(index)
+        directions = main_directions(rows, weights)
+        found = self._tracker.means_along(density.machine, directions)
+        return found and told_if_apart(rows @ directions, weights, *found)
 
     def _log_z_at_the_end(self, density):
         """Return log Z of the machine that is published, None if unknown or of no use."""
@@ -373,7 +384,9 @@ class LikelihoodMonitor(Monitor):
         columns, shown = np.arange(self.rows.X.shape[1]), self._monitored(density.machine)
         independent = self._independent(density.machine, columns)  # of the rows of all ranks
         # Of a machine that has run away log Z is unknown by as much as it is large.
-        values = -self._free_energies(density, shown) - log_z.value + 3 * min(log_z.std, _UNSURE)
+        values = (
+            -self._free_energies(density, shown) - log_z.value + _SURE * min(log_z.std, _UNSURE)
+        )
         return float(self._mean(values, shown)[0]), independent
 
     def _mean(self, values, index):
@@ -418,23 +431,3 @@ class LikelihoodMonitor(Monitor):
     def _some_rows(self):
         """Return some training rows as visible values."""
         return self.rows.batch(self.train[:_MONITORED_ROWS])[0]
-
-
-def _some(visible):
-    """Return the values of some chains in some columns."""
-    n, n_columns = visible.shape
-    return visible[: min(n, _N_CHAINS), :: -(-n_columns // (_ELEMENTS // _N_CHAINS))]
-
-
-def _along_main_direction(now, then):
-    """Return the correlation of two values of each chain, and how far their means are apart.
-
-    Along the direction in which all values differ most, in standard deviations; NaN if none do.
-    """
-    centred = np.concatenate([now, then]).astype(np.float64)
-    centred -= centred.mean(axis=0)
-    along = np.linalg.eigh(centred @ centred.T)[1][:, -1]  # up to a factor
-    now, then = np.split(along, [len(now)])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shift = abs(now.mean() - then.mean()) / along.std()
-        return float(np.corrcoef(now, then)[0, 1]), float(shift)

@@ -3,9 +3,10 @@
 import math
 
 import numpy as np
+from scipy.special import softmax
 
 from ..arrays import cast, is_on_device, log_sum_exp, make_rng, namespace, to_numpy
-from ..evaluation import Density, exact_log_partition
+from ..evaluation import Density, exact_log_partition, exact_marginals
 from ..inference import (
     Gibbs,
     LogPartition,
@@ -79,6 +80,7 @@ class LogPartitionTracker:
         self.base, self.seed, self.rng, self.cost, self.is_new = base, seed, None, 0.0, True
         self.data, self._scouts, self._missed = data, None, 0.0
         self._machine = None  # the one that the chains have come to
+        self._is_by_chains = False  # whether log Z was estimated by these last
         self._n_rows = _RUNS * _CHAINS  # which a step costs
         self._new_cost = 20 * self._n_rows * _STEP  # of starting anew, as far as is known
 
@@ -91,7 +93,7 @@ class LogPartitionTracker:
         credit : float
             Cost that is allowed.
         """
-        self.cost, found = 0.0, None
+        self.cost, self._is_by_chains, found = 0.0, False, None
         bits = n_enumerated(machine)
         if bits <= max(_EXACT, _BY_HALVES):
             few = bits <= _EXACT
@@ -114,7 +116,30 @@ class LogPartitionTracker:
                 found = self._anew(machine, credit - self.cost)
                 found = self._checked(machine, found, _FIRST_SWEEPS)
         self.is_new &= found is None
+        self._is_by_chains = found is not None
         return found
+
+    def means_along(self, machine, directions):
+        """Return the machine's visible means along directions, and their standard errors.
+
+        They are exact, or by the chains of the last estimate of log Z. None if that was neither.
+
+        Parameters
+        ----------
+        machine : Machine
+            For which log Z was estimated last.
+        directions : ndarray of shape (n_visible, n_directions)
+        """
+        if n_enumerated(machine) <= _EXACT:
+            means = exact_marginals(machine)[0] @ directions
+            return means, np.zeros_like(means)
+        if not self._is_by_chains:
+            return None
+        along = to_numpy(self._layers[0]) @ directions
+        weights = softmax(to_numpy(self._log_weights))[:, None]
+        means = (weights * along).sum(axis=0)
+        of_runs = (weights * (along - means)).reshape(_RUNS, _CHAINS, -1).sum(axis=1)
+        return means, np.sqrt(_RUNS / (_RUNS - 1) * (of_runs**2).sum(axis=0))
 
     @property
     def _following(self):

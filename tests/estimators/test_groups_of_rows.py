@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm import RBM, BernoulliRBM, TabularRBM
+from skrbm import RBM, BernoulliRBM, CategoricalRBM, TabularRBM
 from skrbm.estimators._training import begun_anew
 from skrbm.exceptions import DivergenceError
 
@@ -35,8 +35,13 @@ def bits_in_groups(n=400):
 
 @pytest.mark.parametrize(
     "rbm, data",
-    [(REAL, real_groups()), (RBM(8, random_state=0), bits_in_groups())],
-    ids=["real", "bits"],
+    [
+        (REAL, real_groups()),
+        (RBM(8, random_state=0), bits_in_groups()),
+        (TabularRBM(8, random_state=0), real_groups()),
+        (CategoricalRBM(8, random_state=0), bits_in_groups()),
+    ],
+    ids=["real", "bits", "table", "categories"],
 )
 def test_a_fit_begins_anew_by_tempered_chains(rbm, data):
     """It is the fit by tempered chains. That of persistent ones is told to be wrong, and is."""
@@ -110,18 +115,10 @@ def test_fits_with_settings_warn(params):
     assert not hasattr(rbm, "ladder_")
 
 
-@pytest.mark.parametrize(
-    "estimator, data",
-    [
-        (BernoulliRBM(8, learning_rate=0.1, n_iter=400, random_state=0), bits_in_groups()),
-        (TabularRBM(8, random_state=0), real_groups()),
-    ],
-    ids=["BernoulliRBM", "TabularRBM"],
-)
-def test_other_estimators_warn(estimator, data):
-    X, _ = data
-    with pytest.warns(ConvergenceWarning, match='"tempered"'):
-        estimator.fit(X)
+def test_fits_with_a_given_learning_rate_warn():
+    X, _ = bits_in_groups()
+    with pytest.warns(ConvergenceWarning, match='persistent="tempered"'):
+        BernoulliRBM(8, learning_rate=0.1, n_iter=400, random_state=0).fit(X)
 
 
 @pytest.mark.parametrize("ends", ["fails", DivergenceError("too long"), KeyboardInterrupt()])

@@ -265,6 +265,30 @@ def test_the_end_is_compared_with_independent_units(unit, above, std, warns, mon
     assert ("have wrong weights" in (watch.failure or "")) == warns
 
 
+@pytest.mark.parametrize(
+    "gains, start, told",
+    [
+        ((0, 20, 14), "persistent", True),
+        ((0, 20, 16), "persistent", False),  # less than a quarter of what was gained
+        ((0, 1, 0.6), "persistent", False),  # less than half a nat
+        ((0, 14, 20), "persistent", False),
+        ((0, 20, 14), "data", False),
+    ],
+)
+def test_a_likelihood_that_has_fallen_is_told(gains, start, told, monkeypatch):
+    """Given in nats above independent units after each of three epochs."""
+    machine = random_machine(BINARY, (20, 3), 0, 0.0, spread=0.0)
+    watch, phase = monitor(machine, data_of(40, 20), ChainPhase(Gibbs(), start), held_out=False)
+    state = phase.init(machine, make_rng(0, machine.weights[0]), 30, watch.rows[np.arange(30)])
+    watch.measure(machine, state)
+    first, watch.peaks = watch.independent, {}
+    for gain in gains:
+        monkeypatch.setattr(watch, "_pseudo_log_likelihood", lambda *_, gain=gain: first + gain)
+        watch.measure(machine, state)
+    watch.conclude(machine, state)
+    assert ("has fallen from" in (watch.failure or "")) == told
+
+
 def test_ranks_end_alike_where_one_has_diverged():
     """Each has measured rows of its own, and all go on to log Z together, or none does."""
 
@@ -349,6 +373,39 @@ def test_chains_that_do_not_pass_between_groups_are_told(
         assert 'starts="tempered"' in watch.failure
     else:
         assert watch.failure is None
+
+
+def mixture(share, n=12):
+    """A machine of two groups of bits: mostly ones with the given probability, else mostly zeros.
+
+    It is a sum over the values of one hidden unit.
+    """
+    field = np.log(share / (1 - share)) - 2 * n
+    thetas = Theta(np.full(n, -2.0)), Theta(np.array([field]))
+    return Machine((Bernoulli(), Bernoulli()), thetas, (np.full((1, n), 4.0),))
+
+
+@pytest.mark.parametrize(
+    "share, start, told",
+    [
+        (0.95, "persistent", True),
+        (0.05, "persistent", True),
+        (0.6, "persistent", False),
+        (0.95, "data", False),
+    ],
+)
+def test_wrong_weights_of_groups_are_told(share, start, told):
+    """Of a half of the rows: 0.45 off are 0.9 standard deviations, and 0.1 off are 0.2."""
+    p = np.repeat(expit([-2.0, 2.0]), 200)[:, None]
+    X = (np.random.default_rng(0).random((400, 12)) < p).astype(float)
+    machine = mixture(share)
+    watch, phase = monitor(machine, X, ChainPhase(Gibbs(), start), held_out=False)
+    watch.train = np.random.default_rng(1).permutation(len(watch.rows))  # of both groups
+    state = phase.init(machine, make_rng(0, X), 30, X[:30])
+    watch.measure(machine, state)
+    watch.conclude(machine, state)
+    assert ("standard deviations away" in (watch.failure or "")) == told
+    assert not told or "so that the groups have wrong weights" in watch.failure
 
 
 def data_of(n, n_columns):

@@ -74,6 +74,28 @@ def test_intervals_hold_the_sum_before_and_after_a_step(no_sums, kinds, strength
     assert followed >= 25
 
 
+@pytest.mark.parametrize("by_chains", [False, True])
+def test_means_along_directions(by_chains, monkeypatch):
+    """By chains, of 40 t-statistics with 15 degrees of freedom one is above 6 with 1e-3."""
+    if by_chains:
+        monkeypatch.setattr(_tracking, "_EXACT", -1)
+        monkeypatch.setattr(_tracking, "_BY_HALVES", -1)
+    directions = np.random.default_rng(0).standard_normal((5, 4))
+    for seed in range(10):
+        machine, watch = random_machine(BINARY, (5, 4), seed, 0.6), tracker(seed)
+        if by_chains:
+            assert watch.means_along(machine, directions) is None  # nothing is estimated yet
+        watch.estimate(machine, math.inf)
+        means, errors = watch.means_along(machine, directions)
+        wrong = np.abs(means - Exact(machine).mean(0) @ directions)
+        if by_chains:
+            assert (wrong < 6 * errors).all() and (errors < 0.2).all()
+            watch.estimate(machine, 0.0)  # too little
+            assert watch.means_along(machine, directions) is None
+        else:
+            assert wrong.max() < 1e-9 and not errors.any()
+
+
 @pytest.mark.parametrize("kinds", [BINARY, ("gaussian", "bernoulli"), ("bernoulli", "gaussian")])
 def test_distinct_values_give_a_lower_bound(kinds):
     """With all values of a layer it is log Z, with some a sum over these."""

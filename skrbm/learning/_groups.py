@@ -1,0 +1,131 @@
+"""Signs that persistent chains do not pass between groups of rows."""
+
+import numpy as np
+
+from ..arrays import copied, to_numpy
+
+_MARK = 1.25  # ratio of the times of two marks, so that one of the last two is long enough ago
+_SWEEPS = 100  # fewest from a mark to the end
+_FEWEST, _N_CHAINS, _ELEMENTS = 20, 128, 2**16  # chains that tell, most of them, and their values
+_STUCK = 0.75  # correlation of chains with themselves long ago
+_SHIFTED, _SURE = 0.75, 5.0  # standard deviations of chains, and of the difference of two means
+_DIRECTIONS = 8  # of the rows of data, along which they differ most
+_APART, _SURELY = 0.8, 4.0  # standard deviations of these, and of the difference of two means
+
+
+def marked(marks, time, visible):
+    """Return marks with the chains of now, where those of the last mark are from long ago.
+
+    Parameters
+    ----------
+    marks : list of tuples
+        Times, and visible values of chains.
+    time : float
+        Of which sweeps take equal parts.
+    visible : array of shape (n_chains, n_visible)
+    """
+    if marks and time < _MARK * marks[-1][0]:
+        return marks
+    return [*marks[-1:], (time, copied(_some(visible)))]
+
+
+def told_if_stuck(marks, time, visible, n_sweeps):
+    """Tell if chains hardly move along the direction in which they differ most, or all do.
+
+    So it is where rows are in groups that chains do not pass between: how many are in each group
+    stays as it was by chance, and learning makes one of them ever more probable, until all chains
+    fall into it.
+
+    Parameters
+    ----------
+    marks, time, visible : as in :func:`marked`
+    n_sweeps : float
+        Sweeps in a unit of time.
+
+    Returns
+    -------
+    told : str or None
+        What is wrong, None if nothing is or too little is known.
+    """
+    marks = [mark for mark in marks if _MARK * mark[0] <= time]
+    if not marks:
+        return None
+    n_sweeps = round((time - marks[-1][0]) * n_sweeps)
+    if n_sweeps < _SWEEPS or visible.shape[0] < _FEWEST:
+        return None
+    chains = [to_numpy(part) for part in (_some(visible), marks[-1][1])]
+    correlation, shift = _along_main_direction(*chains)
+    if correlation > _STUCK:
+        how = f"hardly moved (their correlation with themselves is {correlation:.2f})"
+    elif shift > _SHIFTED and shift > _SURE * (2 / len(chains[0])) ** 0.5:
+        how = f"moved together (their mean has by {shift:.2g} standard deviations)"
+    else:
+        return None
+    return f"in the last {n_sweeps} sweeps chains have {how}"
+
+
+def main_directions(rows, weights):
+    """Return the directions in which rows of data differ most, as columns, of any lengths.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_visible)
+    weights : ndarray of shape (n_rows,)
+    """
+    scale = np.sqrt(weights / weights.sum())[:, None]
+    centred = scale * (rows - np.average(rows, axis=0, weights=weights))
+    return centred.T @ np.linalg.eigh(centred @ centred.T)[1][:, -_DIRECTIONS:]
+
+
+def told_if_apart(along, weights, means, errors):
+    """Tell if the means of the machine are far from those of data.
+
+    Wrong weights of groups of rows show by that, though the gradient by the chains is zero. The
+    distance is that in all directions together, less what noise adds to it on average.
+
+    Parameters
+    ----------
+    along : ndarray of shape (n_rows, n_directions)
+        Rows of data along some directions.
+    weights : ndarray of shape (n_rows,)
+    means, errors : ndarray of shape (n_directions,)
+        Means of the machine along these, and their standard errors.
+
+    Returns
+    -------
+    told : str or None
+        What is wrong, None if nothing is.
+    """
+    part = weights / weights.sum()
+    centre = part @ along
+    variance = part @ (along - centre) ** 2
+    varies = variance > 1e-12 * variance.max()
+    squares, noise = (means - centre) ** 2, errors**2 + variance / weights.sum()
+    square, noise = ((x[varies] / variance[varies]).sum() for x in (squares, noise))
+    square -= noise
+    if not square > max(_APART**2, _SURELY**2 * noise):
+        return None
+    return (
+        f"the machine's means are {np.sqrt(square):.2g} standard deviations away from those of "
+        "training rows, along main directions of these"
+    )
+
+
+def _some(visible):
+    """Return the values of some chains in some columns."""
+    n, n_columns = visible.shape
+    return visible[: min(n, _N_CHAINS), :: -(-n_columns // (_ELEMENTS // _N_CHAINS))]
+
+
+def _along_main_direction(now, then):
+    """Return the correlation of two values of each chain, and how far their means are apart.
+
+    Along the direction in which all values differ most, in standard deviations; NaN if none do.
+    """
+    centred = np.concatenate([now, then]).astype(np.float64)
+    centred -= centred.mean(axis=0)
+    along = np.linalg.eigh(centred @ centred.T)[1][:, -1]  # up to a factor
+    now, then = np.split(along, [len(now)])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shift = abs(now.mean() - then.mean()) / along.std()
+        return float(np.corrcoef(now, then)[0, 1]), float(shift)
