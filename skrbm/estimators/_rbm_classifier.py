@@ -243,8 +243,9 @@ class RBMClassifier(
         """Return checked features as the machine's units take them, with labels that are 0."""
         check_is_fitted(self, "rbm_")
         X, unit = check_data(self, X, missing=True), self._feature_unit()
-        warn_clipped(X, unit)
-        X = into_support(X, unit, self._given().binarize)
+        binarize = self._given().binarize
+        warn_clipped(X, unit, binarize)
+        X = into_support(X, unit, binarize)
         return _joined(X, np.zeros((X.shape[0], len(self.classes_)), np.uint8))
 
     def _feature_unit(self):

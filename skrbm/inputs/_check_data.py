@@ -241,14 +241,14 @@ def check_range(columns, unit, binarize):
     return True
 
 
-def warn_clipped(X, unit):
-    """Warn that new data are clipped by units that refuse such values in training."""
-    outside = None if unit.clips else _outside(Columns(X), unit.bounds)
+def warn_clipped(X, unit, binarize):
+    """Warn that new data are clipped, unless they are made binary by a threshold."""
+    outside = None if binarize is not None else _outside(Columns(X), unit.bounds)
     if outside is not None:
         warnings.warn(
             f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
-            f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of the units in training, are "
-            "clipped",
+            f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of the units, are clipped. "
+            "Scale X as the data of fit.",
             DataRangeWarning,
             stacklevel=2,
         )

@@ -41,7 +41,19 @@ def test_one_range_warning_for_each_fit(RBM):
     X, rbm = 3 * binary_data(), small(RBM)
     assert len(range_warnings(lambda: rbm.fit(X).fit(X))) == 2
     assert len(range_warnings(lambda: small(RBM).partial_fit(X).partial_fit(X))) == 2
-    assert len(range_warnings(lambda: rbm.transform(X))) == 0
+
+
+@binary
+def test_new_data_out_of_range_are_told(RBM):
+    """They are clipped, so that grey levels up to 255 would all be 1 after a fit to [0, 1]."""
+    X = binary_data()
+    rbm = small(RBM).fit(X)
+    for method in ("transform", "score_samples"):
+        (message,) = range_warnings(lambda method=method: getattr(rbm, method)(255 * X))
+        assert "from 0 to 255; those outside [0, 1]" in message and "are clipped" in message
+        assert not range_warnings(lambda method=method: getattr(rbm, method)(0.5 * X))
+    rbm = small(RBM, binarize=100).fit(255 * X)
+    assert not range_warnings(lambda: rbm.transform(255 * X))
 
 
 @binary
