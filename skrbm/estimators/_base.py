@@ -150,8 +150,11 @@ class BaseRBM(DensityModel):
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
         told = given if takes_table(self) else X
         learn = partial(learnt, self, X, told, sample_weight)
-        failure = learn(goes_on, progress)
-        if failure is not None and not (self._may_begin_anew(goes_on) and begun_anew(self, learn)):
+        monitor = learn(goes_on, progress)
+        failure = None if monitor is None else monitor.told
+        if failure is not None and self._may_begin_anew(goes_on):
+            failure = begun_anew(self, learn, monitor)
+        if failure is not None:
             warnings.warn(failure, ConvergenceWarning, stacklevel=6)  # the line of the user
         return self
 

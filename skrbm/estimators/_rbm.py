@@ -68,7 +68,8 @@ class RBM(BaseRBM):
         annealed to the machine by ``n_steps`` temperatures ("annealed"), or where they ended, after
         exchanges with samples of earlier machines of the training ("tempered"), which keeps
         ``ladder_``. None is "persistent"; if such chains do not pass between groups of rows, the
-        fit begins anew as with "tempered" (:ref:`when <begins_anew>`).
+        fit begins anew as with "tempered", and the better one is kept (:ref:`when
+        <begins_anew>`).
 
         Where solutions are looked for: at the last rows of data ("data", the default of fixed
         points), at the last solutions ("persistent"), at draws of independent units ("random"), or

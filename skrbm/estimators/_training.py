@@ -1,10 +1,12 @@
 """What estimators share that train: their common parameters, and what a fit keeps."""
 
 import copy
+import warnings
 from functools import wraps
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
 from .._schedules import SCHEDULES, scheduled
@@ -119,7 +121,7 @@ def _is_found_by_chains(estimator):
 
 def has_callbacks(estimator):
     """Whether callbacks of scikit-learn are told of a fit, its own or those of a search."""
-    return bool(vars(estimator).get("_skl_callbacks")) or hasattr(estimator, "_parent_callback_ctx")
+    return bool(vars(estimator).get("_skl_callbacks"))
 
 
 def falls(rate, n_iter):
@@ -147,8 +149,8 @@ def seeds_of_fit(random_state):
     return evaluation.state, own
 
 
-def learnt(estimator, X, told, sample_weight, goes_on, progress=None):
-    """Fit to checked data, and return what tells of a failure, None if nothing does.
+def learnt(estimator, X, told, sample_weight, goes_on, progress=None, anew=False):
+    """Fit to checked data, and return the monitor, None if there was nothing left to do.
 
     Parameters
     ----------
@@ -161,13 +163,17 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress=None):
         Whether the fit begins where the last one has ended.
     progress : Progress, default=None
         Of a fit that was interrupted.
+    anew : bool, default=False
+        Whether it is a second fit, of which callbacks are not told.
     """
     rows, training = estimator._start(X, sample_weight, goes_on, progress=progress)
     if training is None:
         return None
     batch_size = batch_size_of(estimator, rows)
     n_iter = n_iter_of(estimator, rows, batch_size)
-    callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter)
+    callbacks = {}
+    if not anew:
+        callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter)
     train, validation = np.arange(len(rows)), None
     if estimator.early_stopping:
         train, validation = rows.split(estimator.validation_fraction, training.rng)
@@ -183,32 +189,45 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress=None):
 
     options = {"batch_size": batch_size, "monitor": monitor, **callbacks}
     estimator._trainer(rows, train, training, publish, n_iter, **options).run(training)
-    return monitor.failure
+    return monitor
 
 
-def begun_anew(estimator, learn):
-    """Fit by tempered chains; returns whether it went well. Else the estimator is as it was.
+def begun_anew(estimator, learn, first):
+    """Fit by tempered chains; the estimator is then as it was, unless that went well.
 
     Parameters
     ----------
     estimator : estimator
         After a fit by persistent chains.
     learn : callable
-        ``learn(False)`` fits, and returns what tells of a failure.
+        ``learn(False, anew=True)`` fits, and returns a monitor.
+    first : LikelihoodMonitor
+        Of the fit before, which has failed.
+
+    Returns
+    -------
+    failure : str or None
+        Of the fit that is kept.
     """
     before, name = dict(vars(estimator)), name_in_print(estimator)
     if name:
         print(f"[{name}] Chains stay in groups of rows; the fit begins anew by tempered chains")
-    estimator._tempers, goes_well = True, False
+    estimator._tempers, failure = True, first.told
     try:
-        goes_well = learn(False) is None
+        second = learn(False, anew=True)
+        if second.failure is None:
+            better = first.is_better(second)
+            failure = better and f"{first.failure} Tempered chains were tried, but {better}."
     except DivergenceError:
         pass
+    except BaseException:
+        warnings.warn(failure, ConvergenceWarning, stacklevel=7)  # the line of the user
+        raise
     finally:
-        if not goes_well:
+        if failure is not None:
             vars(estimator).clear()
             vars(estimator).update(before)
-    return goes_well
+    return failure
 
 
 def joined_means(known, means, n, total):

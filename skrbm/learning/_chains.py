@@ -218,7 +218,8 @@ class ChainPhase(ModelPhase):
 
     @property
     def n_sweeps(self):
-        return self.n_steps if self.start == "persistent" else 0
+        passes = self.sampler.own_start is not None  # between groups, as by tempering
+        return self.n_steps if self.start == "persistent" and not passes else 0
 
     @property
     def kind(self):

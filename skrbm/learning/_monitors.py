@@ -13,7 +13,17 @@ from ..evaluation._observed import QUICK
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
 from ..inference import by_site, completed
 from ..inputs import split_missing
-from ._groups import main_directions, marked, told_if_apart, told_if_stuck
+from ._failures import (
+    DIVERGED,
+    WRONG_SHARES,
+    main_directions,
+    marked,
+    remedy_of,
+    told_if_apart,
+    told_if_fallen,
+    told_if_short,
+    told_if_stuck,
+)
 from ._loop import Monitor
 from ._penalties import share_of_zeros
 from ._tracking import LogPartitionTracker
@@ -28,21 +38,11 @@ _ADVANCE = 3.0  # times the credit, of the first estimate: it is best while the 
 _LAST_SHARE = 0.02  # the same, in addition, of an estimate after the last epoch
 _LITTLE = 2**30  # products of numbers that this one may always cost: at most about 0.4 s
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
-_WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
-_FALLEN, _FALLEN_PART = 0.5, 0.25  # nats, and part of what was gained, that are too much to lose
 _UNSURE = 3.0  # nats, the largest standard error of log Z that excuses a low likelihood
 _SURE, _PRECISE = 3.0, 0.3  # standard errors, and one of log Z by which means are known well
-_DIVERGED = (
-    'learning has diverged. Lower learning_rate, to a number such as 0.01 if it is "auto", and '
-    "scale X if its columns differ in scale."
-)
 _NO_WEIGHTS = (
     "all weights are 0, so that the units are independent. Unless columns are constant, lower "
     "alpha, or begin with alpha=0 and go on with warm_start=True."
-)
-_WRONG_SHARES = (
-    "chains may not have passed between groups of rows, so that the groups have wrong weights. "
-    'Use starts="tempered" (persistent="tempered" of BernoulliRBM), or lower learning_rate.'
 )
 
 
@@ -114,7 +114,8 @@ class LikelihoodMonitor(Monitor):
         self.independent = self.reached = None  # (pseudo-)log-likelihoods of training rows
         self.peaks = {}  # the largest value of each so far
         self.n_learnt, self._log_z = 0.0, None  # rows learnt from, and log Z after the last epoch
-        self.failure = None  # what the end tells of a failure, with the remedy
+        self.failure = None  # what the end tells of a failure
+        self.end = None  # the machine and the state that learning has ended with
         self.marks = []  # visible values of chains, and how many rows were learnt from until then
 
     def get_state(self):
@@ -296,11 +297,12 @@ class LikelihoodMonitor(Monitor):
 
         Returns the log-likelihood after the last epoch, if it was not measured before.
         """
+        self.end = machine, state
         if ranks().rank == 0 and share_of_zeros(machine.weights) == 1:
             warnings.warn(_NO_WEIGHTS, ConvergenceWarning, stacklevel=5)
         if self.reached is not None:
-            self.failure = self._told_if_short(*self.reached, self.independent, _DIVERGED)
-            self.failure = self.failure or self._told_if_fallen(*self.reached, self.independent)
+            self._tell(told_if_short(*self.reached, self.independent), DIVERGED)
+            self._tell(self._told_if_fallen(*self.reached, self.independent))
         if ranks().any(self.failure is not None):  # each rank has measured its own rows
             return {}
         density = self.density(machine, state)
@@ -310,55 +312,69 @@ class LikelihoodMonitor(Monitor):
             if self.validation is None:
                 measured = self._log_likelihood(density, log_z)
             if ranks().rank == 0:
-                self.failure = self._told_if_short("log_likelihood", *found, _WRONG_SHARES)
+                self._tell(told_if_short("log_likelihood", *found))
                 value = measured.get("log_likelihood", math.nan) + _SURE * log_z.std
-                told = self._told_if_fallen("log_likelihood", value, found[1])
-                self.failure = self.failure or told
+                self._tell(self._told_if_fallen("log_likelihood", value, found[1]))
         if self.failure is None and self._is_by_persistent_chains and ranks().rank == 0:
             per_row = self.n_batches * self.phase.n_sweeps / self.n_rows
-            told = told_if_stuck(self.marks, self.n_learnt, self.phase.visible(state), per_row)
-            told = told or self._told_if_apart(density, log_z)
-            self.failure = told and f"{told}: {_WRONG_SHARES}"
+            self._tell(told_if_stuck(self.marks, self.n_learnt, self.phase.visible(state), per_row))
+            self._tell(self._told_if_apart(density, log_z))
         return self.agreed(machine, measured) if measured and self._log_z is None else {}
+
+    def _tell(self, told, meaning=WRONG_SHARES):
+        """Keep what tells of a failure, None if nothing does, and what it means, if it is first."""
+        if told is not None and self.failure is None and self.is_density:
+            self.failure = f"{told}: {meaning}"
+
+    def _told_if_fallen(self, name, value, independent):
+        peak = self.peaks.get(name, -math.inf)
+        fallen = self._is_by_persistent_chains
+        return told_if_fallen(name, value, peak, independent) if fallen else None
+
+    @property
+    def told(self):
+        """What the end tells of a failure, with the remedy; None if there was none."""
+        return None if self.failure is None else f"{self.failure} {remedy_of(self.failure)}"
+
+    def is_better(self, other):
+        """Compare the ends of two fits to the same rows; returns by what this one is better.
+
+        Returns
+        -------
+        told : str or None
+            What the other has led to. None if it is not worse for sure.
+        """
+        (own, std), (others, other_std) = (watch._estimated(self.shown) for watch in (self, other))
+        if not own - others > 2 * math.hypot(std, other_std):
+            return None
+        return (
+            f"led to a log-likelihood of training rows of {others:.4g} in place of {own:.4g}, so "
+            "that this fit is kept"
+        )
+
+    def _estimated(self, shown):
+        """Return the log-likelihood of some rows at the end, and the standard error of log Z."""
+        density, (index, counts) = self.density(*self.end), shown
+        log_z = self._tracker.estimate(density.machine, math.inf)
+        if log_z is None or density.machine.units[0].totals(density.starts) is not None:
+            return math.nan, math.inf
+        mean = np.average(self._free_energies(density, index), weights=counts)
+        return float(-mean - log_z.value), log_z.std
 
     @property
     def _is_by_persistent_chains(self):
         """Whether groups of rows that such chains do not pass between would spoil the fit."""
         return self.phase.n_sweeps > 0 and self.is_density and self.validation is None
 
-    def _told_if_short(self, name, value, independent, advice):
-        """Tell if a value is far below that of independent units, None if not."""
-        falls = value < independent - max(_WORSE, _WORSE_PART * abs(independent))  # NaN is not
-        if not (falls and self.is_density):
-            return None
-        return (
-            f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last epoch, "
-            f"and that of independent units {independent:.4g}: {advice}"
-        )
-
-    def _told_if_fallen(self, name, value, independent):
-        """Tell if persistent chains have led far down from the largest value, None if not.
-
-        Chains that are all in one group of rows, and then all in another, lead learning to and fro.
-        """
-        peak = self.peaks.get(name, -math.inf)
-        falls = peak - value > max(_FALLEN, _FALLEN_PART * (peak - independent))
-        if not (falls and self._is_by_persistent_chains):
-            return None
-        return (
-            f"the {name.replace('_', '-')} of training rows has fallen from {peak:.4g} to "
-            f"{value:.4g}: {_WRONG_SHARES}"
-        )
-
     def _told_if_apart(self, density, log_z):
         """Tell if the machine's means are far from those of data, None if not or unknown."""
-        if log_z is None or log_z.std > _PRECISE:
+        if self.failure is not None or log_z is None or log_z.std > _PRECISE:
             return None
         index = self.train[:_MONITORED_ROWS]
-        rows, weights = self._values(lambda rows: rows, index), self.rows.weights_of(index)
-        directions = main_directions(rows, weights)
+        weights = self.rows.weights_of(index)
+        directions, means = main_directions(self._values(lambda rows: rows, index), weights)
         found = self._tracker.means_along(density.machine, directions)
-        return found and told_if_apart(rows @ directions, weights, *found)
+        return found and told_if_apart(means, *found, weights.sum())
 
     def _log_z_at_the_end(self, density):
         """Return log Z of the machine that is published, None if unknown or of no use."""

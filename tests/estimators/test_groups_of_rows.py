@@ -9,6 +9,8 @@ from numpy.testing import assert_array_equal
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
 from skrbm import RBM, BernoulliRBM, CategoricalRBM, TabularRBM
 from skrbm.estimators._training import begun_anew
@@ -121,21 +123,75 @@ def test_fits_with_a_given_learning_rate_warn():
         BernoulliRBM(8, learning_rate=0.1, n_iter=400, random_state=0).fit(X)
 
 
-@pytest.mark.parametrize("ends", ["fails", DivergenceError("too long"), KeyboardInterrupt()])
-def test_a_new_fit_that_goes_wrong_changes_nothing(ends):
-    rbm = RBM(3, n_iter=1, random_state=0).fit(np.eye(4))
+class Watch:
+    """Stands for the monitor of a fit: its failure, and what another fit has led to."""
+
+    def __init__(self, failure, better=None):
+        self.failure, self.better = failure, better
+        self.told = failure and f"{failure} Do this."
+
+    def is_better(self, other):
+        assert isinstance(other, Watch)
+        return self.better
+
+
+@pytest.mark.parametrize(
+    "ends, better, told",
+    [
+        (Watch(None), None, None),
+        (Watch(None), "led to less", "stuck. Tempered chains were tried, but led to less."),
+        (Watch("fails"), None, "stuck. Do this."),
+        (DivergenceError("too long"), None, "stuck. Do this."),
+        (KeyboardInterrupt(), None, "stuck. Do this."),
+    ],
+)
+def test_a_new_fit_that_is_worse_changes_nothing(ends, better, told):
+    rbm, first = RBM(3, n_iter=1, random_state=0).fit(np.eye(4)), Watch("stuck.", better)
     before = dict(vars(rbm))
 
-    def learn(goes_on):
-        assert not goes_on
+    def learn(goes_on, anew):
+        assert anew and not goes_on
         rbm.components_, rbm.more_ = rbm.components_ + 1, 0
         if isinstance(ends, BaseException):
             raise ends
         return ends
 
     if isinstance(ends, KeyboardInterrupt):
-        with pytest.raises(KeyboardInterrupt):
-            begun_anew(rbm, learn)
+        with pytest.raises(KeyboardInterrupt), pytest.warns(ConvergenceWarning, match=told):
+            begun_anew(rbm, learn, first)
     else:
-        assert not begun_anew(rbm, learn)
-    assert vars(rbm) == before
+        assert begun_anew(rbm, learn, first) == told
+    assert (vars(rbm) == before) == (told is not None)
+
+
+def test_the_better_of_both_fits_is_kept():
+    """Of a few steps, those of persistent chains lead further."""
+    X, _ = bits_in_groups()
+    rbm = RBM(8, n_iter=5, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"were tried, but led to .* this fit is kept"):
+        rbm.fit(X)
+    with pytest.warns(ConvergenceWarning, match='Use starts="tempered"'):
+        persistent = clone(rbm).set_params(starts="persistent").fit(X)
+    tempered = clone(rbm).set_params(starts="tempered").fit(X)
+    assert_array_equal(rbm.components_, persistent.components_)
+    assert not hasattr(rbm, "ladder_") and rbm.score(X) > tempered.score(X) + 1
+
+
+def test_tempering_passes_between_groups():
+    """Its chains are exchanged with those at other temperatures, and may stay where they are."""
+    X, truth = real_groups()
+    rbm = RBM(8, visible="gaussian", inference="tempering", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        rbm.fit(X)
+    assert rbm.score(X) > truth - 1.5
+
+
+def test_pipelines_and_searches_begin_anew_as_well():
+    X, _ = bits_in_groups()
+    expected = RBM(8, random_state=0).fit(X).score(X)
+    model = make_pipeline(RBM(8, random_state=0)).fit(X)
+    assert model.score(X) == expected
+    search = GridSearchCV(RBM(random_state=0), {"n_components": [8]}, cv=2).fit(X)
+    assert search.best_estimator_.score(X) == expected
+    assert search.best_score_ > expected - 1

@@ -1,16 +1,54 @@
-"""Signs that persistent chains do not pass between groups of rows."""
+"""Signs that learning has failed, or that persistent chains did not pass between groups of rows."""
 
 import numpy as np
 
 from ..arrays import copied, to_numpy
 
+DIVERGED = "learning has diverged."
+WRONG_SHARES = (
+    "chains may not have passed between groups of rows, so that the groups have wrong weights."
+)
+_LOWER_RATE = (
+    'Lower learning_rate, to a number such as 0.01 if it is "auto", and scale X if its columns '
+    "differ in scale."
+)
+_TEMPER = 'Use starts="tempered" (persistent="tempered" of BernoulliRBM), or lower learning_rate.'
+_WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
+_FALLEN, _FALLEN_PART = 0.5, 0.25  # nats, and part of what was gained, that are too much to lose
 _MARK = 1.25  # ratio of the times of two marks, so that one of the last two is long enough ago
 _SWEEPS = 100  # fewest from a mark to the end
 _FEWEST, _N_CHAINS, _ELEMENTS = 20, 128, 2**16  # chains that tell, most of them, and their values
 _STUCK = 0.75  # correlation of chains with themselves long ago
 _SHIFTED, _SURE = 0.75, 5.0  # standard deviations of chains, and of the difference of two means
 _DIRECTIONS = 8  # of the rows of data, along which they differ most
+_FLAT = 1e-4  # part of the largest variance along one, below which rows do not differ
 _APART, _SURELY = 0.8, 4.0  # standard deviations of these, and of the difference of two means
+
+
+def remedy_of(failure):
+    """Return what to do about a failure, a sentence that ends with what it means."""
+    return _LOWER_RATE if failure.endswith(DIVERGED) else _TEMPER
+
+
+def told_if_short(name, value, independent):
+    """Tell if a (pseudo-)log-likelihood is far below that of independent units, None if not."""
+    if not value < independent - max(_WORSE, _WORSE_PART * abs(independent)):  # NaN is not
+        return None
+    return (
+        f"the {name.replace('_', '-')} of training rows is {value:.4g} after the last epoch, and "
+        f"that of independent units {independent:.4g}"
+    )
+
+
+def told_if_fallen(name, value, peak, independent):
+    """Tell if a (pseudo-)log-likelihood is far below its largest value, None if not.
+
+    Chains that are all in one group of rows, and then all in another, lead learning to and fro.
+    """
+    if not peak - value > max(_FALLEN, _FALLEN_PART * (peak - independent)):
+        return None
+    name = name.replace("_", "-")
+    return f"the {name} of training rows has fallen from {peak:.4g} to {value:.4g}"
 
 
 def marked(marks, time, visible):
@@ -65,19 +103,32 @@ def told_if_stuck(marks, time, visible, n_sweeps):
 
 
 def main_directions(rows, weights):
-    """Return the directions in which rows of data differ most, as columns, of any lengths.
+    """Return the directions in which rows of data differ most, and the means along them.
+
+    Along each the rows have a variance of 1.
 
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n_visible)
+        Floats, which are written over.
     weights : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    directions : ndarray of shape (n_visible, n_directions)
+    means : ndarray of shape (n_directions,)
     """
-    scale = np.sqrt(weights / weights.sum())[:, None]
-    centred = scale * (rows - np.average(rows, axis=0, weights=weights))
-    return centred.T @ np.linalg.eigh(centred @ centred.T)[1][:, -_DIRECTIONS:]
+    part = weights / weights.sum()
+    centre = part @ rows
+    rows -= centre.astype(rows.dtype)
+    rows *= np.sqrt(part)[:, None].astype(rows.dtype)
+    variances, vectors = np.linalg.eigh((rows @ rows.T).astype(np.float64))
+    vectors = (vectors / np.maximum(variances, 1e-300))[:, variances > _FLAT * variances[-1]]
+    directions = rows.T @ vectors[:, -_DIRECTIONS:]
+    return directions, centre @ directions
 
 
-def told_if_apart(along, weights, means, errors):
+def told_if_apart(data, means, errors, n_rows):
     """Tell if the means of the machine are far from those of data.
 
     Wrong weights of groups of rows show by that, though the gradient by the chains is zero. The
@@ -85,28 +136,23 @@ def told_if_apart(along, weights, means, errors):
 
     Parameters
     ----------
-    along : ndarray of shape (n_rows, n_directions)
-        Rows of data along some directions.
-    weights : ndarray of shape (n_rows,)
-    means, errors : ndarray of shape (n_directions,)
-        Means of the machine along these, and their standard errors.
+    data, means, errors : ndarray of shape (n_directions,)
+        Means of data and of the machine along main directions of the data, and the standard errors
+        of the latter.
+    n_rows : float
+        How many rows the means of data are of.
 
     Returns
     -------
     told : str or None
         What is wrong, None if nothing is.
     """
-    part = weights / weights.sum()
-    centre = part @ along
-    variance = part @ (along - centre) ** 2
-    varies = variance > 1e-12 * variance.max()
-    squares, noise = (means - centre) ** 2, errors**2 + variance / weights.sum()
-    square, noise = ((x[varies] / variance[varies]).sum() for x in (squares, noise))
-    square -= noise
+    noise = (errors**2).sum() + errors.size / n_rows
+    square = ((means - data) ** 2).sum() - noise
     if not square > max(_APART**2, _SURELY**2 * noise):
         return None
     return (
-        f"the machine's means are {np.sqrt(square):.2g} standard deviations away from those of "
+        f"the machine's means are {square**0.5:.2g} standard deviations away from those of "
         "training rows, along main directions of these"
     )
 
