@@ -114,7 +114,7 @@ def log_partition_of_scores(model):
         low, high = estimate.interval
         warnings.warn(
             f"the score rests on log Z = {estimate.value:.2f} by sampling "
-            f"(standard error {estimate.std:.2f}, 95 % interval {low:.2f} to {high:.2f}), "
+            f"(standard error {estimate.std:.3f}, 95 % interval {low:.2f} to {high:.2f}), "
             f"which is uncertain: {'; and '.join(doubts)}. Compare "
             "log_partition(SMC(max_sweeps=100_000)) and skrbm.evaluation.bracket: a log Z that "
             "is larger by some nats makes all scores worse by as much. Chains mix better after "

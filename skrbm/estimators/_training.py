@@ -216,7 +216,7 @@ def begun_anew(estimator, learn, first):
     try:
         second = learn(False, anew=True)
         if second.failure is None:
-            better = first.is_better(second)
+            better = first.told_if_better_than(second)
             failure = better and f"{first.failure} Tempered chains were tried, but {better}."
     except DivergenceError:
         pass

@@ -1,4 +1,4 @@
-"""Signs that learning has failed, or that persistent chains did not pass between groups of rows."""
+"""Signs that learning has diverged, or that chains have not passed between groups of rows."""
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def told_if_short(name, value, independent):
 def told_if_fallen(name, value, peak, independent):
     """Tell if a (pseudo-)log-likelihood is far below its largest value, None if not.
 
-    Chains that are all in one group of rows, and then all in another, lead learning to and fro.
+    Chains that are all in one group of rows, and then all in another, lead learning back and forth.
     """
     if not peak - value > max(_FALLEN, _FALLEN_PART * (peak - independent)):
         return None

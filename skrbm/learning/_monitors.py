@@ -336,14 +336,8 @@ class LikelihoodMonitor(Monitor):
         """What the end tells of a failure, with the remedy; None if there was none."""
         return None if self.failure is None else f"{self.failure} {remedy_of(self.failure)}"
 
-    def is_better(self, other):
-        """Compare the ends of two fits to the same rows; returns by what this one is better.
-
-        Returns
-        -------
-        told : str or None
-            What the other has led to. None if it is not worse for sure.
-        """
+    def told_if_better_than(self, other):
+        """Tell what another fit to the same rows has led to, None if it is not worse for sure."""
         (own, std), (others, other_std) = (watch._estimated(self.shown) for watch in (self, other))
         if not own - others > 2 * math.hypot(std, other_std):
             return None
@@ -355,6 +349,8 @@ class LikelihoodMonitor(Monitor):
     def _estimated(self, shown):
         """Return the log-likelihood of some rows at the end, and the standard error of log Z."""
         density, (index, counts) = self.density(*self.end), shown
+        if self.rows.has_missing:  # no chains start at such rows
+            self._tracker.data = None
         log_z = self._tracker.estimate(density.machine, math.inf)
         if log_z is None or density.machine.units[0].totals(density.starts) is not None:
             return math.nan, math.inf

@@ -130,7 +130,7 @@ class Watch:
         self.failure, self.better = failure, better
         self.told = failure and f"{failure} Do this."
 
-    def is_better(self, other):
+    def told_if_better_than(self, other):
         assert isinstance(other, Watch)
         return self.better
 
