@@ -118,7 +118,7 @@ class HistoryDisplay:
             half = 2 * np.array(self.history[_ERROR], float)[known]
             values, colour = values[known], self.lines_[0].get_color()
             self.band_ = ax.fill_between(
-                epochs[known], values - half, values + half, color=colour, alpha=0.2, linewidth=0
+                epochs[known], values - half, values + half, color=colour, alpha=0.2, linewidth=2
             )
         ax.set_xlabel("epoch")
         ax.set_ylabel(quantity.replace("_", " "))

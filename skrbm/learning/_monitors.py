@@ -11,6 +11,7 @@ from .._ranks import ranks
 from ..arrays import Columns, cast, from_numpy, make_rng, namespace, row_sums, to_numpy
 from ..evaluation._observed import QUICK
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
+from ..exceptions import DivergenceError
 from ..inference import by_site, completed
 from ..inputs import split_missing
 from ._failures import (
@@ -200,7 +201,10 @@ class LikelihoodMonitor(Monitor):
             name, columns = "pseudo_log_likelihood", self.bits
             value = self._pseudo_log_likelihood(machine, shown)
         else:  # a pseudo-likelihood of real values needs an integral for each
-            log_z = self.phase.log_partition(machine, state)
+            try:
+                log_z = self.phase.log_partition(machine, state)
+            except DivergenceError:  # of the equations: learning may take back steps
+                return {}
             if log_z is None:
                 return {}
             name = "tap_log_likelihood"

@@ -10,6 +10,7 @@ from scipy.special import expit, logsumexp
 
 from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import Density, LogPartition
+from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates, Rows
 from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor, _monitors
@@ -134,6 +135,21 @@ def test_real_units_have_the_likelihood_of_the_solutions_of_the_phase():
     sampled, _ = monitor(machine, X, ChainPhase(Gibbs(), "data"))
     names = {"free_energy_gap", "score", "log_likelihood", "log_likelihood_std"}
     assert set(sampled.measure(machine, None)) == names
+
+
+def test_equations_without_a_solution_are_not_measured(monkeypatch):
+    """Learning goes on, or tells of the failure itself."""
+
+    def diverge(phase, machine, state):
+        raise DivergenceError("no integral")
+
+    machine = make(REAL, strength=0.1)
+    X, rng = data(machine), make_rng(0, machine.weights[0])
+    watch, phase = monitor(machine, X, FixedPointPhase(TAP()), held_out=False)
+    state, _, _ = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
+    assert "tap_log_likelihood" in watch.measure(machine, state)
+    monkeypatch.setattr(FixedPointPhase, "log_partition", diverge)
+    assert "tap_log_likelihood" not in watch.measure(machine, state)
 
 
 def test_scores_are_those_of_the_data_in_other_coordinates():
