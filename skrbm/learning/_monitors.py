@@ -107,7 +107,9 @@ class LikelihoodMonitor(Monitor):
         self.is_density, self.credit = is_density, credit
         self.n_rows = float(rows.counts[train].sum())  # of this rank
         chains = np.random.SeedSequence(seed.generate_state(4).tolist())
-        self.shown = self._some_by_weight(train, np.random.default_rng(chains))
+        generator = np.random.default_rng(chains)
+        self.shown = self._some_by_weight(train, generator, _GAP_ROWS)
+        self.compared = self._some_by_weight(train, generator, _MONITORED_ROWS)  # by their means
         self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
         few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
         self.block_rows = max(batch_size, 64, min(few, _MONITORED_ROWS))
@@ -185,12 +187,12 @@ class LikelihoodMonitor(Monitor):
         self._count("log_likelihood", value - _SURE * min(log_z.std, _UNSURE))
         return {"log_likelihood": value} | measured
 
-    def _some_by_weight(self, index, generator):
-        """Return at most 1000 rows, and how often each counts: on average as in the data."""
+    def _some_by_weight(self, index, generator, most):
+        """Return some rows at most, and how often each counts: on average as in the data."""
         weights = self.rows.weights_of(index)
-        if len(index) <= _GAP_ROWS:
+        if len(index) <= most:
             return index, weights
-        drawn = generator.choice(index, _GAP_ROWS, p=weights / weights.sum())
+        drawn = generator.choice(index, most, p=weights / weights.sum())
         return np.unique(drawn, return_counts=True)
 
     def _likelihood(self, density, state):
@@ -370,8 +372,7 @@ class LikelihoodMonitor(Monitor):
         """Tell if the machine's means are far from those of data, None if not or unknown."""
         if self.failure is not None or log_z is None or log_z.std > _PRECISE:
             return None
-        index = self.train[:_MONITORED_ROWS]
-        weights = self.rows.weights_of(index)
+        index, weights = self.compared
         directions, means = main_directions(self._values(lambda rows: rows, index), weights)
         found = self._tracker.means_along(density.machine, directions)
         return found and told_if_apart(means, *found, weights.sum())

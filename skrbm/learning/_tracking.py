@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import softmax
 
 from ..arrays import cast, is_on_device, log_sum_exp, make_rng, namespace, to_numpy
-from ..evaluation import Density, exact_log_partition, exact_marginals
+from ..evaluation import Density, exact_log_partition
 from ..inference import (
     Gibbs,
     LogPartition,
@@ -16,8 +16,8 @@ from ..inference import (
     mean_of_weights,
     resampled_index,
 )
-from ..machine import free_energy, in_double, turned_over, uncoupled
-from ..machine._enumeration import factored, n_enumerated
+from ..machine import conditional, free_energy, in_double, turned_over, uncoupled
+from ..machine._enumeration import configurations, factored, n_enumerated
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
 _SPREAD = 0.1  # standard deviation of log weights by one step, in nats
@@ -27,6 +27,7 @@ _PRECISE = 0.3  # standard error of log Z above which they do
 _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
 _SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start anew
 _EXACT, _BY_HALVES = 12, 16  # most binary units that are summed over, and by halves
+_PRODUCTS = 2**28  # of numbers, most for exact means: 0.2 s
 # Costs in units of the cost of learning from a row: of a step of a chain, and of its log weight by
 # another machine; of a configuration in an exact sum; of a sum by halves, and of a pair in it.
 _STEP, _LOOK, _SUMMAND, _HALVES, _PAIR = 0.7, 0.4, 0.4, 1500.0, 0.03
@@ -130,8 +131,9 @@ class LogPartitionTracker:
             For which log Z was estimated last.
         directions : ndarray of shape (n_visible, n_directions)
         """
-        if n_enumerated(machine) <= _EXACT:
-            means = exact_marginals(machine)[0] @ directions
+        n_products = 2 ** n_enumerated(machine) * math.prod(machine.weights[0].shape)
+        if n_enumerated(machine) <= _BY_HALVES and n_products <= _PRODUCTS:
+            means = _exact_means(machine) @ directions
             return means, np.zeros_like(means)
         if not self._is_by_chains:
             return None
@@ -214,6 +216,21 @@ class LogPartitionTracker:
         if not found.std <= _PRECISE:
             self._machine = None
         return found if math.isfinite(found.value) else None
+
+
+def _exact_means(machine):
+    """Return the means of the visible units by a sum over the configurations of a layer."""
+    machine = in_double(machine)
+    total, largest = np.zeros(machine.n_units[0] + 1), -math.inf
+    for layers, log_weights in configurations(machine):
+        rows = layers[0]
+        if rows is None:
+            rows = machine.units[0].mean(conditional(machine, 0, layers))
+        log_weights, rows = to_numpy(log_weights), to_numpy(rows)
+        before, largest = largest, max(largest, log_weights.max())
+        weights = np.exp(log_weights - largest)
+        total = math.exp(before - largest) * total + np.append(weights @ rows, weights.sum())
+    return total[:-1] / total[-1]
 
 
 def lower_bound(machine, states):

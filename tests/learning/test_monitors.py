@@ -232,7 +232,7 @@ def test_rows_that_are_shown_count_as_often_as_in_the_data():
     index, counts = watch.shown
     ones = (watch.rows[index] == 1).all(axis=1)
     weights = watch.rows.weights_of(positions(watch.rows)[0])
-    assert counts.sum() == 1000
+    assert counts.sum() == 1000 and watch.compared[1].sum() == 256
     assert ones.sum() <= 1
     share = weights.max() / weights.sum()
     assert counts[ones].sum() / 1000 == pytest.approx(share if ones.any() else 0, abs=0.08)
@@ -416,7 +416,7 @@ def test_wrong_weights_of_groups_are_told(share, start, told):
     X = (np.random.default_rng(0).random((400, 12)) < p).astype(float)
     machine = mixture(share)
     watch, phase = monitor(machine, X, ChainPhase(Gibbs(), start), held_out=False)
-    watch.train = np.random.default_rng(1).permutation(len(watch.rows))  # of both groups
+    watch.compared = np.arange(len(watch.rows)), watch.rows.counts  # of both groups
     state = phase.init(machine, make_rng(0, X), 30, X[:30])
     watch.measure(machine, state)
     watch.conclude(machine, state)
