@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from threading import RLock
+from threading import Lock
 from typing import Any
 
 from ._later import gathered, require
 from ._namespace import cast, is_foreign, is_torch, namespace
 from ._types import Array
 
-_recording = RLock()  # held while a graph is recorded or destroyed
-_to_destroy: list[Any] = []  # graphs that came to their end while another was recorded
+_recording = Lock()  # held while a graph is recorded or destroyed
+_to_destroy: list[Any] = []  # graphs that have come to their end
 _COUNT = object()  # form of a whole number that counts
 
 
@@ -31,7 +31,8 @@ class Replayed:
     """Calls of a function that takes a state to the next one, replayed where that is possible.
 
     A call is recorded when another like it was made before: with the same key, and a state of the
-    same form. If it cannot be recorded, as it waits for the device, no call is any more.
+    same form. If it cannot be recorded, as it waits for the device, no call is any more, and
+    ``works`` is False.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class Replayed:
         self._function, self._rng = function, rng
         self._seen: dict[Any, _Recording | None] = {}
         self._last: _Parts | None = None
-        self._works = True
+        self.works = True
 
     def __call__(self, key: Any, state: tuple, x: Array) -> tuple[tuple, dict[str, Any]]:
         """Return the next state and the numbers.
@@ -61,7 +62,7 @@ class Replayed:
             Calls with one key do the same operations. None: this call is not to be replayed.
         state, x : as the function takes them
         """
-        if key is None or not self._works:
+        if key is None or not self.works:
             return self._function(state, x)
         parts = self._parts_of(state)
         kind = key, tuple(x.shape), parts.form
@@ -70,7 +71,7 @@ class Replayed:
             return self._function(state, x)
         recording = self._seen[kind] or self._recorded(parts, x)
         if recording is None:
-            self._works = False
+            self.works = False
             return self._function(state, x)
         self._seen[kind] = recording
         self._last, numbers = recording.replay(parts, x)
@@ -115,8 +116,8 @@ class _Recording:
         with _alone():  # with the stream, which is that of all threads
             apart.wait_stream(here)
             with torch.cuda.stream(apart), rng.recorded(self._graph):
-                self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 try:
+                    self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                     with self._read, gathered() as waiting:
                         state, self._numbers = function(self._first.state, self._x)
                         self._close(_Parts(state), waiting)
@@ -126,13 +127,8 @@ class _Recording:
 
     def __del__(self) -> None:
         """Destroy the graph, or leave it to the end of what is recorded now, without waiting."""
-        if not _recording.acquire(blocking=False):
-            _to_destroy.append(self.__dict__.pop("_graph", None))
-            return
-        try:
-            self.__dict__.pop("_graph", None)
-        finally:
-            _recording.release()
+        _to_destroy.append(self.__dict__.pop("_graph", None))
+        _destroy()
 
     def _close(self, after: "_Parts", waiting: list) -> None:
         """Write the next state to where the state was, and put the numbers together."""
@@ -172,7 +168,8 @@ def _end(graph: Any, device: Any, pool: Any) -> None:
     """End a recording.
 
     Where it has failed, torch goes on to take memory for graphs unless it is told not to, and then
-    frees no memory that is kept for later when it needs some.
+    frees no memory that is kept for later when it needs some. Before torch 2.13 its default
+    generator of random numbers also is in a recording until one ends well.
     """
     import torch
 
@@ -181,6 +178,13 @@ def _end(graph: Any, device: Any, pool: Any) -> None:
     except RuntimeError:
         with suppress(Exception):  # there is no public function
             torch._C._cuda_endAllocateToPool(device.index, pool)
+        with suppress(Exception):
+            zero, empty = torch.zeros(1, device=device), torch.cuda.CUDAGraph()
+            empty.capture_begin(capture_error_mode="thread_local")
+            try:
+                zero.zero_()
+            finally:
+                empty.capture_end()
         raise
 
 
@@ -205,13 +209,23 @@ def _alone() -> Iterator[None]:
     """
     with _recording:
         is_enabled = gc.isenabled()
-        gc.disable()
         try:
+            gc.disable()
             yield
         finally:
             _to_destroy.clear()
             if is_enabled:
                 gc.enable()
+    _destroy()
+
+
+def _destroy() -> None:
+    """Destroy the graphs that have come to their end, unless one is recorded now."""
+    if _recording.acquire(blocking=False):
+        try:
+            _to_destroy.clear()
+        finally:
+            _recording.release()
 
 
 def _copy(arrays: list, buffers: list) -> None:

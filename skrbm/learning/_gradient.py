@@ -262,6 +262,7 @@ class MomentLearner(BatchLearner):
         self.sample_values = sample_values and rows.has_fractions
         self._is_finite, self._phase, self._shares = is_finite, phase, None
         self.labels = labels
+        self._replays = True  # as far as is known
         self._replayed, self._alike = None, (None, None, None)  # what its steps share
 
     def epoch(self, training, progress, rate):
@@ -278,7 +279,10 @@ class MomentLearner(BatchLearner):
 
     def _replay(self, training, rate):
         """Replay the steps of the next epoch, where that is possible, as they are alike."""
-        if not can_replay(training.machine.thetas[0].field) or ranks().size > 1:
+        if self._replayed is not None and not self._replayed.works:  # nor would another
+            self._replayed, self._replays = None, False
+        first = training.machine.thetas[0].field
+        if not (self._replays and can_replay(first)) or ranks().size > 1:
             return
         (phase, *last), alike = self._alike, (self._recorded(training, rate), training.rng)
         if phase is self._phase and last[0] == alike[0] and last[1] is alike[1]:

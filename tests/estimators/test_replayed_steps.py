@@ -136,6 +136,10 @@ if GPU:
                 counts.append(Counted.n_replayed - sum(counts))
         assert counts[0] > 10 and counts == 3 * counts[:1]
 
+    def test_a_failed_recording_leaves_the_generator_of_torch_alone():
+        small(RBM, hidden="relu", n_iter=3, batch_size=10).fit(rows().to("cuda"))
+        assert torch.rand(3, device="cuda").shape == (3,)
+
 
 def test_fits_go_on_from_what_was_replayed(monkeypatch):
     X, found = rows(), []
@@ -176,11 +180,12 @@ def test_divergence_in_a_replay_leaves_the_last_good_parameters(monkeypatch):
 @pytest.mark.parametrize("params", [{"starts": "tempered"}, {"hidden": "relu"}], ids=str)
 def test_steps_that_read_numbers_are_taken_one_by_one(monkeypatch, params):
     X = rows()
-    estimator = small(RBM, learning_rate=0.1, n_iter=4, batch_size=10, **params)
+    estimator = small(RBM, learning_rate=0.1, schedule="linear", n_iter=4, batch_size=10, **params)
     plain = learn(clone(estimator), X)
-    with recorded_on_the_processor(monkeypatch):
+    with recorded_on_the_processor(monkeypatch) as graphs:
         replayed = learn(clone(estimator), X)
     assert_same(plain, replayed)
+    assert graphs.n_recorded <= 1  # another epoch has another rate, but is not tried again
 
 
 def summed(limit):
