@@ -175,7 +175,7 @@ def test_scores_warn_of_errors_larger_than_asked():
     with pytest.warns(LikelihoodWarning, match="and 1e-05 was asked for"):
         BernoulliRBM(2, random_state=0).fit(X).log_partition(SMC(std=1e-5, max_sweeps=100))
     assert_allclose(scores, -rbm.free_energy(X) - log_z, rtol=1e-12)
-    with pytest.warns(LikelihoodWarning, match=f"standard error {std:.2f}"):
+    with pytest.warns(LikelihoodWarning, match=f"standard error {std:.3f}"):
         rbm.score(X)
 
 
