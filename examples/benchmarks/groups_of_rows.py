@@ -26,28 +26,29 @@ from skrbm import RBM
 
 
 def data_sets():
-    """Yield names, rows, kinds of units and the log-likelihood by the truth, if it is known."""
+    """Yield groups, columns, rows, kinds of units and the log-likelihood by the truth, if known."""
     rng = np.random.default_rng(0)
     sides = 2.0 * np.where(rng.random((1000, 1)) < 0.5, 1, -1)
     X = sides + 0.5 * rng.standard_normal((1000, 6))
     density = np.logaddexp(*(norm.logpdf(X, side, 0.5).sum(axis=1) for side in (-2, 2)))
-    yield "two groups, 6 real columns", X, "gaussian", (density - np.log(2))[500:].mean()
+    yield "two groups", "6 real columns", X, "gaussian", (density - np.log(2))[500:].mean()
     for flips, n in ((0.02, 30), (0.05, 60)):
         X = (rng.random((1000, 1)) < 0.5) ^ (rng.random((1000, n)) < flips)
         on, p = X.sum(axis=1), np.log([flips, 1 - flips])
         density = np.logaddexp(on * p[0] + (n - on) * p[1], on * p[1] + (n - on) * p[0])
         yield (
-            f"two groups, {n} bits",
+            "two groups",
+            f"{n} bits",
             X.astype(float),
             "bernoulli",
             (density - np.log(2))[500:].mean(),
         )
-    yield "digits, 64 bits", load_digits().data > 7, "bernoulli", np.nan
+    yield "other rows", "digits, 64 bits", load_digits().data > 7, "bernoulli", np.nan
     X, y = load_digits(return_X_y=True)
-    yield "digits 0 and 1, 64 real columns", X[y < 2], "gaussian", np.nan
+    yield "digits 0 and 1", "64 real columns", X[y < 2], "gaussian", np.nan
     for name, load in (("iris", load_iris), ("wine", load_wine), ("cancer", load_breast_cancer)):
         X = rng.permutation(load().data)
-        yield f"{name}, {X.shape[1]} real columns", X, "gaussian", np.nan
+        yield "other rows", f"{name}, {X.shape[1]} real columns", X, "gaussian", np.nan
 
 
 def of_independent_columns(train, test, kind):
@@ -80,21 +81,42 @@ def main():
     args = parser.parse_args()
     heading(__file__, args)
     rows, totals = [], {}
-    for name, X, kind, truth in data_sets():
+    for group, columns, X, kind, truth in data_sets():
         X, half = X.astype(float), len(X) // 2
         train, test = X[:half], X[half:]
         independent = of_independent_columns(train, test, kind)
         for n_hidden in (20, 256):
             for starts in ("persistent", "tempered", None):
                 scores, n_told, seconds = fitted(train, test, kind, n_hidden, starts, args.seeds)
-                row = name, n_hidden, str(starts), min(scores), max(scores), n_told, seconds
+                row = (
+                    group,
+                    columns,
+                    n_hidden,
+                    str(starts),
+                    min(scores),
+                    max(scores),
+                    n_told,
+                    seconds,
+                )
                 progress(row)
                 rows.append((*row, independent, truth))
-                group = name.split(",")[0]
-                group = group if " " in group else "other rows"
                 told, n_fits = totals.get((group, starts), (0, 0))
                 totals[group, starts] = told + n_told, n_fits + args.seeds
-    table(("rows", "hidden", "starts", "worst", "best", "told", "s", "independent", "truth"), rows)
+    table(
+        (
+            "rows",
+            "columns",
+            "hidden",
+            "starts",
+            "worst",
+            "best",
+            "told",
+            "s",
+            "independent",
+            "truth",
+        ),
+        rows,
+    )
     for (group, starts), (n_told, n) in totals.items():
         print(f"{group}, starts={starts}: {n_told} of {n} fits end with a warning")
 

@@ -1,9 +1,7 @@
 """Exact sums over all configurations of small layers."""
 
-import numpy as np
-
 from ..arrays import from_numpy, to_numpy
-from ..machine import MAX_UNITS, _enumeration, conditional
+from ..machine import MAX_UNITS, _enumeration
 from ._density import density_of, in_float64
 
 
@@ -72,13 +70,7 @@ def exact_marginals(model, max_units=MAX_UNITS):
     """
     density = density_of(model)
     machine = in_float64(density.machine)
-    log_z = exact_log_partition(machine, max_units)
-    means = [np.zeros(n) for n in machine.n_units]
-    for layers, log_weights in _enumeration.configurations(machine):
-        weights = np.exp(to_numpy(log_weights) - log_z)
-        for l, values in enumerate(layers):
-            if values is None:
-                values = machine.units[l].mean(conditional(machine, l, layers))
-            means[l] += weights @ to_numpy(values)
+    _enumeration.check_enumerable(machine, max_units)
+    means = _enumeration.means(machine, range(len(machine.units)))
     means[0] = to_numpy(density.outward(from_numpy(means[0], machine.weights[0])))
     return tuple(means)

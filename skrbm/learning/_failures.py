@@ -21,7 +21,7 @@ _FEWEST, _N_CHAINS, _ELEMENTS = 20, 128, 2**16  # chains that tell, most of them
 _STUCK = 0.75  # correlation of chains with themselves long ago
 _SHIFTED, _SURE = 0.75, 5.0  # standard deviations of chains, and of the difference of two means
 _DIRECTIONS = 8  # of the rows of data, along which they differ most
-_FLAT = 1e-4  # part of the largest variance along one, below which rows do not differ
+_FLAT = 1e-4  # variance along one, or part of the largest, below which rows do not differ
 _APART, _SURELY = 0.8, 4.0  # standard deviations of these, and of the difference of two means
 
 
@@ -123,8 +123,8 @@ def main_directions(rows, weights):
     rows -= centre.astype(rows.dtype)
     rows *= np.sqrt(part)[:, None].astype(rows.dtype)
     variances, vectors = np.linalg.eigh((rows @ rows.T).astype(np.float64))
-    vectors = (vectors / np.maximum(variances, 1e-300))[:, variances > _FLAT * variances[-1]]
-    directions = rows.T @ vectors[:, -_DIRECTIONS:]
+    kept = variances > _FLAT * max(1.0, variances[-1])
+    directions = rows.T @ (vectors[:, kept] / variances[kept])[:, -_DIRECTIONS:]
     return directions, centre @ directions
 
 

@@ -333,9 +333,9 @@ class LikelihoodMonitor(Monitor):
             self.failure = f"{told}: {meaning}"
 
     def _told_if_fallen(self, name, value, independent):
-        peak = self.peaks.get(name, -math.inf)
-        fallen = self._is_by_persistent_chains
-        return told_if_fallen(name, value, peak, independent) if fallen else None
+        if not self._is_by_persistent_chains:
+            return None
+        return told_if_fallen(name, value, self.peaks.get(name, -math.inf), independent)
 
     @property
     def told(self):
@@ -347,10 +347,7 @@ class LikelihoodMonitor(Monitor):
         (own, std), (others, other_std) = (watch._estimated(self.shown) for watch in (self, other))
         if not own - others > 2 * math.hypot(std, other_std):
             return None
-        return (
-            f"led to a log-likelihood of training rows of {others:.4g} in place of {own:.4g}, so "
-            "that this fit is kept"
-        )
+        return f"led to a log-likelihood of {others:.4g} in place of {own:.4g}, so this fit is kept"
 
     def _estimated(self, shown):
         """Return the log-likelihood of some rows at the end, and the standard error of log Z."""
@@ -358,7 +355,7 @@ class LikelihoodMonitor(Monitor):
         if self.rows.has_missing:  # no chains start at such rows
             self._tracker.data = None
         log_z = self._tracker.estimate(density.machine, math.inf)
-        if log_z is None or density.machine.units[0].totals(density.starts) is not None:
+        if log_z is None:
             return math.nan, math.inf
         mean = np.average(self._free_energies(density, index), weights=counts)
         return float(-mean - log_z.value), log_z.std
@@ -373,7 +370,10 @@ class LikelihoodMonitor(Monitor):
         if self.failure is not None or log_z is None or log_z.std > _PRECISE:
             return None
         index, weights = self.compared
-        directions, means = main_directions(self._values(lambda rows: rows, index), weights)
+        rows = self._values(lambda rows: rows, index)
+        if self.rows.has_fractions:  # which are probabilities: the machine's rows vary more
+            rows = (np.random.default_rng(0).random(rows.shape) < rows).astype(rows.dtype)
+        directions, means = main_directions(rows, weights)
         found = self._tracker.means_along(density.machine, directions)
         return found and told_if_apart(means, *found, weights.sum())
 

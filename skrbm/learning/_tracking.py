@@ -16,8 +16,8 @@ from ..inference import (
     mean_of_weights,
     resampled_index,
 )
-from ..machine import conditional, free_energy, in_double, turned_over, uncoupled
-from ..machine._enumeration import configurations, factored, n_enumerated
+from ..machine import free_energy, in_double, turned_over, uncoupled
+from ..machine._enumeration import factored, means, n_enumerated
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
 _SPREAD = 0.1  # standard deviation of log weights by one step, in nats
@@ -133,15 +133,15 @@ class LogPartitionTracker:
         """
         n_products = 2 ** n_enumerated(machine) * math.prod(machine.weights[0].shape)
         if n_enumerated(machine) <= _BY_HALVES and n_products <= _PRODUCTS:
-            means = _exact_means(machine) @ directions
-            return means, np.zeros_like(means)
+            along = means(in_double(machine), [0])[0] @ directions
+            return along, np.zeros_like(along)
         if not self._is_by_chains:
             return None
         along = to_numpy(self._layers[0]) @ directions
         weights = softmax(to_numpy(self._log_weights))[:, None]
-        means = (weights * along).sum(axis=0)
-        of_runs = (weights * (along - means)).reshape(_RUNS, _CHAINS, -1).sum(axis=1)
-        return means, np.sqrt(_RUNS / (_RUNS - 1) * (of_runs**2).sum(axis=0))
+        centre = (weights * along).sum(axis=0)
+        of_runs = (weights * (along - centre)).reshape(_RUNS, _CHAINS, -1).sum(axis=1)
+        return centre, np.sqrt(_RUNS / (_RUNS - 1) * (of_runs**2).sum(axis=0))
 
     @property
     def _following(self):
@@ -216,21 +216,6 @@ class LogPartitionTracker:
         if not found.std <= _PRECISE:
             self._machine = None
         return found if math.isfinite(found.value) else None
-
-
-def _exact_means(machine):
-    """Return the means of the visible units by a sum over the configurations of a layer."""
-    machine = in_double(machine)
-    total, largest = np.zeros(machine.n_units[0] + 1), -math.inf
-    for layers, log_weights in configurations(machine):
-        rows = layers[0]
-        if rows is None:
-            rows = machine.units[0].mean(conditional(machine, 0, layers))
-        log_weights, rows = to_numpy(log_weights), to_numpy(rows)
-        before, largest = largest, max(largest, log_weights.max())
-        weights = np.exp(log_weights - largest)
-        total = math.exp(before - largest) * total + np.append(weights @ rows, weights.sum())
-    return total[:-1] / total[-1]
 
 
 def lower_bound(machine, states):

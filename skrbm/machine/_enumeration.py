@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace
+from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, to_numpy
 from ._factored_sums import FactoredSums, factored_sums
 from ._machine import Machine, conditional, is_per_row
 
@@ -182,6 +182,27 @@ def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Arra
         return _log_partition(machine, layers) if sums is None else sums.log_partition()
     parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]
     return namespace(parts[0]).concat(parts, axis=0)
+
+
+def means(machine: Machine, wanted: Sequence[int]) -> list[np.ndarray]:
+    """Sum the means of all units of some layers over all configurations.
+
+    Returns
+    -------
+    list of ndarray of shape (n_units[l],)
+    """
+    sums, total, largest = [np.zeros(machine.n_units[l]) for l in wanted], 0.0, -math.inf
+    for layers, log_weights in configurations(machine):
+        logs = to_numpy(log_weights)
+        before, largest = largest, max(largest, float(logs.max()))
+        weights, factor = np.exp(logs - largest), math.exp(before - largest)
+        total = factor * total + weights.sum()
+        for i, l in enumerate(wanted):
+            values = layers[l]
+            if values is None:
+                values = machine.units[l].mean(conditional(machine, l, layers))
+            sums[i] = factor * sums[i] + weights @ to_numpy(values)
+    return [part / total for part in sums]
 
 
 def _log_partition(machine: Machine, layers: Sequence[int] | None) -> Array:

@@ -256,7 +256,8 @@ def test_one_graph_at_a_time_is_recorded(monkeypatch):
     assert gc.isenabled()
 
 
-def test_a_graph_is_not_destroyed_while_another_is_recorded(monkeypatch):
+@pytest.mark.parametrize("by_another_thread", [True, False])
+def test_a_graph_is_not_destroyed_while_another_is_recorded(monkeypatch, by_another_thread):
     found = []
 
     def step(state, x):
@@ -270,9 +271,11 @@ def test_a_graph_is_not_destroyed_while_another_is_recorded(monkeypatch):
 
     def records(state, x):
         if graphs.n_recorded == 1 and len(calls) == 1:
-            thread = Thread(target=old.clear)  # which does not wait
-            thread.start()
-            thread.join(60)
+            if by_another_thread:
+                thread = Thread(target=old.clear)  # which does not wait
+                thread.start()
+                thread.join(60)
+            old.clear()
             found.append(not old and graph() is not None)
         calls.append(0)
         return step(state, x)

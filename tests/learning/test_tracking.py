@@ -74,15 +74,26 @@ def test_intervals_hold_the_sum_before_and_after_a_step(no_sums, kinds, strength
     assert followed >= 25
 
 
-@pytest.mark.parametrize("by_chains", [False, True])
-def test_means_along_directions(by_chains, monkeypatch):
+@pytest.mark.parametrize(
+    "kinds, by_chains",
+    [
+        (BINARY, False),
+        (BINARY, True),
+        (("gaussian", "bernoulli"), False),  # hidden units are enumerated
+        (("bernoulli", "gaussian"), False),
+    ],
+)
+def test_means_along_directions(kinds, by_chains, monkeypatch):
     """By chains, of 40 t-statistics with 15 degrees of freedom one is above 6 with 1e-3."""
     if by_chains:
         monkeypatch.setattr(_tracking, "_EXACT", -1)
         monkeypatch.setattr(_tracking, "_BY_HALVES", -1)
     directions = np.random.default_rng(0).standard_normal((5, 4))
     for seed in range(10):
-        machine, watch = random_machine(BINARY, (5, 4), seed, 0.6), tracker(seed)
+        machine, watch = (
+            random_machine(kinds, (5, 4), seed, 0.6 if by_chains else 0.2),
+            tracker(seed),
+        )
         if by_chains:
             assert watch.means_along(machine, directions) is None  # nothing is estimated yet
         watch.estimate(machine, math.inf)
