@@ -149,7 +149,7 @@ def seeds_of_fit(random_state):
     return evaluation.state, own
 
 
-def learnt(estimator, X, told, sample_weight, goes_on, progress=None, anew=False):
+def learnt(estimator, X, told, sample_weight, goes_on, progress=None):
     """Fit to checked data, and return the monitor, None if there was nothing left to do.
 
     Parameters
@@ -163,17 +163,13 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress=None, anew=False
         Whether the fit begins where the last one has ended.
     progress : Progress, default=None
         Of a fit that was interrupted.
-    anew : bool, default=False
-        Whether it is a second fit, of which callbacks are not told.
     """
     rows, training = estimator._start(X, sample_weight, goes_on, progress=progress)
     if training is None:
         return None
     batch_size = batch_size_of(estimator, rows)
     n_iter = n_iter_of(estimator, rows, batch_size)
-    callbacks = {}
-    if not anew:
-        callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter)
+    callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter)
     train, validation = np.arange(len(rows)), None
     if estimator.early_stopping:
         train, validation = rows.split(estimator.validation_fraction, training.rng)
@@ -200,7 +196,7 @@ def begun_anew(estimator, learn, first):
     estimator : estimator
         After a fit by persistent chains.
     learn : callable
-        ``learn(False, anew=True)`` fits, and returns a monitor.
+        ``learn(False)`` fits, and returns a monitor.
     first : LikelihoodMonitor
         Of the fit before, which has failed.
 
@@ -214,7 +210,7 @@ def begun_anew(estimator, learn, first):
         print(f"[{name}] Chains stay in groups of rows; the fit begins anew by tempered chains")
     estimator._tempers, failure = True, first.told
     try:
-        second = learn(False, anew=True)
+        second = learn(False)
         if second.failure is None:
             better = first.told_if_better_than(second)
             failure = better and f"{first.failure} Tempered chains were tried, but {better}."

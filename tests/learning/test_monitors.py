@@ -424,5 +424,35 @@ def test_wrong_weights_of_groups_are_told(share, start, told):
     assert not told or "so that the groups have wrong weights" in watch.failure
 
 
+@pytest.mark.parametrize("shares, told", [((0.5, 0.99), True), ((0.99, 0.5), False)])
+def test_an_exact_log_likelihood_that_has_fallen_is_told(shares, told, monkeypatch):
+    """Of units without a pseudo-likelihood. It falls by 1.6 of 3.1 nats that were gained."""
+    p = np.repeat(expit([-2.0, 2.0]), 200)[:, None]
+    X = (np.random.default_rng(0).random((400, 12)) < p).astype(float)
+    first, last = map(mixture, shares)
+    phase = ChainPhase(Gibbs(), "persistent")
+    watch, _ = monitor(first, X, phase, held_out=False, credit=np.inf)
+    monkeypatch.setattr(watch, "_likelihood", lambda density, state: {})
+    state = phase.init(first, make_rng(0, X), 30, X[:30])
+    for machine in (first, last):
+        assert "log_likelihood" in watch.measure(machine, state)
+    watch.conclude(last, state)
+    assert ("the log-likelihood of training rows has fallen" in (watch.failure or "")) == told
+
+
+def test_grey_levels_that_hardly_differ_are_no_groups():
+    """Means are off by 0.05: twice what rows differ by, and a tenth of what draws of them do.
+
+    Means of 256 draws add 0.06 in each of 8 directions.
+    """
+    X = 0.55 + 0.025 * np.random.default_rng(0).standard_normal((400, 10))
+    machine = random_machine(BINARY, (10, 2), 0, 0.0, spread=0.0)
+    watch, phase = monitor(machine, X, ChainPhase(Gibbs(), "persistent"), held_out=False)
+    state = phase.init(machine, make_rng(0, X), 30, X[:30])
+    watch.measure(machine, state)
+    watch.conclude(machine, state)
+    assert watch.failure is None
+
+
 def data_of(n, n_columns):
     return (np.random.default_rng(1).random((n, n_columns)) < 0.5).astype(float)
