@@ -56,15 +56,19 @@ class _Recorder(TorchDispatchMode):
 class CUDAGraph:
     """The methods of :class:`torch.cuda.CUDAGraph` that skrbm uses."""
 
-    n_recorded = n_replayed = 0  # of all graphs
+    n_recorded = n_replayed = n_begun = 0  # of all graphs
+    pools = ()
 
     def pool(self):
-        return 0
+        return self._pool
 
     def register_generator_state(self, generator):
         self._generator = generator, generator.get_state()
 
     def capture_begin(self, pool=None, capture_error_mode=None):
+        CUDAGraph.n_begun += 1
+        self._pool = object() if pool is None else pool
+        CUDAGraph.pools.add(self._pool)
         self._recorder = _Recorder()
         self._recorder.__enter__()
 
@@ -96,7 +100,8 @@ class _Stream:
 @contextmanager
 def recorded_on_the_processor(monkeypatch):
     """Let steps of tensors of the processor be replayed; gives the class of the graphs."""
-    CUDAGraph.n_recorded = CUDAGraph.n_replayed = 0
+    CUDAGraph.n_recorded = CUDAGraph.n_replayed = CUDAGraph.n_begun = 0
+    CUDAGraph.pools = set()
     with monkeypatch.context() as patch:
         patch.setattr(torch.cuda, "CUDAGraph", CUDAGraph)
         patch.setattr(torch.cuda, "Stream", _Stream)

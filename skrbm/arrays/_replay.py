@@ -31,8 +31,8 @@ class Replayed:
     """Calls of a function that takes a state to the next one, replayed where that is possible.
 
     A call is recorded when another like it was made before: with the same key, and a state of the
-    same form. If it cannot be recorded, as it waits for the device, no call is any more, and
-    ``works`` is False.
+    same form. If it cannot be recorded, as the one before waited for the device, no call is any
+    more, and ``works`` is False.
 
     Parameters
     ----------
@@ -43,11 +43,14 @@ class Replayed:
         the same operations whatever they are. Of all else, other values ask for other recordings.
     rng : Rng
         What the function draws from; it has no other source of random numbers.
+    before : Replayed, default=None
+        Calls that have come to their end, whose recordings leave their memory to those of these.
     """
 
-    def __init__(self, function: Callable, rng: Any) -> None:
+    def __init__(self, function: Callable, rng: Any, before: "Replayed | None" = None) -> None:
         self._function, self._rng = function, rng
         self._seen: dict[Any, _Recording | None] = {}
+        self._left = [] if before is None else before._recordings()
         self._last: _Parts | None = None
         self.works = True
 
@@ -68,12 +71,15 @@ class Replayed:
         kind = key, tuple(x.shape), parts.form
         if kind not in self._seen:
             self._seen[kind] = None
-            return self._function(state, x)
+            with _watch() as watch:
+                found = self._function(state, x)
+            self.works = not watch.has_waited
+            return found
         recording = self._seen[kind] or self._recorded(parts, x)
         if recording is None:
             self.works = False
             return self._function(state, x)
-        self._seen[kind] = recording
+        self._seen[kind], self._left = recording, []
         self._last, numbers = recording.replay(parts, x)
         return self._last.state, numbers
 
@@ -84,13 +90,16 @@ class Replayed:
 
     def _recorded(self, parts: "_Parts", x: Array) -> "_Recording | None":
         """Return the recording of a call, None if it cannot be recorded."""
-        made = (r for r in self._seen.values() if r is not None)
-        like_it = next((r for r in made if r.kinds == parts.kinds), None)
+        like_it = next((r for r in self._recordings() if r.kinds == parts.kinds), None)
         try:
             recording = _Recording(self._function, self._rng, parts, x, like_it)
-        except RuntimeError:  # it waits for the device, or copies from the processor
+        except RuntimeError:  # it copies from the processor, or waits in a way that none has seen
             return None
         return recording if recording.is_closed else None
+
+    def _recordings(self) -> "list[_Recording]":
+        """Return the recordings of these calls, or those of the calls before if there are none."""
+        return [made for made in self._seen.values() if made is not None] or self._left
 
     def released(self, state: tuple) -> tuple:
         """Return a state in memory of its own, which later calls do not write into."""
@@ -290,6 +299,32 @@ def _built(x: Any, form: Any, arrays: Any, counts: Any) -> Any:
         new = {f.name: _built(getattr(x, f.name), inner, arrays, counts) for f, inner in names}
         return replace(x, **new)  # type: ignore[type-var]
     return x
+
+
+_WAITS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select"}
+_WAITS |= {"_unique2", "unique_consecutive", "unique_dim", "_linalg_check_errors", "_linalg_eigh"}
+_INDEXES = {"index", "index_put", "index_put_", "_index_put_impl_"}
+
+
+def _watch() -> Any:
+    """Return a context whose ``has_waited`` tells whether the processor waited for a GPU in it.
+
+    A recording that fails tells the same, but torch does not give its memory back.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        has_waited = False
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore
+            name = func.overloadpacket.__name__
+            indexes = args[1] if name in _INDEXES else ()
+            by_mask = any(i is not None and i.dtype == torch.bool for i in indexes)
+            self.has_waited = self.has_waited or by_mask or name in _WAITS
+            return func(*args, **(kwargs or {}))
+
+    return Watch()
 
 
 def _read_arrays() -> Any:

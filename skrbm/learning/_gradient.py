@@ -293,7 +293,7 @@ class MomentLearner(BatchLearner):
         def stepped(state, index):
             return learning()._stepped(training, rate, state, index)
 
-        self._replayed = Replayed(stepped, training.rng)
+        self._replayed = Replayed(stepped, training.rng, before=self._replayed)
 
     def _recorded(self, training, rate):
         """Return what a recording of steps keeps of the learning rate of the schedule."""
