@@ -12,6 +12,7 @@ import numpy as np
 
 from ._types import Array
 
+_NAMESPACES: dict[type, Any] = {}  # of arrays by their types
 _NUMPY = np.ndarray, np.generic  # a tuple: a union would be built again in each call
 _FEW = 2**16  # numbers that are summed by products, for which they are copied to float64
 _SHORT = 8  # columns below which halves are not multiplied, as that takes as long as logarithms
@@ -33,6 +34,8 @@ def namespace(x: Any) -> Any:
     """Return the array namespace of ``x``; NumPy for everything that is no foreign array."""
     if type(x) is np.ndarray or not is_foreign(x):  # the usual type is checked first
         return np
+    if type(x) in _NAMESPACES:  # a search takes microseconds, and a step asks dozens of times
+        return _NAMESPACES[type(x)]
     try:
         import array_api_compat
     except ImportError as error:
@@ -40,7 +43,8 @@ def namespace(x: Any) -> Any:
             f"an array of type {type(x).__module__}.{type(x).__name__} needs the optional package "
             "array-api-compat: pip install 'skrbm[array]', or pass NumPy arrays"
         ) from error
-    return array_api_compat.array_namespace(x)
+    _NAMESPACES[type(x)] = array_api_compat.array_namespace(x)
+    return _NAMESPACES[type(x)]
 
 
 def like(x: Array) -> dict[str, Any]:
