@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
-from .._sklearn import _fit_context, with_callbacks
+from .._sklearn import _fit_context
 from ..arrays import Columns, cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
@@ -26,12 +26,12 @@ from ..learning import (
     recorder,
 )
 from ..machine import Machine
+from ._anew import learnt_by_better_chains
 from ._density import DensityModel
 from ._encoded import takes_table
 from ._parts import check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
-    begun_anew,
     check_settings_of_ranks,
     falls,
     how_it_begins,
@@ -78,7 +78,7 @@ class BaseRBM(DensityModel):
     - ``_given(components, intercept_hidden, intercept_visible)``: given parameters, as a machine
       has them;
     - ``_own_fixed_point()``: the equations that it learns by, None if it samples;
-    - ``_may_begin_anew(goes_on)``: whether a failed fit may begin anew, by tempered chains;
+    - ``_may_begin_anew()``: whether a first fit that fails may begin anew, by tempered chains;
     - ``_data_to_learn(X, goes_on, weights)``: X of a fit, checked;
     - ``_adopted(machine, parts)``: itself, fitted as far as the parameters of a machine go.
     """
@@ -114,7 +114,6 @@ class BaseRBM(DensityModel):
 
     # ------------------------------------------------------------------------- training
 
-    @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     @one_blas_thread
@@ -150,15 +149,12 @@ class BaseRBM(DensityModel):
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
         told = given if takes_table(self) else X
         learn = partial(learnt, self, X, told, sample_weight)
-        monitor = learn(goes_on, progress)
-        failure = None if monitor is None else monitor.told
-        if failure is not None and self._may_begin_anew(goes_on):
-            failure = begun_anew(self, learn, monitor)
+        failure = learnt_by_better_chains(self, learn, goes_on, progress)
         if failure is not None:
-            warnings.warn(failure, ConvergenceWarning, stacklevel=6)  # the line of the user
+            warnings.warn(failure, ConvergenceWarning, stacklevel=5)  # the line of the user
         return self
 
-    def _may_begin_anew(self, goes_on):
+    def _may_begin_anew(self):
         return False
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -19,7 +19,7 @@ from ..learning import (
 from ._base import BaseRBM
 from ._choices import OPTIMIZER_CONSTRAINT, UNIT_CONSTRAINTS, optimizer_of, units_of
 from ._parts import Parts, spread
-from ._training import has_callbacks, is_automatic
+from ._training import is_automatic
 
 
 class RBM(BaseRBM):
@@ -332,9 +332,8 @@ class RBM(BaseRBM):
             phase = ChainPhase(method, start, n_steps, self.burn_in)
         return Parts(phase, optimizer_of(self), self.n_states, self._parameters(rows))
 
-    def _may_begin_anew(self, goes_on):
-        is_own = self.starts is None and is_automatic(self)
-        if not is_own or goes_on or ranks().size > 1 or has_callbacks(self):
+    def _may_begin_anew(self):
+        if self.starts is not None or not is_automatic(self) or ranks().size > 1:
             return False
         method = self._method()
         return isinstance(method, Sampler) and method.own_start is None

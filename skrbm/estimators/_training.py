@@ -1,18 +1,15 @@
 """What estimators share that train: their common parameters, and what a fit keeps."""
 
 import copy
-import warnings
 from functools import wraps
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from .._ranks import ranks
 from .._schedules import SCHEDULES, scheduled
-from .._sklearn import HasMethods, Interval, StrOptions
+from .._sklearn import HasMethods, Interval, StrOptions, with_callbacks
 from ..arrays import namespace, seed_sequence
-from ..exceptions import DivergenceError
 from ..learning import PENALTIES, LikelihoodMonitor, check_integral
 
 _STEPS = 1000  # of a fit with n_iter="auto" at least
@@ -119,11 +116,6 @@ def _is_found_by_chains(estimator):
     return is_automatic(estimator) and estimator._own_fixed_point() is None
 
 
-def has_callbacks(estimator):
-    """Whether callbacks of scikit-learn are told of a fit, its own or those of a search."""
-    return bool(vars(estimator).get("_skl_callbacks"))
-
-
 def falls(rate, n_iter):
     """Whether the factor on an automatic rate is small in the last of ``n_iter`` epochs."""
     return rate(1 - 1 / max(n_iter, 1)) < 0.5
@@ -149,8 +141,11 @@ def seeds_of_fit(random_state):
     return evaluation.state, own
 
 
-def learnt(estimator, X, told, sample_weight, goes_on, progress=None):
+@with_callbacks
+def learnt(estimator, X, told, sample_weight, goes_on, progress, *, concluded, **own):
     """Fit to checked data, and return the monitor, None if there was nothing left to do.
+
+    Callbacks take it for a fit of its own.
 
     Parameters
     ----------
@@ -161,15 +156,20 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress=None):
     sample_weight : array of shape (n_samples,) or None
     goes_on : bool
         Whether the fit begins where the last one has ended.
-    progress : Progress, default=None
+    progress : Progress or None
         Of a fit that was interrupted.
+    concluded : callable
+        Called at the end as ``concluded(monitor, ended)``, with why the fit has ended; returns
+        whether that is all. Else callbacks are given no checkpoint.
+    **own : dict
+        What a checkpoint keeps besides.
     """
     rows, training = estimator._start(X, sample_weight, goes_on, progress=progress)
     if training is None:
         return None
     batch_size = batch_size_of(estimator, rows)
     n_iter = n_iter_of(estimator, rows, batch_size)
-    callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter)
+    callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter, **own)
     train, validation = np.arange(len(rows)), None
     if estimator.early_stopping:
         train, validation = rows.split(estimator.validation_fraction, training.rng)
@@ -184,46 +184,9 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress=None):
         estimator._publish(machine, state, training)
 
     options = {"batch_size": batch_size, "monitor": monitor, **callbacks}
+    options["concluded"] = lambda ended: concluded(monitor, ended)
     estimator._trainer(rows, train, training, publish, n_iter, **options).run(training)
     return monitor
-
-
-def begun_anew(estimator, learn, first):
-    """Fit by tempered chains; the estimator is then as it was, unless that went well.
-
-    Parameters
-    ----------
-    estimator : estimator
-        After a fit by persistent chains.
-    learn : callable
-        ``learn(False)`` fits, and returns a monitor.
-    first : LikelihoodMonitor
-        Of the fit before, which has failed.
-
-    Returns
-    -------
-    failure : str or None
-        Of the fit that is kept.
-    """
-    before, name = dict(vars(estimator)), name_in_print(estimator)
-    if name:
-        print(f"[{name}] Chains stay in groups of rows; the fit begins anew by tempered chains")
-    estimator._tempers, failure = True, first.told
-    try:
-        second = learn(False)
-        if second.failure is None:
-            better = first.told_if_better_than(second)
-            failure = better and f"{first.failure} Tempered chains were tried, but {better}."
-    except DivergenceError:
-        pass
-    except BaseException:
-        warnings.warn(failure, ConvergenceWarning, stacklevel=7)  # the line of the user
-        raise
-    finally:
-        if failure is not None:
-            vars(estimator).clear()
-            vars(estimator).update(before)
-    return failure
 
 
 def joined_means(known, means, n, total):
@@ -265,7 +228,7 @@ def how_it_begins(estimator):
     return progress, goes_on
 
 
-def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
+def for_callbacks(estimator, X, y, rows, training, progress, n_iter, **own):
     """Return what callbacks of a fit need, options of :class:`Trainer`.
 
     To be called before the fit draws a number.
@@ -282,12 +245,14 @@ def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
         Of a fit that is to go on.
     n_iter : int
         Passes over the rows.
+    **own : dict
+        What a checkpoint keeps besides.
     """
     first = copy.deepcopy(training.rng)
     return {
         "context": estimator._init_callback_context(max_subtasks=n_iter),
         "data": {"estimator": estimator, "X": X, "y": y},
-        "own": lambda: {"rows": rows.fingerprint, "random_state": first},
+        "own": lambda: {"rows": rows.fingerprint, "random_state": first, **own},
         "progress": progress,
     }
 

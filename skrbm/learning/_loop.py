@@ -164,6 +164,9 @@ class Trainer:
         then have ``_checkpoint``, a function that returns a fitted estimator and the progress.
     progress : Progress, default=None
         Of a fit to go on with; None begins.
+    concluded : callable, default=None
+        Called with ``ended`` when all else has ended; whether the estimator has come to the end of
+        its fit. Else what callbacks are told has no checkpoint.
 
     Attributes
     ----------
@@ -183,6 +186,7 @@ class Trainer:
     task: str = "epoch"
     own: Any = None
     progress: Progress | None = None
+    concluded: Any = None
     ended: str = "interrupted"
 
     def run(self, training):
@@ -236,7 +240,9 @@ class Trainer:
         late = self.monitor.conclude(*chosen)
         if late:
             self.record(late, adds=False)
-        self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=self._told_at_end)
+        is_end = self.concluded is None or self.concluded(self.ended)
+        told = self._told_at_end if is_end else dict
+        self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=told)
 
     def _end(self, training, chosen):
         """Publish what is chosen; doing it twice is doing it once."""

@@ -342,15 +342,11 @@ class LikelihoodMonitor(Monitor):
         """What the end tells of a failure, with the remedy; None if there was none."""
         return None if self.failure is None else f"{self.failure} {remedy_of(self.failure)}"
 
-    def told_if_better_than(self, other):
-        """Tell what another fit to the same rows has led to, None if it is not worse for sure."""
-        (own, std), (others, other_std) = (watch._estimated(self.shown) for watch in (self, other))
-        if not own - others > 2 * math.hypot(std, other_std):
-            return None
-        return f"led to a log-likelihood of {others:.4g} in place of {own:.4g}, so this fit is kept"
+    def estimated(self, shown):
+        """Return the log-likelihood of some rows at the end, and the standard error of log Z.
 
-    def _estimated(self, shown):
-        """Return the log-likelihood of some rows at the end, and the standard error of log Z."""
+        ``shown`` has indices and counts of the rows.
+        """
         density, (index, counts) = self.density(*self.end), shown
         if self.rows.has_missing:  # no chains start at such rows
             self._tracker.data = None

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skrbm import RBM, BernoulliRBM, CategoricalRBM, TabularRBM
-from skrbm.estimators._training import begun_anew
+from skrbm.estimators._anew import learnt_by_better_chains
 from skrbm.exceptions import DivergenceError
 
 REAL = RBM(8, visible="gaussian", random_state=0)
@@ -88,30 +88,47 @@ def test_later_learning_goes_on_by_tempered_chains():
         assert len(other.ladder_) > 1 and other.history_["exchange"][-1] > 0
 
 
-class Counted:
-    """A callback that does nothing."""
+class Told:
+    """A callback that writes down what it is told of, and stops after ``most`` epochs."""
+
+    def __init__(self, most=None):
+        self.names, self.most = [], most
 
     def setup(self, estimator, context):
-        pass
+        self.names.append("setup")
 
     def on_fit_task_begin(self, estimator, context, *, fitted_estimator=None):
-        pass
+        self.names.append(context.task_name)
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-        pass
+        self.names += ["end"] * (context.task_name == "fit")
+        return self.names.count("epoch") == self.most
 
     def teardown(self, estimator, context):
-        pass
+        self.names.append("teardown")
 
 
-@pytest.mark.parametrize(
-    "params", [{"learning_rate": 0.1, "n_iter": 300}, {"callbacks": True}], ids=str
-)
-def test_fits_with_settings_warn(params):
+def test_callbacks_are_told_of_two_fits():
     X, _ = real_groups()
-    rbm = clone(REAL).set_params(**{k: v for k, v in params.items() if k != "callbacks"})
-    if "callbacks" in params:
-        rbm.set_callbacks(Counted())
+    told = Told()
+    rbm = clone(REAL).set_callbacks(told).fit(X)
+    assert_array_equal(rbm.components_, clone(REAL).fit(X).components_)
+    fit = ["setup", "fit", *["epoch"] * rbm.n_iter_, "end", "teardown"]
+    assert told.names == fit + fit
+
+
+def test_a_callback_that_stops_a_fit_ends_it():
+    X, _ = real_groups()
+    told = Told(most=100)
+    rbm = clone(REAL).set_params(n_iter=150).set_callbacks(told)
+    with pytest.warns(ConvergenceWarning, match="wrong weights"):
+        rbm.fit(X)
+    assert told.names.count("setup") == 1 and not hasattr(rbm, "ladder_")
+
+
+def test_fits_with_a_learning_rate_of_their_own_warn():
+    X, _ = real_groups()
+    rbm = clone(REAL).set_params(learning_rate=0.1, n_iter=300)
     with pytest.warns(ConvergenceWarning, match="wrong weights"):
         rbm.fit(X)
     assert not hasattr(rbm, "ladder_")
@@ -124,44 +141,54 @@ def test_fits_with_a_given_learning_rate_warn():
 
 
 class Watch:
-    """Stands for the monitor of a fit: its failure, and what another fit has led to."""
+    """Stands for the monitor of a fit: its failure, and the log-likelihood of some rows."""
 
-    def __init__(self, failure, better=None):
-        self.failure, self.better = failure, better
+    shown = np.arange(4), np.ones(4)
+
+    def __init__(self, failure, log_likelihood=0.0):
+        self.failure, self.log_likelihood = failure, log_likelihood
         self.told = failure and f"{failure} Do this."
 
-    def told_if_better_than(self, other):
-        assert isinstance(other, Watch)
-        return self.better
+    def estimated(self, shown):
+        assert shown is Watch.shown
+        return self.log_likelihood, 0.5
 
 
 @pytest.mark.parametrize(
-    "ends, better, told",
+    "ends, told",
     [
-        (Watch(None), None, None),
-        (Watch(None), "led to less", "stuck. Tempered chains were tried, but led to less."),
-        (Watch("fails"), None, "stuck. Do this."),
-        (DivergenceError("too long"), None, "stuck. Do this."),
-        (KeyboardInterrupt(), None, "stuck. Do this."),
+        (Watch(None), None),
+        (Watch(None, -1.4), None),  # which may be chance
+        (Watch(None, -1.5), "stuck. Tempered chains were tried, but led to a log-likelihood of"),
+        (Watch("fails"), "stuck. Do this."),
+        (DivergenceError("too long"), "stuck. Do this."),
+        (KeyboardInterrupt(), "stuck. Do this."),
     ],
 )
-def test_a_new_fit_that_is_worse_changes_nothing(ends, better, told):
-    rbm, first = RBM(3, n_iter=1, random_state=0).fit(np.eye(4)), Watch("stuck.", better)
+def test_a_new_fit_that_is_worse_changes_nothing(ends, told):
+    rbm, calls = RBM(3, n_iter=1, random_state=0).fit(np.eye(4)), []
+    rbm.set_callbacks(Told())
     before = dict(vars(rbm))
 
-    def learn(goes_on):
-        assert not goes_on
-        rbm.components_, rbm.more_ = rbm.components_ + 1, 0
-        if isinstance(ends, BaseException):
-            raise ends
-        return ends
+    def learn(goes_on, progress, *, concluded, begins, first):
+        assert not goes_on and progress is None and begins
+        calls.append(first)
+        monitor = Watch("stuck.") if first is None else ends
+        if first is not None:
+            rbm.components_, rbm.more_ = rbm.components_ + 1, 0
+        if isinstance(monitor, BaseException):
+            raise monitor
+        assert concluded(monitor, "n_iter") == (first is not None)
+        return monitor
 
     if isinstance(ends, KeyboardInterrupt):
         with pytest.raises(KeyboardInterrupt), pytest.warns(ConvergenceWarning, match=told):
-            begun_anew(rbm, learn, first)
+            learnt_by_better_chains(rbm, learn, False, None)
     else:
-        assert begun_anew(rbm, learn, first) == told
+        found = learnt_by_better_chains(rbm, learn, False, None)
+        assert found is None if told is None else found.startswith(told)
     assert (vars(rbm) == before) == (told is not None)
+    assert len(calls) == 2 and calls[0] is None
 
 
 def test_the_better_of_both_fits_is_kept():
