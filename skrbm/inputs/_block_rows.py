@@ -10,6 +10,7 @@ from ..arrays import (
     Columns,
     ColumnSummary,
     cast,
+    has_missing,
     is_foreign,
     joined_rows,
     namespace,
@@ -84,7 +85,7 @@ class BlockRows(Rows):
             )
         self.source, self.dtype, self.binarize = source, dtype, binarize
         self.coordinates, self.weights, self.unit = coordinates, None, unit
-        self.summary, self.has_fractions = ColumnSummary(), False
+        self.summary, self.has_fractions, self.sizes = ColumnSummary(), False, []
         self.clips = binarize is not None or unit.clips
         self.X, self._places = self._first_pass()
         self._reference, self._is_sent, self.part = self.X, is_foreign(self.X), 1.0
@@ -101,9 +102,16 @@ class BlockRows(Rows):
             rows = self._in_support(block)
             self.unit.check_values(rows)
             self.summary.add(block, rows)
+            self.sizes.append(block.shape[0])
             self.has_fractions |= _has_fractions(rows, self.unit)
             sample.add(number, rows)
         return sample.chosen()
+
+    @cached_property
+    def fingerprint(self):
+        """A text that differs, but for chance, if rows differ, or the blocks that they come in."""
+        told = np.asarray(self.sizes), *self.moments, np.asarray(self.n_known)
+        return self.told_by(lambda positions: [self[positions]], *told)
 
     def _in_support(self, rows):
         check_held(rows, self.dtype)
@@ -179,6 +187,7 @@ class BlockRows(Rows):
         if shuffle and self.source.n_blocks is not None:
             order = rng.order(self.source.n_blocks)
         for number, block in self.source.numbered(order):
+            self._check_missing(number, block)
             aside = np.flatnonzero(self._is_aside & (self._places[:, 0] == number))
             if aside.size:
                 left_out = self._places[aside, 1]
@@ -191,6 +200,14 @@ class BlockRows(Rows):
                 n_bytes = 0
         if pool:
             yield pool
+
+    def _check_missing(self, number, block):
+        """Raise ValueError if a block has missing values, and the first pass had none."""
+        if not self.has_missing and has_missing(block):
+            raise ValueError(
+                f"{self.source.name(number)}: it has missing values (NaN), and X had none "
+                "when it was first read; it must give the same rows in each pass"
+            )
 
     def _check_aside(self, block, left_out, positions):
         """Raise ValueError unless rows of a block are those at positions in memory."""

@@ -48,6 +48,10 @@ class RowBlocks:
             return enumerate(self)
         return ((i, self.block(i)) for i in map(int, order))
 
+    def name(self, i):
+        """Return what errors call block ``i``."""
+        return f"block {i} of X"
+
 
 class SlicedRows(RowBlocks):
     """Blocks of one array of which slices are read: an HDF5 or a Zarr dataset, or a memory map.
@@ -96,10 +100,14 @@ class ArrayFile:
             (2, 0): np.lib.format.read_array_header_2_0,
         }
         with open(path, "rb") as file:
-            version = np.lib.format.read_magic(file)
-            if version not in read:
-                raise ValueError(f"{path} has a format of .npy files that is not for numbers")
-            shape, by_columns, dtype = read[version](file)
+            try:
+                version = np.lib.format.read_magic(file)
+                shape, by_columns, dtype = read[version](file)
+            except KeyError:
+                told = f"{path} has a format of .npy files that is not for numbers"
+                raise ValueError(told) from None
+            except ValueError as error:
+                raise ValueError(f"{path} is no .npy file, or a broken one: {error}") from error
             offset = file.tell()
         if dtype.hasobject or len(shape) != 2 or (by_columns and min(shape) > 1):
             raise ValueError(
@@ -130,22 +138,43 @@ class ArrayFile:
 
 
 class JoinedRows(RowBlocks):
-    """The blocks of several sources, one after another.
+    """The blocks of several files, one after another.
 
     Parameters
     ----------
-    parts : list of RowBlocks
-        Which know their numbers of blocks.
+    parts : list of SlicedRows
+        Of the files.
+
+    Raises
+    ------
+    ValueError
+        If the files have different numbers of columns.
     """
 
     def __init__(self, parts):
+        first = parts[0].array
+        for part in parts:
+            if part.array.shape[1] != first.shape[1]:
+                raise ValueError(
+                    f"{part.array.path} has {part.array.shape[1]} columns, and {first.path} has "
+                    f"{first.shape[1]}; all files of X need the same columns"
+                )
         self.parts = parts
         self._ends = np.cumsum([part.n_blocks for part in parts])
         self.n_blocks = int(self._ends[-1])
 
     def block(self, i):
-        part = int(np.searchsorted(self._ends, i, side="right"))
-        return self.parts[part].block(i - int(self._ends[part]) + self.parts[part].n_blocks)
+        part, i = self._place(i)
+        return part.block(i)
+
+    def name(self, i):
+        part, i = self._place(i)
+        return f"block {i} of {part.array.path}"
+
+    def _place(self, i):
+        """Return the source of a block, and the number of the block in it."""
+        k = int(np.searchsorted(self._ends, i, side="right"))
+        return self.parts[k], i - int(self._ends[k]) + self.parts[k].n_blocks
 
 
 class DaskRows(RowBlocks):
@@ -227,6 +256,9 @@ class CheckedBlocks(RowBlocks):
         for _, block in self.numbered():
             return parameter_reference(block)
 
+    def name(self, i):
+        return self.source.name(i)
+
     def numbered(self, order=None):
         n_rows = 0
         for number, block in self.source.numbered(order):
@@ -235,7 +267,7 @@ class CheckedBlocks(RowBlocks):
             try:
                 block = self._check(block)
             except (TypeError, ValueError) as error:
-                raise type(error)(f"block {number} of X: {error}") from error
+                raise type(error)(f"{self.source.name(number)}: {error}") from error
             n_rows += block.shape[0]
             yield number, block
         self._end(n_rows)

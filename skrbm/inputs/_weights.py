@@ -33,7 +33,7 @@ _MAX_REPEATED = 10**8
 _LARGEST_RATIO = 2.0**53  # of weights: more than 1 to that, and float64 sums lose the 1
 _NEAR = 1e-12  # difference of keys, as part of the largest, that rounding can make
 _MISSING = 0.7390851332151607  # what NaN counts as in keys, hardly a value of data
-_SHOWN = 1000  # rows by which data are told from others
+_SHOWN, _SHOWN_VALUES = 1000, 2**24  # rows at once, and values, by which data are told from others
 _SEED = 20160620  # of directions and positions, which are the same in all fits
 
 
@@ -277,20 +277,24 @@ class DistinctRows:
         """Return the weights of the rows at some positions, float64."""
         return np.ones(len(positions)) if self.weights is None else self.weights[positions]
 
-    def told_by(self, values):
+    def told_by(self, values, *others):
         """Return a text that differs, but for chance, if rows or weights differ.
+
+        All rows tell, or the first of many: the position of each depends on all others.
 
         Parameters
         ----------
         values : callable
-            Returns some dense arrays of the rows at an array of positions. Few rows tell, as the
-            position of each depends on all others.
+            Returns some dense arrays of the rows at an array of positions.
+        *others : array
+            What else tells.
         """
-        arrays = [self.weights_of(np.arange(len(self))), *values(np.arange(len(self))[:_SHOWN])]
         digest = hashlib.blake2b(digest_size=16)
-        for array in map(to_numpy, arrays):
-            array = np.nan_to_num(array.astype(np.float64), nan=_MISSING) + 0.0  # no -0
-            digest.update(repr(array.shape).encode() + array.tobytes())
+        _add(digest, self.weights_of(np.arange(len(self))), *others)
+        width = sum(array.size for array in map(to_numpy, values(np.arange(1))))
+        n = max(_SHOWN, min(len(self), _SHOWN_VALUES // max(1, width)))
+        for start in range(0, n, _SHOWN):
+            _add(digest, *values(np.arange(len(self))[start : min(start + _SHOWN, n)]))
         return digest.hexdigest()
 
     def sent(self, positions):
@@ -374,3 +378,10 @@ class DistinctRows:
                 "set aside; give more samples or set early_stopping=False"
             )
         return np.sort(order[n_validation:]), order[:n_validation]
+
+
+def _add(digest, *arrays):
+    """Let a digest tell of arrays, by their values."""
+    for array in map(to_numpy, arrays):
+        array = np.nan_to_num(array.astype(np.float64), nan=_MISSING) + 0.0  # no -0
+        digest.update(repr(array.shape).encode() + array.tobytes())

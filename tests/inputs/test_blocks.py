@@ -178,6 +178,34 @@ def test_a_file_that_is_cut_off_is_named(tmp_path):
         list(as_blocks(path, 50))
 
 
+def test_a_file_that_is_none_is_named(tmp_path):
+    (path,) = npy(tmp_path, numbered_rows())
+    for content in (b"", b"not of NumPy", path.read_bytes()[:40]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"0\.npy is no \.npy file, or a broken one"):
+            as_blocks(path)
+
+
+def test_files_have_the_same_columns(tmp_path):
+    paths = npy(tmp_path, numbered_rows(), numbered_rows()[:, 1:])
+    with pytest.raises(ValueError, match=r"1\.npy has 2 columns, and .*0\.npy has 3"):
+        as_blocks(paths)
+
+
+def test_errors_name_the_file(tmp_path):
+    second = numbered_rows()
+    second[60, 1] = np.inf
+    blocks = CheckedBlocks(as_blocks(npy(tmp_path, numbered_rows(), second), 50), check_finite)
+    with pytest.raises(ValueError, match=r"block 1 of .*1\.npy: infinity"):
+        list(blocks)
+
+
+def check_finite(block):
+    if not np.isfinite(block).all():
+        raise ValueError("infinity")
+    return block
+
+
 # ------------------------------------------------------------------------- rows of a fit
 
 
@@ -322,6 +350,28 @@ def test_a_source_must_give_as_many_rows_each_time(n_later, when):
     rng = make_rng(0, X)
     with pytest.raises(ValueError, match=f"gave 100 rows at first and {n_later} when"):
         list(rows.batches(np.arange(len(rows)), rng, of_size(10), True))
+
+
+def test_a_source_has_no_missing_values_later():
+    X, passes = numbered_rows(100), itertools.count()
+    rows = block_rows_of(lambda: [X[:50], np.where(next(passes) == 0, X[50:], np.nan)])
+    with pytest.raises(ValueError, match=r"block 1 of X: it has missing values .* had none"):
+        list(rows.batches(np.arange(len(rows)), make_rng(0, X), of_size(10), True))
+
+
+def test_what_tells_blocks_from_others(monkeypatch):
+    """Each row and each block, though few rows stay in memory."""
+    monkeypatch.setattr(block_rows, "_SAMPLE_ROWS", 5)
+    X = numbered_rows(100)
+    found = {block_rows_of(X, 20).fingerprint for _ in range(2)}
+    assert len(found) == 1
+    for row in range(100):
+        other = X.copy()
+        other[row, 1] += 1e-6
+        found.add(block_rows_of(other, 20).fingerprint)
+    found.add(block_rows_of(X, 21).fingerprint)
+    found.add(block_rows_of(X[:-1], 20).fingerprint)
+    assert len(found) == 103
 
 
 def test_rows_set_aside_must_come_in_the_same_order():
