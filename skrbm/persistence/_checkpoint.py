@@ -5,19 +5,21 @@ import time
 import warnings
 from pathlib import Path
 
+from sklearn.base import BaseEstimator
+
 from .._checks import check_count, check_number
 from .._ranks import ranks
+from ..learning import Progress
 from ._files import check_own, read, skrbm, write
 
 _NAME = "checkpoint-{:06d}.npz"
 _ALL = "checkpoint-*.npz"
-_VALUES = "estimator", "progress", "n_ranks"
 
 
 class Checkpoint:
     """Callback that writes a fit to files, from which :func:`resume` goes on with it.
 
-    A file is written when the fit begins, after some of its epochs (units, of
+    A file is written when ``fit`` begins, after some of its epochs (units, of
     :class:`~skrbm.FrankWolfeRBM`), and when it has come to its end. It is there as a whole or not
     at all, even if the process is killed. The fit and its random numbers do not change.
 
@@ -179,6 +181,8 @@ def to_go_on(path, callbacks=()):
 
     Parameters and errors are those of :func:`resume`.
     """
+    if not isinstance(callbacks, list | tuple):
+        raise TypeError(f"callbacks must be a list of callbacks, got {type(callbacks).__name__}")
     found = _newest_of_ranks(path) if ranks().size > 1 else _newest(path)
     estimator, progress, n_begun = found
     if progress is None:
@@ -220,7 +224,7 @@ def _newest_of_ranks(folder):
     for number in sorted(common, reverse=True):
         values, error = None, None
         try:
-            values = read(files[number], *_VALUES)
+            values = _read(files[number])
         except ValueError as unreadable:
             error = str(unreadable)
         found = [told for told in ranks().gather(error) if told]
@@ -237,6 +241,14 @@ def _newest_of_ranks(folder):
     return values
 
 
+def _read(path):
+    """Return the estimator, the progress and the number of ranks in a file."""
+    estimator, progress, n_ranks = read(path, "estimator", "progress", "n_ranks")
+    if not isinstance(estimator, BaseEstimator) or not isinstance(progress, Progress | None):
+        raise ValueError(f"{path} has no estimator, or no progress of a fit")
+    return estimator, progress, n_ranks
+
+
 def _newest(path):
     """Return the estimator and the progress in a file, or in the newest file of a folder."""
     paths = [path]
@@ -250,7 +262,7 @@ def _newest(path):
     errors = []
     for found in paths:
         try:
-            values = read(found, *_VALUES)
+            values = _read(found)
         except ValueError as error:
             errors.append(error)
             continue

@@ -10,6 +10,7 @@ import uuid
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
+from zipfile import is_zipfile
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -27,7 +28,8 @@ def save(estimator, path):
 
     The file is an ``.npz`` archive of arrays, one of which is JSON text. What a fit goes on from is
     in it (chains, random stream, state of the optimiser), so that ``partial_fit`` and
-    ``warm_start`` go on from a loaded estimator as from the saved one. Callbacks are not kept.
+    ``warm_start`` go on from a loaded estimator as from the saved one. Callbacks are not kept, nor
+    what ``set_fit_request`` and its kind have asked for.
 
     Parameters
     ----------
@@ -101,6 +103,8 @@ def load(path, *, device=None):
 def read(path, *names, device=None):
     """Return the values of some names in a file, None where it has none; errors as :func:`load`."""
     with open(path, "rb") as file:
+        if not is_zipfile(file):
+            raise ValueError(f"{path} is no file of skrbm.persistence.save, or only a part of one")
         try:
             archive = np.load(file, allow_pickle=False)
             tree = json.loads(archive[_TREE].tobytes())
@@ -227,7 +231,8 @@ class _Writer:
 def _state(value):
     """Return what an object is made of, by name."""
     if isinstance(value, BaseEstimator):
-        return {k: v for k, v in vars(value).items() if "_callback" not in k}
+        own = vars(value).items()
+        return {k: v for k, v in own if "_callback" not in k and k != "_metadata_request"}
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, tuple):
@@ -307,6 +312,14 @@ class _Reader:
         if is_dataclass(cls) or issubclass(cls, tuple):
             return cls(**values)
         found = cls.__new__(cls)
+        if issubclass(cls, BaseEstimator):  # an earlier release may not have had all parameters
+            values = _defaults(cls) | values
         has_own = hasattr(cls, "__setstate__") and not issubclass(cls, BaseEstimator)
         (found.__setstate__ if has_own else vars(found).update)(values)
         return found
+
+
+def _defaults(cls):
+    """Return the defaults of the parameters of an estimator."""
+    params = inspect.signature(cls.__init__).parameters.values()
+    return {param.name: param.default for param in params if param.default is not param.empty}

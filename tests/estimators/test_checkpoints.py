@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from _estimators import ESTIMATORS, binary_data, noisy_patterns, small, targets, with_parameters
 from _same import assert_same, attributes
 from numpy.testing import assert_array_equal
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -25,8 +25,11 @@ from skrbm import (
     GaussianBernoulliRBM,
 )
 from skrbm.inference import TAP, Langevin
+from skrbm.inputs import rows_of
 from skrbm.learning import Adam
 from skrbm.persistence import Checkpoint, _checkpoint, load, resume, save, trusted_types
+from skrbm.persistence._files import read, write
+from skrbm.units import Gaussian
 
 X = binary_data()
 REAL = np.random.default_rng(0).standard_normal((60, 5)) @ np.diag([1, 2, 3, 1, 1])
@@ -182,6 +185,26 @@ def test_a_fit_that_is_interrupted_again_and_again(name, tmp_path):
     assert_same(attributes(found), attributes(estimator.fit(*data)))
 
 
+@pytest.mark.filterwarnings("ignore:.*Tempered chains were tried")
+@pytest.mark.parametrize(
+    "n_iter, every, keeps_first", [(150, 60, False), (5, 2, True)], ids=["second", "first"]
+)
+def test_a_fit_that_begins_anew(n_iter, every, keeps_first, tmp_path):
+    """Its files are of both parts, and the better one is chosen from each of them."""
+    rng = np.random.default_rng(0)
+    groups = (rng.random((400, 1)) < 0.5) ^ (rng.random((400, 30)) < 0.02)
+    rbm = RBM(8, n_iter=n_iter, random_state=0)
+    checkpoint, parts = Checkpoint(tmp_path, every=every, keep=100), []
+    unbroken = clone(rbm).set_callbacks(checkpoint).fit(groups)
+    assert hasattr(unbroken, "ladder_") != keeps_first
+    assert_same(attributes(clone(rbm).fit(groups)), attributes(unbroken))
+    for path in files(tmp_path):
+        (progress,) = read(path, "progress")
+        parts.append((progress.own["first"] is not None, progress.training is None))
+        assert_same(attributes(resume(path, groups)), attributes(unbroken))
+    assert parts == sorted(parts) and {*parts} == {(False, False), (True, False), (True, True)}
+
+
 def test_a_fit_that_goes_on_from_another(tmp_path):
     """With warm_start it has epochs of its own, and a schedule over them."""
     first = small(RBM, warm_start=True, schedule="linear").fit(X)
@@ -214,6 +237,29 @@ def test_other_data_are_refused(name, which, tmp_path):
             resume(path, other, *target, sample_weight=weights)
     with pytest.raises(ValueError, match="features"):
         resume(path, X[:, 1:], *y)
+
+
+def test_files_that_hold_something_else(tmp_path):
+    """The one before is taken; of no file is there an error that says so."""
+    unbroken, data = fitted("RBM", tmp_path)
+    path = files(tmp_path)[-1]
+    for estimator, progress in ((None, None), (5, None), (unbroken, 5), (X, None)):
+        write(path, estimator=estimator, progress=progress)
+        with pytest.raises(ValueError, match="no estimator, or no progress"):
+            resume(path, *data)
+        with pytest.warns(UserWarning, match="is taken instead"):
+            assert_same(attributes(resume(tmp_path, *data)), attributes(unbroken))
+    with pytest.raises(TypeError, match="a list of callbacks, got Checkpoint"):
+        resume(tmp_path, *data, callbacks=Checkpoint(tmp_path))
+
+
+def test_each_row_of_many_tells_data_from_others():
+    rows, found = np.random.default_rng(0).standard_normal((3000, 2)), set()
+    for row in (0, 1, 1500, 2999):
+        other = rows.copy()
+        other[row, 1] += 1e-9
+        found.add(rows_of(other, Gaussian(), np.float64).fingerprint)
+    assert len(found | {rows_of(rows, Gaussian(), np.float64).fingerprint}) == 5
 
 
 def test_which_files_are_written_and_kept(tmp_path):

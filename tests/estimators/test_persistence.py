@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from inspect import isclass
+from pathlib import Path
 
 import numpy as np
 import pandas
 import pytest
 from _estimators import ESTIMATORS, binary_data, small
 from _same import assert_same
-from numpy.testing import assert_array_equal
-from sklearn.base import is_classifier
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import clone, is_classifier
 from sklearn.neural_network import BernoulliRBM as Sklearn
 
 from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine, GaussianBernoulliRBM
@@ -151,6 +153,46 @@ def test_files_of_others(changes, message, tmp_path):
         load(tmp_path / "machine")
 
 
+def test_a_file_of_an_earlier_release(tmp_path):
+    """A parameter that came later has its default: here one is taken out of the file."""
+    saved = small(RBM, momentum=0.5).fit(X)
+    save(saved, tmp_path / "machine")
+    with np.load(tmp_path / "machine") as archive:
+        arrays = dict(archive)
+    text = arrays["tree"].tobytes()
+    for written in (b'"momentum": 0.5, ', b'"alpha": "auto", '):
+        assert written in text
+        text = text.replace(written, b"")
+    with open(tmp_path / "machine", "wb") as file:
+        np.savez(file, **arrays | {"tree": np.frombuffer(text, np.uint8)})
+    loaded = load(tmp_path / "machine")
+    assert (loaded.momentum, loaded.alpha) == (0.0, "auto")
+    assert_array_equal(loaded.transform(X), saved.transform(X))
+    assert "n_components=" in repr(clone(loaded).fit(X))
+
+
+def test_a_stored_file_is_read():
+    """It was written in format 1, by ``RBM(3, n_iter=4, random_state=0)`` fitted to ``X``."""
+    path = Path(__file__).parent / "format_1.npz"
+    loaded = load(path)
+    with np.load(path) as archive:
+        stored = [array for name, array in archive.items() if array.dtype == np.float64]
+    assert loaded.components_.shape == (3, X.shape[1]) and loaded.n_iter_ == 4
+    assert any(np.array_equal(loaded.components_, array) for array in stored)
+    field = X @ loaded.components_.T + loaded.intercept_hidden_
+    assert_allclose(loaded.transform(X), 1 / (1 + np.exp(-field)), rtol=1e-12)
+    assert loaded.partial_fit(X).n_iter_ == 5 and np.isfinite(loaded.score(X))
+
+
+def test_requests_of_metadata_are_not_kept(tmp_path):
+    with config_context(enable_metadata_routing=True):
+        rbm = small(RBM).set_fit_request(sample_weight=True).fit(X)
+        save(rbm, tmp_path / "machine")
+        assert load(tmp_path / "machine").get_metadata_routing().fit.requests == {
+            "sample_weight": None
+        }
+
+
 def test_files_that_are_none(tmp_path):
     """Nothing is unpickled."""
 
@@ -164,8 +206,9 @@ def test_files_that_are_none(tmp_path):
     good = (tmp_path / "good").read_bytes()
     for content in (b"", b"text", pickle.dumps(Bomb()), file.getvalue(), good[: len(good) // 2]):
         (tmp_path / "bad").write_bytes(content)
-        with pytest.raises(ValueError, match="no file of skrbm"):
+        with pytest.raises(ValueError, match="no file of skrbm") as error:
             load(tmp_path / "bad")
+        assert "unsafe" not in str(error.value)
     assert not (tmp_path / "harm").exists()
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "missing")
