@@ -5,9 +5,10 @@ import itertools
 from functools import wraps
 
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import namespace
-from ..inputs import find_blocks, is_dask, whole_rows
+from ..inputs import check_n_features, find_blocks, is_dask, whole_rows
 from ._encoded import decoded
 
 
@@ -53,6 +54,8 @@ def _for_blocks(options):
 
 def _lazy(method, estimator, X, args, options):
     """Return a Dask array of what a method gives of the chunks of X."""
+    check_is_fitted(estimator)
+    check_n_features(estimator, X)
     estimator = copy.copy(estimator)  # of which a later fit changes nothing
     rows, X = decoded(estimator, [estimator.starts_[:1, ...]]), whole_rows(X)
     example = method(estimator, rows, *args, **options)[:0, ...]

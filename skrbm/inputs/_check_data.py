@@ -177,12 +177,18 @@ def _check_foreign_data(estimator, X, reset, missing):
             raise ValueError("X contains infinity")
     if reset:
         estimator.n_features_in_ = X.shape[1]
-    elif X.shape[1] != estimator.n_features_in_:
+    else:
+        check_n_features(estimator, X)
+    return X
+
+
+def check_n_features(estimator, X):
+    """Raise ValueError unless X has as many columns as what the estimator was fitted to."""
+    if X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input"
         )
-    return X
 
 
 def _outside(columns, bounds):

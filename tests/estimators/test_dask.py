@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from _estimators import DENSITIES, RBMS, binary_data, read_only, small
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
 
 da = pytest.importorskip("dask.array", reason="Dask is optional, and these data are its arrays")
 
@@ -48,6 +49,14 @@ def test_results_are_lazy_dask_arrays(Estimator, method):
     assert found.chunks[0] == data.chunks[0]
     assert_allclose(found.compute(), expected, rtol=1e-10, atol=1e-12)
     assert sum(n_read) == len(X)
+
+
+def test_a_wrong_number_of_columns_is_told_before_anything_is_computed():
+    rbm = small(RBMS[0]).fit(binary_data())
+    with pytest.raises(ValueError, match=r"X has 7 features, but .* is expecting 8"):
+        rbm.transform(chunked(binary_data()[:, 1:], chunks=20))
+    with pytest.raises(NotFittedError):
+        RBMS[0]().transform(chunked(binary_data()))
 
 
 @pytest.mark.parametrize("draws", [False, True])
