@@ -12,6 +12,7 @@ from _estimators import ESTIMATORS, binary_data, noisy_patterns, small, targets,
 from _same import assert_same, attributes
 from numpy.testing import assert_array_equal
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -203,6 +204,20 @@ def test_a_fit_that_begins_anew(n_iter, every, keeps_first, tmp_path):
         parts.append((progress.own["first"] is not None, progress.training is None))
         assert_same(attributes(resume(path, groups)), attributes(unbroken))
     assert parts == sorted(parts) and {*parts} == {(False, False), (True, False), (True, True)}
+
+
+@pytest.mark.filterwarnings("ignore:.*wrong weights")
+def test_a_fit_that_may_not_begin_anew(tmp_path):
+    """Nor do those that go on from its files: what had been learnt before would be lost."""
+    rng = np.random.default_rng(0)
+    rbm = RBM(8, n_iter=2, random_state=0).fit(rng.random((400, 30)) < 0.5)
+    groups = (rng.random((400, 1)) < 0.5) ^ (rng.random((400, 30)) < 0.02)
+    rbm.set_params(warm_start=True, n_iter=150).set_callbacks(Checkpoint(tmp_path, every=90))
+    with pytest.warns(ConvergenceWarning, match="wrong weights"):
+        rbm.fit(groups)
+    assert not hasattr(rbm, "ladder_")
+    for path in files(tmp_path):
+        assert_same(attributes(resume(path, groups)), attributes(rbm))
 
 
 def test_a_fit_that_goes_on_from_another(tmp_path):
