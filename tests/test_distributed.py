@@ -190,6 +190,17 @@ def test_a_fit_of_workers_goes_on_from_checkpoints(client, tmp_path):
         fit(TAPRBM(3), blocks_of(X), resume=tmp_path, client=client)
 
 
+def test_ranks_begin_once_all_blocks_are_computed(client):
+    """A block of weights that is queued behind the task of a rank would keep all waiting."""
+    array = pytest.importorskip("dask.array")
+    slow = array.ones(60, chunks=15).map_blocks(lambda block: (time.sleep(0.3), block)[1])
+    groups = dask_fit._by_worker(client, *dask_fit._blocks(client, blocks_of(X), None, slow))
+    assert all(block.done() for _, _, weights in groups.values() for block in weights)
+    failing = array.ones(60, chunks=15).map_blocks(lambda block: block / [], dtype=float)
+    with pytest.raises(ValueError, match="broadcast"):
+        fit(RBM(3), blocks_of(X), None, failing, client=client)
+
+
 def test_what_a_cluster_cannot_learn_from(client):
     with pytest.raises(TypeError, match=r"from_array\(X, chunks"):
         fit(RBM(), X, client=client)

@@ -154,9 +154,11 @@ def _by_worker(client, rows, *others):
     """
     from dask.distributed import wait
 
-    wait(rows)
-    holders = client.who_has(rows)
-    for block in rows:
+    # A block that is queued behind the task of a rank would keep all ranks waiting.
+    computed = [block for blocks in (rows, *others) for block in blocks or ()]
+    wait(computed)
+    holders = client.who_has(computed)
+    for block in computed:
         if not holders[block.key]:  # nobody holds what could not be computed
             block.result()
     workers = sorted({worker for block in rows for worker in holders[block.key]})
