@@ -264,29 +264,6 @@ def test_what_ranks_cannot_learn_is_refused_on_all(estimator, cut, error):
         assert isinstance(found, ValueError) and error in str(found)
 
 
-def test_ranks_need_rows_of_the_same_kind():
-    X = data()
-    for found in on_ranks(lambda rank: RBM(3).fit(X[:, rank:])):
-        assert isinstance(found, ValueError) and "4 features of float64 on rank 1" in str(found)
-
-
-def test_ranks_need_units_of_the_same_kind():
-    for found in on_ranks(lambda rank: RBM(3, visible=Binomial(2 + rank)).fit(data())):
-        assert isinstance(found, ValueError) and "rank 1 has the units (Binomial(" in str(found)
-
-
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("name, values", [("n_components", (3, 4)), ("schedule", ("cosine", abs))])
-def test_ranks_need_the_same_parameters(name, values, method):
-    def fitted(rank):
-        rbm = RBM(**{"n_components": 3, "random_state": rank, name: values[rank]})
-        return getattr(rbm, method)(parts(data(), rank))
-
-    for found in on_ranks(fitted):
-        assert isinstance(found, ValueError) and f"{name} is " in str(found)
-        assert "rank 1" in str(found) and "rank 0" in str(found)
-
-
 def test_categories_are_those_of_the_rows_of_all_ranks():
     def fitted(rank):
         X = values[cut:] if rank else values[:cut]

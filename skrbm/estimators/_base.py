@@ -176,8 +176,8 @@ class BaseRBM(DensityModel):
         self : object
         """
         self._validate_params()  # which scikit-learn does in the first call alone
-        check_settings_of_ranks(self)
         goes_on = hasattr(self, "_training")
+        check_settings_of_ranks(self, goes_on)
         X = self._data_to_learn(X, goes_on, sample_weight)
         # More rows may come, but no more chains than that are kept for a large batch_size.
         rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)

@@ -42,6 +42,7 @@ from ..units import Bernoulli, Gaussian
 from ._choices import set_params, unit_of
 from ._labels import LabelledRBM, Labels, check_features, check_labels
 from ._rbm import RBM
+from ._training import check_settings_of_ranks
 
 _BLOCK_ROWS = 1024  # whose probabilities are computed together
 
@@ -113,6 +114,7 @@ class RBMClassifier(
 
     _doc_link_module, _doc_link_template = DOC_LINK
     set_params = set_params
+    _fits_on_ranks = True
     _parameter_constraints: ClassVar[dict] = {
         "estimator": [RBM, None],
         "unlabelled": "no_validation",
@@ -181,6 +183,7 @@ class RBMClassifier(
 
     def _learn(self, method, X, y, sample_weight, goes_on, classes=None):
         """Call a method of a machine with rows of features and labels; returns self."""
+        check_settings_of_ranks(self, goes_on)
         X = check_data(self, X, reset=not goes_on, missing=True)
         y = check_labels(y, self.unlabelled)
         check_consistent_length(X, y)

@@ -196,22 +196,45 @@ def joined_means(known, means, n, total):
     return known + namespace(step).where(step == step, step, 0.0 * known)  # NaN: no value came
 
 
-def check_settings_of_ranks(estimator):
-    """Raise ValueError on all ranks, unless these have the same numbers and names as parameters."""
+def check_settings_of_ranks(estimator, goes_on, progress=None):
+    """Raise ValueError on all ranks, unless these begin the same fit.
+
+    Functions and arrays are not compared, and neither are seeds, which are those of rank 0.
+    """
     if ranks().size == 1:
         return
-    params = estimator.get_params(deep=False)
-    own = {"random_state", "verbose"}  # may differ: seeds are those of rank 0
-    plain = {k: v for k, v in params.items() if isinstance(v, Real | str | None) and k not in own}
-    first, *others = ranks().gather(plain)
+    first, *others = ranks().gather(_settings(estimator, goes_on, progress))
     for rank, other in enumerate(others, 1):
-        for name in sorted({*first, *other}):
-            values = [found.get(name, "another object") for found in (other, first)]
+        for name in {**first, **other}:
+            values = [found.get(name, "not there") for found in (other, first)]
             if values[0] != values[1]:
                 raise ValueError(
                     f"{name} is {values[0]!r} on rank {rank} and {values[1]!r} on rank 0; all "
-                    "ranks need estimators with the same parameters"
+                    "ranks need the same"
                 )
+
+
+def _settings(estimator, goes_on, progress):
+    """Return what has to be the same on all ranks, by its name."""
+    begin = f"a machine of {list(estimator.machine_.n_units)} units" if goes_on else "nothing"
+    given = vars(estimator).get("_skl_callbacks", [])
+    callbacks = [getattr(found, "_on_all_ranks", None) for found in given]
+    params = estimator.get_params()
+    own = {"random_state", "verbose"}
+    return {
+        "the class": type(estimator).__name__,
+        "local_steps": ranks().local_steps,
+        "what fit goes on from": begin if progress is None else "an interrupted fit",
+        "callbacks": [told for told in callbacks if told is not None],
+        **{k: _plain(v) for k, v in params.items() if k.rpartition("__")[2] not in own},
+    }
+
+
+def _plain(value):
+    """Return a value as far as it is of numbers and names, and else its class."""
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, Real | str | None) else f"of class {type(value).__name__}"
 
 
 def how_it_begins(estimator):
@@ -220,11 +243,11 @@ def how_it_begins(estimator):
     ``progress`` is that of an interrupted fit that :func:`skrbm.persistence.resume` goes on with,
     and is taken from the estimator; else None.
 
-    Raises ValueError on all ranks, if they have different parameters.
+    Raises ValueError on all ranks, if they do not begin the same.
     """
-    check_settings_of_ranks(estimator)
     progress = vars(estimator).pop("_progress", None)
     goes_on = progress is not None or (estimator.warm_start and hasattr(estimator, "_training"))
+    check_settings_of_ranks(estimator, goes_on, progress)
     return progress, goes_on
 
 

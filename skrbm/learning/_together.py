@@ -100,11 +100,11 @@ def machine_of_first(machine):
     Raises
     ------
     ValueError
-        On all ranks, if their machines have other units.
+        On all ranks, if their machines have other units, or other numbers of them.
     """
     if ranks().size == 1:
         return machine
-    found = ranks().gather(repr(machine.units))
+    found = ranks().gather(f"{machine.units}, {list(machine.n_units)} of each")
     for rank, units in enumerate(found):
         if units != found[0]:
             raise ValueError(f"rank {rank} has the units {units}, and rank 0 {found[0]}")

@@ -69,6 +69,11 @@ class Checkpoint:
         self.folder, self.every, self.minutes, self.keep = os.fspath(folder), every, minutes, keep
         self._n_epochs, self._time = 0, 0.0  # since the last file, and when it was written
 
+    @property
+    def _on_all_ranks(self):
+        """What has to be the same on all ranks, which write their files together."""
+        return f"{type(self).__name__}(every={self.every}, minutes={self.minutes})"
+
     def setup(self, estimator, context):
         """Make the folder, and remove what a process that was killed has left half written."""
         check_own(estimator, "Checkpoint")
