@@ -20,8 +20,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skrbm import RBM, TAPRBM, BernoulliRBM, RBMClassifier
+from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier
 from skrbm._ranks import ranks
 from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
 from skrbm.distributed import _dask as dask_fit
@@ -193,7 +195,7 @@ def test_a_fit_of_workers_goes_on_from_checkpoints(client, tmp_path):
 def test_ranks_begin_once_all_blocks_are_computed(client):
     """A block of weights that is queued behind the task of a rank would keep all waiting."""
     array = pytest.importorskip("dask.array")
-    slow = array.ones(60, chunks=15).map_blocks(lambda block: (time.sleep(0.3), block)[1])
+    slow = array.ones(60, chunks=15).map_blocks(lambda block: (time.sleep(1.0), block)[1])
     groups = dask_fit._by_worker(client, *dask_fit._blocks(client, blocks_of(X), None, slow))
     assert all(block.done() for _, _, weights in groups.values() for block in weights)
     failing = array.ones(60, chunks=15).map_blocks(lambda block: block / [], dtype=float)
@@ -204,8 +206,25 @@ def test_ranks_begin_once_all_blocks_are_computed(client):
 def test_what_a_cluster_cannot_learn_from(client):
     with pytest.raises(TypeError, match=r"from_array\(X, chunks"):
         fit(RBM(), X, client=client)
+    for other in (StandardScaler(), make_pipeline(RBM()), ConditionalRBM(), RBM):
+        with pytest.raises(TypeError, match=r"learns on several ranks, such as RBM\(\), got "):
+            fit(other, blocks_of(X), client=client)
+    with pytest.raises(ValueError, match="X must have two dimensions"):
+        fit(RBM(), blocks_of(X)[:, 0], client=client)
     with pytest.raises(ValueError, match="X has 60 rows, y or the weights 59"):
         fit(RBM(), blocks_of(X), np.zeros(59), client=client)
+    X_unknown = blocks_of(X)[blocks_of(X)[:, 0] < 2]
+    with pytest.raises(ValueError, match=r"call compute_chunk_sizes\(\) of X, y and the weights"):
+        fit(RBM(), X_unknown, None, np.ones(60), client=client)
+
+
+def test_an_error_of_the_rows_of_a_rank_names_it(client):
+    pytest.importorskip("torch")
+    full = blocks_of(X)
+    X_empty = full.map_blocks(lambda block, block_id: block[15 * (block_id[0] > 1) :], dtype=float)
+    with pytest.raises(ValueError, match="0 sample") as found:
+        fit(RBM(3), X_empty, client=client)
+    assert "Rank 1 tells this" in found.value.__notes__[0]
 
 
 def test_workers_that_are_threads_are_refused():

@@ -1,6 +1,7 @@
 """Fits on the workers of a Dask cluster, each beside its part of the rows."""
 
 import copy
+import math
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -60,9 +61,10 @@ def fit(
     Raises
     ------
     TypeError
-        If X is no Dask array, or ``estimator`` is a class or cannot fit.
+        If X is no Dask array, or ``estimator`` does not learn on several ranks.
     ValueError
-        If workers are no processes of their own, or if y or the weights have other rows than X.
+        If workers are no processes of their own, if X has not two dimensions, or if y or the
+        weights have other rows than X. The lengths of all blocks must then be known.
     DistributedError
         If a worker is lost. The estimator then has the parameters of the last complete epoch.
     KeyboardInterrupt
@@ -71,8 +73,11 @@ def fit(
     """
     from dask.distributed import get_client
 
-    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
-        raise TypeError(f"estimator must be an estimator such as RBM(), got {estimator!r}")
+    if isinstance(estimator, type) or not getattr(estimator, "_fits_on_ranks", False):
+        raise TypeError(
+            "estimator must be one of skrbm that learns on several ranks, such as RBM(), got "
+            f"{estimator!r}; fit the other steps of a Pipeline before, and give their results as X"
+        )
     client = get_client() if client is None else client
     groups = _by_worker(client, *_blocks(client, X, y, sample_weight))
     if any(worker.startswith("inproc://") for worker in groups):
@@ -121,7 +126,8 @@ def _collect(estimator, futures, workers):
         if error is not None or future is futures[0]:
             vars(estimator).update(vars(fitted))
         if error is not None:
-            error.add_note(f"The ranks are the workers {workers}.")
+            told = f"Rank {futures.index(future)} tells this; the ranks are the workers {workers}."
+            error.add_note(told)
             raise error
 
 
@@ -134,11 +140,18 @@ def _blocks(client, X, *others):
             f"X must be a Dask array, such as dask.array.from_array(X, chunks=(10000, -1)), got "
             f"{type(X).__name__}"
         )
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, of rows and features, got {X.ndim}")
     rows = X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
     found = [client.compute([*rows.to_delayed().ravel()])]
     for other in others:
         if other is not None:
             other = array.asarray(other)
+            if not math.isfinite(X.shape[0] + other.shape[0]):
+                raise ValueError(
+                    "with y or weights the lengths of blocks must be known: call "
+                    "compute_chunk_sizes() of X, y and the weights before"
+                )
             if other.shape[0] != X.shape[0]:
                 raise ValueError(f"X has {X.shape[0]} rows, y or the weights {other.shape[0]}")
             other = other.rechunk((X.chunks[0], *((n,) for n in other.shape[1:])))
