@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from _processes import on_ranks
+from sklearn.exceptions import ConvergenceWarning
 from test_ranks import data, parts
 
 from skrbm import RBM, BernoulliRBM, DeepTAPMachine, RBMClassifier
@@ -27,7 +28,7 @@ def refused(make):
 def test_ranks_need_rows_of_the_same_kind():
     X = data()
     for found in on_ranks(lambda rank: RBM(3).fit(X[:, rank:])):
-        assert isinstance(found, ValueError) and "4 features of float64 on rank 1" in str(found)
+        assert isinstance(found, ValueError) and "4 features, to learn from in" in str(found)
 
 
 def test_ranks_need_units_of_the_same_kind():
@@ -132,3 +133,17 @@ def test_ranks_need_first_parameters_of_the_same_shape():
 
     for found in on_ranks(fitted):
         assert isinstance(found, ValueError) and "[5, 4, 4] of each, and rank 0 " in str(found)
+
+
+def test_all_ranks_warn_of_groups_of_rows_with_a_remedy_that_they_have():
+    X = np.random.default_rng(0).standard_normal((400, 6)) / 2
+    X += 4.0 * (np.random.default_rng(1).random((400, 1)) < 0.5) - 2
+
+    def fitted(rank):
+        with pytest.warns(ConvergenceWarning) as found:
+            RBM(8, visible="gaussian", random_state=0).fit(parts(X, rank))
+        return [str(warning.message) for warning in found]
+
+    one, other = on_ranks(fitted)
+    assert one == other and len(one) == 1
+    assert "wrong weights. Several processes cannot learn by tempered chains: fit in one" in one[0]

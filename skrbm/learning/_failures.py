@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._ranks import ranks
 from ..arrays import copied, to_numpy
 
 DIVERGED = "learning has diverged."
@@ -13,6 +14,10 @@ _LOWER_RATE = (
     "differ in scale."
 )
 _TEMPER = 'Use starts="tempered" (persistent="tempered" of BernoulliRBM), or lower learning_rate.'
+_TEMPER_ALONE = (
+    'Several processes cannot learn by tempered chains: fit in one, with starts="tempered" '
+    '(persistent="tempered" of BernoulliRBM), or lower learning_rate.'
+)
 _WORSE, _WORSE_PART = 1.0, 0.05  # nats, or part of them, below independent units that are too many
 _FALLEN, _FALLEN_PART = 0.5, 0.25  # nats, and part of what was gained, that are too much to lose
 _MARK = 1.25  # ratio of the times of two marks, so that one of the last two is long enough ago
@@ -25,9 +30,19 @@ _FLAT = 1e-4  # variance along one, or part of the largest, below which rows do 
 _APART, _SURELY = 0.8, 4.0  # standard deviations of these, and of the difference of two means
 
 
-def remedy_of(failure):
-    """Return what to do about a failure, a sentence that ends with what it means."""
-    return _LOWER_RATE if failure.endswith(DIVERGED) else _TEMPER
+def first_told(failure):
+    """Return the failure of the first rank that has one, with what to do about it; or None.
+
+    ``failure`` is None or a sentence that ends with what it means.
+    """
+    told = [found for found in ranks().gather(failure) if found is not None]
+    return f"{told[0]} {_remedy_of(told[0])}" if told else None
+
+
+def _remedy_of(failure):
+    if failure.endswith(DIVERGED):
+        return _LOWER_RATE
+    return _TEMPER if ranks().size == 1 else _TEMPER_ALONE
 
 
 def told_if_short(name, value, independent):

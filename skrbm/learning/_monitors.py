@@ -17,9 +17,9 @@ from ..inputs import split_missing
 from ._failures import (
     DIVERGED,
     WRONG_SHARES,
+    first_told,
     main_directions,
     marked,
-    remedy_of,
     told_if_apart,
     told_if_fallen,
     told_if_short,
@@ -304,7 +304,7 @@ class LikelihoodMonitor(Monitor):
         Returns the log-likelihood after the last epoch, if it was not measured before.
         """
         self.end = machine, state
-        if ranks().rank == 0 and share_of_zeros(machine.weights) == 1:
+        if share_of_zeros(machine.weights) == 1:
             warnings.warn(_NO_WEIGHTS, ConvergenceWarning, stacklevel=5)
         if self.reached is not None:
             self._tell(told_if_short(*self.reached, self.independent), DIVERGED)
@@ -339,8 +339,8 @@ class LikelihoodMonitor(Monitor):
 
     @property
     def told(self):
-        """What the end tells of a failure, with the remedy; None if there was none."""
-        return None if self.failure is None else f"{self.failure} {remedy_of(self.failure)}"
+        """What the end tells of a failure, with the remedy, on all ranks; None if none has one."""
+        return first_told(self.failure)
 
     def estimated(self, shown):
         """Return the log-likelihood of some rows at the end, and the standard error of log Z.
