@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import check_count
+from ._checks import check_count, unwritten
 from .arrays import Array, namespace
 
 ENDED = "a fit has ended by an error on this rank before; make a new communicator on all ranks"
@@ -51,6 +51,8 @@ class Communicator:
         DistributedError
             If another rank has ended, with its number.
         """
+        if self.size > 1:
+            raise unwritten(self, "all_reduce")
         return array
 
     def gather(self, value: Any) -> list[Any]:

@@ -377,8 +377,19 @@ def test_an_automatic_rate_needs_steps_together():
         assert isinstance(found, ValueError) and "local_steps=2 needs a learning_rate" in str(found)
     with pytest.raises(ValueError, match="local_steps"), use(Communicator(), local_steps=0):
         pass
+    with use(Communicator(), local_steps=2):  # one process takes all steps alone
+        assert RBM(3, n_iter=1).fit(data()).n_iter_ == 1
     with pytest.raises(TypeError, match="communicator must be such as"), use(3):
         pass
+
+
+def test_a_communicator_needs_a_sum():
+    class Connected(Communicator):
+        size = 2
+
+    with pytest.raises(NotImplementedError, match=r"not have the method all_reduce\(\)"):
+        with use(Connected()):
+            RBM(3).fit(data())
 
 
 def test_an_interruption_of_one_rank_ends_all_after_the_same_epoch():

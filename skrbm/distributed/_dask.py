@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 
+from .._checks import check_number
 from .._ranks import ranks, use
 from ..persistence._checkpoint import to_go_on
 from ._torch import TorchCommunicator
@@ -23,7 +24,7 @@ def fit(
     resume=None,
     client=None,
     local_steps=1,
-    timeout=50.0,
+    timeout=45.0,
 ):
     """Fit an estimator to a Dask array on the workers that hold it.
 
@@ -50,7 +51,7 @@ def fit(
         Default: the one that was made last.
     local_steps : int, default=1
         As in :func:`use`.
-    timeout : float, default=50.0
+    timeout : float, default=45.0
         As in :class:`TorchCommunicator`.
 
     Returns
@@ -63,8 +64,9 @@ def fit(
     TypeError
         If X is no Dask array, or ``estimator`` does not learn on several ranks.
     ValueError
-        If workers are no processes of their own, if X has not two dimensions, or if y or the
-        weights have other rows than X. The lengths of all blocks must then be known.
+        If ``timeout`` is not above 0, if workers are no processes of their own, if X has not two
+        dimensions, or if y or the weights have other rows than X. With these, the lengths of all
+        blocks must be known.
     DistributedError
         If a worker is lost. The estimator then has the parameters of the last complete epoch.
     KeyboardInterrupt
@@ -73,6 +75,7 @@ def fit(
     """
     from dask.distributed import get_client
 
+    check_number("timeout", timeout, above=0)
     if isinstance(estimator, type) or not getattr(estimator, "_fits_on_ranks", False):
         raise TypeError(
             "estimator must be one of skrbm that learns on several ranks, such as RBM(), got "

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 
+from .._checks import check_number
 from .._ranks import ENDED, Communicator
 from ..arrays import as_like, to_numpy
 from ..exceptions import DistributedError
@@ -22,14 +23,15 @@ class MPICommunicator(Communicator):
     ----------
     comm : mpi4py.MPI.Comm, default=None
         The processes; default: all, ``MPI.COMM_WORLD``.
-    timeout : float, default=50.0
+    timeout : float, default=45.0
         Seconds after which ranks that do not answer count as lost. It must be longer than ranks can
         be apart, such as in reading data.
     """
 
-    def __init__(self, comm=None, timeout=50.0):
+    def __init__(self, comm=None, timeout=45.0):
         from mpi4py import MPI
 
+        check_number("timeout", timeout, above=0)
         self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
         self.rank, self.size, self.timeout = self._comm.rank, self._comm.size, timeout
         self._sum, self._in_place, self._sent = MPI.SUM, MPI.IN_PLACE, []
@@ -38,8 +40,7 @@ class MPICommunicator(Communicator):
     def all_reduce(self, array):
         if self._ended is not None:
             raise DistributedError(self._ended)
-        numbers = np.ascontiguousarray(to_numpy(array))
-        numbers = numbers if numbers.flags.writeable else numbers.copy()
+        numbers = np.require(to_numpy(array), requirements="CW")
         request = self._comm.Iallreduce(self._in_place, numbers, op=self._sum)
         try:
             self._wait(request)

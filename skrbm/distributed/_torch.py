@@ -1,13 +1,16 @@
 """Ranks that talk through ``torch.distributed``: gloo between CPUs, nccl between GPUs."""
 
 import itertools
+import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 
 import numpy as np
 
+from .._checks import check_number
 from .._ranks import ENDED, Communicator
-from ..arrays import is_foreign
+from ..arrays import as_like, to_numpy
 from ..exceptions import DistributedError
 
 _GRACE = 10.0  # seconds in which ranks tell why they have ended
@@ -24,21 +27,23 @@ class TorchCommunicator(Communicator):
 
     Parameters
     ----------
-    timeout : float, default=50.0
+    timeout : float, default=45.0
         Seconds after which a rank that does not answer counts as lost. A process that dies is
         noticed at once, so this matters where a machine or the network stops. It must be longer
         than ranks can be apart, such as in reading data.
     gpu_backend : {"nccl", "gloo"}, default="nccl"
-        What sums arrays on GPUs. nccl needs a GPU for each rank. Arrays on CPUs go through gloo.
+        What sums arrays on GPUs. nccl needs a GPU for each rank. Arrays on CPUs go through gloo,
+        and so do those of other libraries than torch, as arrays of NumPy.
     store : torch.distributed.Store, default=None
         Where ranks find each other, with ``rank`` and ``size``; default: that of the environment.
     rank, size : int, default=None
         Number of this process, and of processes.
     """
 
-    def __init__(self, timeout=50.0, gpu_backend="nccl", *, store=None, rank=None, size=None):
+    def __init__(self, timeout=45.0, gpu_backend="nccl", *, store=None, rank=None, size=None):
         from torch import distributed
 
+        check_number("timeout", timeout, above=0)
         if gpu_backend not in ("nccl", "gloo"):
             raise ValueError(f"gpu_backend must be 'nccl' or 'gloo', got {gpu_backend!r}")
         if store is None:
@@ -54,11 +59,12 @@ class TorchCommunicator(Communicator):
     def all_reduce(self, array):
         import torch
 
-        given = is_foreign(array)
-        tensor = array.contiguous() if given else torch.from_numpy(np.ascontiguousarray(array))
+        given = torch.is_tensor(array)
+        numbers = None if given else np.require(to_numpy(array), requirements="CW")
+        tensor = array.contiguous() if given else torch.from_numpy(numbers)
         backend = "gloo" if tensor.device.type == "cpu" else self.gpu_backend
         self._checked(lambda: self._group(backend).allreduce([tensor]).wait())
-        return tensor if given else tensor.numpy()
+        return tensor if given else as_like(numbers, array)
 
     def _group(self, backend):
         """Return the processes as one group of a backend, made at its first use."""
@@ -95,13 +101,21 @@ class TorchCommunicator(Communicator):
 
         ``own`` is the error of this rank, "" if it only follows others.
         """
-        try:
+        told: list[str] = []
+        asking = threading.Thread(target=self._ask, args=(own, told), daemon=True)
+        asking.start()
+        asking.join(_GRACE + 1)  # a store whose machine is silent never answers
+        self._groups.clear()
+        if told:
+            return told[0]
+        return "the fit has ended, as rank 0, which keeps the store of the ranks, is lost"
+
+    def _ask(self, own, told):
+        """Tell the others by the store how this rank has ended, and append what they tell."""
+        with suppress(RuntimeError):  # the store is lost
             self._store.set(f"ended{self.rank}", own)
             self._groups.clear()  # which closes the connections, by which others notice
-            return self._told(wait=self.rank == 0 or not own)
-        except RuntimeError:
-            self._groups.clear()
-            return "the fit has ended, as rank 0, which keeps the store of the ranks, is lost"
+            told.append(self._told(wait=self.rank == 0 or not own))
 
     def _told(self, wait):
         """Return what the others tell. Rank 0 may keep the store, so it waits for all of them."""

@@ -40,8 +40,8 @@ def ends_of_ranks(X):
     for rank, (width, dtype, _) in enumerate(found):
         if (width, dtype) != found[0][:2]:
             raise ValueError(
-                f"X has {width} features of {dtype} on rank {rank}, and {found[0][0]} features of "
-                f"{found[0][1]} on rank 0; all ranks need rows of the same kind"
+                f"X has {width} features, to learn from in {dtype}, on rank {rank}, and "
+                f"{found[0][0]}, in {found[0][1]}, on rank 0; all ranks need rows of the same kind"
             )
     least, most = zip(*(ends for _, _, ends in found), strict=True)
     return Columns(np.array([[min(least)], [max(most)]]))

@@ -32,12 +32,12 @@ class AutomaticLearner(MomentLearner):
     Raises
     ------
     ValueError
-        If ranks take steps alone.
+        If several ranks take steps alone.
     """
 
     def __init__(self, rows, phase, optimizer, *, rule=None, falls=True, **options):
         super().__init__(rows, phase, optimizer, **options)
-        if ranks().local_steps > 1:
+        if ranks().size > 1 and ranks().local_steps > 1:
             raise ValueError(
                 f"local_steps={ranks().local_steps} needs a learning_rate that is a number: an "
                 "automatic one is found from steps that all ranks take together"
