@@ -24,8 +24,8 @@
 - "agreement": largest differences from NumPy of what involves no random numbers, and exact
   log-likelihoods of sampling fits over some seeds, with standard errors.
 
-Float32; ``--device cpu --scale 0.1`` runs all but "waits" and "mnist" in seconds, at a tenth of
-the sizes.
+Float32; ``--device cpu --scale 0.1`` runs all but "waits" and "mnist" in some minutes, at a tenth
+of the sizes.
 Times are medians over repeats in turn.
 """
 
