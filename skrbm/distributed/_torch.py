@@ -1,6 +1,7 @@
 """Ranks that talk through ``torch.distributed``: gloo between CPUs, nccl between GPUs."""
 
 import itertools
+import os
 import threading
 import time
 from contextlib import suppress
@@ -14,6 +15,7 @@ from ..arrays import as_like, to_numpy
 from ..exceptions import DistributedError
 
 _GRACE = 10.0  # seconds in which ranks tell why they have ended
+_STORES: dict[tuple, tuple] = {}  # by the environment; if rank 0 lost its own, others would too
 _NUMBERS = itertools.count()  # of communicators by the environment, made in order on all ranks
 
 
@@ -142,7 +144,11 @@ def _found_by_environment(distributed, timeout):
         store = distributed.distributed_c10d._get_default_store()
         place = distributed.get_rank(), distributed.get_world_size()
     else:
-        store, *place = _met_by_environment(distributed, timeout)
+        names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        key = tuple(os.environ.get(name) for name in names)
+        if key not in _STORES:
+            _STORES[key] = _met_by_environment(distributed, timeout)
+        store, *place = _STORES[key]
     return distributed.PrefixStore(f"fit{next(_NUMBERS)}", store), *place
 
 
