@@ -75,17 +75,19 @@ def learnt_by_better_chains(estimator, learn, goes_on, progress):
     begins = not goes_on if progress is None else progress.own["begins"]
     first = None if progress is None else progress.own["first"]
     if first is None:
+        told = None
 
         def is_end(monitor, ended):
-            nonlocal first
-            fails = ended != "callback" and monitor.told is not None
-            if fails and begins and estimator._may_begin_anew():
-                first = _first_fit(estimator, monitor)
+            nonlocal first, told
+            told = monitor.told()
+            may_begin = begins and ended != "callback" and estimator._may_begin_anew()
+            if told is not None and may_begin:
+                first = _first_fit(estimator, monitor, told)
             return first is None
 
-        monitor = learn(goes_on, progress, concluded=is_end, begins=begins, first=None)
+        learn(goes_on, progress, concluded=is_end, begins=begins, first=None)
         if first is None:
-            return None if monitor is None else monitor.told
+            return told
         if name := name_in_print(estimator):
             print(f"[{name}] Chains stay in groups of rows; the fit begins anew by tempered chains")
         estimator._tempers, goes_on, progress = True, False, None
@@ -115,10 +117,10 @@ def _learnt_again(estimator, first, learn, goes_on, progress):
     return failure
 
 
-def _first_fit(estimator, monitor):
+def _first_fit(estimator, monitor, told):
     attributes = {name: vars(estimator)[name] for name in _names(estimator)}
-    told = monitor.failure, monitor.told
-    return FirstFit(attributes, *told, monitor.shown, *monitor.estimated(monitor.shown))
+    value, std = monitor.estimated(monitor.shown)
+    return FirstFit(attributes, monitor.failure, told, monitor.shown, value, std)
 
 
 def _names(estimator):

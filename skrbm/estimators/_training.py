@@ -143,7 +143,7 @@ def seeds_of_fit(random_state):
 
 @with_callbacks
 def learnt(estimator, X, told, sample_weight, goes_on, progress, *, concluded, **own):
-    """Fit to checked data, and return the monitor, None if there was nothing left to do.
+    """Fit to checked data, unless ``progress`` has come to its end.
 
     Callbacks take it for a fit of its own.
 
@@ -166,7 +166,7 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress, *, concluded, *
     """
     rows, training = estimator._start(X, sample_weight, goes_on, progress=progress)
     if training is None:
-        return None
+        return
     batch_size = batch_size_of(estimator, rows)
     n_iter = n_iter_of(estimator, rows, batch_size)
     callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter, **own)
@@ -186,7 +186,6 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress, *, concluded, *
     options = {"batch_size": batch_size, "monitor": monitor, **callbacks}
     options["concluded"] = lambda ended: concluded(monitor, ended)
     estimator._trainer(rows, train, training, publish, n_iter, **options).run(training)
-    return monitor
 
 
 def joined_means(known, means, n, total):

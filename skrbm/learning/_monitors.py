@@ -337,9 +337,8 @@ class LikelihoodMonitor(Monitor):
             return None
         return told_if_fallen(name, value, self.peaks.get(name, -math.inf), independent)
 
-    @property
     def told(self):
-        """What the end tells of a failure, with the remedy, on all ranks; None if none has one."""
+        """Return what the end tells of a failure, the same on all ranks; None if none has one."""
         return first_told(self.failure)
 
     def estimated(self, shown):

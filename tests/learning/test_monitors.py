@@ -254,7 +254,7 @@ def test_conclusions(strength, diverged):
     watch.conclude(machine, None)
     if diverged:
         assert "pseudo-log-likelihood of training rows is" in watch.failure
-        assert "learning has diverged. Lower learning_rate" in watch.told
+        assert "learning has diverged. Lower learning_rate" in watch.told()
     else:
         assert watch.failure is None
 
@@ -386,7 +386,7 @@ def test_chains_that_do_not_pass_between_groups_are_told(
     watch.conclude(machine, last)
     if warned and (n_epochs, start, n_chains) == (40, "persistent", 100):
         assert "sweeps chains have" in watch.failure and warned in watch.failure
-        assert 'groups have wrong weights. Use starts="tempered"' in watch.told
+        assert 'groups have wrong weights. Use starts="tempered"' in watch.told()
     else:
         assert watch.failure is None
 
