@@ -71,7 +71,7 @@ class Replayed:
         kind = key, tuple(x.shape), parts.form
         if kind not in self._seen:
             self._seen[kind] = None
-            with _watch() as watch:
+            with _watch(x.device) as watch:
                 found = self._function(state, x)
             self.works = not watch.has_waited
             return found
@@ -306,8 +306,8 @@ _WAITS |= {"_unique2", "unique_consecutive", "unique_dim", "_linalg_check_errors
 _INDEXES = {"index", "index_put", "index_put_", "_index_put_impl_"}
 
 
-def _watch() -> Any:
-    """Return a context whose ``has_waited`` tells whether the processor waited for a GPU in it.
+def _watch(device: Any) -> Any:
+    """Return a context whose ``has_waited`` tells whether the processor waited for a device in it.
 
     A recording that fails tells the same, but torch does not give its memory back.
     """
@@ -320,8 +320,9 @@ def _watch() -> Any:
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore
             name = func.overloadpacket.__name__
             indexes = args[1] if name in _INDEXES else ()
-            by_mask = any(i is not None and i.dtype == torch.bool for i in indexes)
-            self.has_waited = self.has_waited or by_mask or name in _WAITS
+            waits = any(i is not None and i.dtype == torch.bool for i in indexes) or name in _WAITS
+            if waits and args[0].device == device:
+                self.has_waited = True
             return func(*args, **(kwargs or {}))
 
     return Watch()
