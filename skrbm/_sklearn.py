@@ -76,6 +76,11 @@ except ImportError:
         return managed
 
 
+def is_of_scikit_learn(name):
+    """Whether an attribute of an estimator holds its callbacks or its requests of metadata."""
+    return "_callback" in name or name == "_metadata_request"
+
+
 DOC_LINK = "skrbm", "https://skrbm.readthedocs.io/en/stable/generated/skrbm.{estimator_name}.html"
 """``_doc_link_module`` and ``_doc_link_template`` of estimators, for their HTML representation."""
 
@@ -87,5 +92,6 @@ __all__ = [
     "StrOptions",
     "_check_sample_weight",
     "_fit_context",
+    "is_of_scikit_learn",
     "with_callbacks",
 ]

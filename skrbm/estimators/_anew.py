@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from .._sklearn import is_of_scikit_learn
 from ..exceptions import DivergenceError
 from ._training import name_in_print
 
@@ -72,8 +73,8 @@ def learnt_by_better_chains(estimator, learn, goes_on, progress):
     failure : str or None
         Of the fit that is kept.
     """
-    begins = not goes_on if progress is None else progress.own["begins"]
-    first = None if progress is None else progress.own["first"]
+    begins = not goes_on if progress is None else progress.own.get("begins", False)
+    first = None if progress is None else progress.own.get("first")
     if first is None:
         told = None
 
@@ -96,10 +97,11 @@ def learnt_by_better_chains(estimator, learn, goes_on, progress):
 
 def _learnt_again(estimator, first, learn, goes_on, progress):
     """Fit by tempered chains, and keep the better fit; returns the failure of what is kept."""
-    failure = None
+    failure, is_chosen, before = None, False, vars(estimator).get("_training")
 
     def choose(monitor, ended):
-        nonlocal failure
+        nonlocal failure, is_chosen
+        is_chosen = True
         failure = first.told if monitor.failure else first.told_if_better_than(monitor)
         if failure is not None:
             first.put_back(estimator)
@@ -111,8 +113,10 @@ def _learnt_again(estimator, first, learn, goes_on, progress):
         failure = first.told
         first.put_back(estimator)
     except BaseException:
-        first.put_back(estimator)
-        warnings.warn(first.told, ConvergenceWarning, stacklevel=7)  # the line of the user
+        has_begun = progress is None or vars(estimator).get("_training") is not before
+        if has_begun and not is_chosen:
+            first.put_back(estimator)
+            warnings.warn(first.told, ConvergenceWarning, stacklevel=7)  # the line of the user
         raise
     return failure
 
@@ -124,5 +128,5 @@ def _first_fit(estimator, monitor, told):
 
 
 def _names(estimator):
-    """Return the names of all that an estimator has but callbacks, which stay in both fits."""
-    return [name for name in vars(estimator) if "_callback" not in name]
+    """Return the names of all that an estimator has but what is the same in both fits."""
+    return [name for name in vars(estimator) if not is_of_scikit_learn(name)]

@@ -29,7 +29,7 @@ from ..machine import Machine
 from ._anew import learnt_by_better_chains
 from ._density import DensityModel
 from ._encoded import takes_table
-from ._parts import check_layers, machine_of_init, resume
+from ._parts import as_learnt, check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
     check_settings_of_ranks,
@@ -146,6 +146,8 @@ class BaseRBM(DensityModel):
         if not goes_on:
             self.__dict__.pop("_tempers", None)
         given, X = X, self._data_to_learn(X, goes_on, sample_weight)
+        if progress is not None:
+            X = as_learnt(X, self.machine_)
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
         told = given if takes_table(self) else X
         learn = partial(learnt, self, X, told, sample_weight)

@@ -6,11 +6,12 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._ranks import ranks
-from ..arrays import copied, namespace
+from ..arrays import as_like, cast, copied, namespace
 from ..inference import map_rows
-from ..inputs import Coordinates, machine_from
+from ..inputs import Coordinates, RowBlocks, machine_from
 from ..learning import NATURAL, ModelPhase
 
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
@@ -51,6 +52,16 @@ class Parts:
         """
         n = min(batch_size, n_rows) if self.n_states is None else self.n_states
         return n if part == 1 else max(1, round(part * n))
+
+
+def as_learnt(X, machine):
+    """Return checked data as a fit that goes on had them: in the library and dtype of its machine.
+
+    So a machine that begins anew is of the same. Data in blocks must come as they did.
+    """
+    if isinstance(X, RowBlocks):
+        return X
+    return cast(X if sp.issparse(X) else as_like(X, machine.weights[0]), machine.dtype)
 
 
 def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):

@@ -233,6 +233,10 @@ def _plain(value):
     """Return a value as far as it is of numbers and names, and else its class."""
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, Real) and value != value:
+        return "nan"
     return value if isinstance(value, Real | str | None) else f"of class {type(value).__name__}"
 
 

@@ -1,6 +1,7 @@
 """The data of a fit that are read block by block, in memory of a few blocks."""
 
 from functools import cached_property
+from zlib import crc32
 
 import numpy as np
 import scipy.sparse as sp
@@ -85,7 +86,7 @@ class BlockRows(Rows):
             )
         self.source, self.dtype, self.binarize = source, dtype, binarize
         self.coordinates, self.weights, self.unit = coordinates, None, unit
-        self.summary, self.has_fractions, self.sizes = ColumnSummary(), False, []
+        self.summary, self.has_fractions = ColumnSummary(), False
         self.clips = binarize is not None or unit.clips
         self.X, self._places = self._first_pass()
         self._reference, self._is_sent, self.part = self.X, is_foreign(self.X), 1.0
@@ -102,16 +103,18 @@ class BlockRows(Rows):
             rows = self._in_support(block)
             self.unit.check_values(rows)
             self.summary.add(block, rows)
-            self.sizes.append(block.shape[0])
             self.has_fractions |= _has_fractions(rows, self.unit)
             sample.add(number, rows)
         return sample.chosen()
 
     @cached_property
     def fingerprint(self):
-        """A text that differs, but for chance, if rows differ, or the blocks that they come in."""
-        told = np.asarray(self.sizes), *self.moments, np.asarray(self.n_known)
-        return self.told_by(lambda positions: [self[positions]], *told)
+        """A text that differs, but for chance, if rows differ, or the blocks that they come in.
+
+        For this all blocks are read once more.
+        """
+        told = np.asarray([_told_by(block) for _, block in self.source.numbered()])
+        return self.told_by(lambda positions: [self[positions]], told)
 
     def _in_support(self, rows):
         check_held(rows, self.dtype)
@@ -260,6 +263,16 @@ class _Sample:
 
 def _sample_size(rows):
     return max(1, min(_SAMPLE_ROWS, _SAMPLE_BYTES // (8 * rows.shape[1])))
+
+
+def _told_by(block):
+    """Return the number of rows of a block and a checksum, the same on all processors."""
+    is_sparse = sp.issparse(block)
+    parts = [block.data, block.indices, block.indptr] if is_sparse else [to_numpy(block)]
+    checksum = 0
+    for part in parts:
+        checksum = crc32(np.ascontiguousarray(part), checksum)
+    return block.shape[0], checksum
 
 
 def _bytes_of(rows):

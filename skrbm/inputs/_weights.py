@@ -294,7 +294,7 @@ class DistinctRows:
         width = sum(array.size for array in map(to_numpy, values(np.arange(1))))
         n = max(_SHOWN, min(len(self), _SHOWN_VALUES // max(1, width)))
         for start in range(0, n, _SHOWN):
-            _add(digest, *values(np.arange(len(self))[start : min(start + _SHOWN, n)]))
+            _add(digest, *values(np.arange(start, min(start + _SHOWN, n, len(self)))))
         return digest.hexdigest()
 
     def sent(self, positions):

@@ -15,6 +15,7 @@ from zipfile import is_zipfile
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from .._sklearn import is_of_scikit_learn
 from ..arrays import from_numpy, is_foreign, to_numpy
 
 _FORMAT = 1
@@ -105,6 +106,7 @@ def read(path, *names, device=None):
     with open(path, "rb") as file:
         if not is_zipfile(file):
             raise ValueError(f"{path} is no file of skrbm.persistence.save, or only a part of one")
+        file.seek(0)  # where NumPy looks for what kind of file it is
         try:
             archive = np.load(file, allow_pickle=False)
             tree = json.loads(archive[_TREE].tobytes())
@@ -231,8 +233,7 @@ class _Writer:
 def _state(value):
     """Return what an object is made of, by name."""
     if isinstance(value, BaseEstimator):
-        own = vars(value).items()
-        return {k: v for k, v in own if "_callback" not in k and k != "_metadata_request"}
+        return {k: v for k, v in vars(value).items() if not is_of_scikit_learn(k)}
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, tuple):

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from _estimators import ESTIMATORS, binary_data, noisy_patterns, small, targets, with_parameters
 from _same import assert_same, attributes
 from numpy.testing import assert_array_equal
+from sklearn import config_context
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -29,6 +30,7 @@ from skrbm.inference import TAP, Langevin
 from skrbm.inputs import rows_of
 from skrbm.learning import Adam
 from skrbm.persistence import Checkpoint, _checkpoint, load, resume, save, trusted_types
+from skrbm.persistence._checkpoint import to_go_on
 from skrbm.persistence._files import read, write
 from skrbm.units import Gaussian
 
@@ -199,11 +201,30 @@ def test_a_fit_that_begins_anew(n_iter, every, keeps_first, tmp_path):
     unbroken = clone(rbm).set_callbacks(checkpoint).fit(groups)
     assert hasattr(unbroken, "ladder_") != keeps_first
     assert_same(attributes(clone(rbm).fit(groups)), attributes(unbroken))
+    last = to_go_on(files(tmp_path)[-1])
+    with pytest.raises(ValueError, match="had other data"):
+        last.fit(groups[:-1])
+    assert hasattr(last, "ladder_") != keeps_first
     for path in files(tmp_path):
         (progress,) = read(path, "progress")
         parts.append((progress.own["first"] is not None, progress.training is None))
         assert_same(attributes(resume(path, groups)), attributes(unbroken))
     assert parts == sorted(parts) and {*parts} == {(False, False), (True, False), (True, True)}
+
+
+@pytest.mark.arrays
+def test_what_begins_anew_has_the_dtype_and_the_library_of_before(tmp_path):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    groups = (rng.random((400, 1)) < 0.5) ^ (rng.random((400, 30)) < 0.02)
+    rbm = RBM(8, n_iter=50, random_state=0).set_callbacks(Checkpoint(tmp_path, every=20, keep=9))
+    with config_context(enable_metadata_routing=True):  # whose requests no file holds
+        unbroken = rbm.set_fit_request(sample_weight=True).fit(groups.astype(np.float32))
+    del unbroken._metadata_request
+    assert hasattr(unbroken, "ladder_") and unbroken.components_.dtype == np.float32
+    others = groups, groups.astype(float), sp.csr_array(groups * 1.0), torch.asarray(groups)
+    for other in others:
+        assert_same(attributes(resume(files(tmp_path)[1], other)), attributes(unbroken))
 
 
 @pytest.mark.filterwarnings("ignore:.*wrong weights")

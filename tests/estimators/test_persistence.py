@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import time
+import zipfile
 from inspect import isclass
 from pathlib import Path
 
@@ -169,6 +170,14 @@ def test_a_file_of_an_earlier_release(tmp_path):
     assert (loaded.momentum, loaded.alpha) == (0.0, "auto")
     assert_array_equal(loaded.transform(X), saved.transform(X))
     assert "n_components=" in repr(clone(loaded).fit(X))
+
+
+def test_a_file_of_more_than_2_gib(tmp_path, monkeypatch):
+    """Which has another end; here at a smaller limit."""
+    saved = small(RBM).fit(X)
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)
+    save(saved, tmp_path / "machine")
+    assert_same(vars(load(tmp_path / "machine")), vars(saved))
 
 
 def test_a_stored_file_is_read():
