@@ -117,6 +117,22 @@ def test_callbacks_are_told_of_two_fits():
     assert told.names == fit + fit
 
 
+def test_an_interruption_at_the_very_end_keeps_what_was_chosen():
+    class Interrupts(Told):
+        def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+            super().on_fit_task_end(estimator, context)
+            if self.names.count("end") == 2:
+                raise KeyboardInterrupt
+
+    X, _ = bits_in_groups()
+    rbm = RBM(8, n_iter=50, random_state=0).set_callbacks(Interrupts())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        with pytest.raises(KeyboardInterrupt):
+            rbm.fit(X)
+    assert hasattr(rbm, "ladder_")
+
+
 def test_a_callback_that_stops_a_fit_ends_it():
     X, _ = real_groups()
     told = Told(most=100)

@@ -219,6 +219,18 @@ def test_what_a_step_requires_is_asked_of_its_replays(monkeypatch):
     assert sums == [2.0, 4.0, 6.0, 8.0, 10.0]
 
 
+def test_numbers_of_other_devices_keep_no_step_from_a_replay(monkeypatch):
+    """To read one of the processor does not wait for a GPU."""
+
+    def step(state, x):
+        return (state[0] + float(torch.ones(1, device="cpu")) * x,), {}
+
+    for device in ("meta", "cpu"):
+        steps, x = Replayed(step, make_rng(0, torch.zeros(1))), torch.ones(2, device=device)
+        steps("", (x,), x)
+        assert steps.works == (device == "meta")
+
+
 def test_nothing_is_collected_in_a_recording(monkeypatch):
     """A graph of another fit that is destroyed in it would end it, as the driver has it."""
     collects = []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
@@ -372,6 +373,17 @@ def test_what_tells_blocks_from_others(monkeypatch):
     found.add(block_rows_of(X, 21).fingerprint)
     found.add(block_rows_of(X[:-1], 20).fingerprint)
     assert len(found) == 103
+
+
+def test_the_rows_of_values_tell_sparse_blocks_from_others(monkeypatch):
+    """The same values in the same columns, in other rows, none of which stays in memory."""
+    monkeypatch.setattr(block_rows, "_SAMPLE_ROWS", 1)
+    found = set()
+    for row in range(1, 40):
+        X = sp.csr_array((np.ones(2), ([0, row], [0, 1])), shape=(40, 3))
+        source = CheckedBlocks(as_blocks(lambda X=X: iter([X])), lambda block: block)
+        found.add(block_rows.BlockRows(source, Gaussian(), np.float64).fingerprint)
+    assert len(found) == 39
 
 
 def test_rows_set_aside_must_come_in_the_same_order():
