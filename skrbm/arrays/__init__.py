@@ -43,7 +43,7 @@ from ._namespace import (
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
 from ._replay import Replayed, can_replay
-from ._special import cholesky, erfcx, gammaln, ndtri
+from ._special import cholesky, erfcx, gammaln, ndtri, solve_positive
 from ._summaries import Columns, ColumnSummary
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
@@ -103,6 +103,7 @@ __all__ = [
     "sigmoid",
     "softplus",
     "softplus_sums",
+    "solve_positive",
     "split",
     "squared",
     "take_columns",

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
 
 from ._namespace import from_numpy, is_foreign, is_torch, namespace, to_numpy
 from ._types import Array
@@ -54,3 +54,13 @@ def _torch_of(x: Array) -> Any:
     import torch
 
     return torch
+
+
+def solve_positive(M: Array, b: Array) -> Array:
+    """Return the solution x of M x = b for one positive definite matrix M and a vector b."""
+    torch = _torch_of(M)
+    if torch is not None:  # whose own function waits for the device, and raises an error
+        return torch.cholesky_solve(b[:, None], torch.linalg.cholesky_ex(M)[0])[:, 0]
+    if is_foreign(M):
+        return namespace(M).linalg.solve(M, b[:, None])[:, 0]
+    return linalg.cho_solve(linalg.cho_factor(M, check_finite=False), b, check_finite=False)

@@ -1,12 +1,9 @@
 """The base of the estimators that learn a density by moment matching."""
 
-import warnings
-from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,7 +14,6 @@ from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
 from ..inputs import THETA_ATTRIBUTES, machine_from, reference_of, rows_of, rows_with_weight
 from ..learning import (
-    AutomaticLearner,
     MomentLearner,
     Trainer,
     Training,
@@ -26,14 +22,12 @@ from ..learning import (
     recorder,
 )
 from ..machine import Machine
-from ._anew import learnt_by_better_chains
 from ._density import DensityModel
 from ._encoded import takes_table
 from ._parts import as_learnt, check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
     check_settings_of_ranks,
-    falls,
     how_it_begins,
     is_automatic,
     joined_means,
@@ -78,7 +72,6 @@ class BaseRBM(DensityModel):
     - ``_given(components, intercept_hidden, intercept_visible)``: given parameters, as a machine
       has them;
     - ``_own_fixed_point()``: the equations that it learns by, None if it samples;
-    - ``_may_begin_anew()``: whether a first fit that fails may begin anew, by tempered chains;
     - ``_data_to_learn(X, goes_on, weights)``: X of a fit, checked;
     - ``_adopted(machine, parts)``: itself, fitted as far as the parameters of a machine go.
     """
@@ -143,21 +136,13 @@ class BaseRBM(DensityModel):
             epoch.
         """
         progress, goes_on = how_it_begins(self)
-        if not goes_on:
-            self.__dict__.pop("_tempers", None)
         given, X = X, self._data_to_learn(X, goes_on, sample_weight)
         if progress is not None:
             X = as_learnt(X, self.machine_)
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
         told = given if takes_table(self) else X
-        learn = partial(learnt, self, X, told, sample_weight)
-        failure = learnt_by_better_chains(self, learn, goes_on, progress)
-        if failure is not None:
-            warnings.warn(failure, ConvergenceWarning, stacklevel=5)  # the line of the user
+        learnt(self, X, told, sample_weight, goes_on, progress)
         return self
-
-    def _may_begin_anew(self):
-        return False
 
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
@@ -208,17 +193,17 @@ class BaseRBM(DensityModel):
         self, rows, index, training, publish, n_iter=1, n_rows=None, batch_size=None, **options
     ):
         """Return the :class:`Trainer` of a fit."""
-        parts, rate, learner_of = training.parts, rate_of(self), MomentLearner
+        parts, rate, length = training.parts, rate_of(self), None
         if is_automatic(self):
-            rule = parts.phase.rate_rule(training.machine, parts.optimizer)
-            learner_of = partial(AutomaticLearner, rule=rule, falls=falls(rate, n_iter))
-        learner = learner_of(
+            length = parts.phase.step_length(training.machine)
+        learner = MomentLearner(
             rows,
             parts.phase,
             parts.optimizer,
             index=index,
             batch_size=batch_size or self.batch_size,
             shuffle=self.shuffle,
+            length=length,
             parameters=parts.parameters,
             centered=self.centered,
             average=self.average,

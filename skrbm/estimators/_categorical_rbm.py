@@ -165,6 +165,8 @@ class CategoricalRBM(RBM):
     }
     binarize, sample_values = None, False
 
+    _default_start = "weighted"  # categories lie in clusters, between which chains do not mix
+
     def __init__(
         self,
         n_components=256,

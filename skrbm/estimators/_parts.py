@@ -87,13 +87,13 @@ def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
     same_kind = same_coordinates and phase.kind == before.phase.kind
     state, velocity = last, training.optimizer_state
     if ranks().any(not (same_kind and fewest <= starts.shape[0] <= most)):
-        state, training.saved = phase.init(machine, training.rng, fewest, starts), None
+        state = phase.init(machine, training.rng, fewest, starts)
     same_optimizer = same_coordinates and parts.optimizer.kind == before.optimizer.kind
     if velocity is None or not same_optimizer:
         velocity = parts.optimizer.init(parts.parameters.of(machine))
     else:  # written in place in training, and perhaps a memory map
         velocity = map_rows(copied, velocity)
-    training.goes_on_from(machine)
+    training.resume_from(machine)
     training.phase_state = phase.resumed(state, last, before.phase)
     training.optimizer_state, training.parts = velocity, parts
 

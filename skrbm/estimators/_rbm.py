@@ -3,7 +3,6 @@
 from numbers import Integral, Real
 from typing import ClassVar
 
-from .._ranks import ranks
 from .._sklearn import Interval, StrOptions
 from ..arrays import cast, from_numpy
 from ..inference import FixedPoint, Sampler, method_names, resolve
@@ -19,7 +18,6 @@ from ..learning import (
 from ._base import BaseRBM
 from ._choices import OPTIMIZER_CONSTRAINT, UNIT_CONSTRAINTS, optimizer_of, units_of
 from ._parts import Parts, spread
-from ._training import is_automatic
 
 
 class RBM(BaseRBM):
@@ -217,6 +215,7 @@ class RBM(BaseRBM):
     """
 
     _fewest_batches, _fewest_passes = 3, 40
+    _default_start = "persistent"
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
@@ -323,20 +322,14 @@ class RBM(BaseRBM):
             method.check_marginals()
             phase = FixedPointPhase(method, self._chosen_start("data", STARTS))
         else:
-            own = "tempered" if vars(self).get("_tempers") else "persistent"
-            default = method.own_start or own
+            default = method.own_start or self._default_start
             # The phase says of a sampler with one start which that is, whatever is asked for.
             known = CHAINS if method.own_start is None else {self.starts}
             start = self._chosen_start(default, known)
             n_steps = method.n_steps if self.n_steps is None else self.n_steps
             phase = ChainPhase(method, start, n_steps, self.burn_in)
-        return Parts(phase, optimizer_of(self), self.n_states, self._parameters(rows))
-
-    def _may_begin_anew(self):
-        if self.starts is not None or not is_automatic(self) or ranks().size > 1:
-            return False
-        method = self._method()
-        return isinstance(method, Sampler) and method.own_start is None
+        n_states = phase.usual_states if self.n_states is None else self.n_states
+        return Parts(phase, optimizer_of(self), n_states, self._parameters(rows))
 
     def _parameters(self, rows):
         """Return what is learnt: numbers are standardised, by the rows of a first fit."""

@@ -167,6 +167,8 @@ class TabularRBM(RBM):
     }
     binarize, sample_values, _fewest_passes = None, False, 100
 
+    _default_start = "weighted"  # categories lie in clusters, between which chains do not mix
+
     def __init__(
         self,
         n_components=32,

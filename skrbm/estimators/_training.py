@@ -36,7 +36,7 @@ DENSITY_CONSTRAINTS = {
     **TRAINING_CONSTRAINTS,
     "n_components": [Interval(Integral, 1, None, closed="left")],
     "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
-    "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
+    "early_stopping": ["boolean"],
     "binarize": [None, Interval(Real, None, None, closed="neither")],
 }
 """The same of those that learn a density."""
@@ -116,11 +116,6 @@ def _is_found_by_chains(estimator):
     return is_automatic(estimator) and estimator._own_fixed_point() is None
 
 
-def falls(rate, n_iter):
-    """Whether the factor on an automatic rate is small in the last of ``n_iter`` epochs."""
-    return rate(1 - 1 / max(n_iter, 1)) < 0.5
-
-
 def is_automatic(estimator):
     """Whether an estimator finds its learning rate in training."""
     return isinstance(estimator.learning_rate, str)
@@ -142,7 +137,7 @@ def seeds_of_fit(random_state):
 
 
 @with_callbacks
-def learnt(estimator, X, told, sample_weight, goes_on, progress, *, concluded, **own):
+def learnt(estimator, X, told, sample_weight, goes_on, progress):
     """Fit to checked data, unless ``progress`` has come to its end.
 
     Callbacks take it for a fit of its own.
@@ -158,18 +153,13 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress, *, concluded, *
         Whether the fit begins where the last one has ended.
     progress : Progress or None
         Of a fit that was interrupted.
-    concluded : callable
-        Called at the end as ``concluded(monitor, ended)``, with why the fit has ended; returns
-        whether that is all. Else callbacks are given no checkpoint.
-    **own : dict
-        What a checkpoint keeps besides.
     """
     rows, training = estimator._start(X, sample_weight, goes_on, progress=progress)
     if training is None:
         return
     batch_size = batch_size_of(estimator, rows)
     n_iter = n_iter_of(estimator, rows, batch_size)
-    callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter, **own)
+    callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter)
     train, validation = np.arange(len(rows)), None
     if estimator.early_stopping:
         train, validation = rows.split(estimator.validation_fraction, training.rng)
@@ -179,12 +169,10 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress, *, concluded, *
     monitor = likelihood_monitor(estimator, training, rows, train, validation)
 
     def publish(machine, state, training=training, estimator=estimator):
-        training.credit = monitor.credit
         training.n_rows, training.visible_means = rows.n_known, rows.means
         estimator._publish(machine, state, training)
 
     options = {"batch_size": batch_size, "monitor": monitor, **callbacks}
-    options["concluded"] = lambda ended: concluded(monitor, ended)
     estimator._trainer(rows, train, training, publish, n_iter, **options).run(training)
 
 
@@ -254,7 +242,7 @@ def how_it_begins(estimator):
     return progress, goes_on
 
 
-def for_callbacks(estimator, X, y, rows, training, progress, n_iter, **own):
+def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
     """Return what callbacks of a fit need, options of :class:`Trainer`.
 
     To be called before the fit draws a number.
@@ -271,14 +259,12 @@ def for_callbacks(estimator, X, y, rows, training, progress, n_iter, **own):
         Of a fit that is to go on.
     n_iter : int
         Passes over the rows.
-    **own : dict
-        What a checkpoint keeps besides.
     """
     first = copy.deepcopy(training.rng)
     return {
         "context": estimator._init_callback_context(max_subtasks=n_iter),
         "data": {"estimator": estimator, "X": X, "y": y},
-        "own": lambda: {"rows": rows.fingerprint, "random_state": first, **own},
+        "own": lambda: {"rows": rows.fingerprint, "random_state": first},
         "progress": progress,
     }
 
@@ -292,12 +278,10 @@ def likelihood_monitor(estimator, training, rows, train, validation):
         rows,
         train,
         validation,
-        training.rng,
-        criterion="score" if estimator.early_stopping is True else estimator.early_stopping,
         tol=estimator.tol,
         n_iter_no_change=estimator.n_iter_no_change,
         batch_size=batch_size_of(estimator, rows),
         seed=seed_sequence(estimator._evaluation_seed),
-        credit=training.credit,
         is_density=parts.labels is None or parts.labels.part < 0.5,
+        remedy=parts.phase.remedy,
     )

@@ -1,16 +1,24 @@
 """How parameters follow expectations: model phases, optimisers, learners, monitors, the loop."""
 
-from ._automatic import AutomaticLearner
 from ._average import Average
 from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
 from ._deep import DeepPhase
 from ._fixed_points import STARTS, FixedPointPhase
-from ._gradient import BatchLearner, MomentLearner, Training, check_integral
 from ._labels import LabelColumns
+from ._learner import BatchLearner, MomentLearner, Training, check_integral
+from ._length import StepLength
+from ._likelihood import LikelihoodMonitor
 from ._loop import Monitor, NoTask, Trainer, recorder
 from ._model_phase import ModelPhase
-from ._monitors import LikelihoodMonitor
-from ._optimizers import OPTIMIZERS, SGD, Adam, ArrayGradient, Gradient, Optimizer
+from ._optimizers import (
+    OPTIMIZERS,
+    SGD,
+    Adam,
+    ArrayGradient,
+    Gradient,
+    NaturalGradient,
+    Optimizer,
+)
 from ._parameters import (
     NATURAL,
     ZERO_SUM,
@@ -23,7 +31,6 @@ from ._parameters import (
 )
 from ._penalties import PENALTIES
 from ._progress import Progress
-from ._rates import AutomaticRate, RateState, gain_of, rule_for
 from ._together import machine_of_first
 from ._tracking import LogPartitionTracker, SmallSteps
 
@@ -38,8 +45,6 @@ __all__ = [
     "ZERO_SUM",
     "Adam",
     "ArrayGradient",
-    "AutomaticLearner",
-    "AutomaticRate",
     "Average",
     "BatchLearner",
     "CenteredGradient",
@@ -55,20 +60,19 @@ __all__ = [
     "ModelPhase",
     "MomentLearner",
     "Monitor",
+    "NaturalGradient",
     "NaturalParameters",
     "NoTask",
     "Noise",
     "Optimizer",
     "Progress",
-    "RateState",
     "SmallSteps",
     "StandardParameters",
+    "StepLength",
     "Trainer",
     "Training",
     "ZeroSumParameters",
     "check_integral",
-    "gain_of",
     "machine_of_first",
     "recorder",
-    "rule_for",
 ]

@@ -38,15 +38,15 @@ class Average:
     @classmethod
     def of(cls, machine, keeps_zeros=False):
         """Return the average of one machine."""
-        field = machine.thetas[0].field
-        n_steps = namespace(field).ones((), **like(field)) if is_foreign(field) else 1
+        first = machine.leaves[0]
+        n_steps = namespace(first).ones((), **like(first)) if is_foreign(first) else 1
         return cls(machine.copy(), n_steps, keeps_zeros=keeps_zeros)
 
     def moved(self, machine, keeps_zeros=False):
         """Return the average after a step that has led to a machine."""
         n_steps = self.n_steps + 1
         part = _DECAY / (n_steps + _DECAY - 1)
-        for mean, new in zip(_parts(self.means), _parts(machine), strict=True):
+        for mean, new in zip(self.means.leaves, machine.leaves, strict=True):
             mean *= 1 - part
             mean += part * new
         return Average(self.means, n_steps, keeps_zeros=keeps_zeros)
@@ -55,15 +55,16 @@ class Average:
         """Return the mean as a new machine, with the zeros of the last one if these are kept."""
         if not self.keeps_zeros:
             return self.means.copy()
-        pairs = zip(last.weights, self.means.weights, strict=True)
-        weights = tuple(namespace(W).where(W == 0, W, mean) for W, mean in pairs)
-        return replace(self.means, weights=weights).copy()
+        leaves, n = list(self.means.leaves), last.n_penalised
+        for i, part in enumerate(last.leaves[:n]):
+            leaves[i] = namespace(part).where(part == 0, part, leaves[i])
+        return self.means.with_leaves(leaves).copy()
 
     def is_of(self, machine):
         """Whether the parameters of a machine are those published, and not changed since."""
         if self.last is None:
             return False
-        pairs = zip(_parts(self.published(self.last)), _parts(machine), strict=True)
+        pairs = zip(self.published(self.last).leaves, machine.leaves, strict=True)
         return all(
             mean.shape == new.shape and bool(namespace(new).all(mean == new)) for mean, new in pairs
         )
@@ -71,8 +72,3 @@ class Average:
     def copy(self):
         """Return an average that shares no memory with this one."""
         return replace(self, means=self.means.copy(), last=self.last.copy())
-
-
-def _parts(machine):
-    thetas = (part for theta in machine.thetas for part in theta if part is not None)
-    return (*machine.weights, *thetas)

@@ -1,5 +1,6 @@
 """Model phases by Markov chains: where the chains start, and which of their moments count."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 
 from .._checks import check_count
 from .._schedules import SCHEDULES
-from ..arrays import like, namespace
+from ..arrays import cast, like, namespace
 from ..inference import (
     Chains,
     Sampler,
@@ -18,14 +19,18 @@ from ..inference import (
     last_visible,
     sample,
 )
-from ..machine import Moments, condition, data_moments, uncoupled
-from ._model_phase import ModelPhase
-from ._rates import AutomaticRate
+from ..machine import Moments, condition, data_moments, may_lack_integral, uncoupled
+from ._length import StepLength
+from ._model_phase import DIVERGENCE, ModelPhase
 from ._run_moments import RunMoments, moments_of
 from ._tempered import Tempered, first_tempered, ladder_to, review
+from ._weighted import Weighted, first_weighted, reweighted
 
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
+_CAP = 1.0  # length of a step, in coordinates in which units have deviations of about 1
+_CAP_OF_BITS = 1.5  # the same for 0 and 1, of which gradients have a bound
+_DIVERGENCE = 0.1  # nats, of a step that weights or exchanges of chains have to follow
 _MEANS = {}  # row weights of batches, which have few sizes
 _N_MEANS = 8  # at most
 
@@ -34,7 +39,8 @@ class Run(NamedTuple):
     """State in learning: the chains where they ended, and how the last run went.
 
     ``step_size`` is that of the next run and ``acceptance`` the mean rate of the last one; None for
-    samplers that have none. ``tempered`` is what tempered chains exchange with.
+    samplers that have none. ``tempered`` is what tempered chains exchange with, and ``weighted``
+    has the importance weights of weighted ones.
     """
 
     chains: Any
@@ -42,6 +48,7 @@ class Run(NamedTuple):
     acceptance: float | None = None
     n_runs: int = 0
     tempered: Tempered | None = None
+    weighted: Weighted | None = None
 
 
 def _expected(unit, theta, draw):
@@ -79,12 +86,19 @@ class Noise(NamedTuple):
 class NoiseStart:
     """Start at noise."""
 
-    caution, for_ranks, one_hidden_layer = 1.0, True, False
-    has_usual_rates = False  # whether it was measured which learning rates are good
+    for_ranks, one_hidden_layer = True, False
+    divergence = None  # most of a step, in nats; None for that of any phase
+    n_chains = None  # the usual number of chains; None for that of the rows of a batch
+    every = 5  # steps from one measurement of the divergence to the next
+    remedy = "; let chains start by 'weighted'"
 
     def first(self, phase, machine, rng, n):
-        """Return the visible values of the first chains, and what they exchange with."""
-        return self.rows(phase, machine, rng, n), None
+        """Return the visible values of the first chains, and what the state has besides."""
+        return self.rows(phase, machine, rng, n), {}
+
+    def reviewed(self, phase, machine, state, rng):
+        """Return the state that the next batch starts from."""
+        return state
 
     def rows(self, phase, machine, rng, n):
         """Return ``n`` rows of noise."""
@@ -120,8 +134,6 @@ class DataStart(NoiseStart):
 class PersistentStart(NoiseStart):
     """Start where the chains ended; at noise the first time."""
 
-    has_usual_rates = True
-
     def chains(self, phase, machine, sampler, state, X, rng):
         return sampler.resumed(machine, state.chains)
 
@@ -129,16 +141,41 @@ class PersistentStart(NoiseStart):
 class TemperedStart(PersistentStart):
     """Go on after exchanges with samples of earlier machines of the training."""
 
-    # Samples of a rung lose a mode for which the machine is too small for a while, and with shorter
-    # steps it does not become so: with 1, 4 and 8 the shares of modes were wrong in some fits.
-    caution = 16.0
-    has_usual_rates = False
     for_ranks = False  # rungs are made of machines that all chains have come to together
     one_hidden_layer = True  # or there is no formula for the free energies that exchanges need
+    remedy = "; use more chains or hidden units"
+    divergence = _DIVERGENCE
 
     def first(self, phase, machine, rng, n):
         base = None if phase.noise is None else noisy_base(machine, phase.noise).thetas[0]
-        return first_tempered(machine, rng, n, base)
+        rows, tempered = first_tempered(machine, rng, n, base)
+        return rows, {"tempered": tempered}
+
+    def reviewed(self, phase, machine, state, rng):
+        rows = state.chains.layers[0]
+        now, tempered = review(machine, rows, state.tempered, rng)
+        chains = state.chains if now is rows else phase.sampler.start(machine, now, rng)
+        return state._replace(chains=chains, tempered=tempered)
+
+
+class WeightedStart(PersistentStart):
+    """Go on with importance weights, which follow the machine where chains do not mix."""
+
+    for_ranks = False  # resampling is among all chains
+    one_hidden_layer = True  # or there is no formula for the free energies behind the weights
+    remedy = "; use more chains, or let them start by 'tempered'"
+    divergence = _DIVERGENCE
+    n_chains = 200  # of which half may be lost before they are resampled
+    every = 1
+
+    def first(self, phase, machine, rng, n):
+        rows = self.rows(phase, machine, rng, n)
+        rows, weighted = first_weighted(machine, phase.sampler, rows, rng)
+        return rows, {"weighted": weighted}
+
+    def reviewed(self, phase, machine, state, rng):
+        rows, weighted = reweighted(machine, state.chains.layers[0], state.weighted, rng)
+        return state._replace(chains=phase.sampler.start(machine, rows, rng), weighted=weighted)
 
 
 CHAINS = {
@@ -147,6 +184,7 @@ CHAINS = {
     "data": DataStart(),
     "persistent": PersistentStart(),
     "tempered": TemperedStart(),
+    "weighted": WeightedStart(),
 }
 """Where chains start in learning, by name."""
 
@@ -158,12 +196,13 @@ class ChainPhase(ModelPhase):
     Parameters
     ----------
     sampler : Sampler
-    start : {"persistent", "data", "noise", "annealed", "tempered"}, default="persistent"
+    start : {"persistent", "data", "noise", "annealed", "tempered", "weighted"}, \
+            default="persistent"
         Where the chains start for each batch: where they ended (persistent contrastive divergence);
         at the rows of the batch (contrastive divergence); at noise (modified contrastive
-        divergence, Alg. 3 of Liao et al. 2022); at noise that is annealed to the machine; or where
+        divergence, Alg. 3 of Liao et al. 2022); at noise that is annealed to the machine; where
         they ended, after exchanges with samples of earlier machines (parallel trajectory
-        tempering).
+        tempering); or where they ended, with importance weights.
     n_steps : int, default=1
         Steps of each run.
     burn_in : int or None, default=None
@@ -205,10 +244,6 @@ class ChainPhase(ModelPhase):
             )
 
     @property
-    def caution(self):
-        return CHAINS[self.start].caution
-
-    @property
     def for_ranks(self):
         return CHAINS[self.start].for_ranks
 
@@ -217,9 +252,12 @@ class ChainPhase(ModelPhase):
         return CHAINS[self.start].one_hidden_layer
 
     @property
-    def n_sweeps(self):
-        passes = self.sampler.own_start is not None  # between groups, as by tempering
-        return self.n_steps if self.start == "persistent" and not passes else 0
+    def usual_states(self):
+        return CHAINS[self.start].n_chains
+
+    @property
+    def remedy(self):
+        return CHAINS[self.start].remedy
 
     @property
     def kind(self):
@@ -239,17 +277,12 @@ class ChainPhase(ModelPhase):
     def init(self, machine, rng, n, X):
         self.sampler.check(machine)
         machine = machine.of_rows(X, n)
-        rows, tempered = CHAINS[self.start].first(self, machine, rng, n)
+        rows, more = CHAINS[self.start].first(self, machine, rng, n)
         chains = self.sampler.start(machine, rows, rng)
-        return Run(chains, self.sampler.step_size, tempered=tempered)
+        return Run(chains, self.sampler.step_size, **more)
 
     def reviewed(self, machine, state, rng):
-        if state.tempered is None:
-            return machine, state, 1.0
-        rows = state.chains.layers[0]
-        machine, now, tempered, factor = review(machine, rows, state.tempered, rng)
-        chains = state.chains if now is rows else self.sampler.start(machine, now, rng)
-        return machine, state._replace(chains=chains, tempered=tempered), factor
+        return CHAINS[self.start].reviewed(self, machine, state, rng)
 
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""
@@ -261,10 +294,7 @@ class ChainPhase(ModelPhase):
 
     def phases(self, machine, state, X, rng):
         if self._shares_product(machine):
-            chains, data, model = _PHASES[self.start, self.gradient](
-                self, machine, state.chains, X, rng
-            )
-            return Run(chains, *state[1:]), data, model
+            return _PHASES[self.start, self.gradient](self, machine, state, X, rng)
         sampler, hidden = self.current(machine, state.step_size), machine.units[1]
         theta = condition(machine, X)
         moments = GRADIENTS[self.gradient]
@@ -272,7 +302,14 @@ class ChainPhase(ModelPhase):
         total = RunMoments(machine, sampler, moments, self._n_left_out)
         chains = CHAINS[self.start].chains(self, machine, sampler, state, X, rng)
         chains = sample(sampler, machine, chains, rng, self.n_steps, callback=total.count)
-        return self._next(sampler, chains, total.acceptance(), state), data, total.moments()
+        state, model = self._next(sampler, chains, total.acceptance(), state), total.moments()
+        if state.weighted is not None:
+            theta = condition(machine, chains.layers[0])
+            state = state._replace(weighted=state.weighted.at(machine, chains.layers[0], theta))
+            above = moments(hidden, lambda: theta, lambda: chains.layers[1])
+            (block,) = moments_of(chains.layers[0], above).blocks
+            model = Moments((block.weighed(cast(self.weights(state), X.dtype)),))
+        return state, data, model
 
     def advance(self, machine, state, X, rng):
         sampler = self.current(machine, state.step_size)
@@ -320,15 +357,24 @@ class ChainPhase(ModelPhase):
     def _next(self, sampler, chains, acceptance, state):
         if acceptance is not None:
             sampler = sampler.tuned(acceptance, gain=max(0.2, 3 * (1 + state.n_runs) ** -0.5))
-        return Run(chains, sampler.step_size, acceptance, state.n_runs + 1, state.tempered)
+        return Run(chains, sampler.step_size, acceptance, state.n_runs + 1, *state[4:])
 
     def visible(self, state):
+        rows = state.chains.layers[0]
+        return rows if state.weighted is None else state.weighted.resampled(rows)
+
+    def samples(self, state, X):
         return state.chains.layers[0]
 
-    def rate_rule(self, machine, optimizer):
-        if CHAINS[self.start].has_usual_rates and optimizer.is_linear:
-            return AutomaticRate.for_two_values(*machine.units)
-        return super().rate_rule(machine, optimizer)
+    def weights(self, state):
+        return None if state.weighted is None else state.weighted.weights()
+
+    def step_length(self, machine):
+        most = CHAINS[self.start].divergence
+        most = DIVERGENCE * machine.n_units[0] if most is None else most
+        scale = unit_of_rates(machine.units)
+        every = 1 if may_lack_integral(machine.units) else CHAINS[self.start].every
+        return StepLength(most, _CAP if scale == math.inf else _CAP_OF_BITS * scale, every)
 
     def ladder(self, machine, state):
         if state.tempered is None:
@@ -346,21 +392,30 @@ class ChainPhase(ModelPhase):
 # conditional is what the moments are made of.
 
 
-def _persistent_phases(phase, machine, chains, X, rng):
+def _persistent_phases(phase, machine, state, X, rng):
     """Data rows and chain rows are one block, with other weights for data and for the machine.
 
     So they share the product with the weights, and their difference is one product too.
     """
+    chains = state.chains
     n, m = X.shape[0], chains.layers[0].shape[0]
     of_chains = machine.of_rows(X, m)
     visible = last_visible(phase.sampler, of_chains, chains, rng, phase.n_steps)
     rows = namespace(X).concat([X, visible], axis=0)
     theta = condition(machine, rows)
     for_data, for_model = _two_means(n, m, X)
+    weights = phase.weights(state)
+    if weights is not None:
+        xp = namespace(X)
+        for_model = xp.concat([xp.zeros_like(X[:, 0]), cast(weights, X.dtype)])
     data = data_moments(machine, rows, for_data, given=theta)
     (block,) = data.blocks
     drawn = machine.units[1].sample_rows(theta, block.means[1], slice(n, n + m), rng)
-    return Chains((visible, drawn)), data, Moments((block.weighed(for_model),))
+    state = state._replace(chains=Chains((visible, drawn)))
+    if weights is not None:
+        at = theta.rows(slice(n, n + m))
+        state = state._replace(weighted=state.weighted.at(machine, visible, at))
+    return state, data, Moments((block.weighed(for_model),))
 
 
 def _two_means(n, m, reference):
@@ -377,21 +432,31 @@ def _two_means(n, m, reference):
     return means
 
 
-def _data_phases(phase, machine, chains, X, rng):
+def _data_phases(phase, machine, state, X, rng):
     """The hidden units of the data are those that the chains start with."""
     theta = condition(machine, X)
     data = data_moments(machine, X, given=theta)
     hidden, rows = data.blocks[0].means[1], slice(0, X.shape[0])
     drawn = machine.units[1].sample_rows(theta, hidden, rows, rng)
     visible = last_visible(phase.sampler, machine, Chains((X, drawn)), rng, phase.n_steps)
-    return Chains((visible, drawn)), data, data_moments(machine, visible)
+    state = state._replace(chains=Chains((visible, drawn)))
+    return state, data, data_moments(machine, visible)
 
 
 _PHASES = {
     ("persistent", "marginal"): _persistent_phases,
     ("tempered", "marginal"): _persistent_phases,
+    ("weighted", "marginal"): _persistent_phases,
     ("data", "marginal"): _data_phases,
 }
+
+
+def unit_of_rates(units):
+    """Return the rate that does to layers of two values what 1 does to bits; else infinity."""
+    supports = [unit.values for unit in units]
+    if any(values is None or len(values) != 2 for values in supports):
+        return math.inf
+    return math.prod(1 / (last - first) ** 2 for first, last in supports)
 
 
 def annealed(machine, sampler, rows, n_steps, rng, noise=None):

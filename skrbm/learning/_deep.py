@@ -32,9 +32,6 @@ class DeepPhase(ModelPhase):
 
     model: FixedPointPhase
 
-    # Joint steps begin far from where layers that were trained one by one are good together.
-    caution = 0.25
-
     def __post_init__(self):
         if self.model.one_hidden_layer:
             raise ValueError(
@@ -80,6 +77,9 @@ class DeepPhase(ModelPhase):
 
     def visible(self, state):
         return self.model.visible(state.model)
+
+    def step_length(self, machine):
+        return self.model.step_length(machine)
 
     def free_energy(self, machine, X):
         """Return the free energies with the hidden layers at the solutions of the equations."""

@@ -4,6 +4,7 @@ Which solutions are found depends on where they are looked for. The paper starts
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..arrays import cast, like, namespace, number, number_of, take_rows
@@ -19,9 +20,10 @@ from ..inference import (
     with_rows,
 )
 from ..machine import data_moments, in_double
-from ._chains import ChainPhase
+from ._chains import ChainPhase, unit_of_rates
 from ._model_phase import ModelPhase
-from ._rates import AutomaticRate
+
+_CAP = 10.0  # length of steps of bits
 
 
 class Started(NamedTuple):
@@ -136,10 +138,6 @@ class FixedPointPhase(ModelPhase):
         return STARTS[self.start]
 
     @property
-    def caution(self):
-        return self._starts.chains.caution
-
-    @property
     def for_ranks(self):
         return self._starts.chains.for_ranks
 
@@ -147,18 +145,18 @@ class FixedPointPhase(ModelPhase):
     def one_hidden_layer(self):
         return self._starts.chains.one_hidden_layer
 
-    def rate_rule(self, machine, optimizer):
-        if optimizer.is_linear:
-            return AutomaticRate.for_solutions(*machine.units)
-        return super().rate_rule(machine, optimizer)
+    def step_length(self, machine):
+        # Where nearly all columns are nearly constant, solutions hardly differ, and without a
+        # cap for layers of two values nothing would limit the steps.
+        cap = _CAP * max(unit_of_rates(pair) for pair in pairwise(machine.units))
+        return super().step_length(machine).limited(cap=cap)
 
     def init(self, machine, rng, n, X):
         self.fixed_point.check(machine)
         return Started(self._starts.init(machine, rng, n, X), None)
 
     def reviewed(self, machine, state, rng):
-        machine, carry, factor = self._starts.chains.reviewed(machine, state.carry, rng)
-        return machine, state._replace(carry=carry), factor
+        return state._replace(carry=self._starts.chains.reviewed(machine, state.carry, rng))
 
     def advance(self, machine, state, X, rng):
         carry = self._starts.next(machine, state, X, rng)

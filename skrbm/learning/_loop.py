@@ -3,10 +3,14 @@
 import copy
 import itertools
 import time
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sklearn.exceptions import ConvergenceWarning
+
 from .._ranks import ranks
+from ..exceptions import DivergenceError
 from ._progress import Progress
 from ._together import row_of_ranks
 
@@ -164,14 +168,12 @@ class Trainer:
         then have ``_checkpoint``, a function that returns a fitted estimator and the progress.
     progress : Progress, default=None
         Of a fit to go on with; None begins.
-    concluded : callable, default=None
-        Called with ``ended`` when all else has ended; whether the estimator has come to the end of
-        its fit. Else what callbacks are told has no checkpoint.
 
     Attributes
     ----------
     ended : str
-        Why training has ended: "interrupted", "callback", "stopped" or "n_iter".
+        Why training has ended: "interrupted", "callback", "stopped", "n_iter", or "diverged" with
+        an automatic step length.
     """
 
     learner: Any
@@ -186,7 +188,6 @@ class Trainer:
     task: str = "epoch"
     own: Any = None
     progress: Progress | None = None
-    concluded: Any = None
     ended: str = "interrupted"
 
     def run(self, training):
@@ -204,7 +205,14 @@ class Trainer:
             for epoch in itertools.takewhile(self._is_before_end, itertools.count(begin)):
                 task = self.context.subcontext(task_name=self.task)
                 task.call_on_fit_task_begin(**self.data)
-                row, found = self._epoch(training, epoch)
+                try:
+                    row, found = self._epoch(training, epoch)
+                except DivergenceError as error:
+                    if self.learner.length is None:
+                        raise
+                    warnings.warn(str(error), ConvergenceWarning, stacklevel=6)
+                    self.ended = "diverged"
+                    break
                 self.record({"epoch": training.n_epochs + 1, **row})
                 training.n_epochs += 1  # only now: an interruption until here takes it all back
                 kept = found
@@ -221,11 +229,11 @@ class Trainer:
             else:
                 self.ended = "n_iter"
             chosen = self.monitor.chosen(kept, self.ended)
-            if chosen[0] is not kept[0]:
-                training.forget()
+            if chosen[0] is not kept[0] or self.ended == "diverged":
+                training.reset_optimizer()
         except BaseException:
             chosen = self.monitor.chosen(kept, self.ended)
-            training.forget()
+            training.reset_optimizer()
             raise
         finally:
             try:
@@ -240,9 +248,7 @@ class Trainer:
         late = self.monitor.conclude(*chosen)
         if late:
             self.record(late, adds=False)
-        is_end = self.concluded is None or self.concluded(self.ended)
-        told = self._told_at_end if is_end else dict
-        self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=told)
+        self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=self._told_at_end)
 
     def _end(self, training, chosen):
         """Publish what is chosen; doing it twice is doing it once."""
@@ -296,7 +302,7 @@ class Trainer:
         """Return a copy of the estimator, fitted as if the fit had ended here, and the progress."""
         chosen, ended = self.monitor.chosen(kept, None), replace(training)
         if chosen[0] is not kept[0]:
-            ended.forget()
+            ended.reset_optimizer()
         ended.end()
         estimator = copy.copy(self.data["estimator"])
         self.publish(*chosen, ended, estimator)

@@ -1,7 +1,9 @@
 """The contract of a model phase: how learning finds the machine's own moments."""
 
-from ..machine import data_moments, precise_free_energy
-from ._rates import AutomaticRate
+from ..machine import data_moments, may_lack_integral, precise_free_energy
+from ._length import StepLength
+
+DIVERGENCE = 0.15  # nats of a step for each visible unit
 
 
 class ModelPhase:
@@ -13,20 +15,20 @@ class ModelPhase:
 
     Attributes
     ----------
-    caution : float
-        By which first rates and trust regions of automatic learning rates are divided.
+    usual_states : int or None
+        Rows of the state; None for the size of a batch.
     for_ranks : bool
         Whether several ranks can have a part of the state each.
     one_hidden_layer : bool
         Whether it is for machines with one hidden layer only.
-    n_sweeps : int
-        Sweeps for each batch of chains that go on from batch to batch; 0 if there are none.
+    remedy : str
+        What a user can do where the model does not match the data, as the end of a sentence.
     """
 
-    caution = 1.0
+    usual_states = None
     for_ranks = True
     one_hidden_layer = False
-    n_sweeps = 0
+    remedy = "; use more hidden units or epochs"
 
     @property
     def kind(self):
@@ -45,9 +47,7 @@ class ModelPhase:
         raise NotImplementedError
 
     def reviewed(self, machine, state, rng):
-        """Return what the next batch starts from; called before each batch.
-
-        A phase that finds that the last steps were too long gives back an earlier machine.
+        """Return the state that the next batch starts from; called before each batch.
 
         Parameters
         ----------
@@ -55,17 +55,8 @@ class ModelPhase:
             After the last step.
         state : NamedTuple
         rng : Rng
-
-        Returns
-        -------
-        machine : Machine
-            The one given, or an earlier one, which may be written in place.
-        state : NamedTuple
-        factor : float
-            By which the learning rate is multiplied from now on: below 1 only if steps were taken
-            back. Above 1 it ends at the rate that was asked for.
         """
-        return machine, state, 1.0
+        return state
 
     def phases(self, machine, state, X, rng):
         """Return (state, moments of the data, moments of the machine) for the batch X."""
@@ -113,9 +104,21 @@ class ModelPhase:
         """
         return precise_free_energy(machine, X)
 
-    def rate_rule(self, machine, optimizer):
-        """Return the :class:`AutomaticRate` for steps by these gradients, before any caution."""
-        return AutomaticRate()
+    def samples(self, state, X):
+        """Return the visible values by which the divergence of a step is measured.
+
+        ``X`` are the rows of the batch.
+        """
+        return self.visible(state)
+
+    def weights(self, state):
+        """Return the importance weights of :meth:`samples`, which sum to 1; None if all equal."""
+        return None
+
+    def step_length(self, machine):
+        """Return the :class:`StepLength` for gradient ascent."""
+        every = 1 if may_lack_integral(machine.units) else 5
+        return StepLength(DIVERGENCE * machine.n_units[0], every=every)
 
     def kept(self, state):
         """Return what a later fit goes on from: the state without what can be made again."""

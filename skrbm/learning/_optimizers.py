@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 from .._checks import check_number, look_up, unwritten
 from .._params import HyperParameters
 from ..arrays import cast, is_foreign, like, namespace, number
+from ._natural import natural_difference, natural_difference_given
 from ._penalties import PENALTIES, share_of_zeros
 
 # Columns above which the prior of a weight becomes narrower; rows for each column below which it
 # does, by what factor at most, and up to which precision (doc/benchmarks.rst).
 _WIDE, _FEW_ROWS, _STRONGER, _STRONGEST = 50, 4.5, 4.0, 12.0
+_ADAM = 16.0  # by which lengths for gradient ascent are divided for Adam
+_NATURAL = 1.0  # nats, most of a step: the metric is that of few samples
 _LONGEST = 0.25  # longest automatic step of a penalty with a curvature, in units of one over that
 
 
@@ -73,9 +76,8 @@ class Optimizer(HyperParameters):
 
     Attributes
     ----------
-    caution : float
-        By what an automatic learning rate and its trust region are divided; 1 for gradient ascent
-        without momentum.
+    for_ranks : bool
+        Whether several ranks can take steps together.
     makes_zeros : bool
         Whether steps end with a proximal one, which makes exact zeros of weights.
     is_linear : bool
@@ -86,7 +88,7 @@ class Optimizer(HyperParameters):
         Which part of the penalised parameters is subtracted from their gradient.
     """
 
-    caution = 1.0
+    for_ranks = True
     makes_zeros = False
     is_linear = False
     shrinkage = 0.0
@@ -100,9 +102,29 @@ class Optimizer(HyperParameters):
         """Return the optimiser for data of that shape, itself if it does not matter to it."""
         return self
 
-    def longest_step(self, n_columns):
-        """Return the rate above which a penalty of rows of so many weights hinders learning."""
-        return math.inf
+    def step_length(self, rule, n_columns):
+        """Return the :class:`StepLength` for this optimizer, given that of gradient ascent.
+
+        ``n_columns`` is the number of weights of a hidden unit.
+        """
+        return rule
+
+    def difference(self, machine, data, model, parameters):
+        """Return the moments whose gradient is followed: those of the data minus the model's."""
+        return data - model
+
+    def difference_given(self, given, X, data, model):
+        """Return what :meth:`difference` does for a machine that is given features.
+
+        Parameters
+        ----------
+        given : Machine
+            With fields for each row.
+        X : array of shape (n_rows, n_features)
+        data, model : Moments
+            With the same rows.
+        """
+        return data - model
 
     def init(self, parameters):
         """Return the state before the first step, for a tuple of arrays."""
@@ -134,7 +156,7 @@ def _check(optimizer, **bounds):
     check_number("max_norm", optimizer.max_norm, above=0, or_none=True)
 
 
-class _Penalised(Optimizer):
+class Penalised(Optimizer):
     """An optimiser with a penalty on the weights, of strength ``alpha``."""
 
     def for_data(self, n_rows, n_columns):
@@ -158,12 +180,15 @@ class _Penalised(Optimizer):
     def shrinkage(self):
         return 0.0 if self.makes_zeros else self.alpha
 
-    def longest_step(self, n_columns):
+    def step_length(self, rule, n_columns):
+        return rule.limited(cap=self._longest_step(n_columns))
+
+    def _longest_step(self, n_columns):
         """Return the rate above which the penalty hinders learning; inf if there is none.
 
-        Longer steps turn weights round by "l2". By "l1b" a step takes from each weight the sum of
-        the noise of all, times the length of the step: all weights stay at 0 then, whatever the
-        data are.
+        Longer steps reverse the sign of weights by "l2". By "l1b" a step takes from each weight
+        the sum of the noise of all, times the length of the step: all weights stay at 0 then,
+        whatever the data are.
         """
         if not self.makes_zeros:
             return 1 / self.shrinkage if self.is_linear and self.shrinkage else math.inf
@@ -194,7 +219,7 @@ class _Penalised(Optimizer):
 
 
 @dataclass(frozen=True)
-class SGD(_Penalised):
+class SGD(Penalised):
     """Stochastic gradient ascent with momentum and a penalty on the weights.
 
     velocity <- momentum * velocity + rate * (gradient - alpha * W), W <- W + velocity
@@ -236,9 +261,10 @@ class SGD(_Penalised):
     def is_linear(self):
         return not self.makes_zeros
 
-    @property
-    def caution(self):  # so much longer are all steps together that one step starts
-        return 1 / (1 - self.momentum)
+    def step_length(self, rule, n_columns):
+        # All steps together that a gradient leads to are 1 / (1 - momentum) as long.
+        rule = super().step_length(rule, n_columns)
+        return replace(rule, cap=rule.cap * (1 - self.momentum))
 
     def init(self, parameters):
         """Return the velocity at rest: zeros, or None without momentum."""
@@ -286,7 +312,7 @@ class AdamState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Adam(_Penalised):
+class Adam(Penalised):
     """Gradient ascent with a step length of its own for each parameter (Kingma and Ba 2015).
 
     Proximal steps have the lengths of these steps, without the running mean of the gradient (Yun,
@@ -302,9 +328,6 @@ class Adam(_Penalised):
         "l2" enters the gradient.
     """
 
-    # A step is as long in directions in which the gradient is all noise as in others.
-    caution = 16.0
-
     decay: float = 0.9
     decay_squares: float = 0.999
     epsilon: float = 1e-8
@@ -315,6 +338,11 @@ class Adam(_Penalised):
     def __post_init__(self):
         _check(self, decay=1, decay_squares=1)
         check_number("epsilon", self.epsilon, above=0)  # by 0 a gradient of 0 would be divided by 0
+
+    def step_length(self, rule, n_columns):
+        # A step is as long in directions in which the gradient is all noise as in others.
+        rule = super().step_length(rule, n_columns)
+        return replace(rule, cap=rule.cap / _ADAM, divergence=rule.divergence / _ADAM)
 
     def init(self, parameters):
         """Return the state before the first step."""
@@ -345,8 +373,57 @@ class Adam(_Penalised):
         return state._replace(n_steps=n)
 
 
+@dataclass(frozen=True)
+class NaturalGradient(Penalised):
+    """Natural gradient ascent, with the Fisher information of the model's samples (Amari 1998).
+
+    The direction is (F + λ I)⁻¹ times the centred gradient, where F is the covariance of the
+    sufficient statistics over the chains of the model phase, or over the rows of data where the
+    moments of the model come from equations. λ is ``damping`` times the trace of F over the number
+    of rows. The direction is the better the more chains there are; a few hundred are a good
+    number.
+
+    Parameters
+    ----------
+    damping : float > 0, default=0.1
+    alpha, penalty, max_norm : as in :class:`SGD`
+    """
+
+    for_ranks = False
+    momentum = 0.0
+
+    damping: float = 0.1
+    alpha: Any = 0.0
+    penalty: str = "l2"
+    max_norm: float | None = None
+
+    def __post_init__(self):
+        _check(self)
+        check_number("damping", self.damping, above=0)
+
+    @property
+    def is_linear(self):
+        return not self.makes_zeros
+
+    def step_length(self, rule, n_columns):
+        # Its lengths have other units than those of the gradient, and so no cap of these.
+        most = min(rule.divergence, _NATURAL)
+        return replace(rule, divergence=most, cap=self._longest_step(n_columns))
+
+    def difference(self, machine, data, model, parameters):
+        return natural_difference(machine, data, model, parameters, self.damping)
+
+    def difference_given(self, given, X, data, model):
+        return natural_difference_given(given, X, data - model, self.damping)
+
+    init, update = SGD.init, SGD.update
+
+
 OPTIMIZERS = {
     "sgd": SGD,
+    "natural": lambda momentum, alpha, penalty, max_norm: NaturalGradient(
+        alpha=alpha, penalty=penalty, max_norm=max_norm
+    ),
     "adam": lambda momentum, alpha, penalty, max_norm: Adam(
         alpha=alpha, penalty=penalty, max_norm=max_norm
     ),

@@ -139,6 +139,10 @@ class NaturalParameters:
         """Return means of the layers, arrays of shape (n_units[l],), in these coordinates."""
         return means
 
+    def scales(self, machine):
+        """Return what the values of each layer are divided by, a number or an array for each."""
+        return [1.0] * len(machine.units)
+
     def centered(self, gradient, machine, offsets, moves_fields=True, **options):
         """Return a gradient in coordinates in which the layers have means of about zero.
 
@@ -293,6 +297,9 @@ class StandardParameters(NaturalParameters):
             own = own._replace(field=own.field + own.precision * mean)
         hidden = hidden._replace(field=hidden.field - W @ mean)
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *parameters[1:n]))
+
+    def scales(self, machine):
+        return [self.coordinates.divisor, *[1.0] * (len(machine.units) - 1)]
 
     def means(self, means):
         """Return the means with those of the visible units in standardised coordinates."""

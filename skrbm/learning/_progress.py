@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from ._gradient import Training
+from ._learner import Training
 
 
 @dataclass(frozen=True)

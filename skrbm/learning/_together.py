@@ -91,7 +91,7 @@ class Shares:
 
 def _mean_machine(machine, part):
     """Return the mean of the machines of all ranks, of which this one counts ``part``."""
-    return _with_leaves(machine, ranks().sum([part * leaf for leaf in _leaves(machine)])).copy()
+    return machine.with_leaves(ranks().sum([part * leaf for leaf in machine.leaves])).copy()
 
 
 def machine_of_first(machine):
@@ -108,19 +108,7 @@ def machine_of_first(machine):
     for rank, units in enumerate(found):
         if units != found[0]:
             raise ValueError(f"rank {rank} has the units {units}, and rank 0 {found[0]}")
-    return _with_leaves(machine, ranks().from_first(_leaves(machine))).copy()
-
-
-def _leaves(machine):
-    thetas = (leaf for theta in machine.thetas for leaf in theta if leaf is not None)
-    return [*machine.weights, *thetas]
-
-
-def _with_leaves(machine, leaves):
-    leaves = iter(leaves)
-    weights = tuple(next(leaves) for _ in machine.weights)
-    thetas = tuple(theta.map(lambda leaf: next(leaves)) for theta in machine.thetas)
-    return replace(machine, weights=weights, thetas=thetas)
+    return machine.with_leaves(ranks().from_first(machine.leaves)).copy()
 
 
 def row_of_ranks(machine, row, numbers, n_rows):
@@ -140,7 +128,7 @@ def row_of_ranks(machine, row, numbers, n_rows):
     DistributedError
         On all ranks, if their machines differ, or if a rank has measured other quantities.
     """
-    sums = [zlib.crc32(np.ascontiguousarray(to_numpy(leaf))) for leaf in _leaves(machine)]
+    sums = [zlib.crc32(np.ascontiguousarray(to_numpy(leaf))) for leaf in machine.leaves]
     found = ranks().gather(
         (sums, list(row), (numbers[0] is None), n_rows, [*row.values()], numbers)
     )

@@ -17,17 +17,15 @@ from ..inference import (
     resampled_index,
 )
 from ..machine import free_energy, in_double, turned_over, uncoupled
-from ..machine._enumeration import factored, means, n_enumerated
+from ..machine._enumeration import factored, n_enumerated
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
-_SPREAD = 0.1  # standard deviation of log weights by one step, in nats
+_SPREAD, _COARSE = 0.1, 0.5  # nats by which log weights spread in a step: wanted, and at most
 _SMALLEST = 1 / 300  # step, as a part of the way
-_FOLLOWED = 0.5  # the same of the whole way between two machines, above which chains start anew
-_PRECISE = 0.3  # standard error of log Z above which they do
+_PRECISE = 0.3  # standard error of log Z above which chains start again
 _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
-_SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start anew
+_SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start again
 _EXACT, _BY_HALVES = 12, 16  # most binary units that are summed over, and by halves
-_PRODUCTS = 2**28  # of numbers, most for exact means: 0.2 s
 # Costs in units of the cost of learning from a row: of a step of a chain, and of its log weight by
 # another machine; of a configuration in an exact sum; of a sum by halves, and of a pair in it.
 _STEP, _LOOK, _SUMMAND, _HALVES, _PAIR = 0.7, 0.4, 0.4, 1500.0, 0.03
@@ -66,8 +64,6 @@ class LogPartitionTracker:
     ----------
     cost : float
         Of the last call of :meth:`estimate`, in units of the cost of learning from a row.
-    is_new : bool
-        Whether nothing has been estimated yet.
 
     References
     ----------
@@ -78,20 +74,20 @@ class LogPartitionTracker:
     """
 
     def __init__(self, base, seed, data=None):
-        self.base, self.seed, self.rng, self.cost, self.is_new = base, seed, None, 0.0, True
+        self.base, self.seed, self.rng, self.cost = base, seed, None, 0.0
         self.data, self._scouts, self._missed = data, None, 0.0
         self._machine = None  # the one that the chains have come to
         self._is_by_chains = False  # whether log Z was estimated by these last
         self._n_rows = _RUNS * _CHAINS  # which a step costs
         self._new_cost = 20 * self._n_rows * _STEP  # of starting anew, as far as is known
 
-    def estimate(self, machine, credit):
+    def estimate(self, machine, budget):
         """Return log Z, a LogPartition, or None if that would cost too much.
 
         Parameters
         ----------
         machine : Machine
-        credit : float
+        budget : float
             Cost that is allowed.
         """
         self.cost, self._is_by_chains, found = 0.0, False, None
@@ -99,7 +95,7 @@ class LogPartitionTracker:
         if bits <= max(_EXACT, _BY_HALVES):
             few = bits <= _EXACT
             cost = _SUMMAND * 2**bits if few else _HALVES + _PAIR * 2**bits
-            if cost <= credit and (few or factored(machine) is not None):
+            if cost <= budget and (few or factored(machine) is not None):
                 self.cost = cost
                 return LogPartition(exact_log_partition(Density(machine)))
             if few:
@@ -111,37 +107,28 @@ class LogPartitionTracker:
                 self._new_cost *= _ON_DEVICE / self._n_rows
                 self._n_rows = _ON_DEVICE
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._machine is not None and credit >= self._following + self._scouting(1):
-                found = self._checked(machine, self._followed(machine), 1)
-            if found is None and credit - self.cost >= self._new_cost:
-                found = self._anew(machine, credit - self.cost)
+            if self._machine is not None and budget >= self._following + self._scouting(1):
+                found = self._checked(machine, self._followed(machine, budget), 1)
+            if found is None and budget - self.cost >= self._new_cost:
+                found = self._restarted(machine, budget - self.cost)
                 found = self._checked(machine, found, _FIRST_SWEEPS)
-        self.is_new &= found is None
         self._is_by_chains = found is not None
         return found
 
-    def means_along(self, machine, directions):
-        """Return the machine's visible means along directions, and their standard errors.
+    def sample(self):
+        """Return visible values and weights of the chains of the last estimate.
 
-        They are exact, or by the chains of the last estimate of log Z. None if that was neither.
+        Returns
+        -------
+        rows : ndarray of shape (n_chains, n_visible)
+        weights : ndarray of shape (n_chains,)
+            They sum to 1.
 
-        Parameters
-        ----------
-        machine : Machine
-            For which log Z was estimated last.
-        directions : ndarray of shape (n_visible, n_directions)
+        None if log Z was not estimated by chains.
         """
-        n_products = 2 ** n_enumerated(machine) * math.prod(machine.weights[0].shape)
-        if n_enumerated(machine) <= _BY_HALVES and n_products <= _PRODUCTS:
-            along = means(in_double(machine), [0])[0] @ directions
-            return along, np.zeros_like(along)
         if not self._is_by_chains:
             return None
-        along = to_numpy(self._layers[0]) @ directions
-        weights = softmax(to_numpy(self._log_weights))[:, None]
-        centre = (weights * along).sum(axis=0)
-        of_runs = (weights * (along - centre)).reshape(_RUNS, _CHAINS, -1).sum(axis=1)
-        return centre, np.sqrt(_RUNS / (_RUNS - 1) * (of_runs**2).sum(axis=0))
+        return to_numpy(self._layers[0]), softmax(to_numpy(self._log_weights))
 
     @property
     def _following(self):
@@ -174,9 +161,10 @@ class LogPartitionTracker:
             self._scouts, _ = Gibbs().step(machine, self._scouts, self.rng)
             yield self._scouts.layers
 
-    def _followed(self, machine):
-        """Return log Z by chains of an earlier machine, None if it is too different."""
-        if not self._move(machine, SmallSteps(_FOLLOWED), resample=0.0):
+    def _followed(self, machine, budget):
+        """Return log Z by chains of an earlier machine, None if that would cost too much."""
+        most = (budget - self._scouting(1)) / self._following
+        if not self._move(machine, SmallSteps(most), resample=0.5):
             return None
         rows, self._log_weights = resampled_index(self._log_weights, self.rng, 0.5, _RUNS)
         if rows is not None:
@@ -185,14 +173,14 @@ class LogPartitionTracker:
             )
         return self._result()
 
-    def _anew(self, machine, credit):
+    def _restarted(self, machine, budget):
         """Return log Z by chains from independent units, None if that would cost too much."""
         base, n = uncoupled(machine, self.base(machine)), _RUNS * _CHAINS
         self._machine = base
         self._layers = Gibbs().init(base, self.rng, n, machine.weights[0]).layers
         self._log_weights, self._log_z0 = 0.0, independent_log_partition(base)
         self._missed = 0.0
-        steps = SmallSteps(most=(credit - self._scouting(_FIRST_SWEEPS)) / self._following)
+        steps = SmallSteps((budget - self._scouting(_FIRST_SWEEPS)) / self._following)
         arrived = self._move(machine, steps, resample=0.5)
         self._new_cost = self._following * steps.needed + self._scouting(_FIRST_SWEEPS)
         return self._result() if arrived else None
@@ -260,10 +248,9 @@ class SmallSteps:
 
     Parameters
     ----------
-    limit : float, default=inf
-        Spread of the whole way at once above which no step is made.
     most : float, default=inf
-        Largest number of steps, which end there. Where the way seems to need more, none is made.
+        Number of steps above which they are longer, up to a spread of 0.5. Where the way needs
+        still more, none is made.
 
     Attributes
     ----------
@@ -273,35 +260,36 @@ class SmallSteps:
         Steps made, and spreads computed.
     """
 
-    def __init__(self, limit=math.inf, most=math.inf):
-        self.limit, self.most = limit, most
+    def __init__(self, most=math.inf):
+        self.most, self.spread = most, _SPREAD
         self.beta, self.n_steps, self.n_looks, self._whole = 0.0, 0, 0, 0.0
 
     @property
     def needed(self):
-        """How many steps the way needs, as far as is known."""
+        """How many steps the way needs at least, as far as is known."""
         if self.n_steps == 0:
-            return min(self._whole / _SPREAD, 1 / _SMALLEST)
+            return min(self._whole / _COARSE, 1 / _SMALLEST)
         return self.n_steps * (1 if self.beta == 1 else 2)
 
     def __call__(self, gain):
         step = 1.0
         while self.beta < 1:
-            spread = self._spread(gain, step)
+            spread = self._measured(gain, step)
             if self.n_steps == 0:
                 self._whole = spread
-                if spread > self.limit or self.needed > self.most:
+                if self.needed > self.most:
                     return
-            if self.n_steps >= self.most:
+                self.spread = max(_SPREAD, min(_COARSE, spread / max(self.most, 1.0)))
+            if self.n_steps >= max(self.most, 1 / _SMALLEST):
                 return
-            while spread > 1.5 * _SPREAD and step > _SMALLEST:
-                step = max(step * _SPREAD / spread, _SMALLEST)
-                spread = self._spread(gain, step)
+            while spread > 1.5 * self.spread and step > _SMALLEST:
+                step = max(step * self.spread / spread, _SMALLEST)
+                spread = self._measured(gain, step)
             self.beta, self.n_steps = min(1.0, self.beta + step), self.n_steps + 1
             yield self.beta
-            step = max(step * min(2.0, _SPREAD / max(spread, 0.1 * _SPREAD)), _SMALLEST)
+            step = max(step * min(2.0, self.spread / max(spread, 0.1 * self.spread)), _SMALLEST)
 
-    def _spread(self, gain, step):
+    def _measured(self, gain, step):
         """Return the standard deviation of the log weights of a step, infinite if it overflows."""
         self.n_looks += 1
         spread = float(np.std(to_numpy(gain(min(1.0, self.beta + step)))))

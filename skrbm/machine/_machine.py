@@ -164,6 +164,22 @@ class Machine:
         """Return the machine with parameters of another dtype; the rest follows the weights."""
         return replace(self, weights=tuple(cast(W, dtype) for W in self.weights))
 
+    @property
+    def n_penalised(self) -> int:
+        """How many of the leaves, the first, are weights."""
+        return len(self.weights)
+
+    @property
+    def leaves(self) -> tuple[Array, ...]:
+        """All parameters: the weights, and then the parts of the units' own."""
+        return self.weights + self.parts
+
+    def with_leaves(self, leaves: Sequence[Array]) -> "Machine":
+        """Return the machine with other parameters, in the order of :attr:`leaves`."""
+        n, rest = len(self.weights), iter(leaves[len(self.weights) :])
+        thetas = tuple(theta.map(lambda part: next(rest)) for theta in self.thetas)
+        return replace(self, thetas=thetas, weights=tuple(leaves[:n]))
+
     def is_finite(self) -> bool:
         """Whether no parameter is infinite or NaN."""
         return bool(are_finite(self.weights)) and bool(self.has_finite_thetas())

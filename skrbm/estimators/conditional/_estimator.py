@@ -9,16 +9,24 @@ from ..._sklearn import HasMethods, Interval, StrOptions, _fit_context, with_cal
 from ...arrays import copied, make_rng, one_blas_thread, parameter_reference
 from ...inference import FixedPoint, Gibbs, map_rows, method_names
 from ...inputs import check_data, rows_with_weight
-from ...learning import Trainer, Training, recorder
+from ...learning import StepLength, Trainer, Training, recorder
 from .._choices import OPTIMIZER_CONSTRAINT, optimizer_of
 from .._parts import check_layers
-from .._training import TRAINING_CONSTRAINTS, for_callbacks, how_it_begins, keeps_features, rate_of
-from ._automatic import learner_of
-from ._learner import ErrorMonitor, LabelledRows
+from .._training import (
+    TRAINING_CONSTRAINTS,
+    for_callbacks,
+    how_it_begins,
+    is_automatic,
+    keeps_features,
+    rate_of,
+)
+from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows
 from ._losses import OBJECTIVES
 from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
 from ._predictions import Predictions
 from ._targets import check_known, check_targets, is_unknown, targets_from, targets_of
+
+_DIVERGENCE, _CAP = 0.3, 2.0  # of a step: nats for each output, and length
 
 
 class ConditionalRBM(Predictions):
@@ -308,7 +316,9 @@ class ConditionalRBM(Predictions):
         if progress is not None:
             return progress.begun(rows.fingerprint)
         if goes_on:
-            training, machine = self._training, self.machine_.copy()
+            training = self._training
+            training.resume_from(self.machine_.copy())
+            machine = training.machine
             training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
             check_layers(machine, machine.units, [self.n_components], self.n_components)
         else:
@@ -367,8 +377,19 @@ class ConditionalRBM(Predictions):
         optimizer = training.parts.for_data(n_rows, sum(training.machine.coef_visible.shape))
         epochs = training.n_epochs
         batches = {"index": index, "batch_size": self.batch_size, "shuffle": self.shuffle}
-        learner = learner_of(self, optimizer, parts["n_iter"])(
-            self._objective, self._decision, self._sweeps, optimizer, rows=rows, **batches
+        length = None
+        if is_automatic(self):
+            rule = StepLength(_DIVERGENCE * training.machine.n_units[0], _CAP)
+            length = optimizer.step_length(rule, rows.X.shape[1])
+        learner = ConditionalLearner(
+            self._objective,
+            self._decision,
+            self._sweeps,
+            optimizer,
+            rows=rows,
+            length=length,
+            average=is_automatic(self),
+            **batches,
         )
 
         def publish(machine, n_sweeps, training=training, estimator=self):
@@ -387,7 +408,8 @@ class ConditionalRBM(Predictions):
 
     def _publish(self, machine, n_sweeps, training):
         vars(self).update(self._attributes(machine, n_sweeps))
-        training.phase_state, training.machine = n_sweeps, None
+        training.phase_state = n_sweeps
+        training.end()
         self._training, self.n_iter_ = training, training.n_epochs
 
     def _attributes(self, machine, n_sweeps):

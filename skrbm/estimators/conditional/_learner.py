@@ -8,11 +8,14 @@ import numpy as np
 from ...arrays import dense, dense_rows, from_numpy, has_missing, is_foreign, to_numpy
 from ...exceptions import DivergenceError
 from ...inputs import DistinctRows, split_missing
-from ...learning import BatchLearner, Monitor
+from ...learning import Average, BatchLearner, Monitor
 from ...units import Theta
+from ._draws import Draws
 from ._losses import wrong
 from ._machine import ConditionalGradient
 from ._targets import initial_field, known_values
+
+_ROWS = 40  # of a batch, by which the divergence of a step is measured
 
 
 class LabelledRows(DistinctRows):
@@ -72,21 +75,23 @@ class ConditionalLearner(BatchLearner):
     sweeps : callable
         Largest number of sweeps of inference by epoch, counted from 1.
     optimizer : Optimizer
-    rows, index, batch_size, shuffle
+    average : bool
+        Whether parameters are averaged over the steps.
+    rows, index, batch_size, shuffle, length
         As in :class:`~skrbm.learning.BatchLearner`.
     """
 
-    def __init__(self, objective, decision, sweeps, optimizer, *, rows, index, batch_size, shuffle):
-        super().__init__(rows, index, batch_size, shuffle)
+    def __init__(self, objective, decision, sweeps, optimizer, *, average, **options):
+        super().__init__(**options)
         self.objective, self.decision = objective, decision
-        self.sweeps, self.optimizer = sweeps, optimizer
+        self.sweeps, self.optimizer, self.average = sweeps, optimizer, average
 
-    def epoch(self, training, progress, rate):
+    def run_epoch(self, training, progress, rate):
         number = training.n_epochs + 1
         training.phase_state = n_sweeps = self.sweeps(number)
         self.current = self.objective(n_sweeps)
         with _explained(f"in epoch {number}"):
-            report = super().epoch(training, progress, rate)
+            report = super().run_epoch(training, progress, rate)
         # Parameters that no inference takes are never published.
         with _explained(f"after epoch {number}"), np.errstate(over="ignore", invalid="ignore"):
             first = self.rows.index[self.index[:1]]
@@ -99,28 +104,52 @@ class ConditionalLearner(BatchLearner):
         X, V, observed = self.rows.batch(index, training.machine.dtype)
         given = training.machine.given(X)
         data, model, report = self.current.phases(given, V, observed, training.rng)
-        gradient = ConditionalGradient(data - model, given, X)
-        return report | self._take(training, gradient, V, observed, rate)
+        difference = self.optimizer.difference_given(given, X, data, model)
+        gradient = ConditionalGradient(difference, given, X)
+        return report | {"learning_rate": self._take(training, gradient, X, V, observed, rate)}
 
-    def _take(self, training, gradient, V, observed, rate):
-        """Take a step of the optimiser; returns numbers for the history.
+    def _take(self, training, gradient, X, V, observed, rate):
+        """Take a step of the optimizer, and return its length.
 
         Parameters
         ----------
         training : Training
             Whose machine is changed.
         gradient : ConditionalGradient
-        V : array of shape (n_rows, n_visible)
-            The targets.
+        X, V : arrays of shape (n_rows, n_features) and (n_rows, n_visible)
+            The features, and the targets.
         observed : array of bool of shape (n_rows, n_visible) or None
-            Where they are known.
+            Where these are known.
         rate : float
-            The learning rate of the schedule.
+            Learning rate of the schedule; with a rule for the length, the factor on it.
         """
+        machine, length = training.machine, rate
+        if self.length is not None:
+            state = training.length_state or self.length.init()
+            length = float(rate * training.length_factor * state.rate)
+            training.length_state = self.length.unmeasured(state)
+        measures = self.length is not None and self.length.measures(state) and length > 0
+        if measures:
+            some = slice(0, min(_ROWS, X.shape[0]))
+            seen = None if observed is None else observed[some, :]
+            draws = Draws(machine, X[some, :], V[some, :], seen, training.rng)
+            before = machine.copy()
         training.optimizer_state = self.optimizer.update(
-            training.machine.values, gradient, training.optimizer_state, rate
+            machine.values, gradient, training.optimizer_state, length
         )
-        return {}
+        if measures:
+            found = self.length.next(state, draws.change(machine), length)
+            training.length_state, part = found
+            for now, old in zip(machine.values, before.values, strict=True):
+                if part < 1 and 0 not in now.shape:
+                    now *= float(part)
+                    now += float(1 - part) * old
+            length *= float(part)
+        if self.average and training.average is None:
+            training.average = Average.of(machine, self.optimizer.makes_zeros)
+        elif self.average:
+            training.average = training.average.moved(machine, self.optimizer.makes_zeros)
+        return length
 
 
 @contextmanager

@@ -69,6 +69,17 @@ class ConditionalMachine:
         """All parameters, in the order of ``PARAMETERS``."""
         return tuple(getattr(self, name) for name in PARAMETERS)
 
+    n_penalised = 3  # of the leaves: W, A and B
+
+    @property
+    def leaves(self):
+        """All parameters, as of a :class:`Machine`."""
+        return self.values
+
+    def with_leaves(self, leaves):
+        """Return the machine with other parameters."""
+        return ConditionalMachine(self.units, *leaves)
+
     def given(self, X):
         """Return the machine p(v, h | x) with fields for each row x of a dense or sparse X.
 
@@ -138,7 +149,7 @@ class ConditionalGradient(Gradient):
     X : array of shape (n_rows, n_features)
     """
 
-    n_penalised = 3
+    n_penalised = ConditionalMachine.n_penalised
 
     def __init__(self, moments, given, X):
         self.moments, self.given, self.X = moments, given, X

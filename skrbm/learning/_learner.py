@@ -1,5 +1,6 @@
 """The learners: what an epoch of training does to a machine."""
 
+import math
 import weakref
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,27 +10,52 @@ from typing import Any
 import numpy as np
 
 from .._ranks import ranks
-from ..arrays import Replayed, can_replay, cast, copied, numbers, put_off, require
+from ..arrays import (
+    Replayed,
+    can_replay,
+    cast,
+    copied,
+    is_foreign,
+    like,
+    namespace,
+    numbers,
+    put_off,
+    require,
+)
 from ..exceptions import DivergenceError
-from ..machine import has_integral
+from ..machine import has_integral, may_lack_integral
 from ._average import Average
+from ._length import as_numbers
 from ._parameters import NATURAL
 from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
+_LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
+_MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
 
 
 @dataclass
 class Training:
-    """What a fit goes on from: random stream, machine, states of phase and optimiser.
+    """State needed to resume training.
 
-    ``parts`` is what the states belong to, and ``visible_means`` are those of ``n_rows`` rows of
-    data. ``rate_factor`` multiplies the learning rate; it falls where the model phase takes steps
-    back. ``rate_state`` is that of an automatic learning rate, and ``offsets`` are running means of
-    the layers, for centred gradients. ``average`` is that of the parameters, if they are averaged,
-    and ``saved`` a machine and a state to go back to, and earlier ones. The machine is there only
-    in training, but ``saved`` stays if the next fit can go on from here, so that steps of calls
-    with one batch each can be taken back. ``credit`` is the cost that estimates of log Z may have.
+    Attributes
+    ----------
+    rng : Rng
+    machine : Machine or None
+        None outside of training.
+    phase_state, optimizer_state, length_state
+        States of the model phase, the optimizer and the step length.
+    n_epochs : int
+    parts : Parts
+        The components that the states belong to.
+    n_rows, visible_means
+        Number of rows learnt from, and their means.
+    offsets : tuple of arrays or None
+        Running means of the layers, for centred gradients.
+    average : Average or None
+    length_factor : float
+        Factor on automatic step lengths, halved when a fit is restored from its checkpoint.
+    n_restored : int
     """
 
     rng: Any
@@ -40,38 +66,61 @@ class Training:
     parts: Any = None
     n_rows: int = 0
     visible_means: Any = None
-    rate_factor: float = 1.0
-    rate_state: Any = None
+    length_state: Any = None
     offsets: Any = None
     average: Any = None
-    saved: Any = None
-    credit: float = 0.0
+    length_factor: float = 1.0
+    n_restored: int = 0
 
     def published(self):
-        """Return the machine of this moment, or that of averaged parameters; a copy."""
+        """Return a copy of the current machine, or of the average if there is one."""
         return self.machine.copy() if self.average is None else self.average.published(self.machine)
 
-    def forget(self):
-        """Give up what was learnt of steps, where their parameters are given up."""
+    def reset_optimizer(self):
+        """Drop the state of the optimizer and the offsets, with the parameters they belong to."""
         self.optimizer_state = self.offsets = None
 
     def end(self):
-        """Give up the machine, which belongs to training; what was averaged is kept."""
-        if self.machine is None:
-            return
-        if self.average is not None:
+        """Drop the machine, which belongs to training; the average remains."""
+        if self.machine is not None and self.average is not None:
             self.average = replace(self.average, last=self.machine)
-        else:  # nothing tells whether the next fit goes on from here
-            self.saved = None
         self.machine = None
 
-    def goes_on_from(self, machine):
-        """Take a machine to train on; or, if it is a mean, the one that training had come to."""
+    def resume_from(self, machine):
+        """Take a machine to train; if it is the average, the last machine behind it."""
         if self.average is not None:
             self.average = self.average.copy() if self.average.is_of(machine) else None
-        if self.average is None:
-            self.saved = None
         self.machine = machine if self.average is None else self.average.last
+
+    def checkpoint(self):
+        """Return a function that restores the present state."""
+        kept = [getattr(self, name) for name in _STEPPED]
+        machine = self.machine.copy()
+        average = None if self.average is None else self.average.means.copy()
+
+        def restore():
+            for name, value in zip(_STEPPED, kept, strict=True):
+                setattr(self, name, value)
+            self.machine = machine.copy()
+            if average is not None:
+                self.average = replace(self.average, means=average.copy())
+
+        return restore
+
+
+_STEPPED = "machine phase_state optimizer_state length_state offsets average".split()
+"""Attributes of a :class:`Training` that a step changes."""
+
+
+def _taken_from(training):
+    """Return what a step changes of a training, as one state."""
+    return tuple(getattr(training, name) for name in _STEPPED)
+
+
+def _put(training, state):
+    """Put the state into a training."""
+    for name, part in zip(_STEPPED, state, strict=True):
+        setattr(training, name, part)
 
 
 class BatchLearner:
@@ -91,10 +140,15 @@ class BatchLearner:
         Largest number of rows of a batch; batches have nearly the same size.
     shuffle : bool
         Whether the rows are put into a new random order in each epoch.
+    length : StepLength, default=None
+        Rule for the length of steps; with None it is the learning rate. With a rule, an epoch
+        that diverges is repeated from its start with half the length, at most three times in a
+        fit.
     """
 
-    def __init__(self, rows, index, batch_size, shuffle=True):
+    def __init__(self, rows, index, batch_size, shuffle=True, length=None):
         self.rows, self.index, self.batch_size, self.shuffle = rows, index, batch_size, shuffle
+        self.length = length
 
     def step(self, training, index, rate):
         """Learn from one batch; the machine is consumed. Returns numbers for the history."""
@@ -115,8 +169,23 @@ class BatchLearner:
         Raises
         ------
         DivergenceError
-            If parameters are no longer finite.
+            If parameters are no longer finite, or the distribution cannot be normalized.
         """
+        if self.length is None or ranks().size > 1:
+            return self.run_epoch(training, progress, rate)
+        restore = training.checkpoint()
+        while True:
+            try:
+                return self.run_epoch(training, progress, rate)
+            except DivergenceError:
+                restore()
+                training.n_restored += 1
+                if training.n_restored > _MAX_RESTORED:
+                    raise
+                training.length_factor /= 2
+
+    def run_epoch(self, training, progress, rate):
+        """Go once through the rows, without a way back; see :meth:`epoch`."""
         rows, reports = self.rows, []
         batches = rows.batches(self.index, training.rng, self._n_batches, self.shuffle)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -124,7 +193,7 @@ class BatchLearner:
                 for batch, part in enumerate(batches):
                     report, is_finite = self.taken(training, part, rate)
                     reports.append(report)
-                    if is_finite is not True:  # or nobody knows yet
+                    if is_finite is not True:  # or not known yet
                         told = "intercepts", training.n_epochs, batch, rate
                         require(is_finite, partial(_diverged, *told))
             self.finish(training)
@@ -146,23 +215,6 @@ class BatchLearner:
     def is_finite(self, machine):
         """Whether the parameters are finite in learning, and as they are published."""
         return machine.is_finite()
-
-
-_STEPPED = (
-    "machine phase_state optimizer_state rate_state offsets average saved rate_factor".split()
-)
-"""What a step changes of a :class:`Training`."""
-
-
-def _taken_from(training):
-    """Return what a step changes of a training, as one state."""
-    return tuple(getattr(training, name) for name in _STEPPED)
-
-
-def _put(training, state):
-    """Put the state into a training."""
-    for name, part in zip(_STEPPED, state, strict=True):
-        setattr(training, name, part)
 
 
 def _means(reports):
@@ -191,11 +243,11 @@ def _moved_offsets(offsets, machine, data):
 
 
 def check_integral(machine, when):
-    """Raise DivergenceError if a machine's distribution has no integral."""
+    """Raise DivergenceError if the distribution of a machine cannot be normalized."""
     if not has_integral(machine):
         raise DivergenceError(
-            f"the distribution has no integral {when}: the couplings between units without "
-            "bounds are too strong for their precisions. Lower learning_rate, scale X, start at "
+            f"the distribution cannot be normalized {when}: the couplings between unbounded units "
+            "are too strong for their precisions. Lower learning_rate, scale X, start at "
             "smaller weights, give the units a larger min_precision, or use units with bounds, "
             "such as hidden='truncated_gaussian'. The last good parameters are kept."
         )
@@ -212,10 +264,12 @@ class MomentLearner(BatchLearner):
     rows : Rows
         The data.
     phase : ModelPhase
-    optimizer : SGD or Adam
+    optimizer : Optimizer
     index, batch_size, shuffle : as in :class:`BatchLearner`
+    length : StepLength, default=None
+        That of gradient ascent, which the optimizer may change; None for the learning rate.
     parameters : NaturalParameters, default=NATURAL
-        The parameters that the optimiser sees.
+        The parameters that the optimizer sees.
     centered : bool, default=False
         Whether gradients are centred; only with natural parameters.
     average : bool, default=False
@@ -240,6 +294,7 @@ class MomentLearner(BatchLearner):
         index=None,
         batch_size,
         shuffle=True,
+        length=None,
         parameters=NATURAL,
         centered=False,
         average=False,
@@ -248,27 +303,25 @@ class MomentLearner(BatchLearner):
         is_finite=None,
         labels=None,
     ):
-        if ranks().size > 1 and not phase.for_ranks:
-            raise ValueError(
-                f"{phase.start} chains learn in one process only; fit outside of "
-                "skrbm.distributed.use, or let them start elsewhere"
-            )
         index = np.arange(len(rows)) if index is None else index
-        super().__init__(rows, index, batch_size, shuffle)
-        self.phase = phase
-        n_rows = rows.total if n_rows is None else n_rows
-        self.optimizer = optimizer.for_data(n_rows, rows.X.shape[1])
+        _check_ranks(phase, optimizer, length)
+        n_rows, n_columns = rows.total if n_rows is None else n_rows, rows.X.shape[1]
+        self.phase, self.optimizer = phase, optimizer.for_data(n_rows, n_columns)
+        if length is not None:
+            length = self.optimizer.step_length(length, n_columns)
+        super().__init__(rows, index, batch_size, shuffle, length)
         self.parameters, self.centered, self.average = parameters, centered, average
         self.sample_values = sample_values and rows.has_fractions
         self._is_finite, self._phase, self._shares = is_finite, phase, None
         self.labels = labels
         self._replays = True  # as far as is known
         self._replayed, self._alike = None, (None, None, None)  # what its steps share
+        self._factor = None  # the rate of the schedule on a device, where recorded steps read it
 
-    def epoch(self, training, progress, rate):
+    def run_epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
         self._replay(training, rate)
-        report = super().epoch(training, progress, rate)
+        report = super().run_epoch(training, progress, rate)
         if not self.optimizer.makes_zeros:  # parameters that are chosen anew have other zeros
             training.machine = self.parameters.fixed(training.machine)
             if training.average is not None:
@@ -276,6 +329,8 @@ class MomentLearner(BatchLearner):
                 training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
         return report | self.optimizer.report(training.machine.weights)
+
+    # ---------------------------------------------------- recorded steps on a device
 
     def _replay(self, training, rate):
         """Replay the steps of the next epoch, where that is possible, as they are alike."""
@@ -297,7 +352,14 @@ class MomentLearner(BatchLearner):
 
     def _recorded(self, training, rate):
         """Return what a recording of steps keeps of the learning rate of the schedule."""
-        return rate
+        if self.length is None:
+            return rate
+        if self._factor is None:
+            field = training.machine.thetas[0].field
+            xp = namespace(field)
+            self._factor = xp.zeros((), **{**like(field), "dtype": xp.float64})
+        self._factor[...] = rate * training.length_factor  # another one in each epoch
+        return rate > 0
 
     def _stepped(self, training, rate, state, index):
         """Take a step from a state, as a function; returns the next state and numbers."""
@@ -319,32 +381,43 @@ class MomentLearner(BatchLearner):
 
         A step of no kind is never replayed.
         """
-        return ()
+        state = training.length_state
+        if self.length is None:
+            return ()
+        if state is None or not self.length.is_steady(state):
+            return None
+        return (self.length.measures(state),)
 
     def finish(self, training):
         if self._replayed is not None:
             _put(training, self._replayed.released(_taken_from(training)))
+        training.length_state = as_numbers(training.length_state)
+
+    # ---------------------------------------------------- one step
 
     def step(self, training, index, rate):
-        machine, before = self._reviewed(training)
         phase, rng, (X, observed) = self._phase, training.rng, self.rows.batch(index)
+        machine = training.machine
+        before = phase.reviewed(machine, training.phase_state, rng)
         if self.sample_values:
             X = cast(rng.uniform(X.shape) < X, X.dtype)
         if observed is None:
             state, data, model = phase.phases(machine, before, X, rng)
         else:
             state, data, model = phase.incomplete_phases(machine, before, X, observed, rng)
-        training.machine, training.phase_state = machine, state
+        training.phase_state = state
         if self.labels is not None:
             model = self.labels.mixed(machine, model, X, observed)
-        difference = data - model
+        difference = self.optimizer.difference(machine, data, model, self.parameters)
         if self._shares is not None:
             difference, data = self._shares.moments(machine, difference, data)
+        if self.centered:
+            training.offsets = _moved_offsets(training.offsets, machine, data)
         slopes = self.parameters.gradient(machine, difference)
-        length = self._take(training, slopes, data, X, rate)
+        length = self._take(training, slopes, X, rate)
         if self._shares is not None:
             self._shares.meet(training)
-        return {"learning_rate": length, **phase.report(state)}
+        return {"learning_rate": length, **phase.report(training.phase_state)}
 
     def _n_batches(self, n_rows):
         if ranks().size == 1:
@@ -353,8 +426,8 @@ class MomentLearner(BatchLearner):
         self._shares = Shares(n_rows, weight, self.batch_size)
         return len(self._shares.parts)
 
-    def _take(self, training, slopes, data, X, rate):
-        """Take a step of the optimiser; returns its learning rate, 0 if no step was taken.
+    def _take(self, training, slopes, X, rate):
+        """Take a step of the optimizer, and return its length.
 
         Parameters
         ----------
@@ -362,30 +435,63 @@ class MomentLearner(BatchLearner):
             Whose machine is changed.
         slopes : Gradient
             Of the log-likelihood by the parameters of the machine.
-        data : Moments
-            Those of the batch.
         X : array of shape (n_rows, n_visible)
             The batch.
         rate : float
-            The learning rate of the schedule.
+            Learning rate of the schedule; with a rule for the length, the factor on it.
         """
-        training.saved = None
-        rate *= training.rate_factor
-        self._move(training, slopes, data, rate)
-        return rate
+        if self.length is None:
+            self._finish_step(training, self._move(training, slopes, rate))
+            return rate
+        state = self.length.init() if training.length_state is None else training.length_state
+        factor = rate * training.length_factor if self._factor is None else self._factor
+        if not self.length.measures(state) or rate == 0:
+            length = factor * state.rate
+            self._finish_step(training, self._move(training, slopes, _like(length, X)))
+            training.length_state = self.length.unmeasured(state)
+            return length
+        return self._take_measured(training, slopes, X, state, factor)
 
-    def _move(self, training, slopes, data, rate):
-        """Move the machine, and the average if there is one; returns the parameters after it."""
+    def _take_measured(self, training, slopes, X, state, factor):
+        """Take a step, measure its divergence, and shorten it if that is too large."""
+        phase, machine, length = self._phase, training.machine, factor * state.rate
+        rows = phase.samples(training.phase_state, X)
+        energies = phase.free_energy(machine, rows)
+        parameters = self.parameters.of(machine)
+        before = tuple(copied(part) for part in parameters)
+        parameters = self._move(training, slopes, _like(length, X))
+        moved = self.parameters.machine(training.machine, parameters)
+        change = phase.free_energy(moved, rows) - energies
+        change = _for_equal_totals(moved, rows, change)
+        weights = phase.weights(training.phase_state)
+        training.length_state, part = self.length.next(state, change, length, weights)
+        if may_lack_integral(moved.units) and not is_foreign(X) and not has_integral(moved):
+            part, training.length_state = 0.0 * part, self.length.rejected(state)
+        self._shorten(parameters, before, part, X)
+        training.machine = self.parameters.machine(moved, parameters)
+        self._finish_step(training, parameters)
+        return length * part
+
+    @staticmethod
+    def _shorten(parameters, before, part, X):
+        """Keep a part of a step that has led from ``before`` to ``parameters``, in place."""
+        if is_foreign(part) or part < 1:
+            keep = _like(part, X)
+            for now, old in zip(parameters, before, strict=True):
+                now *= keep
+                now += (1 - keep) * old
+
+    def _move(self, training, slopes, rate):
+        """Move the parameters by a step of the optimizer, and return them."""
         parameters, gradient = self.parameters.of(training.machine), slopes
+        precisions = [(i, copied(parameters[i])) for i in _precisions(training.machine)]
         follows = self.centered and not self.optimizer.is_linear
         before = [copied(W) for W in parameters[: slopes.n_penalised]] if follows else ()
         if self.centered:
-            training.offsets = _moved_offsets(training.offsets, training.machine, data)
-            offsets = training.offsets
             gradient = self.parameters.centered(
                 slopes,
                 training.machine,
-                offsets,
+                training.offsets,
                 not follows,
                 shrinkage=self.optimizer.shrinkage,
                 weights=parameters[: slopes.n_penalised],
@@ -395,6 +501,13 @@ class MomentLearner(BatchLearner):
         )
         if follows:
             gradient.follow(parameters, before)
+        for i, old in precisions:
+            now = parameters[i]
+            now[...] = namespace(now).maximum(now, _LEAST_PRECISION * old)
+        return parameters
+
+    def _finish_step(self, training, parameters):
+        """Set the machine to parameters, and move the average and the phase after it."""
         training.machine = self.parameters.machine(training.machine, parameters)
         if not self.average:
             training.average = None
@@ -402,24 +515,52 @@ class MomentLearner(BatchLearner):
             training.average = Average.of(training.machine, self.optimizer.makes_zeros)
         else:
             training.average = training.average.moved(training.machine, self.optimizer.makes_zeros)
-        return parameters
-
-    def _reviewed(self, training):
-        """Return the machine and the state of the phase that the next batch starts from."""
-        machine, state, factor = self._phase.reviewed(
-            training.machine, training.phase_state, training.rng
-        )
-        if factor < 1:  # momentum belongs to steps that are taken back
-            training.optimizer_state = self.optimizer.init(self.parameters.of(machine))
-            training.average = training.offsets = training.saved = None
-            self._slow_down(training, factor)
-        else:
-            training.rate_factor = min(1.0, factor * training.rate_factor)
-        return machine, state
-
-    def _slow_down(self, training, factor):
-        """Multiply the learning rate by a factor from now on, as steps were taken back."""
-        training.rate_factor *= factor
 
     def is_finite(self, machine):
         return machine.is_finite() if self._is_finite is None else self._is_finite(machine)
+
+
+def _precisions(machine):
+    """Return the places of the precisions of unbounded units among natural parameters."""
+    places, place = [], len(machine.weights)
+    for unit, theta in zip(machine.units, machine.thetas, strict=True):
+        is_unbounded = theta.precision is not None and not math.isfinite(unit.bounds[1])
+        places += [place + 1] if is_unbounded else []
+        place += sum(part is not None for part in theta)
+    return places
+
+
+def _check_ranks(phase, optimizer, length):
+    """Raise ValueError if the parts cannot train on several ranks, and there are several."""
+    if ranks().size == 1:
+        return
+    if not phase.for_ranks:
+        raise ValueError(
+            f"{phase.start} chains learn in one process only; fit outside of "
+            "skrbm.distributed.use, or let them start elsewhere"
+        )
+    if not optimizer.for_ranks:
+        raise ValueError(f"{optimizer} learns in one process only; choose 'sgd' or 'adam'")
+    if length is not None and ranks().local_steps > 1:
+        raise ValueError(
+            f"local_steps={ranks().local_steps} needs a learning_rate that is a number: an "
+            "automatic one is found from steps that all ranks take together"
+        )
+
+
+def _for_equal_totals(machine, rows, change):
+    """Return changes of free energies less what they have in common with the totals of rows.
+
+    Rows of other totals have another log Z, and its change says nothing of their distribution.
+    """
+    totals = machine.units[0].totals(rows)
+    if totals is None:
+        return change
+    mean = namespace(totals).mean
+    apart, change = totals - mean(totals), change - mean(change)
+    return change - apart * (mean(apart * change) / (mean(apart * apart) + 1e-12))
+
+
+def _like(length, X):
+    """Return a number in the dtype of X, where it is an array."""
+    return cast(length, X.dtype) if is_foreign(length) else float(length)

@@ -1,0 +1,361 @@
+"""What fits without settings reach on bits, real columns and categories, and how long they take.
+
+    SKRBM_DATA=... python examples/benchmarks/learners.py [--works wine ...] [--seeds 0 1 2]
+
+All machines have default settings but for their number of hidden units, so that the same script
+compares two versions of the package; ``--params '{"momentum": 0.5}'`` gives all of them parameters,
+as JSON. The works are:
+
+- "mnist", "fashion-mnist": thresholded images, 500 hidden units, within 85 and 30 seconds of one
+  core (``fit_for`` of ``_common.py``, as in ``peers.py``);
+- "baudio", "jester", "plants", "nltcs", "dna": binary tables, 256 hidden units;
+- "digits-20", "digits-72": scikit-learn's digits, bits that are 1 above 8, in an order drawn by
+  ``default_rng(0)``, 1400 rows to learn from and 397 for the test; 64 hidden units, in 20 and in 72
+  passes, of which the latter are 1000 steps of 100 rows;
+- "breast-cancer", "diabetes", "wine", "iris", "three-factors", "digits-noise": real columns, the
+  last one digits plus uniform noise, standardised by the training rows, with 30 % of the rows for
+  the test and 16 hidden units. Beside them are one Gaussian, its covariance shrunk by Ledoit and
+  Wolf, a Gaussian mixture and factor analysis, of which cross-validation on the training rows
+  chooses the numbers of components and the mixture's ``reg_covar``; of diabetes the mixture has
+  narrow peaks at the two values of a column;
+- "six-classes": 12 columns of 4 values, of six classes with 2 % noise, by ``CategoricalRBM(32)``
+  and ``TabularRBM()``;
+- "made-mushroom": 23 columns of 4 values with 10 % noise, of 40 classes of unequal shares, by
+  ``TabularRBM()``. Beside it are independent columns, a tree of Chow and Liu and mixtures of
+  products. Then the same on the file ``agaricus-lepiota.data``, where SKRBM_DATA has it;
+- "groups-30", "groups-60": two groups of rows, of 30 and of 60 bits, of ``groups_of_rows.py``;
+- "short-fit": seconds of 3 passes of 256 hidden units over those of a fit without settings, on the
+  bits of "digits-72".
+
+Numbers are mean log-likelihoods of test rows in nats, for each seed. log Z is exact where the
+package can sum it; elsewhere it is the larger one of annealing and of reverse annealing. "s" is the
+mean of a fit in seconds of the processor, "told" counts fits that end with a warning. Without
+``SKRBM_DATA`` the works on images and binary tables cannot run.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from _common import (
+    data_folder,
+    debd,
+    fashion_mnist,
+    fit_for,
+    heading,
+    mnist,
+    progress,
+    table,
+)
+from groups_of_rows import data_sets, of_independent_columns
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.special import logsumexp
+from sklearn.covariance import LedoitWolf
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
+from sklearn.decomposition import FactorAnalysis
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import GridSearchCV, train_test_split
+from threadpoolctl import threadpool_limits
+
+from skrbm import RBM, CategoricalRBM, TabularRBM
+from skrbm.arrays import to_numpy
+from skrbm.evaluation import SMC, bracket
+
+TABLES = "baudio", "jester", "plants", "nltcs", "dna"
+PARAMS = {}  # of all machines
+
+
+@dataclass
+class Work:
+    """A table, the machine that learns it, and other values beside."""
+
+    name: str
+    train: object
+    test: object
+    machine: Callable
+    beside: dict = field(default_factory=dict)
+    seconds: float | None = None  # of the processor, for a fit that has a budget
+
+
+def likelihood(rbm, X):
+    """Return the mean log-likelihood of rows, with the larger estimate of log Z if not exact."""
+    try:
+        log_z = rbm.log_partition("exact")
+    except ValueError:
+        found = bracket(rbm, method=SMC(max_sweeps=4000), burn_in=200, random_state=0)
+        log_z = max(found.forward.value, found.reverse.value)
+    return -float(np.mean(to_numpy(rbm.free_energy(X)))) - log_z
+
+
+def fitted(machine, X, seconds=None):
+    """Return a fitted machine, its seconds of the processor and whether the fit warned."""
+    begin = time.process_time()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if seconds is None:
+            machine.fit(X)
+        else:
+            fit_for(machine, X, seconds)
+    spent = time.process_time() - begin
+    return machine, spent, any(issubclass(w.category, ConvergenceWarning) for w in caught)
+
+
+def measured(work, seeds):
+    """Return the row of a work."""
+    scores, spent, n_told = [], [], 0
+    for seed in seeds:
+        rbm = work.machine(random_state=seed, **PARAMS)
+        rbm, seconds, told = fitted(rbm, work.train, work.seconds)
+        scores.append(likelihood(rbm, work.test))
+        spent.append(seconds)
+        n_told += told
+        progress((work.name, f"seed {seed}", scores[-1], seconds, "s"))
+    return row(work.name, scores, np.mean(scores), spent, n_told, work.beside)
+
+
+def row(name, found, middle, spent, n_told, beside):
+    """Return what the table has of a work; nats have two digits after the point."""
+    beside = ", ".join(f"{key} {value:.2f}" for key, value in beside.items())
+    numbers = [f"{value:.2f}" for value in (*found, middle)]
+    return name, *numbers, f"{np.mean(spent):.1f}", n_told, beside
+
+
+# Bits
+
+
+def images(name):
+    """Images within a budget of time."""
+    if name == "mnist":
+        train, test, seconds = mnist("train")[0], mnist("test")[0], 85
+    else:
+        train, test, seconds = fashion_mnist("train"), fashion_mnist("test"), 30
+    yield of_bits(name, train, test, 500, seconds=seconds)
+
+
+def binary_table(name):
+    """A binary table."""
+    yield of_bits(name, debd(name, "train"), debd(name, "test"), 256)
+
+
+def digits():
+    """Return bits of digits, to learn from and for the test."""
+    X = (load_digits().data > 8).astype(np.float32)
+    X = X[np.random.default_rng(0).permutation(len(X))]
+    return X[:1400], X[1400:]
+
+
+def digits_in_passes(n_iter):
+    """Digits, in a number of passes."""
+    yield of_bits(f"digits-{n_iter}", *digits(), 64, n_iter=n_iter)
+
+
+def groups(n):
+    """Two groups of rows of n bits; half of the rows are for the test."""
+    sets = {columns: (X, truth) for _, columns, X, _, truth in data_sets()}
+    X, truth = sets[f"{n} bits"]
+    train, test = np.split(X, 2)
+    work = of_bits(f"groups-{n}", train, test)
+    work.beside["truth"] = truth
+    yield work
+
+
+def of_bits(name, train, test, n_hidden=256, seconds=None, **params):
+    """Return a work of bits, with independent columns beside it."""
+    train, test = train.astype(np.float32), test.astype(np.float32)
+    beside = {"independent": of_independent_columns(train, test, "bernoulli")}
+    return Work(name, train, test, partial(RBM, n_hidden, **params), beside, seconds)
+
+
+def short_fit(seeds):
+    """Return a row of ratios of seconds: of 3 passes over those of a whole fit."""
+    X, ratios, spent = digits()[0], [], []
+    RBM(256, n_iter=1, random_state=0).fit(X)  # warm-up
+    for seed in seeds:
+        machines = [RBM(256, random_state=seed, **(PARAMS | kw)) for kw in ({"n_iter": 3}, {})]
+        short, whole = (fitted(rbm, X)[1] for rbm in machines)
+        ratios.append(short / whole)
+        spent.append(short)
+        progress(("short-fit", short, whole))
+    passes = 3 / machines[1].n_iter_
+    return row("short-fit", ratios, np.median(ratios), spent, 0, {"its share of passes": passes})
+
+
+# Real columns
+
+
+def three_factors(n=1500):
+    """Return rows of ten columns of three normal factors, with noise."""
+    loadings = np.random.default_rng(3).normal(size=(3, 10))
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, 3)) @ loadings + 0.5 * rng.normal(size=(n, 10))
+
+
+REAL = {
+    "breast-cancer": lambda: load_breast_cancer().data,
+    "diabetes": lambda: load_diabetes().data,
+    "wine": lambda: load_wine().data,
+    "iris": lambda: load_iris().data,
+    "three-factors": three_factors,
+    "digits-noise": lambda: load_digits().data + np.random.default_rng(0).random((1797, 64)),
+}
+
+
+def real(name):
+    """Standardised real columns, with other densities beside."""
+    train, test = train_test_split(REAL[name](), test_size=0.3, random_state=0)
+    mean, std = train.mean(axis=0), train.std(axis=0)
+    train, test = (train - mean) / std, (test - mean) / std
+    of_mixtures = {"n_components": range(1, 9), "reg_covar": [1e-6, 1e-3, 1e-2, 1e-1]}
+    numbers = [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if k < train.shape[1]]
+    searches = {
+        "Gaussian": LedoitWolf(),
+        "mixture": GridSearchCV(GaussianMixture(random_state=0), of_mixtures, cv=3),
+        "factors": GridSearchCV(FactorAnalysis(random_state=0), {"n_components": numbers}, cv=3),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        beside = {key: search.fit(train).score(test) for key, search in searches.items()}
+    yield Work(name, train, test, partial(RBM, 16, visible="gaussian"), beside)
+
+
+# Categories
+
+
+def of_classes(n, n_classes, shares, n_columns, noise, seed, n_values=4):
+    """Return a table of classes with noise, and the log-likelihood of its rows by the truth."""
+    centres = np.random.default_rng(7).integers(n_values, size=(n_classes, n_columns))
+    rng = np.random.default_rng(seed)
+    X = centres[rng.choice(n_classes, size=n, p=shares)]
+    X = np.where(rng.random(X.shape) < noise, rng.integers(n_values, size=X.shape), X)
+    n_agree = (X[:, None, :] == centres).sum(axis=2)
+    other = noise / n_values
+    log_p = n_agree * np.log(1 - noise + other) + (n_columns - n_agree) * np.log(other)
+    frame = pd.DataFrame(np.array(list("abcd"))[X], columns=[f"c{j}" for j in range(n_columns)])
+    equal = np.full(n_classes, 1 / n_classes)
+    return frame.astype(object), logsumexp(log_p, axis=1, b=equal if shares is None else shares)
+
+
+def six_classes():
+    """Six classes, by two estimators."""
+    (train, _), (test, log_p) = (of_classes(2000, 6, None, 12, 0.02, seed) for seed in (0, 1))
+    independent = Columns(train, test).independent()
+    for machine in (partial(CategoricalRBM, 32), TabularRBM):
+        name = f"six-classes, {getattr(machine, 'func', machine).__name__}"
+        yield Work(name, train, test, machine, {"truth": log_p.mean(), "independent": independent})
+
+
+def mushroom():
+    """A made table of the size of mushroom, and the table itself where it is."""
+    shares = np.linspace(1, 3, 40)
+    frame, log_p = of_classes(8124, 40, shares / shares.sum(), 23, 0.1, 0)
+    train, test = frame[:6000], frame[6000:]
+    beside = {"truth": log_p[6000:].mean()} | of_other_models(train, test)
+    yield Work("made-mushroom", train, test, TabularRBM, beside)
+    folder = data_folder()
+    path = folder and next(folder.rglob("agaricus-lepiota.data"), None)
+    if not path:
+        print("agaricus-lepiota.data is not in the folder of the data: mushroom is left out")
+        return
+    frame = pd.read_csv(path, header=None, dtype=str).rename(columns=lambda j: f"c{j}")
+    train, test = train_test_split(frame, train_size=6000, random_state=0)
+    yield Work("mushroom", train, test, TabularRBM, of_other_models(train, test))
+
+
+def of_other_models(train, test):
+    """Return log-likelihoods of test rows by models of categories."""
+    columns = Columns(train, test)
+    mixtures = {f"{k} products": columns.mixture(k) for k in (40, 60)}
+    return {"independent": columns.independent(), "tree": columns.tree(), **mixtures}
+
+
+class Columns:
+    """Categorical columns, one-hot, whose counts get one row more, of independent columns."""
+
+    def __init__(self, train, test):
+        both = [pd.Categorical(x) for _, x in pd.concat([train, test]).items()]
+        self.sizes = np.array([len(x.categories) for x in both])
+        rows = np.concatenate([np.eye(len(x.categories))[x.codes] for x in both], axis=1)
+        self.train, self.test = rows[: len(train)], rows[len(train) :]
+        self.site = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        self.start = np.cumsum(self.sizes) - self.sizes
+        self.extra = 1 / self.sizes[self.site]
+        self.p = (self.train.sum(axis=0) + self.extra) / (len(train) + 1)
+
+    def independent(self):
+        return (self.test @ np.log(self.p)).mean()
+
+    def tree(self):
+        """Return the log-likelihood by the tree of Chow and Liu."""
+        joint = self.train.T @ self.train + np.outer(self.extra, self.extra)
+        joint /= len(self.train) + 1
+        ratio = np.log(joint / np.outer(self.p, self.p))
+        information = np.add.reduceat(joint * ratio, self.start, axis=0)
+        information = np.add.reduceat(information, self.start, axis=1)
+        np.fill_diagonal(information, 0)
+        tree = minimum_spanning_tree(information.min() - 1 - information).toarray() != 0
+        edges = np.where(tree[np.ix_(self.site, self.site)], ratio, 0)
+        gain = np.einsum("ij,ij->i", self.test @ edges, self.test)
+        return self.independent() + gain.mean()
+
+    def mixture(self, n_components, n_steps=100, n_starts=3):
+        """Return the log-likelihood by a mixture of products, of the best of some starts."""
+        found = []
+        for seed in range(n_starts):
+            rng = np.random.default_rng(seed)
+            first = self.train[rng.choice(len(self.train), n_components, replace=False)]
+            p, shares = 0.5 * (first + self.p), np.full(n_components, 1 / n_components)
+            for _ in range(n_steps):
+                log_p = self.train @ np.log(p).T + np.log(shares)
+                total = logsumexp(log_p, axis=1)
+                parts = np.exp(log_p - total[:, None])
+                weights = parts.sum(axis=0)
+                p = (parts.T @ self.train + self.p) / (weights + 1)[:, None]
+                shares = (weights + 1) / (weights + 1).sum()
+            scores = logsumexp(self.test @ np.log(p).T + np.log(shares), axis=1)
+            found.append((total.mean(), scores.mean()))
+        return max(found)[1]
+
+
+WORKS = {
+    **{name: partial(images, name) for name in ("mnist", "fashion-mnist")},
+    **{name: partial(binary_table, name) for name in TABLES},
+    **{f"digits-{n}": partial(digits_in_passes, n) for n in (20, 72)},
+    **{name: partial(real, name) for name in REAL},
+    "six-classes": six_classes,
+    "made-mushroom": mushroom,
+    **{f"groups-{n}": partial(groups, n) for n in (30, 60)},
+    "short-fit": None,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--works", nargs="+", default=list(WORKS), choices=WORKS, metavar="NAME")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--params", type=json.loads, default={}, help="of all machines, as JSON")
+    args = parser.parse_args()
+    if data_folder() is None and {"fashion-mnist", *TABLES} & set(args.works):
+        parser.error("set the environment variable SKRBM_DATA to the folder of the data")
+    heading(__file__, args)
+    PARAMS.update(args.params)
+    rows = []
+    with threadpool_limits(1):
+        for name in args.works:
+            if name == "short-fit":
+                rows.append(short_fit(args.seeds))
+                continue
+            rows.extend(measured(work, args.seeds) for work in WORKS[name]())
+    print()
+    seeds = [f"seed {seed}" for seed in args.seeds]
+    table(("work", *seeds, "mean", "s", "told", "beside"), rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""The length of a step: how far the distribution may move."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from .._checks import check_number
+from .._ranks import ranks
+from ..arrays import namespace, number
+
+_FIRST_STEPS = 10  # all of them are measured, since the first length is a guess
+_GROWTH = 1.5  # largest factor on the length by a measurement
+_MEMORY = 0.1  # weight of a new measurement in the running mean
+_FIRST_RATE = 0.05  # length of the first step, unless that diverges too far
+
+
+class LengthState(NamedTuple):
+    """What is known of the length of steps.
+
+    Attributes
+    ----------
+    rate : float or array of no dimensions
+        Length of the next step, before the factor of the schedule.
+    deviation : float or array of no dimensions
+        Running geometric mean of the standard deviation of the change of free energies by a step
+        of length 1, in nats.
+    n_steps : int
+    """
+
+    rate: Any
+    deviation: Any
+    n_steps: int = 0
+
+
+@dataclass(frozen=True)
+class StepLength:
+    """Length of a step by the divergence between the machines before and after it.
+
+    A step of length r along a direction d changes the free energy of the model's samples by
+    r dF, and the Kullback-Leibler divergence of the old from the new distribution is
+    r² Var[dF] / 2 to second order (d' F d = Var[dF] with the Fisher information F). So
+
+        r = min(cap, sqrt(2 divergence / Var[dF]))
+
+    does not depend on the units of measure, the size of a batch or the kind of the units. A
+    measured step that would exceed the divergence is shortened before it is accepted.
+
+    Parameters
+    ----------
+    divergence : float
+        Largest divergence of a step, in nats.
+    cap : float, default=1.0
+        Largest length of a step.
+    every : int, default=5
+        Steps from one measurement to the next, after the first ten; a measurement costs a product.
+    """
+
+    divergence: float
+    cap: float = 1.0
+    every: int = 5
+
+    def __post_init__(self):
+        check_number("divergence", self.divergence, above=0)
+        if not self.cap > 0:
+            raise ValueError(f"cap must be above 0, got {self.cap!r}")
+
+    def limited(self, divergence=math.inf, cap=math.inf):
+        """Return the rule with limits that are no larger than these."""
+        return replace(self, divergence=min(self.divergence, divergence), cap=min(self.cap, cap))
+
+    def init(self):
+        """Return the state before the first step."""
+        return LengthState(min(_FIRST_RATE, self.cap), 1.0)
+
+    def measures(self, state):
+        """Whether the next step is measured."""
+        return state.n_steps < _FIRST_STEPS or state.n_steps % self.every == 0
+
+    def is_steady(self, state):
+        """Whether the steps from now on differ in nothing but whether they are measured."""
+        return state.n_steps >= max(_FIRST_STEPS, 1 / _MEMORY)
+
+    def next(self, state, change, length, weights=None):
+        """Return the state after a measured step, and the part of this step that is allowed.
+
+        Parameters
+        ----------
+        state : LengthState
+        change : array of shape (n_samples,), float64
+            Change of the free energies of samples of the model by the step.
+        length : float or array of no dimensions
+            Length of the step.
+        weights : array of shape (n_samples,), default=None
+            Importance weights of the samples, which sum to 1.
+
+        Returns
+        -------
+        state : LengthState
+        part : float or array of no dimensions
+            Between 0 and 1; 0 if the free energies are no longer finite.
+        """
+        xp = namespace(change)
+        if weights is None:
+            deviation = xp.sqrt(ranks().variance(change))
+        else:
+            centred = change - xp.sum(weights * change)
+            deviation = xp.sqrt(xp.sum(weights * centred * centred))
+        one = xp.ones_like(deviation)
+        length = one * length
+        finite = xp.isfinite(deviation)
+        tells = finite & (deviation > 0) & (length > 0)
+        latest = xp.where(tells, deviation, one) / xp.where(tells, length, one)
+        memory = max(_MEMORY, 1 / (1 + state.n_steps))
+        mean = one * state.deviation * (latest / state.deviation) ** memory
+        longest = math.sqrt(2 * self.divergence)
+        rate = xp.minimum(longest / xp.maximum(mean, latest), self.cap * one)
+        rate = xp.minimum(rate, _GROWTH * state.rate * one)
+        rate = xp.where(tells, rate, xp.where(finite, state.rate * one, 0.1 * state.rate * one))
+        mean = xp.where(tells, mean, state.deviation * one)
+        part = xp.minimum(one, longest / xp.where(tells, deviation, longest * one))
+        return LengthState(rate, mean, state.n_steps + 1), xp.where(finite, part, 0.0 * one)
+
+    def rejected(self, state):
+        """Return the state after a step that led to a machine that cannot be normalized."""
+        return state._replace(rate=0.5 * state.rate, n_steps=state.n_steps + 1)
+
+    def unmeasured(self, state):
+        """Return the state after a step that was not measured."""
+        return state._replace(n_steps=state.n_steps + 1)
+
+
+def as_numbers(state):
+    """Return the state with floats, wherever its numbers were."""
+    if state is None:
+        return None
+    return LengthState(float(number(state.rate)), float(number(state.deviation)), state.n_steps)

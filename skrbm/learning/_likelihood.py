@@ -1,0 +1,299 @@
+"""What is measured after each epoch of a density, when its training stops, and the last warning."""
+
+import math
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from .._ranks import ranks
+from ..arrays import Columns, cast, namespace, row_sums, to_numpy
+from ..evaluation._observed import QUICK
+from ..exceptions import DivergenceError
+from ..inference import by_site
+from ..inputs import split_missing
+from ._loop import Monitor
+from ._penalties import share_of_zeros
+from ._tracking import LogPartitionTracker
+
+_ROWS = 1000  # training rows whose likelihood is measured, and that samples are compared with
+_BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
+_SHARE = 0.1  # of the cost of learning that estimates of log Z may have
+_FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms
+_FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
+_SURE = 4.0  # standard errors by which a warning is about more than chance
+_MISMATCH = 0.5  # of means and correlations, in standard deviations, below which nobody is warned
+_DIRECTIONS = 8  # in which the rows of data differ most, along which moments are compared
+_LEAST_ROWS = 100  # for which that tells anything
+
+
+class LikelihoodMonitor(Monitor):
+    """Measures the likelihood of training and validation rows.
+
+    An epoch is bad unless the log-likelihood of the validation rows beats the best by ``tol``.
+
+    Parameters
+    ----------
+    density : callable
+        ``density(machine, state)`` returns the :class:`~skrbm.evaluation.Density` of a machine in
+        training.
+    phase : ModelPhase
+    rows : Rows
+    train : ndarray of int
+        Training rows.
+    validation : ndarray of int or None
+        Validation rows.
+    tol : float
+    n_iter_no_change : int
+    batch_size : int
+    seed : SeedSequence
+        Of the estimates of log Z.
+    is_density : bool, default=True
+        Whether the density of rows is what is mainly learnt, so that it should be better than that
+        of independent units in the end.
+    remedy : str, default=""
+        What to do where the chains have not mixed, for the warning at the end.
+    """
+
+    def __init__(
+        self,
+        density,
+        phase,
+        rows,
+        train,
+        validation,
+        *,
+        tol,
+        n_iter_no_change,
+        batch_size,
+        seed,
+        is_density=True,
+        remedy="",
+    ):
+        super().__init__(n_iter_no_change)
+        self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
+        self.tol, self.is_density, self.remedy = tol, is_density, remedy
+        self.n_rows = float(rows.counts[train].sum())  # of this rank
+        self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
+        self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
+        self._tracker = LogPartitionTracker(self._independent_units, chains, self._some_rows)
+        few = _BLOCK_ELEMENTS // max(1, rows.X.shape[1])
+        self.block_rows = max(batch_size, 64, min(few, 256))
+        self.budget = None  # cost that log Z may have now, in units of learning from a row
+        self.log_z = self.end = None  # of the last epoch, and the machine and state after it
+
+    @property
+    def margin(self):
+        return self.tol
+
+    def get_state(self):
+        tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
+        own = {"train": self.train, "weights": self.weights, "budget": self.budget}
+        return super().get_state() | own | {"tracker": tracker}
+
+    def set_state(self, state):
+        state = dict(state)
+        vars(self._tracker).update(state.pop("tracker"))
+        super().set_state(state)
+
+    def measure(self, machine, state):
+        density = self.density(machine, state)
+        self.end, self.value = (machine, state), None
+        self.log_z = log_z = self._log_partition(density)
+        measured = self._by_equations(density, state)
+        if log_z is None:
+            return measured
+        measured["log_likelihood_std"] = log_z.std
+        if len(machine.units) == 2:
+            measured["log_likelihood"] = self._mean(self._log_weights(density, self.train)) - (
+                log_z.value
+            )
+        if self.validation is not None:
+            values = self._log_weights(density, self.validation)
+            weights = self.rows.weights_of(self.validation)
+            self.value = measured["score"] = (
+                float(np.average(values, weights=weights)) - log_z.value
+            )
+        return measured
+
+    def _by_equations(self, density, state):
+        """Return the log-likelihood by the log Z that equations give, a dict; empty without any."""
+        try:
+            log_z = self.phase.log_partition(density.machine, state)
+        except DivergenceError:
+            return {}
+        if log_z is None:
+            return {}
+        index, machine = self.train, density.machine
+        if len(machine.units) > 2 or not self.rows.has_missing:
+            values = self._values(density.free_energy, index)
+        else:
+            values = self._values(
+                lambda rows: density.free_energy_given(rows, self.seed, QUICK), index
+            )
+        return {"tap_log_likelihood": -self._mean(values) - log_z}
+
+    def _log_weights(self, density, index):
+        """Return log p(x) + log Z of the rows at ``index``, or of what is observed of them."""
+        if not self.rows.has_missing:
+            return self._values(density.log_weight, index)
+        return self._values(lambda rows: density.log_weight_given(rows, self.seed, QUICK), index)
+
+    # ------------------------------------------------------------------------- log Z
+
+    def _log_partition(self, density):
+        """Return log Z, a LogPartition; None where it would cost too much, or is of no use."""
+        if not self._has_log_partition(density):
+            return None
+        if self.budget is None:
+            self.budget = _FREE / sum(math.prod(W.shape) for W in density.machine.weights)
+        self.budget += _SHARE * self.n_rows
+        rows_cost = _FREE_ENERGY * len(self.train)
+        found = None
+        if ranks().rank == 0:
+            found = self._tracker.estimate(density.machine, self.budget - rows_cost)
+        self.budget -= self._tracker.cost + rows_cost * (found is not None)
+        found, self.budget = ranks().first((found, self.budget))
+        return found
+
+    def _has_log_partition(self, density):
+        """Whether one number, log Z, turns free energies of rows into likelihoods."""
+        if density.machine.units[0].totals(density.starts) is not None:  # each total has its own
+            return False
+        complete = not self.rows.has_missing and len(density.machine.units) == 2
+        return complete or self.validation is not None
+
+    def _independent_units(self, machine):
+        """Return the parameters of independent visible units that are like the data."""
+        rows = cast(self._some_rows(), machine.dtype)
+        return machine.units[0].base_theta(machine.thetas[0], Columns(rows))
+
+    def _some_rows(self):
+        """Return some training rows as visible values."""
+        return self.rows.batch(self.train)[0]
+
+    # ------------------------------------------------------------------------- the end of a fit
+
+    def conclude(self, machine, state):
+        """Warn once if the machine is worse than independent units, or does not match the data."""
+        if ranks().rank == 0 and (message := self.warning(machine, state)):
+            warnings.warn(message, ConvergenceWarning, stacklevel=6)
+        return {}
+
+    def warning(self, machine, state):
+        """Return what is wrong with a machine at the end of a fit, and what to do; None if nothing.
+
+        Parameters
+        ----------
+        machine : Machine
+        state : NamedTuple
+            Of the model phase.
+        """
+        if share_of_zeros(machine.weights) == 1:
+            return "All weights are 0, so that the units are independent; lower alpha."
+        if not self.is_density or self.end is None or len(machine.units) > 2:
+            return None
+        density = self.density(machine, state)
+        if self.log_z is not None and not self.rows.has_missing:
+            own = self._mean(self._log_weights(density, self.train)) - self.log_z.value
+            independent = self._independent(machine)
+            if own + _SURE * self.log_z.std < independent:
+                return (
+                    f"The log-likelihood of training rows, {own:.4g}, is below that of independent "
+                    f"columns, {independent:.4g}; lower learning_rate, or scale X."
+                )
+        found = self._mismatch(machine, state)
+        if found is None:
+            return None
+        return (
+            "The chains have not mixed between modes: means and correlations of the model are "
+            f"{found:.2g} standard deviations away from those of the data{self.remedy}."
+        )
+
+    def _independent(self, machine):
+        """Return the mean log-likelihood of training rows by independent units."""
+        unit, theta = machine.units[0], self.rows.initial_theta
+        theta = theta.map(lambda part: cast(part, machine.dtype))
+
+        def function(rows):
+            rows, observed = split_missing(rows)
+            log_z = unit.log_partition(theta)
+            if observed is not None:
+                log_z = namespace(rows).where(by_site(unit, observed), log_z, 0 * log_z)
+            return unit.log_weight(theta, rows) - row_sums(log_z)
+
+        return self._mean(self._values(function, self.train))
+
+    def _mismatch(self, machine, state):
+        """Return how far moments of the model are from those of the data; None if by chance.
+
+        Means and variances along the main directions of the data are compared. The latter are
+        sums of pair correlations.
+        """
+        found = self._tracker.sample() if self.log_z is not None else None
+        if found is None or self.rows.has_missing or self.rows.has_fractions:
+            return None
+        if self.log_z.std > 0.5 or len(self.train) < _LEAST_ROWS:
+            return None
+        (samples, weights), rows = found, self._values(lambda rows: rows, self.train)
+        return moment_mismatch(rows, self.weights, samples, weights)
+
+    # ------------------------------------------------------------------------- rows
+
+    def _some_by_weight(self, index, generator):
+        """Return some rows at most, and how often each counts: on average as in the data."""
+        weights = self.rows.weights_of(index)
+        if len(index) <= _ROWS:
+            return index, weights
+        drawn = generator.choice(index, _ROWS, p=weights / weights.sum())
+        return np.unique(drawn, return_counts=True)
+
+    def _mean(self, values):
+        """Return the weighted mean of values of the training rows that are measured."""
+        return float(np.average(values, weights=self.weights))
+
+    def _values(self, function, index):
+        """Return the values of a function of visible values, block by block of rows."""
+        blocks = np.array_split(index, -(-len(index) // self.block_rows))
+        return np.concatenate([to_numpy(function(self.rows[block])) for block in blocks])
+
+
+def moment_mismatch(rows, counts, samples, weights):
+    """Return the largest distance between moments of rows and of samples, None if it is chance.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_visible)
+    counts : ndarray of shape (n_rows,)
+        How often each row counts.
+    samples : ndarray of shape (n_samples, n_visible)
+    weights : ndarray of shape (n_samples,)
+        Importance weights, which sum to 1.
+
+    Returns
+    -------
+    float or None
+        In standard deviations of the rows along their main directions.
+    """
+    p = counts / counts.sum()
+    centre = p @ rows
+    _, sizes, directions = np.linalg.svd(np.sqrt(p)[:, None] * (rows - centre), full_matrices=False)
+    directions = directions[: min(_DIRECTIONS, int((sizes > 1e-6 * sizes[0]).sum()))].T
+    scales = sizes[: directions.shape[1]]
+    along = [((part - centre) @ directions) / scales for part in (rows, samples)]
+    shares = [p, weights]
+    farthest = None
+    for power in (1, 2):
+        (a, va), (b, vb) = (
+            _mean_and_variance(x**power, w) for x, w in zip(along, shares, strict=True)
+        )
+        gap, error = np.abs(a - b), np.sqrt(va / counts.sum() + vb * (weights @ weights))
+        sure = (gap > _SURE * error) & (gap > _MISMATCH * power)
+        if sure.any():
+            farthest = max(farthest or 0.0, float(gap[sure].max() / power))
+    return farthest
+
+
+def _mean_and_variance(x, weights):
+    mean = weights @ x
+    return mean, weights @ (x - mean) ** 2

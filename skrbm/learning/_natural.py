@@ -1,0 +1,197 @@
+"""The natural gradient in the space of samples.
+
+With N rows of samples of the model, weighted by p, their sufficient statistics T and the Fisher
+information F = Cov_p[T], the direction (F + λ)⁻¹ g lies in the span of g and of the centred
+statistics of the samples (Woodbury). So it is an ordinary gradient with other weights on the rows
+of the model, and an N x N system gives these weights.
+"""
+
+from ..arrays import cast, like, namespace, solve_positive
+from ..machine import Moments
+from ..machine._machine import is_per_row
+
+_JITTER = 1e-9  # part of the mean diagonal, for rounding
+
+
+def natural_difference(machine, data, model, parameters, damping):
+    """Return moments whose gradient is the natural gradient: the same rows with other weights.
+
+    Parameters
+    ----------
+    machine : Machine
+    data, model : Moments
+        Those of the data, and of the model. The metric is that of the model's rows; where its
+        moments come from equations, that of the rows of data.
+    parameters : NaturalParameters
+        Whose scales the statistics are divided by.
+    damping : float
+        Multiple of the identity that is added to the metric, in units of its trace over the number
+        of rows.
+    """
+    rows = _Rows(machine, data - model, model if _has_rows(model) else data, parameters)
+    return rows.weighed(*rows.natural(damping))
+
+
+def natural_difference_given(given, X, difference, damping):
+    """Return moments whose gradient is the natural gradient of p(v | x).
+
+    The metric is the covariance, over the rows of data, of the gradients of single rows: of the
+    statistics of a row less those expected given its features.
+
+    Parameters
+    ----------
+    given : Machine
+        With fields for each row.
+    X : array of shape (n_rows, n_features)
+    difference : Moments
+        Those of the data minus those of the machine, whose blocks have a row for each row of X.
+    damping : float
+    """
+    xp, n = namespace(X), X.shape[0]
+    blocks = [(block, n * _per_row(block)) for block in difference.blocks]
+    features, K = 1.0 + X @ X.T, 0.0
+    for a, left in blocks:
+        for b, right in blocks:
+            V, H = (a.means[l] @ b.means[l].T for l in (0, 1))
+            K = K + (V * H + (V + H) * features) * left[:, None] * right
+    K = cast(K, xp.float64) / n
+    shift = damping * xp.sum(xp.linalg.diagonal(K)) / n + 1e-30
+    ones = xp.ones_like(K[:, 0])
+    eye = xp.eye(n, **like(K))
+    taken = solve_positive(K + shift * (1 + _JITTER) * eye, K @ ones)
+    weights = cast((ones - taken) / shift, X.dtype)
+    return Moments(tuple(block.weighed(_per_row(block) * weights) for block in difference.blocks))
+
+
+def _has_rows(moments):
+    """Whether the moments are those of rows alone, without terms of equations."""
+    return not (moments.matrices or moments.sums) and all(b.pair is None for b in moments.blocks)
+
+
+class _Rows:
+    """Rows of a gradient, and those whose statistics are the metric.
+
+    Parameters
+    ----------
+    machine : Machine
+    signed : Moments
+        Moments of the data minus those of the model.
+    metric : Moments
+        Rows with weights that sum to 1, which are among those of ``signed`` with another weight.
+    parameters : NaturalParameters
+    """
+
+    def __init__(self, machine, signed, metric, parameters):
+        self.machine, self.signed = machine, signed
+        xp = namespace(machine.weights[0])
+        places = {id(block.means): block for block in metric.blocks}
+        self.blocks = [block for block in signed.blocks if block.pair is None]
+        others = [block for block in signed.blocks if block.pair is not None]
+        weights = [_per_row(block) for block in self.blocks]
+        parts = [
+            _per_row(places[id(b.means)]) if id(b.means) in places else xp.zeros_like(w)
+            for b, w in zip(self.blocks, weights, strict=True)
+        ]
+        self.signs, p = xp.concat(weights), xp.concat(parts)
+        self.p = p / xp.sum(p)
+        layers = range(len(machine.units))
+        means = [xp.concat([block.means[l] for block in self.blocks]) for l in layers]
+        self.offsets = [self.p @ mean for mean in means]
+        self.scales = parameters.scales(machine)
+        pairs = zip(means, self.offsets, self.scales, strict=True)
+        self.centred = [(mean - offset) / scale for mean, offset, scale in pairs]
+        self.further = [self._further(l) for l in layers]
+        rest = Moments(tuple(others), signed.matrices, signed.sums)
+        self.rest = rest if others or signed.matrices or signed.sums else None
+
+    def _further(self, l):
+        """Return row statistics of a layer besides the values, each of shape (n_rows, n_units)."""
+        unit, theta, found = self.machine.units[l], self.machine.thetas[l], []
+        if sum(part is not None for part in theta) == 1:
+            return []
+        xp = namespace(theta.field)
+        for block in self.blocks:
+            more = () if block.further is None or block.further[l] is None else (block.further[l],)
+            found.append(unit.statistics(block.means[l], block.variances[l], *more))
+        kept = [i for i, part in enumerate(theta) if i > 0 and part is not None]
+        parts = [xp.concat([rows[i] for rows in found]) for i in kept]
+        return [_standard(part, self.p) for part in parts]
+
+    def gram(self):
+        """Return inner products of the statistics of all rows, centred over the metric's rows."""
+        products = [centred @ centred.T for centred in self.centred]
+        total = sum(products)
+        for l in range(len(products) - 1):
+            total = total + products[l] * products[l + 1]
+        for parts in self.further:
+            for part in parts:
+                total = total + part @ part.T
+        total = cast(total, namespace(total).float64)
+        p = cast(self.p, total.dtype)
+        mean = p @ total
+        return total - mean - mean[:, None] + p @ mean
+
+    def natural(self, damping):
+        """Return the weights of the rows in the natural gradient, and the factor of all else."""
+        xp, K = namespace(self.p), self.gram()
+        p, w = cast(self.p, K.dtype), cast(self.signs, K.dtype)
+        slopes = K @ w
+        if self.rest is not None:
+            slopes = slopes + self._along_rest(p)
+        root = xp.sqrt(p)
+        K = root[:, None] * K * root
+        n = xp.sum(cast(p > 0, K.dtype))
+        trace = xp.sum(xp.linalg.diagonal(K))
+        shift = damping * trace / n
+        eye = xp.eye(K.shape[0], **like(K))
+        jitter = _JITTER * trace / n + 1e-30
+        taken = root * solve_positive(K + (shift + jitter) * eye, root * slopes)
+        factor = 1 / (shift + 1e-30)
+        return cast((w - taken + p * xp.sum(taken)) * factor, self.p.dtype), factor
+
+    def _along_rest(self, p):
+        """Return the inner products of centred row statistics with moments that are not of rows."""
+        reduced, xp = self.rest.reduced(self.machine), namespace(self.p)
+        matrices, sums = dict(reduced.matrices), dict(reduced.sums)
+        total, along = -xp.sum(self.signs), 0.0  # all weights together are 0
+        centred = [sums[l].field - total * offset for l, offset in enumerate(self.offsets)]
+        for rows, mean, scale in zip(self.centred, centred, self.scales, strict=True):
+            along = along + rows @ (mean / scale)
+        for l in range(len(self.centred) - 1):
+            below, above = self.offsets[l], self.offsets[l + 1][:, None]
+            M = matrices[l] - above * centred[l] - centred[l + 1][:, None] * below
+            M = M - total * above * below
+            left = (self.centred[l + 1] / self.scales[l + 1]) @ M
+            along = along + xp.sum(left * (self.centred[l] / self.scales[l]), axis=1)
+        along = cast(along, xp.float64)
+        return along - p @ along
+
+    def weighed(self, weights, factor):
+        """Return the moments with other weights of their rows, the rest times a factor."""
+        blocks, start = [], 0
+        for block in self.blocks:
+            n = block.means[0].shape[0]
+            blocks.append(block.weighed(weights[start : start + n]))
+            start += n
+        found = Moments(tuple(blocks))
+        if self.rest is None:
+            return found
+        factor = cast(factor, self.p.dtype)
+        return found + self.rest.reduced(self.machine).scaled(factor)
+
+
+def _per_row(block):
+    """Return the weights of the rows of a block, one for each."""
+    if is_per_row(block.weight):
+        return block.weight
+    X = block.means[0]
+    return namespace(X).zeros_like(X[:, 0]) + block.weight
+
+
+def _standard(part, p):
+    """Return statistics less their means over the metric's rows, with a deviation of 1."""
+    xp = namespace(part)
+    part = part - p @ part
+    deviation = xp.sqrt(p @ (part * part))
+    tiny = xp.finfo(part.dtype).smallest_normal
+    return part / xp.where(deviation > tiny, deviation, xp.ones_like(deviation))
