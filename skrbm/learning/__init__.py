@@ -19,6 +19,7 @@ from ._parameters import (
     MachineGradient,
     NaturalParameters,
     StandardParameters,
+    WhitenedParameters,
     ZeroSumParameters,
 )
 from ._penalties import PENALTIES
@@ -65,6 +66,7 @@ __all__ = [
     "StandardParameters",
     "Trainer",
     "Training",
+    "WhitenedParameters",
     "ZeroSumParameters",
     "check_integral",
     "gain_of",

@@ -12,7 +12,7 @@ from ..arrays import Columns, cast, from_numpy, make_rng, namespace, row_sums, t
 from ..evaluation._observed import QUICK
 from ..evaluation._pseudo_likelihood import observed_pseudo_log_likelihood
 from ..exceptions import DivergenceError
-from ..inference import by_site, completed
+from ..inference import by_site, completed, held
 from ..inputs import split_missing
 from ._failures import (
     DIVERGED,
@@ -281,13 +281,20 @@ class LikelihoodMonitor(Monitor):
         unit, shown = machine.units[0], self._monitored(machine)
         theta, n_columns = self.rows.initial_theta, len(columns)
         columns = from_numpy(columns, theta.field)
-        theta = theta.map(
-            lambda part: namespace(part).take(cast(part, machine.dtype), columns, axis=0)
+        theta = (
+            theta.map(lambda part: cast(part, machine.dtype))
+            if unit.is_joint
+            else theta.map(
+                lambda part: namespace(part).take(cast(part, machine.dtype), columns, axis=0)
+            )
         )
 
         def function(rows):
             rows = namespace(rows).take(rows, columns, axis=1)
             rows, observed = split_missing(rows)
+            if unit.is_joint and observed is not None:
+                own = held(unit, rows, observed).log_partition(theta)
+                return row_sums(own) - unit.total_log_partition(theta)
             log_z = unit.log_partition(theta)
             if observed is not None:
                 log_z = namespace(rows).where(by_site(unit, observed), log_z, 0 * log_z)

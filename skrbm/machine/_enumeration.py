@@ -128,7 +128,7 @@ def configurations(
     n, n_rows = _n_configurations(machine, layers), machine.n_rows or 1
     size = max(1, _BLOCK_ELEMENTS // (n_rows * max(machine.n_units)))
     thetas = tuple(  # of rows against configurations
-        theta.map(lambda part: part[:, None, :] if part.ndim > 1 else part)
+        theta.map_columns(lambda part: part[:, None, :] if part.ndim > 1 else part)
         for theta in machine.thetas
     )
     scale = machine.scale[:, None] if is_per_row(machine.scale) else machine.scale
