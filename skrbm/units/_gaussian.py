@@ -139,6 +139,9 @@ class _FullGaussian(Gaussian):
     def standardised(self, n):
         return np.full(n, True), np.full(n, True)
 
+    def without_joint(self):
+        return Gaussian(self.min_precision)
+
     def tilt(self, theta, field, precision=None):
         """Tilt the units; a precision must be one number for all columns and rows."""
         joint = theta.joint

@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import logsumexp
 
 from skrbm import RBM
-from skrbm.arrays import Columns, make_rng
+from skrbm.arrays import Columns, make_rng, to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import AIS, SMC, Gibbs, NaiveMeanField, Tempering, clamped, held
 from skrbm.inputs import Coordinates
@@ -30,6 +31,7 @@ from skrbm.machine import (
     has_integral,
     log_partition,
 )
+from skrbm.machine._enumeration import _log_partition, factored
 from skrbm.persistence import load, save
 from skrbm.units import Bernoulli, Categorical, ColumnUnits, Gaussian, Spin, Theta
 
@@ -43,12 +45,12 @@ def precision_matrix(n=N, seed=0):
     return A @ A.T / n
 
 
-def machine_of(hidden=None, strength=0.7, dtype=np.float64, seed=0):
+def machine_of(hidden=None, strength=0.7, dtype=np.float64, seed=0, n_hidden=M):
     generator = np.random.default_rng(seed)
     visible = Theta(generator.normal(size=N), joint=precision_matrix(seed=seed))
-    W = strength * generator.normal(size=(M, N))
+    W = strength * generator.normal(size=(n_hidden, N))
     units = (FULL, Bernoulli() if hidden is None else hidden)
-    machine = Machine(units, (visible, Theta(generator.normal(size=M))), (W,))
+    machine = Machine(units, (visible, Theta(generator.normal(size=n_hidden))), (W,))
     return machine.astype(dtype)
 
 
@@ -481,17 +483,76 @@ def test_errors_are_one_sentence():
         ColumnUnits([(FULL, 2), (FULL, 2)])
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_sums_by_halves_are_those_of_all_configurations(mixed):
+    machine = mixed_machine(n_hidden=13) if mixed else machine_of(n_hidden=13)
+    assert factored(machine) is not None
+    assert_allclose(log_partition(machine), _log_partition(machine, [1]), rtol=1e-12)
+    single = machine.astype(np.float32)
+    assert_allclose(log_partition(single), log_partition(machine), rtol=1e-5)
+
+
+@pytest.mark.parametrize("library", OTHER_LIBRARIES)
+def test_other_libraries_compute_the_same(library):
+    xp = pytest.importorskip(library)
+    machine, X, observed = held_rows()
+    thetas = tuple(theta.map(xp.asarray) for theta in machine.thetas)
+    other = replace(machine, thetas=thetas, weights=tuple(map(xp.asarray, machine.weights)))
+    Y, seen = xp.asarray(X), xp.asarray(observed)
+    own, theirs = machine.thetas[0], thetas[0]
+    whole = [
+        WhitenedParameters(
+            Coordinates(f(np.ones(N)), f(np.full(N, 2.0))),
+            f(np.linalg.cholesky(precision_matrix(seed=5))),
+            np.arange(N),
+            f(np.zeros(N, dtype=bool)),
+        )
+        for f in (np.asarray, xp.asarray)
+    ]
+    there, here = NaiveMeanField().start(other, Y), NaiveMeanField().start(machine, X)
+    pairs = [
+        (log_partition(other), log_partition(machine)),
+        (free_energy(other, Y), free_energy(machine, X)),
+        (held(FULL, Y, seen).log_partition(theirs), held(FULL, X, observed).log_partition(own)),
+        (held(FULL, Y, seen).mean(theirs), held(FULL, X, observed).mean(own)),
+        (FULL.initial_theta(Columns(Y)).joint, FULL.initial_theta(Columns(X)).joint),
+        (FULL.base_theta(theirs, Columns(Y)).joint, FULL.base_theta(own, Columns(X)).joint),
+        (
+            FULL.project(theirs._replace(joint=theirs.joint - 3 * xp.eye(N))).joint,
+            FULL.project(own._replace(joint=own.joint - 3 * np.eye(N))).joint,
+        ),
+        *zip(whole[1].of(other), whole[0].of(machine), strict=True),
+        *zip(
+            whole[1].first(other).thetas[0][::5],
+            whole[0].first(machine).thetas[0][::5],
+            strict=True,
+        ),
+        (
+            NaiveMeanField().step(other, there).means[0],
+            NaiveMeanField().step(machine, here).means[0],
+        ),
+        (
+            data_moments(other, Y).statistics(FULL, 0).joint,
+            data_moments(machine, X).statistics(FULL, 0).joint,
+        ),
+    ]
+    for found, expected in pairs:
+        assert type(found) is type(Y) and found.dtype == Y.dtype
+        assert_allclose(to_numpy(found), expected, rtol=1e-9, atol=1e-12)
+    drawn = FULL.sample(theirs.map_columns(lambda part: xp.stack([part] * 3)), make_rng(0, Y))
+    assert drawn.shape == (3, N) and type(drawn) is type(Y)
+
+
 # ------------------------------------------------------------------------- columns of other kinds
 
 
-def mixed_machine(seed=0):
+def mixed_machine(seed=0, n_hidden=M):
     """Two bits, a category of three values, and three real columns, in another order."""
-    unit = ColumnUnits([(Bernoulli(), [1, 4]), (FULL, [0, 5, 7]), (Categorical(3), [2, 3, 6])])
     unit = ColumnUnits([(Bernoulli(), [1, 2]), (FULL, [0, 3, 7]), (Categorical(3), [4, 5, 6])])
     generator = np.random.default_rng(seed)
     theta = Theta(generator.normal(size=8), joint=precision_matrix(3))
-    W = 0.5 * generator.normal(size=(M, 8))
-    return Machine((unit, Bernoulli()), (theta, Theta(generator.normal(size=M))), (W,))
+    W = 0.5 * generator.normal(size=(n_hidden, 8))
+    return Machine((unit, Bernoulli()), (theta, Theta(generator.normal(size=n_hidden))), (W,))
 
 
 REAL = [0, 3, 7]
