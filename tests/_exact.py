@@ -187,11 +187,11 @@ class Exact:
         self.kinds = [None] * n
         self.groups, self.absent = [], {name: np.zeros(n, dtype=bool) for name in STATISTICS}
         for units, layer, theta in zip(self.layers, machine.units, machine.thetas, strict=True):
-            for part, name in zip(theta, STATISTICS, strict=True):
+            for part, name in zip(theta[:5], STATISTICS, strict=True):
                 if part is not None:
                     self.theta[name][units] = np.asarray(part, dtype=np.float64)
             for kind, columns in kinds(layer, len(units)):
-                present = zip(theta, STATISTICS, strict=True)
+                present = zip(theta[:5], STATISTICS, strict=True)
                 names = [name for part, name in present if part is not None]
                 self._read_kind(kind, units[columns], names, kind is not layer)
         for below, above, W in zip(self.layers[:-1], self.layers[1:], machine.weights, strict=True):

@@ -43,7 +43,7 @@ from ._namespace import (
 from ._products import add_products, matmul
 from ._random import CommonRng, Rng, make_rng, seed_sequence
 from ._replay import Replayed, can_replay
-from ._special import cholesky, erfcx, gammaln, ndtri, solve_positive
+from ._special import cholesky, erfcx, gammaln, inverse_factor, ndtri, solve_positive
 from ._summaries import Columns, ColumnSummary
 from ._threads import n_threads, one_blas_thread, share, split
 from ._types import Array, Index
@@ -72,6 +72,7 @@ __all__ = [
     "from_numpy",
     "gammaln",
     "has_missing",
+    "inverse_factor",
     "is_finite",
     "is_foreign",
     "is_on_device",

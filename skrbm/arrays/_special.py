@@ -47,6 +47,21 @@ def cholesky(M: Array) -> Array:
         return xp.stack([cholesky(M[i, ...]) for i in range(M.shape[0])])
 
 
+def inverse_factor(M: Array) -> Array:
+    """Return lower triangular R with R' R = M^-1; one of a matrix that has none is all NaN.
+
+    M has matrices in its last two axes.
+    """
+    L, xp, torch = cholesky(M), namespace(M), _torch_of(M)
+    if torch is not None:
+        one = torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
+        return torch.linalg.solve_triangular(L, one.expand_as(L), upper=False)
+    if xp is np and M.ndim == 2:
+        invert = linalg.lapack.strtri if M.dtype == np.float32 else linalg.lapack.dtrtri
+        return np.ascontiguousarray(invert(L, lower=True)[0])
+    return xp.linalg.inv(L)
+
+
 def _torch_of(x: Array) -> Any:
     """Return torch if x is a tensor of it, else None."""
     if not is_torch(x):

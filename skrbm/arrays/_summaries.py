@@ -1,6 +1,6 @@
 """What is known of the columns of data: numbers of rows, means, variances and ranges."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -88,10 +88,7 @@ class Columns:
     def means_of(self, function: Callable[[Array], Array] | None) -> Array:
         """Return the mean, over the rows, of a function of float64 rows; None is the rows."""
         sums: Array = 0.0
-        size = max(1, _BLOCK_ELEMENTS // self.shape[1])
-        for start in range(0, self.shape[0], size):
-            stop = min(start + size, self.shape[0])  # other libraries need not clip slices
-            rows, w = self._rows(start, stop), self.weights[start:stop]
+        for rows, w in self._blocks():
             if sp.issparse(rows) and function is None:
                 sums = sums + np.asarray(rows.astype(np.float64).T @ w)
                 continue
@@ -100,6 +97,22 @@ class Columns:
             rows = rows if function is None else function(rows)
             sums = sums + from_numpy(w, rows) @ rows
         return (sums if self.total is None else self.total(sums)) / self.n_known
+
+    def mean_products(self, function: Callable[[Array], Array]) -> Array:
+        """Return the mean of f(x) f(x)' over the rows x, for a function of float64 rows."""
+        sums: Array = 0.0
+        for rows, w in self._blocks():
+            rows = rows.toarray() if sp.issparse(rows) else rows
+            rows = function(cast(rows, namespace(rows).float64))
+            sums = sums + (from_numpy(w, rows)[:, None] * rows).T @ rows
+        return (sums if self.total is None else self.total(sums)) / self.n_known
+
+    def _blocks(self) -> Iterator[tuple[Array, np.ndarray]]:
+        """Yield blocks of rows, and their weights."""
+        size = max(1, _BLOCK_ELEMENTS // self.shape[1])
+        for start in range(0, self.shape[0], size):
+            stop = min(start + size, self.shape[0])  # other libraries need not clip slices
+            yield self._rows(start, stop), self.weights[start:stop]
 
     def _rows(self, start: int, stop: int) -> Array:
         if self.index is None:

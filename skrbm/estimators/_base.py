@@ -12,7 +12,14 @@ from .._sklearn import _fit_context
 from ..arrays import Columns, cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
 from ..evaluation import Density
 from ..inference import chain_ends, draw_visible
-from ..inputs import THETA_ATTRIBUTES, machine_from, reference_of, rows_of, rows_with_weight
+from ..inputs import (
+    THETA_ATTRIBUTES,
+    machine_from,
+    public_parts,
+    reference_of,
+    rows_of,
+    rows_with_weight,
+)
 from ..learning import (
     MomentLearner,
     Trainer,
@@ -286,7 +293,8 @@ class BaseRBM(DensityModel):
         return Machine(units, tuple(thetas), tuple(weights))
 
     def _attributes(self, machine, state, parts):
-        values = (part for theta in machine.thetas for part in theta)
+        layers = zip(machine.units, machine.thetas, strict=True)
+        values = (part for unit, theta in layers for part in public_parts(unit, theta))
         named = zip(THETA_ATTRIBUTES, values, strict=True)
         ladder = parts.phase.ladder(machine, state)
         return {

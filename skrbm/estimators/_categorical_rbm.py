@@ -285,7 +285,7 @@ class CategoricalRBM(RBM):
         check_is_fitted(self, "components_")
         parts, sizes = [getattr(self, name, None) for name in THETA_ATTRIBUTES], self._encoder.sizes
         parts[0] = _of_all_values(parts[0], sizes)
-        n, W = len(Theta._fields), _of_all_values(self.components_, sizes)
+        n, W = len(parts) // 2, _of_all_values(self.components_, sizes)
         return Machine(self.units_, (Theta(*parts[:n]), Theta(*parts[n:])), (W,))
 
     def _given(self, components, hidden, visible):

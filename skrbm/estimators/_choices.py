@@ -63,6 +63,8 @@ def unit_of(estimator, side):
             f"{sorted(UNITS)}, Categorical or Poisson; FrankWolfeRBM learns multiplicities, and "
             "ReplicatedSoftmaxRBM counts of documents"
         )
+    if side == "hidden" and unit.is_joint:
+        raise ValueError(f"hidden={given!r}: covariance='full' is for visible units")
     return unit
 
 

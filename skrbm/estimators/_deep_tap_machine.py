@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._sklearn import Interval
 from ..arrays import cast, namespace
 from ..evaluation import DeepDensity
-from ..inputs import LAYER_ATTRIBUTES, check_rows, check_scale_known, layers_from
+from ..inputs import LAYER_ATTRIBUTES, check_rows, check_scale_known, layers_from, public_parts
 from ..learning import DeepPhase, FixedPointPhase
 from ..machine import Machine, turned_over
 from ..units import Theta
@@ -247,6 +247,8 @@ class DeepTAPMachine(BaseRBM):
 
     def _units(self):
         visible, hidden = units_of(self)
+        if visible.is_joint:
+            raise ValueError(f"a deep machine has no visible units {visible}; use RBM")
         return (visible, *[hidden] * len(self._layer_sizes()))
 
     def _own_fixed_point(self):
@@ -299,11 +301,12 @@ class DeepTAPMachine(BaseRBM):
         return TAPRBM(**params)
 
     def _attributes(self, machine, state, parts):
-        named = zip(LAYER_ATTRIBUTES, zip(*machine.thetas, strict=True), strict=True)
+        layers = [public_parts(*layer) for layer in zip(machine.units, machine.thetas, strict=True)]
+        named = zip(LAYER_ATTRIBUTES, zip(*layers, strict=True), strict=True)
         return {
             "units_": machine.units,
             "components_": list(machine.weights),
-            **{name: list(layers) for name, layers in named},
+            **{name: list(values) for name, values in named},
             "starts_": parts.phase.visible(state),
         }
 

@@ -20,9 +20,8 @@ from ..arrays import (
 )
 from ..evaluation import Density
 from ..inference import chain_ends
-from ..inputs import THETA_ATTRIBUTES, check_rows, check_weights
+from ..inputs import THETA_ATTRIBUTES, check_rows, check_weights, theta_of
 from ..machine import Machine, condition, conditional, in_double
-from ..units import Theta
 from ._blocks import by_blocks
 from ._choices import set_params
 from ._encoded import blocks_of, decoded, encoded, rows_to_start, takes_table, visible_rows
@@ -70,8 +69,10 @@ class DensityModel(
         """The fitted parameters as a machine, which shares their memory."""
         check_is_fitted(self, "components_")
         parts = [getattr(self, name, None) for name in THETA_ATTRIBUTES]
-        n = len(Theta._fields)
-        return Machine(self.units_, (Theta(*parts[:n]), Theta(*parts[n:])), (self.components_,))
+        n = len(parts) // 2
+        pairs = zip(self.units_, (parts[:n], parts[n:]), strict=True)
+        thetas = tuple(theta_of(unit, own) for unit, own in pairs)
+        return Machine(self.units_, thetas, (self.components_,))
 
     @property
     def density_(self):

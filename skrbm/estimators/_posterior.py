@@ -218,7 +218,7 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
 def _noisy(model, machine, Y, noise):
     """Return a copy of dense rows Y, which can have come through the channel."""
     unit = machine.units[0]
-    is_real = unit.takes_precision and not unit.is_discrete
+    is_real = (unit.takes_precision or unit.is_joint) and not unit.is_discrete
     if not (unit.is_binary or is_real or noise.is_for_categories):
         raise ValueError(
             f"denoise is for binary and real visible units, and these are {unit}; make doubtful "

@@ -4,7 +4,7 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 from .._sklearn import Interval, StrOptions
-from ..arrays import cast, from_numpy
+from ..arrays import cast, from_numpy, inverse_factor
 from ..inference import FixedPoint, Sampler, method_names, resolve
 from ..inputs import Coordinates, check_scale_known, warn_far
 from ..learning import (
@@ -14,6 +14,7 @@ from ..learning import (
     ChainPhase,
     FixedPointPhase,
     StandardParameters,
+    WhitenedParameters,
 )
 from ._base import BaseRBM
 from ._choices import OPTIMIZER_CONSTRAINT, UNIT_CONSTRAINTS, optimizer_of, units_of
@@ -163,7 +164,8 @@ class RBM(BaseRBM):
     precision_visible_, spike_visible_ : array of shape (n_features,)
         Only of units that have them: the density of an independent visible unit is
         exp(bias x - precision x² / 2) on its support, with exp(spike) times its mass against a
-        point mass of 1 at 0.
+        point mass of 1 at 0. With ``Gaussian(covariance="full")`` the precision is a matrix P of
+        shape (n_features, n_features), and the density is exp(bias' x - x' P x / 2).
     absolute_visible_, skew_visible_ : array of shape (n_features,)
         Only of :class:`~skrbm.units.DoubleReLU` units, which have both sides of 0 apart.
     precision_hidden_, spike_hidden_ : array of shape (n_components,)
@@ -340,11 +342,23 @@ class RBM(BaseRBM):
             return NATURAL
         mean, spread = rows.moments[0], rows.unit.spread(*rows.moments)
         mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
+        unit, n_visible = rows.unit, rows.X.shape[1]
+        if unit.is_joint and self.penalty != "l2":
+            raise ValueError(
+                f"penalty={self.penalty!r} makes zeros of weights to columns, and learning with "
+                f"covariance='full' has weights to combinations of them; use penalty='l2'"
+            )
         coordinates = Coordinates.standard(mean, spread, columns)
         encoder = vars(self).get("_encoder")  # of a table, whose columns it puts in order
         names = None if encoder is None else encoder.names
-        warn_far(*coordinates, rows.initial_theta.precision, names)
-        return StandardParameters(coordinates, from_numpy(has_precision, mean))
+        warn_far(*coordinates, None if unit.is_joint else rows.initial_theta.precision, names)
+        if not unit.is_joint:
+            return StandardParameters(coordinates, from_numpy(has_precision, mean))
+        has_precision[unit.joint_columns(n_visible)] = False
+        has_precision = from_numpy(has_precision, mean)
+        joint = cast(rows.initial_theta.joint, rows.dtype)
+        root = inverse_factor(joint).T  # of the covariance of the columns
+        return WhitenedParameters(coordinates, root, unit.joint_columns(n_visible), has_precision)
 
     def _chosen_start(self, default, known):
         """Return where chains or solutions start; ValueError if ``inference`` has no such start."""

@@ -39,6 +39,9 @@ class TabularRBM(RBM):
         variance, integers rounded. Only if asked for: "count", whole numbers from 0 on without a
         bound (Poisson); "positive", real from 0 on; "bounded", real from the smallest to the
         largest value.
+    covariance : {"diag", "full"}, default="diag"
+        Whether "real" columns are independent given the hidden units, or share a precision matrix
+        (:class:`~skrbm.units.Gaussian`).
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         What categories are that were not in the first X: missing, with a warning or without, or an
         error.
@@ -119,8 +122,9 @@ class TabularRBM(RBM):
         Biases of the hidden units.
     intercept_visible_ : array of shape (n_encoded,)
         Biases of the columns of the units.
-    precision_visible_ : array of shape (n_encoded,)
-        Only if there are real columns, as of :class:`RBM`; 0 for other columns.
+    precision_visible_ : array of shape (n_encoded,) or (n_encoded, n_encoded)
+        Only if there are real columns, as of :class:`RBM`; 0 for other columns. With
+        ``covariance="full"`` it is a matrix.
     precision_hidden_, spike_hidden_ : array of shape (n_components,)
         Only of hidden units that have them, as of :class:`RBM`; ``absolute_hidden_`` and
         ``skew_hidden_`` too.
@@ -163,6 +167,7 @@ class TabularRBM(RBM):
     _parameter_constraints: ClassVar[dict] = {
         **{name: c for name, c in RBM._parameter_constraints.items() if name not in _NOT_TAKEN},
         "kinds": [StrOptions({"auto"}), dict],
+        "covariance": [StrOptions({"diag", "full"})],
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
     binarize, sample_values, _fewest_passes = None, False, 100
@@ -174,6 +179,7 @@ class TabularRBM(RBM):
         n_components=32,
         *,
         kinds="auto",
+        covariance="diag",
         handle_unknown="warn",
         hidden="bernoulli",
         inference="gibbs",
@@ -204,6 +210,7 @@ class TabularRBM(RBM):
     ):
         self.n_components = n_components
         self.kinds = kinds
+        self.covariance = covariance
         self.handle_unknown = handle_unknown
         self.hidden = hidden
         self.inference = inference
@@ -240,7 +247,7 @@ class TabularRBM(RBM):
         return tags
 
     def _new_encoder(self):
-        return TableEncoder(self.kinds, self.handle_unknown)
+        return TableEncoder(self.kinds, self.handle_unknown, self.covariance)
 
     def _units(self):
         return check_bounds(self._encoder.unit, unit_of(self, "hidden"))

@@ -23,7 +23,7 @@ from ..arrays import (
     to_numpy,
 )
 from ..exceptions import LikelihoodWarning
-from ..inference import Gibbs, anneal, by_site, clamped, rows_with_holes, with_rows
+from ..inference import Gibbs, anneal, by_site, clamped, held, rows_with_holes, with_rows
 from ..inputs import split_missing
 from ..machine import MAX_UNITS, _enumeration, conditional, input_field
 
@@ -144,7 +144,7 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
     total, found = xp.zeros_like(own), xp.zeros_like(field)
     together = np.flatnonzero(shared)
     if together.size:
-        rows = (take_rows(part, together) for part in (own, field, observed))
+        rows = (take_rows(part, together) for part in (own, field, known, observed))
         log_weights, hidden_means = _summed(_by_hidden(machine, *rows), means)
         total = replaced(total, together, log_weights)
         found = with_rows(found, together, hidden_means) if means else found
@@ -168,18 +168,23 @@ def _n_missing(unit, observed):
     return total
 
 
-def _by_hidden(machine, own, field, observed):
+def _by_hidden(machine, own, field, known, observed):
     """Yield log weights of all hidden values in each row, and the hidden values."""
     xp, (unit, hidden) = namespace(own), machine.units
-    free = cast(~by_site(unit, observed), machine.dtype)
+    free = None if unit.is_joint else cast(~by_site(unit, observed), machine.dtype)
+    given = held(unit, known, observed) if unit.is_joint else None
     n, n_hidden = hidden.n_configurations(machine.n_units[1]), machine.n_units[1]
     size = max(1, _ELEMENTS // max(own.shape[0], *machine.n_units))
     for start in range(0, n, size):
         numbers = np.arange(start, min(start + size, n))
         h = from_numpy(hidden.configurations(n_hidden, numbers), own)
-        local = unit.log_partition(conditional(machine, 0, (None, h)))
         shared = hidden.log_weight(machine.thetas[1], h)
-        total = field @ h.T + free @ xp.permute_dims(local, (1, 0))
+        if given is None:
+            local = unit.log_partition(conditional(machine, 0, (None, h)))
+            total = field @ h.T + free @ xp.permute_dims(local, (1, 0))
+        else:
+            fields = input_field(machine, 0, (None, h))
+            total = field @ h.T + given.log_partitions(machine.thetas[0], fields)
         yield total + shared[None, :] + own[:, None], h
 
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..arrays import cast, cumulative_sum, like, namespace
-from ..machine import conditional, input_field, interpolate, is_per_row
-from ..units import log_weight
+from ..machine import conditional, difference, input_field, interpolate, is_per_row
 from ._fixed_point import map_rows
 from ._gibbs import accept, samples_exactly
 from ._sampler import choose
@@ -109,8 +108,7 @@ class _Path:
         self.even, self.odd = range(0, n_layers, 2), range(1, n_layers, 2)
         self.exact = samples_exactly(machine)
         self.slopes = [
-            own.map(lambda a, b: a - b, first)
-            for own, first in zip(machine.thetas, base.thetas, strict=True)
+            difference(own, first) for own, first in zip(machine.thetas, base.thetas, strict=True)
         ]
         self._unscaled = replace(machine, scale=1.0)
 
@@ -153,7 +151,8 @@ class _Path:
             Parameters of the odd layers at the new temperature.
         """
         for l in self.even:
-            log_weights += (now[0] - last[0]) * log_weight(self.slopes[l], layers[l])
+            slope = self.machine.units[l].dot(self.slopes[l], layers[l])
+            log_weights += (now[0] - last[0]) * slope
         thetas = self.conditionals(now, fields)
         for l, theta in self.conditionals(last, fields).items():
             log_weights += self.machine.units[l].log_ratio(theta, thetas[l])

@@ -4,13 +4,25 @@ A machine of which each row has its own observed units is a machine with :class:
 samplers, annealing and moments take as any other. Fixed points hold them in their states.
 """
 
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import cast, from_numpy, namespace, take_rows, to_numpy
+from ..arrays import (
+    cast,
+    from_numpy,
+    inverse_factor,
+    like,
+    matmul,
+    namespace,
+    row_sums,
+    take_rows,
+    to_numpy,
+)
 from ..machine import condition, conditional
 from ..units import Unit
 from ._fixed_point import FixedPoint, solve
@@ -86,6 +98,18 @@ class Held(Unit):
         own, observed = (by_site(self.unit, part) for part in (own, observed))
         return namespace(free).where(observed, own, free)
 
+    def log_partitions(self, theta, fields):
+        """Return log Z of what is missing of each row in each of some fields, (n_rows, n_fields).
+
+        Parameters
+        ----------
+        theta : Theta
+            Parameters that all rows share.
+        fields : array of shape (n_fields, n_units)
+        """
+        local = self.unit.log_partition(self.unit.tilt(theta, fields))
+        return matmul(cast(~by_site(self.unit, self.observed), local.dtype), local.T)
+
     def log_base(self, x):
         return self.unit.log_base(x)
 
@@ -121,8 +145,202 @@ class Held(Unit):
     def statistics(self, *moments):
         return self.unit.statistics(*moments)
 
+    @property
+    def is_joint(self):
+        return self.unit.is_joint
+
+    def joint_columns(self, n):
+        return self.unit.joint_columns(n)
+
+    def dot(self, theta, X):
+        return self.unit.dot(theta, X)
+
     def sample(self, theta, rng):
         return self._where(self.known, self.unit.sample(theta, rng))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldJoint(Held):
+    """Units with a precision matrix of which each row has some at known values.
+
+    Those that are missing are normal given the others. Rows with the same missing columns share a
+    factor: R' R is their covariance matrix, with zeros in the columns that are known.
+    """
+
+    def rows(self, index):
+        return HeldJoint(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
+
+    @cached_property
+    def _zeros(self):
+        """The known values, with zeros for those that are missing."""
+        return namespace(self.known).where(self.observed, self.known, 0 * self.known)
+
+    @cached_property
+    def _patterns(self):
+        """Which columns are missing in each group of rows; the order of rows; where groups end.
+
+        ``order`` brings rows of a group side by side, and ``back`` undoes it.
+        """
+        observed = to_numpy(self.observed)
+        patterns, group = np.unique(observed, axis=0, return_inverse=True)
+        group = group.ravel()
+        order = np.argsort(group, kind="stable")
+        ends = np.cumsum(np.bincount(group, minlength=len(patterns)))
+        order, back = (from_numpy(index, self.known) for index in (order, np.argsort(order)))
+        return ~patterns, order, back, ends
+
+    def _factors(self, theta):
+        """Return R of each group, an array of shape (n_groups, n, n)."""
+        joint, found = self.__dict__.get("_found", (None, None))
+        if joint is not theta.joint:
+            joint = theta.joint
+            missing = cast(from_numpy(self._patterns[0], joint), joint.dtype)
+            both = missing[:, :, None] * missing[:, None, :]
+            one = namespace(joint).eye(joint.shape[0], **like(joint))
+            found = inverse_factor(both * joint + one * (1 - missing)[:, :, None]) * both
+            self.__dict__["_found"] = joint, found
+        return found
+
+    def _each(self, theta, function, *arrays):
+        """Return ``function(R, *rows)`` of each group of rows, in the order of the rows."""
+        _, order, back, ends = self._patterns
+        factors, xp = self._factors(theta), namespace(self.known)
+        if len(ends) == 1:
+            return function(factors[0, ...], *arrays)
+        arrays, parts, start = [xp.take(x, order, axis=0) for x in arrays], [], 0
+        for k, end in enumerate(ends.tolist()):
+            parts.append(function(factors[k, ...], *(x[start:end, ...] for x in arrays)))
+            start = end
+        return xp.take(xp.concat(parts, axis=0), back, axis=0)
+
+    def _field(self, theta):
+        """Return the field on the missing columns given the known ones, (n_rows, n)."""
+        field = theta.field - matmul(self._zeros, theta.joint)
+        return namespace(field).where(self.observed, 0 * field, field)
+
+    def log_partition(self, theta):
+        """Return numbers of each column whose sum is log Z of what is missing, and weight."""
+        field, x = self._field(theta), self._zeros
+        own = (theta.field - 0.5 * matmul(x, theta.joint)) * x
+
+        def free(R, field):
+            u = matmul(field, R.T)
+            return 0.5 * u * u + _log_norms(R)
+
+        return own + self._each(theta, free, field)
+
+    def log_partitions(self, theta, fields):
+        own = self._field(theta)
+
+        def free(R, own):
+            u, v = matmul(own, R.T), matmul(fields, R.T)
+            squares = 0.5 * (row_sums(u * u)[:, None] + row_sums(v * v))
+            return matmul(u, v.T) + squares + namespace(R).sum(_log_norms(R))
+
+        return self._each(theta, free, own)
+
+    def mean(self, theta):
+        mean = self._each(theta, lambda R, field: matmul(matmul(field, R.T), R), self._field(theta))
+        return self._where(self.known, mean)
+
+    def mean_variance(self, theta):
+        mean = self.mean(theta)
+        return mean, self._each(
+            theta, lambda R, rows: namespace(R).sum(R * R, axis=0) + 0 * rows, mean
+        )
+
+    def moments(self, theta):
+        return self.mean_variance(theta)
+
+    def further(self, theta):
+        return (
+            self._each(
+                theta,
+                lambda R, rows: namespace(R).broadcast_to(
+                    -0.5 * (R.T @ R), (rows.shape[0], *R.shape)
+                ),
+                self.known,
+            ),
+        )
+
+    def total_statistics(self, *arguments):
+        return self.unit.total_statistics(*arguments)
+
+    def sample(self, theta, rng):
+        noise = rng.normal(self.known.shape)
+
+        def draw(R, field, noise):
+            return matmul(noise + matmul(field, R.T), R)
+
+        return self._where(self.known, self._each(theta, draw, self._field(theta), noise))
+
+
+def _log_norms(R):
+    """Return log Z of missing columns without a field, zeros for those that are known."""
+    xp, scales = namespace(R), namespace(R).linalg.diagonal(R)
+    logs = xp.log(xp.where(scales > 0, scales, xp.ones_like(scales)))
+    return logs + (0.5 * math.log(2 * math.pi)) * cast(scales > 0, R.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldColumns(Held):
+    """Columns of several kinds, of which some have a precision matrix, with known values."""
+
+    def rows(self, index):
+        return HeldColumns(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
+
+    @cached_property
+    def _parts(self):
+        """The units of each part, with their known values."""
+        split = (self.unit._split(x) for x in (self.known, self.observed))
+        return [held(*part) for part in zip(self.unit.units, *split, strict=True)]
+
+    def _pairs(self, theta):
+        """Return pairs of the units of each part and their parameters."""
+        thetas = (part for _, part in self.unit._thetas(theta))
+        return list(zip(self._parts, thetas, strict=True))
+
+    def log_partition(self, theta):
+        return self.unit._join_sites([part.log_partition(own) for part, own in self._pairs(theta)])
+
+    def log_partitions(self, theta, fields):
+        split = zip(self._pairs(theta), self.unit._split(fields), strict=True)
+        return sum(part.log_partitions(own, field) for (part, own), field in split)
+
+    def mean(self, theta):
+        return self.unit._join([part.mean(own) for part, own in self._pairs(theta)])
+
+    def mean_variance(self, theta):
+        found = []
+        for part, own in self._pairs(theta):
+            if part.unit.has_variances:
+                found.append(part.mean_variance(own))
+            else:
+                mean = part.mean(own)
+                found.append((mean, mean - mean * mean))
+        return tuple(self.unit._join(list(parts)) for parts in zip(*found, strict=True))
+
+    def moments(self, theta):
+        return self.mean_variance(theta)
+
+    def further(self, theta):
+        pairs = self._pairs(theta)
+        found = [part.further(own) if part.has_further else None for part, own in pairs]
+        return self.unit._join_further(theta, found)
+
+    def total_statistics(self, *arguments):
+        return self.unit.total_statistics(*arguments)
+
+    def sample(self, theta, rng):
+        return self.unit._join([part.sample(own, rng) for part, own in self._pairs(theta)])
+
+
+def held(unit, known, observed):
+    """Return units of which each row has some at known values, where ``observed``."""
+    if not unit.is_joint:
+        return Held(unit, known, observed)
+    kind = HeldColumns if hasattr(unit, "parts") else HeldJoint
+    return kind(unit, known, observed)
 
 
 def by_site(unit, columns):
@@ -146,7 +364,7 @@ def by_site(unit, columns):
 
 def clamped(machine, X, observed):
     """Return the machine of which each row has visible units at the values X where ``observed``."""
-    return replace(machine, units=(Held(machine.units[0], X, observed), *machine.units[1:]))
+    return replace(machine, units=(held(machine.units[0], X, observed), *machine.units[1:]))
 
 
 class ClampedState(NamedTuple):

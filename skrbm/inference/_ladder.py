@@ -304,7 +304,12 @@ def _each(function, rows, *machines):
     Each of ``machines`` has one for each rung.
     """
     W = machines[0][0].weights[0]
-    if any(machine.weights[0] is not W for kind in machines for machine in kind):
+    joint = machines[0][0].thetas[0].joint
+    if any(
+        machine.weights[0] is not W or machine.thetas[0].joint is not joint
+        for kind in machines
+        for machine in kind
+    ):
         return [function(*of_rung) for of_rung in zip(*machines, rows, strict=True)]
     n = rows[0].shape[0]
     stacked = (_stacked(kind, n) for kind in machines)
@@ -321,7 +326,7 @@ def _stacked(machines, n):
         return xp.concat([xp.broadcast_to(part, (n, part.shape[-1])) for part in parts], axis=0)
 
     thetas = tuple(
-        theta.map(rows, *(machine.thetas[l] for machine in machines[1:]))
+        theta.map_columns(rows, *(machine.thetas[l] for machine in machines[1:]))
         for l, theta in enumerate(first.thetas)
     )
     every = np.tile(np.arange(n), len(machines))

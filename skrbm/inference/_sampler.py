@@ -143,7 +143,7 @@ def draw_visible(machine, rng, n):
     """
     W = machine.weights[0]
     column = namespace(W).zeros((n, 1), **like(W))
-    theta = machine.thetas[0].map(lambda part: part + column)
+    theta = machine.thetas[0].map_columns(lambda part: part + column)
     return machine.units[0].sample(theta, rng)
 
 

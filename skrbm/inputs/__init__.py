@@ -1,6 +1,14 @@
 """Data and parameters that users give: checks, and machines made of arrays."""
 
-from ._arrays import LAYER_ATTRIBUTES, THETA_ATTRIBUTES, layers_from, machine_from, parameter
+from ._arrays import (
+    LAYER_ATTRIBUTES,
+    THETA_ATTRIBUTES,
+    layers_from,
+    machine_from,
+    parameter,
+    public_parts,
+    theta_of,
+)
 from ._block_rows import BlockRows, reference_of, rows_of
 from ._blocks import CheckedBlocks, RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
 from ._check_data import (
@@ -68,11 +76,13 @@ __all__ = [
     "missing_values",
     "one_hot",
     "parameter",
+    "public_parts",
     "reference_of",
     "rows_of",
     "rows_of_epoch",
     "rows_with_weight",
     "split_missing",
+    "theta_of",
     "varies",
     "warn_clipped",
     "warn_far",

@@ -2,16 +2,61 @@
 
 import numpy as np
 
-from ..arrays import as_like, cast, is_foreign, like, namespace, working_dtype
+from ..arrays import as_like, cast, from_numpy, is_foreign, like, namespace, working_dtype
 from ..machine import Machine
 from ..units import Theta
 
 SIDES = ("visible", "hidden")
+_ASYMMETRY = 1e-5  # of a precision matrix, by rounding
 
 
-_PUBLIC = ("intercept", *Theta._fields[1:])  # the names that users know natural parameters by
+# The names that users know natural parameters by; a precision matrix is a precision.
+_PUBLIC = ("intercept", "precision", "spike", "absolute", "skew")
 LAYER_ATTRIBUTES = tuple(f"{statistic}s_" for statistic in _PUBLIC)  # lists, of all layers
 THETA_ATTRIBUTES = tuple(f"{statistic}_{side}_" for side in SIDES for statistic in _PUBLIC)
+
+
+def public_parts(unit, theta):
+    """Return the parameters of a layer as users know them, in the order of their names.
+
+    A precision matrix has the precisions of other columns on its diagonal.
+    """
+    *parts, joint = theta
+    if joint is not None:
+        columns = unit.joint_columns(theta.field.shape[0])
+        if len(columns) < theta.field.shape[0]:
+            joint = _embedded(joint, columns, theta)
+        parts[1] = joint
+    return tuple(parts)
+
+
+def _embedded(joint, columns, theta):
+    """Return the precision matrix of all columns of a layer."""
+    n, xp = theta.field.shape[0], namespace(joint)
+    place = np.zeros((n, len(columns)))
+    place[columns, np.arange(len(columns))] = 1.0
+    place = cast(from_numpy(place, joint), joint.dtype)
+    diagonal = xp.zeros(n, **like(joint)) if theta.precision is None else theta.precision
+    return place @ joint @ place.T + diagonal * xp.eye(n, **like(joint))
+
+
+def theta_of(unit, parts):
+    """Return the Theta of a layer whose parameters users know: the inverse of public_parts."""
+    field, precision, *others = parts
+    if not unit.is_joint or precision is None:
+        return Theta(field, precision, *others)
+    n, xp = field.shape[0], namespace(field)
+    columns = unit.joint_columns(n)
+    if len(columns) == n:
+        return Theta(field, None, *others, joint=precision)
+    index = from_numpy(columns, field)
+    joint = xp.take(xp.take(precision, index, axis=0), index, axis=1)
+    own = unit.default_theta(n, field).precision
+    if own is not None:
+        other = np.ones(n)
+        other[columns] = 0.0
+        own = xp.linalg.diagonal(precision) * cast(from_numpy(other, field), field.dtype)
+    return Theta(field, own, *others, joint=joint)
 
 
 def machine_from(
@@ -34,7 +79,8 @@ def machine_from(
         by_site = np.ndim(components.components_) > 2
         if by_site or hasattr(components, "ordinary_machine"):
             machine = components.machine_ if by_site else components.ordinary_machine()
-            components, parts = machine.weights[0], (*machine.thetas[0], *machine.thetas[1])
+            components = machine.weights[0]
+            parts = [part for theta in machine.thetas for part in theta[: len(_PUBLIC)]]
         else:
             components = components.components_
         given = {name.rstrip("_"): part for name, part in zip(THETA_ATTRIBUTES, parts, strict=True)}
@@ -88,18 +134,26 @@ def _check_source(estimator, units, sizes):
 
 def _theta(where, unit, n, values, default, W):
     """Return the parameters of one layer: the biases that are given or 0, the rest as default."""
-    parts, default = [], default._replace(field=namespace(W).zeros(n, **like(W)))
-    for statistic, value, usual in zip(_PUBLIC, values, default, strict=True):
+    default = default._replace(field=namespace(W).zeros(n, **like(W)))
+    parts, shape = [], ()
+    for statistic, value, usual in zip(_PUBLIC, values, public_parts(unit, default), strict=True):
+        shape = (n, n) if unit.is_joint and statistic == "precision" else (n,)
         name = f"{statistic}{where}"
         if usual is None and value is not None:
             raise ValueError(f"{name} is given, but {unit} has no such parameter")
-        parts.append(usual if value is None else parameter(name, value, 1, W))
-        if parts[-1] is not None and parts[-1].shape[0] != n:
+        parts.append(usual if value is None else parameter(name, value, len(shape), W))
+        if parts[-1] is not None and tuple(parts[-1].shape) != shape:
             raise ValueError(
                 f"{name} has shape {tuple(parts[-1].shape)}, but components {tuple(W.shape)} "
-                f"needs ({n},)"
+                f"needs {shape}"
             )
-    theta = Theta(*parts)
+    theta = theta_of(unit, parts)
+    if theta.joint is not None:
+        apart = abs(theta.joint - theta.joint.T)
+        xp, joint = namespace(apart), 0.5 * (theta.joint + theta.joint.T)
+        if bool(xp.max(apart) > _ASYMMETRY * xp.max(abs(joint))):
+            raise ValueError(f"precision{where} must be a symmetric matrix")
+        theta = theta._replace(joint=joint)
     improper = unit.is_improper(theta)
     if improper is not None and bool(namespace(improper).any(improper)):
         raise ValueError(

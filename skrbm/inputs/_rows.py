@@ -19,7 +19,7 @@ from ..arrays import (
     to_numpy,
     value_range,
 )
-from ..units import joined
+from ..units import Theta, joined
 from ._check_data import check_held, check_range, check_squares, into_support
 from ._weights import DistinctRows
 
@@ -141,7 +141,19 @@ class Rows(DistinctRows):
         """The parameters of independent units fitted to the rows, to what is known of them."""
         if not self.has_missing:
             return self.unit.initial_theta(self.columns)
-        return joined([self._initial_theta(site) for site in self.unit.groups(self.X.shape[1])])
+        unit, n = self.unit, self.X.shape[1]
+        together = unit.joint_columns(n)
+        if not len(together):
+            return joined([self._initial_theta(site) for site in unit.groups(n)])
+        found = unit.part(n, together).initial_theta(self.columns.part(together))
+        places = {column: k for k, column in enumerate(together.tolist())}
+        sites = [
+            Theta(found.field[places[site[0]] : places[site[0]] + 1])
+            if site[0] in places
+            else self._initial_theta(site)
+            for site in unit.groups(n)
+        ]
+        return joined(sites)._replace(joint=found.joint)
 
     def _initial_theta(self, site):
         """Return the parameters of the columns of one site, fitted to the rows that have it."""

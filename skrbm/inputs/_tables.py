@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import to_numpy
-from ..units import Categorical, ColumnUnits
+from ..units import Categorical, ColumnUnits, Gaussian
 from ._encoding import CategoryEncoder, joined_values, missing_values, one_hot, values_of
 from ._table_columns import (
     KINDS,
@@ -40,6 +40,8 @@ class TableEncoder:
         are found.
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         What unknown categories are: missing, with a warning or without, or an error.
+    covariance : {"diag", "full"}, default="diag"
+        That of the units of "real" columns.
 
     Attributes
     ----------
@@ -50,9 +52,10 @@ class TableEncoder:
     """
 
     finds_values = True  # in the rows, as CategoryEncoder does unless categories are given
+    covariance = "diag"  # of encoders in older files
 
-    def __init__(self, kinds="auto", handle_unknown="warn"):
-        self.kinds, self.handle_unknown = kinds, handle_unknown
+    def __init__(self, kinds="auto", handle_unknown="warn", covariance="diag"):
+        self.kinds, self.handle_unknown, self.covariance = kinds, handle_unknown, covariance
 
     def fit(self, X, columns):
         """Find the kinds of the columns of a table X; returns self."""
@@ -75,7 +78,7 @@ class TableEncoder:
         ValueError
             If a column has different kinds.
         """
-        joined = type(self)(self.kinds, self.handle_unknown)
+        joined = type(self)(self.kinds, self.handle_unknown, self.covariance)
         joined.frame = encoders[0].frame
         joined.dtype = np.result_type(*(encoder.dtype for encoder in encoders))
         columns = list(zip(*(encoder.table for encoder in encoders), strict=True))
@@ -138,10 +141,16 @@ class TableEncoder:
     def unit(self):
         """The units of the encoded columns, a ColumnUnits."""
         columns = [self.table[j] for j in self.order]
-        units = [column.unit for column in columns if not column.is_site]
+        units = [self._unit_of(column) for column in columns if not column.is_site]
         parts = [(unit, len(list(same))) for unit, same in groupby(units)]
         sizes = tuple(column.width for column in columns if column.is_site)
         return ColumnUnits([*parts, (Categorical(sizes), sum(sizes))] if sizes else parts)
+
+    def _unit_of(self, column):
+        """Return the units of a column that is no category."""
+        if column.kind == "real" and self.covariance == "full":
+            return Gaussian(covariance="full")
+        return column.unit
 
     def encode(self, columns):
         """Return the columns of units, dense, or in a CSR matrix if there are categories."""

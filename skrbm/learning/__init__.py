@@ -27,6 +27,7 @@ from ._parameters import (
     MachineGradient,
     NaturalParameters,
     StandardParameters,
+    WhitenedParameters,
     ZeroSumParameters,
 )
 from ._penalties import PENALTIES
@@ -71,6 +72,7 @@ __all__ = [
     "StepLength",
     "Trainer",
     "Training",
+    "WhitenedParameters",
     "ZeroSumParameters",
     "check_integral",
     "machine_of_first",

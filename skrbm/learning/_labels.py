@@ -60,7 +60,8 @@ class LabelColumns:
         xp, theta = namespace(W), condition(machine, X)
         labels = cast(from_numpy(self.values, W), machine.dtype)
         fields = machine.scale * (labels @ W[:, n:].T)
-        logs = log_weight(machine.thetas[0].map(lambda part: part[n:]), labels)
+        own = machine.thetas[0]._replace(joint=None)  # which labels are no part of
+        logs = log_weight(own.map(lambda part: part[n:]), labels)
         for k in range(labels.shape[0]):
             yield hidden.tilt(theta, xp.broadcast_to(fields[k, :], theta.field.shape)), logs[k]
 

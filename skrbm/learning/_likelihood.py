@@ -10,7 +10,7 @@ from .._ranks import ranks
 from ..arrays import Columns, cast, namespace, row_sums, to_numpy
 from ..evaluation._observed import QUICK
 from ..exceptions import DivergenceError
-from ..inference import by_site
+from ..inference import by_site, held
 from ..inputs import split_missing
 from ._loop import Monitor
 from ._penalties import share_of_zeros
@@ -217,6 +217,9 @@ class LikelihoodMonitor(Monitor):
 
         def function(rows):
             rows, observed = split_missing(rows)
+            if unit.is_joint and observed is not None:
+                own = held(unit, rows, observed).log_partition(theta)
+                return row_sums(own) - unit.total_log_partition(theta)
             log_z = unit.log_partition(theta)
             if observed is not None:
                 log_z = namespace(rows).where(by_site(unit, observed), log_z, 0 * log_z)

@@ -6,7 +6,7 @@ statistics of the samples (Woodbury). So it is an ordinary gradient with other w
 of the model, and an N x N system gives these weights.
 """
 
-from ..arrays import cast, like, namespace, solve_positive
+from ..arrays import cast, like, namespace, solve_positive, take_columns
 from ..machine import Moments
 from ..machine._machine import is_per_row
 
@@ -97,9 +97,8 @@ class _Rows:
         layers = range(len(machine.units))
         means = [xp.concat([block.means[l] for block in self.blocks]) for l in layers]
         self.offsets = [self.p @ mean for mean in means]
-        self.scales = parameters.scales(machine)
-        pairs = zip(means, self.offsets, self.scales, strict=True)
-        self.centred = [(mean - offset) / scale for mean, offset, scale in pairs]
+        self.scaled = parameters.scaled
+        self.centred = [self.scaled(l, means[l] - self.offsets[l]) for l in layers]
         self.further = [self._further(l) for l in layers]
         rest = Moments(tuple(others), signed.matrices, signed.sums)
         self.rest = rest if others or signed.matrices or signed.sums else None
@@ -107,13 +106,13 @@ class _Rows:
     def _further(self, l):
         """Return row statistics of a layer besides the values, each of shape (n_rows, n_units)."""
         unit, theta, found = self.machine.units[l], self.machine.thetas[l], []
-        if sum(part is not None for part in theta) == 1:
+        kept = [i for i, part in enumerate(theta[:5]) if i > 0 and part is not None]
+        if not kept:
             return []
         xp = namespace(theta.field)
         for block in self.blocks:
             more = () if block.further is None or block.further[l] is None else (block.further[l],)
-            found.append(unit.statistics(block.means[l], block.variances[l], *more))
-        kept = [i for i, part in enumerate(theta) if i > 0 and part is not None]
+            found.append(unit.without_joint().statistics(block.means[l], block.variances[l], *more))
         parts = [xp.concat([rows[i] for rows in found]) for i in kept]
         return [_standard(part, self.p) for part in parts]
 
@@ -126,6 +125,11 @@ class _Rows:
         for parts in self.further:
             for part in parts:
                 total = total + part @ part.T
+        for l, unit in enumerate(self.machine.units):
+            if unit.is_joint:  # products of pairs of columns
+                columns = unit.joint_columns(self.centred[l].shape[1])
+                rows = take_columns(self.centred[l], columns)
+                total = total + 0.25 * (rows @ rows.T) ** 2
         total = cast(total, namespace(total).float64)
         p = cast(self.p, total.dtype)
         mean = p @ total
@@ -155,14 +159,14 @@ class _Rows:
         matrices, sums = dict(reduced.matrices), dict(reduced.sums)
         total, along = -xp.sum(self.signs), 0.0  # all weights together are 0
         centred = [sums[l].field - total * offset for l, offset in enumerate(self.offsets)]
-        for rows, mean, scale in zip(self.centred, centred, self.scales, strict=True):
-            along = along + rows @ (mean / scale)
+        for l, rows in enumerate(self.centred):
+            along = along + rows @ self.scaled(l, centred[l][None, :])[0, :]
         for l in range(len(self.centred) - 1):
             below, above = self.offsets[l], self.offsets[l + 1][:, None]
             M = matrices[l] - above * centred[l] - centred[l + 1][:, None] * below
             M = M - total * above * below
-            left = (self.centred[l + 1] / self.scales[l + 1]) @ M
-            along = along + xp.sum(left * (self.centred[l] / self.scales[l]), axis=1)
+            M = self.scaled(l + 1, self.scaled(l, M).T).T
+            along = along + xp.sum((self.centred[l + 1] @ M) * self.centred[l], axis=1)
         along = cast(along, xp.float64)
         return along - p @ along
 

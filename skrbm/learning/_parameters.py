@@ -1,13 +1,22 @@
 """The parameters that optimisers see, and the gradients by them."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from ..arrays import cast, namespace
+import numpy as np
+
+from ..arrays import cast, cholesky, from_numpy, like, namespace, take_columns, to_numpy
 from ..inputs import Coordinates
 from ..machine import zero_sum
 from ..units import Theta
 from ._optimizers import ArrayGradient, Gradient
+
+_NARROW = 0.4  # part of the data's covariance that visible units have at first given hidden ones
+_FIRST_WEIGHT = 1.0  # largest standard deviation of first weights to them, by bits
+_FIRST_FIELD = 4.0  # and of the fields that these make
+# Largest square of a coupling to units without bounds, as a part of what has no integral.
+_FIRST_COUPLING = 0.03
 
 
 class MachineGradient(Gradient):
@@ -117,7 +126,7 @@ def _places_of_fields(machine):
 
 def _powers(theta):
     """Return, for each array of a layer's parameters, the power of 1 / values that it goes with."""
-    powers = Theta(field=1, precision=2, spike=0, absolute=1, skew=2)
+    powers = Theta(field=1, precision=2, spike=0, absolute=1, skew=2, joint=None)
     return [power for part, power in zip(theta, powers, strict=True) if part is not None]
 
 
@@ -139,9 +148,9 @@ class NaturalParameters:
         """Return means of the layers, arrays of shape (n_units[l],), in these coordinates."""
         return means
 
-    def scales(self, machine):
-        """Return what the values of each layer are divided by, a number or an array for each."""
-        return [1.0] * len(machine.units)
+    def scaled(self, l, X):
+        """Return rows of deviations of layer ``l`` from a mean, in these coordinates."""
+        return X
 
     def centered(self, gradient, machine, offsets, moves_fields=True, **options):
         """Return a gradient in coordinates in which the layers have means of about zero.
@@ -298,8 +307,8 @@ class StandardParameters(NaturalParameters):
         hidden = hidden._replace(field=hidden.field - W @ mean)
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *parameters[1:n]))
 
-    def scales(self, machine):
-        return [self.coordinates.divisor, *[1.0] * (len(machine.units) - 1)]
+    def scaled(self, l, X):
+        return X if l else X / self.coordinates.divisor
 
     def means(self, means):
         """Return the means with those of the visible units in standardised coordinates."""
@@ -322,3 +331,207 @@ class StandardParameters(NaturalParameters):
         W = machine.weights[0] / scale
         hidden = hidden._replace(field=hidden.field - W @ mean)
         return replace(machine, thetas=(own, hidden, *rest), weights=(W, *machine.weights[1:]))
+
+
+@dataclass(frozen=True, eq=False)
+class WhitenedParameters(NaturalParameters):
+    """Learning by the parameters in coordinates in which columns have the identity as covariance.
+
+    With visible values v = m + A z the same distribution has the weights W A, the precision matrix
+    A' P A and the fields A' (b - P m) of the visible units, and the biases c + W m. Gradient ascent
+    by these does not depend on the columns' units of measure, nor on their correlations. Columns
+    without a precision matrix are standardised, as by :class:`StandardParameters`: A is diagonal
+    in them.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+        m, and the diagonal of A in columns without a precision matrix; in the dtype of the machine.
+    root : array of shape (n, n)
+        A of the columns with a precision matrix.
+    columns : ndarray of int of shape (n,)
+        Which columns these are.
+    has_precision : array of bool of shape (n_visible,)
+        Which of the other columns have a precision that is learnt.
+    """
+
+    coordinates: Coordinates
+    root: Any
+    columns: Any
+    has_precision: Any
+
+    @cached_property
+    def inverse(self):
+        """The inverse of ``root``."""
+        inverse = np.linalg.inv(to_numpy(self.root).astype(np.float64))
+        return cast(from_numpy(inverse, self.root), self.root.dtype)
+
+    @cached_property
+    def _rest(self):
+        """Which columns have no precision matrix."""
+        return np.setdiff1d(np.arange(self.coordinates.offset.shape[0]), self.columns)
+
+    @cached_property
+    def _order(self):
+        """What puts those and the others back in order."""
+        return np.argsort(np.concatenate([self._rest, self.columns]))
+
+    def _times(self, x, matrix, scale):
+        """Return x times a matrix in the columns that it is of, and times a scale in the others."""
+        if not len(self._rest):
+            return x @ matrix
+        rest, own = (take_columns(x, columns) for columns in (self._rest, self.columns))
+        parts = [rest * take_columns(scale, self._rest), own @ matrix]
+        return take_columns(namespace(x).concat(parts, axis=-1), self._order)
+
+    def _inward(self, x):
+        """Return what is a field or weights in z, for such in v: x A."""
+        return self._times(x, self.root, self.coordinates.divisor)
+
+    def _outward(self, x):
+        """Return x A^-1."""
+        return self._times(x, self.inverse, 1 / self.coordinates.divisor)
+
+    def _slopes(self, x):
+        """Return x A^-T."""
+        return self._times(x, self.inverse.T, 1 / self.coordinates.divisor)
+
+    def _pull(self, theta):
+        """Return the fields that the precisions have at m."""
+        mean = self.coordinates.offset
+        pull = 0 * mean if theta.precision is None else theta.precision * mean
+        if theta.joint is None:
+            return pull
+        own = theta.joint @ take_columns(mean, self.columns)
+        if not len(self._rest):
+            return own
+        parts = [take_columns(pull, self._rest), own]
+        return take_columns(namespace(pull).concat(parts, axis=-1), self._order)
+
+    def _scaled(self, theta, scale):
+        """Return the parameters of columns apart from fields, times powers of scales."""
+        powers = iter(_powers(theta._replace(joint=None)))
+        return theta.map_columns(lambda part: part * scale ** next(powers))
+
+    def of(self, machine):
+        """Return the parameters in whitened coordinates."""
+        own, hidden, *rest = machine.thetas
+        mean, scale = self.coordinates
+        W, *others = machine.weights
+        hidden = hidden._replace(field=hidden.field + W @ mean)
+        joint = self.root.T @ own.joint @ self.root
+        inward = self._scaled(own, scale)._replace(
+            field=self._inward(own.field - self._pull(own)), joint=joint
+        )
+        thetas = (inward, hidden, *rest)
+        parts = (part for theta in thetas for part in theta if part is not None)
+        return (self._inward(W), *others, *parts)
+
+    def gradient(self, machine, moments):
+        """Return the gradient of the log-likelihood by these parameters, by the chain rule."""
+        (mean, scale), slopes = self.coordinates, MachineGradient(machine, moments)
+        arrays = list(slopes.arrays(super().of(machine)))
+        field, hidden = _places_of_fields(machine)[:2]
+        slope = arrays[field]
+        arrays[0] = self._slopes(arrays[0] - arrays[hidden][:, None] * mean)
+        own = Theta(*_filled_in(machine.thetas[0], arrays[field:hidden]))
+        if own.precision is not None:
+            moved = cast(self.has_precision, slope.dtype) * (slope * mean)
+            own = own._replace(precision=own.precision + moved)
+        middle, s = (take_columns(x, self.columns) for x in (mean, slope))
+        moved = 0.5 * (middle[:, None] * s + s[:, None] * middle)
+        joint = self.inverse @ (own.joint + moved) @ self.inverse.T
+        own = self._scaled(own, 1 / scale)._replace(field=self._slopes(slope), joint=joint)
+        arrays[field:hidden] = [part for part in own if part is not None]
+        return ArrayGradient(tuple(arrays), slopes.n_penalised, slopes.units)
+
+    def machine(self, machine, parameters):
+        """Return the machine with given parameters in whitened coordinates.
+
+        The matrix of the machine that is given is kept where the new one is not positive definite.
+        """
+        (mean, scale), n, before = self.coordinates, len(machine.weights), machine.thetas[0].joint
+        values = iter(parameters[n:])
+        own, hidden, *rest = (theta.map(lambda part: next(values)) for theta in machine.thetas)
+        unit, *units = machine.units
+        columns = unit.project(own._replace(joint=None)) if len(self._rest) else own
+        matrix = 0.5 * (own.joint + own.joint.T)
+        joint = self.inverse.T @ matrix @ self.inverse
+        xp, joint = namespace(joint), 0.5 * (joint + joint.T)
+        joint = xp.where(_has_floor(matrix, unit) & _has_floor(joint), joint, before)
+        own = self._scaled(columns._replace(joint=None), 1 / scale)
+        own = own._replace(field=self._outward(columns.field), joint=joint)
+        own = own._replace(field=own.field + self._pull(own))
+        hidden, *rest = (u.project(theta) for u, theta in zip(units, (hidden, *rest), strict=True))
+        W = self._outward(parameters[0])
+        hidden = hidden._replace(field=hidden.field - W @ mean)
+        return replace(machine, thetas=(own, hidden, *rest), weights=(W, *parameters[1:n]))
+
+    def means(self, means):
+        """Return the means with those of the visible units in whitened coordinates."""
+        return self._slopes(means[0] - self.coordinates.offset), *means[1:]
+
+    def scaled(self, l, X):
+        return X if l else self._slopes(X)
+
+    def first(self, machine):
+        """Return the machine that has given small random parameters in these coordinates.
+
+        With the covariance of the data the machine would be at a saddle, at which weights are zero:
+        it starts narrower, with weights that make up for it.
+        """
+        own, hidden, *rest = machine.thetas
+        mean, unit = self.coordinates.offset, machine.units[1]
+        standard = StandardParameters(self.coordinates, self.has_precision)
+        alone = own._replace(joint=None), hidden, *rest
+        found = standard.first(replace(machine, thetas=alone))
+        W, own = machine.weights[0], found.thetas[0]
+        joint = self.inverse.T @ self.inverse / _NARROW
+        W = W / namespace(W).sqrt(namespace(W).mean(W * W)) * self._deviation(unit, hidden)
+        mean_hidden = unit.mean(hidden)
+        own_W = take_columns(W, self.columns) @ self.inverse
+        field = joint @ take_columns(mean, self.columns) - mean_hidden @ own_W
+        W, rest_of = own_W, own.field
+        if len(self._rest):
+            parts = [take_columns(found.weights[0], self._rest), own_W]
+            W = take_columns(namespace(W).concat(parts, axis=-1), self._order)
+            parts = [take_columns(rest_of, self._rest), field]
+            field = take_columns(namespace(field).concat(parts, axis=-1), self._order)
+        own = own._replace(field=field, joint=joint)
+        hidden = hidden._replace(field=hidden.field - W @ mean)
+        return replace(machine, thetas=(own, hidden, *rest), weights=(W, *machine.weights[1:]))
+
+    def _deviation(self, unit, hidden):
+        """Return the standard deviation of first weights to columns with a precision matrix.
+
+        Where hidden units have bounds, their states and the matrix together have about the
+        covariance of the data. Elsewhere the distribution must have an integral.
+        """
+        n, m = len(self.columns), hidden.field.shape[0]
+        if not np.isfinite(unit.bounds).all():
+            least = float(namespace(hidden.field).min(unit.tail_precision(hidden)))
+            return (_FIRST_COUPLING * least / _NARROW) ** 0.5 / (n**0.5 + m**0.5)
+        variance = unit.mean(hidden)
+        variance = variance - variance * variance  # of columns of categories
+        if unit.has_variances:
+            variance = unit.mean_variance(hidden)[1]
+        total, largest = float(to_numpy(variance).sum()), float(to_numpy(variance).max())
+        bits = 2 * largest**0.5
+        most = min(_FIRST_WEIGHT, _FIRST_FIELD / n**0.5) / bits
+        return min(((1 - _NARROW) / total) ** 0.5 / _NARROW, most)
+
+
+def _filled_in(theta, arrays):
+    """Return the parts of a Theta with given arrays in place of those that are there."""
+    values = iter(arrays)
+    return [None if part is None else next(values) for part in theta]
+
+
+def _has_floor(matrix, unit=None):
+    """Whether a matrix is positive definite, or has the smallest eigenvalue that a unit asks for.
+
+    An array of no dimensions, for which nobody waits.
+    """
+    one = namespace(matrix).eye(matrix.shape[0], **like(matrix))
+    L = cholesky(matrix if unit is None else matrix - unit.least_eigenvalue * one)
+    return L[0, 0] == L[0, 0]

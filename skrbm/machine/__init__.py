@@ -3,6 +3,7 @@
 from ._energy import (
     check_has_integral,
     coupling,
+    difference,
     energy,
     free_energy,
     has_integral,
@@ -54,6 +55,7 @@ __all__ = [
     "coupled",
     "coupling",
     "data_moments",
+    "difference",
     "energy",
     "enumerable_layers",
     "free_energy",

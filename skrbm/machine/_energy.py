@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ..arrays import Array, cast, matmul, namespace, row_sums, take_rows, to_numpy
 from ..exceptions import DivergenceError
-from ..units import Theta, Unit, log_weight
+from ..units import Theta, Unit
 from ._machine import Layers, Machine, condition, is_per_row
 
 _BLOCK_ROWS = 1024  # rows whose free energies are computed together
@@ -87,7 +87,13 @@ def log_ratio(machine0: Machine, machine1: Machine, X: Array) -> Array:
     """
     own, other = machine1.thetas[0], machine0.thetas[0]
     hidden = machine1.units[1].log_ratio(condition(machine0, X), condition(machine1, X))
-    return log_weight(own.map(lambda a, b: a - b, other), X) + hidden
+    return machine1.units[0].dot(difference(own, other), X) + hidden
+
+
+def difference(theta: Theta, other: Theta) -> Theta:
+    """Return the difference of parameters; of a matrix that both share there is none."""
+    found = theta.map(lambda a, b: a - b, other)
+    return found._replace(joint=None) if theta.joint is other.joint else found
 
 
 def in_double(machine: Machine) -> Machine:
@@ -130,8 +136,7 @@ def interpolate(machine0: Machine, machine1: Machine, beta: Any) -> Machine:
     """
     column = beta[:, None] if is_per_row(beta) else beta
     thetas = tuple(
-        t0.map(lambda a, b: a + column * (b - a), t1)
-        for t0, t1 in zip(machine0.thetas, machine1.thetas, strict=True)
+        _between(t0, t1, column) for t0, t1 in zip(machine0.thetas, machine1.thetas, strict=True)
     )
     weights = tuple(
         W1 if W0 is W1 else W0 + beta * (W1 - W0)
@@ -139,6 +144,15 @@ def interpolate(machine0: Machine, machine1: Machine, beta: Any) -> Machine:
     )
     scale = (1 - beta) * machine0.scale + beta * machine1.scale
     return replace(machine1, thetas=thetas, weights=weights, scale=scale)
+
+
+def _between(theta0: Theta, theta1: Theta, beta: Any) -> Theta:
+    """Return theta0 + beta * (theta1 - theta0); a matrix that both share stays as it is."""
+    if theta0.joint is theta1.joint:
+        return theta0.map_columns(lambda a, b: a + beta * (b - a), theta1)
+    if is_per_row(beta):
+        raise ValueError("machines with two precision matrices have one inverse temperature")
+    return theta0.map(lambda a, b: a + beta * (b - a), theta1)
 
 
 def uncoupled(machine: Machine, visible: Theta | None = None) -> Machine:
@@ -174,13 +188,21 @@ def has_integral(machine: Machine) -> bool:
             continue
         precision = to_numpy(precision).astype(np.float64)
         rows = precision != np.inf
-        precision = precision[rows]
+        if theta.joint is None:
+            precision = precision[rows]
+        else:
+            precision, joint = np.diag(precision), unit.joint_columns(len(precision))
+            precision[np.ix_(joint, joint)] = to_numpy(theta.joint)
+            precision = precision[np.ix_(rows, rows)]
+            if not (np.isfinite(precision).all() and _is_positive_definite(precision)):
+                return False
         if below is not None:
             W = to_numpy(machine.weights[l - 1])[np.ix_(rows, columns)]
             W = machine.scale * W.astype(np.float64)
             scaled = W / below if below.ndim == 1 else np.linalg.solve(below, W.T).T
             with np.errstate(over="ignore", invalid="ignore"):
-                precision = np.diag(precision) - scaled @ W.T
+                own = np.diag(precision) if precision.ndim == 1 else precision
+                precision = own - scaled @ W.T
             if not (np.isfinite(precision).all() and _is_positive_definite(precision)):
                 return False
         below, columns = precision, rows

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._checks import check_count
 from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, to_numpy
-from ._factored_sums import FactoredSums, factored_sums
+from ._factored_sums import FactoredSums, decorrelated, factored_sums
 from ._machine import Machine, conditional, is_per_row
 
 MAX_UNITS = 20  # units that are enumerated whatever the others are: 2**20 configurations
@@ -101,7 +101,13 @@ def check_enumerable(machine: Machine, max_units: int | None = None) -> None:
 def factored(machine: Machine, layers: Sequence[int] | None = None) -> FactoredSums | None:
     """Return the sums by halves of the layer that is enumerated, None if there are none."""
     layers = enumerable_layers(machine) if layers is None else layers
-    return factored_sums(machine, layers[0]) if layers is not None and len(layers) == 1 else None
+    if layers is None or len(layers) != 1 or machine.n_rows is not None:
+        return None
+    if machine.thetas[0].joint is None:
+        return factored_sums(machine, layers[0])
+    machine, log_volume = decorrelated(machine)
+    sums = factored_sums(machine, layers[0])
+    return sums and replace(sums, constant=log_volume)
 
 
 def configurations(
@@ -128,7 +134,7 @@ def configurations(
     n, n_rows = _n_configurations(machine, layers), machine.n_rows or 1
     size = max(1, _BLOCK_ELEMENTS // (n_rows * max(machine.n_units)))
     thetas = tuple(  # of rows against configurations
-        theta.map(lambda part: part[:, None, :] if part.ndim > 1 else part)
+        theta.map_columns(lambda part: part[:, None, :] if part.ndim > 1 else part)
         for theta in machine.thetas
     )
     scale = machine.scale[:, None] if is_per_row(machine.scale) else machine.scale

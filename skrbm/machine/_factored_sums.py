@@ -13,7 +13,7 @@ One configuration after the other takes twenty times as long.
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from ..arrays import (
     Array,
     from_numpy,
+    inverse_factor,
     is_on_device,
     log_sum_exp,
     matmul,
@@ -90,6 +91,8 @@ class FactoredSums:
         Normal units of the neighbour, and their weights.
     reference : array
         Of the library, and the device, where sums are taken.
+    constant : float, default=0.0
+        What is added to log Z.
     """
 
     unit: Unit
@@ -99,6 +102,7 @@ class FactoredSums:
     factors: tuple[slice, ...]
     normal: tuple[Unit, Theta, np.ndarray] | None
     reference: Array
+    constant: float = 0.0
 
     @property
     def n_products(self) -> float:
@@ -120,12 +124,12 @@ class FactoredSums:
         right = self._half(second, np.arange(n_second))
         own, reference = self.own[:, None], self.reference
         right = right._replace(values=right.values + from_numpy(own, reference))
-        constant = 0.0
+        constant = self.constant
         if self.normal is not None:
             kind, theta, _ = self.normal
             precision = from_numpy(theta.precision, reference)
             right = right._replace(normal=right.normal / precision)
-            constant = float(kind.total_log_partition(theta))
+            constant += float(kind.total_log_partition(theta))
         n_rows, n_columns = _ON_DEVICE if is_on_device(self.reference) else _PAIRS
         rows, columns = _slices(n_first, n_rows), _slices(n_second, n_columns)
         bounds, xp = _bounds(right.values), namespace(right.own)
@@ -217,6 +221,39 @@ class FactoredSums:
                 total += xp.log(product)
                 product = None
         return xp.reshape(total, (-1,))
+
+
+def decorrelated(machine: Machine) -> tuple[Machine, float]:
+    """Return a machine whose real columns are independent given its hidden units.
+
+    Columns x with a precision matrix are R' u, where R' R is its inverse, and u has unit variances.
+
+    Returns
+    -------
+    machine : Machine
+        In float64.
+    log_volume : float
+        log |dx / du|, which log Z is larger by than that of the machine.
+    """
+    xp, n = namespace(machine.weights[0]), machine.n_units[0]
+    machine = machine.astype(xp.float64)
+    (unit, *units), (own, *thetas), (W, *weights) = machine.units, machine.thetas, machine.weights
+    columns = unit.joint_columns(n)
+    R = to_numpy(inverse_factor(own.joint))
+    root, precision = np.eye(n), np.zeros(n)
+    root[np.ix_(columns, columns)] = R
+    if own.precision is not None:
+        precision = to_numpy(own.precision).copy()
+    precision[columns] = 1.0
+    root, precision = from_numpy(root, W), from_numpy(precision, W)
+    own = own._replace(field=root @ own.field, precision=precision, joint=None)
+    machine = replace(
+        machine,
+        units=(unit.without_joint(), *units),
+        thetas=(own, *thetas),
+        weights=(W @ root.T, *weights),
+    )
+    return machine, float(np.log(np.diag(R)).sum())
 
 
 def factored_sums(machine: Machine, layer: int) -> FactoredSums | None:

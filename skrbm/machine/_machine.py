@@ -81,7 +81,12 @@ class Machine:
     @property
     def n_rows(self) -> int | None:
         """Number of rows that have their own parameters or scale, None if all rows share them."""
-        own = [part.shape[0] for part in self.parts if part.ndim > 1]
+        own = [
+            part.shape[0]
+            for theta in self.thetas
+            for part in theta[:-1]  # all rows share the last one, a matrix
+            if part is not None and part.ndim > 1
+        ]
         if is_per_row(self.scale):
             own.append(self.scale.shape[0])
         own += [unit.n_rows for unit in self.units if unit.n_rows is not None]

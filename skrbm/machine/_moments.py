@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..arrays import Array, add_products, cast, column_sums, matmul, namespace
+from ..arrays import Array, add_products, cast, matmul, namespace
 from ..units import Theta, Unit
 from ._machine import Machine, condition, is_per_row
 
@@ -150,10 +150,7 @@ def _block_statistics(block: Block, unit: Unit, l: int) -> Theta:
     """Return the statistics of layer ``l`` summed over the rows of a block, by their weights."""
     mean, variance, weight = block.means[l], block.variances[l], block.weight
     further = None if block.further is None else block.further[l]
-    rows = unit.statistics(mean, variance, *(() if further is None else (further,)))
-    if is_per_row(weight):
-        return rows.map(lambda part: weight @ part)
-    return rows.map(lambda part: column_sums(part) * weight)
+    return unit.total_statistics(weight, mean, variance, further)
 
 
 def sum_of(machine: Machine, parts: Iterable[Moments]) -> Moments:

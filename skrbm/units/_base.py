@@ -13,6 +13,7 @@ from ..arrays import (
     Index,
     Rng,
     cast,
+    column_sums,
     is_finite,
     matmul,
     namespace,
@@ -31,6 +32,9 @@ class Theta(NamedTuple):
     They belong to the statistics (x, -x**2 / 2, 1[x != 0], abs(x), -x abs(x) / 2). ``None`` means
     that a statistic is absent, and no arithmetic is spent on it. Each is an array of shape
     (n_units,), or (n_rows, n_units) once a unit has been tilted by a field for each row.
+
+    ``joint`` is a precision matrix, which belongs to -x x' / 2. It has shape (n, n), where n is the
+    number of columns that have a normal distribution together, and all rows share it.
     """
 
     field: Array
@@ -38,10 +42,12 @@ class Theta(NamedTuple):
     spike: Array | None = None
     absolute: Array | None = None
     skew: Array | None = None
+    joint: Array | None = None
 
     def map(self, function: Callable[..., Array], *others: "Theta") -> "Theta":
         """Apply ``function`` to each statistic that is present."""
-        if self.precision is None and self.spike is None and self.skew is None:  # the shortest way
+        precision, spike, _, skew, joint = self[1:]
+        if precision is None and spike is None and skew is None and joint is None:  # the usual case
             if not others:
                 return Theta(function(self.field))
             return Theta(function(self.field, *[other.field for other in others]))
@@ -52,12 +58,19 @@ class Theta(NamedTuple):
             )
         )
 
+    def map_columns(self, function: Callable[..., Array], *others: "Theta") -> "Theta":
+        """Apply ``function`` to each statistic of columns; ``joint`` stays as it is."""
+        if self.joint is None:
+            return self.map(function, *others)
+        alone = [other._replace(joint=None) for other in others]
+        return self._replace(joint=None).map(function, *alone)._replace(joint=self.joint)
+
     def rows(self, index: Index) -> "Theta":
         """Return the parameters of some rows; those shared by all rows are kept as they are.
 
         ``index`` is a slice or an array of integers.
         """
-        return self.map(lambda part: part if part.ndim == 1 else take_rows(part, index))
+        return self.map_columns(lambda part: part if part.ndim == 1 else take_rows(part, index))
 
     def is_like(self, other: Any) -> bool:
         """Whether another one, or a tuple, has the same statistics and shapes, and is finite."""
@@ -73,7 +86,8 @@ def _shapes(parts: Any) -> list[tuple[int, ...] | None]:
 def log_weight(theta: Theta, X: Array) -> Array:
     """Return sum_i of theta . statistics(X_i) for each row of X, in float64.
 
-    X may be sparse, unless theta has a row for each row of X.
+    X may be sparse, unless theta has a row for each row of X. ``theta.joint``, if there is one, is
+    of all columns.
     """
     total = _row_products(X, theta.field)
     if theta.precision is not None:
@@ -84,7 +98,17 @@ def log_weight(theta: Theta, X: Array) -> Array:
         total = total + _row_products(abs(X), theta.absolute)
     if theta.skew is not None:
         total = total - 0.5 * _row_products(abs(X) * X, theta.skew)
+    if theta.joint is not None:
+        total = total - 0.5 * quadratic(X, theta.joint)
     return total
+
+
+def quadratic(X: Array, matrix: Array) -> Array:
+    """Return x' M x for each row x of a dense or a sparse X, in float64."""
+    product = matmul(X, matrix)
+    if sp.issparse(X):
+        return np.asarray(X.multiply(product).sum(axis=1), dtype=np.float64).ravel()
+    return row_sums(product * X)
 
 
 def _row_products(X: Array, part: Array) -> Array:
@@ -137,6 +161,9 @@ class Unit:
         Whether each column has a variance of its own, from ``mean_variance``.
     is_gaussian : bool
         Whether the distribution is normal, on the whole real line.
+    is_joint : bool
+        Whether columns are normal with a precision matrix, ``joint`` of :class:`Theta`, so that
+        they depend on each other given the neighbouring layers.
     has_cumulants : bool
         Whether the cumulants are functions of the mean, which ``cumulants`` gives.
     needs_bounds : bool
@@ -156,6 +183,7 @@ class Unit:
     takes_precision = True
     has_variances = True
     is_gaussian = False
+    is_joint = False
     has_cumulants = False
     needs_bounds = False
     is_learnt = True
@@ -361,12 +389,16 @@ class Unit:
         filled.data = base.astype(np.float64)
         return np.asarray(filled.sum(axis=1)).ravel()
 
+    def dot(self, theta: Theta, X: Array) -> Array:
+        """Return the sum of theta . statistics(X_i) for each row of X, in float64."""
+        return log_weight(theta, X)
+
     def log_weight(self, theta: Theta, X: Array) -> Array:
         """Return log of the weight of each row of a dense or sparse X, in float64.
 
         It is the sum of theta . statistics(X_i), with the base measure.
         """
-        total, base = log_weight(theta, X), self.base_sums(X)
+        total, base = self.dot(theta, X), self.base_sums(X)
         return total if base is None else total + base
 
     def initial_theta(self, columns: Columns) -> Theta:
@@ -401,6 +433,27 @@ class Unit:
         A kind of unit with :meth:`further` statistics takes these as a third argument.
         """
         raise unwritten(self, "statistics")
+
+    def total_statistics(
+        self,
+        weight: Any,
+        mean: Array,
+        variance: Array | None = None,
+        further: tuple[Array, ...] | None = None,
+    ) -> Theta:
+        """Return the expected statistics summed over rows, by one weight or one for each row."""
+        rows = self.statistics(mean, variance, *(() if further is None else (further,)))
+        if getattr(weight, "ndim", 0):
+            return rows.map(lambda part: weight @ part)
+        return rows.map(lambda part: column_sums(part) * weight)
+
+    def without_joint(self) -> "Unit":
+        """Return the unit whose columns have precisions of their own in place of a matrix."""
+        return self
+
+    def joint_columns(self, n: int) -> np.ndarray:
+        """Return which of ``n`` columns the matrix ``joint`` is of, an index array."""
+        return np.arange(n if self.is_joint else 0)
 
     def further(self, theta: Theta) -> tuple[Array, ...] | None:
         """Return the expected statistics that mean and variance do not tell, per unit.

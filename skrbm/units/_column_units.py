@@ -61,6 +61,10 @@ class ColumnUnits(Unit):
                 f"got {self.parts!r}"
             )
         _layout(parts)  # raises if the columns are not those of a layer
+        if sum(unit.is_joint for unit, _ in parts) > 1:
+            raise ValueError(
+                "parts have several units with covariance='full'; give one of them all real columns"
+            )
 
     # ------------------------------------------------------------------ what the layer is
 
@@ -89,6 +93,7 @@ class ColumnUnits(Unit):
     has_central_moments = _of_parts("has_central_moments", all)
     needs_bounds = _of_parts("needs_bounds", any)
     has_further = _of_parts("has_further", any)
+    is_joint = _of_parts("is_joint", any)
 
     @property
     def alternative(self):
@@ -104,6 +109,19 @@ class ColumnUnits(Unit):
     def _check_width(self, n):
         if n != self.n_columns:
             raise ValueError(f"{self} has {self.n_columns} columns, and the layer has {n}")
+
+    def without_joint(self):
+        return ColumnUnits([(unit.without_joint(), columns) for unit, columns in self.parts])
+
+    def joint_columns(self, n):
+        self._check_width(n)
+        pairs = zip(self.units, self.columns, strict=True)
+        return np.concatenate([own[unit.joint_columns(len(own))] for unit, own in pairs])
+
+    @property
+    def least_eigenvalue(self):
+        """The floor under the eigenvalues of a matrix that is learnt."""
+        return next(unit.least_eigenvalue for unit in self.units if unit.is_joint)
 
     def n_configurations(self, n):
         self._check_width(n)
@@ -225,8 +243,8 @@ class ColumnUnits(Unit):
 
     def _thetas(self, theta):
         """Return (unit, its Theta) of each part, with the statistics that it has."""
-        kept = (theta.field, theta.precision, theta.spike, theta.absolute, theta.skew)
-        split = [self._split(part) for part in kept]
+        *kept, joint = theta
+        split = [*(self._split(part) for part in kept), [joint] * len(self.parts)]
         return [
             (unit, Theta(*(p if has else None for p, has in zip(parts, names, strict=True))))
             for unit, names, *parts in zip(self.units, _statistics(self.parts), *split, strict=True)
@@ -235,7 +253,7 @@ class ColumnUnits(Unit):
     def _theta(self, parts):
         """Return the Theta of the layer of those of its parts."""
         theta, order = joined(parts), _layout(self.parts).order
-        return theta if order is None else theta.map(lambda part: take_columns(part, order))
+        return theta if order is None else theta.map_columns(lambda part: take_columns(part, order))
 
     def _each(self, name, theta, *args):
         """Return the columns that a method of the units gives for the Theta of each part."""
@@ -255,9 +273,31 @@ class ColumnUnits(Unit):
         return self._theta([unit.tilt(own, *evidence) for (unit, own), *evidence in parts])
 
     def log_partition(self, theta):
-        parts = [unit.log_partition(part) for unit, part in self._thetas(theta)]
+        return self._join_sites([unit.log_partition(part) for unit, part in self._thetas(theta)])
+
+    def _join_sites(self, parts):
+        """Return what the sites of all parts have, in the order of the sites of the layer."""
         total, order = namespace(parts[0]).concat(parts, axis=-1), _sites(self.parts)[1]
         return total if order is None else take_columns(total, order)
+
+    def dot(self, theta, X):
+        if theta.joint is None:
+            return super().dot(theta, X)
+        pairs = zip(self._thetas(theta), self._split(X), strict=True)
+        return sum(unit.dot(part, own) for (unit, part), own in pairs)
+
+    def total_statistics(self, weight, mean, variance=None, further=None):
+        if not self.is_joint:
+            return super().total_statistics(weight, mean, variance, further)
+        further = self._further_parts(further)
+        parts = zip(self.units, self._split(mean), self._split(variance), further, strict=True)
+        return self._theta([unit.total_statistics(weight, *own) for unit, *own in parts])
+
+    def is_improper(self, theta):
+        if not self.is_joint:
+            return super().is_improper(theta)
+        found = [(unit.is_improper(part), part.field) for unit, part in self._thetas(theta)]
+        return self._join([x != x if part is None else part for part, x in found])
 
     def log_ratio(self, theta0, theta1):
         pairs = zip(self._thetas(theta0), self._thetas(theta1), strict=True)
@@ -319,7 +359,8 @@ class ColumnUnits(Unit):
         names = [name[2:] for name in _statistics(self.parts)]
         present = [any(has) for has in zip(*names, strict=True)]
         values = iter(further)
-        split = [self._split(next(values)) if has else None for has in present]
+        split = [self._split(next(values)) if has else None for has in present[:-1]]
+        split.append([next(values)] * len(self.parts) if present[-1] else None)
         return [
             tuple(split[i][k] for i, has in enumerate(own) if has) or None
             for k, own in enumerate(names)
@@ -328,9 +369,14 @@ class ColumnUnits(Unit):
     def further(self, theta):
         if not self.has_further:
             return None
-        found = []
-        for (unit, part), names in zip(self._thetas(theta), _statistics(self.parts), strict=True):
-            values = iter(unit.further(part) or ())
+        pairs = self._thetas(theta)
+        return self._join_further(theta, [unit.further(part) for unit, part in pairs])
+
+    def _join_further(self, theta, parts):
+        """Return the further statistics of the layer, for those of the parts."""
+        found, pairs = [], zip(self._thetas(theta), parts, _statistics(self.parts), strict=True)
+        for (_, part), own, names in pairs:
+            values = iter(own or ())
             found.append(
                 Theta(part.field, None, *(next(values) if has else None for has in names[2:]))
             )
@@ -351,8 +397,8 @@ def joined(thetas):
 
     There are zeros in the columns of a group without a statistic that another has.
     """
-    parts = []
-    for values in zip(*thetas, strict=True):
+    parts, joint = [], [theta.joint for theta in thetas if theta.joint is not None]
+    for values in zip(*(theta[:-1] for theta in thetas), strict=True):
         known = next((part for part in values if part is not None), None)
         if known is not None:
             xp, rows = namespace(known), known.shape[:-1]
@@ -363,7 +409,7 @@ def joined(thetas):
             ]
             known = xp.concat(values, axis=-1)
         parts.append(known)
-    return Theta(*parts)
+    return Theta(*parts, *joint)
 
 
 class _Layout(NamedTuple):
@@ -429,7 +475,7 @@ def _statistics(parts):
     found = []
     for (unit, _), columns in zip(parts, _layout(parts).columns, strict=True):
         own = unit.default_theta(len(columns), np.zeros(1))
-        found.append((True, True, *(part is not None for part in own[2:])))
+        found.append((True, not unit.is_joint, *(part is not None for part in own[2:])))
     return found
 
 

@@ -5,17 +5,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._checks import check_number
-from ..arrays import cast, like, namespace, require, to_numpy
+from .._checks import check_number, look_up
+from ..arrays import (
+    cast,
+    cholesky,
+    inverse_factor,
+    like,
+    matmul,
+    namespace,
+    require,
+    row_sums,
+    to_numpy,
+)
 from ..exceptions import DivergenceError
 from ._base import Theta, Unit
 
 _ROUNDING = 1e-12  # part of the mean that is no deviation, in float64
+_SMALLEST = 1e-2  # eigenvalue of correlations of pairs of columns
+_LEAST_SHRINKAGE = 1e-5  # of correlations, so that columns may depend on each other exactly
 
 
 @dataclass(frozen=True)
 class Gaussian(Unit):
     """Unit on the real line with distribution exp(field * x - precision * x**2 / 2).
+
+    With ``covariance="full"`` the columns of a visible layer have the distribution
+    exp(field' x - x' P x / 2), in which all hidden states share the precision matrix P. Hidden
+    units then need not describe linear correlations.
 
     A column that is constant in training gets the median variance of the others, or 1 if there are
     none, so that other values have a sensible density.
@@ -24,14 +40,21 @@ class Gaussian(Unit):
     ----------
     min_precision : float, default=1e-6
         Floor under the precision of the unit's own parameters while they are learnt, in the
-        coordinates of learning.
+        coordinates of learning. With a full covariance it is the smallest eigenvalue.
+    covariance : {"diag", "full"}, default="diag"
+        Whether columns are independent given the hidden units, or have a precision matrix.
     """
 
     min_precision: float = 1e-6
+    covariance: str = "diag"
     is_gaussian = True
+
+    def __new__(cls, min_precision=1e-6, covariance="diag"):
+        return object.__new__(_FullGaussian if cls is Gaussian and covariance == "full" else cls)
 
     def __post_init__(self):
         check_number("min_precision", self.min_precision, above=0)
+        look_up("covariance", self.covariance, {"diag": None, "full": None})
 
     def tilt(self, theta, field, precision=None):
         total = theta.precision if precision is None else theta.precision + precision
@@ -77,11 +100,8 @@ class Gaussian(Unit):
         return Theta(mean, -0.5 * second)
 
     def initial_theta(self, columns):
-        mean, variance = columns.means, columns.variances
-        varies = variance > (_ROUNDING * mean) ** 2
-        others = to_numpy(variance)[to_numpy(varies)]
-        usual = float(np.median(others)) if others.size else 1.0
-        precision = 1 / namespace(mean).where(varies, variance, usual)
+        mean = columns.means
+        precision = 1 / _usual_variances(mean, columns.variances)
         return Theta(mean * precision, precision)
 
     def base_theta(self, theta, columns):
@@ -100,10 +120,215 @@ class Gaussian(Unit):
         return Theta(theta.field, precision)
 
 
+class _FullGaussian(Gaussian):
+    """Real columns that are normal with one precision matrix.
+
+    R is lower triangular with R' R = P^-1. In the coordinates u with x = R' u columns are
+    independent and have unit variance, and log-partition functions are those of these columns.
+    """
+
+    is_gaussian = False  # of each column alone
+    is_joint = True
+    takes_precision = False
+    alternative = "inference 'gibbs', 'tempering' or 'naive_mean_field'"
+    central_moments = Unit.central_moments
+
+    def __repr__(self):
+        return super().__repr__().replace("_FullGaussian", "Gaussian", 1)
+
+    def standardised(self, n):
+        return np.full(n, True), np.full(n, True)
+
+    def without_joint(self):
+        return Gaussian(self.min_precision)
+
+    def tilt(self, theta, field, precision=None):
+        """Tilt the units; a precision must be one number for all columns and rows."""
+        joint = theta.joint
+        if precision is not None:
+            if getattr(precision, "ndim", 0):
+                raise ValueError(f"{self} units take no precisions; use {self.alternative}")
+            joint = joint + precision * namespace(joint).eye(joint.shape[0], **like(joint))
+        return Theta(field + theta.field, joint=joint)
+
+    def _factor(self, theta):
+        """Return R, or raise DivergenceError if the matrix is not positive definite."""
+        R = inverse_factor(theta.joint)
+        require(R[0, 0] == R[0, 0], _not_positive_definite)
+        return R
+
+    def log_partition(self, theta):
+        R = self._factor(theta)
+        xp, u = namespace(R), matmul(theta.field, R.T)
+        log_scales = xp.log(xp.linalg.diagonal(R))
+        return 0.5 * (u * u) + (log_scales + 0.5 * math.log(2 * math.pi))
+
+    def mean(self, theta):
+        R = inverse_factor(theta.joint)
+        return matmul(matmul(theta.field, R.T), R)
+
+    def mean_variance(self, theta):
+        R = self._factor(theta)
+        mean = matmul(matmul(theta.field, R.T), R)
+        return mean, namespace(R).sum(R * R, axis=0) + 0 * mean
+
+    def further(self, theta):
+        """Return minus half of the covariances, (n_rows, n, n) or (n, n)."""
+        R = self._factor(theta)
+        rows = theta.field.shape[:-1]
+        return (namespace(R).broadcast_to(-0.5 * (R.T @ R), (*rows, *R.shape)),)
+
+    def sample(self, theta, rng):
+        R, noise = inverse_factor(theta.joint), rng.normal(theta.field.shape)
+        noise += matmul(theta.field, R.T)
+        return matmul(noise, R)
+
+    def statistics(self, mean, variance=None, further=None):
+        second = -0.5 * mean[..., :, None] * mean[..., None, :]
+        return Theta(mean, joint=second if further is None else second + further[0])
+
+    def total_statistics(self, weight, mean, variance=None, further=None):
+        xp = namespace(mean)
+        if getattr(weight, "ndim", 0):
+            weighted = weight[:, None] * mean
+            more = 0.0 if further is None else xp.tensordot(weight, further[0], axes=1)
+        else:
+            weighted = weight * mean
+            more = 0.0 if further is None else weight * xp.sum(further[0], axis=0)
+        return Theta(xp.sum(weighted, axis=0), joint=-0.5 * matmul(weighted.T, mean) + more)
+
+    def initial_theta(self, columns):
+        """Return the normal distribution with the shrunk covariance of the columns."""
+        R = inverse_factor(_shrunk_covariance(columns))
+        joint = R.T @ R
+        return Theta(joint @ _known(columns.means), joint=joint)
+
+    def base_theta(self, theta, columns):
+        # A marginal covariance is no smaller than that given the hidden units, in any direction.
+        mean, own = columns.means, theta.joint
+        L = cholesky(cast(own, mean.dtype))
+        scatter = columns.mean_products(lambda rows: (rows - mean) @ L)
+        values, V = namespace(L).linalg.eigh(scatter)
+        joint = L @ (V / namespace(L).clip(values, 1.0, None)) @ V.T @ L.T
+        return Theta(joint @ mean, joint=joint)
+
+    def default_theta(self, n, reference):
+        xp = namespace(reference)
+        zeros = xp.zeros(n, **like(reference))
+        return Theta(zeros, joint=xp.eye(n, **like(reference)))
+
+    def tail_precision(self, theta):
+        return namespace(theta.joint).linalg.diagonal(theta.joint)
+
+    def is_improper(self, theta):
+        diagonal = namespace(theta.joint).linalg.diagonal(cholesky(theta.joint))
+        return diagonal != diagonal
+
+    @property
+    def least_eigenvalue(self):
+        """The floor under the eigenvalues of a matrix that is learnt."""
+        return self.min_precision
+
+    def project(self, theta):
+        if theta.joint is None:
+            return theta
+        one = namespace(theta.joint).eye(theta.joint.shape[0], **like(theta.joint))
+        L = cholesky(theta.joint - self.min_precision * one)
+        if bool(L[0, 0] == L[0, 0]):
+            return theta
+        xp, joint = namespace(theta.joint), 0.5 * (theta.joint + theta.joint.T)
+        values, V = xp.linalg.eigh(joint)
+        # Twice the floor, or rounding could lead below it again.
+        joint = (V * xp.clip(values, 2 * self.min_precision, None)) @ V.T
+        return Theta(theta.field, joint=0.5 * (joint + joint.T))
+
+
+def _known(means):
+    """Return means, with zeros for columns of which nothing is known."""
+    xp = namespace(means)
+    return xp.where(means == means, means, xp.zeros_like(means))
+
+
+def _shrunk_covariance(columns):
+    """Return the covariance matrix of columns, shrunk as much as their number of rows asks for.
+
+    Correlations are shrunk (Ledoit and Wolf 2004), so that the result does not depend on units of
+    measure. NaN is missing. Of data that are read in blocks variances alone are known.
+    """
+    if not hasattr(columns, "mean_products"):
+        mean, variance = columns.means, columns.variances
+        return _diagonal(_usual_variances(_known(mean), _known(variance)))
+    counts = columns.mean_products(_is_known)
+    xp = namespace(counts)
+    shares = xp.clip(xp.linalg.diagonal(counts), 1e-300, None)
+    mean = columns.means_of(_filled) / shares
+    variance = columns.means_of(lambda rows: _filled(rows - mean) ** 2) / shares
+    scales = xp.sqrt(_usual_variances(mean, variance))
+
+    def standard(rows):
+        return _filled((rows - mean) / scales)
+
+    products = columns.mean_products(standard) / xp.clip(counts, 1 / columns.n_known, None)
+    fourth = columns.means_of(lambda rows: row_sums(standard(rows) ** 2)[:, None] ** 2)[0]
+    constant = cast(variance <= (_ROUNDING * mean) ** 2, products.dtype)
+    products = products + _diagonal(constant)
+    if bool(xp.any(counts < 1)):  # pairs have other rows in common than others
+        values, V = xp.linalg.eigh(products)
+        products = (V * xp.clip(values, _SMALLEST, None)) @ V.T
+    shrinkage = _shrinkage(products, fourth, columns.n_known)
+    average = xp.mean(xp.linalg.diagonal(products))
+    ones = xp.ones_like(scales)
+    products = (1 - shrinkage) * products + shrinkage * average * _diagonal(ones)
+    return scales[:, None] * products * scales
+
+
+def _shrinkage(products, fourth, n):
+    """Return the weight of the identity, by mean products and the mean of fourth powers of norms.
+
+    It is that of sklearn.covariance.ledoit_wolf_shrinkage.
+    """
+    xp, p = namespace(products), products.shape[0]
+    squares = float(xp.sum(products * products))
+    apart = squares - float(xp.sum(xp.linalg.diagonal(products))) ** 2 / p
+    noise = (float(fourth) - squares) / n
+    if apart <= 0:
+        return _LEAST_SHRINKAGE
+    return min(max(noise / apart, _LEAST_SHRINKAGE), 1.0)
+
+
+def _usual_variances(mean, variance):
+    """Return variances, with the median of the others for columns that are constant."""
+    varies = variance > (_ROUNDING * mean) ** 2
+    others = to_numpy(variance)[to_numpy(varies)]
+    usual = float(np.median(others)) if others.size else 1.0
+    return namespace(mean).where(varies, variance, usual)
+
+
+def _diagonal(values):
+    return values * namespace(values).eye(values.shape[0], **like(values))
+
+
+def _is_known(rows):
+    return cast(rows == rows, rows.dtype)
+
+
+def _filled(rows):
+    """Return rows with zeros for NaN."""
+    xp = namespace(rows)
+    return xp.where(rows == rows, rows, xp.zeros_like(rows))
+
+
 def _no_integral():
     return DivergenceError(
         "the precision of Gaussian units would be zero or negative, so that their density has no "
         "integral: the couplings are too strong for units without bounds. Use "
         "TruncatedGaussian(lower, upper) or inference='naive_mean_field', a lower learning_rate or "
         "a larger alpha, or scale X."
+    )
+
+
+def _not_positive_definite():
+    return DivergenceError(
+        "the precision matrix of Gaussian units is not positive definite; lower learning_rate, or "
+        "scale X"
     )

@@ -151,7 +151,7 @@ def test_data_phase_is_the_exact_conditional_expectation(name, kinds):
     held = clamped(machine, X)
     expected = []
     for l, theta in enumerate(machine.thetas):
-        for name, part in zip(STATISTICS, theta, strict=True):
+        for name, part in zip(STATISTICS, theta[:5], strict=True):
             if part is not None:
                 expected.append(np.mean([exact.statistic(name, l) for exact in held], axis=0))
     expected.append(np.mean([exact.pair(0) for exact in held], axis=0))

@@ -89,7 +89,7 @@ def law_of(unit, theta, column, field=0.0, precision=0.0):
     """The law of one column of a layer, with a field and a precision added."""
     own = own_theta(unit, theta, column)
     precision += own.precision or 0.0
-    return law(kind_of(unit, column), own.field + field, precision, *own[2:])
+    return law(kind_of(unit, column), own.field + field, precision, *own[2:5])
 
 
 def law(unit, field, precision=0.0, spike=None, absolute=None, skew=None):
