@@ -36,7 +36,7 @@ nitpicky = True  # a reference to nothing is an error ...
 nitpick_ignore_regex = [(r"py:.*", r"sklearn\..*")]  # ... but to pages of another package
 
 autosummary_generate = True
-autosummary_filename_map = {  # or else two pages are one where files are told apart by no case
+autosummary_filename_map = {  # or else two pages are one where file names ignore case
     f"skrbm.evaluation.{name}": f"skrbm.evaluation.{name}-function"
     for name in ("bracket", "solutions")
 }

@@ -11,7 +11,7 @@ are looked at.
 # Two parts of the training
 # -------------------------
 # Pixels above 7 of 16 are 1. With ``n_iter=0`` a fit ends after the pretraining, and with
-# ``warm_start`` the next one goes on from there.
+# ``warm_start`` the next one continues from there.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -5,13 +5,13 @@ Do the chains mix, and are the samples like the data?
 
 :func:`~skrbm.evaluation.diagnose` runs chains of a machine and says in one sentence what is wrong
 with them, and :class:`~skrbm.inspection.DiagnosisDisplay` draws what it found. Here two machines
-learn the same data: one from chains that begin anew for each batch and make few sweeps, one from
+learn the same data: one from chains that restart for each batch and make few sweeps, one from
 persistent chains.
 """
 
 # %%
-# Data of two groups
-# ------------------
+# Data in two clusters
+# --------------------
 # Rows of 16 bits are near to a pattern, three of ten, or to its opposite: a bit of twenty differs.
 
 from textwrap import fill
@@ -36,16 +36,16 @@ def draw(n_rows):
 X_train, X_test = draw(500), draw(500)
 
 # %%
-# Chains that begin anew
-# ----------------------
-# With ``starts="noise"`` the chains of each batch begin at draws of independent units and make
+# Chains that restart
+# -------------------
+# With ``starts="noise"`` the chains of each batch start at draws of independent units and make
 # three sweeps. The machine learns to be like the data after a few sweeps, and not in the long run:
 # from random starts the error of the moments falls, and then it rises (last panel; the dashed line
 # is the error that as many rows of the data have).
 
-anew = RBM(16, starts="noise", n_steps=3, learning_rate=0.05, n_iter=200, random_state=0)
-anew.fit(X_train)
-diagnosis = diagnose(anew, X_test, n_chains=200, n_steps=2000, random_state=0)
+restarted = RBM(16, starts="noise", n_steps=3, learning_rate=0.05, n_iter=200, random_state=0)
+restarted.fit(X_train)
+diagnosis = diagnose(restarted, X_test, n_chains=200, n_steps=2000, random_state=0)
 print(fill(diagnosis.verdict, 76))
 DiagnosisDisplay.from_diagnosis(diagnosis)
 plt.show()
@@ -54,8 +54,8 @@ plt.show()
 # Persistent chains
 # -----------------
 # The second machine keeps its chains from batch to batch, and its learning rate decreases to zero.
-# Its moments are those of the data. Chains need about a thousand sweeps to go from one group to
-# the other, as the groups are far apart, and the verdict says so.
+# Its moments are those of the data. Chains need about a thousand sweeps to go from one cluster
+# to the other, as the clusters are far apart, and the verdict says so.
 
 persistent = RBM(16, n_steps=5, learning_rate=0.2, schedule="linear", n_iter=200, random_state=0)
 persistent.fit(X_train)
@@ -72,5 +72,5 @@ print(fill(bracket(persistent, X_train, random_state=0).verdict, 76))
 # Samples that look right after a few sweeps do not make a good model. The scores of held-out rows,
 # in nats per row:
 
-for name, rbm in {"anew": anew, "persistent": persistent}.items():
+for name, rbm in {"restarted": restarted, "persistent": persistent}.items():
     print(f"{name:10s} {rbm.score(X_test):7.2f}")

@@ -6,8 +6,8 @@ Growing a machine unit by unit
 :class:`~skrbm.FrankWolfeRBM` inserts hidden units one by one, and stops when no unit is worth its
 penalty or the held-out samples gain nothing more. Here it grows on scikit-learn's digits,
 thresholded; the machines on its path give a curve of the likelihood over the size. Training then
-goes on from the chosen machine with :class:`~skrbm.BernoulliRBM`, and is compared with a machine of
-the same size from a random start.
+continues from the chosen machine with :class:`~skrbm.BernoulliRBM`, and is compared with a machine
+of the same size from a random start.
 """
 
 # %%
@@ -34,7 +34,7 @@ print(f"{grown.stop_reason_}, with {path['reason'].count('refused')} insertions 
 # %%
 # Machines of the path
 # --------------------
-# ``truncate`` gives any machine of the path. Its log-likelihood is computed anew here, with log Z
+# ``truncate`` gives any machine of the path. Its log-likelihood is computed again here, with log Z
 # exact up to some 24 hidden units and by sequential Monte Carlo above. The path has estimates of
 # its own, which cost nothing but are noisy.
 
@@ -44,8 +44,8 @@ machines = [grown.truncate(n) for n in sizes]
 likelihood = [machine.score(X_test) for machine in machines]
 
 # %%
-# Training goes on
-# ----------------
+# Training continues
+# ------------------
 # ``init`` makes whole units of those that count in part; contrastive divergence then trains all
 # weights together.
 

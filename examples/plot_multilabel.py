@@ -14,7 +14,7 @@ digit together. Three ways to predict them jointly are compared:
 # %%
 # Data
 # ----
-# Scikit-learn's digits with so much noise on the pixels that many cannot be told apart.
+# Scikit-learn's digits with so much noise on the pixels that many cannot be distinguished.
 
 import numpy as np
 from sklearn.datasets import load_digits

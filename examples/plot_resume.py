@@ -1,9 +1,9 @@
 """
-A fit that breaks off, and goes on
+An interrupted fit that is resumed
 ==================================
 
 :class:`~skrbm.persistence.Checkpoint` writes a fit to files while it runs, and
-:func:`~skrbm.persistence.resume` goes on from the newest of them. Here a fit breaks off in its
+:func:`~skrbm.persistence.resume` continues from the newest of them. Here a fit breaks off in its
 middle. It is resumed, and ends with the same weights as a fit that nothing has interrupted, to the
 last bit.
 """
@@ -65,7 +65,7 @@ except RuntimeError as error:
 print(*sorted(path.name for path in Path(folder.name).iterdir()))
 
 # %%
-# Going on
+# Resuming
 # --------
 # The files were written when the fit began and after epochs 5 and 10. ``resume`` reads the newest,
 # and learns from epoch 11 on. Random numbers, chains and the learning rate that the fit has found
@@ -79,8 +79,8 @@ folder.cleanup()
 
 for name in ("components_", "intercept_hidden_", "intercept_visible_"):
     assert (getattr(resumed, name) == getattr(unbroken, name)).all()
-for name in ("learning_rate", "pseudo_log_likelihood"):
-    assert resumed.history_[name] == unbroken.history_[name]
+for name in ("learning_rate", "log_likelihood"):
+    np.testing.assert_array_equal(resumed.history_[name], unbroken.history_[name])
 print(f"after epoch {saved.n_iter_}: {saved.score(X):.2f} nats for each row")
 print(f"after epoch {resumed.n_iter_}: {resumed.score(X):.2f}, as without the accident")
 
@@ -94,7 +94,7 @@ import matplotlib.pyplot as plt
 figure = plt.figure(figsize=(7.5, 6), layout="constrained")
 figure.suptitle("A fit that broke off ends as the one that did not")
 above, below = figure.subfigures(2, 1, height_ratios=(1, 1))
-names = {"pseudo_log_likelihood": "pseudo-log-likelihood (nats)", "learning_rate": "learning rate"}
+names = {"log_likelihood": "log-likelihood (nats)", "learning_rate": "learning rate"}
 for ax, (name, label) in zip(above.subplots(1, 2), names.items(), strict=True):
     curves = [fit.history_[name] for fit in (unbroken, resumed, broken)]
     epochs = np.arange(1, 31)

@@ -84,8 +84,8 @@ LandscapeDisplay.from_recorder(recorder, y[:1000], fit_on="starts", figure=figur
 plt.show()
 
 # %%
-# Do attractors know digits? Nobody told the machine the classes. If each start takes the commonest
-# digit of its attractor, this share of them is right:
+# Do attractors correspond to digits? The classes were not part of the training. If each start
+# takes the commonest digit of its attractor, this share of them is right:
 
 digits = y[: len(found.labels)]
 right = [np.bincount(digits[found.labels == k]).max() for k in range(len(found))]

@@ -7,6 +7,7 @@ from ._checks import check_number
 SCHEDULES = {
     "constant": lambda progress: 1.0,
     "linear": lambda progress: 1.0 - progress,
+    "polynomial": lambda progress: (1.0 - progress) ** 1.5,
     "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
     "exponential": lambda progress: 10.0 ** (-3.0 * progress),
 }

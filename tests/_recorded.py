@@ -107,5 +107,5 @@ def recorded_on_the_processor(monkeypatch):
         patch.setattr(torch.cuda, "Stream", _Stream)
         patch.setattr(torch.cuda, "current_stream", _Stream)
         patch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-        patch.setattr("skrbm.learning._gradient.can_replay", lambda x: True)
+        patch.setattr("skrbm.learning._learner.can_replay", lambda x: True)
         yield CUDAGraph

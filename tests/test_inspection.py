@@ -117,10 +117,10 @@ def test_history(rbm):
     display = HistoryDisplay.from_estimator(rbm, color="red")
     (line,) = display.lines_
     assert_array_equal(line.get_xdata(), [1, 2, 3, 4])
-    assert_array_equal(line.get_ydata(), rbm.history_["pseudo_log_likelihood"])
+    assert_array_equal(line.get_ydata(), rbm.history_["log_likelihood"])
     assert line.get_color() == "red"
     assert display.ax_.get_xlabel() == "epoch"
-    assert display.ax_.get_ylabel() == "pseudo log likelihood"
+    assert display.ax_.get_ylabel() == "log likelihood"
     display.figure_.canvas.draw()
 
 
@@ -221,7 +221,7 @@ def test_history_of_real_units():
     X = np.random.default_rng(0).normal(size=(30, 3))
     rbm = TAPRBM(2, visible="truncated_gaussian", n_iter=2, random_state=0).fit(X)
     display = HistoryDisplay.from_estimator(rbm)
-    assert_array_equal(display.lines_[0].get_ydata(), rbm.history_["tap_log_likelihood"])
+    assert_array_equal(display.lines_[0].get_ydata(), rbm.history_["log_likelihood"])
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def arrays_of(estimator):
     "estimator",
     [
         RBM(3, n_iter=4),
-        RBM(3, n_iter=4, early_stopping="score", validation_fraction=0.3),
+        RBM(3, n_iter=4, early_stopping=True, validation_fraction=0.3),
         RBM(3, visible="gaussian", n_iter=4, optimizer="adam"),
         BernoulliRBM(3, persistent=False, n_iter=4, momentum=0.5),
         TAPRBM(3, starts="chains", n_iter=2),

@@ -149,7 +149,7 @@ def replays(device, args):
     }
     print(f"\nSteps that are replayed, {n_visible} x {n_hidden} units")
     there, _ = seconds_of_batches(device, args, estimators, n_visible)
-    with mock.patch("skrbm.learning._gradient.can_replay", lambda x: False):
+    with mock.patch("skrbm.learning._learner.can_replay", lambda x: False):
         one_by_one, _ = seconds_of_batches(device, args, estimators, n_visible)
     rows = [(name, 1e3 * one_by_one[name], 1e3 * there[name], one_by_one[name] / there[name])
             for name in estimators]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What centred gradients, averaged parameters and automatic rates buy on MNIST, at equal time.
+"""What centred gradients, averaged parameters and automatic steps gain on MNIST, in equal time.
 
     SKRBM_DATA=... python examples/benchmarks/learning_ablation.py [--seconds 85] [--only NAME ...]
 

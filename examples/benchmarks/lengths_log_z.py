@@ -3,10 +3,10 @@
     python examples/benchmarks/lengths_log_z.py [--seeds 3] [--lengths 10 100]
 
 The machine has 6 hidden units, which are summed over, and learns 1000 documents as on the guide's
-page on documents: 20 to 59 of 24 words, about one or two of three topics. The estimates are not
-told that a sum is possible: one carries 256 chains to longer and longer documents, as machines of
-more hidden units have it, the other raises the weights from 0 at one length, by 100 chains over
-1000 temperatures.
+page on documents: 20 to 59 of 24 words, about one or two of three topics. Of two
+estimates that do not use the sum, one carries 256 chains to longer and longer documents, as for
+machines of more hidden units, and the other raises the weights from 0 at one length, by 100 chains
+over 1000 temperatures.
 """
 
 import argparse

@@ -7,7 +7,7 @@
 deviation ``s``. Their biases are balanced, minus half of the sums of the weights, so that
 configurations and their complements compete: hard on purpose. Trained ones learn scikit-learn's
 digits by persistent chains for ``s`` passes over the data, each with its own seed. All have one
-layer that is summed exactly; SMC, and AIS with ``--ais``, are not told so and have their default
+layer that is summed exactly; SMC, and AIS with ``--ais``, do not use that and have their default
 settings. ``--reverse`` counts the machines where the quick reverse estimate, by which scores warn,
 speaks against an estimate of SMC, by whether that is good: at most half a nat from log Z.
 ``--brackets n`` brackets log Z of the machines of the first case by n pairs of a forward and a

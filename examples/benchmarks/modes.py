@@ -184,7 +184,7 @@ def digits(args):
     rbm.fit(X)
     print(
         f"{len(X)} rows, {n_iter} epochs of {time.process_time() - begin:.0f} s of processor "
-        f"time, {len(rbm.ladder_)} rungs, {rbm.history_['n_steps_back'][-1]:.2f} steps back"
+        f"time, {len(rbm.ladder_)} rungs"
     )
     machine, n = rbm.machine_, args.chains
     ladder = Tempering(rbm.ladder_)

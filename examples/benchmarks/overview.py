@@ -7,7 +7,7 @@ size, for 85 seconds of the processor on one thread. Drawn are
 
 - what ``RBM`` and the other packages gain over independent columns on MNIST and on Fashion-MNIST in
   equal processor time, from the table of doc/benchmarks.rst, which ``peers.py`` printed. A bar ends
-  at the lower of the two estimates of a likelihood, and a line goes on to the higher one;
+  at the lower of the two estimates of a likelihood, and a line continues to the higher one;
 - the first test image of each digit, its upper half, and that filled in by ``impute``;
 - images that the machine draws: the means of the pixels at the ends of Gibbs chains.
 

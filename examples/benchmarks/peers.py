@@ -27,7 +27,7 @@ and said to be.
 tqdm numexpr tables pandas seaborn cytoolz`` what they need, best in an environment of their own.
 
 Each figure is saved in examples/benchmarks/results/peers.json as soon as it is found. What is there
-is not computed again, so that the command can be interrupted (``--again`` starts anew). ``--draw``
+is not computed again, so that the command can be interrupted (``--again`` starts over). ``--draw``
 draws doc/_static/peers.png from the file.
 """
 

@@ -6,11 +6,11 @@ Data are the binary tables nltcs, plants, jester, audio and dna, in the folder S
 The networks are those of deeprob-kit 1.1.0 (https://pypi.org/project/deeprob-kit). LearnSPN splits
 rows by mixtures of two normal distributions, and columns by independence tests, with those of
 ``THRESHOLDS`` and ``FEWEST`` that have the best mean log-likelihood of the validation rows. From
-this network expectation maximization goes on, in rounds of 20 steps on a tenth of the rows each,
+this network expectation maximization continues, in rounds of 20 steps on a tenth of the rows each,
 until these rows get no better, or for ``--rounds``.
 
 Printed are mean log-likelihoods of the test rows in nats, exact for the networks and as in
-``automatic_rates.py`` for ``RBM(random_state=0)``, and seconds of the processor: of the fit that
+``learners.py`` for ``RBM(random_state=0)``, and seconds of the processor: of the fit that
 was taken, and with expectation maximization of both. ``pip install deeprob-kit==1.1.0`` brings the
 networks, best in an environment of their own.
 """
@@ -24,7 +24,7 @@ from itertools import product
 
 import numpy as np
 from _common import data_folder, debd, heading, progress, table
-from automatic_rates import quality
+from learners import likelihood
 from threadpoolctl import threadpool_limits
 
 from skrbm import RBM
@@ -98,7 +98,7 @@ def compare(name, n_rounds):
     begin = time.process_time()
     rbm = RBM(random_state=0).fit(train)
     spent = time.process_time() - begin
-    own = quality(rbm, test, None)
+    own = likelihood(rbm, test)
     progress((name, "RBM()", own, spent))
     root, threshold, n_rows, nats, seconds = best_network(train, valid)
     plain = mean_log_likelihood(root, test)

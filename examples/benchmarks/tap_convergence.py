@@ -5,7 +5,7 @@
 Two machines: one trained by PCD for a few epochs on thresholded MNIST, and, where SKRBM_DATA has
 it, the published CD25 machine of 500 hidden units. What leaving out converged rows gains depends
 on how far the slowest row is from the mean. The textbook loop works in float64, squares the
-weights anew in each sweep and iterates all rows until the slowest has converged, to a mean squared
+weights in each sweep and iterates all rows until the slowest has converged, to a mean squared
 change of 1e-8. Medians over repeats in turn, one BLAS thread for both.
 """
 

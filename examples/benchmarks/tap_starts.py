@@ -71,10 +71,10 @@ def data(args):
     return X[y <= most], X_test[y_test <= most][:2000]
 
 
-def told(rbm):
-    """Return what the last pass tells of exchanges, if there were any."""
+def exchanges(rbm):
+    """Return the acceptance of exchanges and the rungs after the last epoch, if there are any."""
     last = {name: values[-1] for name, values in rbm.history_.items()}
-    return [f"{k}={last[k]:.3g}" for k in ("exchange", "n_rungs", "n_steps_back") if k in last]
+    return [f"{k}={last[k]:.3g}" for k in ("exchange", "n_rungs") if k in last]
 
 
 def main():
@@ -110,7 +110,7 @@ def main():
             lower = min(forward, backward)
             best = lower if best is None else best  # PCD is the first
             rows.append((name, seconds, passes, forward, backward, lower, lower - best))
-            progress((*rows[-1], *told(rbm)))
+            progress((*rows[-1], *exchanges(rbm)))
     print()
     table(("starts", "fit s", "passes", "AIS", "reverse AIS", "lower", "over PCD"), rows)
 

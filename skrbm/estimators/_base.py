@@ -222,7 +222,7 @@ class BaseRBM(DensityModel):
         return Trainer(
             learner,
             publish,
-            lambda machine, state: self._attributes(machine, state, parts),
+            lambda machine, state: self._attributes(machine, state, training.parts),
             recorder(self.history_, name_in_print(self)),
             n_iter=n_iter,
             rate=rate,

@@ -46,7 +46,7 @@ class BernoulliRBM(BaseRBM):
         Whether the chains go on from batch to batch (PCD [2]_) or start at each batch of data
         (CD [1]_). "tempered" chains go on too, and exchange with samples of earlier machines of the
         training, so that they leave modes: see :ref:`tempering`.
-    optimizer : {"sgd", "adam"} or object, default="sgd"
+    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
         Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own,
         about as long as ``learning_rate``; or an object such as ``Adam(decay=0.5)``, which has its
         own ``alpha``, ``penalty`` and ``max_norm``.
@@ -73,13 +73,10 @@ class BernoulliRBM(BaseRBM):
         and sets visible biases to the log-odds of the data.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
-    early_stopping : bool or {"free_energy_gap", "score"}, default=False
-        Whether to set rows aside and stop after ``n_iter_no_change`` bad passes in a row; the
-        parameters before these are kept. With "score", or True, a pass is bad unless the
-        log-likelihood of the rows set aside beats the best by ``tol``. With "free_energy_gap" it is
-        bad if their mean free energy exceeds that of training rows by ``tol`` and a standard error
-        more than at best: cheap, as log Z cancels, but the gap widens in good training too, so
-        ``tol`` must be the widening that is acceptable, such as 1.
+    early_stopping : bool, default=False
+        Whether to hold out validation rows and stop after ``n_iter_no_change`` epochs in a row
+        whose log-likelihood of these rows does not exceed the best by ``tol``. The parameters of
+        the best epoch are kept. Epochs in which it is not measured do not count.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5
@@ -113,12 +110,10 @@ class BernoulliRBM(BaseRBM):
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
-        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
-        per sample, estimated on 256 rows and 16 columns), ``log_likelihood`` (nats per sample, of
-        at most 1000 rows) and its standard error ``log_likelihood_std``, that
-        of log Z, in as many passes as can be measured in about 3 % of the time (see
-        :ref:`likelihood_in_training`) and, with early stopping, ``free_energy_gap`` and ``score``,
-        the log-likelihood of the rows set aside.
+        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``log_likelihood`` (nats per
+        sample, of at most 1000 training rows) and ``log_likelihood_std``, the standard error of
+        log Z, NaN in epochs in which it is not measured (see :ref:`likelihood_in_training`), and
+        with early stopping ``score``, the log-likelihood of the validation rows.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

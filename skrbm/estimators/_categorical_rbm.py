@@ -52,17 +52,18 @@ class CategoricalRBM(RBM):
     inference : {"gibbs", "tempering", "naive_mean_field", "mean_field"} or object, default="gibbs"
         How the machine's moments are found, as of :class:`RBM`. The values of a site exclude each
         other, so that methods which need variances of single columns are not for them.
-    starts : {"persistent", "data", "noise", "annealed", "tempered", "random", "chains"} or None, \
-            default=None
-        Where chains, or solutions, start for each batch, as of :class:`RBM`.
+    starts : {"persistent", "data", "noise", "annealed", "tempered", "weighted", "random", \
+            "chains"} or None, default=None
+        Where chains, or solutions, start for each batch, as of :class:`RBM`. None is "weighted"
+        for chains: categories often lie in clusters, between which chains do not mix.
     n_states : int or None, default=None
         Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
-        rows given to ``fit`` if there are fewer.
+        rows given to ``fit`` if there are fewer, and 400 for weighted chains.
     n_steps : int or None, default=None
         Steps of the chains for each batch; None is that of the sampler.
     burn_in : int or None, default=None
         Steps of each run of the chains that do not count; None counts the last step alone.
-    optimizer : {"sgd", "adam"} or object, default="sgd"
+    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
         Gradient ascent with ``momentum``, or Adam; or an object.
     max_grad_norm : float or None, default=None
         Norm of the gradient above which it is scaled down.
@@ -91,7 +92,8 @@ class CategoricalRBM(RBM):
         means. Learning is then faster, and depends less on the learning rate.
     average : bool, default=True
         Whether the fitted parameters are means over the steps, in which late ones weigh more.
-    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
+    schedule : {"constant", "linear", "polynomial", "cosine", "exponential"} or callable, \
+            default="polynomial"
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed.
     init : "random", fitted CategoricalRBM or (components, intercept_hidden, intercept_visible), \
             default="random"
@@ -99,9 +101,10 @@ class CategoricalRBM(RBM):
         from N(0, 0.01²) and sets visible biases to the logarithms of the frequencies.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
-    early_stopping : bool or {"free_energy_gap", "score"}, default=False
-        Whether to set rows aside and stop after ``n_iter_no_change`` bad passes in a row, as of
-        :class:`RBM`.
+    early_stopping : bool, default=False
+        Whether to hold out validation rows and stop after ``n_iter_no_change`` epochs in a row
+        whose log-likelihood of these rows does not exceed the best by ``tol``. The parameters of
+        the best epoch are kept. Epochs in which it is not measured do not count.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5
@@ -191,7 +194,7 @@ class CategoricalRBM(RBM):
         penalty="l2",
         centered=True,
         average=True,
-        schedule="linear",
+        schedule="polynomial",
         init="random",
         shuffle=True,
         early_stopping=False,

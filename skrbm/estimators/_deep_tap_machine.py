@@ -77,7 +77,7 @@ class DeepTAPMachine(BaseRBM):
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows, the samples that layers are pretrained on
         and the starts.
-    optimizer : {"sgd", "adam"} or object, default="sgd"
+    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
         Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own,
         about as long as ``learning_rate``; or an object such as ``Adam(decay=0.5)``, which has its
         own ``alpha``, ``penalty`` and ``max_norm``.
@@ -96,9 +96,10 @@ class DeepTAPMachine(BaseRBM):
         into ``n_components``: 0 is the first, -1 the last.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
-    early_stopping : bool or {"free_energy_gap", "score"}, default=False
-        Whether to set rows aside, from the pretraining too, and stop the joint training after
-        ``n_iter_no_change`` bad passes in a row, as in :class:`TAPRBM`.
+    early_stopping : bool, default=False
+        Whether to hold out validation rows and stop after ``n_iter_no_change`` epochs in a row
+        whose log-likelihood of these rows does not exceed the best by ``tol``. The parameters of
+        the best epoch are kept. Epochs in which it is not measured do not count.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5
@@ -129,10 +130,10 @@ class DeepTAPMachine(BaseRBM):
         Passes of joint training over the data so far.
     history_ : dict of list
         For each pass of the joint training: ``epoch``, ``learning_rate``, ``time`` (s),
-        ``tap_log_likelihood`` (nats per sample, of 256 rows, at the last batch's solutions),
-        ``n_unconverged`` and ``n_unconverged_data`` (solutions of the model and of the data phase
-        of a batch, on average), ``n_sweeps`` (mean number of sweeps of the model phase) and, with
-        early stopping, ``free_energy_gap`` and ``score``.
+        ``tap_log_likelihood`` (nats per sample, of at most 1000 rows, at the last batch's
+        solutions), ``n_unconverged`` and ``n_unconverged_data`` (solutions of the model and of the
+        data phase of a batch, on average), ``n_sweeps`` (mean number of sweeps of the model phase)
+        and, with early stopping, ``score``.
     pretraining_history_ : list of dict
         History of the pretraining of each layer, as in :class:`TAPRBM`.
     n_features_in_ : int

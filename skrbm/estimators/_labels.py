@@ -22,6 +22,7 @@ class LabelledRBM(RBM):
     """Machine whose last visible columns are labels; :class:`RBMClassifier` makes and fits it."""
 
     labels = None
+    _may_restart = False  # labels tell modes apart, whether or not chains mix between them
 
     def _encode(self, X, reset=False, *, sparse=True, **can):
         """Return rows that RBMClassifier has checked; in sparse ones labels may be NaN."""

@@ -36,6 +36,8 @@ class Parts:
         In which the machine is trained; None for those of the data.
     labels : LabelColumns, default=None
         Columns of labels.
+    fallback : ModelPhase, default=None
+        With which learning restarts where the chains of ``phase`` do not mix.
     """
 
     phase: ModelPhase
@@ -44,6 +46,7 @@ class Parts:
     parameters: Any = NATURAL
     coordinates: Coordinates | None = None
     labels: Any = None
+    fallback: Any = None
 
     def rows_of_state(self, batch_size, n_rows, part=1.0):
         """Return how many rows the state of the model phase has for data of ``n_rows``.
@@ -80,7 +83,11 @@ def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
     part : float, default=1.0
         That of all rows that this process has.
     """
-    before, last, phase = training.parts, training.phase_state, parts.phase
+    before, last = training.parts, training.phase_state
+    if parts.fallback is not None and before.phase.kind == parts.fallback.kind:
+        parts = replace(parts, phase=parts.fallback, n_states=parts.fallback.usual_states)
+    parts = replace(parts, fallback=None)
+    phase = parts.phase
     fewest = parts.rows_of_state(batch_size, n_rows, part)
     most = parts.rows_of_state(batch_size, np.inf, part)
     same_coordinates = phase.has_noise_of(before.phase)
@@ -94,6 +101,7 @@ def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
     else:  # written in place in training, and perhaps a memory map
         velocity = map_rows(copied, velocity)
     training.resume_from(machine)
+    training.first, training.n_restarted = None, 0
     training.phase_state = phase.resumed(state, last, before.phase)
     training.optimizer_state, training.parts = velocity, parts
 

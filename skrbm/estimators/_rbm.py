@@ -1,8 +1,11 @@
 """The restricted Boltzmann machine of any units, inference, starts and optimiser."""
 
+from dataclasses import replace
+from math import inf
 from numbers import Integral, Real
 from typing import ClassVar
 
+from .._ranks import ranks
 from .._sklearn import Interval, StrOptions
 from ..arrays import cast, from_numpy, inverse_factor
 from ..inference import FixedPoint, Sampler, method_names, resolve
@@ -19,6 +22,7 @@ from ..learning import (
 from ._base import BaseRBM
 from ._choices import OPTIMIZER_CONSTRAINT, UNIT_CONSTRAINTS, optimizer_of, units_of
 from ._parts import Parts, spread
+from ._training import is_automatic
 
 
 class RBM(BaseRBM):
@@ -60,15 +64,21 @@ class RBM(BaseRBM):
         relaxed belief propagation; belief propagation between binary units). Or an object such as
         ``GibbsLangevin(step_size=0.2)`` or ``TAP(damping=0.5)``; a search over
         ``inference__damping`` needs an object.
-    starts : {"persistent", "data", "noise", "annealed", "tempered", "random", "chains"} or None, \
-            default=None
+    starts : {"persistent", "data", "noise", "annealed", "tempered", "weighted", "random", \
+            "chains"} or None, default=None
         Where chains start for each batch: where they ended ("persistent"), at the rows of the batch
         ("data", the one start of "cd"), at draws of independent units ("noise"), at such draws
-        annealed to the machine by ``n_steps`` temperatures ("annealed"), or where they ended, after
+        annealed to the machine by ``n_steps`` temperatures ("annealed"), where they ended, after
         exchanges with samples of earlier machines of the training ("tempered"), which keeps
-        ``ladder_``. None is "persistent"; if such chains do not pass between groups of rows, the
-        fit begins anew as with "tempered", and the better one is kept (:ref:`when
-        <begins_anew>`).
+        ``ladder_``, or where they ended, with importance weights that follow the machine
+        ("weighted"). None is "persistent"; with an automatic learning rate it is checked once,
+        after a fifth of the epochs, whether the chains mix, and if they do not, learning restarts
+        with weighted chains for the rest of the epochs.
+
+        Where solutions are looked for: at the last rows of data ("data", the default of fixed
+        points), at the last solutions ("persistent"), at draws of independent units ("random"), or
+        at the states of Gibbs chains that are persistent ("chains") or exchange as above
+        ("tempered").
 
         Where solutions are looked for: at the last rows of data ("data", the default of fixed
         points), at the last solutions ("persistent"), at draws of independent units ("random"), or
@@ -76,24 +86,27 @@ class RBM(BaseRBM):
         ("tempered").
     n_states : int or None, default=None
         Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
-        rows given to ``fit`` if there are fewer. Chains that start at data are as many as the rows
-        of the batch.
+        rows given to ``fit`` if there are fewer, and 400 for weighted chains. Chains that start at
+        data are as many as the rows of the batch.
     n_steps : int or None, default=None
         Steps of the chains for each batch; None is that of the sampler, such as 10 of
         ``Gibbs(10)``, and 1 of a sampler given by name. Fixed points ignore it.
     burn_in : int or None, default=None
         Steps of each run of the chains that do not count. The moments are means over the others;
         None counts the last step alone.
-    optimizer : {"sgd", "adam"} or object, default="sgd"
-        Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own;
-        or an object such as ``Adam(decay=0.5)``, which has its own ``alpha``, ``penalty`` and
-        ``max_norm``.
+    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
+        Gradient ascent with ``momentum``; natural gradient ascent, whose metric is the covariance
+        of the statistics over the chains, which costs more and needs a few hundred chains; or
+        Adam, by which each parameter has a step of its own. Or an object such as
+        ``NaturalGradient(damping=0.1)`` or ``Adam(decay=0.5)``, which has its own ``alpha``,
+        ``penalty`` and ``max_norm``.
     max_grad_norm : float or None, default=None
         Norm of the gradient above which it is scaled down.
     learning_rate : float or "auto", default="auto"
-        Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training, from
-        how steps change free energies (see :class:`skrbm.learning.AutomaticRate`); ``schedule`` is
-        a factor on what is found.
+        Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training: a step
+        has at most a given length, and a given Kullback-Leibler divergence between the machines
+        before and after it (see :class:`skrbm.learning.StepLength`). ``schedule`` is a factor on
+        it.
     batch_size : int, default=100
         Largest number of rows of a mini-batch; batches have nearly the same size. With an
         automatic rate and chains that sample, a pass has three batches at least.
@@ -120,9 +133,10 @@ class RBM(BaseRBM):
     average : bool, default=True
         Whether the fitted parameters are means over the steps, in which late ones weigh more. They
         have less noise than those of the last step, where ``fit`` and ``partial_fit`` go on.
-    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
-        Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
-        in a line or a cosine, down to 1e-3; or a function of the fraction.
+    schedule : {"constant", "linear", "polynomial", "cosine", "exponential"} or callable, \
+            default="polynomial"
+        Factor on the learning rate, by the fraction t of ``n_iter`` that has passed: 1, down to 0
+        as 1 - t, (1 - t)^1.5 or a cosine, or down to 1e-3; or a function of t.
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
             default="random"
         Where training starts. "random" sets visible biases to the log-odds of the data and draws
@@ -131,13 +145,10 @@ class RBM(BaseRBM):
         columns for many hidden units; and so many features of the data are found.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
-    early_stopping : bool or {"free_energy_gap", "score"}, default=False
-        Whether to set rows aside and stop after ``n_iter_no_change`` bad passes in a row; the
-        parameters before these are kept. With "score", or True, a pass is bad unless the
-        log-likelihood of the rows set aside beats the best by ``tol``. With "free_energy_gap" it is
-        bad if their mean free energy exceeds that of training rows by ``tol`` and a standard error
-        more than at best: cheap, as log Z cancels, but the gap widens in good training too, so
-        ``tol`` must be the widening that is acceptable, such as 1.
+    early_stopping : bool, default=False
+        Whether to hold out validation rows and stop after ``n_iter_no_change`` epochs in a row
+        whose log-likelihood of these rows does not exceed the best by ``tol``. The parameters of
+        the best epoch are kept. Epochs in which it is not measured do not count.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5
@@ -184,17 +195,15 @@ class RBM(BaseRBM):
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
-        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
-        per sample, estimated on 256 rows and 16 columns) or, if the visible units are not binary
-        and ``inference`` is a fixed point, ``tap_log_likelihood`` (nats per sample, of 256 rows, at
-        the last batch's solutions), ``n_unconverged`` (solutions of a batch, on average),
-        ``n_sweeps`` (mean number of sweeps), ``acceptance`` and ``step_size`` (of Langevin steps
-        that are accepted or rejected), ``exchange`` (mean acceptance), ``n_rungs`` and
-        ``n_steps_back`` (how often steps were taken back and the learning rate was halved) of
-        tempered chains, ``log_likelihood`` (nats per sample, of at most 1000 rows) and its
-        standard error ``log_likelihood_std``, that of log Z, in as many passes as can be measured
-        in about 3 % of the time (see :ref:`likelihood_in_training`) and, with early stopping,
-        ``free_energy_gap`` and ``score``, the log-likelihood of the rows set aside.
+        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), ``log_likelihood`` (nats per
+        sample, of at most 1000 training rows) and ``log_likelihood_std``, the standard error of
+        log Z, NaN in epochs in which it is not measured, as its cost is limited to a tenth of that
+        of learning (see :ref:`likelihood_in_training`), and with early stopping ``score``, the
+        log-likelihood of the validation rows. If ``inference`` is a fixed point
+        ``tap_log_likelihood`` (at the last batch's solutions), ``n_unconverged`` (solutions of a
+        batch, on average) and ``n_sweeps`` (mean number of sweeps); of Langevin steps that are
+        accepted or rejected ``acceptance`` and ``step_size``; of tempered chains ``exchange``
+        (mean acceptance) and ``n_rungs``.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -217,7 +226,7 @@ class RBM(BaseRBM):
     """
 
     _fewest_batches, _fewest_passes = 3, 40
-    _default_start = "persistent"
+    _default_start, _may_restart = "persistent", True
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseRBM._parameter_constraints,
@@ -259,7 +268,7 @@ class RBM(BaseRBM):
         penalty="l2",
         centered=True,
         average=True,
-        schedule="linear",
+        schedule="polynomial",
         init="random",
         shuffle=True,
         early_stopping=False,
@@ -324,14 +333,20 @@ class RBM(BaseRBM):
             method.check_marginals()
             phase = FixedPointPhase(method, self._chosen_start("data", STARTS))
         else:
-            default = method.own_start or self._default_start
+            usual = self._default_start if ranks().size == 1 else "persistent"
+            default = method.own_start or usual
             # The phase says of a sampler with one start which that is, whatever is asked for.
             known = CHAINS if method.own_start is None else {self.starts}
             start = self._chosen_start(default, known)
             n_steps = method.n_steps if self.n_steps is None else self.n_steps
             phase = ChainPhase(method, start, n_steps, self.burn_in)
         n_states = phase.usual_states if self.n_states is None else self.n_states
-        return Parts(phase, optimizer_of(self), n_states, self._parameters(rows))
+        fallback = None
+        may_restart = self.starts is None and is_automatic(self) and self._may_restart
+        has_bits = self._units()[0].reach < inf  # others learn little by the steps of weights
+        if may_restart and has_bits and phase.may_not_mix and ranks().size == 1:
+            fallback = replace(phase, start="weighted")
+        return Parts(phase, optimizer_of(self), n_states, self._parameters(rows), fallback=fallback)
 
     def _parameters(self, rows):
         """Return what is learnt: numbers are standardised, by the rows of a first fit."""

@@ -75,7 +75,7 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         Whether the chains go on from batch to batch (PCD) or start at each batch of data (CD). The
         chains that go on draw documents of the lengths of the batch, of which the i-th chain has
         the i-th smallest.
-    optimizer : {"sgd", "adam"} or object, default="sgd"
+    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
         Gradient ascent with ``momentum``, or Adam, or an object such as ``Adam(decay=0.5)``.
     momentum : float in [0, 1), default=0.0
         Part of the last step that is added to the next.

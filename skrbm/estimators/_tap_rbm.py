@@ -72,7 +72,7 @@ class TAPRBM(BaseRBM):
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
         Determines initial weights, the order of rows and the starts.
-    optimizer : {"sgd", "adam"} or object, default="sgd"
+    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
         Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own,
         about as long as ``learning_rate``; or an object such as ``Adam(decay=0.5)``, which has its
         own ``alpha``, ``penalty`` and ``max_norm``.
@@ -98,13 +98,10 @@ class TAPRBM(BaseRBM):
         the log-odds of the data.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
-    early_stopping : bool or {"free_energy_gap", "score"}, default=False
-        Whether to set rows aside and stop after ``n_iter_no_change`` bad passes in a row; the
-        parameters before these are kept. With "score", or True, a pass is bad unless the
-        log-likelihood of the rows set aside beats the best by ``tol``. With "free_energy_gap" it is
-        bad if their mean free energy exceeds that of training rows by ``tol`` and a standard error
-        more than at best: cheap, as log Z cancels, but the gap widens in good training too, so
-        ``tol`` must be the widening that is acceptable, such as 1.
+    early_stopping : bool, default=False
+        Whether to hold out validation rows and stop after ``n_iter_no_change`` epochs in a row
+        whose log-likelihood of these rows does not exceed the best by ``tol``. The parameters of
+        the best epoch are kept. Epochs in which it is not measured do not count.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5
@@ -143,13 +140,12 @@ class TAPRBM(BaseRBM):
     n_iter_ : int
         Passes over the data so far.
     history_ : dict of list
-        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``pseudo_log_likelihood`` (nats
-        per sample, estimated on 256 rows and 16 columns) or, if the visible units are not binary,
-        ``tap_log_likelihood`` (nats per sample, of 256 rows, at the states where the last batch's
-        sweeps ended), ``n_unconverged`` (mean number of starts of a batch that had not converged
-        when sweeps ended, nearly all with the default two sweeps), ``n_sweeps`` (mean number of
-        sweeps) and, as of :class:`RBM`, what tells of tempered chains, ``log_likelihood`` and
-        ``log_likelihood_std`` and, with early stopping, ``free_energy_gap`` and ``score``.
+        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``tap_log_likelihood`` (nats per
+        sample, of at most 1000 rows, at the states where the last batch's sweeps ended),
+        ``n_unconverged`` (mean number of starts of a batch that had not converged when sweeps
+        ended, nearly all with the default two sweeps), ``n_sweeps`` (mean number of sweeps) and, as
+        of :class:`RBM`, what tells of tempered chains, ``log_likelihood`` and
+        ``log_likelihood_std`` and, with early stopping, ``score``.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

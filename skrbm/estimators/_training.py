@@ -166,6 +166,8 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress):
     if not goes_on:
         estimator._pretrain(training, rows, train)
         check_integral(training.machine, "before the first epoch")
+        if training.parts.fallback is not None:
+            training.first = training.machine.copy()
     monitor = likelihood_monitor(estimator, training, rows, train, validation)
 
     def publish(machine, state, training=training, estimator=estimator):
@@ -273,8 +275,8 @@ def likelihood_monitor(estimator, training, rows, train, validation):
     """Return the :class:`LikelihoodMonitor` of the fit of an estimator."""
     parts = training.parts
     return LikelihoodMonitor(
-        lambda machine, state: estimator._density(machine, state, parts),
-        parts.phase,
+        lambda machine, state: estimator._density(machine, state, training.parts),
+        lambda: training.parts.phase,
         rows,
         train,
         validation,
@@ -283,5 +285,4 @@ def likelihood_monitor(estimator, training, rows, train, validation):
         batch_size=batch_size_of(estimator, rows),
         seed=seed_sequence(estimator._evaluation_seed),
         is_density=parts.labels is None or parts.labels.part < 0.5,
-        remedy=parts.phase.remedy,
     )

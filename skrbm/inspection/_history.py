@@ -6,7 +6,6 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import look_up
 
 _USUAL = (
-    "pseudo_log_likelihood",
     "tap_log_likelihood",
     "validation_error",
     "converged",
@@ -83,9 +82,9 @@ class HistoryDisplay:
         ----------
         quantity : str, default=None
             A key of ``history_``; default: the log-likelihood, if it was measured in at least half
-            of the epochs, else the first that was recorded of the pseudo-log-likelihood, the TAP
-            log-likelihood and, of :class:`~skrbm.ConditionalRBM`, ``validation_error``,
-            ``converged`` and ``updated``; or else the time of each pass.
+            of the epochs, else the first that was recorded of the TAP log-likelihood and, of
+            :class:`~skrbm.ConditionalRBM`, ``validation_error``, ``converged`` and ``updated``; or
+            else the time of each pass.
         ax : matplotlib Axes, default=None
             Where to draw; default: a new figure.
         **line_params

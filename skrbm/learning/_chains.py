@@ -9,7 +9,7 @@ import numpy as np
 
 from .._checks import check_count
 from .._schedules import SCHEDULES
-from ..arrays import cast, like, namespace
+from ..arrays import cast, like, namespace, to_numpy
 from ..inference import (
     Chains,
     Sampler,
@@ -29,8 +29,11 @@ from ._weighted import Weighted, first_weighted, reweighted
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
 _CAP = 1.0  # length of a step, in coordinates in which units have deviations of about 1
-_CAP_OF_BITS = 1.5  # the same for 0 and 1, of which gradients have a bound
-_DIVERGENCE = 0.1  # nats, of a step that weights or exchanges of chains have to follow
+_CAP_OF_BITS = 3.0  # the same for 0 and 1, of which gradients have a bound
+_DIVERGENCES_OF_BITS = 10.0, 0.075  # nats of a step: at least, and for each column
+_DIVERGENCE = 0.02  # nats, of a step that importance weights have to follow
+_TEMPERED = 0.1  # nats, of a step after which samples of the last rung are still exchanged
+_SWEEPS = 50  # over which the autocorrelation of chains is measured
 _MEANS = {}  # row weights of batches, which have few sizes
 _N_MEANS = 8  # at most
 
@@ -144,7 +147,7 @@ class TemperedStart(PersistentStart):
     for_ranks = False  # rungs are made of machines that all chains have come to together
     one_hidden_layer = True  # or there is no formula for the free energies that exchanges need
     remedy = "; use more chains or hidden units"
-    divergence = _DIVERGENCE
+    divergence = _TEMPERED
 
     def first(self, phase, machine, rng, n):
         base = None if phase.noise is None else noisy_base(machine, phase.noise).thetas[0]
@@ -165,7 +168,7 @@ class WeightedStart(PersistentStart):
     one_hidden_layer = True  # or there is no formula for the free energies behind the weights
     remedy = "; use more chains, or let them start by 'tempered'"
     divergence = _DIVERGENCE
-    n_chains = 200  # of which half may be lost before they are resampled
+    n_chains = 400  # of which half may be lost before they are resampled
     every = 1
 
     def first(self, phase, machine, rng, n):
@@ -251,6 +254,12 @@ class ChainPhase(ModelPhase):
     def one_hidden_layer(self):
         return CHAINS[self.start].one_hidden_layer
 
+    samples_model = True
+
+    @property
+    def may_not_mix(self):
+        return self.start == "persistent" and self.sampler.own_start is None
+
     @property
     def usual_states(self):
         return CHAINS[self.start].n_chains
@@ -283,6 +292,28 @@ class ChainPhase(ModelPhase):
 
     def reviewed(self, machine, state, rng):
         return CHAINS[self.start].reviewed(self, machine, state, rng)
+
+    def autocorrelation(self, machine, state, rows, rng):
+        """Return the autocorrelation of the chains over 50 sweeps, a float.
+
+        It is that along the first principal direction of the data: 1 less the variance of the
+        displacement of the chains, over twice the variance of the data.
+
+        Parameters
+        ----------
+        machine : Machine
+        state : Run
+        rows : array of shape (n_rows, n_visible)
+            Visible values of data.
+        rng : Rng
+        """
+        ends = sample(self.current(machine, state.step_size), machine, state.chains, rng, _SWEEPS)
+        rows = to_numpy(rows).astype(np.float64)
+        rows = rows - rows.mean(axis=0)
+        _, deviations, directions = np.linalg.svd(rows, full_matrices=False)
+        moved = to_numpy(ends.layers[0] - state.chains.layers[0]) @ directions[0]
+        variance = deviations[0] ** 2 / rows.shape[0]
+        return 1.0 - float(np.var(moved)) / (2 * variance + 1e-300)
 
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""
@@ -370,10 +401,11 @@ class ChainPhase(ModelPhase):
         return None if state.weighted is None else state.weighted.weights()
 
     def step_length(self, machine):
-        most = CHAINS[self.start].divergence
-        most = DIVERGENCE * machine.n_units[0] if most is None else most
-        scale = unit_of_rates(machine.units)
         every = 1 if may_lack_integral(machine.units) else CHAINS[self.start].every
+        most, scale = CHAINS[self.start].divergence, unit_of_rates(machine.units)
+        if most is None:
+            least, column = (0.0, DIVERGENCE) if scale == math.inf else _DIVERGENCES_OF_BITS
+            most = max(least, column * machine.n_units[0])
         return StepLength(most, _CAP if scale == math.inf else _CAP_OF_BITS * scale, every)
 
     def ladder(self, machine, state):
@@ -452,11 +484,9 @@ _PHASES = {
 
 
 def unit_of_rates(units):
-    """Return the rate that does to layers of two values what 1 does to bits; else infinity."""
-    supports = [unit.values for unit in units]
-    if any(values is None or len(values) != 2 for values in supports):
-        return math.inf
-    return math.prod(1 / (last - first) ** 2 for first, last in supports)
+    """Return the length that does to layers of bits or categories what 1 does to bits; else inf."""
+    reach = math.prod(unit.reach for unit in units)
+    return 1 / reach**2 if math.isfinite(reach) else math.inf
 
 
 def annealed(machine, sampler, rows, n_steps, rng, noise=None):

@@ -3,7 +3,8 @@
 Which solutions are found depends on where they are looked for. The paper starts at data only.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -148,8 +149,8 @@ class FixedPointPhase(ModelPhase):
     def step_length(self, machine):
         # Where nearly all columns are nearly constant, solutions hardly differ, and without a
         # cap for layers of two values nothing would limit the steps.
-        cap = _CAP * max(unit_of_rates(pair) for pair in pairwise(machine.units))
-        return super().step_length(machine).limited(cap=cap)
+        rule, scale = super().step_length(machine), max(map(unit_of_rates, pairwise(machine.units)))
+        return rule if scale == math.inf else replace(rule, cap=_CAP * scale)
 
     def init(self, machine, rng, n, X):
         self.fixed_point.check(machine)

@@ -1,6 +1,5 @@
 """The learners: what an epoch of training does to a machine."""
 
-import math
 import weakref
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +22,7 @@ from ..arrays import (
     require,
 )
 from ..exceptions import DivergenceError
+from ..inference import map_rows
 from ..machine import has_integral, may_lack_integral
 from ._average import Average
 from ._length import as_numbers
@@ -30,6 +30,9 @@ from ._parameters import NATURAL
 from ._together import Shares
 
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
+_CHECKED = 0.2  # part of the epochs after which it is checked once whether chains mix
+_CHECKED_ROWS = 1000  # of data, whose main direction is that of the check
+_CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 _LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
 _MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
 
@@ -53,6 +56,10 @@ class Training:
     offsets : tuple of arrays or None
         Running means of the layers, for centred gradients.
     average : Average or None
+    first : Machine or None
+        Where learning has begun, as long as it may restart with other chains.
+    n_restarted : int
+        Epochs before learning has restarted with other chains.
     length_factor : float
         Factor on automatic step lengths, halved when a fit is restored from its checkpoint.
     n_restored : int
@@ -69,6 +76,8 @@ class Training:
     length_state: Any = None
     offsets: Any = None
     average: Any = None
+    first: Any = None
+    n_restarted: int = 0
     length_factor: float = 1.0
     n_restored: int = 0
 
@@ -95,13 +104,14 @@ class Training:
     def checkpoint(self):
         """Return a function that restores the present state."""
         kept = [getattr(self, name) for name in _STEPPED]
-        machine = self.machine.copy()
+        machine, optimizer_state = self.machine.copy(), map_rows(copied, self.optimizer_state)
         average = None if self.average is None else self.average.means.copy()
 
         def restore():
             for name, value in zip(_STEPPED, kept, strict=True):
                 setattr(self, name, value)
             self.machine = machine.copy()
+            self.optimizer_state = map_rows(copied, optimizer_state)
             if average is not None:
                 self.average = replace(self.average, means=average.copy())
 
@@ -316,7 +326,16 @@ class MomentLearner(BatchLearner):
         self.labels = labels
         self._replays = True  # as far as is known
         self._replayed, self._alike = None, (None, None, None)  # what its steps share
+        self._restarted = None  # parts of training after it has restarted with other chains
         self._factor = None  # the rate of the schedule on a device, where recorded steps read it
+
+    def epoch(self, training, progress, rate):
+        if training.first is not None and progress >= _CHECKED:
+            self._check_mixing(training)
+        report = super().epoch(training, progress, rate)
+        if self._restarted is not None:  # only now, as these parts belong to the state of now
+            training.parts, self._restarted = self._restarted, None
+        return report
 
     def run_epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
@@ -329,6 +348,27 @@ class MomentLearner(BatchLearner):
                 training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
         return report | self.optimizer.report(training.machine.weights)
+
+    def _check_mixing(self, training):
+        """Restart from the first machine with the other phase if the chains do not mix."""
+        first, training.first = training.first, None
+        rows = self.rows.some(_CHECKED_ROWS, training.rng)
+        found = self.phase.autocorrelation(
+            training.machine, training.phase_state, rows, training.rng
+        )
+        if found <= _CORRELATED:
+            return
+        phase = training.parts.fallback
+        n = phase.usual_states
+        training.machine = first.copy()
+        training.phase_state = phase.init(first, training.rng, n, self.rows.some(n, training.rng))
+        training.optimizer_state = self.optimizer.init(self.parameters.of(training.machine))
+        training.length_state = training.offsets = training.average = None
+        training.n_restarted = training.n_epochs
+        self._restarted = replace(training.parts, phase=phase, fallback=None)
+        self.phase, n_columns = phase, training.machine.n_units[0]
+        self.length = self.optimizer.step_length(phase.step_length(first), n_columns)
+        self._replayed, self._alike = None, (None, None, None)
 
     # ---------------------------------------------------- recorded steps on a device
 
@@ -408,7 +448,8 @@ class MomentLearner(BatchLearner):
         training.phase_state = state
         if self.labels is not None:
             model = self.labels.mixed(machine, model, X, observed)
-        difference = self.optimizer.difference(machine, data, model, self.parameters)
+        metric = model if phase.samples_model else data
+        difference = self.optimizer.difference(machine, data, model, metric, self.parameters)
         if self._shares is not None:
             difference, data = self._shares.moments(machine, difference, data)
         if self.centered:
@@ -484,7 +525,9 @@ class MomentLearner(BatchLearner):
     def _move(self, training, slopes, rate):
         """Move the parameters by a step of the optimizer, and return them."""
         parameters, gradient = self.parameters.of(training.machine), slopes
-        precisions = [(i, copied(parameters[i])) for i in _precisions(training.machine)]
+        precisions = [
+            (i, copied(parameters[i])) for i in self.parameters.precisions(training.machine)
+        ]
         follows = self.centered and not self.optimizer.is_linear
         before = [copied(W) for W in parameters[: slopes.n_penalised]] if follows else ()
         if self.centered:
@@ -518,16 +561,6 @@ class MomentLearner(BatchLearner):
 
     def is_finite(self, machine):
         return machine.is_finite() if self._is_finite is None else self._is_finite(machine)
-
-
-def _precisions(machine):
-    """Return the places of the precisions of unbounded units among natural parameters."""
-    places, place = [], len(machine.weights)
-    for unit, theta in zip(machine.units, machine.thetas, strict=True):
-        is_unbounded = theta.precision is not None and not math.isfinite(unit.bounds[1])
-        places += [place + 1] if is_unbounded else []
-        place += sum(part is not None for part in theta)
-    return places
 
 
 def _check_ranks(phase, optimizer, length):

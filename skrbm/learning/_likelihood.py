@@ -19,9 +19,11 @@ from ._tracking import LogPartitionTracker
 _ROWS = 1000  # training rows whose likelihood is measured, and that samples are compared with
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _SHARE = 0.1  # of the cost of learning that estimates of log Z may have
-_FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms
+_FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms,
+_FREE_ROWS = 20_000  # unless that is the cost of learning from more rows than these
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _SURE = 4.0  # standard errors by which a warning is about more than chance
+_LOSS = 0.1  # nats below independent columns, for which nobody is warned
 _MISMATCH = 0.5  # of means and correlations, in standard deviations, below which nobody is warned
 _DIRECTIONS = 8  # in which the rows of data differ most, along which moments are compared
 _LEAST_ROWS = 100  # for which that tells anything
@@ -37,7 +39,8 @@ class LikelihoodMonitor(Monitor):
     density : callable
         ``density(machine, state)`` returns the :class:`~skrbm.evaluation.Density` of a machine in
         training.
-    phase : ModelPhase
+    phase : callable
+        ``phase()`` returns the :class:`ModelPhase` of training.
     rows : Rows
     train : ndarray of int
         Training rows.
@@ -51,8 +54,6 @@ class LikelihoodMonitor(Monitor):
     is_density : bool, default=True
         Whether the density of rows is what is mainly learnt, so that it should be better than that
         of independent units in the end.
-    remedy : str, default=""
-        What to do where the chains have not mixed, for the warning at the end.
     """
 
     def __init__(
@@ -68,11 +69,10 @@ class LikelihoodMonitor(Monitor):
         batch_size,
         seed,
         is_density=True,
-        remedy="",
     ):
         super().__init__(n_iter_no_change)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
-        self.tol, self.is_density, self.remedy = tol, is_density, remedy
+        self.tol, self.is_density = tol, is_density
         self.n_rows = float(rows.counts[train].sum())  # of this rank
         self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
         self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
@@ -119,7 +119,7 @@ class LikelihoodMonitor(Monitor):
     def _by_equations(self, density, state):
         """Return the log-likelihood by the log Z that equations give, a dict; empty without any."""
         try:
-            log_z = self.phase.log_partition(density.machine, state)
+            log_z = self.phase().log_partition(density.machine, state)
         except DivergenceError:
             return {}
         if log_z is None:
@@ -146,7 +146,8 @@ class LikelihoodMonitor(Monitor):
         if not self._has_log_partition(density):
             return None
         if self.budget is None:
-            self.budget = _FREE / sum(math.prod(W.shape) for W in density.machine.weights)
+            n_weights = sum(math.prod(W.shape) for W in density.machine.weights)
+            self.budget = min(_FREE / n_weights, _FREE_ROWS)
         self.budget += _SHARE * self.n_rows
         rows_cost = _FREE_ENERGY * len(self.train)
         found = None
@@ -176,9 +177,14 @@ class LikelihoodMonitor(Monitor):
 
     def conclude(self, machine, state):
         """Warn once if the machine is worse than independent units, or does not match the data."""
+        late = {}
+        if self.log_z is None and self.end is not None:
+            self.budget = math.inf
+            late = self.measure(machine, state)
+            late.pop("tap_log_likelihood", None)
         if ranks().rank == 0 and (message := self.warning(machine, state)):
-            warnings.warn(message, ConvergenceWarning, stacklevel=6)
-        return {}
+            warnings.warn(message, ConvergenceWarning, stacklevel=11)
+        return self.agreed(machine, late) if late else {}
 
     def warning(self, machine, state):
         """Return what is wrong with a machine at the end of a fit, and what to do; None if nothing.
@@ -195,23 +201,27 @@ class LikelihoodMonitor(Monitor):
             return None
         density = self.density(machine, state)
         if self.log_z is not None and not self.rows.has_missing:
-            own = self._mean(self._log_weights(density, self.train)) - self.log_z.value
+            own = self._log_weights(density, self.train) - self.log_z.value
             independent = self._independent(machine)
-            if own + _SURE * self.log_z.std < independent:
+            loss, n = independent - own, self.weights.sum()
+            mean = self._mean(loss)
+            error = math.hypot(self.log_z.std, (self._mean((loss - mean) ** 2) / n) ** 0.5)
+            if mean > max(_SURE * error, _LOSS):
                 return (
-                    f"The log-likelihood of training rows, {own:.4g}, is below that of independent "
-                    f"columns, {independent:.4g}; lower learning_rate, or scale X."
+                    f"The log-likelihood of training rows, {self._mean(own):.4g}, is below that of "
+                    f"independent columns, {self._mean(independent):.4g}{self.phase().remedy}."
                 )
         found = self._mismatch(machine, state)
         if found is None:
             return None
         return (
-            "The chains have not mixed between modes: means and correlations of the model are "
-            f"{found:.2g} standard deviations away from those of the data{self.remedy}."
+            "Learning has not converged, or chains have not mixed: means and correlations of the "
+            f"model are {found:.2g} standard deviations away from those of the data"
+            f"{self.phase().remedy}."
         )
 
     def _independent(self, machine):
-        """Return the mean log-likelihood of training rows by independent units."""
+        """Return log-likelihoods of training rows by independent units fitted to the data."""
         unit, theta = machine.units[0], self.rows.initial_theta
         theta = theta.map(lambda part: cast(part, machine.dtype))
 
@@ -225,7 +235,7 @@ class LikelihoodMonitor(Monitor):
                 log_z = namespace(rows).where(by_site(unit, observed), log_z, 0 * log_z)
             return unit.log_weight(theta, rows) - row_sums(log_z)
 
-        return self._mean(self._values(function, self.train))
+        return self._values(function, self.train)
 
     def _mismatch(self, machine, state):
         """Return how far moments of the model are from those of the data; None if by chance.

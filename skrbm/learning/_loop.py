@@ -210,7 +210,7 @@ class Trainer:
                 except DivergenceError as error:
                     if self.learner.length is None:
                         raise
-                    warnings.warn(str(error), ConvergenceWarning, stacklevel=6)
+                    warnings.warn(str(error), ConvergenceWarning, stacklevel=9)
                     self.ended = "diverged"
                     break
                 self.record({"epoch": training.n_epochs + 1, **row})
@@ -269,6 +269,8 @@ class Trainer:
     def _epoch(self, training, epoch):
         """Run one epoch; returns its row of the history, and the machine and the state after it."""
         progress = 0.0 if self.n_iter is None else epoch / self.n_iter
+        if training.n_restarted:  # the schedule is that of the epochs since then
+            progress = 1 - (self.n_iter - epoch) / (self.n_iter - training.n_restarted)
         rate = None if self.rate is None else self.rate(progress)
         begin = time.perf_counter()
         report = self.learner.epoch(training, progress, rate)

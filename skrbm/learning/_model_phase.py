@@ -21,6 +21,10 @@ class ModelPhase:
         Whether several ranks can have a part of the state each.
     one_hidden_layer : bool
         Whether it is for machines with one hidden layer only.
+    samples_model : bool
+        Whether rows of the moments of the model are samples of it.
+    may_not_mix : bool
+        Whether chains go on from batch to batch without anything that helps them to mix.
     remedy : str
         What a user can do where the model does not match the data, as the end of a sentence.
     """
@@ -28,6 +32,7 @@ class ModelPhase:
     usual_states = None
     for_ranks = True
     one_hidden_layer = False
+    samples_model = may_not_mix = False
     remedy = "; use more hidden units or epochs"
 
     @property

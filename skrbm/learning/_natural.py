@@ -6,29 +6,30 @@ statistics of the samples (Woodbury). So it is an ordinary gradient with other w
 of the model, and an N x N system gives these weights.
 """
 
-from ..arrays import cast, like, namespace, solve_positive, take_columns
+from ..arrays import cast, like, namespace, solve_positive
 from ..machine import Moments
 from ..machine._machine import is_per_row
 
 _JITTER = 1e-9  # part of the mean diagonal, for rounding
 
 
-def natural_difference(machine, data, model, parameters, damping):
+def natural_difference(machine, data, model, metric, parameters, damping):
     """Return moments whose gradient is the natural gradient: the same rows with other weights.
 
     Parameters
     ----------
     machine : Machine
     data, model : Moments
-        Those of the data, and of the model. The metric is that of the model's rows; where its
-        moments come from equations, that of the rows of data.
+        Those of the data, and of the model.
+    metric : Moments
+        One of both, whose rows the metric is that of; of ``data`` where it is not of rows alone.
     parameters : NaturalParameters
         Whose scales the statistics are divided by.
     damping : float
         Multiple of the identity that is added to the metric, in units of its trace over the number
         of rows.
     """
-    rows = _Rows(machine, data - model, model if _has_rows(model) else data, parameters)
+    rows = _Rows(machine, data - model, metric if _has_rows(metric) else data, parameters)
     return rows.weighed(*rows.natural(damping))
 
 
@@ -96,8 +97,8 @@ class _Rows:
         self.p = p / xp.sum(p)
         layers = range(len(machine.units))
         means = [xp.concat([block.means[l] for block in self.blocks]) for l in layers]
-        self.offsets = [self.p @ mean for mean in means]
-        self.scaled = parameters.scaled
+        self.means, self.offsets = means, [self.p @ mean for mean in means]
+        self.parameters, self.scaled = parameters, parameters.scaled
         self.centred = [self.scaled(l, means[l] - self.offsets[l]) for l in layers]
         self.further = [self._further(l) for l in layers]
         rest = Moments(tuple(others), signed.matrices, signed.sums)
@@ -111,35 +112,41 @@ class _Rows:
             return []
         xp = namespace(theta.field)
         for block in self.blocks:
-            more = () if block.further is None or block.further[l] is None else (block.further[l],)
-            found.append(unit.without_joint().statistics(block.means[l], block.variances[l], *more))
+            further = None if block.further is None else block.further[l]
+            rows = unit.without_joint().statistics(
+                block.means[l], block.variances[l], *(() if further is None else (further,))
+            )
+            found.append(self.parameters.scaled_statistics(l, rows))
         parts = [xp.concat([rows[i] for rows in found]) for i in kept]
-        return [_standard(part, self.p) for part in parts]
+        return [(i, part, self.p @ part) for i, part in zip(kept, parts, strict=True)]
 
     def gram(self):
-        """Return inner products of the statistics of all rows, centred over the metric's rows."""
+        """Return inner products of the statistics of all rows.
+
+        Those of the left side are centred over the metric's rows, and then those of both sides.
+        """
         products = [centred @ centred.T for centred in self.centred]
         total = sum(products)
         for l in range(len(products) - 1):
             total = total + products[l] * products[l + 1]
         for parts in self.further:
-            for part in parts:
-                total = total + part @ part.T
+            for _, part, mean in parts:
+                total = total + (part - mean) @ (part - mean).T
         for l, unit in enumerate(self.machine.units):
             if unit.is_joint:  # products of pairs of columns
-                columns = unit.joint_columns(self.centred[l].shape[1])
-                rows = take_columns(self.centred[l], columns)
+                rows = self.parameters.joint_rows(unit, self.means[l])
                 total = total + 0.25 * (rows @ rows.T) ** 2
         total = cast(total, namespace(total).float64)
         p = cast(self.p, total.dtype)
         mean = p @ total
-        return total - mean - mean[:, None] + p @ mean
+        left = total - mean
+        return left, left - mean[:, None] + p @ mean
 
     def natural(self, damping):
         """Return the weights of the rows in the natural gradient, and the factor of all else."""
-        xp, K = namespace(self.p), self.gram()
+        xp, (left, K) = namespace(self.p), self.gram()
         p, w = cast(self.p, K.dtype), cast(self.signs, K.dtype)
-        slopes = K @ w
+        slopes = left @ w  # where all weights are not 0 together, the mean statistics count
         if self.rest is not None:
             slopes = slopes + self._along_rest(p)
         root = xp.sqrt(p)
@@ -161,6 +168,9 @@ class _Rows:
         centred = [sums[l].field - total * offset for l, offset in enumerate(self.offsets)]
         for l, rows in enumerate(self.centred):
             along = along + rows @ self.scaled(l, centred[l][None, :])[0, :]
+            sums_of_rows = self.parameters.scaled_statistics(l, sums[l])
+            for i, part, mean in self.further[l]:
+                along = along + (part - mean) @ (sums_of_rows[i] - total * mean)
         for l in range(len(self.centred) - 1):
             below, above = self.offsets[l], self.offsets[l + 1][:, None]
             M = matrices[l] - above * centred[l] - centred[l + 1][:, None] * below
@@ -190,12 +200,3 @@ def _per_row(block):
         return block.weight
     X = block.means[0]
     return namespace(X).zeros_like(X[:, 0]) + block.weight
-
-
-def _standard(part, p):
-    """Return statistics less their means over the metric's rows, with a deviation of 1."""
-    xp = namespace(part)
-    part = part - p @ part
-    deviation = xp.sqrt(p @ (part * part))
-    tiny = xp.finfo(part.dtype).smallest_normal
-    return part / xp.where(deviation > tiny, deviation, xp.ones_like(deviation))

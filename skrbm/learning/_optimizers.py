@@ -109,8 +109,11 @@ class Optimizer(HyperParameters):
         """
         return rule
 
-    def difference(self, machine, data, model, parameters):
-        """Return the moments whose gradient is followed: those of the data minus the model's."""
+    def difference(self, machine, data, model, metric, parameters):
+        """Return the moments whose gradient is followed: those of the data minus the model's.
+
+        ``metric`` is one of both: the one whose rows have the statistics that a metric is made of.
+        """
         return data - model
 
     def difference_given(self, given, X, data, model):
@@ -410,8 +413,8 @@ class NaturalGradient(Penalised):
         most = min(rule.divergence, _NATURAL)
         return replace(rule, divergence=most, cap=self._longest_step(n_columns))
 
-    def difference(self, machine, data, model, parameters):
-        return natural_difference(machine, data, model, parameters, self.damping)
+    def difference(self, machine, data, model, metric, parameters):
+        return natural_difference(machine, data, model, metric, parameters, self.damping)
 
     def difference_given(self, given, X, data, model):
         return natural_difference_given(given, X, data - model, self.damping)

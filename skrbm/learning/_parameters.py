@@ -148,9 +148,29 @@ class NaturalParameters:
         """Return means of the layers, arrays of shape (n_units[l],), in these coordinates."""
         return means
 
+    def precisions(self, machine):
+        """Return the places of the precisions of unbounded units among the parameters."""
+        places, place = [], len(machine.weights)
+        for unit, theta in zip(machine.units, machine.thetas, strict=True):
+            is_unbounded = theta.precision is not None and unit.bounds[1] == np.inf
+            places += [place + 1] if is_unbounded else []
+            place += sum(part is not None for part in theta)
+        return places
+
     def scaled(self, l, X):
         """Return rows of deviations of layer ``l`` from a mean, in these coordinates."""
         return X
+
+    def joint_rows(self, unit, X):
+        """Return the columns that have a precision matrix, in these coordinates."""
+        return take_columns(X, unit.joint_columns(X.shape[1]))
+
+    def scaled_statistics(self, l, rows):
+        """Return the statistics of rows of layer ``l``, a Theta, in these coordinates.
+
+        Constants that all rows have in common do not matter.
+        """
+        return rows
 
     def centered(self, gradient, machine, offsets, moves_fields=True, **options):
         """Return a gradient in coordinates in which the layers have means of about zero.
@@ -184,6 +204,9 @@ class CountParameters(NaturalParameters):
 
     Rows of counts have sums D, and hidden biases D c are a part of the weights, W + c 1'.
     """
+
+    def precisions(self, machine):
+        return []
 
     def of(self, machine):
         """Return weights and visible fields."""
@@ -242,6 +265,15 @@ class ZeroSumParameters(NaturalParameters):
 
 
 ZERO_SUM = ZeroSumParameters()
+
+
+def _inward_statistics(coordinates, rows):
+    """Return statistics of z = (v - m) / s, up to constants, for those of v."""
+    mean, scale = coordinates
+    if rows.precision is not None:  # -(v - m)² / 2
+        rows = rows._replace(precision=rows.precision + mean * rows.field)
+    powers = iter(_powers(rows))
+    return rows.map(lambda part: part / scale ** next(powers))
 
 
 @dataclass(frozen=True)
@@ -309,6 +341,9 @@ class StandardParameters(NaturalParameters):
 
     def scaled(self, l, X):
         return X if l else X / self.coordinates.divisor
+
+    def scaled_statistics(self, l, rows):
+        return rows if l else _inward_statistics(self.coordinates, rows)
 
     def means(self, means):
         """Return the means with those of the visible units in standardised coordinates."""
@@ -473,6 +508,12 @@ class WhitenedParameters(NaturalParameters):
 
     def scaled(self, l, X):
         return X if l else self._slopes(X)
+
+    def scaled_statistics(self, l, rows):
+        return rows if l else _inward_statistics(self.coordinates, rows)
+
+    def joint_rows(self, unit, X):
+        return take_columns(self._slopes(X - self.coordinates.offset), self.columns)
 
     def first(self, machine):
         """Return the machine that has given small random parameters in these coordinates.

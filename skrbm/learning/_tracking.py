@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.special import softmax
 
-from ..arrays import cast, is_on_device, log_sum_exp, make_rng, namespace, to_numpy
+from ..arrays import cast, from_numpy, is_on_device, log_sum_exp, make_rng, namespace, to_numpy
 from ..evaluation import Density, exact_log_partition
 from ..inference import (
     Gibbs,
@@ -16,7 +16,7 @@ from ..inference import (
     mean_of_weights,
     resampled_index,
 )
-from ..machine import free_energy, in_double, turned_over, uncoupled
+from ..machine import conditional, free_energy, in_double, turned_over, uncoupled
 from ..machine._enumeration import factored, n_enumerated
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
@@ -29,6 +29,7 @@ _EXACT, _BY_HALVES = 12, 16  # most binary units that are summed over, and by ha
 # Costs in units of the cost of learning from a row: of a step of a chain, and of its log weight by
 # another machine; of a configuration in an exact sum; of a sum by halves, and of a pair in it.
 _STEP, _LOOK, _SUMMAND, _HALVES, _PAIR = 0.7, 0.4, 0.4, 1500.0, 0.03
+_ROWS = 1000  # draws of a machine whose log Z is a sum
 _ON_DEVICE = 512  # rows that a step of fewer chains takes as long as, on a device
 
 
@@ -78,6 +79,7 @@ class LogPartitionTracker:
         self.data, self._scouts, self._missed = data, None, 0.0
         self._machine = None  # the one that the chains have come to
         self._is_by_chains = False  # whether log Z was estimated by these last
+        self._summed = None  # the last machine if its log Z was summed
         self._n_rows = _RUNS * _CHAINS  # which a step costs
         self._new_cost = 20 * self._n_rows * _STEP  # of starting anew, as far as is known
 
@@ -90,13 +92,13 @@ class LogPartitionTracker:
         budget : float
             Cost that is allowed.
         """
-        self.cost, self._is_by_chains, found = 0.0, False, None
+        self.cost, self._is_by_chains, self._summed, found = 0.0, False, None, None
         bits = n_enumerated(machine)
         if bits <= max(_EXACT, _BY_HALVES):
             few = bits <= _EXACT
             cost = _SUMMAND * 2**bits if few else _HALVES + _PAIR * 2**bits
             if cost <= budget and (few or factored(machine) is not None):
-                self.cost = cost
+                self.cost, self._summed = cost, machine
                 return LogPartition(exact_log_partition(Density(machine)))
             if few:
                 return None
@@ -116,7 +118,7 @@ class LogPartitionTracker:
         return found
 
     def sample(self):
-        """Return visible values and weights of the chains of the last estimate.
+        """Return visible values and weights of samples of the last machine.
 
         Returns
         -------
@@ -124,8 +126,10 @@ class LogPartitionTracker:
         weights : ndarray of shape (n_chains,)
             They sum to 1.
 
-        None if log Z was not estimated by chains.
+        Independent draws where log Z is a sum over the hidden units; None if it was not estimated.
         """
+        if self._summed is not None:
+            return _draws(self._summed, _ROWS)
         if not self._is_by_chains:
             return None
         return to_numpy(self._layers[0]), softmax(to_numpy(self._log_weights))
@@ -204,6 +208,28 @@ class LogPartitionTracker:
         if not found.std <= _PRECISE:
             self._machine = None
         return found if math.isfinite(found.value) else None
+
+
+def _draws(machine, n):
+    """Return independent draws of the visible units and their weights, None if that is not simple.
+
+    Hidden units of two values are drawn from all their states, and visible ones given these.
+    """
+    values = machine.units[-1].values
+    if len(machine.units) != 2 or values is None or len(values) != 2:
+        return None
+    n_hidden, first = machine.n_units[1], machine.weights[0]
+    if n_hidden > _BY_HALVES:
+        return None
+    bits = (np.arange(2**n_hidden)[:, None] >> np.arange(n_hidden)) & 1
+    states = cast(from_numpy(np.asarray(values, np.float64)[bits], first), machine.dtype)
+    log_p = to_numpy(-free_energy(turned_over(machine, 1), states))
+    generator = np.random.default_rng(0)
+    drawn = from_numpy(generator.choice(len(bits), n, p=softmax(log_p)), first)
+    layers = None, namespace(first).take(states, drawn, axis=0)
+    theta = conditional(machine, 0, layers)
+    rows = machine.units[0].sample(theta, make_rng(0, first))
+    return to_numpy(rows), np.full(n, 1 / n)
 
 
 def lower_bound(machine, states):

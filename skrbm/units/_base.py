@@ -1,6 +1,7 @@
 """The contract of a unit: a one-dimensional exponential family in natural parameters."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -186,6 +187,13 @@ class Unit:
     is_joint = False
     has_cumulants = False
     needs_bounds = False
+
+    @property
+    def reach(self) -> float:
+        """Distance of the values of a column if it has two, else infinity."""
+        values = self.values
+        return inf if values is None or len(values) != 2 else float(values[1] - values[0])
+
     is_learnt = True
     n_rows: int | None = None
     alternative = ""

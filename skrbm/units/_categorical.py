@@ -50,6 +50,10 @@ class Categorical(Unit):
     has_variances = False
     alternative = "inference 'mean_field', in RBM also 'gibbs', in ConditionalRBM also 'bp'"
 
+    @property
+    def reach(self):
+        return 1.0  # of its columns, which are 0 or 1
+
     def __post_init__(self):
         if self.sizes is None:
             return

@@ -101,6 +101,10 @@ class ColumnUnits(Unit):
         return next(filter(None, (unit.alternative for unit in self.units)), "")
 
     @property
+    def reach(self):
+        return max(unit.reach for unit in self.units)
+
+    @property
     def bounds(self):
         """The smallest and the largest value of all parts."""
         lower, upper = zip(*(unit.bounds for unit in self.units), strict=True)

@@ -111,7 +111,7 @@ def test_numbers_of_a_deep_machine_are_those_of_numpy(library):
 
 OPTIONS = [
     {"early_stopping": True},
-    {"early_stopping": "score"},
+    {"early_stopping": True},
     {"penalty": "l1", "alpha": 0.1},
     {"momentum": 0.9, "alpha": 0.01},
     {"optimizer": Adam(alpha=0.01, max_norm=0.1), "learning_rate": 0.01},

@@ -11,9 +11,7 @@ import scipy.sparse as sp
 from _estimators import ESTIMATORS, binary_data, noisy_patterns, small, targets, with_parameters
 from _same import assert_same, attributes
 from numpy.testing import assert_array_equal
-from sklearn import config_context
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -30,8 +28,7 @@ from skrbm.inference import TAP, Langevin
 from skrbm.inputs import rows_of
 from skrbm.learning import Adam
 from skrbm.persistence import Checkpoint, _checkpoint, load, resume, save, trusted_types
-from skrbm.persistence._checkpoint import to_go_on
-from skrbm.persistence._files import read, write
+from skrbm.persistence._files import write
 from skrbm.units import Gaussian
 
 X = binary_data()
@@ -53,7 +50,7 @@ SETTINGS = {
         {**stops, "n_components": 13, "learning_rate": 1.0, "n_iter": 12, "n_iter_no_change": 2},
         (binary_data(40, 14, p=0.7),),
     ),
-    "gap": (TAPRBM, {"early_stopping": "free_energy_gap"}, (X,)),
+    "stops by TAP": (TAPRBM, {"early_stopping": True}, (X,)),
     "shallow": (DeepTAPMachine, {"n_components": (4,)}, (binary_data(30, 24),)),
     "missing": (RBM, {"alpha": 0.01}, (HOLES,)),
     "sparse": (BernoulliRBM, {"persistent": "tempered"}, (sp.csr_array(X),)),
@@ -87,7 +84,7 @@ SETTINGS = {
     ),
     "growth with holes": (
         FrankWolfeRBM,
-        {"early_stopping": "score", "max_components": 3, "n_iter_no_change": 9},
+        {"early_stopping": True, "max_components": 3, "n_iter_no_change": 9},
         (np.where(np.random.default_rng(1).random((60, 12)) < 0.2, np.nan, noisy_patterns(60)),),
     ),
     "deep with holes": (DeepTAPMachine, stops, (HOLES,)),
@@ -188,57 +185,22 @@ def test_a_fit_that_is_interrupted_again_and_again(name, tmp_path):
     assert_same(attributes(found), attributes(estimator.fit(*data)))
 
 
-@pytest.mark.filterwarnings("ignore:.*Tempered chains were tried")
-@pytest.mark.parametrize(
-    "n_iter, every, keeps_first", [(150, 60, False), (5, 2, True)], ids=["second", "first"]
-)
-def test_a_fit_that_begins_anew(n_iter, every, keeps_first, tmp_path):
-    """Its files are of both parts, and the better one is chosen from each of them."""
+def test_a_fit_whose_chains_are_replaced(tmp_path):
+    """Those that do not mix between two groups of rows; files of before and after lead to one end.
+
+    A fit that goes on from another one has the same chains.
+    """
     rng = np.random.default_rng(0)
     groups = (rng.random((400, 1)) < 0.5) ^ (rng.random((400, 30)) < 0.02)
-    rbm = RBM(8, n_iter=n_iter, random_state=0)
-    checkpoint, parts = Checkpoint(tmp_path, every=every, keep=100), []
+    rbm = RBM(8, n_iter=30, random_state=0)
+    checkpoint = Checkpoint(tmp_path, every=2, keep=100)
     unbroken = clone(rbm).set_callbacks(checkpoint).fit(groups)
-    assert hasattr(unbroken, "ladder_") != keeps_first
+    assert unbroken._training.parts.phase.start == "weighted"
     assert_same(attributes(clone(rbm).fit(groups)), attributes(unbroken))
-    last = to_go_on(files(tmp_path)[-1])
-    with pytest.raises(ValueError, match="had other data"):
-        last.fit(groups[:-1])
-    assert hasattr(last, "ladder_") != keeps_first
-    for path in files(tmp_path):
-        (progress,) = read(path, "progress")
-        parts.append((progress.own["first"] is not None, progress.training is None))
+    for path in [files(tmp_path)[0], *files(tmp_path)[4::5]]:
         assert_same(attributes(resume(path, groups)), attributes(unbroken))
-    assert parts == sorted(parts) and {*parts} == {(False, False), (True, False), (True, True)}
-
-
-@pytest.mark.arrays
-def test_what_begins_anew_has_the_dtype_and_the_library_of_before(tmp_path):
-    torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(0)
-    groups = (rng.random((400, 1)) < 0.5) ^ (rng.random((400, 30)) < 0.02)
-    rbm = RBM(8, n_iter=50, random_state=0).set_callbacks(Checkpoint(tmp_path, every=20, keep=9))
-    with config_context(enable_metadata_routing=True):  # whose requests no file holds
-        unbroken = rbm.set_fit_request(sample_weight=True).fit(groups.astype(np.float32))
-    del unbroken._metadata_request
-    assert hasattr(unbroken, "ladder_") and unbroken.components_.dtype == np.float32
-    others = groups, groups.astype(float), sp.csr_array(groups * 1.0), torch.asarray(groups)
-    for other in others:
-        assert_same(attributes(resume(files(tmp_path)[1], other)), attributes(unbroken))
-
-
-@pytest.mark.filterwarnings("ignore:.*wrong weights")
-def test_a_fit_that_may_not_begin_anew(tmp_path):
-    """Nor do those that go on from its files: what had been learnt before would be lost."""
-    rng = np.random.default_rng(0)
-    rbm = RBM(8, n_iter=2, random_state=0).fit(rng.random((400, 30)) < 0.5)
-    groups = (rng.random((400, 1)) < 0.5) ^ (rng.random((400, 30)) < 0.02)
-    rbm.set_params(warm_start=True, n_iter=150).set_callbacks(Checkpoint(tmp_path, every=90))
-    with pytest.warns(ConvergenceWarning, match="wrong weights"):
-        rbm.fit(groups)
-    assert not hasattr(rbm, "ladder_")
-    for path in files(tmp_path):
-        assert_same(attributes(resume(path, groups)), attributes(rbm))
+    unbroken.set_params(warm_start=True, n_iter=1).fit(groups)
+    assert unbroken._training.parts.phase.start == "weighted"
 
 
 def test_a_fit_that_goes_on_from_another(tmp_path):

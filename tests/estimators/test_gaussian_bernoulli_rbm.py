@@ -446,7 +446,7 @@ def test_a_change_of_coordinates_leaves_no_state_in_the_old_ones(optimizer):
 
 def test_early_stopping_scores_are_those_of_the_data():
     X = clusters()
-    rbm = small(early_stopping="score", n_iter=2, tol=0).fit(10 * X)
+    rbm = small(early_stopping=True, n_iter=2, tol=0).fit(10 * X)
     assert abs(rbm.history_["score"][-1] - rbm.score(10 * X)) < 0.5  # rows set aside: 40 of 400
 
 

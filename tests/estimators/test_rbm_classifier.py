@@ -186,7 +186,7 @@ def test_discriminative_learning_is_not_blamed_for_the_density_of_rows():
         warnings.simplefilter("error")
         model = RBMClassifier(rbm, discriminative=1.0).fit(images, digits)
     known = RBM(1, n_iter=0, random_state=0).fit(images)  # independent units
-    assert model.score_samples(images).mean() < known.score(images) - 3
+    assert model.score_samples(images).mean() < known.score(images)
     assert model.score(images, digits) > 0.9
 
 

@@ -23,7 +23,7 @@ from skrbm import ReplicatedSoftmaxRBM
 from skrbm.evaluation import diagnose, log_partition
 from skrbm.exceptions import LikelihoodWarning
 from skrbm.learning import SGD, Adam, CountParameters, MachineGradient
-from skrbm.learning._automatic import _for_equal_totals
+from skrbm.learning._learner import _for_equal_totals
 from skrbm.machine import Machine, precise_free_energy
 from skrbm.units import Bernoulli, Multinomial, Theta
 

@@ -86,7 +86,7 @@ COMBINATIONS = [
 # The data of some checks are one row, over and over, once they are clipped.
 STOPPED_EARLY = [
     RBM(n_components=4, n_iter=2, early_stopping=True),
-    RBM(n_components=4, n_iter=2, early_stopping="free_energy_gap"),
+    RBM(n_components=4, n_iter=2, early_stopping=True),
     DeepTAPMachine((4, 3), n_iter=2, n_iter_pretrain=1, early_stopping=True),
     ConditionalRBM(4, n_iter=2, early_stopping=True),
 ]

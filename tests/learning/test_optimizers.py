@@ -15,6 +15,7 @@ from skrbm.learning import (
     Adam,
     ArrayGradient,
     MachineGradient,
+    NaturalGradient,
 )
 from skrbm.machine import Block, Moments, data_moments
 
@@ -88,7 +89,8 @@ def soft(W, threshold):
     return np.sign(W) * np.maximum(np.abs(W) - threshold, 0)
 
 
-KINDS = {"sgd": SGD, "momentum": partial(SGD, 0.9), "adam": Adam}
+# The natural gradient is that of other moments, and its steps are those of plain ascent.
+KINDS = {"sgd": SGD, "momentum": partial(SGD, 0.9), "adam": Adam, "natural": NaturalGradient}
 kinds = pytest.mark.parametrize("kind", sorted(KINDS))
 penalties = pytest.mark.parametrize(("alpha", "penalty"), [(0.0, "l2"), (0.1, "l2"), (0.1, "l1")])
 
@@ -101,7 +103,8 @@ def both(kind, n_penalised=1, **options):
 
 def test_every_optimizer_that_is_listed_is_tested():
     made = {make(0.5, 0.1, "l1", 2.0) for make in OPTIMIZERS.values()}
-    assert made == {SGD(0.5, 0.1, "l1", 2.0), Adam(alpha=0.1, penalty="l1", max_norm=2.0)}
+    options = {"alpha": 0.1, "penalty": "l1", "max_norm": 2.0}
+    assert made == {SGD(0.5, **options), Adam(**options), NaturalGradient(**options)}
 
 
 @kinds
@@ -189,7 +192,7 @@ def test_parameters_are_written_in_place(kind):
     assert after.weights[0] is machine.weights[0]
     for one, other, old in zip(NATURAL.of(after), before, parts, strict=True):
         assert (one == other).all() and not (one == old).all()
-    assert (state is None) == (kind == "sgd")
+    assert (state is None) == (kind in ("sgd", "natural"))
 
 
 @kinds

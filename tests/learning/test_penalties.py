@@ -17,10 +17,9 @@ from skrbm.learning import (
     SGD,
     Adam,
     ArrayGradient,
-    AutomaticLearner,
-    AutomaticRate,
     ModelPhase,
     MomentLearner,
+    StepLength,
     Training,
 )
 from skrbm.machine import Machine, data_moments
@@ -186,13 +185,13 @@ class Problem:
         ]
         return [data - model for data, model in zip(*sides, strict=True)]
 
-    def trained(self, Learner, n_epochs, rate, **options):
+    def trained(self, n_epochs, rate, **options):
         """Train from weights that tell the hidden units apart."""
         rows, rng = Rows(self.X, self.unit, self.X.dtype), make_rng(0, self.X)
         weights = 0.5 * np.random.default_rng(5).normal(size=(3, self.X.shape[1]))
         thetas = rows.initial_theta, Bernoulli().default_theta(3, weights)
         training = Training(rng, Machine((self.unit, Bernoulli()), thetas, (weights,)))
-        learner = Learner(rows, Sums(self), batch_size=len(self.X), **options)
+        learner = MomentLearner(rows, Sums(self), batch_size=len(self.X), **options)
         training.optimizer_state = learner.optimizer.init(NATURAL.of(training.machine))
         for k in range(n_epochs):
             report = learner.epoch(training, 0.0, rate(k / n_epochs) if callable(rate) else rate)
@@ -241,7 +240,7 @@ def test_fits_end_at_the_penalised_maximum(name, centered):
     """Fields follow what the proximal steps take from the weights, so that theirs is one too."""
     alpha, problem = PROBLEMS[name]
     options = {"optimizer": SGD(0.8, alpha, name), "centered": centered}
-    assert_at_the_maximum(name, *problem.trained(MomentLearner, 700, 0.5, **options), 3e-4)
+    assert_at_the_maximum(name, *problem.trained(700, 0.5, **options), 3e-4)
 
 
 @pytest.mark.parametrize("centered", [False, True])
@@ -251,7 +250,7 @@ def test_fits_with_l2_end_at_the_penalised_maximum(optimizer, centered):
     _, problem = PROBLEMS["l1"]
     options = {"optimizer": optimizer, "centered": centered}
     rate = 0.5 if isinstance(optimizer, SGD) else lambda progress: 0.05 * (1 - progress)
-    training, _ = problem.trained(MomentLearner, 1500, rate, **options)
+    training, _ = problem.trained(1500, rate, **options)
     slope, *others = problem.gradient(training.machine)
     (W,) = training.machine.weights
     assert abs(W).max() > 0.1
@@ -274,7 +273,7 @@ def test_fields_follow_the_weights(optimizer, own_step):
     """Mean fields change by the steps of the fields alone."""
     _, problem = PROBLEMS["l1"]
     options = {"optimizer": optimizer, "centered": True}
-    start, after = (problem.trained(MomentLearner, 1, rate, **options)[0] for rate in (0.0, 0.5))
+    start, after = (problem.trained(1, rate, **options)[0] for rate in (0.0, 0.5))
     (old, b0, c0), (new, b, c) = (NATURAL.of(part.machine) for part in (start, after))
     _, visible, hidden = map(own_step, problem.gradient(start.machine))
     below, above = after.offsets
@@ -284,25 +283,18 @@ def test_fields_follow_the_weights(optimizer, own_step):
 
 
 def test_the_automatic_rate_is_the_length_of_proximal_steps():
-    """The first rate is so large that steps are taken back; then it falls.
-
-    Each step is measured: gradients are exact, so that the rate rises up to where fits are no
-    longer stable, and steps in between would lead away from the maximum.
-    """
+    """Steps are shortened by their divergence, and then by the schedule."""
     alpha, problem = PROBLEMS["l1"]
     options = {"optimizer": SGD(alpha=alpha, penalty="l1"), "centered": True, "average": True}
-    rule = AutomaticRate(first=300.0, every=1)
-    training, report = problem.trained(
-        AutomaticLearner, 800, lambda part: (1 - part) ** 2, rule=rule, **options
-    )
-    assert training.rate_state.cap < np.inf  # as they were
+    length = StepLength(0.1, cap=10.0, every=1)
+    training, report = problem.trained(800, lambda part: (1 - part) ** 2, length=length, **options)
     assert_at_the_maximum("l1", training, report, 1e-4)
 
 
 def test_published_means_have_the_zeros_of_the_last_step():
     alpha, problem = PROBLEMS["l1"]
     options = {"optimizer": SGD(alpha=alpha, penalty="l1"), "average": True, "centered": True}
-    training, _ = problem.trained(MomentLearner, 150, 1.0, **options)
+    training, _ = problem.trained(150, 1.0, **options)
     (last,), (mean,) = training.machine.weights, training.average.means.weights
     (published,) = training.published().weights
     assert (last == 0).any() and (mean != 0).all()
@@ -310,7 +302,7 @@ def test_published_means_have_the_zeros_of_the_last_step():
     machine = training.published()
     training.end()
     assert training.average.is_of(machine)  # so that a warm start goes on from the last step
-    training.goes_on_from(machine)
+    training.resume_from(machine)
     assert_array_equal(training.machine.weights[0], last)
 
 

@@ -10,9 +10,9 @@ Inputs are 784 noisy or occluded pixels, outputs the 784 pixels of the image. A 
 for ``--epochs`` passes, but for at most ``--minutes`` of processor time, while the rate falls to a
 fiftieth. Of the rates and numbers of passes given, the best on the validation images counts, chosen
 at the first seed; of each fit the best pass. With ``--start LR`` machines start at a logistic
-regression of 15 passes, whose time counts. With ``--anew`` each pass corrupts the training images
-anew. Otherwise they are corrupted once, as in the paper; few images are then learned by heart, with
-their noise. Seeds draw the training images, the corruption and the first weights. Weights have a
+regression of 15 passes, whose time counts. With ``--anew`` each epoch corrupts the training images
+again. Otherwise they are corrupted once, as in the paper; few images are then overfitted with their
+noise. Seeds draw the training images, the corruption and the first weights. Weights have a
 penalty ``--alpha``. The differences are those from MLE-BP, paired by seed, with their standard
 error. The paper learns from 50 000 images of MNIST (4 100 of Caltech101 Silhouettes) for 50 passes,
 200 with CD.

@@ -10,8 +10,8 @@ paper's 14 500 temperatures with ``--chains`` runs; the choice of a start takes 
 The classifier is multinomial logistic regression on E[h | v].
 
 ``--scale`` multiplies the sizes (20 to 700), the epochs of CD (400 on Caltech101 Silhouettes, 200
-on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are for validation). A path goes on for
-``--patience`` units after the size that it chooses, where the rows that the fit sets aside have
+on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are for validation). A path continues
+for ``--patience`` units after the size that it chooses, where the rows that the fit sets aside have
 their best score, and its test likelihood is shown every ``--every`` units. Of the scaled sizes, or
 ``--sizes``, those are taken that the path has, and the chosen one. ``--half`` makes one pixel of
 2 x 2. Seconds are processor time; that of a smaller machine of a path is in proportion to the time

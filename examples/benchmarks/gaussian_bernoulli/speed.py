@@ -3,7 +3,7 @@
     python examples/benchmarks/gaussian_bernoulli/speed.py [--device cuda]
 
 784 x 4096 units, K = 10, 512 chains, float32, one thread. A full step moves v given h and draws h
-given v. The contenders take the same inner steps: with W h worked out anew in each, as in a plain
+given v. The contenders take the same inner steps: with W h computed again in each, as in a plain
 transcription, or once. Ratios are medians over repeats in turn. Beside them the means and
 variances that each form has of v after one step, which must agree. ``--device`` runs all of them
 on tensors of torch there; "W h in each inner step" is then the inner loop of the paper's released

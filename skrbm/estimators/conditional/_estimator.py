@@ -67,7 +67,7 @@ class ConditionalRBM(Predictions):
         to the objective.
     learning_rate : float or "auto", default=0.05
         Step of the gradient ascent on the mean objective. Reasonable values lie between 5e-3 and
-        0.5. "auto" finds it in training, for the likelihood only (:ref:`automatic_rates`).
+        0.5. "auto" finds it in training, by the divergence of a step (:ref:`automatic_rates`).
     batch_size : int, default=10
         Largest number of rows of a mini-batch; batches have nearly the same size.
     n_iter : int, default=50

@@ -21,6 +21,7 @@ from ...arrays import (
 from ...inputs import parameter
 from ...learning import Gradient
 from ...machine import Machine
+from ...machine._machine import is_per_row
 from ...units import Bernoulli, Categorical, Theta
 
 
@@ -161,10 +162,16 @@ class ConditionalGradient(Gradient):
         if len(layers) == 2:
             self.moments.add_pair(self.given, 0, W, rate, keep)
         for l in layers:
-            rows = sum(block.weight * block.means[l] for block in self.moments.blocks)
+            rows = sum(_weighted(block, l) for block in self.moments.blocks)
             rows, intercept = cast(rows, W.dtype), (b, c)[l]
             add_products(coefs[l], [(rows, self.X, rate)], keep)
             intercept += rate * namespace(rows).sum(rows, axis=0)
+
+
+def _weighted(block, l):
+    """Return the means of a layer of a block times the weights of the rows."""
+    weight = block.weight
+    return (weight[:, None] if is_per_row(weight) else weight) * block.means[l]
 
 
 def random_machine(unit, n_hidden, n_features, field, rng, reference):

@@ -29,7 +29,7 @@ from ._rounding import rounding_loss, whole_rbm, whole_units
 from ._start import growth_of
 
 _SHARED = (  # parameters with the constraints that they have in other estimators
-    *("alpha", "learning_rate", "early_stopping", "validation_fraction", "n_iter_no_change"),
+    *("alpha", "learning_rate", "validation_fraction", "n_iter_no_change"),
     *("tol", "warm_start", "binarize", "verbose", "random_state"),
 )
 
@@ -187,6 +187,7 @@ class FrankWolfeRBM(DensityModel):
         "away_steps": ["boolean"],
         "init": [StrOptions({"independent"}), tuple, list, HasMethods(["fit", "transform"])],
         "insert_tol": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
         "gap_tol": [Interval(Real, 0, None, closed="left")],
         "free_energy_gap_tol": [Interval(Real, 0, None, closed="left")],
     }

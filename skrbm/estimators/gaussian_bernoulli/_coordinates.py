@@ -158,6 +158,9 @@ class MeanVariance(NaturalParameters):
 
     min_variance: float = 1e-6
 
+    def precisions(self, machine):
+        return []
+
     def of(self, machine):
         """Return C, mu, log sigma**2 and the hidden units' own parameters."""
         theta = machine.thetas[0]

@@ -84,7 +84,7 @@ class GaussianBernoulliRBM(BaseRBM):
         Floor under the variances, in the coordinates of learning.
     max_grad_norm : float or None, default=10.0
         Norm of the gradient above which it is scaled down.
-    optimizer : {"sgd", "adam"} or object, default="sgd"
+    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
         Gradient ascent with ``momentum``, or Adam [2]_, which keeps hidden units that do little
         from dying out, and learns densities better. Or an object, with a penalty of its own.
     learning_rate : float or "auto", default=0.01
@@ -119,12 +119,10 @@ class GaussianBernoulliRBM(BaseRBM):
         1 / sqrt(n_features + n_components).
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
-    early_stopping : bool or {"free_energy_gap", "score"}, default=False
-        Whether to set rows aside and stop after ``n_iter_no_change`` bad passes in a row; the
-        parameters before these are kept. With "score", or True, a pass is bad unless the
-        log-likelihood of the rows set aside beats the best by ``tol``. With "free_energy_gap" it is
-        bad if their mean free energy exceeds that of training rows by ``tol`` and a standard error
-        more than at best.
+    early_stopping : bool, default=False
+        Whether to hold out validation rows and stop after ``n_iter_no_change`` epochs in a row
+        whose log-likelihood of these rows does not exceed the best by ``tol``. The parameters of
+        the best epoch are kept. Epochs in which it is not measured do not count.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5
@@ -163,7 +161,7 @@ class GaussianBernoulliRBM(BaseRBM):
     history_ : dict of list
         For each pass: ``epoch``, ``learning_rate``, ``time`` (s), ``acceptance`` and ``step_size``
         of Langevin steps that are accepted or rejected and, as of :class:`RBM`, log-likelihoods
-        and, with early stopping, ``free_energy_gap`` and ``score``.
+        and, with early stopping, ``score``.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -111,6 +111,7 @@ def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best, m
         lambda n: decision_of(None, make_objective("likelihood", "bp", n)),
         lambda epoch: 7 + epoch,
         optimizer,
+        average=False,
         rows=rows,
         index=np.arange(25, 60),
         batch_size=10,

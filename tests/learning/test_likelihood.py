@@ -1,0 +1,410 @@
+"""What is measured after an epoch, against enumeration, and the warning at the end of a fit.
+
+Seeds are fixed.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+from _exact import Exact, log_likelihood
+from _fractional import all_rows
+from _machines import bits, random_machine
+from _processes import on_ranks
+from numpy.testing import assert_array_equal
+from scipy.special import expit, logsumexp
+from sklearn.exceptions import ConvergenceWarning
+
+from skrbm import RBM
+from skrbm.arrays import Columns, make_rng
+from skrbm.evaluation import Density, LogPartition
+from skrbm.exceptions import DivergenceError
+from skrbm.inference import TAP, Gibbs
+from skrbm.inputs import Coordinates, Rows
+from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor, _likelihood, _tracking
+from skrbm.learning._likelihood import moment_mismatch
+from skrbm.machine import Machine, free_energy
+from skrbm.units import Bernoulli, Poisson, Theta
+
+BINARY, REAL = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
+
+
+@pytest.fixture
+def no_sums(monkeypatch):
+    """Small machines, whose log Z is known, are estimated by chains."""
+    monkeypatch.setattr(_tracking, "_EXACT", -1)
+    monkeypatch.setattr(_tracking, "_BY_HALVES", -1)
+
+
+def make(kinds=BINARY, strength=0.5, seed=0):
+    return random_machine(kinds, (4, 3), seed, strength)
+
+
+def positions(rows):
+    """Two thirds of the distinct rows to train on, and the others."""
+    return np.split(np.arange(len(rows)), [2 * len(rows) // 3])
+
+
+def parts(watch, X):
+    """The rows of X to train on and those set aside, each as often as it is there."""
+    index, counts = watch.rows.index, watch.rows.counts.astype(int)
+    return [np.repeat(X[index[part]], counts[part], axis=0) for part in positions(watch.rows)]
+
+
+def monitor(machine, X, phase=None, held_out=True, density=Density, coordinates=None, **options):
+    rows = Rows(X, machine.units[0], machine.dtype, coordinates=coordinates)
+    phase = ChainPhase(Gibbs(), "data") if phase is None else phase
+    train, validation = positions(rows) if held_out else (np.arange(len(rows)), None)
+    settings = {"tol": 0.25, "n_iter_no_change": 1, "batch_size": 7}
+    options = settings | {"seed": np.random.SeedSequence(0)} | options
+    made = LikelihoodMonitor(
+        lambda machine, state: density(machine), lambda: phase, rows, train, validation, **options
+    )
+    return made, phase
+
+
+def data(machine, n=30):
+    return Exact(machine).sample(np.random.default_rng(1), n)[0]
+
+
+@pytest.mark.parametrize("kinds", [BINARY, REAL])
+def test_quantities_are_exact_where_sums_are(kinds):
+    machine = make(kinds)
+    X = data(machine)
+    watch, _ = monitor(machine, X)
+    measured = watch.measure(machine, None)
+    train, validation = parts(watch, X)
+    assert len(train) + len(validation) == 30
+    score = log_likelihood(machine, validation).mean()
+    expected = {
+        "log_likelihood": log_likelihood(machine, train).mean(),
+        "log_likelihood_std": 0.0,
+        "score": score,
+    }
+    assert set(measured) == set(expected)
+    for name, value in expected.items():
+        assert measured[name] == pytest.approx(value, rel=1e-9)
+    assert watch.value == measured["score"] and watch.margin == 0.25
+
+
+def test_without_rows_set_aside_nothing_stops():
+    machine = make()
+    watch, _ = monitor(machine, data(machine), held_out=False)
+    for _ in range(3):
+        assert set(watch.measure(machine, None)) == {"log_likelihood", "log_likelihood_std"}
+        assert watch.value is None and not watch.stop()
+
+
+class Recorded(LikelihoodMonitor):
+    """Keeps the machines of the epochs."""
+
+    machines = None
+
+    def measure(self, machine, state):
+        self.machines.append(machine.copy())
+        return super().measure(machine, state)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Machines after the epochs of the next fit."""
+    machines = []
+    monkeypatch.setattr(Recorded, "machines", machines)
+    monkeypatch.setattr("skrbm.estimators._training.LikelihoodMonitor", Recorded)
+    return machines
+
+
+def exact_log_likelihood(machine, X):
+    log_weights = -free_energy(machine, all_rows(X.shape[1]))
+    return (-free_energy(machine, X)).mean() - logsumexp(log_weights)
+
+
+@pytest.mark.parametrize("by_chains", [False, True])
+def test_the_history_of_a_fit_has_the_log_likelihood_within_its_error(
+    by_chains, recorded, monkeypatch
+):
+    """In 20 epochs of 40 at least, and on the whole, where chains estimate log Z, without a bias.
+
+    4.9 standard errors have a probability of 1e-6, were the error normal.
+    """
+    if by_chains:
+        monkeypatch.setattr(_tracking, "_EXACT", -1)
+        monkeypatch.setattr(_tracking, "_BY_HALVES", -1)
+    X = bits()
+    rbm = RBM(6, batch_size=20, n_iter=40, learning_rate=0.1, random_state=0).fit(X)
+    found, std = (np.array(rbm.history_[f"log_likelihood{end}"]) for end in ("", "_std"))
+    exact = np.array([exact_log_likelihood(machine, X) for machine in recorded])
+    known = np.isfinite(found)
+    assert len(exact) == 40 and known.sum() >= 20
+    assert exact[-1] > exact[0] + 0.5  # or there would be nothing to see
+    assert (np.abs(found - exact)[known] <= 4.9 * std[known] + 1e-9).all()
+    assert (std[known] > 0).all() == by_chains and (std[known] < 0.4).all()
+
+
+@pytest.mark.parametrize("learning_rate", [0.05, "auto"])
+def test_early_stopping_keeps_the_best_epoch(recorded, learning_rate):
+    """Few rows that are noise: their likelihood rises at first, and then others' falls."""
+    X = np.random.default_rng(0).integers(2, size=(60, 10)).astype(float)
+    settings = {"batch_size": 10, "learning_rate": learning_rate, "random_state": 0}
+    rbm = RBM(
+        30, n_iter=300, early_stopping=True, n_iter_no_change=4, validation_fraction=0.3, **settings
+    ).fit(X)
+    scores = np.array(rbm.history_["score"])
+    assert len(scores) < 300
+    best = int(np.nanargmax(scores))
+    assert best == len(scores) - 5
+    assert_array_equal(rbm.components_, recorded[best].weights[0])
+    assert_array_equal(rbm.intercept_visible_, recorded[best].thetas[0].field)
+
+
+@pytest.mark.parametrize("kinds", [BINARY, REAL])
+def test_equations_give_a_likelihood_of_their_own(kinds):
+    """TAP with weights of 0.1, where its own error is below 0.001."""
+    machine = make(kinds, strength=0.1)
+    X = data(machine)
+    watch, phase = monitor(machine, X, FixedPointPhase(TAP(tol=1e-20, max_iter=200)))
+    rng = make_rng(0, X)
+    state, _, _ = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
+    measured = watch.measure(machine, state)
+    expected = log_likelihood(machine, parts(watch, X)[0]).mean()
+    assert measured["tap_log_likelihood"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_equations_without_a_solution_are_not_measured(monkeypatch):
+    """Learning goes on, or tells of the failure itself."""
+
+    def diverge(phase, machine, state):
+        raise DivergenceError("no integral")
+
+    machine = make(REAL, strength=0.1)
+    X, rng = data(machine), make_rng(0, machine.weights[0])
+    watch, phase = monitor(machine, X, FixedPointPhase(TAP()), held_out=False)
+    state, _, _ = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
+    assert "tap_log_likelihood" in watch.measure(machine, state)
+    monkeypatch.setattr(FixedPointPhase, "log_partition", diverge)
+    assert "tap_log_likelihood" not in watch.measure(machine, state)
+
+
+def test_scores_are_those_of_the_data_in_other_coordinates():
+    """The machine learns (v - offset) / divisor; the score is a log-density of v."""
+    machine = make(REAL)
+    coordinates = Coordinates(np.array([5.0, -3.0, 0.0, 1.0]), np.array([2.0, 0.5, 1.0, 10.0]))
+    X = coordinates.outward(data(machine))
+    watch, _ = monitor(
+        machine,
+        X,
+        density=lambda machine: Density(machine, None, coordinates),
+        coordinates=coordinates,
+    )
+    measured, held_out = watch.measure(machine, None), parts(watch, X)[1]
+    expected = log_likelihood(machine, coordinates.inward(held_out)).mean() - np.log(10.0)
+    assert measured["score"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_large_machines_are_scored_by_chains():
+    """21 units in each layer are not summed; without couplings log Z is known.
+
+    5 standard errors have a probability of 6e-7, were the error normal.
+    """
+    machine = random_machine(BINARY, (21, 21), 0, 0.0)
+    X = np.random.default_rng(0).integers(2, size=(30, 21)).astype(float)
+    watch, _ = monitor(machine, X)
+    b = machine.thetas[0].field
+    expected = (parts(watch, X)[1] @ b - np.logaddexp(0, b).sum()).mean()
+    measured = watch.measure(machine, None)
+    std = measured["log_likelihood_std"]
+    assert 0 < std < 0.1
+    assert measured["score"] == pytest.approx(expected, abs=5 * std)
+
+
+def test_estimates_cost_no_more_than_a_part_of_learning(monkeypatch):
+    """4 hidden units cost 0.4 * 2**4 = 6.4, and 20 rows give 2 in each epoch.
+
+    Rows cost 0.2 each, of which some are equal.
+    """
+    monkeypatch.setattr(_likelihood, "_FREE", 0)
+    machine = random_machine(BINARY, (5, 4), 0, 0.5)
+    X = data(machine, 20)
+    watch, _ = monitor(machine, X, held_out=False)
+    known = ["log_likelihood" in watch.measure(machine, None) for _ in range(100)]
+    each = 0.4 * 2**4 + 0.2 * len(watch.train)
+    assert sum(known) == int(100 * 2 / each)
+    assert not known[0] and 0 <= watch.budget < each + 2
+
+
+def test_rows_that_are_measured_count_as_often_as_in_the_data():
+    """Of 3000 rows or so 1000 are drawn; half of all are one row.
+
+    A share of 0.5 among 1000 draws is off by more than 0.08 with a probability of 4e-7.
+    """
+    machine = random_machine(BINARY, (11, 2), 0, 0.5)
+    X = np.random.default_rng(0).integers(2, size=(6000, 11)).astype(float)
+    X[::2] = 1.0
+    watch, _ = monitor(machine, X, held_out=False)
+    ones = (watch.rows[watch.train] == 1).all(axis=1)
+    assert watch.weights.sum() == 1000 and ones.sum() == 1
+    assert watch.weights[ones][0] / 1000 == pytest.approx(0.5, abs=0.08)
+
+
+def test_a_monitor_goes_on_with_the_state_of_another():
+    """With its rows and estimates of log Z, and with what it has reached."""
+    machine, good = make(), make(seed=1)
+    X = data(good)
+    (first, _), (second, _) = monitor(machine, X, tol=0.0), monitor(machine, X, tol=0.0)
+    second.train, second.weights = second.train[:3], second.weights[:3]
+    for measured in (good, machine):
+        first.measure(measured, None)
+        stop = first.stop()
+        first.keep(measured, None)
+    second.set_state(first.get_state())
+    assert second.kept[0] is good and second.best == first.best and second.n_bad == first.n_bad > 0
+    assert second.budget == first.budget and stop
+    assert second.measure(machine, None) == first.measure(machine, None)
+
+
+def test_ranks_have_one_estimate():
+    def measure(rank):
+        machine = make()
+        watch, _ = monitor(machine, data(machine), held_out=False)
+        return watch.measure(machine, None)["log_likelihood"], watch.budget
+
+    one, other = on_ranks(measure)
+    assert one == other
+
+
+# The end of a fit.
+
+
+def mixture(share, n=12):
+    """A machine of two groups of bits: mostly ones with the given probability, else mostly zeros.
+
+    It is a sum over the values of one hidden unit.
+    """
+    field = np.log(share / (1 - share)) - 2 * n
+    thetas = Theta(np.full(n, -2.0)), Theta(np.array([field]))
+    return Machine((Bernoulli(), Bernoulli()), thetas, (np.full((1, n), 4.0),))
+
+
+def two_groups(n=400):
+    """Rows of which half belong to each group."""
+    p = np.repeat(expit([-2.0, 2.0]), n // 2)[:, None]
+    return (np.random.default_rng(0).random((n, 12)) < p).astype(float)
+
+
+@pytest.mark.parametrize(
+    "share, n, told",
+    [(0.95, 400, True), (0.05, 400, True), (0.6, 400, False), (0.5, 400, False), (0.95, 60, False)],
+)
+def test_wrong_shares_of_modes_are_told(no_sums, share, n, told):
+    """0.45 off are 0.9 standard deviations, 0.1 off are 0.2; 60 rows are too few to tell."""
+    X, machine = two_groups(n), mixture(share)
+    watch, phase = monitor(machine, X, ChainPhase(Gibbs()), held_out=False)
+    state = phase.init(machine, make_rng(0, X), 30, X[:30])
+    watch.measure(machine, state)
+    message = watch.warning(machine, state)
+    assert (message is not None) == told
+    if told:
+        assert "have not mixed" in message and phase.remedy in message
+        with pytest.warns(ConvergenceWarning, match="have not mixed"):
+            watch.conclude(machine, state)
+
+
+@pytest.mark.parametrize("share, told", [(0.97, True), (0.5, False)])
+def test_a_fit_that_ends_with_wrong_shares_warns_once(no_sums, share, told):
+    """Of chains that stay where they are, as steps are too short to change anything."""
+    machine = mixture(share)
+    init = machine.weights[0], machine.thetas[1].field, machine.thetas[0].field
+    rbm = RBM(1, init=init, n_iter=3, learning_rate=1e-9, random_state=0)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        rbm.fit(two_groups())
+    messages = [str(one.message) for one in found if one.category is ConvergenceWarning]
+    assert len(messages) == told
+    assert not told or "have not mixed" in messages[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimizer": "natural", "learning_rate": "auto"},
+        {"starts": "weighted", "learning_rate": "auto"},
+    ],
+)
+def test_a_good_fit_warns_of_nothing(no_sums, options):
+    settings = {"n_iter": 40, "batch_size": 40, "learning_rate": 0.1, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        RBM(4, **settings | options).fit(two_groups())
+
+
+@pytest.mark.parametrize("above, std, told", [(5.0, 0.1, True), (5.0, 2.0, False), (-1, 0, False)])
+def test_the_end_is_compared_with_independent_units(above, std, told, monkeypatch):
+    """Where log Z is so many nats above that of independent units, with a standard error."""
+    X = np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float)
+    thetas = Poisson().initial_theta(Columns(X)), Theta(np.zeros(3))
+    machine = Machine((Poisson(), Bernoulli()), thetas, (np.full((3, 4), 1e-9),))
+    watch, _ = monitor(machine, X, held_out=False)
+    log_z = LogPartition(np.exp(thetas[0].field).sum() + 3 * np.log(2) + above, std)
+    monkeypatch.setattr(watch._tracker, "estimate", lambda machine, budget: log_z)
+    watch.measure(machine, None)
+    message = watch.warning(machine, None)
+    assert (message is not None) == told
+    assert not told or "below that of independent columns" in message
+
+
+def test_a_machine_without_couplings_is_told():
+    machine = make(strength=0.0)
+    watch, _ = monitor(machine, data(machine), held_out=False)
+    watch.measure(machine, None)
+    assert "independent; lower alpha" in watch.warning(machine, None)
+
+
+def test_only_densities_are_told():
+    """Of a classifier that learns p(label | x) the density of rows says nothing."""
+    machine = mixture(0.95)
+    watch, _ = monitor(machine, two_groups(), held_out=False, is_density=False)
+    watch.measure(machine, None)
+    assert watch.warning(machine, None) is None
+
+
+def weights_of(n):
+    return np.full(n, 1.0), np.full(n, 1 / n)
+
+
+def test_moments_along_the_main_directions():
+    """Means that differ by 2 standard deviations, variances by a factor, in units of the rows."""
+    generator = np.random.default_rng(0)
+    scales, n = np.array([5.0, 1.0, 0.2]), 4000
+    rows, samples = (generator.standard_normal((n, 3)) * scales for _ in range(2))
+    counts, weights = weights_of(n)
+    assert moment_mismatch(rows, counts, samples, weights) is None
+    far = samples + np.array([0.0, 2.0, 0.0])
+    assert moment_mismatch(rows, counts, far, weights) == pytest.approx(2.5, abs=0.5)
+    wide = samples * np.array([1.0, 1.0, 2.0])  # 4 in place of 1
+    assert moment_mismatch(rows, counts, wide, weights) == pytest.approx(1.5, abs=0.3)
+    near = samples + 0.4 * scales
+    assert moment_mismatch(rows, counts, near, weights) is None
+
+
+def test_moments_count_by_weights():
+    """Of rows as often as they are there, and of samples by importance."""
+    generator = np.random.default_rng(0)
+    X = np.repeat([[0.0, 0.0], [1.0, 1.0]], 200, axis=0)
+    X = X + 0.1 * generator.standard_normal(X.shape)
+    counts, weights = weights_of(400)
+    skewed = np.where(np.arange(400) < 200, 9.0, 1.0)
+    assert moment_mismatch(X, counts, X, skewed / skewed.sum()) == pytest.approx(0.8, abs=0.05)
+    assert moment_mismatch(X, skewed, X, skewed / skewed.sum()) is None
+    assert moment_mismatch(X, skewed, X, weights) > 0.5
+
+
+def test_differences_by_chance_are_none():
+    """Few samples that are off by less than 4 standard errors, and columns that are constant."""
+    generator = np.random.default_rng(0)
+    rows, samples = generator.standard_normal((200, 3)), generator.standard_normal((6, 3))
+    rows[:, 2] = samples[:, 2] = 1.0
+    counts, _ = weights_of(200)
+    assert moment_mismatch(rows, counts, samples + 0.7, np.full(6, 1 / 6)) is None
+    many = generator.standard_normal((600, 3)) + 0.7
+    assert moment_mismatch(rows, counts, many, np.full(600, 1 / 600)) > 0.5

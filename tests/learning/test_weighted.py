@@ -1,0 +1,142 @@
+"""Chains with importance weights, which follow the shares of modes between which they never move.
+
+Seeds are fixed.
+"""
+
+import numpy as np
+import pytest
+from _exact import Exact
+from _fractional import all_rows
+from _machines import gradient, random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skrbm.arrays import make_rng
+from skrbm.inference import Gibbs, GibbsLangevin
+from skrbm.learning import ChainPhase
+from skrbm.learning._weighted import Weighted, reweighted
+from skrbm.machine import Machine, free_energy
+from skrbm.units import Bernoulli, Gaussian, Theta
+
+N = 2000
+N_VISIBLE, N_HIDDEN = 6, 4
+
+
+def on_the_way(t, kind=Bernoulli):
+    """A machine of two modes, mostly zeros and mostly ones.
+
+    They part while t goes from 0 to 1, and half of a unit of t later the share of the second one
+    grows from a half. At the end Gibbs sampling hardly moves between them.
+    """
+    W = np.full((N_HIDDEN, N_VISIBLE), 2.5 * min(t, 1.0))
+    tilt = 0.25 * max(0.0, t - 1.5)
+    theta = Theta(tilt - W.sum(axis=0) / 2)
+    if kind is Gaussian:  # of the same couplings with hidden units, on both sides of 0.5
+        W = 0.7 * W
+        theta = Theta(0.6 * tilt + 2.0 - W.sum(axis=0) / 2, np.full(N_VISIBLE, 4.0))
+    return Machine((kind(), Bernoulli()), (theta, Theta(-W.sum(axis=1) / 2)), (W,))
+
+
+def followed(phase, kind=Bernoulli, end=2.5, n_steps=120):
+    """The last machine of a path, the state, and the moments of its chains."""
+    machine = on_the_way(0.0, kind)
+    X, rng = np.zeros((10, N_VISIBLE)), make_rng(0, np.ones(1))
+    state = phase.init(machine, rng, N, X)
+    for t in np.linspace(0.0, end, n_steps):
+        machine = on_the_way(t, kind)
+        state = phase.reviewed(machine, state, rng)
+        state, _, model = phase.phases(machine, state, X, rng)
+    return machine, state, model
+
+
+def share_of_ones(rows, weights=None):
+    return np.average(rows.mean(axis=1) > 0.5, weights=weights)
+
+
+@pytest.mark.parametrize("kind", [Bernoulli, Gaussian])
+@pytest.mark.parametrize("options", [{}, {"n_steps": 2, "burn_in": 0}], ids=["shared", "run"])
+def test_chains_have_the_shares_of_modes_that_change(kind, options):
+    """A share of 0.8 of chains that are worth half of N has a standard error of 0.013.
+
+    Resampling adds less than as much, so that 0.018 are the most, and 5 of these are allowed: were
+    the error normal, the test would fail with a probability of 6e-7.
+    """
+    machine, state, model = followed(ChainPhase(Gibbs(), "weighted", **options), kind)
+    exact = Exact(machine)
+    rows = state.chains.layers[0]
+    draws = exact.sample(np.random.default_rng(0), 100_000)[0]
+    truth = share_of_ones(draws)
+    assert 0.7 < truth < 0.95
+    weights = state.weighted.weights()
+    assert abs(share_of_ones(rows, weights) - truth) < 0.09
+    assert_allclose(gradient(machine, model)[0], exact.mean(0), atol=0.11)
+    assert weights.sum() == pytest.approx(1) and 1 / (weights**2).sum() > N / 3
+    # What is shown of the chains, and later fits start from, has no weights.
+    shown = ChainPhase(Gibbs(), "weighted").visible(state)
+    assert share_of_ones(shown) == pytest.approx(share_of_ones(rows, weights), abs=0.03)
+    _, stuck, _ = followed(ChainPhase(Gibbs(), "persistent", **options), kind)
+    assert abs(share_of_ones(stuck.chains.layers[0]) - truth) > 0.15  # as the test must see
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("sampler", [Gibbs(), GibbsLangevin(0.5, adjust_after=0)], ids=repr)
+def test_chains_of_any_sampler_have_the_moments_of_the_machine(sampler):
+    """All of them, within 5 standard errors of 0.03 in units of their deviations."""
+    machine, _, model = followed(ChainPhase(sampler, "weighted", 2), Gaussian)
+    exact = Exact(machine)
+    mean, precision, hidden, pair = gradient(machine, model)
+    assert_allclose(mean, exact.mean(0), atol=0.15)
+    assert_allclose(-2 * precision, exact.second(0), atol=0.15)
+    assert_allclose(hidden, exact.mean(1), atol=0.08)
+    assert_allclose(pair, exact.pair(0), atol=0.15)
+
+
+def weights_by(machine, rows, first):
+    """Weights of rows of one machine for another."""
+    log_weights = free_energy(first, rows) - free_energy(machine, rows)
+    weights = np.exp(log_weights - log_weights.max())
+    return weights / weights.sum()
+
+
+def test_weights_grow_by_the_change_of_the_density():
+    """Rows stay where they are, as long as half of them or more are effective."""
+    first, machine = (random_machine(("bernoulli",) * 2, (5, 3), 0, s) for s in (0.5, 0.6))
+    rows, rng = all_rows(5), make_rng(0, np.ones(1))
+    before = np.random.default_rng(0).normal(0, 0.1, len(rows))
+    state = Weighted(before, free_energy(first, rows))
+    found, after = reweighted(machine, rows, state, rng)
+    expected = weights_by(machine, rows, first) * np.exp(before)
+    assert_array_equal(found, rows)
+    assert_allclose(after.weights(), expected / expected.sum(), rtol=1e-10)
+    assert_allclose(after.energies, free_energy(machine, rows), rtol=1e-12)
+
+
+def test_resampling_keeps_weighted_means():
+    """Each row is taken as often as its weight says, but for a fraction of one, and on average so.
+
+    Over 400 offsets the mean number has a standard deviation of at most 0.025; 6 are allowed.
+    """
+    first, machine = (random_machine(("bernoulli",) * 2, (5, 3), 0, s) for s in (0.5, 6.0))
+    rows, rng = all_rows(5), make_rng(0, np.ones(1))
+    weights = weights_by(machine, rows, first)
+    assert 1 / (weights**2).sum() < 16
+    state, total = Weighted(np.zeros(32), free_energy(first, rows)), 0.0
+    for _ in range(400):
+        found, after = reweighted(machine, rows, state, rng)
+        counts = (found[:, None] == rows[None]).all(axis=2).sum(axis=0)
+        assert (np.abs(counts - 32 * weights) < 1 + 1e-9).all()
+        assert_array_equal(after.log_weights, 0.0)
+        assert_allclose(after.energies, free_energy(machine, found), rtol=1e-12)
+        total = total + counts / 400
+    assert_allclose(total, 32 * weights, atol=0.15)
+
+
+def test_rows_whose_density_is_no_number_have_no_weight():
+    machine = random_machine(("bernoulli",) * 2, (5, 3), 0, 0.5)
+    rows, rng = all_rows(5), make_rng(0, np.ones(1))
+    energies = free_energy(machine, rows)
+    energies[:3] = np.nan, np.inf, -np.inf
+    found, after = reweighted(machine, rows, Weighted(np.zeros(32), energies), rng)
+    assert np.isfinite(after.energies).all()
+    weights = after.weights()
+    assert (weights[[0, 1, 2]] == 0).all() and weights.sum() == pytest.approx(1)
+    assert_array_equal(found, rows)
