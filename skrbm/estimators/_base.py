@@ -91,6 +91,9 @@ class BaseRBM(DensityModel):
     def _units(self):
         raise NotImplementedError
 
+    def _units_to_resume(self, machine):
+        return self._units()
+
     def _parts(self, rows=None):
         raise NotImplementedError
 
@@ -267,7 +270,8 @@ class BaseRBM(DensityModel):
     def _resume(self, X, weights, fewest):
         training, parts = self._training, self._parts()
         machine = self._in_training(parts)
-        check_layers(machine, self._units(), self._layer_sizes(), self.n_components)
+        units = self._units_to_resume(machine)
+        check_layers(machine, units, self._layer_sizes(), self.n_components)
         unit, coordinates = machine.units[0], parts.coordinates
         rows = rows_of(X, unit, machine.dtype, self.binarize, weights, coordinates)
         n_rows = max(rows.total, fewest)

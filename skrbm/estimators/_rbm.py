@@ -1,7 +1,7 @@
 """The restricted Boltzmann machine of any units, inference, starts and optimiser."""
 
 from dataclasses import replace
-from math import inf
+from math import inf, isfinite
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from .._ranks import ranks
 from .._sklearn import Interval, StrOptions
 from ..arrays import cast, from_numpy, inverse_factor
 from ..inference import FixedPoint, Sampler, method_names, resolve
-from ..inputs import Coordinates, check_scale_known, warn_far
+from ..inputs import Coordinates, RowBlocks, check_scale_known, warn_far
 from ..learning import (
     CHAINS,
     NATURAL,
@@ -19,10 +19,13 @@ from ..learning import (
     StandardParameters,
     WhitenedParameters,
 )
+from ..units import Gaussian
 from ._base import BaseRBM
 from ._choices import OPTIMIZER_CONSTRAINT, UNIT_CONSTRAINTS, optimizer_of, units_of
 from ._parts import Parts, spread
 from ._training import is_automatic
+
+_JOINT_COLUMNS = 200  # most columns of "gaussian" units that have a precision matrix
 
 
 class RBM(BaseRBM):
@@ -51,8 +54,11 @@ class RBM(BaseRBM):
         with parameters of their own on each side of 0; on an interval; on one with a point mass
         at 0; 0 to n (:ref:`units`). Or an object such as ``TruncatedGaussian(-3, 3)`` or
         ``Binomial(5)``; bounds that are not given are those of the data for visible units, and
-        [-1, 1], with a point mass [0, 1], for hidden ones. ``Categorical(sizes)`` is for
-        categories, and ``Poisson()`` for counts without a bound, by "gibbs" or "naive_mean_field".
+        [-1, 1], with a point mass [0, 1], for hidden ones. By block Gibbs sampling of hidden units
+        with bounds, and for at most 200 columns, "gaussian" is ``Gaussian(covariance="full")``:
+        the columns share a precision matrix. ``Gaussian()`` has one precision for each column.
+        ``Categorical(sizes)`` is for categories, and ``Poisson()`` for counts without a bound, by
+        "gibbs" or "naive_mean_field".
     hidden : str or Unit, default="bernoulli"
         Kind of the hidden units: a name or an object as ``visible`` takes.
     inference : {"gibbs", "cd", "langevin", "gibbs_langevin", "tempering", "tap", "tap3", \
@@ -112,7 +118,7 @@ class RBM(BaseRBM):
         automatic rate and chains that sample, a pass has three batches at least.
     n_iter : int or "auto", default="auto"
         Passes over the data. "auto": 40, or more with few rows: with an automatic rate and chains
-        that sample, as many as make 1000 steps.
+        that sample, as many as make 1000 steps, or 3000 where columns share a precision matrix.
     verbose : int, default=0
         Whether to print a line for each pass.
     random_state : int, RandomState instance or None, default=None
@@ -311,7 +317,37 @@ class RBM(BaseRBM):
         self.sample_values = sample_values
 
     def _units(self):
-        return units_of(self)
+        visible, hidden = units_of(self)
+        if self.visible == "gaussian" and self._has_joint_columns(hidden):
+            visible = Gaussian(covariance="full")
+        return visible, hidden
+
+    def _has_joint_columns(self, hidden):
+        """Whether the columns of "gaussian" units share a precision matrix.
+
+        It gains much where columns are correlated, and costs the cube of their number in a step.
+        Chains of Langevin steps and equations have none, and neither do weights with zeros.
+        """
+        method, n = self._method(), vars(self).get("n_features_in_", inf)
+        penalties = {self.penalty, getattr(self.optimizer, "penalty", "l2")}
+        return (
+            n <= _JOINT_COLUMNS
+            and not vars(self).get("_in_blocks", False)
+            and ranks().size == 1
+            and isinstance(method, Sampler)
+            and method.step_size is None
+            and isfinite(hidden.bounds[1] - hidden.bounds[0])
+            and penalties == {"l2"}
+        )
+
+    def _data_to_learn(self, X, goes_on, weights):
+        X = super()._data_to_learn(X, goes_on, weights)
+        self._in_blocks = isinstance(X, RowBlocks)
+        return X
+
+    def _units_to_resume(self, machine):
+        own, hidden = self._units()
+        return (machine.units[0] if self.visible == "gaussian" else own), hidden
 
     def _first_machine(self, rows, rng, parts):
         machine = super()._first_machine(rows, rng, parts)

@@ -13,6 +13,7 @@ from ..arrays import namespace, seed_sequence
 from ..learning import PENALTIES, LikelihoodMonitor, check_integral
 
 _STEPS = 1000  # of a fit with n_iter="auto" at least
+_STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
 
 TRAINING_CONSTRAINTS = {
     "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
@@ -108,7 +109,8 @@ def n_iter_of(estimator, rows, batch_size):
     fewest = estimator._fewest_passes
     if not _is_found_by_chains(estimator):
         return fewest
-    return max(fewest, -(-_STEPS // max(1, -(-int(rows.total) // batch_size))))
+    steps = _STEPS_OF_JOINT if rows.unit.is_joint else _STEPS
+    return max(fewest, -(-steps // max(1, -(-int(rows.total) // batch_size))))
 
 
 def _is_found_by_chains(estimator):

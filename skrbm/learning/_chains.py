@@ -32,6 +32,7 @@ _CAP = 1.0  # length of a step, in coordinates in which units have deviations of
 _CAP_OF_BITS = 3.0  # the same for 0 and 1, of which gradients have a bound
 _DIVERGENCES_OF_BITS = 10.0, 0.075  # nats of a step: at least, and for each column
 _DIVERGENCE = 0.02  # nats, of a step that importance weights have to follow
+_DIVERGENCE_OF_JOINT = 0.05  # nats for each column, of those with a precision matrix
 _TEMPERED = 0.1  # nats, of a step after which samples of the last rung are still exchanged
 _SWEEPS = 50  # over which the autocorrelation of chains is measured
 _MEANS = {}  # row weights of batches, which have few sizes
@@ -405,6 +406,7 @@ class ChainPhase(ModelPhase):
         most, scale = CHAINS[self.start].divergence, unit_of_rates(machine.units)
         if most is None:
             least, column = (0.0, DIVERGENCE) if scale == math.inf else _DIVERGENCES_OF_BITS
+            column = _DIVERGENCE_OF_JOINT if machine.units[0].is_joint else column
             most = max(least, column * machine.n_units[0])
         return StepLength(most, _CAP if scale == math.inf else _CAP_OF_BITS * scale, every)
 
