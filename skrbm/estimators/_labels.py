@@ -24,6 +24,9 @@ class LabelledRBM(RBM):
     labels = None
     _may_restart = False  # labels tell modes apart, whether or not chains mix between them
 
+    def _has_joint_columns(self, hidden):
+        return False  # it is the hidden units that connect columns with labels
+
     def _encode(self, X, reset=False, *, sparse=True, **can):
         """Return rows that RBMClassifier has checked; in sparse ones labels may be NaN."""
         if reset:

@@ -9,7 +9,7 @@ from .._ranks import ranks
 from .._sklearn import Interval, StrOptions
 from ..arrays import cast, from_numpy, inverse_factor
 from ..inference import FixedPoint, Sampler, method_names, resolve
-from ..inputs import Coordinates, RowBlocks, check_scale_known, warn_far
+from ..inputs import Coordinates, RowBlocks, check_scale_known, varies, warn_far
 from ..learning import (
     CHAINS,
     NATURAL,
@@ -404,7 +404,8 @@ class RBM(BaseRBM):
         names = None if encoder is None else encoder.names
         warn_far(*coordinates, None if unit.is_joint else rows.initial_theta.precision, names)
         if not unit.is_joint:
-            return StandardParameters(coordinates, from_numpy(has_precision, mean))
+            is_constant = ~varies(mean, spread, mean.dtype)
+            return StandardParameters(coordinates, from_numpy(has_precision, mean), is_constant)
         has_precision[unit.joint_columns(n_visible)] = False
         has_precision = from_numpy(has_precision, mean)
         joint = cast(rows.initial_theta.joint, rows.dtype)

@@ -12,6 +12,7 @@ from .._sklearn import HasMethods, Interval, StrOptions, with_callbacks
 from ..arrays import namespace, seed_sequence
 from ..learning import PENALTIES, LikelihoodMonitor, check_integral
 
+_LEAST_ROWS = 100  # of a fit that restarts with weighted chains if others do not mix
 _STEPS = 1000  # of a fit with n_iter="auto" at least
 _STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
 
@@ -168,7 +169,7 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress):
     if not goes_on:
         estimator._pretrain(training, rows, train)
         check_integral(training.machine, "before the first epoch")
-        if training.parts.fallback is not None:
+        if training.parts.fallback is not None and len(train) >= _LEAST_ROWS:
             training.first = training.machine.copy()
     monitor = likelihood_monitor(estimator, training, rows, train, validation)
 

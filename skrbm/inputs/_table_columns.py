@@ -158,8 +158,13 @@ class NumberColumn(TableColumn):
         return np.clip(numbers, lower, upper)
 
     def into_values(self, rows):
-        """Return rows of the unit, or their means, as values of the user."""
+        """Return rows of the unit, or their means, as values of the user.
+
+        A column that was constant in training keeps its value.
+        """
         numbers = rows[:, 0].astype(np.float64) + self._origin
+        if self.lower == self.upper:
+            numbers = np.full_like(numbers, self.lower)
         if self.is_whole or "int" in self.dtype.lower():
             numbers = np.rint(numbers)
         bounds = _range_of(self.dtype)

@@ -246,6 +246,8 @@ class LikelihoodMonitor(Monitor):
         found = self._tracker.sample() if self.log_z is not None else None
         if found is None or self.rows.has_missing or self.rows.has_fractions:
             return None
+        if not machine.units[0].is_discrete:  # short fits of real columns are often far away
+            return None
         if self.log_z.std > 0.5 or len(self.train) < _LEAST_ROWS:
             return None
         (samples, weights), rows = found, self._values(lambda rows: rows, self.train)

@@ -152,8 +152,7 @@ class NaturalParameters:
         """Return the places of the precisions of unbounded units among the parameters."""
         places, place = [], len(machine.weights)
         for unit, theta in zip(machine.units, machine.thetas, strict=True):
-            is_unbounded = theta.precision is not None and unit.bounds[1] == np.inf
-            places += [place + 1] if is_unbounded else []
+            places += [place + 1] if theta.precision is not None and unit.is_unbounded else []
             place += sum(part is not None for part in theta)
         return places
 
@@ -293,10 +292,13 @@ class StandardParameters(NaturalParameters):
         m and s, in the dtype of the machine.
     has_precision : array of bool of shape (n_visible,), default=None
         Which columns have a precision that is learnt; None is all.
+    is_constant : array of bool of shape (n_visible,), default=None
+        Which columns are constant in the data, and start with a variance of 1; None is none.
     """
 
     coordinates: Coordinates
     has_precision: Any = None
+    is_constant: Any = None
 
     def of(self, machine):
         """Return the parameters in standardised coordinates."""
@@ -359,8 +361,11 @@ class StandardParameters(NaturalParameters):
         if own.precision is not None:
             powers = iter(_powers(own))
             standard = own.map(lambda part: part * scale ** next(powers))
-            raised = machine.units[0].project(standard).precision - standard.precision
-            raised = raised / scale**2
+            first = machine.units[0].project(standard).precision
+            if self.is_constant is not None:
+                at = self.is_constant & (standard.precision > 0)
+                first = namespace(first).where(at, namespace(first).ones_like(first), first)
+            raised = (first - standard.precision) / scale**2
             field = own.field + raised * mean
             own = own._replace(field=field, precision=own.precision + raised)
         W = machine.weights[0] / scale

@@ -189,6 +189,11 @@ class Unit:
     needs_bounds = False
 
     @property
+    def is_unbounded(self) -> bool:
+        """Whether values have no upper bound."""
+        return self.bounds[1] == inf
+
+    @property
     def reach(self) -> float:
         """Distance of the values of a column if it has two, else infinity."""
         values = self.values

@@ -100,6 +100,8 @@ class ColumnUnits(Unit):
         """What to use where a method does not apply to one of the parts; it ends an error."""
         return next(filter(None, (unit.alternative for unit in self.units)), "")
 
+    is_unbounded = _of_parts("is_unbounded", any)
+
     @property
     def reach(self):
         return max(unit.reach for unit in self.units)

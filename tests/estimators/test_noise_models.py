@@ -88,7 +88,7 @@ def test_terms_of_normal_noise_are_bayes_rule(kind, s):
     mean, variance = unit.mean_variance(tilted)
     for i, y in enumerate(Y[0]):
         own = theta.map(lambda part, i=i: part[i])
-        line = Line(own.field, own.precision, unit.bounds, *own[2:])
+        line = Line(own.field, own.precision, unit.bounds, *own[2:5])
         # Midpoints about the place of the support that is nearest to y, and the atom if any.
         nearest = np.clip(y, *unit.bounds)
         reach = nearest + 12 * np.sqrt(s) * np.linspace(-1, 1, 100001)
