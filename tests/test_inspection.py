@@ -136,7 +136,7 @@ def test_history_of_another_quantity_in_given_axes(rbm):
 def test_history_of_likelihoods_has_a_band():
     history = {
         "epoch": [1, 2, 3, 4],
-        "pseudo_log_likelihood": [-9.0, -8.0, -7.0, -6.0],
+        "tap_log_likelihood": [-9.0, -8.0, -7.0, -6.0],
         "log_likelihood": [np.nan, -8.5, -7.5, -7.0],
         "log_likelihood_std": [np.nan, 0.1, 0.2, 0.3],
     }
@@ -147,7 +147,7 @@ def test_history_of_likelihoods_has_a_band():
     for epoch, low, high in [(2, -8.7, -8.3), (3, -7.9, -7.1), (4, -7.6, -6.4)]:
         here = band[band[:, 0] == epoch, 1]
         assert (here.min(), here.max()) == pytest.approx((low, high))
-    assert HistoryDisplay(history).plot(quantity="pseudo_log_likelihood").band_ is None
+    assert HistoryDisplay(history).plot(quantity="tap_log_likelihood").band_ is None
     history["log_likelihood"][1:3] = [np.nan, np.nan]
     assert HistoryDisplay(history).plot().ax_.get_ylabel() == "pseudo log likelihood"
 

@@ -288,4 +288,5 @@ def likelihood_monitor(estimator, training, rows, train, validation):
         batch_size=batch_size_of(estimator, rows),
         seed=seed_sequence(estimator._evaluation_seed),
         is_density=parts.labels is None or parts.labels.part < 0.5,
+        has_rate=not is_automatic(estimator),
     )

@@ -24,7 +24,7 @@ _FREE_ROWS = 20_000  # unless that is the cost of learning from more rows than t
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _SURE = 4.0  # standard errors by which a warning is about more than chance
 _LOSS = 0.1  # nats below independent columns, for which nobody is warned
-_MISMATCH = 0.5  # of means and correlations, in standard deviations, below which nobody is warned
+_MISMATCH = 0.8  # of means and correlations, in standard deviations, below which nobody is warned
 _DIRECTIONS = 8  # in which the rows of data differ most, along which moments are compared
 _LEAST_ROWS = 100  # for which that tells anything
 
@@ -54,6 +54,8 @@ class LikelihoodMonitor(Monitor):
     is_density : bool, default=True
         Whether the density of rows is what is mainly learnt, so that it should be better than that
         of independent units in the end.
+    has_rate : bool, default=False
+        Whether the learning rate is a number that the user has chosen.
     """
 
     def __init__(
@@ -69,10 +71,11 @@ class LikelihoodMonitor(Monitor):
         batch_size,
         seed,
         is_density=True,
+        has_rate=False,
     ):
         super().__init__(n_iter_no_change)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
-        self.tol, self.is_density = tol, is_density
+        self.tol, self.is_density, self.has_rate = tol, is_density, has_rate
         self.n_rows = float(rows.counts[train].sum())  # of this rank
         self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
         self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
@@ -182,7 +185,8 @@ class LikelihoodMonitor(Monitor):
             self.budget = math.inf
             late = self.measure(machine, state)
             late.pop("tap_log_likelihood", None)
-        if ranks().rank == 0 and (message := self.warning(machine, state)):
+        message = ranks().first(self.warning(machine, state) if ranks().rank == 0 else None)
+        if message is not None:
             warnings.warn(message, ConvergenceWarning, stacklevel=11)
         return self.agreed(machine, late) if late else {}
 
@@ -207,11 +211,14 @@ class LikelihoodMonitor(Monitor):
             mean = self._mean(loss)
             error = math.hypot(self.log_z.std, (self._mean((loss - mean) ** 2) / n) ** 0.5)
             if mean > max(_SURE * error, _LOSS):
+                remedy = self.phase().remedy
+                if self.has_rate:
+                    remedy = "; lower learning_rate, or scale X"
                 return (
                     f"The log-likelihood of training rows, {self._mean(own):.4g}, is below that of "
-                    f"independent columns, {self._mean(independent):.4g}{self.phase().remedy}."
+                    f"independent columns, {self._mean(independent):.4g}{remedy}."
                 )
-        found = self._mismatch(machine, state)
+        found = None if self.has_rate else self._mismatch(machine, state)
         if found is None:
             return None
         return (
@@ -246,7 +253,9 @@ class LikelihoodMonitor(Monitor):
         found = self._tracker.sample() if self.log_z is not None else None
         if found is None or self.rows.has_missing or self.rows.has_fractions:
             return None
-        if not machine.units[0].is_discrete:  # short fits of real columns are often far away
+        if not (
+            machine.units[0].is_discrete and self.phase().samples_model
+        ):  # short fits of real columns are often far away
             return None
         if self.log_z.std > 0.5 or len(self.train) < _LEAST_ROWS:
             return None

@@ -288,10 +288,10 @@ def test_a_failed_fit_leaves_the_seed_of_the_likelihood(Estimator):
 def test_a_fit_that_ends_worse_than_independent_units_says_so():
     X = binary_data(n=200)
     for Estimator in (BernoulliRBM, TAPRBM):
-        with pytest.warns(ConvergenceWarning, match=r"learning has diverged. Lower learning_rate"):
+        with pytest.warns(ConvergenceWarning, match="lower learning_rate"):
             small(Estimator, learning_rate=1000).fit(X)
     wine = load_wine().data  # columns from 0.13 to 1680 in one interval
-    with pytest.warns(ConvergenceWarning, match="scale X if its columns differ in scale"):
+    with pytest.warns(ConvergenceWarning, match="below that of independent columns"):
         TAPRBM(5, visible="truncated_gaussian", random_state=0).fit(wine)
 
 
@@ -313,7 +313,7 @@ def test_units_that_are_compared_with_are_fitted_to_all_rows(visible):
 
 
 def test_divergence_is_told_with_early_stopping_too():
-    with pytest.warns(ConvergenceWarning, match="learning has diverged"):
+    with pytest.warns(ConvergenceWarning, match="lower learning_rate"):
         small(BernoulliRBM, learning_rate=1000, early_stopping=True).fit(binary_data(n=200))
 
 

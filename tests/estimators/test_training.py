@@ -104,6 +104,7 @@ def test_schedules(RBM, schedule, monkeypatch):
     factors = {
         "constant": np.ones(4),
         "linear": 1 - progress,
+        "polynomial": (1 - progress) ** 1.5,
         "cosine": np.cos(np.pi * progress / 2) ** 2,
         "exponential": 1000.0**-progress,
     }
