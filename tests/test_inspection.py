@@ -149,7 +149,7 @@ def test_history_of_likelihoods_has_a_band():
         assert (here.min(), here.max()) == pytest.approx((low, high))
     assert HistoryDisplay(history).plot(quantity="tap_log_likelihood").band_ is None
     history["log_likelihood"][1:3] = [np.nan, np.nan]
-    assert HistoryDisplay(history).plot().ax_.get_ylabel() == "pseudo log likelihood"
+    assert HistoryDisplay(history).plot().ax_.get_ylabel() == "tap log likelihood"
 
 
 def test_history_that_was_not_recorded(rbm):

@@ -347,7 +347,8 @@ class RBM(BaseRBM):
 
     def _units_to_resume(self, machine):
         own, hidden = self._units()
-        return (machine.units[0] if self.visible == "gaussian" else own), hidden
+        is_named = getattr(self, "visible", None) == "gaussian"
+        return (machine.units[0] if is_named else own), hidden
 
     def _first_machine(self, rows, rng, parts):
         machine = super()._first_machine(rows, rng, parts)
@@ -404,7 +405,8 @@ class RBM(BaseRBM):
         names = None if encoder is None else encoder.names
         warn_far(*coordinates, None if unit.is_joint else rows.initial_theta.precision, names)
         if not unit.is_joint:
-            is_constant = ~varies(mean, spread, mean.dtype)
+            own = from_numpy(rows.unit.gaussian_columns(n_visible), mean)
+            is_constant = own & ~varies(mean, spread, mean.dtype)
             return StandardParameters(coordinates, from_numpy(has_precision, mean), is_constant)
         has_precision[unit.joint_columns(n_visible)] = False
         has_precision = from_numpy(has_precision, mean)

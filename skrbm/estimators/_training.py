@@ -169,7 +169,7 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress):
     if not goes_on:
         estimator._pretrain(training, rows, train)
         check_integral(training.machine, "before the first epoch")
-        if training.parts.fallback is not None and len(train) >= _LEAST_ROWS:
+        if training.parts.fallback is not None and rows.total >= _LEAST_ROWS:
             training.first = training.machine.copy()
     monitor = likelihood_monitor(estimator, training, rows, train, validation)
 

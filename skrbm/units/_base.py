@@ -464,6 +464,10 @@ class Unit:
         """Return the unit whose columns have precisions of their own in place of a matrix."""
         return self
 
+    def gaussian_columns(self, n: int) -> np.ndarray:
+        """Return which of ``n`` columns have a normal distribution, an array of bool."""
+        return np.full(n, self.is_gaussian)
+
     def joint_columns(self, n: int) -> np.ndarray:
         """Return which of ``n`` columns the matrix ``joint`` is of, an index array."""
         return np.arange(n if self.is_joint else 0)

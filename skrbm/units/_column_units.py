@@ -119,6 +119,12 @@ class ColumnUnits(Unit):
     def without_joint(self):
         return ColumnUnits([(unit.without_joint(), columns) for unit, columns in self.parts])
 
+    def gaussian_columns(self, n):
+        found = np.zeros(n, dtype=bool)
+        for unit, columns in zip(self.units, self.columns, strict=True):
+            found[columns] = unit.gaussian_columns(len(columns))
+        return found
+
     def joint_columns(self, n):
         self._check_width(n)
         pairs = zip(self.units, self.columns, strict=True)

@@ -177,7 +177,7 @@ def test_chains_learn_in_any_units_of_measure(visible, starts):
 
 def test_going_on_keeps_the_units_of_measure():
     X = MEAN + SCALE * np.random.default_rng(0).standard_normal((100, 3))
-    rbm = RBM(2, visible="gaussian", n_iter=1, random_state=0, warm_start=True).fit(X)
+    rbm = RBM(2, visible=Gaussian(), n_iter=1, random_state=0, warm_start=True).fit(X)
     parameters = rbm._training.parts.parameters
     assert isinstance(parameters, StandardParameters)
     assert_allclose(parameters.coordinates.offset, X.mean(axis=0))
