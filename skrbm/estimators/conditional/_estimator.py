@@ -65,10 +65,11 @@ class ConditionalRBM(Predictions):
         summed out, so that they are most likely right as a whole. Up to 14 outputs all values are
         tried; beyond that mixed-product belief propagation looks for the maximum. None is matched
         to the objective.
-    learning_rate : float or "auto", default=0.05
-        Step of the gradient ascent on the mean objective. Reasonable values lie between 5e-3 and
-        0.5. "auto" finds it in training, by the divergence of a step (:ref:`automatic_rates`).
-    batch_size : int, default=10
+    learning_rate : float or "auto", default="auto"
+        Step of the gradient ascent on the mean objective. "auto" finds it in training, by the
+        divergence of a step (:ref:`automatic_rates`), and averages the parameters over the steps.
+        Reasonable numbers lie between 5e-3 and 0.5.
+    batch_size : int, default=100
         Largest number of rows of a mini-batch; batches have nearly the same size.
     n_iter : int, default=50
         Passes over the data.
@@ -92,7 +93,7 @@ class ConditionalRBM(Predictions):
     penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
         alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
         exact zeros.
-    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="constant"
+    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
         Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
         in a line or a cosine, down to 1e-3; or a function of the fraction.
     init : {"random", "logistic"} or fitted ConditionalRBM, default="random"
@@ -103,10 +104,10 @@ class ConditionalRBM(Predictions):
         fitted machine all is taken, or A and b if it has no hidden units.
     shuffle : bool, default=True
         Whether to shuffle the rows in each pass.
-    early_stopping : bool, default=False
-        Whether to set rows aside, stop after ``n_iter_no_change`` passes in a row in which their
-        error (the fraction of outputs that are wrong) was above the smallest so far less ``tol``,
-        and keep the parameters with the smallest error.
+    early_stopping : bool, default=True
+        Whether to hold out validation rows, stop after ``n_iter_no_change`` epochs in a row in
+        which their error (the fraction of outputs that are wrong) was above the smallest so far
+        less ``tol``, and keep the parameters with the smallest error.
     validation_fraction : float in (0, 1), default=0.1
         Part of the rows to set aside.
     n_iter_no_change : int, default=5
@@ -192,8 +193,8 @@ class ConditionalRBM(Predictions):
         objective="likelihood",
         inference="auto",
         decision=None,
-        learning_rate=0.05,
-        batch_size=10,
+        learning_rate="auto",
+        batch_size=100,
         n_iter=50,
         n_sweeps=None,
         verbose=0,
@@ -202,10 +203,10 @@ class ConditionalRBM(Predictions):
         momentum=0.0,
         alpha=0.0,
         penalty="l2",
-        schedule="constant",
+        schedule="linear",
         init="random",
         shuffle=True,
-        early_stopping=False,
+        early_stopping=True,
         validation_fraction=0.1,
         n_iter_no_change=5,
         tol=0.0,

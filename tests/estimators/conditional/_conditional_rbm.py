@@ -49,7 +49,13 @@ def holes_in(Y, seed=1):
 
 
 def small(**params):
-    return ConditionalRBM(**{"n_components": 5, "n_iter": 3, "random_state": 0, **params})
+    plain = {
+        "learning_rate": 0.05,
+        "batch_size": 10,
+        "schedule": "constant",
+        "early_stopping": False,
+    }
+    return ConditionalRBM(**{"n_components": 5, "n_iter": 3, "random_state": 0, **plain, **params})
 
 
 class Batches:

@@ -41,6 +41,8 @@ def test_without_hidden_units_it_is_logistic_regression(kind, inference):
         momentum=0.9,
         n_iter=600,
         alpha=1 / len(X),
+        schedule="constant",
+        early_stopping=False,
     ).fit(X, y)
     model = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000)
     model = (MultiOutputClassifier(model) if kind == "outputs" else model).fit(X, y)

@@ -174,6 +174,7 @@ def test_weighted_logistic_regression(kind):
     X, y = data_of(kind)
     n = WEIGHTS.sum()
     params = {"learning_rate": 0.5, "momentum": 0.9, "n_iter": 600, "alpha": 1 / n}
+    params |= {"schedule": "constant", "early_stopping": False}
     crbm = ConditionalRBM(0, batch_size=n, **params).fit(X, y, WEIGHTS)
     columns = y.T if kind == "outputs" else [y]
     model = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000)
