@@ -7,7 +7,7 @@ sample of the machine (Krause, Fischer & Igel 2020; Carbone et al. 2023).
 
 from typing import Any, NamedTuple
 
-from ..arrays import cast, like, namespace
+from ..arrays import cast, cumulative_sum, like, namespace
 from ..inference import sample
 from ..machine import condition
 
@@ -85,7 +85,7 @@ def _index(weights, offset):
     """Return the index of systematic resampling, as many as there are weights."""
     xp, n = namespace(weights), weights.shape[0]
     points = (xp.arange(n, **like(weights)) + offset) / n
-    index = xp.searchsorted(xp.cumulative_sum(weights), points)
+    index = xp.searchsorted(cumulative_sum(weights), points)
     return xp.clip(index, 0, n - 1)
 
 
