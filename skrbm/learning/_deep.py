@@ -1,6 +1,6 @@
 """The phases of learning a deep machine, where the hidden layers depend on each other."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..arrays import cast, from_numpy, namespace, number_of, take_rows
@@ -79,7 +79,9 @@ class DeepPhase(ModelPhase):
         return self.model.visible(state.model)
 
     def step_length(self, machine):
-        return self.model.step_length(machine)
+        # Joint steps start far from where layers that were trained one by one are good together.
+        rule = self.model.step_length(machine)
+        return replace(rule, divergence=4 * rule.divergence, cap=4 * rule.cap)
 
     def free_energy(self, machine, X):
         """Return the free energies with the hidden layers at the solutions of the equations."""

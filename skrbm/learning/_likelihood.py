@@ -16,7 +16,8 @@ from ._loop import Monitor
 from ._penalties import share_of_zeros
 from ._tracking import LogPartitionTracker
 
-_ROWS = 1000  # training rows whose likelihood is measured, and that samples are compared with
+_ROWS = 1000  # training rows whose likelihood is measured
+_FEWER_ROWS = 256  # of these, where values of the rows are kept at once
 _BLOCK_ELEMENTS = 2**16  # of rows that are measured together, where batches are small
 _SHARE = 0.1  # of the cost of learning that estimates of log Z may have
 _FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms,
@@ -174,7 +175,7 @@ class LikelihoodMonitor(Monitor):
 
     def _some_rows(self):
         """Return some training rows as visible values."""
-        return self.rows.batch(self.train)[0]
+        return self.rows.batch(self.train[:_FEWER_ROWS])[0]
 
     # ------------------------------------------------------------------------- the end of a fit
 
@@ -259,8 +260,8 @@ class LikelihoodMonitor(Monitor):
             return None
         if self.log_z.std > 0.5 or len(self.train) < _LEAST_ROWS:
             return None
-        (samples, weights), rows = found, self._values(lambda rows: rows, self.train)
-        return moment_mismatch(rows, self.weights, samples, weights)
+        (samples, weights), rows = found, self._values(lambda rows: rows, self.train[:_FEWER_ROWS])
+        return moment_mismatch(rows, self.weights[:_FEWER_ROWS], samples, weights)
 
     # ------------------------------------------------------------------------- rows
 

@@ -23,6 +23,7 @@ from _estimators import (
 from numpy.testing import assert_allclose
 
 import skrbm
+from skrbm import units
 from skrbm.arrays import to_numpy
 from skrbm.evaluation import _pseudo_likelihood, exact_log_partition, pseudo_log_likelihood
 from skrbm.exceptions import DivergenceError
@@ -80,9 +81,9 @@ CASES = [
     case(skrbm.TAPRBM, 15),
     case(skrbm.DeepTAPMachine, 25),
     case(Gaussian, 15, max_grad_norm=1.0),
-    case(Gaussian, 15, inference=GibbsLangevin(step_scale="mean_variance", step_size=0.1)),
-    case(Conditional, 15, a_batch=9),
-    case(Conditional, 15, objective="perceptron"),
+    case(Gaussian, 16, inference=GibbsLangevin(step_scale="mean_variance", step_size=0.1)),
+    case(Conditional, 19, a_batch=9, learning_rate=0.05),
+    case(Conditional, 19, objective="perceptron", learning_rate=0.05),
 ]
 
 
@@ -157,7 +158,9 @@ def test_fits_without_sampling_are_those_of_numpy(Estimator, params, tolerance, 
         assert_allclose(found[name], expected[name], rtol=0, atol=tolerance, err_msg=name)
     for name in set(ours.history_) - {"time", "pseudo_log_likelihood"}:
         if "likelihood" not in name:
-            assert_allclose(theirs.history_[name], ours.history_[name], rtol=1e-3, err_msg=name)
+            # Of a sweep more or less rounding decides.
+            rtol = 0.01 if name == "n_sweeps" and dtype == "float32" else 1e-3
+            assert_allclose(theirs.history_[name], ours.history_[name], rtol=rtol, err_msg=name)
 
 
 def test_steps_that_go_too_far_are_taken_back():
@@ -177,7 +180,7 @@ def test_a_diverging_fit_names_its_batch_at_the_end_of_the_epoch():
 
 def test_sums_by_halves_are_made_on_the_device():
     """For bits and for normal units; the waits are those for the parameters and one block."""
-    for visible in ("bernoulli", "gaussian"):
+    for visible in ("bernoulli", units.Gaussian()):
         rbm = skrbm.RBM(13, visible=visible, n_iter=1, random_state=0)
         X = binary_data(n=20, dtype=np.float32)
         expected = exact_log_partition(rbm.fit(X))
