@@ -86,6 +86,7 @@ def small(Estimator, **params):
     known = Estimator().get_params()
     usual = {name: value for name, value in usual.items() if name in known}
     sizes = {
+        "ConditionalRBM": {"early_stopping": False},
         "DeepTAPMachine": {"n_components": (5, 3), "n_iter_pretrain": 1},
         "FrankWolfeRBM": {
             **{"max_components": 2, "n_chains": 100, "n_restarts": 1, "n_bias_steps": 2},

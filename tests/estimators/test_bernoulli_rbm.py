@@ -328,7 +328,7 @@ def test_penalties_shrink_weights():
         params = {"learning_rate": 0.1, "n_iter": 20, "random_state": 0, **params}
         return np.abs(BernoulliRBM(n_components=8, **params).fit(X).components_)
 
-    free, l2, l1 = weights(), weights(alpha=0.03), weights(alpha=0.03, penalty="l1")
+    free, l2, l1 = weights(), weights(alpha=0.03), weights(alpha=0.04, penalty="l1")
     assert np.linalg.norm(l2) < 0.7 * np.linalg.norm(free)
     assert np.linalg.norm(l1) < 0.7 * np.linalg.norm(free)
     assert np.mean(l1 == 0) > 0.1 and (l2 != 0).all()

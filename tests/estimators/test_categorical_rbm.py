@@ -375,17 +375,16 @@ def test_solutions_start_at_rows_in_the_users_values():
         rbm.solutions(X[:7, :3])
 
 
-def test_groups_of_rows_between_which_chains_do_not_pass_are_learnt():
+def test_clusters_between_which_chains_do_not_mix():
     """Two sites repeat another one without exception, so that rows fall into four groups.
 
-    With four seeds each, plain chains ended 7.7 nats or more below independent sites, and tempered
-    ones within 0.01 nats of log 256.
+    Persistent chains lose clusters; weighted ones are the default.
     """
     X = np.random.default_rng(0).choice(list("ACGT"), (800, 6))
     X[:, 4] = X[:, 5] = X[:, 1]
-    with pytest.warns(ConvergenceWarning, match="passed between groups of rows"):
+    with pytest.warns(ConvergenceWarning, match="weighted"):
         CategoricalRBM(starts="persistent", random_state=0).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        rbm = CategoricalRBM(random_state=0).fit(X)  # which begins anew
+        rbm = CategoricalRBM(random_state=0).fit(X)
     assert rbm.score(X) == pytest.approx(-np.log(256), abs=0.1)

@@ -145,9 +145,11 @@ class ConditionalLearner(BatchLearner):
                     now *= float(part)
                     now += float(1 - part) * old
             length *= float(part)
-        if self.average and training.average is None:
+        if not self.average:
+            training.average = None
+        elif training.average is None:
             training.average = Average.of(machine, self.optimizer.makes_zeros)
-        elif self.average:
+        else:
             training.average = training.average.moved(machine, self.optimizer.makes_zeros)
         return length
 
