@@ -28,6 +28,7 @@ from ._weighted import Weighted, first_weighted, reweighted
 
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
 _ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
+_CAP_OF_INTERVALS = 1.0  # the same for units on an interval, in which rare values lie far out
 _CAP = 3.0  # length of a step, in coordinates in which units have deviations of about 1
 _DIVERGENCES_OF_BITS = 10.0, 0.075  # nats of a step: at least, and for each column
 _DIVERGENCE = 0.02  # nats, of a step that importance weights have to follow
@@ -407,7 +408,8 @@ class ChainPhase(ModelPhase):
             least, column = (0.0, DIVERGENCE) if scale == math.inf else _DIVERGENCES_OF_BITS
             column = _DIVERGENCE_OF_JOINT if machine.units[0].is_joint else column
             most = max(least, column * machine.n_units[0])
-        return StepLength(most, _CAP * min(1.0, scale), every)
+        is_interval = scale == math.inf and not machine.units[0].is_unbounded
+        return StepLength(most, _CAP_OF_INTERVALS if is_interval else _CAP * min(1.0, scale), every)
 
     def ladder(self, machine, state):
         if state.tempered is None:
