@@ -236,6 +236,7 @@ def test_history_of_real_units():
 def test_history_of_a_conditional_machine(params, name):
     generator = np.random.default_rng(0)
     X, Y = generator.normal(size=(30, 2)), generator.integers(0, 2, (30, 3))
+    params = {"early_stopping": False, **params}
     crbm = ConditionalRBM(2, n_iter=3, random_state=0, **params).fit(X, Y)
     display = HistoryDisplay.from_estimator(crbm)
     assert_array_equal(display.lines_[0].get_ydata(), crbm.history_[name])
