@@ -35,11 +35,11 @@ from ._parts import as_learnt, check_layers, machine_of_init, resume
 from ._training import (
     DENSITY_CONSTRAINTS,
     check_settings_of_ranks,
+    fit_rows,
     how_it_begins,
     is_automatic,
     joined_means,
     keeps_features,
-    learnt,
     name_in_print,
     rate_of,
     seeds_of_fit,
@@ -150,8 +150,8 @@ class BaseRBM(DensityModel):
         if progress is not None:
             X = as_learnt(X, self.machine_)
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
-        told = given if takes_table(self) else X
-        learnt(self, X, told, sample_weight, goes_on, progress)
+        shown = given if takes_table(self) else X
+        fit_rows(self, X, shown, sample_weight, goes_on, progress)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -102,6 +102,7 @@ def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
         velocity = map_rows(copied, velocity)
     training.resume_from(machine)
     training.first, training.n_restarted = None, 0
+    training.n_restored, training.length_factor = 0, 1.0
     training.phase_state = phase.resumed(state, last, before.phase)
     training.optimizer_state, training.parts = velocity, parts
 

@@ -140,7 +140,7 @@ def seeds_of_fit(random_state):
 
 
 @with_callbacks
-def learnt(estimator, X, told, sample_weight, goes_on, progress):
+def fit_rows(estimator, X, shown, sample_weight, goes_on, progress):
     """Fit to checked data, unless ``progress`` has come to its end.
 
     Callbacks take it for a fit of its own.
@@ -149,8 +149,8 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress):
     ----------
     estimator : BaseRBM
     X : array or RowBlocks
-    told : object
-        The data that callbacks are told of.
+    shown : object
+        The data as callbacks see them.
     sample_weight : array of shape (n_samples,) or None
     goes_on : bool
         Whether the fit begins where the last one has ended.
@@ -162,7 +162,7 @@ def learnt(estimator, X, told, sample_weight, goes_on, progress):
         return
     batch_size = batch_size_of(estimator, rows)
     n_iter = n_iter_of(estimator, rows, batch_size)
-    callbacks = for_callbacks(estimator, told, told, rows, training, progress, n_iter)
+    callbacks = for_callbacks(estimator, shown, shown, rows, training, progress, n_iter)
     train, validation = np.arange(len(rows)), None
     if estimator.early_stopping:
         train, validation = rows.split(estimator.validation_fraction, training.rng)
@@ -256,7 +256,7 @@ def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
     ----------
     estimator : estimator
     X, y : arrays
-        What callbacks are told of.
+        The data as callbacks see them.
     rows : DistinctRows
         With a ``fingerprint``.
     training : Training

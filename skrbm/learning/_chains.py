@@ -163,7 +163,7 @@ class TemperedStart(PersistentStart):
 
 
 class WeightedStart(PersistentStart):
-    """Go on with importance weights, which follow the machine where chains do not mix."""
+    """Continue with importance weights, which track the machine where chains do not mix."""
 
     for_ranks = False  # resampling is among all chains
     one_hidden_layer = True  # or there is no formula for the free energies behind the weights

@@ -204,8 +204,8 @@ class BatchLearner:
                     report, is_finite = self.taken(training, part, rate)
                     reports.append(report)
                     if is_finite is not True:  # or not known yet
-                        told = "intercepts", training.n_epochs, batch, rate
-                        require(is_finite, partial(_diverged, *told))
+                        where = "intercepts", training.n_epochs, batch, rate
+                        require(is_finite, partial(_diverged, *where))
             self.finish(training)
             if not self.is_finite(training.machine):
                 raise _diverged("components", training.n_epochs, batch, rate)
@@ -358,8 +358,8 @@ class MomentLearner(BatchLearner):
         )
         if found <= _CORRELATED:
             return
-        phase = training.parts.fallback
-        n = phase.usual_states
+        phase, n = training.parts.fallback, training.parts.n_states
+        n = phase.usual_states if n is None else n
         training.machine = first.copy()
         training.phase_state = phase.init(first, training.rng, n, self.rows.some(n, training.rng))
         training.optimizer_state = self.optimizer.init(self.parameters.of(training.machine))
@@ -509,6 +509,8 @@ class MomentLearner(BatchLearner):
         if may_lack_integral(moved.units) and not is_foreign(X) and not has_integral(moved):
             part, training.length_state = 0.0 * part, self.length.rejected(state)
         self._shorten(parameters, before, part, X)
+        if not is_foreign(part) and part == 0:  # its momentum would lead there again
+            training.optimizer_state = self.optimizer.init(parameters)
         training.machine = self.parameters.machine(moved, parameters)
         self._finish_step(training, parameters)
         return length * part
@@ -519,8 +521,8 @@ class MomentLearner(BatchLearner):
         if is_foreign(part) or part < 1:
             keep = _like(part, X)
             for now, old in zip(parameters, before, strict=True):
-                now *= keep
-                now += (1 - keep) * old
+                # Of a step to infinity nothing is kept, and 0 times infinity would be NaN.
+                now[...] = namespace(now).where(keep > 0, keep * now + (1 - keep) * old, old)
 
     def _move(self, training, slopes, rate):
         """Move the parameters by a step of the optimizer, and return them."""

@@ -24,8 +24,8 @@ _FREE = 2**28  # multiplications that they may always have in a fit: some 50 ms,
 _FREE_ROWS = 20_000  # unless that is the cost of learning from more rows than these
 _FREE_ENERGY = 0.2  # cost of a row, in units of the cost of learning from it
 _SURE = 4.0  # standard errors by which a warning is about more than chance
-_LOSS = 0.1  # nats below independent columns, for which nobody is warned
-_MISMATCH = 0.8  # of means and correlations, in standard deviations, below which nobody is warned
+_LOSS = 0.1  # nats below independent columns that are tolerated
+_MISMATCH = 0.8  # tolerated distance of means and correlations, in standard deviations
 _DIRECTIONS = 8  # in which the rows of data differ most, along which moments are compared
 _LEAST_ROWS = 100  # for which that tells anything
 

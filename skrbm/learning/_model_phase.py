@@ -24,7 +24,7 @@ class ModelPhase:
     samples_model : bool
         Whether rows of the moments of the model are samples of it.
     may_not_mix : bool
-        Whether chains go on from batch to batch without anything that helps them to mix.
+        Whether chains are persistent, without a method that helps them to mix.
     remedy : str
         What a user can do where the model does not match the data, as the end of a sentence.
     """

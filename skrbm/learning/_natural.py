@@ -83,7 +83,7 @@ class _Rows:
     """
 
     def __init__(self, machine, signed, metric, parameters):
-        self.machine, self.signed = machine, signed
+        self.machine = machine
         xp = namespace(machine.weights[0])
         places = {id(block.means): block for block in metric.blocks}
         self.blocks = [block for block in signed.blocks if block.pair is None]

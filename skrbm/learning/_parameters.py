@@ -576,7 +576,7 @@ def _filled_in(theta, arrays):
 def _has_floor(matrix, unit=None):
     """Whether a matrix is positive definite, or has the smallest eigenvalue that a unit asks for.
 
-    An array of no dimensions, for which nobody waits.
+    The result is an array of no dimensions, so that a device is not synchronized.
     """
     one = namespace(matrix).eye(matrix.shape[0], **like(matrix))
     L = cholesky(matrix if unit is None else matrix - unit.least_eigenvalue * one)
