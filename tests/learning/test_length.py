@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
 from sklearn.exceptions import ConvergenceWarning
 
+from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.exceptions import DivergenceError
 from skrbm.inputs import DistinctRows, Rows
@@ -299,3 +300,13 @@ def test_with_a_learning_rate_divergence_is_an_error():
     with pytest.raises(DivergenceError):
         trainer.run(training)
     assert_allclose(published, np.full((1, 5), 2.0))
+
+
+def test_steps_to_infinity_are_rejected():
+    """Measured ones, without a repeated epoch: the parameters stay where they are."""
+    X = (np.random.default_rng(0).random((60, 5)) < 0.4) * 1.0
+    rbm = RBM(3, n_iter=2, schedule=lambda progress: 1e308, random_state=0)
+    rbm.set_params(starts="persistent", optimizer="adam").fit(X)
+    start = RBM(3, n_iter=0, starts="persistent", optimizer="adam", random_state=0).fit(X)
+    assert rbm._training.n_restored == 0
+    assert_allclose(rbm.components_, start.components_)
