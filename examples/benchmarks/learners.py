@@ -277,7 +277,7 @@ def mushroom():
     folder = data_folder()
     path = folder and next(folder.rglob("agaricus-lepiota.data"), None)
     if not path:
-        print("agaricus-lepiota.data is not in the folder of the data: mushroom is left out")
+        print("agaricus-lepiota.data was not found, so mushroom is skipped")
         return
     frame = pd.read_csv(path, header=None, dtype=str).rename(columns=lambda j: f"c{j}")
     train, test = train_test_split(frame, train_size=6000, random_state=0)

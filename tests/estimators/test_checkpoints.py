@@ -186,9 +186,9 @@ def test_a_fit_that_is_interrupted_again_and_again(name, tmp_path):
 
 
 def test_a_fit_whose_chains_are_replaced(tmp_path):
-    """Those that do not mix between two groups of rows; files of before and after lead to one end.
+    """Checkpoints before and after the restart with weighted chains lead to the same result.
 
-    A fit that goes on from another one has the same chains.
+    A warm start continues with weighted chains.
     """
     rng = np.random.default_rng(0)
     groups = (rng.random((400, 1)) < 0.5) ^ (rng.random((400, 30)) < 0.02)
