@@ -304,7 +304,7 @@ def test_with_a_learning_rate_divergence_is_an_error():
 
 def test_steps_to_infinity_are_rejected():
     """Measured ones, without a repeated epoch: the parameters stay where they are."""
-    X = (np.random.default_rng(0).random((60, 5)) < 0.4) * 1.0
+    X = (np.random.default_rng(0).random((60, 5)) < 0.4).astype(np.float32)
     rbm = RBM(3, n_iter=2, schedule=lambda progress: 1e308, random_state=0)
     rbm.set_params(starts="persistent", optimizer="adam").fit(X)
     start = RBM(3, n_iter=0, starts="persistent", optimizer="adam", random_state=0).fit(X)
