@@ -25,6 +25,7 @@ MACHINES = {
     "gaussian": (Gaussian(), Bernoulli(), NATURAL),
     "standardised": (Gaussian(), Bernoulli(), STANDARD),
     "above": (Bernoulli(), Gaussian(), NATURAL),
+    "full": (Gaussian(covariance="full"), Bernoulli(), NATURAL),
 }
 PHASES = {
     "persistent": ChainPhase(Gibbs()),  # data and chains in one block
@@ -38,6 +39,9 @@ def make(visible, hidden, parameters):
     generator = np.random.default_rng(0)
     pairs = (visible, N_VISIBLE), (hidden, N_HIDDEN)
     thetas = [random_theta(unit, n, generator) for unit, n in pairs]
+    if visible.is_joint:
+        A = generator.standard_normal((N_VISIBLE, N_VISIBLE))
+        thetas[0] = thetas[0]._replace(joint=np.eye(N_VISIBLE) + 0.2 * A @ A.T)
     weights = 0.3 * generator.standard_normal((N_HIDDEN, N_VISIBLE))
     machine = Machine((visible, hidden), tuple(thetas), (weights,))
     standard = tuple(part.copy() for part in NATURAL.of(machine))
@@ -83,7 +87,7 @@ CASES = [
     pytest.param(units, phase, id=f"{kind}-{name}")
     for kind, units in MACHINES.items()
     for name, phase in PHASES.items()
-    if name != "tap" or kind not in ("categorical", "poisson")
+    if name != "tap" or kind not in ("categorical", "poisson", "full")
 ]
 
 
