@@ -263,6 +263,7 @@ class ChainPhase(ModelPhase):
 
     @property
     def usual_states(self):
+        """Number of chains if none is asked for; None for the size of a batch."""
         return CHAINS[self.start].n_chains
 
     @property

@@ -88,7 +88,7 @@ STOPPED_EARLY = [
     RBM(n_components=4, n_iter=2, early_stopping=True),
     RBM(n_components=4, n_iter=2, early_stopping=True),
     DeepTAPMachine((4, 3), n_iter=2, n_iter_pretrain=1, early_stopping=True),
-    ConditionalRBM(4, n_iter=2, early_stopping=True),
+    ConditionalRBM(4, n_iter=20, early_stopping=True),
 ]
 
 
@@ -100,7 +100,7 @@ STOPPED_EARLY = [
         *STOPPED_EARLY,
         *(E(n_components=4, n_iter=2, starts="tempered") for E in (TAPRBM, GaussianBernoulliRBM)),
         DeepTAPMachine((4, 3), n_iter=2, n_iter_pretrain=1, learning_rate="auto"),
-        ConditionalRBM(4, n_iter=2, learning_rate="auto"),
+        ConditionalRBM(4, n_iter=20, early_stopping=False),
     ]
 )
 def test_scikit_learn_checks_of_other_parameters(estimator, check):

@@ -34,8 +34,9 @@ SECOND_ORDER = ["tap", "adaptive_tap", "relaxed_bp"]
 
 
 def line(machine, l, i, field=0.0):
-    own, *others = (None if part is None else float(part[i]) for part in machine.thetas[l])
-    return Line(own + field, others[0], machine.units[l].bounds, *others[1:])
+    theta = machine.thetas[l]._replace(joint=None)
+    own, precision, *others = (None if part is None else float(part[i]) for part in theta[:-1])
+    return Line(own + field, precision, machine.units[l].bounds, *others)
 
 
 class Integral:
