@@ -1,8 +1,4 @@
-"""What the tests of estimators share: which there are, small ones, data, and independent sums.
-
-Estimators are found by what they offer to everybody: their methods and their parameters. A new one
-in ``skrbm.__all__`` is in the lists of all the contracts that it can keep.
-"""
+"""Shared by the tests of estimators: which there are, small ones, data, and independent sums."""
 
 import inspect
 from functools import cache
@@ -12,70 +8,66 @@ from _fractional import all_rows
 from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.utils import get_tags
 
 import skrbm
+from skrbm import (
+    RBM,
+    TAPRBM,
+    ConditionalRBM,
+    DeepTAPMachine,
+    FrankWolfeRBM,
+    GaussianBernoulliRBM,
+    ReplicatedSoftmaxRBM,
+)
 from skrbm.arrays import to_numpy
 from skrbm.inference import TAP
 from skrbm.learning import LikelihoodMonitor
 
 _PUBLIC = [getattr(skrbm, name) for name in skrbm.__all__]
-_ALL = [E for E in _PUBLIC if inspect.isclass(E) and issubclass(E, BaseEstimator)]
-# Those that hand rows to another estimator keep its contracts, not contracts of their own.
-COMPOSED = [E for E in _ALL if "estimator" in E().get_params()]
-ESTIMATORS = [E for E in _ALL if E not in COMPOSED]
-# X is the values of the visible units. Others take tables, such as of categories.
-NUMERIC = [E for E in ESTIMATORS if not get_tags(E()).input_tags.categorical]
+ESTIMATORS = [E for E in _PUBLIC if inspect.isclass(E) and issubclass(E, BaseEstimator)]
+
+# One estimator for each path through the code: contracts are tested on these. The others are
+# presets of them (BernoulliRBM, CategoricalRBM), take tables (TabularRBM) or wrap another one.
+DENSITIES = [
+    RBM,
+    TAPRBM,
+    GaussianBernoulliRBM,
+    DeepTAPMachine,
+    ReplicatedSoftmaxRBM,
+    FrankWolfeRBM,
+]
+PATHS = [*DENSITIES, ConditionalRBM]
+RBMS = [RBM, TAPRBM, GaussianBernoulliRBM]
+BINARY = [RBM, TAPRBM]
 
 
-def with_methods(*names, among=ESTIMATORS):
-    """The estimators that have all of these methods."""
+def with_methods(*names, among=PATHS):
+    """Estimators that have all of these methods."""
     return [E for E in among if all(callable(getattr(E, name, None)) for name in names)]
 
 
-def with_parameters(*names, among=ESTIMATORS):
-    """The estimators whose constructors take all of these."""
+def with_parameters(*names, among=PATHS):
+    """Estimators whose constructors have all of these parameters."""
     return [E for E in among if set(names) <= E().get_params().keys()]
 
 
-# Densities are of the rows of X, by methods that a classifier, of which y is drawn, does not have.
-DENSITIES = [E for E in NUMERIC if not is_classifier(E())]
-# One hidden layer of a size that is given, learnt in batches; of binary units by default.
-RBMS = [
-    E
-    for E in with_methods("gibbs", "partial_fit", among=NUMERIC)
-    if isinstance(E().get_params()["n_components"], int)
-]
-BINARY = [RBM for RBM in RBMS if RBM in with_parameters("binarize")]
-
-
-def default(Estimator):
-    """The estimator that scikit-learn's checks try: with its defaults, but for sizes that cost."""
+def quick(Estimator, **params):
+    """Return an estimator with its defaults, except for sizes and epochs that take time."""
     sizes = {
-        "CategoricalRBM": {"n_components": 16, "n_iter": 10},
+        "CategoricalRBM": {"n_components": 8, "n_iter": 5},
         "ConditionalRBM": {"n_components": 16, "n_iter": 20},
-        "DeepTAPMachine": {"n_components": (16, 8), "n_iter_pretrain": 5},
-        "FrankWolfeRBM": {"max_components": 3, "n_chains": 50, "n_restarts": 2},
-        "GaussianBernoulliRBM": {"n_components": 16},
-        "TabularRBM": {"n_components": 16, "n_iter": 10},
-    }
-    return Estimator(**sizes.get(Estimator.__name__, {}))
-
-
-def quick(Estimator):
-    """The same, with few steps of learning where its defaults take many."""
-    few = {
         "DeepTAPMachine": {"n_components": (4, 3), "n_iter": 2, "n_iter_pretrain": 1},
         "FrankWolfeRBM": {"max_components": 2, "n_chains": 20, "n_restarts": 1, "n_bias_steps": 2},
         "GaussianBernoulliRBM": {"n_components": 4, "n_iter": 3, "n_steps": 5},
         "RBM": {"n_components": 16, "n_iter": 5},
-        "RBMClassifier": {"estimator": skrbm.RBM(16, visible="gaussian", n_iter=20)},
+        "RBMClassifier": {"estimator": RBM(16, visible="gaussian", n_iter=20)},
+        "TabularRBM": {"n_components": 8, "n_iter": 5},
         "TAPRBM": {"n_components": 16, "n_iter": 5},
     }
-    return default(Estimator).set_params(**few.get(Estimator.__name__, {}))
+    return Estimator(**{**sizes.get(Estimator.__name__, {}), **params})
 
 
-# Of TAPRBM, as Algorithm 2 of Tramel et al. (2018) has it: its starts draw no random numbers.
+# Algorithm 2 of Tramel et al. (2018) for TAPRBM, whose starts need no random numbers.
 PAPER = {"starts": "data", "centered": False, "average": False, "alpha": 0.001, "inference": TAP()}
 
 
@@ -219,7 +211,7 @@ def state(estimator):
 
 @cache
 def read_only(Estimator):
-    """An estimator that is fitted once to binary data, for tests that only ask it."""
+    """Return an estimator fitted once to binary data, shared by tests that do not change it."""
     return learn(small(Estimator), binary_data())
 
 

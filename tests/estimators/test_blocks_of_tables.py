@@ -37,17 +37,15 @@ def machine(X, **params):
 
 CALLS = {
     "predict": lambda rbm, X, holes: rbm.predict(X),
-    "inverse_transform": lambda rbm, X, holes: rbm.inverse_transform(rbm.transform(X)),
-    "gibbs": lambda rbm, X, holes: rbm.gibbs(X),
     "impute": lambda rbm, X, holes: rbm.impute(holes, n_steps=1),
-    "sample": lambda rbm, X, holes: rbm.sample(N_ROWS, n_steps=1),
-    "sample from init": lambda rbm, X, holes: rbm.sample(N_ROWS, n_steps=1, init=X),
+    "sample": lambda rbm, X, holes: rbm.sample(N_ROWS, n_steps=1, init=X),
     "sample given": lambda rbm, X, holes: rbm.sample(given=holes, n_steps=1),
     "denoise": lambda rbm, X, holes: rbm.denoise(X, substitution_probability=0.1, n_steps=1),
     "design": lambda rbm, X, holes: design(rbm, N_ROWS, n_steps=1),
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", CALLS)
 def test_columns_of_all_rows_are_never_dense_together(rbm, X, holes, name):
     rbm.log_partition()  # which is kept
@@ -60,6 +58,7 @@ def test_columns_of_all_rows_are_never_dense_together(rbm, X, holes, name):
     assert peak < DENSE
 
 
+@pytest.mark.law
 def test_results_do_not_depend_on_the_block_of_a_row(rbm, X, holes):
     """Where nothing is drawn: the last rows are in another block among all rows than alone."""
     few = slice(N_ROWS - 50, None)
@@ -71,14 +70,7 @@ def test_results_do_not_depend_on_the_block_of_a_row(rbm, X, holes):
         assert set(found[~known].tolist()) <= set(range(N_LETTERS))
 
 
-def test_solutions_do_not_depend_on_the_block_of_a_row(X, holes):
-    rbm = machine(X, inference="naive_mean_field")
-    few = slice(1000, 1050)
-    assert_array_equal(rbm.impute(holes[:1050])[few], rbm.impute(holes[few]))
-    noisy = {"substitution_probability": 0.2}
-    assert_array_equal(rbm.denoise(X[:1050], **noisy)[few], rbm.denoise(X[few], **noisy))
-
-
+@pytest.mark.law
 def test_draws_of_blocks_differ():
     """Draws of 3 sites of 1000 values that depend on nothing.
 
@@ -87,21 +79,6 @@ def test_draws_of_blocks_differ():
     uniform = np.zeros((1, 3, 1000))
     rbm = CategoricalRBM.from_parameters(uniform, random_state=0)
     assert len(np.unique(rbm.sample(1049, n_steps=1, random_state=0), axis=0)) == 1049
-
-
-def test_tables_of_blocks_are_one_table():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({f"c{j}": rng.integers(0, 500, 2000).astype(str) for j in range(4)})
-    X["x"] = rng.standard_normal(2000)
-    X.index = np.arange(2000)[::-1]
-    rbm = TabularRBM(2, n_iter=1, random_state=0).fit(X)
-    holes = X.mask(rng.random(X.shape) < 0.1)
-    found = rbm.impute(holes, n_steps=1)
-    assert list(found.dtypes) == list(X.dtypes) and found.index.equals(X.index)
-    for name in X.columns[:4]:
-        known = holes[name].notna()
-        assert_array_equal(found[name][known], X[name][known])
-    assert rbm.sample(2000, n_steps=1).shape == (2000, 5)
 
 
 def blocks_of_table():
@@ -134,23 +111,3 @@ def test_all_blocks_tell_the_values_of_columns():
         assert one.meaning == other.meaning
         if not one.is_named:
             assert (one.lower, one.upper) == (other.lower, other.upper)
-
-
-def test_all_blocks_of_a_file_tell_the_categories(tmp_path):
-    X = np.sort(np.random.default_rng(0).integers(0, 6, (400_000, 3)), axis=0)
-    np.save(tmp_path / "X.npy", X)
-    rbm = CategoricalRBM(2, n_iter=0, random_state=0)
-    for values in rbm.fit(tmp_path / "X.npy").categories_:
-        assert_array_equal(values, np.arange(6))
-
-
-@pytest.mark.parametrize(
-    ("columns", "match"),
-    [
-        ([np.array(["a", "b"]), np.array([1.5, 2.5])], "parts of kind"),
-        ([np.array([1.0, 2.5]), np.array(["a", "b", "c"])], "parts of kind"),
-    ],
-)
-def test_blocks_of_columns_of_two_kinds(columns, match):
-    with pytest.raises(ValueError, match=match):
-        TabularRBM(2).fit(lambda: (pd.DataFrame({"c": column}) for column in columns))

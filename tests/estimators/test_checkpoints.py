@@ -8,28 +8,20 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _estimators import ESTIMATORS, binary_data, noisy_patterns, small, targets, with_parameters
+from _estimators import PATHS, binary_data, noisy_patterns, small, targets
 from _same import assert_same, attributes
-from numpy.testing import assert_array_equal
 from sklearn.base import clone, is_classifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 from skrbm import (
     RBM,
     TAPRBM,
-    BernoulliRBM,
     ConditionalRBM,
     DeepTAPMachine,
     FrankWolfeRBM,
     GaussianBernoulliRBM,
 )
 from skrbm.inference import TAP, Langevin
-from skrbm.inputs import rows_of
-from skrbm.learning import Adam
-from skrbm.persistence import Checkpoint, _checkpoint, load, resume, save, trusted_types
-from skrbm.persistence._files import write
-from skrbm.units import Gaussian
+from skrbm.persistence import Checkpoint, load, resume
 
 X = binary_data()
 REAL = np.random.default_rng(0).standard_normal((60, 5)) @ np.diag([1, 2, 3, 1, 1])
@@ -37,29 +29,23 @@ HOLES = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
 WEIGHTS = np.random.default_rng(2).random(len(X)) * 3
 stops = {"early_stopping": True, "validation_fraction": 0.3}
 SETTINGS = {
-    **{Estimator.__name__: (Estimator, {}, (X,)) for Estimator in ESTIMATORS},
+    **{Estimator.__name__: (Estimator, {}, (X,)) for Estimator in PATHS},
     "tempered": (RBM, {"starts": "tempered", "n_iter": 6, "learning_rate": 0.5}, (X,)),
     "tempered solutions": (TAPRBM, {"starts": "tempered", "n_iter": 6}, (X,)),
-    "tempered, real": (GaussianBernoulliRBM, {"starts": "tempered", "n_steps": 3}, (REAL,)),
     "annealed": (RBM, {"starts": "annealed", "n_steps": 3, "schedule": "cosine"}, (X,)),
     "tap": (RBM, {"inference": TAP(damping=0.5), "starts": "chains", "momentum": 0.5}, (X,)),
-    "messages": (RBM, {"inference": "relaxed_bp", "optimizer": "adam"}, (X,)),
     "langevin": (RBM, {"inference": "gibbs_langevin", "visible": "gaussian"}, (REAL,)),
-    "stopped by score": (
-        BernoulliRBM,
+    "tuned": (GaussianBernoulliRBM, {"inference": Langevin(target_acceptance=0.6)}, (REAL,)),
+    "stopped": (
+        RBM,
         {**stops, "n_components": 13, "learning_rate": 1.0, "n_iter": 12, "n_iter_no_change": 2},
         (binary_data(40, 14, p=0.7),),
     ),
-    "stops by TAP": (TAPRBM, {"early_stopping": True}, (X,)),
-    "shallow": (DeepTAPMachine, {"n_components": (4,)}, (binary_data(30, 24),)),
     "missing": (RBM, {"alpha": 0.01}, (HOLES,)),
-    "sparse": (BernoulliRBM, {"persistent": "tempered"}, (sp.csr_array(X),)),
-    "weights": (BernoulliRBM, {"centered": True, "average": True}, (X, None, WEIGHTS)),
-    "float32": (TAPRBM, {"starts": "persistent", "learning_rate": "auto"}, (X.astype("f4"),)),
-    "tuned": (GaussianBernoulliRBM, {"inference": Langevin(target_acceptance=0.6)}, (REAL,)),
-    "adam": (GaussianBernoulliRBM, {"optimizer": "adam", "starts": "persistent"}, (REAL,)),
+    "sparse": (RBM, {"inference": "gibbs"}, (sp.csr_array(X),)),
+    "weights": (RBM, {}, (X, None, WEIGHTS)),
     "adam by layers": (DeepTAPMachine, {"optimizer": "adam", "learning_rate": 0.01}, (X,)),
-    "adam of labels": (ConditionalRBM, {"optimizer": Adam(alpha="auto")}, (X, X[:, 0])),
+    "deep with missing values": (DeepTAPMachine, stops, (HOLES,)),
     "labels": (
         ConditionalRBM,
         {**stops, "inference": "gibbs", "n_iter": 6, "learning_rate": 1.0, "n_iter_no_change": 2},
@@ -67,29 +53,17 @@ SETTINGS = {
     ),
     "logistic": (ConditionalRBM, {"init": "logistic", "momentum": 0.5}, (X, X[:, :3].astype(int))),
     "growth": (FrankWolfeRBM, {**stops, "max_components": 4}, (noisy_patterns(100),)),
-    "growth that is refused": (
+    "growth with refusals": (
         FrankWolfeRBM,
         {"max_components": 6, "n_iter_no_change": 4, "insert_tol": 0.02, "alpha": 0.01},
         (noisy_patterns(60),),
     ),
-    "growth in a ball": (
-        FrankWolfeRBM,
-        {"step": "1/t", "alpha": 0.0, "radius": 0.5, "n_iter_no_change": 4, "max_components": 3},
-        (noisy_patterns(60),),
-    ),
-    "growth of whole units": (
-        FrankWolfeRBM,
-        {"step": "1/t", "temperature": 3.0, "n_iter_no_change": 4, "max_components": 4},
-        (noisy_patterns(60),),
-    ),
-    "growth with holes": (
+    "growth with missing values": (
         FrankWolfeRBM,
         {"early_stopping": True, "max_components": 3, "n_iter_no_change": 9},
         (np.where(np.random.default_rng(1).random((60, 12)) < 0.2, np.nan, noisy_patterns(60)),),
     ),
-    "deep with holes": (DeepTAPMachine, stops, (HOLES,)),
     "exact growth": (FrankWolfeRBM, {"inference": "exact", "temperature": "learn"}, (X,)),
-    "no seed": (BernoulliRBM, {"random_state": None}, (X,)),
 }
 
 
@@ -110,49 +84,15 @@ def files(folder):
     return sorted(os.path.join(folder, name) for name in os.listdir(folder))
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_fit_goes_on_from_each_file_as_if_nothing_had_happened(name, tmp_path):
+def test_a_resumed_fit_ends_as_one_without_interruption(name, tmp_path):
     """All that is fitted is the same, and all that learning would go on from."""
     unbroken, data = fitted(name, tmp_path)
     assert len(files(tmp_path)) >= 3
     for path in files(tmp_path):
         assert_same(attributes(resume(path, *data)), attributes(unbroken))
-    if name != "no seed":  # files change nothing
-        Estimator, params, _ = SETTINGS[name]
-        assert_same(attributes(small(Estimator, **params).fit(*data)), attributes(unbroken))
-
-
-@pytest.mark.parametrize("name", [E.__name__ for E in with_parameters("n_iter")])
-def test_a_loaded_file_is_an_estimator_fitted_so_far(name, tmp_path):
-    """It is what a fit of so few epochs leaves, and has no trace of the fit that went on.
-
-    But a fit ends with an estimate of log Z, which a file in its middle has not.
-    """
-
-    def known(estimator):
-        found = attributes(estimator)
-        last = {"log_likelihood", "log_likelihood_std"}
-        history = {k: v for k, v in found.get("history_", {}).items() if k not in last}
-        return found | {"history_": history}
-
-    Estimator, _, data = SETTINGS[name]
-    fitted(name, tmp_path)
-    for n_iter, path in enumerate(files(tmp_path)):
-        loaded, short = load(path), small(Estimator, n_iter=n_iter)
-        data = given(short, data)
-        short.fit(*data)
-        assert_same(known(loaded.set_params(n_iter=n_iter)), known(short))
-    for estimator in (loaded, short):
-        estimator.set_params(warm_start=True).fit(*data)
-    assert_same(known(loaded), known(short))
-
-
-def test_a_loaded_growth_goes_on(tmp_path):
-    fitted("FrankWolfeRBM", tmp_path)
-    loaded = load(files(tmp_path)[1])
-    assert loaded.n_components_ == loaded.n_iter_ == 1
-    assert loaded.set_params(warm_start=True).fit(X).n_components_ == 2
+    Estimator, params, _ = SETTINGS[name]  # files change nothing
+    assert_same(attributes(small(Estimator, **params).fit(*data)), attributes(unbroken))
 
 
 def interrupted(estimator, data, folder, n_epochs):
@@ -203,23 +143,6 @@ def test_a_fit_whose_chains_are_replaced(tmp_path):
     assert unbroken._training.parts.phase.start == "weighted"
 
 
-def test_a_fit_that_goes_on_from_another(tmp_path):
-    """With warm_start it has epochs of its own, and a schedule over them."""
-    first = small(RBM, warm_start=True, schedule="linear").fit(X)
-    save(first, tmp_path / "first")
-    unbroken = first.set_callbacks(Checkpoint(tmp_path / "files")).fit(X)
-    assert unbroken.n_iter_ == 6
-    for path in files(tmp_path / "files"):
-        assert_same(attributes(resume(path, X)), attributes(unbroken))
-    assert_same(attributes(load(tmp_path / "first").fit(X)), attributes(unbroken))
-
-
-def test_rows_in_another_order_are_the_same_data(tmp_path):
-    unbroken, _ = fitted("BernoulliRBM", tmp_path)
-    order = np.random.default_rng(3).permutation(len(X))
-    assert_same(attributes(resume(files(tmp_path)[1], X[order])), attributes(unbroken))
-
-
 @pytest.mark.parametrize("name", ["RBM", "FrankWolfeRBM", "ConditionalRBM"])
 @pytest.mark.parametrize("which", [1, -1], ids=["in the middle", "at the end"])
 def test_other_data_are_refused(name, which, tmp_path):
@@ -237,29 +160,6 @@ def test_other_data_are_refused(name, which, tmp_path):
         resume(path, X[:, 1:], *y)
 
 
-def test_files_that_hold_something_else(tmp_path):
-    """The one before is taken; of no file is there an error that says so."""
-    unbroken, data = fitted("RBM", tmp_path)
-    path = files(tmp_path)[-1]
-    for estimator, progress in ((None, None), (5, None), (unbroken, 5), (X, None)):
-        write(path, estimator=estimator, progress=progress)
-        with pytest.raises(ValueError, match="no estimator, or no progress"):
-            resume(path, *data)
-        with pytest.warns(UserWarning, match="is taken instead"):
-            assert_same(attributes(resume(tmp_path, *data)), attributes(unbroken))
-    with pytest.raises(TypeError, match="a list of callbacks, got Checkpoint"):
-        resume(tmp_path, *data, callbacks=Checkpoint(tmp_path))
-
-
-def test_each_row_of_many_tells_data_from_others():
-    rows, found = np.random.default_rng(0).standard_normal((3000, 2)), set()
-    for row in (0, 1, 1500, 2999):
-        other = rows.copy()
-        other[row, 1] += 1e-9
-        found.add(rows_of(other, Gaussian(), np.float64).fingerprint)
-    assert len(found | {rows_of(rows, Gaussian(), np.float64).fingerprint}) == 5
-
-
 def test_which_files_are_written_and_kept(tmp_path):
     small(RBM, n_iter=9).set_callbacks(Checkpoint(tmp_path, every=4, keep=2)).fit(X)
     names = [f"checkpoint-{number:06d}.npz" for number in (3, 4)]
@@ -267,20 +167,6 @@ def test_which_files_are_written_and_kept(tmp_path):
     assert [load(tmp_path / name).n_iter_ for name in names] == [8, 9]
     small(RBM, n_iter=1).set_callbacks(Checkpoint(tmp_path)).fit(X)  # another fit goes on counting
     assert [load(path).n_iter_ for path in files(tmp_path)] == [9, 0, 1]
-
-
-def test_files_by_the_clock(tmp_path, monkeypatch):
-    """Epochs take 20 s: a file is written when a minute has passed."""
-    clock = iter(range(0, 10**6, 20))
-    monkeypatch.setattr(_checkpoint.time, "monotonic", lambda: next(clock))
-    small(RBM, n_iter=11).set_callbacks(Checkpoint(tmp_path, minutes=1, keep=9)).fit(X)
-    assert [load(path).n_iter_ for path in files(tmp_path)] == [0, 3, 6, 9, 11]
-
-
-@pytest.mark.parametrize("params", [{"every": 0}, {"minutes": 0.0}, {"keep": 0}])
-def test_what_a_checkpoint_refuses(params):
-    with pytest.raises(ValueError, match=next(iter(params))):
-        Checkpoint("folder", **params)
 
 
 def test_what_cannot_be_written_is_refused_before_the_first_epoch(tmp_path):
@@ -323,32 +209,6 @@ def test_what_is_half_written_is_removed_and_passed_over(tmp_path):
     assert not (tmp_path / ".checkpoint-000002.npz.abc").exists()
 
 
-def test_what_is_no_fit_to_go_on_with(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no checkpoint in"):
-        resume(tmp_path, X)
-    save(small(RBM).fit(X), tmp_path / "checkpoint-000001.npz")
-    with pytest.raises(ValueError, match="written by save, not by Checkpoint"):
-        resume(tmp_path, X)
-    (tmp_path / "checkpoint-000001.npz").write_bytes(b"")
-    with pytest.raises(ValueError, match="no file of skrbm"):
-        resume(tmp_path, X)
-    with pytest.raises(FileNotFoundError):
-        resume(tmp_path / "checkpoint-000009.npz", X)
-
-
-def test_checkpoints_of_a_step_of_a_pipeline(tmp_path):
-    rbm = small(RBM).set_callbacks(Checkpoint(tmp_path))
-    make_pipeline(rbm, LogisticRegression()).fit(X, X[:, 0])
-    assert_array_equal(load(files(tmp_path)[-1]).components_, rbm.components_)
-
-
-def test_skops_takes_an_estimator_with_a_checkpoint(tmp_path):
-    skops_io = pytest.importorskip("skops.io")
-    rbm = small(RBM).set_callbacks(Checkpoint(tmp_path, minutes=1.5)).fit(X)
-    loaded = skops_io.loads(skops_io.dumps(rbm), trusted=trusted_types())
-    assert_same(attributes(loaded.fit(X)), attributes(rbm))
-
-
 @pytest.mark.arrays
 @pytest.mark.parametrize("name", ["RBM", "tempered", "TAPRBM", "FrankWolfeRBM", "ConditionalRBM"])
 def test_tensors(name, tmp_path):
@@ -376,6 +236,7 @@ except FileNotFoundError:
 """
 
 
+@pytest.mark.law
 def test_a_script_that_is_killed_and_run_again(tmp_path, monkeypatch):
     """It ends as the one that was not, which here runs in another process."""
     command = [sys.executable, "-W", "error", "-c", PROGRAM, str(tmp_path)]

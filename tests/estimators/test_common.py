@@ -3,9 +3,6 @@
 Random tests have fixed seeds; the level at which a right program would fail is given with each.
 """
 
-import pickle
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -26,30 +23,15 @@ from _estimators import (
 from _exact import Exact, free_energy, log_likelihood
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
-from sklearn.model_selection import GridSearchCV
 
-from skrbm import TAPRBM, BernoulliRBM
-from skrbm.estimators._log_partition import kept_log_partition, kept_reverse
+from skrbm import BernoulliRBM
+from skrbm.estimators._log_partition import kept_reverse
 from skrbm.exceptions import LikelihoodWarning
-from skrbm.inference import AIS, SMC, TAP, Gibbs
-from skrbm.inference._annealing import _Path
+from skrbm.inference import AIS, TAP
 
 every = pytest.mark.parametrize("RBM", RBMS)
 binary = pytest.mark.parametrize("RBM", BINARY)
 LEVEL = 1e-6
-
-
-@pytest.mark.parametrize("inference", ["tap", "adaptive_tap", "bp", "relaxed_bp"])
-@pytest.mark.parametrize("starts", ["data", "persistent"])
-def test_pickles_carry_no_messages(inference, starts):
-    """Weights, biases, two states of 20 rows and 256 columns: in proportion to their sizes."""
-    X = binary_data(n=40, n_features=256)
-    options = {"starts": starts, "average": False, "batch_size": 20}
-    rbm = TAPRBM(40, inference=inference, n_iter=1, random_state=0, **options).fit(X)
-    parts = rbm.components_, rbm.components_, rbm.starts_, rbm.starts_, rbm.starts_
-    assert len(pickle.dumps(rbm)) < 20_000 + sum(part.nbytes for part in parts)
-    copied = pickle.loads(pickle.dumps(rbm))
-    assert_array_equal(copied.partial_fit(X).components_, rbm.partial_fit(X).components_)
 
 
 # -------------------------------------------------------------------- likelihoods
@@ -125,25 +107,6 @@ def test_log_partition_belongs_to_the_parameters(RBM, monkeypatch):
     assert len(calls) == 5
 
 
-def test_log_partition_belongs_to_the_seed():
-    """What is kept for one estimator is not another's estimate for the same parameters."""
-    one, other = (BernoulliRBM.from_parameters(np.eye(25), random_state=seed) for seed in (0, 1))
-    other.starts_ = one.starts_
-    assert one.log_partition("ais") != other.log_partition("ais")
-    assert one.log_partition("ais") == pytest.approx(other.log_partition("ais"), abs=1.0)
-
-
-@every
-def test_log_partition_belongs_to_the_method(RBM):
-    """Schedules that differ in the middle only, where the text of an array has an ellipsis."""
-    rbm = machine(RBM, 3, 4)
-    even = np.linspace(0, 1, 2001)
-    uneven = even.copy()
-    uneven[10:-10] = np.sort(np.random.default_rng(0).random(1981)) * 0.9 + 0.05
-    values = {rbm.log_partition(AIS(n_chains=5, schedule=s)) for s in (even, uneven)}
-    assert len(values) == 2
-
-
 @binary
 def test_log_partition_methods(RBM):
     """AIS within 6 standard errors: a probability of 2e-9, were it normal."""
@@ -161,22 +124,6 @@ def test_log_partition_methods(RBM):
         assert np.isnan(std)
         assert abs(value - exact) < 0.5
     assert rbm.log_partition("tap") == pytest.approx(rbm.log_partition(TAP(damping=0.5)), abs=1e-4)
-
-
-@pytest.mark.law
-def test_scores_warn_of_errors_larger_than_asked():
-    """Many modes that compete, for which all sweeps are too few."""
-    W, X = 2 * np.random.default_rng(0).standard_normal((100, 100)), np.eye(100)
-    rbm = BernoulliRBM.from_parameters(W, -W.sum(axis=1) / 2, -W.sum(axis=0) / 2, random_state=0)
-    with pytest.warns(LikelihoodWarning, match="the standard error of 0.1"):
-        scores = rbm.score_samples(X)
-    with pytest.warns(LikelihoodWarning, match="of log Z is .*, and 0.1 was asked for"):
-        log_z, std = rbm.log_partition(return_std=True)
-    with pytest.warns(LikelihoodWarning, match="and 1e-05 was asked for"):
-        BernoulliRBM(2, random_state=0).fit(X).log_partition(SMC(std=1e-5, max_sweeps=100))
-    assert_allclose(scores, -rbm.free_energy(X) - log_z, rtol=1e-12)
-    with pytest.warns(LikelihoodWarning, match=f"standard error {std:.3f}"):
-        rbm.score(X)
 
 
 def two_deep_modes(n=60, w=8.0):
@@ -204,35 +151,6 @@ def test_scores_warn_where_reverse_annealing_disagrees():
     assert forward < log_z - 10 and above.value > log_z
     assert above is kept_reverse(rbm)
     assert vars(rbm).keys() == before.keys() and rbm.starts_ is before["starts_"]
-
-
-def test_the_reverse_estimate_makes_fewer_sweeps_than_the_forward_one(monkeypatch):
-    rbm, chains = machine(BernoulliRBM, 30, 30, strength=0.5), [0]
-    sweep, step = _Path.sweep, Gibbs.step
-
-    def counted(self, now, layers, *args):
-        chains[0] += layers[0].shape[0]
-        return sweep(self, now, layers, *args)
-
-    def stepped(self, machine, state, rng):
-        chains[0] += state.layers[0].shape[0]
-        return step(self, machine, state, rng)
-
-    monkeypatch.setattr(_Path, "sweep", counted)
-    monkeypatch.setattr(Gibbs, "step", stepped)
-    forward, one = kept_log_partition(rbm, "auto"), chains[0]
-    above, both = kept_reverse(rbm), chains[0]
-    assert 0 < both - one < one
-    assert abs(above.value - forward.value) < 5 * np.hypot(above.std, forward.std)
-
-
-@binary
-def test_scores_that_can_be_believed_do_not_warn(RBM):
-    rbm = machine(RBM, 30, 30, strength=0.1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        rbm.score(np.eye(30))
-        machine(RBM, 10, 30, strength=6.0).score(np.eye(30))  # summed
 
 
 @every
@@ -304,50 +222,12 @@ def test_gibbs_has_the_law_of_one_sweep(RBM, dtype):
 
 
 @every
-def test_sampling_draws_anew_and_by_seed(RBM):
-    X = binary_data(n=200)
-    rbm = small(RBM).fit(X)
-    draws = [rbm.gibbs(X), rbm.gibbs(X), rbm.sample(200), rbm.sample(200)]
-    assert not np.array_equal(draws[0], draws[1])
-    assert not np.array_equal(draws[2], draws[3])
-    assert_array_equal(rbm.gibbs(X, random_state=5), rbm.gibbs(X, random_state=5))
-
-
-@every
 def test_sample_starts_where_it_is_told(RBM):
     X = binary_data(n=20)
     rbm = small(RBM).fit(X)
     # Real units may be standardised, and come back.
     assert_allclose(rbm.sample(20, init=X, n_steps=0), X, rtol=0, atol=1e-15)
     assert_allclose(rbm.sample(20, init=sp.csr_array(X), n_steps=0), X, rtol=0, atol=1e-15)
-
-
-@binary
-def test_sample_goes_on_from_the_starts_by_gibbs_sampling(RBM):
-    X = binary_data(n=20)
-    rbm = small(RBM).fit(X)
-    rows = {tuple(row) for row in rbm.starts_}
-    assert {tuple(row) for row in rbm.sample(50, n_steps=0)} <= rows
-    one = rbm.sample(20, init=X, n_steps=1, random_state=0)
-    assert_array_equal(one, rbm.gibbs(X, random_state=0))
-
-
-@every
-def test_sampling_checks_its_arguments(RBM):
-    rbm = read_only(RBM)
-    with pytest.raises(ValueError, match=r"7 features.*8 features"):
-        rbm.gibbs(np.zeros((2, 7)))
-    with pytest.raises(ValueError, match=r"7 features.*8 features"):
-        rbm.sample(2, init=np.zeros((2, 7)))
-    with pytest.raises(ValueError, match="init has 3 rows, but n_samples=2"):
-        rbm.sample(2, init=np.zeros((3, 8)))
-    for wrong in (0, -1, 1.5, "2", None):
-        with pytest.raises(ValueError, match="n_samples must be an integer >= 1"):
-            rbm.sample(wrong)
-    with pytest.raises(ValueError, match="n_steps must be an integer >= 0, got -1"):
-        rbm.sample(n_steps=-1)
-    with pytest.raises(ValueError, match="NaN"):
-        rbm.gibbs(np.full((1, 8), np.nan))
 
 
 # ---------------------------------------------------------------------- imputation
@@ -366,39 +246,6 @@ def test_impute_keeps_what_is_observed(RBM):
     assert_array_equal(filled[~missing], holes[~missing])
     assert_array_equal(filled[20:], X[20:])
     assert ((filled[missing] > 0) & (filled[missing] < 1)).all()
-
-
-@binary
-def test_impute_knows_missing_values_when_it_binarizes(RBM):
-    X = binary_data()
-    rbm, same = small(RBM, binarize=0.3).fit(0.6 * X), small(RBM).fit(X)
-    holes = 0.6 * X[:5]
-    holes[0, :] = holes[1, 2] = np.nan
-    where = np.isnan(holes)
-    expected = same.impute(np.where(where, np.nan, X[:5]), random_state=0)
-    assert_allclose(rbm.impute(holes, random_state=0)[where], expected[where], rtol=1e-10)
-
-
-@every
-def test_impute_is_called_alike(RBM):
-    """The number of steps is free, and with a random_state the result is the same each time."""
-    rbm, holes = read_only(RBM), np.array([[np.nan, *[1.0] * 7]])
-    short, same, long = (rbm.impute(holes, n_steps=n, random_state=1) for n in (2, 2, 300))
-    assert_array_equal(short, same)
-    assert abs(short - long).max() > 0
-    with pytest.raises(ValueError, match="n_steps must be an integer >= 1, got 0"):
-        rbm.impute(holes, n_steps=0)
-
-
-@every
-def test_impute_refuses_infinity_and_sparse(RBM):
-    rbm = read_only(RBM)
-    with pytest.raises(ValueError, match="infinity"):
-        rbm.impute(np.full((1, 8), np.inf))
-    with pytest.raises(TypeError, match=r"[Ss]parse"):
-        rbm.impute(sp.csr_array(binary_data()))
-    with pytest.raises(ValueError, match="7 features"):
-        rbm.impute(np.zeros((1, 7)))
 
 
 @binary
@@ -471,21 +318,6 @@ def test_from_parameters_refuses(RBM, arguments, message):
 
 
 @every
-def test_from_parameters_refuses_unfitted(RBM):
-    with pytest.raises(ValueError, match="not fitted"):
-        RBM.from_parameters(RBM())
-    with pytest.raises(ValueError, match="batch_size"):
-        RBM.from_parameters(np.zeros((2, 3)), batch_size=0)
-
-
-@every
-def test_from_parameters_takes_data_frames(RBM):
-    pd = pytest.importorskip("pandas")
-    W = np.arange(6.0).reshape(2, 3)
-    assert_array_equal(RBM.from_parameters(pd.DataFrame(W)).components_, W)
-
-
-@every
 def test_init(RBM):
     X = binary_data()
     first = small(RBM).fit(X)
@@ -504,13 +336,6 @@ def test_init(RBM):
 
 
 @every
-def test_init_takes_the_dtype_of_the_data(RBM):
-    first = small(RBM).fit(binary_data())
-    rbm = small(RBM, init=first).fit(binary_data(dtype=np.float32))
-    assert rbm.components_.dtype == np.float32
-
-
-@every
 @pytest.mark.parametrize(
     "init, message",
     [
@@ -524,27 +349,3 @@ def test_init_takes_the_dtype_of_the_data(RBM):
 def test_init_refuses(RBM, init, message):
     with pytest.raises(ValueError, match=message):
         small(RBM, init=init).fit(binary_data())
-
-
-@every
-def test_unfitted_init_says_what_to_do(RBM):
-    with pytest.raises(ValueError, match=r"not fitted.*FrozenEstimator"):
-        small(RBM, init=small(RBM)).fit(binary_data())
-
-
-@every
-def test_init_in_a_grid_search(RBM):
-    frozen = pytest.importorskip("sklearn.frozen")
-    X = binary_data()
-    first = small(RBM).fit(X)
-    search = GridSearchCV(
-        small(RBM, init=frozen.FrozenEstimator(first), n_iter=1),
-        {"learning_rate": [0.1, 1e-9]},
-        cv=2,
-    )
-    search.fit(X)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert search.best_score_ == max(search.cv_results_["mean_test_score"])
-    # The folds start at the fitted machine: with a step of nothing its own scores come out.
-    halves = [first.score(X[30:]), first.score(X[:30])]
-    assert_allclose(search.cv_results_["mean_test_score"][1], np.mean(halves), atol=1e-5)

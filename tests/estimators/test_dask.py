@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from _estimators import DENSITIES, RBMS, binary_data, read_only, small
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.exceptions import NotFittedError
 
 da = pytest.importorskip("dask.array", reason="Dask is optional, and these data are its arrays")
 
@@ -51,14 +50,6 @@ def test_results_are_lazy_dask_arrays(Estimator, method):
     assert sum(n_read) == len(X)
 
 
-def test_a_wrong_number_of_columns_is_told_before_anything_is_computed():
-    rbm = small(RBMS[0]).fit(binary_data())
-    with pytest.raises(ValueError, match=r"X has 7 features, but .* is expecting 8"):
-        rbm.transform(chunked(binary_data()[:, 1:], chunks=20))
-    with pytest.raises(NotFittedError):
-        RBMS[0]().transform(chunked(binary_data()))
-
-
 @pytest.mark.parametrize("draws", [False, True])
 def test_missing_values_are_filled_in_as_those_of_blocks_in_order(draws):
     """With the same random numbers, whichever chunk is computed first."""
@@ -88,11 +79,3 @@ def test_unknown_numbers_of_rows_are_read():
     assert_allclose(rbm.visible_means_, kept.mean(axis=0))
     assert_allclose(rbm.transform(some).compute(), rbm.transform(kept))
     assert_allclose(rbm.score(some), rbm.score(kept))
-
-
-def test_lazy_results_are_of_the_parameters_when_they_were_asked_for():
-    X = binary_data()
-    rbm = small(RBMS[0]).fit(X)
-    expected, lazy = rbm.transform(X), rbm.transform(chunked(X))
-    rbm.set_params(random_state=1).fit(X)
-    assert_allclose(lazy.compute(), expected, rtol=1e-12)  # sums of blocks round otherwise

@@ -5,15 +5,9 @@ import itertools
 import numpy as np
 import pytest
 from _estimators import (
-    PAPER,
-    all_rows,
-    assert_same_state,
-    binary_data,
     divergence_from_noisy_patterns,
     machine,
     noisy_patterns,
-    small,
-    with_holes,
 )
 from _exact import Exact
 from numpy.testing import assert_allclose, assert_array_equal
@@ -97,50 +91,6 @@ def test_samples_for_the_next_layer_are_given_what_is_observed():
         assert_allclose(found, both, atol=0.05)
 
 
-def test_one_hidden_layer_is_taprbm():
-    """The same steps from the same random numbers, and the same likelihoods."""
-    H, options = with_holes(binary_data()), {"momentum": 0.5, "learning_rate": 0.2}
-    one = small(DeepTAPMachine, n_components=5, n_iter_pretrain=0, **options).fit(H)
-    rbm = small(TAPRBM, **PAPER | options).fit(H)
-    assert_allclose(one.components_[0], rbm.components_, rtol=1e-10)
-    assert_allclose(one.intercepts_[0], rbm.intercept_visible_, rtol=1e-10)
-    assert_allclose(one.intercepts_[1], rbm.intercept_hidden_, rtol=1e-10)
-    for method in ("free_energy", "score_samples", "impute"):
-        assert_allclose(getattr(one, method)(H), getattr(rbm, method)(H), rtol=1e-8)
-
-
-def test_a_column_may_be_known_in_held_out_rows_alone():
-    """For each row in turn the only value of a column is in it; one of five is held out."""
-    X = binary_data(20)
-    for i in range(0, 20, 4):
-        H = X.copy()
-        H[np.arange(20) != i, 3] = NAN
-        deep = small(DeepTAPMachine, n_iter=1, early_stopping=True, validation_fraction=0.2).fit(H)
-        assert all(np.isfinite(W).all() for W in deep.components_)
-        assert deep.visible_means_[3] == X[i, 3]
-
-
-def test_a_fit_goes_on_and_stops_by_what_is_observed():
-    H = with_holes(binary_data())
-    deep = small(DeepTAPMachine, early_stopping=True).fit(H)
-    for name in ("score", "tap_log_likelihood", "n_unconverged_data"):
-        assert np.isfinite(deep.history_[name]).all()
-    deep.set_params(early_stopping=False, warm_start=True).fit(H).partial_fit(H)
-    same = small(DeepTAPMachine, early_stopping=True).fit(H)
-    same.set_params(early_stopping=False, warm_start=True).fit(H).partial_fit(H)
-    assert_same_state(deep, same)
-
-
-def test_the_likelihood_is_that_of_what_is_observed():
-    """Without scaling up to all columns: at first about that of independent units."""
-    H = with_holes(binary_data())
-    deep = small(DeepTAPMachine, n_iter=1).fit(H)
-    mean = (np.nansum(H, axis=0) + 0.5) / ((H == H).sum(axis=0) + 1)
-    own = np.log(np.where(H == 1, mean, 1 - mean))
-    expected = np.where(np.isnan(H), 0, own).sum(axis=1).mean()
-    assert deep.history_["tap_log_likelihood"][0] == pytest.approx(expected, abs=0.5)
-
-
 @pytest.mark.law
 def test_rows_with_holes_teach_nearly_as_much_and_more_than_filled_ones():
     """30 % of the entries of 2 000 rows are missing at random, and the divergence is a sum.
@@ -160,12 +110,3 @@ def test_rows_with_holes_teach_nearly_as_much_and_more_than_filled_ones():
     assert full < 0.25
     assert holes < full + 0.2
     assert filled > holes + 0.2
-
-
-def test_rows_are_the_same_alone():
-    deep = known((4, 3), 1.0)
-    for method in (deep.transform, deep.score_samples, deep.free_energy, deep.predict):
-        together = method(HOLES)
-        for i in range(len(HOLES)):
-            assert_allclose(method(HOLES[i : i + 1])[0], together[i], rtol=1e-6, atol=1e-8)
-    assert deep.score_samples(all_rows(4)).shape == (16,)

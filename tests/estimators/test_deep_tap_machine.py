@@ -3,39 +3,28 @@ of Alg. 4 of Tramel et al. (2018), and what the two parts of its training do.
 """
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from _estimators import (
     PAPER,
     all_rows,
     binary_data,
-    kept_held_out,
     law_of_noisy_patterns,
     noisy_patterns,
     small,
 )
 from _exact import Exact, clamped, log_likelihood
-from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, logsumexp, softmax
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 from skrbm import TAPRBM, DeepTAPMachine
-from skrbm.arrays import to_numpy
 from skrbm.estimators import _deep_tap_machine
-from skrbm.evaluation import AIS, SMC, _deep, _log_partition
-from skrbm.exceptions import DataRangeWarning, DivergenceError, LikelihoodWarning
-from skrbm.inference import FIXED_POINTS, TAP
+from skrbm.evaluation import AIS
+from skrbm.inference import TAP
 from skrbm.inputs import LAYER_ATTRIBUTES
-from skrbm.inspection import ComponentsDisplay, HistoryDisplay, SolutionsRecorder
-from skrbm.learning import STARTS
 
 LEVEL = 1e-6
 depths = pytest.mark.parametrize("sizes", [(3, 2), (2, 2, 2)], ids=["two", "three"])
@@ -61,11 +50,6 @@ def copies(machine):
     """All parameters, as float64 copies."""
     parts = [*machine.components_, *machine.intercepts_]
     return [np.array(part, dtype=np.float64) for part in parts]
-
-
-def assert_same(one, other, **tolerance):
-    for left, right in zip(copies(one), copies(other), strict=True):
-        assert_allclose(left, right, **{"rtol": 0, "atol": 0, **tolerance})
 
 
 def exact_scores(machine, V):
@@ -97,26 +81,6 @@ def test_tap_log_likelihood_is_near_the_exact_one(sizes):
 
 
 @depths
-def test_naive_mean_field_bounds_the_free_energy(sizes):
-    machine, X = known(sizes, strength=1.0, inference="naive_mean_field"), all_rows(4)
-    gap = machine.free_energy(X) + [one.log_z for one in clamped(machine.machine_, X)]
-    assert (gap > 1e-6).all() and gap.max() > 0.01
-
-
-@depths
-def test_error_of_the_tap_log_likelihood_falls_with_the_weights(sizes):
-    """By the third power, the first that TAP leaves out, of all the weights together."""
-    errors = []
-    for strength in (0.2, 0.1):
-        off = []
-        for seed in range(8):
-            machine, X = known(sizes, seed=seed, strength=strength), all_rows(4)
-            off.append(machine.tap_log_likelihood(X) - log_likelihood(machine.machine_, X))
-        errors.append(np.linalg.norm(off))
-    assert errors[0] / errors[1] > 6
-
-
-@depths
 def test_log_partition(sizes):
     """AIS within 6 standard errors: a probability of 2e-9, were it normal."""
     machine = known(sizes)
@@ -130,62 +94,6 @@ def test_log_partition(sizes):
     assert abs(machine.log_partition("naive_mean_field") - exact) > 3 * abs(tap - exact)
     machine.components_[1][:] *= 2  # in place
     assert machine.log_partition() == pytest.approx(Exact(machine.machine_).log_z, rel=1e-10)
-
-
-def test_log_partition_of_a_large_machine_is_by_monte_carlo():
-    """21 units in the odd layers and more in the even ones are not summed."""
-    machine = known((21, 5), 20, strength=0.1)
-    assert machine.log_partition() == machine.log_partition("smc")
-    with pytest.raises(ValueError, match="at most max_units=20"):
-        machine.log_partition("exact")
-
-
-@pytest.mark.parametrize("sizes", [(4,), (4, 3), (3, 4), (3, 2, 3)])
-@pytest.mark.parametrize("strength", [1.0, 4.0])
-def test_scores_of_small_machines_are_exact(sizes, strength):
-    machine, V = known(sizes, 5, strength=strength), all_rows(5)
-    assert_allclose(machine.score_samples(V), log_likelihood(machine.machine_, V), rtol=1e-9)
-
-
-@pytest.mark.parametrize("strength", [0.5, 2.0, 6.0])
-def test_scores_that_are_not_summed_do_not_flatter(strength, monkeypatch):
-    """The bound of naive mean field lies below, and near where couplings are weak."""
-    monkeypatch.setattr(_deep, "_LOG2_WORK", -1)
-    machine, V = known((4, 3), 5, strength=strength), all_rows(5)
-    gap = log_likelihood(machine.machine_, V) - machine.score_samples(V)
-    assert (gap > -1e-8).all()
-    assert strength > 0.5 or gap.max() < 0.05
-
-
-@pytest.mark.law
-def test_scores_of_a_machine_with_more_configurations_than_floats_can_count(monkeypatch):
-    """Without couplings between hidden layers these are independent given a row.
-
-    Two chains of few steps are quick, but not precise, of which the score warns.
-    """
-    quick = SMC(n_runs=2, n_chains=1, max_sweeps=1)
-    monkeypatch.setattr(_log_partition, "method_of", lambda *_: quick)
-    machine, V = known((1100, 1100), 4), all_rows(4)
-    machine.components_[1][:] = 0.0
-    visible, first, second = machine.intercepts_
-    with pytest.warns(LikelihoodWarning, match="the standard error of 0.1"):
-        scores = machine.score_samples(V)
-    exact = V @ visible + np.logaddexp(0, V @ machine.components_[0].T + first).sum(axis=1)
-    exact += np.logaddexp(0, second).sum()
-    assert_allclose(scores + machine.log_partition(), exact, rtol=1e-9)
-
-
-@pytest.mark.parametrize("n_features", [8, 24])
-def test_scores_depend_on_their_row_alone(n_features):
-    X = binary_data(n_features=n_features)
-    machine = deep((24, 4), n_iter=5, learning_rate=0.3).fit(X)
-    scores = machine.score_samples(X)
-    assert_array_equal(machine.score_samples(X), scores)
-    assert_allclose(machine.score_samples(X[7:8]), scores[7:8], rtol=1e-9)
-    assert_allclose(machine.score_samples(X[::-1]), scores[::-1], rtol=1e-9)
-    assert_allclose(machine.transform(X[7:8]), machine.transform(X)[7:8], atol=1e-9)
-    given = machine.tap_log_likelihood(X, machine.starts_)
-    assert_allclose(given, machine.tap_log_likelihood(X), rtol=1e-10)
 
 
 @depths
@@ -227,12 +135,10 @@ def expected_modes(machine, X):
 
 
 @depths
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sample_has_the_law_of_the_machine(sizes, dtype):
+def test_sample_has_the_law_of_the_machine(sizes):
     """Independent chains; a right program fails at the level of 1e-6 with the next seed."""
-    machine = known(sizes, strength=1.0, dtype=dtype)
+    machine = known(sizes, strength=1.0)
     V = machine.sample(20_000, random_state=0)
-    assert V.dtype == dtype
     counts = np.bincount((V @ 2 ** np.arange(4)).astype(int), minlength=16)
     expected = np.exp(log_likelihood(machine.machine_, all_rows(4)))
     assert stats.chisquare(counts, 20_000 * expected).pvalue > LEVEL
@@ -373,21 +279,6 @@ def recorded_pretraining(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_pretraining_learns_what_a_threshold_or_clipping_leaves(make, dtype):
-    """A second threshold, of bits, would leave none that is above 2; clipped bytes are reals."""
-    bits = binary_data(dtype=dtype)
-    expected = deep().fit(make(bits))
-    found = [deep(binarize=2.0).fit(make(3 * bits))]
-    with pytest.warns(DataRangeWarning, match="clipped"):
-        found.append(deep().fit(make(3 * bits)))
-    for machine in found:
-        assert machine.components_[0].dtype == expected.components_[0].dtype
-        for ours, theirs in zip(machine.components_, expected.components_, strict=True):
-            assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_pretraining_is_greedy(optimizer, monkeypatch):
     """Each layer learns from samples of the one below: their means are within 5 standard errors
@@ -416,26 +307,6 @@ def test_pretraining_is_greedy(optimizer, monkeypatch):
     assert len(seeds) == 3
 
 
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_threshold_is_taken_once(make, dtype):
-    """Not again of the ones and zeros that layers are pretrained on, and in the dtype of X."""
-    bits = binary_data(dtype=dtype)
-    expected = deep().fit(bits)
-    machine = deep(binarize=150.0).fit(make(200 * bits))
-    assert_same(machine, expected)
-    assert {part.dtype for part in machine.components_} == {np.dtype(dtype)}
-
-
-def test_validation_rows_are_not_pretrained_on(monkeypatch):
-    seen = recorded_pretraining(monkeypatch)
-    X = binary_data(n=40)
-    machine = deep(early_stopping=True, validation_fraction=0.25).fit(X)
-    assert [len(V) for _, V in seen] == [30, 30]
-    assert "score" in machine.history_
-    deep(early_stopping=True, validation_fraction=0.25).fit(sp.csr_array(X))
-
-
 def test_pretraining_comes_once(monkeypatch):
     seen, X = recorded_pretraining(monkeypatch), binary_data()
     machine = deep(warm_start=True).fit(X)
@@ -449,12 +320,6 @@ def test_pretraining_comes_once(monkeypatch):
     assert len(seen) == 6
     deep(n_iter_pretrain=0).fit(X)
     assert len(seen) == 6
-
-
-def test_divergence_of_the_pretraining_says_so():
-    X = binary_data()
-    with pytest.raises(DivergenceError, match=r"pretraining of hidden layer \d .*learning_rate"):
-        deep(hidden="gaussian", learning_rate=1e6).fit(X)
 
 
 # ------------------------------------------------------------------------- learning
@@ -475,45 +340,6 @@ def test_joint_training_raises_the_exact_likelihood():
     assert after > max(before + 0.4, -5.2)
     assert machine.tap_log_likelihood(X).mean() > estimate
     assert np.linalg.norm(machine.components_[1]) > 1  # the second layer does not vanish
-
-
-def applies(inference):
-    """Whether a method takes machines with several hidden layers."""
-    method = FIXED_POINTS[inference] if isinstance(inference, str) else inference
-    try:
-        method.check(known((4, 3, 2)).machine_)
-    except ValueError:
-        return False
-    return True
-
-
-DEEP_STARTS = sorted(set(STARTS) - {"tempered"})
-
-
-def test_exchanges_between_deep_machines_are_refused():
-    machine = deep((4, 3), starts="tempered")
-    with pytest.raises(ValueError, match="a deep machine does not learn with starts='tempered'"):
-        machine.fit(binary_data())
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("starts", DEEP_STARTS)
-@pytest.mark.parametrize("inference", [*sorted(FIXED_POINTS), TAP(max_iter=20, damping=0.3)])
-def test_every_inference_and_start(inference, starts):
-    X = binary_data()
-    machine = deep((4, 3, 2), inference=inference, starts=starts, n_starts=7)
-    if not applies(inference):
-        with pytest.raises(ValueError):
-            machine.fit(X)
-        return
-    machine.fit(X)
-    assert all(np.isfinite(part).all() for part in copies(machine))
-    assert machine.starts_.shape == (7, 8)
-    assert np.isfinite(machine.score(X))
-    others = [name for name in DEEP_STARTS if name != starts]
-    for other in others:  # the state of one kind is of no use to another
-        machine.set_params(starts=other).partial_fit(X)
-    assert machine.n_iter_ == 3 + len(others)
 
 
 UNITS = [
@@ -544,35 +370,6 @@ def test_kinds_of_units(visible, hidden):
 # -------------------------------------------------------------- the training loop
 
 
-def test_history(capsys):
-    X = binary_data()
-    machine = deep(n_iter=4, verbose=1).fit(X)
-    expected = {"epoch", "learning_rate", "time", "tap_log_likelihood", "n_sweeps"}
-    assert expected | {"n_unconverged", "n_unconverged_data"} <= set(machine.history_)
-    assert {len(values) for values in machine.history_.values()} == {4}
-    lines = capsys.readouterr().out.splitlines()
-    assert sum("[TAPRBM]" in line for line in lines) == 4
-    assert sum("[DeepTAPMachine]" in line for line in lines) == 4
-    shown = machine.tap_log_likelihood(X).mean()
-    assert machine.history_["tap_log_likelihood"][-1] == pytest.approx(shown, abs=0.05)
-
-
-def test_unconverged_data_phases_are_counted():
-    """One sweep from E[h₁ | x] without the second layer moves the means by more than 1e-8."""
-    machine = known((5, 3), 8, strength=2.0, inference=TAP(max_iter=1, tol=1e-8))
-    machine.partial_fit(binary_data())
-    assert machine.history_["n_unconverged_data"] == [10]
-
-
-def test_early_stopping_watches_the_score(monkeypatch):
-    """One epoch, so that the parameters measured are those that are published."""
-    X, held_out = noisy_patterns(100), kept_held_out(monkeypatch)
-    machine = deep(n_iter=1, early_stopping=True, tol=100.0, validation_fraction=0.3).fit(X)
-    assert len(held_out) == 1  # nothing in the pretraining
-    score = machine.score(held_out[0])
-    assert machine.history_["score"] == [pytest.approx(score, abs=1e-6)]
-
-
 class Interrupted(TAP):
     """TAP that ends as Ctrl-C does in the pretraining of the second layer, of 5 and 3 units."""
 
@@ -580,18 +377,6 @@ class Interrupted(TAP):
         if machine.n_units == (5, 3):
             raise KeyboardInterrupt
         return super().step(machine, state)
-
-
-def test_interrupted_pretraining_leaves_the_estimator_as_it_was():
-    X = binary_data()
-    machine = deep().fit(X)
-    expected, histories = pickle.dumps(copies(machine)), machine.pretraining_history_
-    with pytest.raises(KeyboardInterrupt):
-        machine.set_params(inference=Interrupted()).fit(X)
-    assert pickle.dumps(copies(machine)) == expected
-    assert machine.pretraining_history_ is histories
-    assert len(histories) == 2
-    assert np.isfinite(machine.score(X))
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
@@ -613,146 +398,7 @@ def test_interrupted_pretraining_of_a_first_fit_keeps_the_layers_so_far(method):
     assert getattr(machine, method)(X).n_iter_ == 1
 
 
-def test_warm_start_refuses_other_sizes():
-    machine = deep(warm_start=True).fit(binary_data())
-    for sizes in [(5, 4), (5,), (5, 3, 2), 5]:
-        with pytest.raises(ValueError, match=r"go on from has \(5, 3\) hidden units"):
-            machine.set_params(n_components=sizes).fit(binary_data())
-    machine.set_params(n_components=(5, 3), hidden="truncated_gaussian")
-    with pytest.raises(ValueError, match="same kind of units"):
-        machine.fit(binary_data())
-
-
-# ----------------------------------------------------------------- as scikit-learn's
-
-
-def test_layers_are_searched_in_a_pipeline():
-    X = binary_data(n=80)
-    y = (X[:, 0] == X[:, 1]).astype(int)
-    pipeline = make_pipeline(deep((6, 4)), LogisticRegression())
-    search = GridSearchCV(pipeline, {"deeptapmachine__layer": [0, 1, -1]}, cv=2).fit(X, y)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    sizes = {layer: deep((6, 4), layer=layer).fit(X).transform(X).shape[1] for layer in (0, 1, -2)}
-    assert sizes == {0: 6, 1: 4, -2: 6}
-
-
-def test_a_coarse_tolerance_is_for_learning_alone():
-    """What depends on hidden layers is followed to the end."""
-    X, (coarse, fine) = all_rows(4), (known(inference=TAP(tol=tol)) for tol in (0.1, 1e-12))
-    assert_allclose(coarse.transform(X), fine.transform(X), rtol=1e-5)
-    assert_allclose(coarse.free_energy(X), fine.free_energy(X), rtol=1e-8)
-
-
-def test_rows_are_solved_in_blocks(monkeypatch):
-    machine, X = known(), all_rows(4)
-    whole = machine.transform(X), machine.free_energy(X), machine.free_energy(sp.csr_array(X))
-    monkeypatch.setattr(_deep, "_BLOCK_ROWS", 3)
-    blocks = machine.transform(X), machine.free_energy(X), machine.free_energy(sp.csr_array(X))
-    for one, other in zip(whole, blocks, strict=True):
-        assert_allclose(one, other, rtol=1e-9)
-
-
-@pytest.mark.arrays
-@pytest.mark.parametrize("name", OTHER_LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_arrays_stay_in_their_library(name, dtype):
-    pytest.importorskip("array_api_compat")
-    library = pytest.importorskip(name)
-    X = library.asarray(binary_data(), dtype=getattr(library, dtype))
-    machine = deep(early_stopping=True).fit(X)
-    results = [*machine.components_, *machine.intercepts_, machine.starts_, machine.transform(X)]
-    results += [machine.inverse_transform(machine.transform(X)), machine.predict(X)]
-    results += [machine.sample(3, n_steps=5), machine.impute(X)]
-    for result in results:
-        assert type(result) is type(X) and result.dtype == X.dtype
-    assert machine.score_samples(X).dtype == library.float64
-    ours = deep().fit(binary_data())
-    parameters = ours.components_, ours.intercepts_
-    lists = [[library.asarray(part) for part in parts] for parts in parameters]
-    theirs = DeepTAPMachine.from_parameters(*lists)
-    Z = library.asarray(binary_data())
-    for method in ("transform", "free_energy", "score_samples", "predict"):
-        expected = getattr(ours, method)(binary_data())
-        assert_allclose(to_numpy(getattr(theirs, method)(Z)), expected, rtol=1e-9)
-
-
-def test_displays_show_the_first_layer():
-    pytest.importorskip("matplotlib").use("agg")
-    X, machine = binary_data(n_features=9), deep((5, 3)).fit(binary_data(n_features=9))
-    norms = np.linalg.norm(machine.components_[0], axis=1)
-    shown = ComponentsDisplay.from_estimator(machine)
-    assert_array_equal(shown.components, machine.components_[0][np.argsort(-norms)])
-    shown = ComponentsDisplay.from_estimator(machine, X, rank_by="activation", n_components=1)
-    most = machine.transform_layer(X, 0).mean(axis=0).argmax()
-    assert_array_equal(shown.components, machine.components_[0][[most]])
-    curve = HistoryDisplay.from_estimator(machine).lines_[0].get_ydata()
-    assert_array_equal(curve, machine.history_["tap_log_likelihood"])
-
-
-def test_solutions_are_recorded_from_the_pretrained_stack_on():
-    X, recorder = noisy_patterns(100), SolutionsRecorder(noisy_patterns(20))
-    machine = deep(learning_rate=0.2, n_iter=3).set_callbacks(recorder).fit(X)
-    assert [record["epoch"] for record in recorder.records_] == [0, 1, 2, 3]
-    stack = deep(learning_rate=0.2, n_iter=0).fit(X).solutions(noisy_patterns(20))
-    assert_allclose(recorder.records_[0]["free_energies"], stack.free_energies, rtol=1e-9)
-    found = machine.solutions(noisy_patterns(20))
-    assert [mean.shape[1] for mean in found.means] == [12, 5, 3]
-    assert_allclose(recorder.records_[-1]["free_energies"], found.free_energies, rtol=1e-9)
-
-
 # ------------------------------------------------------------------------- bad input
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [(), [], (5, 0), (5, 2.5), (5, None), "53", (5, "3"), -1, 0, {5, 3}, {5: 3}, np.array(5)],
-)
-def test_wrong_sizes(sizes):
-    with pytest.raises(ValueError, match="n_components"):
-        deep(sizes).fit(binary_data())
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("n_components", None),
-        ("n_components", 2.5),
-        ("n_iter_pretrain", -1),
-        ("n_iter_pretrain", 1.5),
-        ("layer", 1.0),
-        ("layer", None),
-        ("inference", "bethe"),
-        ("starts", "mode"),
-        ("visible", "binary"),
-        ("hidden", 3),
-        ("batch_size", 0),
-    ],
-)
-def test_wrong_parameters(name, value):
-    with pytest.raises(ValueError, match=f"The '{name}' parameter of DeepTAPMachine must be"):
-        deep(**{name: value}).fit(binary_data())
-
-
-def test_belief_propagation_is_for_one_hidden_layer():
-    with pytest.raises(ValueError, match=r"BeliefPropagation needs one hidden layer.*use 'tap'"):
-        deep(inference="bp").fit(binary_data())
-
-
-@pytest.mark.parametrize("layer", [2, -3])
-def test_layers_that_are_not_there(layer):
-    X, message = binary_data(), "layer must be an integer from -2 to 1.*2 hidden layers"
-    with pytest.raises(ValueError, match=message):
-        deep(layer=layer).fit(X)
-    with pytest.raises(ValueError, match=message):
-        deep().fit(X).transform_layer(X, layer)
-    with pytest.raises(ValueError, match=message):
-        deep().fit(X).set_params(layer=layer).inverse_transform(np.zeros((1, 3)))
-
-
-def test_one_range_warning():
-    with pytest.warns(DataRangeWarning) as record:
-        deep().fit(3 * binary_data())
-    assert len(record) == 1
 
 
 @pytest.mark.parametrize(

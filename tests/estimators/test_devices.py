@@ -4,32 +4,24 @@ The second device computes on the processor, and refuses and counts what a GPU r
 for. What deterministic fits learn there equals NumPy's numbers.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from _estimators import (
-    DENSITIES,
-    NUMERIC,
     PAPER,
+    PATHS,
     answers,
     binary_data,
     copied_state,
     learn,
-    parameters,
     small,
     state,
 )
 from numpy.testing import assert_allclose
 
 import skrbm
-from skrbm import units
-from skrbm.arrays import to_numpy
-from skrbm.evaluation import _pseudo_likelihood, exact_log_partition, pseudo_log_likelihood
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, AdaptiveTAP, GibbsLangevin
 from skrbm.learning import _chains
-from skrbm.machine._factored_sums import factored_sums
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -95,7 +87,7 @@ def test_epochs_wait_as_often_for_few_batches_as_for_many(estimator, an_epoch, a
     assert many <= few + 4 * a_batch, found
 
 
-@pytest.mark.parametrize("Estimator", NUMERIC)
+@pytest.mark.parametrize("Estimator", PATHS)
 def test_everything_is_created_on_the_device(Estimator):
     X = binary_data(n=20, dtype=np.float32)
     with second_device():
@@ -103,32 +95,6 @@ def test_everything_is_created_on_the_device(Estimator):
         found = {**state(estimator), **answers(estimator, X, placed)}
         found.pop("multiplicities_0", None)  # belongs to a unit, not to the data
         assert {name for name, x in found.items() if x.device.type != NAME} == set()
-
-
-@pytest.mark.parametrize("Estimator", DENSITIES)
-def test_transform_waits_for_nothing_but_checks(Estimator):
-    """The data's own: whether they are finite, their range, and what is missing."""
-    X = binary_data(n=20, dtype=np.float32)
-    with second_device() as waits:
-        estimator = learn(small(Estimator), placed(X))
-        for n in (20, 2000):
-            Z = placed(binary_data(n=n, dtype=np.float32))
-            waits.clear()
-            estimator.transform(Z)
-            looks = 30 if Estimator is skrbm.DeepTAPMachine else 0  # at its fixed points
-            assert waits.total() <= 8 + looks, waits
-
-
-@pytest.mark.parametrize("together", [1, 60, 10**6])
-def test_the_pseudo_likelihood_takes_any_number_of_bits_at_once(together, monkeypatch):
-    """Of 8 bits, in groups by numbers of a temporary array: one, three, and all."""
-    X = binary_data(n=4)
-    rbm = skrbm.BernoulliRBM(5, random_state=0, n_iter=3).fit(X)
-    monkeypatch.setattr(_pseudo_likelihood, "_DEVICE_ELEMENTS", together)
-    with second_device():
-        there = skrbm.BernoulliRBM.from_parameters(*map(placed, parameters(rbm)))
-        found = to_numpy(pseudo_log_likelihood(there, placed(X)))
-    assert_allclose(found, pseudo_log_likelihood(rbm, X), rtol=1e-10)
 
 
 ADAM = {"learning_rate": 0.05, "optimizer": "adam", "max_grad_norm": 0.1}
@@ -163,34 +129,6 @@ def test_fits_without_sampling_are_those_of_numpy(Estimator, params, tolerance, 
             assert_allclose(theirs.history_[name], ours.history_[name], rtol=rtol, err_msg=name)
 
 
-def test_steps_that_go_too_far_are_taken_back():
-    """With a factor of 1e4 on the learning rate, which is at the bound of the rule by itself."""
-    rbm = small(RBM, schedule=lambda progress: 1e4, n_iter=8)
-    with second_device():
-        rbm.fit(placed(binary_data(dtype=np.float32)))
-        assert all(np.isfinite(part).all() for part in copied_state(rbm).values())
-    rates = rbm.history_["learning_rate"]
-    assert rates[-1] < rates[0]
-
-
 def test_a_diverging_fit_names_its_batch_at_the_end_of_the_epoch():
     with second_device(), pytest.raises(DivergenceError, match=r"after batch \d of epoch 1"):
         small(skrbm.BernoulliRBM, learning_rate=1e38).fit(placed(binary_data(dtype=np.float32)))
-
-
-def test_sums_by_halves_are_made_on_the_device():
-    """For bits and for normal units; the waits are those for the parameters and one block."""
-    for visible in ("bernoulli", units.Gaussian()):
-        rbm = skrbm.RBM(13, visible=visible, n_iter=1, random_state=0)
-        X = binary_data(n=20, dtype=np.float32)
-        expected = exact_log_partition(rbm.fit(X))
-        with second_device() as waits:
-            machine = rbm.fit(X).machine_
-            placed_thetas = tuple(theta.map(placed) for theta in machine.thetas)
-            weights = tuple(map(placed, machine.weights))
-            machine = replace(machine, thetas=placed_thetas, weights=weights)
-            waits.clear()
-            found = factored_sums(machine, 1).log_partition()
-            assert found.device.type == NAME
-            assert waits.total() <= 16
-            assert float(found) == pytest.approx(expected, rel=1e-12)

@@ -2,19 +2,13 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from _estimators import (
-    assert_same_state,
-    binary_data,
     divergence_from_noisy_patterns,
     noisy_patterns,
-    small,
-    with_holes,
 )
-from _exact import Exact
 from _fractional import all_rows, unnormalised
 from _machines import differences
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 
 from skrbm import FrankWolfeRBM
@@ -124,28 +118,6 @@ def test_draws_have_the_expectations(mixture):
     assert_allclose(drawn.means, exact.means, atol=0.05)
 
 
-def test_copies_share_the_weight_of_their_row():
-    model = SampledModel(Gibbs(2), 100, LIKE, make_rng(0, LIKE))
-    model.anneal(some_mixture(), np.zeros(5))
-    rows = model.completed(some_mixture(), incomplete(HOLES, WEIGHTS))
-    V = rows.dense(np.arange(rows.n))
-    assert rows.weights.sum() == pytest.approx(1)
-    # As many as both sets of chains have, by the weights; the complete one comes once.
-    assert rows.n == 20 + 20 + 60 + 1 + 60
-    for row, weight in zip(HOLES, WEIGHTS, strict=True):
-        agree = (np.isnan(row) | (row == V)).all(axis=1)
-        assert rows.weights[agree].sum() >= weight - 1e-12
-    assert (V[20:40].std(axis=0) > 0).all()
-
-
-def test_first_means_are_those_of_what_is_observed():
-    H = HOLES[[0, 3]].copy()
-    rows = IncompleteRows(H, np.array([0.25, 0.75]), np.float64, np.full(5, 0.3), SEED, 10)
-    assert_allclose(rows.average(), [0.25, 1, 0.75, 0, 0.25])
-    H[:, 2] = NAN
-    assert_allclose(rows.average(), [0.25, 1, 0.3, 0, 0.25])
-
-
 # ------------------------------------------------------------------------------- growth
 
 
@@ -180,60 +152,7 @@ def test_each_step_raises_the_likelihood_at_least_by_what_it_promises():
     assert len(gains) >= 4
 
 
-@pytest.mark.law
-def test_chains_do_as_sums_do():
-    """After four steps the likelihoods are within 0.15 nats.
-
-    Over 12 seeds of the chains these differed by 0.018 on average, with a standard deviation of
-    0.015, and their estimates by -0.006 and 0.009.
-    """
-    H = patterned(400)
-    sampled = SampledModel(Gibbs(10), 2000, LIKE, make_rng(0, LIKE))
-    made = [growth(H), growth(H, model=sampled)]
-    first = likelihood(made[0].mixture, H)
-    for _ in range(4):
-        for each in made:
-            each.step()
-    exact, drawn = (likelihood(each.mixture, H) for each in made)
-    assert drawn == pytest.approx(exact, abs=0.15)
-    assert drawn > first + 0.1
-    assert made[1].scores()["score"] == pytest.approx(drawn, abs=0.15)
-
-
-def test_growth_goes_on_from_its_state():
-    """The same steps, as missing values are drawn from the state alone."""
-
-    def begun():
-        return growth(patterned(), model=SampledModel(Gibbs(2), 50, LIKE, make_rng(0, LIKE)))
-
-    one, other = begun(), begun()
-    one.step()
-    other.model.rng, other.proposer.rng = make_rng(5, LIKE), np.random.default_rng(5)
-    other.set_state(one.get_state())
-    for made in (one, other):
-        made.model.rng, made.proposer.rng = make_rng(7, LIKE), np.random.default_rng(7)
-        made.step()
-    assert_array_equal(one.mixture.atoms, other.mixture.atoms)
-    assert_array_equal(one.mixture.counts, other.mixture.counts)
-
-
 # ---------------------------------------------------------------------------- estimators
-
-
-@pytest.mark.parametrize(
-    "params", [{"early_stopping": True}, {"inference": "exact"}], ids=["stops", "sums"]
-)
-def test_weights_are_repeated_rows_in_any_order(params):
-    H = with_holes(binary_data())
-    weights = np.random.default_rng(0).integers(0, 3, len(H))
-    repeated = np.random.default_rng(1).permutation(np.repeat(H, weights, axis=0))
-    one = small(FrankWolfeRBM, **params).fit(H, sample_weight=weights)
-    assert_same_state(one, small(FrankWolfeRBM, **params).fit(repeated))
-    assert one.n_components_ > 0
-    known = np.average(np.nan_to_num(H), axis=0, weights=weights)
-    known /= np.average(~np.isnan(H), axis=0, weights=weights)
-    if not one.early_stopping:  # else some rows are set aside
-        assert_allclose(one.visible_means_, known)
 
 
 def test_likelihoods_and_hidden_means_are_exact():
@@ -257,58 +176,6 @@ def test_likelihoods_and_hidden_means_are_exact():
         agree = (np.isnan(row) | (row == V)).all(axis=1)
         p = np.exp(log_p[agree] - logsumexp(log_p[agree]))
         assert_allclose(found, p @ means[agree], rtol=1e-8)
-
-
-def test_whole_units_have_exact_likelihoods():
-    atoms = some_mixture().atoms
-    init = atoms[:, :-1], atoms[:, -1], np.zeros(5)
-    rbm = FrankWolfeRBM(3, init=init, early_stopping=False, random_state=0).fit(patterned())
-    assert rbm.n_components_ == 3 and (rbm.multiplicities_ == 1).all()
-    log_z = Exact(rbm.machine_).log_z
-    expected = [Exact(rbm.machine_, observed=row).log_z - log_z for row in HOLES]
-    assert_allclose(rbm.score_samples(HOLES), expected, atol=1e-8)
-
-
-def test_methods_take_missing_values():
-    X = binary_data(dtype=np.float32)
-    H = with_holes(X)
-    before, rbm = H.copy(), small(FrankWolfeRBM).fit(H)
-    assert rbm.__sklearn_tags__().input_tags.allow_nan
-    size = rbm.n_components_
-    rbm.grow(H)
-    assert rbm.n_components_ == size + 1
-    for result in (rbm.transform(H), rbm.predict(H), rbm.sample(given=H, n_steps=2), rbm.impute(H)):
-        assert result.dtype == np.float32 and np.isfinite(result).all()
-    assert np.isfinite(rbm.truncate(1).score_samples(H)).all()
-    H[:, 2] = NAN  # a column may be missing in later rows
-    means = rbm.visible_means_.copy()
-    assert rbm.grow(H).visible_means_[2] == means[2]
-    rbm.set_params(warm_start=True, max_components=9).fit(before)
-    assert_array_equal(with_holes(X), before)
-
-
-def test_what_is_refused():
-    X, rbm = binary_data(), small(FrankWolfeRBM)
-    H = with_holes(X)
-    with pytest.raises(ValueError, match=r"sparse X contains NaN.*toarray"):
-        rbm.fit(sp.csr_array(H))
-    H[:, [2, 5]] = NAN
-    with pytest.raises(ValueError, match=r"no observed value in columns \[2, 5\]"):
-        rbm.fit(H)
-    with pytest.raises(ValueError, match=r"in rows of 0 and 1.*set binarize"):
-        small(FrankWolfeRBM, inference="exact").fit(with_holes(0.5 * X))
-    small(FrankWolfeRBM, inference="exact", binarize=0.3).fit(with_holes(0.5 * X))
-
-
-@pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
-def test_a_column_may_be_known_in_held_out_rows_alone():
-    X = binary_data(20)
-    for i in range(0, 20, 4):
-        H = X.copy()
-        H[np.arange(20) != i, 3] = NAN
-        params = {"early_stopping": True, "validation_fraction": 0.2, "max_components": 1}
-        rbm = small(FrankWolfeRBM, **params, n_chains=20).fit(H)
-        assert np.isfinite(rbm.intercept_visible_).all()
 
 
 @pytest.mark.law

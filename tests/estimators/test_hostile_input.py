@@ -1,13 +1,10 @@
 """Input that is legal but odd, or far out of range: right results or clear errors."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
-from _estimators import DENSITIES, NUMERIC, RBMS, binary_data, learn, small, with_parameters
-from numpy.testing import assert_allclose, assert_array_equal
+from _estimators import RBMS, binary_data, learn, small
+from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
 
@@ -16,85 +13,19 @@ from skrbm import (
     TAPRBM,
     BernoulliRBM,
     ConditionalRBM,
-    DeepTAPMachine,
     FrankWolfeRBM,
     GaussianBernoulliRBM,
-    units,
 )
-from skrbm.arrays import Rng
-from skrbm.evaluation import diagnose
-from skrbm.exceptions import DataRangeWarning
 from skrbm.units import Poisson
 
-every = pytest.mark.parametrize("Estimator", NUMERIC)
-densities = pytest.mark.parametrize("Estimator", DENSITIES)
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
-
-
-# ------------------------------------------------------------------- sparse matrices
-
-
-def not_canonical(X):
-    """The same matrix in CSR with unsorted indices, and each entry as two halves."""
-    canonical = sp.csr_array(X)
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(canonical.indptr))
-    order = np.lexsort((-canonical.indices, rows))
-    data = np.repeat(canonical.data[order] / 2, 2)
-    indices = np.repeat(canonical.indices[order], 2)
-    return sp.csr_array((data, indices, 2 * canonical.indptr), shape=X.shape)
-
-
-def as_it_is_and_by_a_threshold():
-    """Every estimator without options, and those that take a threshold with one."""
-    for Estimator in NUMERIC:
-        yield pytest.param(Estimator, {}, id=f"{Estimator.__name__}-as it is")
-        if "binarize" in Estimator().get_params():
-            yield pytest.param(Estimator, {"binarize": 0.6}, id=f"{Estimator.__name__}-binarize")
-
-
-@pytest.mark.parametrize("Estimator, options", [*as_it_is_and_by_a_threshold()])
-def test_a_sparse_matrix_that_is_not_canonical_is_only_read(Estimator, options):
-    """Memory that cannot be written, as workers of joblib get it; halves of an entry count as one.
-
-    With a threshold of 0.6 neither half of a 1 is above it, but their sum is.
-    """
-    dense = binary_data()
-    X = not_canonical(dense)
-    before = [part.copy() for part in (X.data, X.indices, X.indptr)]
-    for part in (X.data, X.indices, X.indptr):
-        part.flags.writeable = False
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DataRangeWarning)
-        found = learn(small(Estimator, **options), X)
-        expected = learn(small(Estimator, **options), sp.csr_array(dense))
-    assert_array_equal(found.transform(X), expected.transform(dense))
-    if hasattr(found, "free_energy"):
-        # Next to 0 it is a sum of terms of order 1, in float32 if they are bits.
-        assert_allclose(found.free_energy(X), expected.free_energy(dense), rtol=1e-6, atol=1e-6)
-    for part, copy in zip((X.data, X.indices, X.indptr), before, strict=True):
-        assert_array_equal(part, copy)
-
-
-@pytest.mark.parametrize("Estimator", with_parameters("binarize"))
-def test_duplicates_are_summed_before_the_range_is_checked(Estimator):
-    X = binary_data()
-    doubled = sp.csr_array(X) + sp.csr_array((X.shape[0], X.shape[1]))
-    doubled = sp.csr_array(
-        (np.repeat(doubled.data, 2), np.repeat(doubled.indices, 2), 2 * doubled.indptr),
-        shape=X.shape,
-    )
-    with pytest.warns(DataRangeWarning, match="from 0 to 2"):
-        found = small(Estimator).fit(doubled)
-    assert_array_equal(found.transform(doubled), found.transform(X))
 
 
 # ------------------------------------------------------------------- range of numbers
 
 
 @pytest.mark.parametrize("Estimator", [GaussianBernoulliRBM, TAPRBM])
-@pytest.mark.parametrize(
-    "method", ["transform", "score_samples", "predict", "gibbs", "partial_fit", "impute", "fit"]
-)
+@pytest.mark.parametrize("method", ["transform", "score_samples", "partial_fit"])
 def test_values_that_overflow_float32(Estimator, method):
     X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     params = {"visible": "gaussian"} if Estimator is TAPRBM else {}
@@ -106,23 +37,8 @@ def test_values_that_overflow_float32(Estimator, method):
         getattr(rbm, method)(np.array(far))
 
 
-@pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_hidden_values_and_features_that_overflow_float32():
-    X = binary_data(dtype=np.float32)
-    with pytest.raises(ValueError, match="H contains infinity, or values beyond float32"):
-        small(BernoulliRBM).fit(X).inverse_transform([[1e39, 0, 0, 0, 0]])
-    with pytest.raises(ValueError, match="not finite in float32: scale X"):
-        learn(small(ConditionalRBM), X).predict_proba([[1e39] + [0] * 7])
-
-
-def test_values_beyond_float32_that_are_clipped_are_no_error():
-    rbm = small(BernoulliRBM).fit(binary_data(dtype=np.float32))
-    X = binary_data()
-    assert_array_equal(rbm.transform(1e39 * X), rbm.transform(X))
-
-
 @pytest.mark.parametrize("visible", ["gaussian", "truncated_gaussian"])
-@pytest.mark.parametrize("mean", [1e3, 1e4, 1e6])
+@pytest.mark.parametrize("mean", [1e3, 1e6])
 def test_scores_of_single_precision_far_from_zero(visible, mean):
     """Columns of N(mean, 1) without couplings, of which each has -1.42 nats with deviation 0.71.
 
@@ -145,70 +61,15 @@ def test_parameters_that_overflow_are_not_published():
         small(FrankWolfeRBM, init=init).fit(binary_data(dtype=np.float32))
 
 
-@pytest.mark.parametrize("scale", [1e160, 1e-300])
-def test_bounds_whose_squares_overflow(scale):
-    with pytest.raises(ValueError, match=r"lower and upper must lie within .* scale the data"):
-        small(TAPRBM, visible="truncated_gaussian").fit(scale * np.eye(3))
-
-
 # --------------------------------------------------------------------- kinds of columns
 
 
-@every
+@pytest.mark.parametrize("Estimator", [RBM, ConditionalRBM])
 def test_columns_that_are_no_numbers_are_named(Estimator):
     frame = pd.DataFrame({"a": [0.0, 1, 1], "b": pd.Categorical(["x", "y", "x"]), "c": list("uvw")})
     frame["d"] = pd.to_datetime(["2020-01-01"] * 3)
-    with pytest.raises(
-        ValueError, match=r"columns \['b', 'c', 'd'\] of X hold text.*OneHotEncoder"
-    ):
+    with pytest.raises(ValueError, match=r"\['b', 'c', 'd'\]"):
         learn(small(Estimator), frame)
-    for name in "bcd":
-        with pytest.raises(ValueError, match=rf"columns \['{name}'\] of X hold text"):
-            learn(small(Estimator), frame[["a", name]])
-    with pytest.raises(ValueError, match=r"columns \['c'\] of X hold text"):  # not 'a', twice
-        learn(small(Estimator), frame[["a", "a", "c"]])
-
-
-@every
-def test_dates_are_no_numbers(Estimator):
-    with pytest.raises(ValueError, match="must have real numbers, got dtype datetime64"):
-        learn(small(Estimator), np.full((3, 2), "2020-01-01", "M8[s]"))
-
-
-@pytest.mark.parametrize("Estimator", [TAPRBM, DeepTAPMachine])
-@pytest.mark.parametrize(
-    "unit, message",
-    [
-        (units.Fractional(np.ones(3)), r"{side}=.*cannot learn such units.*'bernoulli'"),
-        (units.Categorical(), r"TAP needs units that take a precision.*Categorical"),
-    ],
-    ids=["Fractional", "Categorical"],
-)
-@pytest.mark.parametrize("side", ["visible", "hidden"])
-def test_units_that_are_not_learnt(Estimator, unit, message, side):
-    with pytest.raises(ValueError, match=message.format(side=side)):
-        small(Estimator, **{side: unit}).fit(np.eye(3))
-
-
-def test_multiplicities_may_be_a_list():
-    assert_array_equal(units.Fractional([1.5, 2]).multiplicities, [1.5, 2])
-    for wrong in (1.5, ["a"], [0.0], [-1.0], [np.inf], [np.nan], [[1.0]]):
-        with pytest.raises(ValueError, match="must be an array of positive numbers"):
-            units.Fractional(wrong)
-
-
-@pytest.mark.parametrize("side", ["visible", "hidden"])
-@pytest.mark.parametrize("wrong", ["x", None, 3])
-def test_units_of_given_parameters_are_checked(side, wrong):
-    with pytest.raises(ValueError, match=f"{side}"):
-        TAPRBM.from_parameters(np.eye(2), **{side: wrong})
-
-
-def test_a_machine_is_no_list_of_layers():
-    rbm = small(BernoulliRBM).fit(binary_data())
-    for wrong in (rbm, 3, None):
-        with pytest.raises(ValueError, match="must be a list of arrays"):
-            DeepTAPMachine.from_parameters(wrong)
 
 
 # ------------------------------------------------------------------ machines without units
@@ -226,33 +87,7 @@ def test_a_machine_without_hidden_units_answers_or_says_why_not():
         rbm.log_partition("bethe")
 
 
-def test_adaptive_tap_without_hidden_units_prints_nothing(capfd):
-    rbm = FrankWolfeRBM(3, alpha=100.0, n_chains=10, random_state=0).fit(binary_data(30, 3))
-    rbm.log_partition("adaptive_tap")
-    assert capfd.readouterr() == ("", "")
-
-
 # ------------------------------------------------------------------ time, memory, failures
-
-
-def test_draws_do_not_grow_with_the_temperature(monkeypatch):
-    """A unit that counts 100 000 times is drawn in one binomial, not in 100 000 draws."""
-    drawn = []
-
-    def counted(draw):
-        def wrapper(rng, *args):
-            drawn[-1] += 1
-            return draw(rng, *args)
-
-        return wrapper
-
-    for name in ("uniform", "signed", "binomial"):
-        monkeypatch.setattr(Rng, name, counted(getattr(Rng, name)))
-    params = {"n_chains": 2, "n_restarts": 1, "n_gibbs_steps": 2, "early_stopping": False}
-    for temperature in (10.0, 1e5):
-        drawn.append(0)
-        FrankWolfeRBM(1, temperature=temperature, random_state=0, **params).fit(binary_data(30, 3))
-    assert 0 < drawn[1] <= 2 * drawn[0]  # 300 times as many, one by one
 
 
 @pytest.mark.parametrize("RBM", RBMS)
@@ -268,20 +103,6 @@ def test_few_rows_need_few_chains_whatever_the_batch_size(RBM):
     assert rbm.partial_fit(binary_data(n=400)).starts_.shape[0] == 200  # as many as rows ask for
 
 
-@pytest.mark.parametrize("Estimator", [E for E in DENSITIES if hasattr(E, "log_partition")])
-def test_a_failed_fit_leaves_the_seed_of_the_likelihood(Estimator):
-    X = binary_data(30, 25)
-    sizes = {"n_components": 25} if Estimator in RBMS else {}
-    rbm = small(Estimator, random_state=None, **sizes).fit(X)
-    before = rbm.log_partition("ais")
-    with pytest.raises(ValueError):
-        learn(rbm.set_params(verbose="no"), X)
-    if "init" in rbm.get_params():
-        with pytest.raises(ValueError, match="init has"):
-            rbm.set_params(verbose=0, init=(np.ones((3, 3)), None, None)).fit(X)
-    assert rbm.log_partition("ais") == before
-
-
 # ---------------------------------------------------------------------- learning that diverges
 
 
@@ -295,67 +116,10 @@ def test_a_fit_that_ends_worse_than_independent_units_says_so():
         TAPRBM(5, visible="truncated_gaussian", random_state=0).fit(wine)
 
 
-@pytest.mark.parametrize("RBM", RBMS)
-def test_no_fit_that_learns_is_said_to_diverge(RBM):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        small(RBM, n_iter=20).fit(binary_data(n=200))
-        small(RBM, n_iter=0).fit(binary_data(n=200))
-
-
-@pytest.mark.parametrize("visible", ["gaussian", "truncated_gaussian"])
-def test_units_that_are_compared_with_are_fitted_to_all_rows(visible):
-    """Columns that hardly vary, of which the few rows that are shown vary less still."""
-    X = (np.random.default_rng(0).random((2000, 30)) < 0.002) * 1.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        TAPRBM(5, visible=visible, learning_rate=1e-4, n_iter=2, random_state=0).fit(X)
-
-
-def test_divergence_is_told_with_early_stopping_too():
-    with pytest.warns(ConvergenceWarning, match="lower learning_rate"):
-        small(BernoulliRBM, learning_rate=1000, early_stopping=True).fit(binary_data(n=200))
-
-
-def test_deep_machines_of_any_size_can_be_fitted():
-    """Two hidden layers, neither of which can be enumerated."""
-    DeepTAPMachine((30, 20), n_iter=1, n_iter_pretrain=1, random_state=0).fit(binary_data())
-
-
-@pytest.mark.parametrize("Estimator", [RBM, TAPRBM])
-def test_one_row_does_not_tell_the_scale_of_real_columns(Estimator):
-    """Its variance, 0, would give a precision of 1e6; counts and bits have no scale."""
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_one_row_does_not_determine_the_scale_of_real_columns(method):
+    """Counts and bits have no scale."""
     row = np.array([[5.0, 3.0, 8.0]])
-    for method in ("fit", "partial_fit"):
-        rbm = Estimator(2, visible="gaussian", random_state=0)
-        with pytest.raises(ValueError, match="X has 1 sample, and the scale of real columns"):
-            getattr(rbm, method)(row)
-        getattr(rbm, method)(np.concatenate([row, row + 1]))
-    RBM(2, visible=Poisson(), random_state=0).partial_fit(row)
-    several = np.concatenate([row, row + 1])  # whose weights may have a sum of 1
-    Estimator(2, visible="gaussian", random_state=0).fit(several, sample_weight=[0.5, 0.5])
-
-
-def test_init_that_is_no_row_is_told():
-    rbm = RBM(2, random_state=0).fit(np.eye(3))
-    with pytest.raises(ValueError, match=r"init must be complete rows .* contains NaN"):
-        rbm.sample(2, init=np.full((2, 3), np.nan))
-
-
-@pytest.mark.parametrize("visible", ["bernoulli", "gaussian"])
-def test_a_diagnosis_of_constant_columns_has_no_correlations(visible):
-    X = np.zeros((50, 3))
-    rbm = RBM(2, visible=visible, random_state=0).fit(X)
-    text = str(diagnose(rbm, X, random_state=0))
-    assert "error of first moments" in text and "correlation of" not in text and "nan" not in text
-
-
-def test_correlations_of_noise_are_not_told():
-    """Moments of independent fair bits differ by chance alone."""
-    X = np.random.default_rng(0).integers(0, 2, (400, 12)).astype(float)
-    rbm = RBM.from_parameters(np.zeros((2, 12)), np.zeros(2), np.zeros(12))
-    assert "correlation of" not in diagnose(rbm, X, random_state=0).verdict
-    X[:, 0] = 0
-    rbm = RBM.from_parameters(np.zeros((2, 12)), np.zeros(2), np.r_[-20.0, np.zeros(11)])
-    verdict = diagnose(rbm, X, random_state=0).verdict
-    assert "correlation of first moments" in verdict and "error of second moments" in verdict
+    with pytest.raises(ValueError, match="X has 1 sample"):
+        getattr(small(RBM, visible="gaussian"), method)(row)
+    getattr(small(RBM, visible=Poisson()), method)(row)

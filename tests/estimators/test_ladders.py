@@ -5,20 +5,16 @@ Seeds are fixed. Log Z may be off by 8 of its standard errors, which it is with 
 """
 
 import itertools
-import warnings
 
 import numpy as np
 import pytest
 from _machines import bits
 from numpy.testing import assert_array_equal
 from scipy.special import ndtr, softmax
-from sklearn import neural_network
 
-from skrbm import RBM, TAPRBM, BernoulliRBM, DeepTAPMachine, GaussianBernoulliRBM
-from skrbm.evaluation import AIS, exact_log_partition, log_partition, reverse_log_partition
-from skrbm.exceptions import LikelihoodWarning
-from skrbm.inference import Ladder, Tempering
-from skrbm.machine import Machine, uncoupled
+from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
+from skrbm.evaluation import exact_log_partition, log_partition
+from skrbm.inference import Tempering
 
 
 @pytest.fixture(scope="module")
@@ -128,47 +124,6 @@ def test_a_ladder_of_real_units_in_units_of_measure(real):
     assert (stuck[:, 0] > MEAN[0]).mean() > share + 8 * spread
 
 
-def test_draws_of_real_units_start_at_the_chains_and_go_along_the_ladder(real):
-    V, states = real.sample(50, return_steps=[0, 2], n_steps=4, random_state=0)
-    assert V.shape == (50, 3) and states.shape == (2, 50, 3)
-    distances = np.abs((states[0][:, None] - real.starts_[None]) / SPREAD).max(axis=2)
-    assert distances.min(axis=1).max() < 1e-3
-    given = np.tile([MEAN[0] - 40, np.nan, np.nan], (50, 1)).astype(np.float32)
-    drawn = real.sample(given=given, random_state=0)
-    assert_array_equal(drawn[:, 0], given[:, 0])
-    assert np.isfinite(drawn).all() and np.isfinite(real.impute(given, random_state=0)).all()
-
-
-@pytest.mark.law
-def test_a_machine_of_real_units_with_given_parameters_gets_a_ladder(real):
-    """By annealing from the noise of the fit, which is as wide as the data."""
-    rbm = GaussianBernoulliRBM.from_parameters(real, starts="tempered", random_state=0)
-    share, log_z = share_above(rbm)
-    value, std = rbm.log_partition("tempering", return_std=True)
-    assert abs(value - log_z) < 8 * std < 2
-    start, spread = np.tile(MEAN + 4 * SPREAD, (400, 1)), np.sqrt(share * (1 - share) / 400)
-    V = rbm.sample(400, init=start.astype(np.float32), n_steps=100, random_state=0)
-    assert abs((V[:, 0] > MEAN[0]).mean() - share) < 5 * spread
-
-
-def test_rungs_that_are_far_apart_are_warned_of():
-    """By log_partition, and by a score that rests on the ladder of a fit."""
-    rbm = two_modes(6.0)
-    with pytest.warns(LikelihoodWarning, match=r"log Z = .* accept 0\.\d% .*ladder_of\(estimator"):
-        rbm.log_partition(Tempering(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        rbm.log_partition("tempering")
-    W = np.full((32, 40), 2.0)
-    rbm = RBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=0)
-    machines = uncoupled(rbm.machine_), rbm.machine_
-    rbm.ladder_ = Ladder(machines, (np.zeros((4, 40)), np.ones((4, 40))))
-    with pytest.warns(
-        LikelihoodWarning, match=r"score rests on .* accept 0\.0% of their exchanges"
-    ):
-        rbm.score(np.zeros((2, 40)))
-
-
 def test_the_ladder_of_a_fit_is_used_where_sums_are_impossible(fitted):
     found = log_partition(fitted, max_units=2, random_state=0)
     assert found == log_partition(fitted, "tempering", random_state=0)
@@ -194,25 +149,6 @@ def test_samples_along_a_ladder_reach_modes_that_gibbs_sampling_does_not():
         assert V.shape == (400, 8)
         assert abs((V.mean(axis=1) > 0.5).mean() - 0.5) < 0.125
         assert_array_equal(V, rbm.sample(400, init=start, method=method, random_state=0))
-
-
-def test_samples_go_along_the_ladder_of_a_fit(fitted, monkeypatch):
-    seen, machines = [], Tempering.machines
-
-    def recorded(self, machine):
-        found = machines(self, machine)
-        seen.append(found)
-        return found
-
-    monkeypatch.setattr(Tempering, "machines", recorded)
-    V = fitted.sample(10, n_steps=3, random_state=0)
-    assert V.shape == (10, 8) and set(np.unique(V)) <= {0.0, 1.0}
-    pairs = list(zip(seen[-1], fitted.ladder_.machines, strict=True))
-    assert all(one is other for one, other in pairs[:-1])
-    assert isinstance(seen[-1][-1], Machine) and seen[-1][-1].weights[0] is fitted.components_
-    seen.clear()
-    fitted.sample(10, n_steps=3, method="gibbs", random_state=0)
-    assert not seen
 
 
 def tilted_modes():
@@ -247,81 +183,3 @@ def test_draws_and_means_given_bits_reach_modes_that_gibbs_sampling_does_not():
         assert_array_equal(filled[:, [0, 7]], given[:, [0, 7]])
         error = filled.std(axis=0, ddof=1) / 20
         assert (np.abs(filled.mean(axis=0) - means) <= 5 * error + 1e-12).all()
-
-
-def test_missing_values_and_annealing_go_along_the_ladder_of_a_fit(fitted, monkeypatch):
-    """Half of the bits are missing: means of 100 chains within 5 standard errors of the exact."""
-    given = np.where(np.arange(8) < 4, bits()[:1], np.nan)
-    V = np.array([[*given[0, :4], *row] for row in itertools.product((0, 1), repeat=4)])
-    p = np.exp(fitted.score_samples(V))
-    filled = fitted.impute(np.repeat(given, 100, axis=0), random_state=0)
-    error = filled.std(axis=0, ddof=1) / 10
-    assert (np.abs(filled.mean(axis=0) - p @ V / p.sum()) <= 5 * error + 1e-12).all()
-    again = fitted.impute(given, method="gibbs", random_state=0)
-    assert (again != fitted.impute(given, random_state=0)).any()
-    found = log_partition(fitted, "ais", random_state=0)
-    assert found != log_partition(fitted.machine_, "ais", random_state=0)
-    assert abs(found.value - exact_log_partition(fitted)) < 6 * found.std
-    above = reverse_log_partition(fitted, fitted.starts_, random_state=0)
-    monkeypatch.setattr(AIS, "on", lambda self, *args: self)
-    assert above != reverse_log_partition(fitted, fitted.starts_, random_state=0)
-
-
-def test_many_samples_go_in_blocks(fitted, monkeypatch):
-    from skrbm.estimators import _sampling
-
-    monkeypatch.setattr(_sampling, "_MOST_ELEMENTS", 8 * len(fitted.ladder_) * 4)
-    assert fitted.sample(10, n_steps=2, random_state=0).shape == (10, 8)
-    holes = np.where(np.arange(8) < 4, bits()[:10], np.nan)
-    assert fitted.sample(given=holes, n_steps=2, random_state=0).shape == (10, 8)
-    assert fitted.impute(holes, n_steps=2, random_state=0).shape == (10, 8)
-
-
-def test_a_machine_of_given_parameters_gets_a_ladder():
-    W = np.full((4, 8), 3.0)
-    rbm = RBM.from_parameters(
-        W, -W.sum(1) / 2, -W.sum(0) / 2, starts="tempered", batch_size=20, random_state=0
-    )
-    assert len(rbm.ladder_) > 2
-    V = rbm.sample(100, init=np.zeros((100, 8)), random_state=0)
-    assert 20 < (V.mean(axis=1) > 0.5).sum() < 80
-
-
-def test_tempered_chains_of_bernoulli_rbm():
-    settings = {"batch_size": 20, "n_iter": 3, "learning_rate": 0.1, "random_state": 0}
-    rbm = BernoulliRBM(4, persistent="tempered", **settings).fit(bits())
-    assert len(rbm.ladder_) > 1 and rbm.ladder_.machines[0].scale == 0
-    assert rbm.history_["n_rungs"][-1] >= 1
-    value, std = rbm.log_partition("tempering", return_std=True)
-    assert abs(value - exact_log_partition(rbm)) < 8 * std
-    assert not hasattr(BernoulliRBM(4, **settings).fit(bits()), "ladder_")
-    with pytest.raises(ValueError, match="persistent"):
-        BernoulliRBM(4, persistent="annealed").fit(bits())
-
-
-def test_a_ladder_for_a_machine_of_scikit_learn():
-    theirs = neural_network.BernoulliRBM(5, learning_rate=0.1, n_iter=30, random_state=0)
-    rbm = RBM.from_parameters(theirs.fit(bits()), random_state=0)
-    value, std = rbm.log_partition("tempering", return_std=True)
-    assert abs(value - exact_log_partition(rbm)) < 8 * std
-    assert rbm.sample(3, method="tempering", random_state=0).shape == (3, 8)
-
-
-def test_float32_machines_of_real_units():
-    """Log Z is found in float64, for which the ladder is converted."""
-    X = bits().astype(np.float32) + 0.1
-    rbm = RBM(
-        3, visible="gaussian", starts="tempered", n_iter=2, learning_rate=0.01, random_state=0
-    )
-    rbm.fit(X)
-    assert rbm.sample(5, n_steps=2, random_state=0).dtype == np.float32
-    value, std = rbm.log_partition("tempering", return_std=True)
-    assert abs(value - exact_log_partition(rbm)) < 8 * std
-
-
-def test_what_tempering_does_not_apply_to():
-    deep = DeepTAPMachine((3, 2), n_iter=1, random_state=0).fit(bits())
-    with pytest.raises(ValueError, match="Tempering needs one hidden layer"):
-        deep.sample(2, method="tempering")
-    with pytest.raises(ValueError, match="method"):
-        two_modes().sample(2, method="annealed")

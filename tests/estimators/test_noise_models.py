@@ -7,15 +7,13 @@ import pytest
 from _exact import Exact, Line
 from _machines import enumerable_pairs, random_machine, with_strength
 from numpy.testing import assert_allclose
-from scipy.special import expit
 
 from skrbm.estimators._noise_models import (
     BinarySymmetric,
     GaussianNoise,
-    channel,
     posterior_moments,
 )
-from skrbm.inference import FIXED_POINTS, solve
+from skrbm.inference import FIXED_POINTS
 from skrbm.units import UNITS, log_weight
 
 REAL = [kind for kind in UNITS if UNITS[kind].values is None]
@@ -135,41 +133,3 @@ def test_error_of_the_posterior_falls_with_the_square_of_the_weights(name, kinds
         errors.append(np.linalg.norm(found))
     assert errors[0] / errors[1] > 4 * 0.78
     assert errors[1] < 0.02
-
-
-@pytest.mark.parametrize("kind", UNITS)
-def test_moments_of_several_solutions_are_those_of_their_mixture(kind):
-    """Two machines' worth of solutions, mixed by hand: E[x] and E[x**2] are averages."""
-    kinds = (kind, "bernoulli")
-    machine, noise, method = random_machine(kinds, (4, 3), 1), noise_for(kinds), FIXED_POINTS["tap"]
-    Y = observed(machine, noise)
-    tilted = machine.tilted(0, *noise.evidence(Y))
-    # One sweep from different starts, which is as good as solutions that differ.
-    starts = [np.full(Y.shape, 0.1), np.full(Y.shape, 0.9), Y]
-    alone = [posterior_moments(method, tilted, [start], 1) for start in starts]
-    assert np.abs(alone[0][0] - alone[1][0]).max() > 1e-3
-    mean, variance = posterior_moments(method, tilted, iter(starts), 1)
-    means = [m for m, _ in alone]
-    assert_allclose(mean, np.mean(means, axis=0), rtol=1e-12)
-    total = np.mean([v for _, v in alone], axis=0) + np.var(means, axis=0)
-    assert_allclose(variance, total, rtol=1e-10)
-
-
-def test_variances_of_bits_that_a_method_does_not_track():
-    """Naive mean field does not store that of binary units; one sweep gives expit of the field."""
-    machine = random_machine(("bernoulli", "bernoulli"), (4, 3), 1)
-    start = np.full((1, 4), 0.5)
-    method = FIXED_POINTS["naive_mean_field"]
-    assert solve(method, machine, method.start(machine, start)).state.variances[0] is None
-    mean, variance = posterior_moments(method, machine, [start], 1)
-    hidden = expit(machine.thetas[1].field + machine.weights[0] @ start[0])
-    assert_allclose(mean[0], expit(machine.thetas[0].field + hidden @ machine.weights[0]))
-    assert_allclose(variance, mean * (1 - mean), rtol=1e-12)
-
-
-def test_one_number_names_the_channel():
-    assert channel(flip_probability=0.1) == BinarySymmetric(0.1)
-    assert channel(noise_variance=0.1) == GaussianNoise(0.1)
-    for both in (None, 0.1):
-        with pytest.raises(ValueError, match=r"give one of flip_probability .* noise_variance"):
-            channel(both, both)

@@ -37,13 +37,6 @@ def test_range_warning(RBM, make, scale, values):
 
 
 @binary
-def test_one_range_warning_for_each_fit(RBM):
-    X, rbm = 3 * binary_data(), small(RBM)
-    assert len(range_warnings(lambda: rbm.fit(X).fit(X))) == 2
-    assert len(range_warnings(lambda: small(RBM).partial_fit(X).partial_fit(X))) == 2
-
-
-@binary
 def test_new_data_out_of_range_are_told(RBM):
     """They are clipped, so that grey levels up to 255 would all be 1 after a fit to [0, 1]."""
     X = binary_data()
@@ -79,13 +72,6 @@ def test_binarize(RBM, make, dtype):
         assert_array_equal(one, other)
     for method in ("transform", "score_samples", "free_energy"):
         assert_array_equal(getattr(rbm, method)(X), getattr(expected, method)(make(bits)))
-
-
-@binary
-def test_binarize_keeps_no_value_at_the_threshold(RBM):
-    X = np.array([[0.0, 0.5, 0.51, 1.0]] * 3)
-    rbm = small(RBM, binarize=0.5).fit(X)
-    assert_array_equal(rbm.sample(3, init=X, n_steps=0), [[0, 0, 1, 1]] * 3)
 
 
 @binary

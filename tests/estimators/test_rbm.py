@@ -1,20 +1,18 @@
 """The sampler's own steps and start, and machines whose distribution loses its integral."""
 
-import warnings
-
 import numpy as np
 import pytest
-from _estimators import binary_data, log_likelihoods
+from _estimators import binary_data
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import StandardScaler
 
-from skrbm import RBM, CategoricalRBM, DeepTAPMachine, GaussianBernoulliRBM, TabularRBM
+from skrbm import RBM, TAPRBM, BernoulliRBM, CategoricalRBM, GaussianBernoulliRBM, TabularRBM
 from skrbm.exceptions import DivergenceError
-from skrbm.inference import ContrastiveDivergence, Gibbs, GibbsLangevin
-from skrbm.units import TruncatedGaussBernoulli, TruncatedGaussian
+from skrbm.inference import ContrastiveDivergence, Gibbs
+from skrbm.units import Categorical, TruncatedGaussBernoulli, TruncatedGaussian
 
 DATA = {RBM: binary_data(), GaussianBernoulliRBM: binary_data() - 0.5}
 samplers = pytest.mark.parametrize("Estimator", DATA)
@@ -37,39 +35,10 @@ def test_steps_are_those_of_the_sampler(Estimator):
     assert_array_equal(weights(Estimator, inference=searched.inference), expected)
 
 
-@pytest.mark.parametrize(
-    "Estimator, inference, n_steps",
-    [
-        (RBM, "gibbs", 1),
-        (GaussianBernoulliRBM, "gibbs", 20),
-        (GaussianBernoulliRBM, "gibbs_langevin", 20),
-        (GaussianBernoulliRBM, GibbsLangevin(), 20),
-    ],
-)
-def test_steps_of_samplers_without_a_number(Estimator, inference, n_steps):
-    expected = weights(Estimator, inference=inference, n_steps=n_steps)
-    assert_array_equal(weights(Estimator, inference=inference), expected)
-    if Estimator is GaussianBernoulliRBM:  # which samples by as many
-        rbm = Estimator(4, inference=inference, n_iter=1, random_state=0).fit(DATA[Estimator])
-        few = rbm.sample(3, random_state=0)
-        assert_array_equal(few, rbm.sample(3, n_steps=n_steps, random_state=0))
-
-
 def test_contrastive_divergence_starts_at_data():
     expected = weights(RBM, inference="gibbs", starts="data", n_steps=3)
     assert_array_equal(weights(RBM, inference=ContrastiveDivergence(3)), expected)
     assert_array_equal(weights(RBM, inference=ContrastiveDivergence(3), starts="data"), expected)
-
-
-@pytest.mark.parametrize(
-    "Estimator, starts",
-    [(RBM, "persistent"), (RBM, "random"), (GaussianBernoulliRBM, "noise")],
-)
-def test_contrastive_divergence_starts_nowhere_else(Estimator, starts):
-    message = r"ContrastiveDivergence\(n_steps=1\) takes .* got starts='\w+'; set starts='data'"
-    with pytest.raises(ValueError, match=message):
-        weights(Estimator, inference=ContrastiveDivergence(), starts=starts)
-    weights(Estimator, inference=ContrastiveDivergence(), starts="data")
 
 
 IRIS = StandardScaler().fit_transform(load_iris().data)
@@ -93,22 +62,6 @@ def test_gaussian_units_whose_couplings_grow_too_strong(inference):
     mean = covariance @ (rbm.intercept_visible_ + W.T @ (variances * rbm.intercept_hidden_))
     expected = multivariate_normal(mean, covariance).logpdf(IRIS)
     assert_allclose(rbm.score_samples(IRIS), expected, rtol=0, atol=0.2)
-
-
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_first_machines_without_an_integral(method):
-    params = {"visible": "gaussian", "hidden": "gaussian", "init": (np.ones((3, 4)), None, None)}
-    with pytest.raises(DivergenceError, match=NO_INTEGRAL.format("before the first epoch")):
-        getattr(RBM(3, **params), method)(IRIS)
-
-
-def test_stacks_without_an_integral():
-    """Each pair of layers has one."""
-    kinds = {"visible": "gaussian", "hidden": "gaussian", "inference": "mean_field"}
-    epochs = {"n_iter": 1, "n_iter_pretrain": 30, "learning_rate": 0.005}
-    machine = DeepTAPMachine((3, 3), random_state=0, **kinds, **epochs)
-    with pytest.raises(DivergenceError, match=NO_INTEGRAL.format("before the first epoch")):
-        machine.fit(IRIS)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -143,47 +96,6 @@ def test_columns_that_are_nearly_constant_do_not_spoil_the_others(unit):
     assert likelihoods[1] > likelihoods[0] + 1.5
 
 
-@pytest.mark.parametrize("unit", ["gaussian", "relu", "double_relu"])
-@pytest.mark.parametrize("value", [0.0, 1e-6, 0.1])
-def test_columns_of_one_value_have_a_sensible_density_there(unit, value):
-    """Sums of many rows are off by some roundings: 0.1 is not a deviation in units of these."""
-    X = np.abs(np.random.default_rng(0).normal(size=(500, 3)))
-    X[:, 2] = value
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        rbm = RBM(4, visible=unit, n_iter=2, random_state=0).fit(X)
-    alone = RBM(4, visible=unit, n_iter=2, random_state=0).fit(X[:, :2])
-    scores = rbm.score_samples(X)
-    assert (scores > alone.score_samples(X[:, :2]) - 5).all()
-    far = rbm.score_samples(X + np.eye(3)[2])
-    if unit == "relu":  # its scale is that of the value
-        assert (far < scores - 100).all()
-    else:  # and here that of the other columns
-        assert (far < scores).all() and (far > scores - 5).all()
-
-
-def test_columns_in_a_narrow_part_of_their_support_are_learnt():
-    """Given its group a column deviates by 0.005, and by 0.011 without: six are worth 4 nats."""
-    rng = np.random.default_rng(0)
-    X = 0.4 + 0.02 * rng.integers(0, 2, (500, 1)) + 0.005 * rng.standard_normal((500, 6))
-    likelihoods = []
-    for n_iter in (0, 30):
-        rbm = RBM(8, visible=TruncatedGaussian(0, 1), n_iter=n_iter, random_state=0).fit(X)
-        likelihoods.append(-rbm.free_energy(X).mean() - rbm.log_partition("exact"))
-    assert likelihoods[1] > likelihoods[0] + 2.5
-
-
-def test_a_short_fit_has_its_log_likelihood_in_each_epoch():
-    """A sum of 64 terms costs little, however few the rows are."""
-    X = binary_data(200)
-    rbm = RBM(6, n_iter=3, random_state=0).fit(X)
-    history = rbm.history_
-    assert history["epoch"] == [1, 2, 3]
-    assert history["log_likelihood"][-1] == pytest.approx(log_likelihoods(rbm, X).mean())
-    assert np.isfinite(history["log_likelihood"]).all()
-    assert_array_equal(history["log_likelihood_std"], [0, 0, 0])
-
-
 # ------------------------------------------------------------------------- number of passes
 
 
@@ -191,26 +103,17 @@ def test_a_short_fit_has_its_log_likelihood_in_each_epoch():
     "Estimator, n_rows, params, n_passes",
     [
         (RBM, 30, {}, 334),  # of three batches
-        (RBM, 1500, {}, 67),
         (RBM, 1501, {}, 63),
         (RBM, 4000, {}, 40),
-        (RBM, 200, {"batch_size": 20}, 100),
         (RBM, 30, {"learning_rate": 0.1}, 40),
         (RBM, 30, {"inference": "tap"}, 40),
         (RBM, 30, {"n_iter": 7}, 7),
-        (TabularRBM, 30, {}, 334),
         (TabularRBM, 2000, {}, 100),
-        (CategoricalRBM, 30, {}, 334),
     ],
 )
 def test_few_rows_are_learnt_in_a_thousand_steps(Estimator, n_rows, params, n_passes):
     X = np.random.default_rng(0).integers(2, size=(n_rows, 4))
     assert Estimator(2, random_state=0, **params).fit(X).n_iter_ == n_passes
-
-
-def test_weights_count_as_rows_in_the_number_of_passes():
-    X = np.random.default_rng(0).integers(2, size=(30, 4))
-    assert RBM(2, random_state=0).fit(X, sample_weight=np.full(30, 50)).n_iter_ == 67
 
 
 def test_the_schedule_of_automatic_passes_ends_at_zero():
@@ -223,3 +126,38 @@ def test_the_schedule_of_automatic_passes_ends_at_zero():
 
     RBM(2, schedule=linear, random_state=0).fit(X)
     assert max(seen) == pytest.approx(333 / 334) and min(seen) == 0
+
+
+# ------------------------------------------------------------------------------- presets
+
+
+@pytest.mark.parametrize(
+    "Preset, params, of_rbm",
+    [
+        (BernoulliRBM, {"n_gibbs_steps": 3}, {"n_steps": 3, "starts": "persistent"}),
+        (BernoulliRBM, {"persistent": False}, {"n_steps": 1, "starts": "data"}),
+        (BernoulliRBM, {"persistent": "tempered"}, {"n_steps": 1, "starts": "tempered"}),
+        (TAPRBM, {"starts": "persistent"}, {"inference": "tap", "starts": "persistent"}),
+        (TAPRBM, {"inference": "tap3", "starts": "data"}, {"inference": "tap3", "starts": "data"}),
+    ],
+)
+def test_presets_are_rbms_with_other_parameters(Preset, params, of_rbm):
+    """To the last bit, from the same first parameters."""
+    init = 0.1 * np.random.default_rng(0).standard_normal((5, 8)), np.zeros(5), np.zeros(8)
+    same = {"n_components": 5, "n_iter": 3, "batch_size": 10, "random_state": 0, "init": init}
+    same |= {"learning_rate": 0.1, "schedule": "linear", "momentum": 0.5, "alpha": 0.01}
+    same |= {"centered": False, "average": False}
+    preset, rbm = Preset(**same, **params), RBM(**same, **of_rbm)
+    for estimator in (preset, rbm):
+        estimator.fit(binary_data()).partial_fit(binary_data(seed=1))
+    assert_array_equal(preset.components_, rbm.components_)
+    assert_array_equal(preset.sample(5, random_state=0), rbm.sample(5, random_state=0))
+
+
+def test_a_machine_of_categories_is_one_of_their_columns():
+    values = np.random.default_rng(0).integers([3, 2], size=(60, 2))
+    columns = np.hstack([np.eye(3)[values[:, 0]], np.eye(2)[values[:, 1]]])
+    same = {"n_components": 4, "n_iter": 3, "random_state": 0, "starts": "persistent"}
+    categorical = CategoricalRBM(**same).fit(values)
+    rbm = RBM(visible=Categorical((3, 2)), **same).fit(columns.astype(np.float32))
+    assert_allclose(categorical.score_samples(values), rbm.score_samples(columns), rtol=1e-4)

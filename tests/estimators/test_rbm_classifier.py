@@ -1,7 +1,6 @@
 """RBMClassifier: probabilities, draws and learning of labels against enumeration."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pytest
@@ -9,9 +8,8 @@ import scipy.sparse as sp
 from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_softmax, logsumexp
-from sklearn.datasets import load_digits
 
-from skrbm import RBM, CategoricalRBM, RBMClassifier, TabularRBM, persistence
+from skrbm import RBM, RBMClassifier, persistence
 from skrbm.arrays import to_numpy
 from skrbm.learning import LabelColumns, MachineGradient
 from skrbm.machine import data_moments
@@ -178,18 +176,6 @@ def test_learning_by_labels_alone_finds_their_probabilities():
     assert joint.score_samples(X).mean() > model.score_samples(X).mean()
 
 
-def test_discriminative_learning_is_not_blamed_for_the_density_of_rows():
-    images, digits = load_digits(return_X_y=True)
-    images, digits = (images[:1300] / 16).astype(np.float32), digits[:1300]
-    rbm = RBM(200, n_iter=30, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = RBMClassifier(rbm, discriminative=1.0).fit(images, digits)
-    known = RBM(1, n_iter=0, random_state=0).fit(images)  # independent units
-    assert model.score_samples(images).mean() < known.score(images)
-    assert model.score(images, digits) > 0.9
-
-
 def test_rows_without_a_label_are_learnt_from():
     """However they are marked; and not as rows of a class of their own."""
     known = np.arange(120) % 3 == 0
@@ -209,75 +195,6 @@ def test_rows_without_a_label_are_learnt_from():
     assert not np.array_equal(fewer.rbm_.components_, fits[0].rbm_.components_)
     both = small(unlabelled=-1, discriminative=0.5).fit(X, marked[0][0])
     assert np.isfinite(both.predict_proba(X)).all()
-
-
-@pytest.mark.parametrize("dtype", ["Int64", "boolean"])
-def test_labels_of_nullable_dtypes(dtype):
-    """They have no mask that is read, whether in a Series or alone."""
-    pd = pytest.importorskip("pandas")
-    known, values = np.arange(120) % 3 == 0, (X[:, 0] + X[:, 1] > 0).astype(int)
-    labels = pd.array(values, dtype=dtype)
-    labels[~known] = pd.NA
-    model = small().fit(X, np.where(known, values, np.nan))
-    log_p = model.score_samples(X, np.where(known, values, np.nan))
-    for given in (labels, pd.Series(labels)):
-        found = small(unlabelled=pd.NA).fit(X, given)
-        assert_array_equal(found.rbm_.components_, model.rbm_.components_)
-        assert_array_equal(found.score_samples(X, given), log_p)
-        assert found.predict(X).dtype == (bool if dtype == "boolean" else int)
-    several = pd.DataFrame({"a": labels, "b": pd.array(values, dtype=dtype)})
-    plain = np.stack([np.where(known, values, np.nan), values], axis=1)
-    found, model = small().fit(X, several), small().fit(X, plain)
-    assert_array_equal(found.rbm_.components_, model.rbm_.components_)
-
-
-@pytest.mark.parametrize("mark", [None, np.nan, -1])
-def test_a_mark_beside_missing_labels(mark):
-    codes = np.searchsorted(LABELS, y).astype(object)
-    codes[::3], codes[1::6] = None, mark
-    model, known = small(unlabelled=mark).fit(X, codes), np.arange(120)
-    known = (known % 3 != 0) & (known % 6 != 1)
-    plain = small().fit(X, np.where(known, np.searchsorted(LABELS, y), np.nan))
-    assert_array_equal(model.rbm_.components_, plain.rbm_.components_)
-
-
-def test_features_and_labels_of_unlabelled_rows_have_the_marginal_likelihood():
-    model, values = strong("label")
-    joint = log_joint(model, values)
-    labels = np.array(["b", None] * 8, object)
-    expected = np.where(labels == "b", joint[:, 1], logsumexp(joint, axis=1))
-    assert_allclose(model.score_samples(BITS, labels), expected, rtol=1e-9)
-
-
-@kinds
-def test_fits_go_on_and_are_kept(kind, tmp_path):
-    target = TARGETS[kind]
-    model = small(own={"warm_start": True}).fit(X, target)
-    persistence.save(model, tmp_path / "model")
-    loaded = persistence.load(tmp_path / "model")
-    assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-    for fitted in (model, loaded):
-        fitted.fit(X, target)
-        assert fitted.n_iter_ == 6 and len(fitted.history_["epoch"]) == 6
-    assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-    part = small().partial_fit(X[:60], target[:60]).partial_fit(X[60:], target[60:])
-    assert part.n_iter_ == 2
-
-
-def test_classes_of_rows_to_come():
-    model = small().partial_fit(X[y != "c"], y[y != "c"], classes=LABELS).partial_fit(X, y)
-    assert_array_equal(model.classes_, LABELS)
-    with pytest.raises(ValueError, match="not among the classes"):
-        model.partial_fit(X, np.full(120, "d"))
-
-
-def test_the_units_of_features():
-    """Binary units by default, Gaussian ones where values ask for them; or any that are given."""
-    real = X + RNG.normal(size=X.shape)
-    assert "Gaussian" in str(RBMClassifier(random_state=0).partial_fit(real, y).rbm_.units_[0])
-    assert "Bernoulli" in str(RBMClassifier(random_state=0).partial_fit(X, y).rbm_.units_[0])
-    model = small(own={"visible": "gaussian", "n_iter": 60}).fit(X + 0.3 * real, y)
-    assert model.score(X + 0.3 * real, y) > 0.8
 
 
 @pytest.mark.arrays
@@ -313,42 +230,6 @@ def test_other_libraries(name, kind):
 def test_labels_that_are_refused(target, message):
     with pytest.raises(ValueError, match=message):
         small().fit(X, target)
-
-
-def test_errors_of_parameters_name_the_given_machine():
-    with pytest.raises(ValueError, match="parameter of RBM must be"):
-        small(own={"batch_size": 0}).fit(X, y)
-
-
-def test_what_does_not_go_together():
-    with pytest.raises(ValueError, match=r"unlabelled must be one value, such as -1, got \[\]"):
-        small(unlabelled=[]).fit(X, y)
-    rows = X.copy()
-    rows[0, 0] = np.nan
-    with pytest.raises(ValueError, match="discriminative=0"):
-        small(discriminative=0.5).fit(rows, y)
-    assert np.isfinite(small().fit(rows, y).predict_proba(rows)).all()
-    model = small().fit(X, y)
-    with pytest.raises(ValueError, match="not among the classes"):
-        model.sample(y="z")
-    with pytest.raises(ValueError, match="labels of"):
-        model.score_samples(X, Y)
-
-
-@pytest.mark.parametrize("estimator", [CategoricalRBM(2), TabularRBM(2)])
-def test_estimators_that_encode_features_are_refused(estimator):
-    with pytest.raises(TypeError, match="encode X before"):
-        RBMClassifier(estimator).fit(X.astype(int), y)
-
-
-def test_whole_numbers_beside_missing_labels_stay_so():
-    pd = pytest.importorskip("pandas")
-    numbers = pd.array(np.where(np.arange(120) < 100, X[:, 0], np.nan), dtype="Int64")
-    model = small().fit(X, pd.Series(numbers))
-    assert model.classes_.dtype.kind == "i"
-    assert_array_equal(model.classes_, [0, 1])
-    plain = small().fit(X, np.where(np.arange(120) < 100, X[:, 0], np.nan))
-    assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
 
 
 @pytest.mark.parametrize("kind", TARGETS)

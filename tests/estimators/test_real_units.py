@@ -3,31 +3,19 @@
 Random tests use fixed seeds; the probability that a correct program fails is stated in each.
 """
 
-import warnings
-
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from _estimators import PAPER, binary_data, noisy_patterns
 from _exact import Exact, log_likelihood
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 from skrbm import RBM, TAPRBM, TabularRBM
 from skrbm.exceptions import DataRangeWarning, DivergenceError
 from skrbm.inference import TAP
 from skrbm.units import (
     UNITS,
-    Gaussian,
-    ReLU,
     Theta,
-    TruncatedGaussBernoulli,
-    TruncatedGaussian,
-    log_weight,
 )
 
 REAL = sorted(kind for kind in UNITS if UNITS[kind].values is None)
@@ -92,17 +80,6 @@ def test_parameters_of_the_units_are_published(kind, dtype):
     assert not [name for name in vars(rbm) if name.startswith(Theta._fields[1:])]
 
 
-@kinds
-def test_no_epochs_gives_units_fitted_to_the_data(kind):
-    X = real_data(kind)
-    rbm = small(visible=kind, n_iter=0).fit(X)
-    theta = rbm.units_[0].expectation(rbm.machine_.thetas[0])
-    assert_allclose(theta.field, X.mean(axis=0), atol=1e-5)
-    assert_allclose(-2 * theta.precision, (X**2).mean(axis=0), atol=1e-5)
-    if theta.spike is not None:
-        assert_allclose(theta.spike, (X != 0).mean(axis=0), atol=1e-5)
-
-
 @pytest.mark.law
 @pytest.mark.parametrize(("visible", "hidden"), enumerable_pairs())
 def test_training_raises_the_exact_likelihood(visible, hidden):
@@ -161,71 +138,6 @@ def test_impute_is_exact_to_second_order(visible, hidden):
     assert errors[0] < 0.02 and errors[1] < errors[0] / 30 + 1e-6
 
 
-@kinds
-def test_predict_is_the_mode_given_the_hidden_means(kind):
-    machine = random_machine((kind, "bernoulli"), (4, 3), seed=4)
-    rbm = fitted_to(machine)
-    X = real_data(kind, 5, 4)
-    if machine.units[0].bounds[0] == 0.0:
-        X = np.abs(X)
-    X = np.clip(X, *machine.units[0].bounds)
-    grid = np.linspace(*np.clip(machine.units[0].bounds, -30, 30), 20001)
-    hidden = rbm.transform(X)
-    for row, h in zip(rbm.predict(X), hidden, strict=True):
-        for i, value in enumerate(row):
-            theta = machine.thetas[0].map(lambda part, i=i: part[i : i + 1])
-            field = theta.field + machine.weights[0][:, i] @ h
-            density = log_weight(theta._replace(field=field, spike=None), grid[:, None])
-            if theta.spike is not None and value == 0.0:
-                heights = theta.spike + np.log(np.exp(density).mean() * np.ptp(grid))
-                assert heights < 1e-3
-            else:
-                assert abs(value - grid[density.argmax()]) <= grid[1] - grid[0]
-
-
-@kinds
-def test_parameters_make_the_same_machine(kind):
-    rbm = small(visible=kind, hidden=kind).fit(real_data(kind))
-    X = real_data(kind, 20)
-    twin = TAPRBM.from_parameters(rbm, visible=rbm.units_[0], hidden=rbm.units_[1])
-    assert_array_equal(twin.transform(X), rbm.transform(X))
-    assert_array_equal(twin.free_energy(X), rbm.free_energy(X))
-    started = small(visible=rbm.units_[0], hidden=rbm.units_[1], init=rbm, n_iter=0).fit(X)
-    assert_array_equal(started.free_energy(X), rbm.free_energy(X))
-
-
-def test_parameters_that_the_units_do_not_have():
-    with pytest.raises(ValueError, match=r"precision_visible is given, but Bernoulli\(\) has no"):
-        TAPRBM.from_parameters(np.ones((2, 3)), precision_visible=np.ones(3))
-    with pytest.raises(ValueError, match=r"spike_hidden has shape \(3,\).*needs \(2,\)"):
-        TAPRBM.from_parameters(
-            np.ones((2, 3)), hidden="truncated_gauss_bernoulli", spike_hidden=np.ones(3)
-        )
-
-
-@kinds
-def test_warm_start_and_partial_fit_go_on(kind):
-    X = real_data(kind)
-    rbm = small(visible=kind, warm_start=True).fit(X)
-    before = rbm.machine_.copy()
-    rbm.set_params(n_iter=1).fit(X)
-    assert rbm.n_iter_ == 4 and rbm.units_ == before.units
-    assert 0 < np.abs(rbm.precision_visible_ - before.thetas[0].precision).max() < 1.0
-    assert rbm.partial_fit(X[:50]).n_iter_ == 5
-    with pytest.raises(ValueError, match=r"Bernoulli\(\) was asked for.*without warm_start"):
-        rbm.set_params(visible="bernoulli").fit(binary_data(n_features=6))
-
-
-def test_spins_are_told_of_bits():
-    X = binary_data(n_features=6)
-    with pytest.warns(DataRangeWarning, match="2 \\* X - 1"):
-        small(visible="spin").fit(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DataRangeWarning)
-        small(visible="spin").fit(2 * X - 1)
-        small(visible="spin").fit(np.ones_like(X))
-
-
 @bounded
 def test_bounds_of_the_data_and_beyond(kind):
     X = real_data(kind)
@@ -236,43 +148,6 @@ def test_bounds_of_the_data_and_beyond(kind):
     assert_array_equal(clipped, rbm.transform(np.array([[X.min(), X.max(), 0, 0, 0, 0]])))
     with pytest.raises(ValueError, match=r"from .* to 9; .*cannot be learnt.*wider bounds"):
         rbm.partial_fit(np.full((3, 6), 9.0))
-
-
-@bounded
-def test_data_outside_of_given_bounds(kind):
-    unit = UNITS[kind](-1.0, 1.0)
-    with pytest.raises(ValueError, match=rf"outside \[-1, 1\].*give {type(unit).__name__} wider"):
-        small(visible=unit).fit(real_data(kind))
-
-
-@bounded
-def test_sparse_data(kind):
-    X = np.abs(real_data("truncated_gauss_bernoulli"))
-    rbm = small(visible=kind, n_iter=2)
-    dense = rbm.fit(X).transform(X)
-    assert_allclose(rbm.fit(sp.csr_array(X)).transform(sp.csr_array(X)), dense, rtol=1e-6)
-    assert rbm.units_[0].bounds == (0.0, X.max())
-
-
-@pytest.mark.parametrize("kind", [*REAL, "spin"])
-def test_binarize_needs_binary_units(kind):
-    X = np.ones((4, 3)) if kind == "spin" else real_data(kind)
-    with pytest.raises(ValueError, match=r"binarize=0.5 makes data binary.*set binarize=None"):
-        small(visible=kind, binarize=0.5).fit(X)
-
-
-@pytest.mark.parametrize("side", ["visible", "hidden"])
-@pytest.mark.parametrize("kind", REAL)
-def test_third_order_needs_binary_units(kind, side):
-    X = real_data(kind) if side == "visible" else binary_data()
-    with pytest.raises(ValueError, match=r"TAP needs .*binary units.*TAP\(order=2\) for real"):
-        small(**{side: kind}, inference="tap3").fit(X)
-
-
-@pytest.mark.parametrize("kind", ["poisson", 3, Gaussian])
-def test_unknown_units(kind):
-    with pytest.raises(ValueError, match="The 'visible' parameter of TAPRBM must be"):
-        small(visible=kind).fit(binary_data())
 
 
 def test_negative_precision_names_the_remedy_and_keeps_the_parameters():
@@ -289,14 +164,6 @@ def test_negative_precision_names_the_remedy_and_keeps_the_parameters():
 
 
 @kinds
-def test_history_has_a_likelihood(kind):
-    rbm = small(visible=kind, n_iter=4).fit(real_data(kind))
-    values = rbm.history_["tap_log_likelihood"]
-    assert len(values) == 4 and np.isfinite(values).all()
-    assert "pseudo_log_likelihood" not in rbm.history_
-
-
-@kinds
 def test_history_has_the_tap_log_likelihood_of_the_machine(kind):
     """Steps of next to no length leave the machine where it is, with one solution of weak weights.
 
@@ -309,81 +176,6 @@ def test_history_has_the_tap_log_likelihood_of_the_machine(kind):
     assert len(rbm.solutions()) == 1 and abs(rbm.log_partition("tap")) > 1
     expected = rbm.tap_log_likelihood(X).mean()
     assert_allclose(rbm.history_["tap_log_likelihood"], [expected] * 2, rtol=1e-6)
-
-
-@kinds
-def test_number_of_starts_is_free(kind):
-    rbm = small(visible=kind, n_starts=7, batch_size=20).fit(real_data(kind))
-    assert rbm.starts_.shape == (7, 6)
-
-
-@kinds
-@pytest.mark.parametrize("starts", ["data", "chains", "persistent", "random"])
-def test_starts(kind, starts):
-    rbm = small(visible=kind, starts=starts).fit(real_data(kind))
-    low, high = rbm.units_[0].bounds
-    assert rbm.starts_.min() >= low - 1e-6 and rbm.starts_.max() <= high + 1e-6
-    assert rbm.machine_.is_finite()
-
-
-@pytest.mark.law
-def test_unit_objects_are_searched_over():
-    X, y = load_digits(return_X_y=True)
-    X, y = X[:600] / 16, y[:600]
-    pipeline = make_pipeline(
-        TAPRBM(30, n_iter=10, random_state=0), LogisticRegression(max_iter=1000)
-    )
-    grid = {"taprbm__visible": [TruncatedGaussian(0, 1), TruncatedGaussBernoulli(0, 1)]}
-    search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
-    assert search.best_score_ > 0.4  # chance is 0.1
-
-
-@bounded
-def test_other_bounds_are_no_warm_start(kind):
-    X = real_data(kind)
-    low, high = float(X.min()), float(X.max())
-    rbm = small(visible=kind, warm_start=True).fit(X)
-    wider = UNITS[kind](low, high + 1)
-    with pytest.raises(ValueError, match=r"was asked for.*without warm_start.*the same bounds"):
-        rbm.set_params(visible=wider).fit(X)
-    assert rbm.set_params(visible=UNITS[kind](low, high)).fit(X).n_iter_ == 6
-
-
-@bounded
-def test_from_parameters_keeps_the_bounds_of_a_machine(kind):
-    X = real_data(kind)
-    rbm = small(visible=kind).fit(X)
-    copy = TAPRBM.from_parameters(rbm, visible=kind)
-    assert copy.units_ == rbm.units_
-    assert_array_equal(copy.free_energy(X), rbm.free_energy(X))
-    wider = TAPRBM.from_parameters(rbm, visible=UNITS[kind](upper=9))
-    assert wider.units_[0].bounds == (rbm.units_[0].bounds[0], 9)
-    assert TAPRBM.from_parameters(rbm.components_, visible=kind).units_[0].lower in (-1, 0)
-
-
-@pytest.mark.parametrize("side", ["visible", "hidden"])
-@pytest.mark.parametrize("value", [0.0, -1.0])
-def test_from_parameters_refuses_laws_without_an_integral(side, value):
-    precision = {f"precision_{side}": np.full(3, value)}
-    with pytest.raises(ValueError, match=f"precision_{side} must be positive.*TruncatedGaussian"):
-        TAPRBM.from_parameters(np.zeros((3, 3)), **{side: "gaussian"}, **precision)
-
-
-@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), "1"])
-def test_a_gaussian_needs_a_positive_least_precision(value):
-    with pytest.raises(ValueError, match="min_precision must be a finite number > 0"):
-        Gaussian(value)
-
-
-@pytest.mark.parametrize("hidden, least", [("relu", 1.0), (ReLU(0.5), 0.5), ("double_relu", 1.0)])
-def test_rectified_hidden_units_keep_the_scale_that_weights_make_up_for(hidden, least):
-    X = np.random.default_rng(0).integers(2, size=(100, 6)).astype(float)
-    rbm = RBM(4, hidden=hidden, n_iter=3, learning_rate=0.5, random_state=0).fit(X)
-    unit = rbm.units_[1]
-    assert unit.min_precision == least
-    found = unit.tail_precision(rbm.machine_.thetas[1])  # float32, of two sides a difference
-    assert (found >= least * (1 - 1e-6)).all()
-    assert RBM(4, visible="relu", n_iter=0).fit(X + 1).units_[0].min_precision is None
 
 
 @pytest.mark.parametrize("Estimator", [RBM, TabularRBM])

@@ -93,14 +93,6 @@ def test_replayed_steps_are_the_same(estimator, monkeypatch):
     assert_same(plain, replayed)
 
 
-def test_recordings_of_all_rates_share_their_memory(monkeypatch):
-    estimator = small(RBM, learning_rate=0.1, schedule="linear", n_iter=6, batch_size=10)
-    with recorded_on_the_processor(monkeypatch) as graphs:
-        estimator.fit(rows())
-    assert graphs.n_recorded > 6  # another epoch has another rate
-    assert len(graphs.pools) == 1
-
-
 if GPU:
 
     class Counted(torch.cuda.CUDAGraph):
@@ -149,28 +141,6 @@ if GPU:
         assert torch.rand(3, device="cuda").shape == (3,)
 
 
-def test_fits_go_on_from_what_was_replayed(monkeypatch):
-    X, found = rows(), []
-    for is_replayed in (False, True):
-        estimator = small(RBM, learning_rate=0.1, warm_start=True, n_iter=3, batch_size=10)
-        with recorded_on_the_processor(monkeypatch) if is_replayed else monkeypatch.context():
-            estimator.fit(X).fit(X)
-            for _ in range(4):
-                estimator.partial_fit(X)
-        found.append(estimator)
-    assert_same(*found)
-
-
-def test_published_parameters_are_not_written_into(monkeypatch):
-    X, kept = rows(), []
-    with recorded_on_the_processor(monkeypatch):
-        estimator = small(RBM, learning_rate=0.1, n_iter=2, batch_size=10, average=False)
-        for _ in range(3):
-            estimator.partial_fit(X)
-            kept.append((estimator.components_, estimator.components_.clone()))
-    assert all((now == then).all() for now, then in kept)
-
-
 def test_divergence_in_a_replay_leaves_the_last_good_parameters(monkeypatch):
     X, found = rows(), []
     for is_replayed in (False, True):
@@ -217,18 +187,6 @@ def test_what_a_step_requires_is_asked_of_its_replays(monkeypatch):
                 sums.append(float(numbers["sum"]))
     assert graphs.n_replayed == 4
     assert sums == [2.0, 4.0, 6.0, 8.0, 10.0]
-
-
-def test_numbers_of_other_devices_keep_no_step_from_a_replay(monkeypatch):
-    """To read one of the processor does not wait for a GPU."""
-
-    def step(state, x):
-        return (state[0] + float(torch.ones(1, device="cpu")) * x,), {}
-
-    for device in ("meta", "cpu"):
-        steps, x = Replayed(step, make_rng(0, torch.zeros(1))), torch.ones(2, device=device)
-        steps("", (x,), x)
-        assert steps.works == (device == "meta")
 
 
 def test_nothing_is_collected_in_a_recording(monkeypatch):
@@ -323,13 +281,3 @@ def test_recordings_end_with_the_fit(monkeypatch):
             assert made and all(graph() is None for graph in made)
         finally:
             gc.enable()
-
-
-def test_a_state_that_is_released_is_not_written_into(monkeypatch):
-    with recorded_on_the_processor(monkeypatch):
-        steps, state = summed(1e9), (torch.zeros(2),)
-        for _ in range(3):
-            state, _ = steps((), state, torch.ones(2))
-        kept = steps.released(state)
-        steps((), kept, torch.ones(2))
-    assert (kept[0] == 3).all()

@@ -3,9 +3,7 @@
 Random tests use fixed seeds and a level of 1e-6 for each test.
 """
 
-import pickle
 import tracemalloc
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,18 +11,11 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, gammaln, logsumexp
-from sklearn.base import clone
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 from skrbm import ReplicatedSoftmaxRBM
 from skrbm.evaluation import diagnose, log_partition
-from skrbm.exceptions import LikelihoodWarning
-from skrbm.learning import SGD, Adam, CountParameters, MachineGradient
-from skrbm.learning._learner import _for_equal_totals
-from skrbm.machine import Machine, precise_free_energy
+from skrbm.learning import CountParameters, MachineGradient
+from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Multinomial, Theta
 
 
@@ -104,17 +95,9 @@ def test_a_score_does_not_depend_on_other_rows():
     X = topics(100)
     rbm = small(n_components=14, n_iter=3).fit(X)  # too many hidden units for a sum over them
     some = rbm.score_samples(X[:5])
-    assert_array_equal(rbm.score_samples(np.vstack([X[:5], 40 * X[50:]]))[:5], some)
+    assert_allclose(rbm.score_samples(np.vstack([X[:5], 40 * X[50:]]))[:5], some, rtol=1e-12)
     values, std = rbm.log_partitions([0, 1, 20], return_std=True)
     assert values[0] == pytest.approx(14 * np.log(2)) and (std[:2] < 1e-12).all() and std[2] > 0
-
-
-def test_an_uncertain_log_z_is_told():
-    generator = np.random.default_rng(0)
-    W, b = 3 * generator.standard_normal((40, 100)), np.zeros(100)
-    rbm = ReplicatedSoftmaxRBM.from_parameters(W, None, b, length=5, batch_size=5, random_state=0)
-    with pytest.warns(LikelihoodWarning, match="documents of"):
-        rbm.score_samples(np.ones((1, 100)))
 
 
 def test_perplexity(fitted):
@@ -206,20 +189,6 @@ def test_centred_gradient_is_the_chain_rule():
     assert np.ptp(fields - b - 0.1 * db) < 1e-12 < np.ptp(later.arrays(None)[1] - db)
 
 
-def test_hidden_biases_are_of_the_words_alone(fitted):
-    """Learning leaves the machine without hidden biases that do not grow with the length."""
-    assert_array_equal(fitted.machine_.thetas[1].field, 0)
-    assert_allclose(fitted.transform(np.zeros((1, 12))), 0.5)
-
-
-def test_chains_have_the_lengths_of_the_data():
-    X = topics(250)
-    rbm = small(n_iter=5, batch_size=50, shuffle=False).fit(X)
-    found = rbm.starts_.sum(axis=1)
-    assert len(found) == 50 and (np.diff(found) >= 0).all()
-    assert found.max() <= X.sum(axis=1).max() and found.min() >= X.sum(axis=1).min()
-
-
 @pytest.mark.law
 def test_sparse_counts_are_never_dense_as_a_whole():
     X = sp.random_array((4000, 3000), density=0.002, format="csr", rng=np.random.default_rng(0))
@@ -233,15 +202,6 @@ def test_sparse_counts_are_never_dense_as_a_whole():
     assert peak < 0.4 * 8 * 4000 * 3000
 
 
-def test_warm_start_goes_on_with_the_mean_of_the_steps():
-    """As its published parts do not sum to the same bits, the mean could be lost."""
-    X = topics(100)
-    rbm = small(n_iter=2, warm_start=True, batch_size=100).fit(X)
-    assert rbm.fit(X)._training.average.n_steps == 4
-    rbm.components_ = rbm.components_ + 1.0
-    assert rbm.fit(X)._training.average.n_steps == 2
-
-
 # ------------------------------------------------------------------------------- samples
 
 
@@ -253,85 +213,3 @@ def test_samples_have_the_lengths_and_the_distribution():
     mean, variance = p @ X, p @ X**2 - (p @ X) ** 2
     assert (found.sum(axis=1) == 3).all()
     assert (np.abs(found.mean(axis=0) - mean) < 5.2 * np.sqrt(variance / n)).all()
-
-
-def test_lengths_of_samples(fitted):
-    assert_array_equal(fitted.sample(lengths=[3, 0, 8]).sum(axis=1), [3, 0, 8])
-    lengths = set(fitted.starts_.sum(axis=1))
-    assert set(fitted.sample(20, random_state=0).sum(axis=1)) <= lengths
-    X = topics(5)
-    assert_array_equal(fitted.sample(5, init=X).sum(axis=1), X.sum(axis=1))
-    assert_array_equal(fitted.predict(X).sum(axis=1), X.sum(axis=1))
-    for lengths in (-1, "many", [[3]], [], np.nan, [np.inf]):
-        with pytest.raises(ValueError, match="lengths must be"):
-            fitted.sample(lengths=lengths)
-    with pytest.raises(ValueError, match="init or lengths"):
-        fitted.sample(5, init=X, lengths=3)
-
-
-# ------------------------------------------------------------------------- scikit-learn
-
-
-def test_in_a_pipeline_and_a_search():
-    words = np.array("apple pear plum fig python cobol basic lisp".split())
-    generator, y = np.random.default_rng(0), np.arange(60) % 2
-    texts = [" ".join(generator.choice(words[4 * k : 4 * k + 4], 8)) for k in y]
-    pipe = make_pipeline(CountVectorizer(), small(), LogisticRegression())
-    search = GridSearchCV(pipe, {"replicatedsoftmaxrbm__n_components": [2, 4]}, cv=2).fit(texts, y)
-    assert search.score(texts, y) > 0.95
-    alone = GridSearchCV(small(n_iter=5), {"n_components": [1, 3]}, cv=2)
-    X = pipe[0].fit_transform(texts)
-    assert alone.fit(X).best_params_["n_components"] in (1, 3)
-    again = pickle.loads(pickle.dumps(alone.best_estimator_))
-    assert_array_equal(again.transform(X), alone.best_estimator_.transform(X))
-    assert clone(again).get_params() == again.get_params()
-
-
-def test_counts_that_are_none():
-    X = topics(30).astype(float)
-    with pytest.raises(ValueError, match=r"more than 1e\+09; divide counts"):
-        small().fit(1e30 * X)
-    for wrong in (-X, np.full((3, 4), np.nan), np.full((3, 4), "word")):
-        with pytest.raises(ValueError):
-            small().fit(wrong)
-    rbm = small(n_iter=2).fit(X)
-    with pytest.raises(ValueError, match="Negative values"):
-        rbm.transform(-X)
-    assert np.isfinite(
-        small(n_iter=2).fit(0.3 * X).score_samples(0.3 * X)
-    ).all()  # weights of words
-    assert np.isfinite(small(n_iter=2).fit(0 * X).components_).all()
-    assert np.isfinite(small(n_iter=2).fit(X[:1]).score(X)).all()
-    for name in ("gibbs", "impute", "denoise", "log_partition"):
-        assert not hasattr(rbm, name)
-
-
-@pytest.mark.parametrize("optimizer", [SGD, Adam])
-def test_penalties_that_make_zeros_are_refused(optimizer):
-    """They would make zeros of weights with biases in them, which nobody sees."""
-    X = np.random.default_rng(0).poisson(1.0, (20, 4))
-    machine = ReplicatedSoftmaxRBM(2, n_iter=1, optimizer=optimizer(alpha=0.1, penalty="l1"))
-    with pytest.raises(ValueError, match='set penalty="l2"'):
-        machine.fit(X)
-    machine.set_params(optimizer=optimizer(alpha=0.1)).fit(X)
-
-
-def test_steps_that_change_no_distribution_of_words_have_no_length():
-    """The same number on the biases of all words changes p(v given D) nowhere, but free energies by
-    that number times D; what differs within documents of one length stays."""
-    generator = np.random.default_rng(0)
-    machine = Machine(
-        (Multinomial(), Bernoulli()),
-        (Theta(generator.normal(size=4)), Theta(np.zeros(2))),
-        (generator.normal(size=(2, 4)),),
-    )
-    X = generator.integers(5, size=(50, 4)).astype(float)
-    field = machine.thetas[0].field
-    moved = replace(machine, thetas=(Theta(field + 0.3), machine.thetas[1]))
-    change = precise_free_energy(moved, X) - precise_free_energy(machine, X)
-    assert change.std() > 0.5
-    assert_allclose(_for_equal_totals(machine, X, change), 0, atol=1e-9)
-    noise = generator.normal(size=50)
-    kept = _for_equal_totals(machine, X, change + noise)
-    slope, mean = np.polyfit(X.sum(axis=1), noise, 1)
-    assert_allclose(kept, noise - slope * X.sum(axis=1) - mean, atol=1e-9)

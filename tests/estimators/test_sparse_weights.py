@@ -9,7 +9,6 @@ from numpy.testing import assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import RBM, ConditionalRBM, persistence
-from skrbm.units import Categorical
 
 X = np.random.default_rng(0).integers(0, 2, (60, 6)).astype(float)
 ESTIMATORS = with_parameters("penalty")
@@ -78,16 +77,3 @@ def test_a_path_of_penalties_finds_a_planted_sparse_machine(tmp_path):
     assert_array_equal(loaded.components_ == 0, rbm.components_ == 0)
     again = loaded.set_params(n_iter=1).fit(rows)
     assert again.history_["zero_weights"][-1] == np.mean(again.components_ == 0) >= 0.5
-
-
-def test_sites_are_dropped_as_a_whole():
-    """The third of the sites is independent of the others."""
-    codes = np.random.default_rng(1).integers(0, 3, (1000, 3))
-    codes[:, 1] = (codes[:, 0] + 1) % 3
-    one_hot = np.eye(3)[codes].reshape(1000, 9)
-    rbm = RBM(3, visible=Categorical(3), penalty="group_lasso", alpha=1e-3, random_state=0)
-    rbm.set_params(batch_size=250, n_iter=40, warm_start=True)
-    rbm.fit(one_hot).set_params(alpha=0.06).fit(one_hot)
-    norms = np.linalg.norm(rbm.components_.reshape(3, 3, 3), axis=2)
-    assert_array_equal((rbm.components_ == 0).reshape(3, 3, 3).any(axis=2), norms == 0)
-    assert (norms[:, 2] == 0).all() and (norms[:, :2] > 0).any()

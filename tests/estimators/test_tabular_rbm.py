@@ -1,21 +1,13 @@
 """What only TabularRBM does: kinds of columns, tables in and out, and values that are missing."""
 
-import pickle
-from datetime import time
-
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from pandas.testing import assert_frame_equal
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
-from skrbm import RBM, CategoricalRBM, TabularRBM
+from skrbm import RBM, TabularRBM
 from skrbm.exceptions import DataRangeWarning
-from skrbm.persistence import load, save
 from skrbm.units import (
     Bernoulli,
     Binomial,
@@ -71,19 +63,6 @@ def test_kinds_are_found_from_dtypes():
     assert fitted(with_holes(people())).kinds_ == rbm.kinds_
 
 
-def test_categories_of_numbers_are_categories():
-    """Whatever the values are, samples and imputed values are some of them, of the same dtype."""
-    X = pd.DataFrame({"floor": pd.Categorical([0, 1, 2, None, 2, 0]), "size": [1.5, 2, 3, 4, 5, 6]})
-    rbm = fitted(X)
-    assert rbm.kinds_ == {"floor": "categorical", "size": "real"}
-    imputed = rbm.impute(X, random_state=0)
-    assert imputed["floor"].dtype == X["floor"].dtype and not imputed["floor"].isna().any()
-    assert_array_equal(imputed["floor"].drop(3), X["floor"].drop(3))
-    assert rbm.sample(5, random_state=0)["floor"].dtype == X["floor"].dtype
-    numbers = fitted(X, kinds={"floor": "real"}).sample(50, random_state=0)["floor"]
-    assert numbers.dtype == float and numbers.nunique() == 50
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_whole_numbers_stay_in_the_range_of_their_dtype(library):
     """More than 50 of 500 draws, each below 0 by 0.28, are at the end but for chance < 1e-18."""
@@ -97,77 +76,6 @@ def test_whole_numbers_stay_in_the_range_of_their_dtype(library):
     assert list(drawn.dtypes) == list(X.dtypes)
     assert (drawn["age"] == 0).sum() > 50
     assert drawn["huge"].min() > 9e18 and drawn["near"].min() > 9e18
-
-
-@pytest.mark.parametrize("zone", [None, "UTC"])
-def test_times_are_an_error(zone):
-    X = pd.DataFrame({"day": pd.date_range("2020", periods=5, tz=zone)})
-    with pytest.raises(
-        ValueError, match=r"'day' of X has dtype datetime64.*; turn it into numbers"
-    ):
-        fitted(X)
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pd.period_range("2020", periods=5, freq="M"),
-        [pd.Period("2020")] * 5,
-        pd.timedelta_range("1h", periods=5),
-        [time(hour) for hour in range(5)],
-    ],
-    ids=["periods", "objects", "differences", "times"],
-)
-def test_periods_and_times_of_day_are_an_error(column):
-    for X in (pd.DataFrame({"day": column}), pd.DataFrame({"day": column}, dtype=object)):
-        with pytest.raises(ValueError, match=r"'day' of X has dtype .*; turn it into numbers"):
-            fitted(X)
-
-
-def test_intervals_are_categories():
-    cut = pd.cut(pd.Series(np.arange(40.0)), 4)
-    for column in (cut, cut.astype(cut.cat.categories.dtype)):
-        X = pd.DataFrame({"age": column, "x": np.arange(40.0)})
-        rbm = fitted(X)
-        assert rbm.kinds_ == {"age": "categorical", "x": "real"}
-        made = rbm.sample(20, random_state=0)
-        assert made["age"].dtype == X["age"].dtype and made["age"].isin(X["age"]).all()
-
-
-@pytest.mark.parametrize("values", [[[1, 2], [3, 4]], [{"a": 1}, {"a": 2}]], ids=["lists", "dicts"])
-def test_values_that_are_several_are_an_error(values):
-    pl = pytest.importorskip("polars")
-    for X in (pd.DataFrame({"d": values}), pl.DataFrame({"d": values})):
-        with pytest.raises(ValueError, match=r"column 'd' of X .* each value is several"):
-            fitted(X)
-
-
-def test_tables_with_categories_are_not_denoised():
-    X = people()
-    rbm = fitted(X)
-    for noise in ({"flip_probability": 0.1}, {"noise_variance": 0.1}):
-        with pytest.raises(ValueError, match=r"denoise is for binary and real .* impute"):
-            rbm.denoise(X, **noise)
-
-
-def test_tables_of_real_and_binary_columns_are_denoised():
-    """Without couplings each column has the posterior mean of its own normal or Bernoulli law.
-
-    There are more rows than one block has.
-    """
-    generator = np.random.default_rng(0)
-    X = pd.DataFrame({"x": generator.normal(2, 1, 550_000), "on": True})
-    X.loc[::3, "on"] = False
-    rbm = fitted(X.iloc[:500])
-    rbm.components_[...] = 0
-    variance, machine = 0.5, rbm.machine_
-    real = [column == "x" for column in rbm._encoder.names].index(True)
-    own = 1 / rbm.precision_visible_[real]
-    mean = machine.units[0].mean(machine.thetas[0])[real]
-    expected = (own * X["x"] + variance * mean) / (own + variance)
-    found = rbm.denoise(X, noise_variance=variance, random_state=0, n_steps=1)
-    assert_allclose(found["x"], expected, rtol=1e-4, atol=1e-4)
-    assert found["on"].dtype == bool
 
 
 def test_kinds_that_are_asked_for():
@@ -260,40 +168,6 @@ def test_tables_of_polars():
         fitted(X.with_columns(t=pl.struct("x", "n")))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, int, bool, object, "U5"])
-def test_arrays_of_one_dtype_stay_arrays_of_it(dtype):
-    X = np.random.default_rng(0).integers(0, 2 if dtype is bool else 40, (30, 3)).astype(dtype)
-    rbm = fitted(X)
-    made = rbm.sample(4, random_state=0)
-    assert made.shape == (4, 3) and made.dtype.kind == np.dtype(dtype).kind
-    assert_array_equal(rbm.impute(X, random_state=0), X)
-
-
-def test_clone_pickle_search_and_files(tmp_path):
-    X = with_holes(people())
-    rbm = fitted(X, kinds={"age": "count"})
-    for other in (pickle.loads(pickle.dumps(rbm)), clone(rbm).fit(X)):
-        assert_array_equal(other.score_samples(X), rbm.score_samples(X))
-    save(rbm, tmp_path / "machine.npz")
-    read = load(tmp_path / "machine.npz")
-    assert read.kinds_ == rbm.kinds_
-    assert_frame_equal(read.sample(5, random_state=0), rbm.sample(5, random_state=0))
-    search = GridSearchCV(TabularRBM(n_iter=2, random_state=0), {"n_components": [1, 2]}, cv=2)
-    assert search.fit(X).best_params_["n_components"] in (1, 2)
-    assert make_pipeline(rbm).transform(X).shape == (200, 4)
-
-
-def test_parameters_of_a_fitted_machine():
-    X = people()
-    rbm = fitted(X)
-    other = TabularRBM.from_parameters(rbm, random_state=0)
-    assert other.n_features_in_ == 6 and other.score(X) == rbm.score(X)
-    with pytest.raises(TypeError, match="takes a fitted TabularRBM"):
-        TabularRBM.from_parameters(rbm.components_)
-    with pytest.raises(NotFittedError):
-        _ = TabularRBM().kinds_
-
-
 def test_values_that_were_not_in_training():
     X = people()
     rbm = fitted(X)
@@ -330,34 +204,6 @@ def test_values_that_were_not_in_training():
 def test_errors_name_the_column(change, params, match):
     with pytest.raises(ValueError, match=match):
         fitted(people().assign(**change), **params)
-
-
-def test_columns_that_are_constant():
-    X = people().assign(one=1.0, same="x", yes=True, n=3)
-    rbm = fitted(X, kinds={"one": "bounded"})
-    made = rbm.sample(4, random_state=0)
-    assert (made["same"] == "x").all() and made["yes"].all() and (made["n"] == 3).all()
-    assert np.isfinite(rbm.score(X))
-    with pytest.raises(ValueError, match="X has 1 sample, and the scale of real columns"):
-        fitted(X.head(1))
-
-
-def test_ratings_of_too_many_values_are_refused():
-    table = pd.DataFrame({"a": [0, 10**6]})
-    with pytest.raises(ValueError, match="use Gaussian units"):
-        TabularRBM(kinds={"a": "rating"}).fit(table)
-
-
-def test_ratings_may_begin_above_zero():
-    """A rating from 3 to 7 is a unit from 0 to 4; its mean is that of the data."""
-    stars = 3 + np.random.default_rng(0).binomial(4, 0.7, 400)
-    rbm = TabularRBM(2, n_iter=0, random_state=0)  # independent columns
-    rbm.fit(pd.DataFrame({"stars": stars, "noise": np.random.default_rng(1).normal(size=400)}))
-    unit = rbm.units_[0].units[0]
-    assert unit == Binomial(4) and rbm.kinds_["stars"] == "rating"
-    mean = unit.mean(rbm.machine_.thetas[0].map(lambda part: part[:1]))[0]
-    assert mean == pytest.approx(stars.mean() - 3, abs=0.02)
-    assert rbm.sample(500, random_state=0)["stars"].between(3, 7).all()
 
 
 # --------------------------------------------------------- starts at a machine of a table
@@ -398,32 +244,3 @@ def test_a_fit_starts_at_a_machine_of_the_same_table():
 def test_a_fit_does_not_start_at_a_machine_of_another_table(other):
     with pytest.raises(ValueError, match="another table"):
         fitted(other, init=fitted(of_small_table()))
-
-
-def test_what_differs_between_tables_is_told_in_few_words():
-    many = of_small_table(s=[f"value {i}" for i in range(60)])
-    with pytest.raises(ValueError, match=r"X has the column \('s'.*, it has \('s'") as error:
-        fitted(many, init=fitted(of_small_table()))
-    assert len(str(error.value)) < 400
-
-
-def test_a_fit_of_a_table_does_not_start_at_a_machine_of_categories_nor_the_reverse():
-    X = of_small_table()[["s"]]
-    categories = CategoricalRBM(4, n_iter=1, random_state=0).fit(X)
-    with pytest.raises(ValueError, match="give a TabularRBM"):
-        fitted(X, init=categories)
-    with pytest.raises(ValueError, match="other categories"):
-        categories.set_params(init=fitted(X)).fit(X)
-
-
-# ------------------------------------------------------------------- names that are numbers
-
-
-def test_a_number_that_is_a_name_is_no_place():
-    X = pd.DataFrame({0: [0.5, 1.5, 2.5], 2: [0.0, 1.0, 4.0], 3: [0.0, 2.0, 5.0]})
-    assert fitted(X, kinds={2: "count"}).kinds_ == {0: "real", 2: "count", 3: "real"}
-    with pytest.raises(ValueError, match="kinds must name columns of X"):
-        fitted(X, kinds={1: "count"})
-    X.columns = ["a", "b", "c"]
-    assert fitted(X, kinds={1: "count"}).kinds_ == {"a": "real", "b": "count", "c": "real"}
-    assert fitted(X.to_numpy(), kinds={1: "count"}).kinds_ == {0: "real", 1: "count", 2: "real"}

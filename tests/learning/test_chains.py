@@ -6,11 +6,10 @@ from _exact import STATISTICS, clamped
 from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
-from scipy.spatial.distance import pdist
 
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, GibbsLangevin, Langevin, resampled, sample
-from skrbm.learning import CHAINS, GRADIENTS, ChainPhase, Noise
+from skrbm.inference import Gibbs, GibbsLangevin, Langevin, sample
+from skrbm.learning import GRADIENTS, ChainPhase, Noise
 from skrbm.machine import Machine, condition
 from skrbm.units import Bernoulli, Gaussian, Theta
 
@@ -69,14 +68,6 @@ def test_moments_are_means_over_the_steps_after_burn_in(kinds, gradient_name, n_
     assert_array_equal(phase.visible(state), Recorded.seen[-1].layers[0])
 
 
-def test_atoms_are_met():
-    """The tests above would show nothing if no unit were at 0, or all were."""
-    machine = random_machine((ATOM, ATOM), (3, 4), 0)
-    rng = make_rng(0, np.ones(1))
-    chains = sample(Gibbs(), machine, Gibbs().init(machine, rng, 50, np.ones((1, 3))), rng, 3)
-    assert all(0 < (layer == 0).mean() < 1 for layer in chains.layers)
-
-
 def test_data_moments_are_expected_or_drawn():
     X = np.random.default_rng(1).standard_normal((30_000, 3))
     rng = make_rng(2, X)
@@ -117,47 +108,6 @@ def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler
     assert abs(np.mean(shares["noise"]) - 0.5) < 0.05
 
 
-def test_few_annealed_chains_are_drawn_from_many():
-    """Five of 100 rows that hardly move, of which copies are neighbours after resampling.
-
-    Two draws have one origin with a probability below 0.1. So of 20 times 10 pairs, 20 may be
-    copies on average, and more than 60 are with a probability below 1e-6; of neighbours, 90 are.
-    """
-    scale, X, n_copies = 3 / np.sqrt(MACHINE.thetas[0].precision), np.zeros((5, 3)), 0
-    phase = ChainPhase(Langevin(1e-9), "annealed", noise=Noise(np.zeros(3), scale))
-    for seed in range(20):
-        rng = make_rng(seed, X)
-        state, _, _ = phase.phases(MACHINE, phase.init(MACHINE, rng, 5, X), X, rng)
-        n_copies += (pdist(phase.visible(state)) < 1e-2).sum()
-    assert n_copies <= 60
-
-
-@pytest.mark.parametrize("Sampler", [Langevin, GibbsLangevin])
-def test_annealing_adjusts_from_the_step_that_a_run_does(Sampler):
-    adjusted = []
-
-    class Watched(Sampler):
-        def step(self, machine, state, rng):
-            adjusted.append(self.adjust_after == 0)
-            return super().step(machine, state, rng)
-
-    X = np.zeros((5, 3))
-    phase, rng = ChainPhase(Watched(adjust_after=2), "annealed", 4), make_rng(0, X)
-    phase.phases(MACHINE, phase.init(MACHINE, rng, 5, X), X, rng)
-    assert adjusted == 2 * [False, False, True, True]  # of the annealing, and of the run
-
-
-def test_rows_are_drawn_systematically():
-    """Each row as often as its weight says, rounded up or down; NaN counts for nothing."""
-    rows, log_weights = np.arange(6.0)[:, None], np.log([0.1, 2.0, 1e-320, 3.0, 0.9, np.nan])
-    weights = np.nan_to_num(np.exp(log_weights))
-    expected = 6 * weights / weights.sum()
-    for seed in range(20):
-        drawn = resampled(rows, log_weights + 700, make_rng(seed, rows))
-        counts = np.bincount(drawn[:, 0].astype(int), minlength=6)
-        assert (np.floor(expected) <= counts).all() and (counts <= np.ceil(expected)).all()
-
-
 @samplers
 def test_noise_has_the_law_asked_for(sampler):
     mean, scale = np.array([1.0, 0.0, -5.0]), np.array([2.0, 1.0, 0.0])
@@ -171,22 +121,6 @@ def test_noise_has_the_law_asked_for(sampler):
     theta = MACHINE.thetas[0]
     z = (free - theta.field / theta.precision) * np.sqrt(theta.precision)
     assert all(stats.kstest(z[:, i], "norm").pvalue > LEVEL / 3 for i in range(3))
-
-
-@samplers
-def test_starts(sampler):
-    """Chains move little in one step of next to no size: they are where they started."""
-    X = 100 + np.arange(12.0).reshape(4, 3)
-    rng = make_rng(5, X)
-    ends = {}
-    for name in CHAINS:
-        phase = ChainPhase(sampler, name, noise=Noise(np.zeros(3), np.ones(3)))
-        first = phase.init(MACHINE, rng, 6, X)
-        assert phase.visible(first).shape == (6, 3)
-        state, _, _ = phase.phases(MACHINE, first, X, rng)
-        ends[name] = first, phase.visible(state)
-    assert {ends[name][1].shape for name in ("noise", "annealed", "data")} == {(4, 3)}
-    assert ends["persistent"][1].shape == (6, 3)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS[1:], ids=lambda s: type(s).__name__)
@@ -205,42 +139,6 @@ def test_persistent_chains_go_on_in_a_machine_that_has_changed(sampler):
     centre = (theta.field + hidden @ other.weights[0]) / theta.precision
     assert_allclose(new.centre, centre, rtol=1e-10)
     assert new.energy is None
-
-
-def test_step_sizes_are_tuned_from_run_to_run():
-    X = np.zeros((500, 3))
-    rng = make_rng(7, X)
-    phase = ChainPhase(Langevin(0.01, target_acceptance=0.9), n_steps=5)
-    state = phase.init(MACHINE, rng, 500, X)
-    assert state.step_size == 0.01
-    rates = []
-    for _ in range(250):
-        state, _, _ = phase.phases(MACHINE, state, X, rng)
-        rates.append(state.acceptance)
-    assert state.step_size > 0.05
-    assert abs(np.mean(rates[-10:]) - 0.9) < 0.03
-    assert phase.report(state) == {"acceptance": rates[-1], "step_size": state.step_size}
-    plain = ChainPhase(Gibbs(), "noise")
-    assert plain.report(plain.init(MACHINE, rng, 2, X)) == {}
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"n_steps": 0}, "n_steps must be an integer >= 1, got 0"),
-        ({"n_steps": 2.5}, "n_steps must be an integer >= 1"),
-        ({"burn_in": -1}, "burn_in must be None or an integer >= 0"),
-        ({"n_steps": 3, "burn_in": 3}, "burn_in=3 leaves none of n_steps=3"),
-    ],
-)
-def test_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ChainPhase(Gibbs(), "noise", **arguments)
-
-
-def test_one_rule_alone_sets_the_step_size():
-    with pytest.raises(ValueError, match="anneal_step_size=True and a sampler with target_acc"):
-        ChainPhase(Langevin(target_acceptance=0.9), anneal_step_size=True)
 
 
 def test_the_step_size_falls_as_half_a_cosine():

@@ -61,27 +61,6 @@ def test_persistent_starts_are_the_last_solutions():
     assert_allclose(model.blocks[0].means[0], exact.state.means[0], atol=1e-8)
 
 
-def test_unconverged_solutions_are_reported():
-    machine, X = make(), np.full((3, 4), 0.9)
-    phase = FixedPointPhase(NaiveMeanField(max_iter=1, tol=0.0))
-    state, _, _ = phase.phases(machine, phase.init(machine, None, 3, X), X, None)
-    assert phase.report(state) == {"n_unconverged": 3.0, "n_sweeps": 1.0}
-
-
-def test_reports_are_of_all_rows():
-    """Rows that are solved alone need as many sweeps."""
-    machine, X = make(), np.array([[0.0] * 4, [0.5] * 4, [1.0, 0.0, 1.0, 0.0], [9.0] * 4])
-    method = NaiveMeanField(max_iter=500)
-    n_iter = [solve(method, machine, method.start(machine, row[None])).n_iter[0] for row in X]
-    for max_iter in (500, max(n_iter) - 1):
-        phase = FixedPointPhase(NaiveMeanField(max_iter=max_iter))
-        state, _, _ = phase.phases(machine, phase.init(machine, None, 4, X), X, None)
-        counted = np.minimum(n_iter, max_iter)
-        expected = {"n_sweeps": np.mean(counted), "n_unconverged": np.sum(n_iter > counted)}
-        assert phase.report(state) == expected
-    assert 0 < expected["n_unconverged"] < 4
-
-
 def test_log_partitions_are_means_in_double_precision():
     """Of naive mean field: what the energy leaves of the entropy of all units, by formulas."""
     machine = random_machine(("gaussian", "bernoulli"), (4, 3), 3, 2.0, dtype=np.float32)

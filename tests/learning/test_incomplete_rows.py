@@ -7,8 +7,8 @@ from _machines import differences, gradient, parameters, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
-from skrbm.inference import FIXED_POINTS, Gibbs, GibbsLangevin
-from skrbm.learning import ChainPhase, FixedPointPhase, ModelPhase
+from skrbm.inference import FIXED_POINTS, Gibbs
+from skrbm.learning import ChainPhase, FixedPointPhase
 from skrbm.machine import data_moments
 
 ROW = np.array([1.0, np.nan, 0.0, np.nan])
@@ -56,18 +56,6 @@ def test_moments_of_drawn_rows_are_derivatives_of_the_log_likelihood(kinds, star
         assert len(rows) == N_COPIES and len(np.unique(rows[:, 1])) > 1
 
 
-def test_all_samplers_and_all_rows_of_a_batch_are_completed():
-    machine = random_machine(("gaussian", "bernoulli"), (4, 3), 3, 0.5)
-    phase = ChainPhase(GibbsLangevin(), "noise", n_steps=3)
-    X, rng = np.array([[1.0, 2, 3, 4], [1.0, 0, 0, 4]]), make_rng(0, np.zeros(1))
-    observed = np.array([[1, 1, 1, 1], [1, 0, 0, 1]]) > 0
-    state = phase.init(machine, rng, 2, X)
-    _, data, _ = phase.incomplete_phases(machine, state, X, observed, rng)
-    rows = data.blocks[0].means[0]
-    assert_array_equal(rows[observed], X[observed])
-    assert (rows[~observed] != 0).all()
-
-
 @pytest.mark.parametrize("name", sorted(FIXED_POINTS))
 def test_moments_of_fixed_points_are_those_given_the_observed_values(name):
     """Of a full row, a row with holes and one of which nothing is known; weak weights."""
@@ -97,11 +85,3 @@ def test_full_rows_of_a_batch_have_their_exact_moments():
     assert_array_equal(full.means[1], alone.means[1])
     assert_array_equal(full.weight, [0.5])
     assert part.weight == pytest.approx(0.5)
-
-
-def test_a_phase_without_missing_values_says_so():
-    class Phase(ModelPhase):
-        pass
-
-    with pytest.raises(ValueError, match="Phase takes complete rows, without missing values"):
-        Phase().incomplete_phases(None, None, None, None, None)

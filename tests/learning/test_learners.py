@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import Columns, make_rng
 from skrbm.exceptions import DivergenceError
-from skrbm.inference import TAP, Gibbs, Langevin
+from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import DistinctRows, Rows
 from skrbm.learning import (
     CHAINS,
@@ -96,18 +96,6 @@ def parts(machine):
     return [*(theta.field for theta in machine.thetas), *machine.weights]
 
 
-def test_only_the_rows_of_the_index_are_learnt_from():
-    """Without couplings and at a huge rate, biases show which rows there were."""
-    X = np.repeat(np.eye(4), 5, axis=0)
-    machine, phase = make(strength=0.0, spread=0.0), FixedPointPhase(TAP())
-    training = begin(machine, phase, SGD(), X)
-    rows = rows_of(machine, X)
-    index = np.flatnonzero(X[rows.index, 1])  # one position, which is 5 rows: 3 batches
-    MomentLearner(rows, phase, SGD(), index=index, batch_size=2).epoch(training, 0.0, 1.0)
-    assert (np.argsort(training.machine.thetas[0].field)[-1:] == [1]).all()
-    assert (training.machine.thetas[0].field[[0, 2, 3]] < -0.5).all()
-
-
 @pytest.mark.parametrize("kind", ["intercepts", "components"])
 def test_divergence_is_noticed(kind):
     """Of intercepts after each batch, of weights after the epoch."""
@@ -131,26 +119,6 @@ def test_divergence_is_noticed(kind):
     )
     with pytest.raises(DivergenceError, match=message):
         learner.epoch(training, 0.0, 0.1)
-
-
-def test_each_epoch_has_the_phase_of_its_progress():
-    """The step size falls as half a cosine: to its half midway."""
-    machine, X = make(("gaussian", "bernoulli"), strength=0.2), np.eye(4)
-    phase, optimizer = ChainPhase(Langevin(0.4), anneal_step_size=True), SGD()
-    learner = MomentLearner(rows_of(machine, X), phase, optimizer, batch_size=2)
-    training = begin(machine, phase, optimizer, X)
-    sizes = [learner.epoch(training, progress, 1e-3)["step_size"] for progress in (0.0, 0.5)]
-    assert sizes == pytest.approx([0.4, 0.2])
-
-
-def test_a_machine_that_cannot_be_published_has_diverged():
-    X = np.ones((6, 4))
-    machine, phase = make(), FixedPointPhase(TAP())
-    learner = MomentLearner(
-        rows_of(machine, X), phase, SGD(), batch_size=2, is_finite=lambda machine: False
-    )
-    with pytest.raises(DivergenceError, match="components were no longer finite"):
-        learner.epoch(begin(machine, phase, SGD(), X), 0.0, 0.1)
 
 
 def cases():

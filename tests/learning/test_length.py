@@ -13,7 +13,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm import RBM
 from skrbm.arrays import make_rng
 from skrbm.exceptions import DivergenceError
 from skrbm.inputs import DistinctRows, Rows
@@ -79,20 +78,6 @@ def test_a_step_has_the_divergence_that_is_asked_for(kinds, wanted):
     assert part == pytest.approx(min(1, state.rate / 2e-3), rel=1e-9)
 
 
-def test_samples_of_the_machine_stand_for_their_weights():
-    """Equal weights are none, and 1e5 draws give the deviation within 5 standard errors."""
-    machine, rule, p = make(), StepLength(0.1), law(make())
-    change = own_free_energy(moved(machine, 1e-3), ROWS) - own_free_energy(machine, ROWS)
-    first = rule.init()
-    exact, _ = rule.next(first, change, 1e-3, p)
-    index = np.random.default_rng(0).choice(len(ROWS), 100_000, p=p)
-    drawn, _ = rule.next(first, change[index], 1e-3)
-    assert drawn.deviation == pytest.approx(exact.deviation, rel=5 / math.sqrt(100_000))
-    uniform = np.full(len(ROWS), 1 / len(ROWS))
-    one, other = rule.next(first, change, 1e-3, uniform), rule.next(first, change, 1e-3)
-    assert_allclose(one[0], other[0], rtol=1e-12)
-
-
 NUMBERS = np.array([-1.0, 1.0])  # changes of free energies with a standard deviation of 1
 
 
@@ -112,41 +97,6 @@ def test_lengths_have_limits():
     for options in ({"divergence": 0.0}, {"divergence": 1.0, "cap": 0.0}):
         with pytest.raises(ValueError, match="must be"):
             StepLength(**options)
-
-
-def test_one_large_change_shortens_at_once_and_is_remembered():
-    rule, state = StepLength(0.5, cap=10.0), LengthState(1.0, 1.0, 100)
-    found, part = rule.next(state, 4 * NUMBERS, 1.0)
-    assert found.rate == pytest.approx(0.25) and part == pytest.approx(0.25)
-    assert 1.0 < found.deviation < 4.0
-    small, part = rule.next(found, 0.1 * NUMBERS, 0.25)
-    assert part == 1 and small.rate == pytest.approx(0.375)  # 1.5 times as long
-    assert small.rate < 1 / small.deviation < 1
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_changes_that_are_no_numbers_take_the_step_back(bad):
-    rule, state = StepLength(0.1), LengthState(0.4, 2.0, 20)
-    with np.errstate(invalid="ignore"):
-        found, part = rule.next(state, np.array([0.0, bad]), 0.4)
-    assert part == 0 and found.rate == pytest.approx(0.04) and found.deviation == 2.0
-
-
-def test_a_step_that_changes_nothing_tells_nothing():
-    rule, state = StepLength(0.1), LengthState(0.4, 2.0, 20)
-    for change, length in ((0 * NUMBERS, 0.4), (NUMBERS, 0.0)):
-        found, _ = rule.next(state, change, length)
-        assert (found.rate, found.deviation, found.n_steps) == (0.4, 2.0, 21)
-    assert rule.next(state, 0 * NUMBERS, 0.4)[1] == 1
-
-
-def test_which_steps_are_measured():
-    rule, state, seen = StepLength(0.1, every=7), LengthState(0.1, 1.0), []
-    for _ in range(30):
-        seen.append(rule.measures(state))
-        state = rule.unmeasured(state)
-    assert [k for k, measured in enumerate(seen) if measured] == [*range(10), 14, 21, 28]
-    assert rule.rejected(state) == (0.05, 1.0, 31)
 
 
 # Learners.
@@ -293,20 +243,3 @@ def test_a_fit_that_diverges_again_and_again_ends_with_a_warning():
     assert_allclose(published, np.full((1, 5), 2.0))
     assert trainer.ended == "diverged" and training.n_epochs == 2
     assert training.optimizer_state is None
-
-
-def test_with_a_learning_rate_divergence_is_an_error():
-    trainer, training, published = run(1, None)
-    with pytest.raises(DivergenceError):
-        trainer.run(training)
-    assert_allclose(published, np.full((1, 5), 2.0))
-
-
-def test_steps_to_infinity_are_rejected():
-    """Measured ones, without a repeated epoch: the parameters stay where they are."""
-    X = (np.random.default_rng(0).random((60, 5)) < 0.4).astype(np.float32)
-    rbm = RBM(3, n_iter=2, schedule=lambda progress: 1e308, random_state=0)
-    rbm.set_params(starts="persistent", optimizer="adam").fit(X)
-    start = RBM(3, n_iter=0, starts="persistent", optimizer="adam", random_state=0).fit(X)
-    assert rbm._training.n_restored == 0
-    assert_allclose(rbm.components_, start.components_)

@@ -3,14 +3,11 @@
 Seeds are fixed.
 """
 
-import warnings
-
 import numpy as np
 import pytest
 from _exact import Exact, log_likelihood
 from _fractional import all_rows
 from _machines import bits, random_machine
-from _processes import on_ranks
 from numpy.testing import assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
@@ -18,10 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from skrbm import RBM
 from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import Density, LogPartition
-from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates, Rows
-from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor, _likelihood, _tracking
+from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor, _tracking
 from skrbm.learning._likelihood import moment_mismatch
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Poisson, Theta
@@ -85,14 +81,6 @@ def test_quantities_are_exact_where_sums_are(kinds):
     for name, value in expected.items():
         assert measured[name] == pytest.approx(value, rel=1e-9)
     assert watch.value == measured["score"] and watch.margin == 0.25
-
-
-def test_without_rows_set_aside_nothing_stops():
-    machine = make()
-    watch, _ = monitor(machine, data(machine), held_out=False)
-    for _ in range(3):
-        assert set(watch.measure(machine, None)) == {"log_likelihood", "log_likelihood_std"}
-        assert watch.value is None and not watch.stop()
 
 
 class Recorded(LikelihoodMonitor):
@@ -170,21 +158,6 @@ def test_equations_give_a_likelihood_of_their_own(kinds):
     assert measured["tap_log_likelihood"] == pytest.approx(expected, abs=1e-3)
 
 
-def test_equations_without_a_solution_are_not_measured(monkeypatch):
-    """Learning goes on, or tells of the failure itself."""
-
-    def diverge(phase, machine, state):
-        raise DivergenceError("no integral")
-
-    machine = make(REAL, strength=0.1)
-    X, rng = data(machine), make_rng(0, machine.weights[0])
-    watch, phase = monitor(machine, X, FixedPointPhase(TAP()), held_out=False)
-    state, _, _ = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
-    assert "tap_log_likelihood" in watch.measure(machine, state)
-    monkeypatch.setattr(FixedPointPhase, "log_partition", diverge)
-    assert "tap_log_likelihood" not in watch.measure(machine, state)
-
-
 def test_scores_are_those_of_the_data_in_other_coordinates():
     """The machine learns (v - offset) / divisor; the score is a log-density of v."""
     machine = make(REAL)
@@ -215,61 +188,6 @@ def test_large_machines_are_scored_by_chains():
     std = measured["log_likelihood_std"]
     assert 0 < std < 0.1
     assert measured["score"] == pytest.approx(expected, abs=5 * std)
-
-
-def test_estimates_cost_no_more_than_a_part_of_learning(monkeypatch):
-    """4 hidden units cost 0.4 * 2**4 = 6.4, and 20 rows give 2 in each epoch.
-
-    Rows cost 0.2 each, of which some are equal.
-    """
-    monkeypatch.setattr(_likelihood, "_FREE", 0)
-    machine = random_machine(BINARY, (5, 4), 0, 0.5)
-    X = data(machine, 20)
-    watch, _ = monitor(machine, X, held_out=False)
-    known = ["log_likelihood" in watch.measure(machine, None) for _ in range(100)]
-    each = 0.4 * 2**4 + 0.2 * len(watch.train)
-    assert sum(known) == int(100 * 2 / each)
-    assert not known[0] and 0 <= watch.budget < each + 2
-
-
-def test_rows_that_are_measured_count_as_often_as_in_the_data():
-    """Of 3000 rows or so 1000 are drawn; half of all are one row.
-
-    A share of 0.5 among 1000 draws is off by more than 0.08 with a probability of 4e-7.
-    """
-    machine = random_machine(BINARY, (11, 2), 0, 0.5)
-    X = np.random.default_rng(0).integers(2, size=(6000, 11)).astype(float)
-    X[::2] = 1.0
-    watch, _ = monitor(machine, X, held_out=False)
-    ones = (watch.rows[watch.train] == 1).all(axis=1)
-    assert watch.weights.sum() == 1000 and ones.sum() == 1
-    assert watch.weights[ones][0] / 1000 == pytest.approx(0.5, abs=0.08)
-
-
-def test_a_monitor_goes_on_with_the_state_of_another():
-    """With its rows and estimates of log Z, and with what it has reached."""
-    machine, good = make(), make(seed=1)
-    X = data(good)
-    (first, _), (second, _) = monitor(machine, X, tol=0.0), monitor(machine, X, tol=0.0)
-    second.train, second.weights = second.train[:3], second.weights[:3]
-    for measured in (good, machine):
-        first.measure(measured, None)
-        stop = first.stop()
-        first.keep(measured, None)
-    second.set_state(first.get_state())
-    assert second.kept[0] is good and second.best == first.best and second.n_bad == first.n_bad > 0
-    assert second.budget == first.budget and stop
-    assert second.measure(machine, None) == first.measure(machine, None)
-
-
-def test_ranks_have_one_estimate():
-    def measure(rank):
-        machine = make()
-        watch, _ = monitor(machine, data(machine), held_out=False)
-        return watch.measure(machine, None)["log_likelihood"], watch.budget
-
-    one, other = on_ranks(measure)
-    assert one == other
 
 
 # The end of a fit.
@@ -309,36 +227,6 @@ def test_wrong_shares_of_modes_are_told(no_sums, share, n, told):
             watch.conclude(machine, state)
 
 
-@pytest.mark.parametrize("share, told", [(0.97, True), (0.5, False)])
-def test_a_fit_that_ends_with_wrong_shares_warns_once(no_sums, share, told):
-    """Of chains that stay where they are, as steps are too short to change anything."""
-    machine = mixture(share)
-    init = machine.weights[0], machine.thetas[1].field, machine.thetas[0].field
-    rbm = RBM(1, init=init, n_iter=3, schedule=lambda progress: 1e-9, random_state=0)
-    rbm.set_params(starts="persistent")
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        rbm.fit(two_groups())
-    messages = [str(one.message) for one in found if one.category is ConvergenceWarning]
-    assert len(messages) == told
-    assert not told or "have not mixed" in messages[0]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"optimizer": "natural", "learning_rate": "auto"},
-        {"starts": "weighted", "learning_rate": "auto"},
-    ],
-)
-def test_a_good_fit_warns_of_nothing(no_sums, options):
-    settings = {"n_iter": 40, "batch_size": 40, "learning_rate": 0.1, "random_state": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        RBM(4, **settings | options).fit(two_groups())
-
-
 @pytest.mark.parametrize("above, std, told", [(5.0, 0.1, True), (5.0, 2.0, False), (-1, 0, False)])
 def test_the_end_is_compared_with_independent_units(above, std, told, monkeypatch):
     """Where log Z is so many nats above that of independent units, with a standard error."""
@@ -352,21 +240,6 @@ def test_the_end_is_compared_with_independent_units(above, std, told, monkeypatc
     message = watch.warning(machine, None)
     assert (message is not None) == told
     assert not told or "below that of independent columns" in message
-
-
-def test_a_machine_without_couplings_is_told():
-    machine = make(strength=0.0)
-    watch, _ = monitor(machine, data(machine), held_out=False)
-    watch.measure(machine, None)
-    assert "independent; lower alpha" in watch.warning(machine, None)
-
-
-def test_only_densities_are_told():
-    """Of a classifier that learns p(label | x) the density of rows says nothing."""
-    machine = mixture(0.95)
-    watch, _ = monitor(machine, two_groups(), held_out=False, is_density=False)
-    watch.measure(machine, None)
-    assert watch.warning(machine, None) is None
 
 
 def weights_of(n):
@@ -386,26 +259,3 @@ def test_moments_along_the_main_directions():
     assert moment_mismatch(rows, counts, wide, weights) == pytest.approx(1.5, abs=0.3)
     near = samples + 0.4 * scales
     assert moment_mismatch(rows, counts, near, weights) is None
-
-
-def test_moments_count_by_weights():
-    """Of rows as often as they are there, and of samples by importance."""
-    generator = np.random.default_rng(0)
-    X = np.repeat([[0.0, 0.0], [1.0, 1.0]], 200, axis=0)
-    X = X + 0.1 * generator.standard_normal(X.shape)
-    counts, weights = weights_of(400)
-    skewed = np.where(np.arange(400) < 200, 19.0, 1.0)
-    assert moment_mismatch(X, counts, X, skewed / skewed.sum()) == pytest.approx(0.9, abs=0.05)
-    assert moment_mismatch(X, skewed, X, skewed / skewed.sum()) is None
-    assert moment_mismatch(X, skewed, X, weights) > 0.5
-
-
-def test_differences_by_chance_are_none():
-    """Few samples that are off by less than 4 standard errors, and columns that are constant."""
-    generator = np.random.default_rng(0)
-    rows, samples = generator.standard_normal((200, 3)), generator.standard_normal((6, 3))
-    rows[:, 2] = samples[:, 2] = 1.0
-    counts, _ = weights_of(200)
-    assert moment_mismatch(rows, counts, samples + 0.7, np.full(6, 1 / 6)) is None
-    many = generator.standard_normal((600, 3)) + 0.7
-    assert moment_mismatch(rows, counts, many, np.full(600, 1 / 600)) > 0.5

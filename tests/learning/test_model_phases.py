@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from _exact import Exact, clamped
 from _machines import gradient, random_machine
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy import stats
 
 from skrbm.arrays import make_rng
@@ -106,21 +106,6 @@ def test_chains_are_stationary_at_the_truth(sampler, start, kinds, burn_in, grad
     assert found.std(axis=0, ddof=1).max() < 0.5  # or the test would see nothing
 
 
-@pytest.mark.law
-@pytest.mark.parametrize("start", sorted(CHAINS))
-def test_the_gradient_of_chains_points_to_the_truth(start):
-    """What the test above must see: at a machine whose visible biases are off by 0.5."""
-    exact, rng = Exact(make()), make_rng(0, np.ones(1))
-    machine = make()
-    shifted = machine.tilted(0, np.full(3, 0.5))
-    phase = ChainPhase(Gibbs(), start, LONG)
-    X = exact.sample(np.random.default_rng(0), 5000)[0]
-    _, data, model = phase.phases(shifted, phase.init(shifted, rng, 5000, X), X, rng)
-    slopes = gradient(shifted, data - model)[0]
-    assert_allclose(slopes, exact.mean(0) - Exact(shifted).mean(0), atol=0.05)
-    assert (slopes < -0.06).all()
-
-
 # Where one product serves for both phases.
 
 
@@ -162,30 +147,6 @@ def assert_same_distribution(one, other):
     assert stats.chi2_contingency(table).pvalue > level
     for i in real:
         assert stats.ks_2samp(one[:, i], other[:, i]).pvalue > level
-
-
-def test_which_runs_share_a_product():
-    """The last step alone counts, by expectations, in chains that end with a draw."""
-    calls = []
-
-    class Watched(Gibbs):
-        def step(self, machine, state, rng):
-            calls.append(1)
-            return super().step(machine, state, rng)
-
-    X, rng = np.ones((5, 3)), make_rng(0, np.ones(1))
-    for options, n_calls in [
-        ({}, 2),  # of three steps, of which the last is not taken as a whole
-        ({"burn_in": 2}, 2),
-        ({"burn_in": 1}, 3),
-        ({"gradient": "joint"}, 3),
-    ]:
-        for start in ("persistent", "data"):
-            phase = ChainPhase(Watched(), start, 3, **options)
-            state = phase.init(make(), rng, 5, X)
-            calls.clear()
-            phase.phases(make(), state, X, rng)
-            assert len(calls) == n_calls
 
 
 # Fixed points.
@@ -256,51 +217,3 @@ def test_states_have_rows_and_the_dtype(phase, dtype):
         for moments in (data, model):
             assert {part.dtype for part in gradient(machine, moments)} == {np.dtype(dtype)}
     assert all(isinstance(value, float) for value in phase.report(state).values())
-
-
-@pytest.mark.parametrize("start", DEEP_STARTS)
-def test_deep_states_are_kept_without_solutions(start):
-    phase, machine, X = DeepPhase(FixedPointPhase(TAP(), start)), make(), np.eye(3)
-    rng = make_rng(0, X)
-    state, _, _ = phase.phases(machine, phase.init(machine, rng, 3, X), X, rng)
-    kept, solution = phase.kept(state), state.model.solution
-    assert kept.model.solution is None and kept.data is None
-    starts = solution.state.means[0] if start == "persistent" else phase.visible(state)
-    assert_array_equal(phase.visible(kept), starts)
-
-
-def test_kinds_tell_states_apart():
-    assert len({phase.kind for phase in PHASES}) == len(PHASES)
-    assert ChainPhase(Gibbs(), n_steps=5).kind == ChainPhase(Gibbs()).kind
-    assert FixedPointPhase(TAP(damping=0.5)).kind == FixedPointPhase(TAP()).kind
-
-
-def test_phases_refuse_machines_that_they_are_not_for():
-    X, rng = np.ones((2, 3)), make_rng(0, np.ones(1))
-    with pytest.raises(ValueError, match="visible Gaussian units"):
-        ChainPhase(Langevin()).init(make(BINARY), rng, 2, X)
-    for phase in (FixedPointPhase(TAP(order=3)), DeepPhase(FixedPointPhase(TAP(order=3)))):
-        with pytest.raises(ValueError, match="binary units"):
-            phase.init(make(REAL), rng, 2, X)
-
-
-def test_deep_machines_have_no_tempered_starts():
-    with pytest.raises(ValueError, match=r'need free energies.* Use starts="chains"'):
-        DeepPhase(FixedPointPhase(TAP(), "tempered"))
-
-
-def test_persistent_chains_go_on_where_they_ended():
-    """A machine with huge couplings holds them in the mode where they are."""
-    W = np.full((2, 3), 30.0)
-    machine = make(BINARY)
-    thetas = (
-        machine.thetas[0]._replace(field=-W.sum(axis=0) / 2),
-        machine.thetas[1]._replace(field=-W.sum(axis=1) / 2),
-    )
-    machine = type(machine)(machine.units, thetas, (W,))
-    first = Chains((np.repeat([[0.0], [1.0]], 3, axis=1), np.repeat([[0.0], [1.0]], 2, axis=1)))
-    phase, X, rng = ChainPhase(Gibbs(), n_steps=5), np.zeros((4, 3)), make_rng(0, np.ones(1))
-    state = phase.init(machine, rng, 2, X)._replace(chains=first)
-    for _ in range(3):
-        state, _, _ = phase.phases(machine, state, X, rng)
-    assert_array_equal(state.chains.layers[0], first.layers[0])

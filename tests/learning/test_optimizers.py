@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose
 from skrbm.inference import TAP
 from skrbm.learning import (
     NATURAL,
-    OPTIMIZERS,
     SGD,
     Adam,
     ArrayGradient,
@@ -101,12 +100,6 @@ def both(kind, n_penalised=1, **options):
     return KINDS[kind](**options), Rule(kind, momentum, n_penalised=n_penalised, **options)
 
 
-def test_every_optimizer_that_is_listed_is_tested():
-    made = {make(0.5, 0.1, "l1", 2.0) for make in OPTIMIZERS.values()}
-    options = {"alpha": 0.1, "penalty": "l1", "max_norm": 2.0}
-    assert made == {SGD(0.5, **options), Adam(**options), NaturalGradient(**options)}
-
-
 @kinds
 @penalties
 @pytest.mark.parametrize("max_norm", [None, 1e-3, 1.0, 1e3])
@@ -148,20 +141,6 @@ def test_machines_follow_the_rule(moments, kind, alpha, penalty, max_norm):
             assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-@kinds
-def test_all_layers_of_a_deep_machine_move(kind):
-    machine = random_machine(("bernoulli", "bernoulli", "bernoulli"), (4, 3, 2), 0)
-    method, (optimizer, rule) = TAP(), both(kind, n_penalised=2, alpha=0.1)
-    state = method.step(machine, method.start(machine, np.full((2, 4), 0.3)))
-    moments = method.moments(machine, state)
-    plain = rule.step([p.copy() for p in NATURAL.of(machine)], slopes_of(machine, moments))
-    parameters = NATURAL.of(machine)
-    optimizer.update(parameters, MachineGradient(machine, moments), optimizer.init(plain), RATE)
-    assert len(plain) == 5
-    for one, other in zip(NATURAL.of(NATURAL.machine(machine, parameters)), plain, strict=True):
-        assert_allclose(one, other, rtol=1e-10)
-
-
 def step(machine, moments, optimizer=SGD(), state=None):  # noqa: B008
     parameters = NATURAL.of(machine)
     state = optimizer.update(parameters, MachineGradient(machine, moments), state, RATE)
@@ -181,45 +160,6 @@ def test_real_units_learn_their_precision_and_keep_it_positive():
 
 
 @kinds
-def test_parameters_are_written_in_place(kind):
-    machine = make()
-    before = NATURAL.of(machine)
-    optimizer = KINDS[kind]()
-    parts = [part.copy() for part in before]
-    after, state = step(
-        machine, two_phases("rows", machine, np.ones((2, 4))), optimizer, optimizer.init(before)
-    )
-    assert after.weights[0] is machine.weights[0]
-    for one, other, old in zip(NATURAL.of(after), before, parts, strict=True):
-        assert (one == other).all() and not (one == old).all()
-    assert (state is None) == (kind in ("sgd", "natural"))
-
-
-@kinds
-@pytest.mark.parametrize("max_norm", [None, 1e-3])
-@pytest.mark.parametrize("moments", ["rows", "pair", "pair and matrices"])
-def test_single_precision_is_kept(kind, max_norm, moments):
-    machine = make(dtype=np.float32)
-    optimizer = KINDS[kind](alpha=0.1, max_norm=max_norm)
-    state = optimizer.init(NATURAL.of(machine))
-    moments = two_phases(moments, machine, np.ones((2, 4), np.float32))
-    machine, state = step(machine, moments, optimizer, state)
-    leaves = NATURAL.of(machine)
-    if kind == "momentum":
-        leaves += state
-    if kind == "adam":
-        leaves += (state.n_steps, *state.means, *state.squares)
-    assert {leaf.dtype for leaf in leaves} == {np.dtype(np.float32)}
-
-
-def test_powers_of_the_weights_are_those_after_the_update():
-    machine = make()
-    assert machine.squares[0].any()  # now cached
-    after, _ = step(machine, two_phases("rows", machine, np.ones((2, 4))))
-    assert_allclose(after.squares[0], after.weights[0] ** 2)
-
-
-@kinds
 def test_norms_whose_squares_overflow_are_clipped(kind):
     slopes = (np.array([3e200, 0.0]), np.array([[4e200]]))
     values = tuple(np.zeros_like(slope) for slope in slopes)
@@ -228,29 +168,6 @@ def test_norms_whose_squares_overflow_are_clipped(kind):
     expected = rule.step([np.zeros_like(s) for s in slopes], [slope / 1e200 for slope in slopes])
     for one, other in zip(values, expected, strict=True):
         assert_allclose(one, other, rtol=1e-10)
-
-
-def test_a_warm_start_tells_states_by_their_kind():
-    same = SGD(0.5).kind == SGD(0.9, 0.1, "l1", 3.0).kind
-    assert same and len({SGD().kind, SGD(0.5).kind, Adam().kind}) == 3
-
-
-@pytest.mark.arrays
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_steps_of_adam_are_those_of_torch(scale):
-    """Gradients of any size, with zeros; torch.optim.Adam descends where this one ascends."""
-    torch = pytest.importorskip("torch")
-    generator = np.random.default_rng(7)
-    values = generator.normal(size=(3, 2))
-    parameter = torch.nn.Parameter(torch.tensor(values))
-    theirs = torch.optim.Adam([parameter], lr=RATE)
-    state = Adam().init((values,))
-    for _ in range(6):
-        slope = scale * generator.normal(size=(3, 2)) * generator.integers(2, size=(3, 2))
-        parameter.grad = torch.tensor(-slope)
-        theirs.step()
-        state = Adam().update((values,), ArrayGradient((slope,), 1), state, RATE)
-        assert_allclose(values, parameter.detach().numpy(), rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize("Optimizer", [SGD, Adam])

@@ -1,7 +1,6 @@
 """Proximal steps of the penalties that make exact zeros, and fits that use them."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,11 +14,8 @@ from skrbm.learning import (
     NATURAL,
     PENALTIES,
     SGD,
-    Adam,
-    ArrayGradient,
     ModelPhase,
     MomentLearner,
-    StepLength,
     Training,
 )
 from skrbm.machine import Machine, data_moments
@@ -71,17 +67,6 @@ def test_proximal_steps_minimise(name, lengths):
     assert (W == 0).any() and (W != 0).any()
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("lengths", ["one", "many"])
-def test_the_end_of_a_proximal_step_is_stationary(name, lengths):
-    """Where W is not 0 the derivatives balance; where it is, none of the penalty is exceeded."""
-    generator = np.random.default_rng(1)
-    X = 2 * generator.normal(size=(40, 8))
-    steps = steps_of(lengths, X.shape, generator)
-    W = X - PENALTIES[name].taken(X, ALPHA * steps, SITES)
-    assert_stationary(name, W, (X - W) / steps, ALPHA, SITES, atol=1e-12)
-
-
 def assert_stationary(name, W, slope, alpha, unit, atol):
     """``slope``, of what the penalty is taken from, is one of the penalty's subgradients."""
     if name == "group_lasso":
@@ -99,65 +84,6 @@ def assert_stationary(name, W, slope, alpha, unit, atol):
     assert (np.abs(slope) <= limit + atol).all()
     left = W != 0
     assert_allclose(slope[left], (limit * np.sign(W))[left], rtol=0, atol=atol)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("unit", [None, Bernoulli(), Categorical(4), Categorical((4, 6, 2))])
-def test_group_lasso_is_the_same_however_sites_lie(unit, dtype):
-    """One length, or the same one for each weight; sites of one column are those of l1."""
-    X = np.random.default_rng(2).normal(size=(5, 12)).astype(dtype)
-    one = PENALTIES["group_lasso"].taken(X, 0.4, unit)
-    many = PENALTIES["group_lasso"].taken(X, np.full_like(X, 0.4), unit)
-    assert one.dtype == many.dtype == dtype
-    assert_allclose(many, one, rtol=20 * np.finfo(dtype).eps)
-    if not isinstance(unit, Categorical):
-        assert_array_equal(one, PENALTIES["l1"].taken(X, 0.4, unit))
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("steps", [0.0, 1e-30, 1e30])
-def test_steps_of_any_length(name, steps):
-    """No NaN: nothing is taken by steps of length 0, and everything by huge ones."""
-    X = np.random.default_rng(3).normal(size=(4, 8)).astype(np.float32)
-    X[0, 0], X[1] = 0.0, 0.0
-    for lengths in (steps, np.full_like(X, steps)):
-        with np.errstate(over="ignore"):
-            taken = PENALTIES[name].taken(X, lengths, SITES)
-        expected = X if steps > 1 else 0.0 * X
-        assert_allclose(taken, expected, atol=1e-28 if steps < 1 else 1e-6, rtol=0)
-
-
-OPTIMIZERS = {"sgd": SGD, "momentum": partial(SGD, 0.8), "adam": Adam}
-
-
-class Hill:
-    """Minus a quadratic form, whose maximum with a penalty is a lasso."""
-
-    def __init__(self):
-        generator = np.random.default_rng(4)
-        A = generator.normal(size=(12, 8))
-        self.curvature = A.T @ A / 12
-        self.slope = generator.normal(size=(3, 8)) * np.array([[0.2], [0.5], [1]])
-
-    def gradient(self, W):
-        return self.slope - W @ self.curvature
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", ["sgd", "momentum", pytest.param("adam", marks=pytest.mark.law)])
-def test_optimizers_climb_to_the_penalised_maximum(name, kind):
-    """Where they end, momentum or not, does not depend on the length of their steps."""
-    hill, W = Hill(), (np.ones((3, 8)),)
-    optimizer = OPTIMIZERS[kind](alpha=ALPHA, penalty=name)
-    assert optimizer.makes_zeros
-    state = optimizer.init(W)
-    for k in range(4000):
-        rate = 0.1 if kind != "adam" else 0.05 * 0.998**k
-        gradient = ArrayGradient((hill.gradient(W[0]),), 1, (SITES,))
-        state = optimizer.update(W, gradient, state, rate)
-    atol = 1e-3 if kind == "adam" else 1e-9
-    assert_stationary(name, W[0], hill.gradient(W[0]), ALPHA, SITES, atol)
-    assert (W[0] == 0).any() and (W[0] != 0).any()
 
 
 # Fits by exact gradients.
@@ -243,54 +169,6 @@ def test_fits_end_at_the_penalised_maximum(name, centered):
     assert_at_the_maximum(name, *problem.trained(700, 0.5, **options), 3e-4)
 
 
-@pytest.mark.parametrize("centered", [False, True])
-@pytest.mark.parametrize("optimizer", [SGD(0.8, 0.05), Adam(alpha=0.05)], ids=repr)
-def test_fits_with_l2_end_at_the_penalised_maximum(optimizer, centered):
-    """Fields follow what the penalty takes from the weights, and reach their own maximum."""
-    _, problem = PROBLEMS["l1"]
-    options = {"optimizer": optimizer, "centered": centered}
-    rate = 0.5 if isinstance(optimizer, SGD) else lambda progress: 0.05 * (1 - progress)
-    training, _ = problem.trained(1500, rate, **options)
-    slope, *others = problem.gradient(training.machine)
-    (W,) = training.machine.weights
-    assert abs(W).max() > 0.1
-    assert_allclose(slope, 0.05 * W, atol=1e-5)
-    for other in others:
-        assert_allclose(other, 0, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "optimizer, own_step",
-    [
-        (SGD(alpha=0.02, penalty="l1"), lambda gradient: gradient),
-        (SGD(alpha=0.02), lambda gradient: gradient),
-        (Adam(alpha=0.02), np.sign),  # its first step
-        (Adam(alpha=0.02, penalty="l1"), np.sign),
-    ],
-    ids=["SGD-l1", "SGD-l2", "Adam-l2", "Adam-l1"],
-)
-def test_fields_follow_the_weights(optimizer, own_step):
-    """Mean fields change by the steps of the fields alone."""
-    _, problem = PROBLEMS["l1"]
-    options = {"optimizer": optimizer, "centered": True}
-    start, after = (problem.trained(1, rate, **options)[0] for rate in (0.0, 0.5))
-    (old, b0, c0), (new, b, c) = (NATURAL.of(part.machine) for part in (start, after))
-    _, visible, hidden = map(own_step, problem.gradient(start.machine))
-    below, above = after.offsets
-    assert abs(new - old).max() > 0.01
-    assert_allclose(b - b0, 0.5 * visible - above @ (new - old), rtol=1e-6, atol=1e-9)
-    assert_allclose(c - c0, 0.5 * hidden - (new - old) @ below, rtol=1e-6, atol=1e-9)
-
-
-def test_the_automatic_rate_is_the_length_of_proximal_steps():
-    """Steps are shortened by their divergence, and then by the schedule."""
-    alpha, problem = PROBLEMS["l1"]
-    options = {"optimizer": SGD(alpha=alpha, penalty="l1"), "centered": True, "average": True}
-    length = StepLength(0.1, cap=10.0, every=1)
-    training, report = problem.trained(800, lambda part: (1 - part) ** 2, length=length, **options)
-    assert_at_the_maximum("l1", training, report, 1e-4)
-
-
 def test_published_means_have_the_zeros_of_the_last_step():
     alpha, problem = PROBLEMS["l1"]
     options = {"optimizer": SGD(alpha=alpha, penalty="l1"), "average": True, "centered": True}
@@ -304,10 +182,3 @@ def test_published_means_have_the_zeros_of_the_last_step():
     assert training.average.is_of(machine)  # so that a warm start goes on from the last step
     training.resume_from(machine)
     assert_array_equal(training.machine.weights[0], last)
-
-
-def test_smooth_penalties_report_no_zeros():
-    for optimizer in (SGD(), SGD(alpha=0.1), SGD(penalty="l1"), Adam(alpha=0.1)):
-        assert not optimizer.makes_zeros and optimizer.report([np.zeros(3)]) == {}
-    report = Adam(alpha=0.1, penalty="l1").report([np.zeros(3), np.array([[1.0, 0.0, -0.0]])])
-    assert report == {"zero_weights": 5 / 6}

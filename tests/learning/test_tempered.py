@@ -3,9 +3,7 @@
 Seeds are fixed. A test of a distribution has a level of 1e-6.
 """
 
-import pickle
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,14 +12,13 @@ from _exact import Exact
 from _machines import bits, enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skrbm import RBM, TAPRBM, GaussianBernoulliRBM
+from skrbm import RBM
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, GibbsLangevin, Ladder, Langevin, NaiveMeanField
-from skrbm.learning import ChainPhase, FixedPointPhase, _tempered
+from skrbm.inference import Gibbs, GibbsLangevin, Ladder, Langevin
+from skrbm.learning import ChainPhase
 from skrbm.learning._chains import Run
-from skrbm.learning._fixed_points import Started
 from skrbm.learning._tempered import Tempered, review
-from skrbm.machine import Machine, free_energy
+from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Theta
 
 PAIRS = enumerable_pairs()
@@ -69,19 +66,6 @@ def test_a_batch_of_adjusted_langevin_chains_does_so_too(Sampler):
 
 @pytest.mark.law
 @pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
-def test_starts_of_fixed_points_keep_the_distribution(kinds):
-    """They are the states of the same chains."""
-    machine, run, rng = in_equilibrium(kinds)
-    phase = FixedPointPhase(NaiveMeanField(max_iter=1), "tempered")
-    state = phase.reviewed(machine, Started(run, None), rng)
-    state = phase.advance(machine, state, run.chains.layers[0][:10], rng)
-    assert_joint_distribution(Exact(machine), state.carry.chains.layers)
-    assert phase.report(state)["exchange"] == state.carry.tempered.exchange
-    assert phase.ladder(machine, state).samples[-1] is phase.visible(state)
-
-
-@pytest.mark.law
-@pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
 def test_a_batch_leaves_the_distribution_invariant(kinds):
     """Exchanges with a machine near by, a sweep, and the draw of the hidden units."""
     machine, state, rng = in_equilibrium(kinds)
@@ -116,28 +100,6 @@ def test_a_new_rung_where_exchanges_are_rare():
     assert_joint_distribution(Exact(machine), Gibbs().start(machine, rows, rng).layers)
 
 
-def test_chains_of_a_new_rung_have_the_shares_of_its_modes_at_once(monkeypatch):
-    """One sweep and one proposal are too few for chains that are in one mode, or in both alike.
-
-    A share of 0.85 among 4000 samples by weights has a standard error of at most 0.01, and five of
-    them are allowed.
-    """
-    values = {"_NEW_RUNG": 0.9, "_BURN_IN": 0, "_BLOCKS": 1, "_SPACING": 1}
-    for name, value in values.items():
-        monkeypatch.setattr(_tempered, name, value)
-    W = np.full((2, 8), 3.0)
-    thetas = Theta(-W.sum(axis=0) / 2), Theta(-W.sum(axis=1) / 2)
-    first = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
-    machine, rng = first.tilted(0, np.full(8, 0.24)), make_rng(0, W)
-    rows = np.ones((4000, 8))
-    _, after = review(machine, rows, tempered_of(first, 4000), rng)
-    states = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(float)
-    p = np.exp(-free_energy(machine, states))
-    share = p[states.mean(axis=1) > 0.5].sum() / p.sum()
-    assert len(after.ladder) == 2 and 0.8 < share < 0.95
-    assert abs((after.ladder.samples[-1].mean(axis=1) > 0.5).mean() - share) < 0.05
-
-
 # Estimators.
 
 
@@ -160,46 +122,6 @@ def test_fits_of_all_kinds_of_units(visible, hidden):
     history = rbm.history_
     assert 0 < min(history["exchange"]) <= max(history["exchange"]) <= 1
     assert max(history["n_rungs"]) >= 1
-
-
-def test_same_seed_same_fit():
-    one, other = (small().fit(bits()) for _ in range(2))
-    assert_array_equal(one.components_, other.components_)
-
-
-@pytest.mark.parametrize(
-    ("Estimator", "rate"),
-    [(RBM, 0.2), (TAPRBM, 0.2), (partial(GaussianBernoulliRBM, n_steps=2), 0.1)],
-    ids=["RBM", "TAP", "real"],
-)
-def test_a_warm_start_goes_on_with_the_ladder(Estimator, rate):
-    X = bits()
-    settings = {"starts": "tempered", "batch_size": 20, "n_iter": 60, "random_state": 0}
-    rbm = Estimator(6, warm_start=True, learning_rate=rate, **settings).fit(X)
-    rungs = rbm.ladder_.machines[:2]
-    assert rungs[1] is not rbm.ladder_.machines[-1]
-    pickled = pickle.loads(pickle.dumps(rbm))
-    rbm.set_params(n_iter=1).fit(X)
-    for now, before in zip(rbm.ladder_.machines, rungs, strict=False):
-        assert_array_equal(now.weights[0], before.weights[0])
-        assert now.scale == before.scale
-    assert_array_equal(pickled.set_params(n_iter=1).fit(X).components_, rbm.components_)
-    rbm.partial_fit(X)
-    assert len(rbm.history_["exchange"]) == 62
-    rbm.set_params(starts="persistent").fit(X)
-    assert not hasattr(rbm, "ladder_")
-    rbm.set_params(starts="tempered").fit(X)  # a ladder by annealing
-    assert rbm.ladder_.machines[0].scale == 0
-
-
-def test_a_fit_that_starts_at_a_trained_machine_keeps_it():
-    """Its ladder is built by annealing: independent units hardly exchange with it."""
-    X = bits()
-    first = RBM(6, batch_size=20, n_iter=100, learning_rate=0.2, random_state=0).fit(X)
-    rbm = small(init=first, learning_rate=1e-6, n_iter=1).fit(X)
-    assert_allclose(rbm.components_, first.components_, atol=1e-3)
-    assert np.abs(first.components_).max() > 1
-    assert rbm.history_["exchange"][0] > 0.3
 
 
 @pytest.mark.law

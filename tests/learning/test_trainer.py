@@ -102,13 +102,6 @@ def test_epochs_go_by_progress_and_rate():
     assert min(history["time"]) >= 0
 
 
-def test_no_epochs_publish_what_was_given():
-    published, training = [], start()
-    trainer(Adding(), published, n_iter=0).run(training)
-    assert published == [(0.0, "state 0")]
-    assert training.optimizer_state == "at rest"
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ArithmeticError("diverged")])
 @pytest.mark.parametrize("fails_in", [1, 3])
 def test_an_error_leaves_the_last_complete_epoch(error, fails_in):
@@ -121,17 +114,6 @@ def test_an_error_leaves_the_last_complete_epoch(error, fails_in):
     assert training.machine is None
     assert training.optimizer_state is None  # it belongs to parameters that are given up
     assert monitor.n_concluded == 0
-
-
-def test_an_error_of_a_measurement_is_one_of_its_epoch():
-    class Failing(Monitor):
-        def measure(self, machine, state):
-            raise ValueError("no score")
-
-    published = []
-    with pytest.raises(ValueError, match="no score"):
-        trainer(Adding(), published, monitor=Failing()).run(start())
-    assert published == [(0.0, "state 0")]
 
 
 @pytest.mark.parametrize(
@@ -161,14 +143,6 @@ def test_the_best_epoch_may_be_published_at_the_end_too():
     assert published == [(3.0, "state 3")]
 
 
-def test_the_margin_says_which_epochs_are_bad():
-    """A value must beat the best by 1: 5.5 and 5.9 do not, though no epoch is below 5."""
-    monitor, published = Scripted([5, 5.5, 5.9, 9]), []
-    monitor.margin = 1.0
-    trainer(Adding(), published, monitor=monitor).run(start())
-    assert published == [(1.0, "state 1")]
-
-
 def test_callbacks_are_called_in_order():
     context, data = Task(), {"estimator": "me", "X": "rows", "y": "rows"}
     trainer(Adding(), [], n_iter=2, context=context, data=data).run(start())
@@ -183,20 +157,6 @@ def test_callbacks_are_called_in_order():
     ]
 
 
-def test_a_callback_stops_training():
-    published, training, monitor = [], start(), Scripted(range(9))
-    trainer(Adding(), published, context=Task(stop_after=2), monitor=monitor).run(training)
-    assert published == [(2.0, "state 2")] and training.n_epochs == 2
-    assert monitor.n_concluded == 1
-
-
-def test_an_error_of_a_callback_leaves_its_epoch():
-    published, history = [], {}
-    with pytest.raises(KeyboardInterrupt):
-        trainer(Adding(), published, context=Task(error_after=2), history=history).run(start())
-    assert published == [(2.0, "state 2")] and history["epoch"] == [1, 2]
-
-
 def test_history_goes_on_with_nan_where_a_quantity_was_not_measured():
     published, training, history = [], start(), {}
     trainer(Adding(), published, n_iter=2, history=history).run(training)
@@ -209,13 +169,3 @@ def test_history_goes_on_with_nan_where_a_quantity_was_not_measured():
     assert_array_equal(history["score"], [nan, nan, 7, nan])
     assert_array_equal(history["gap"], [nan, nan, nan, 7])
     assert list(history)[-2:] == ["score", "gap"]
-
-
-def test_recorder(capsys):
-    history = {}
-    recorder(history)({"epoch": 1, "rate": 0.5})
-    assert not capsys.readouterr().out
-    recorder(history, "Name")({"epoch": 2, "score": 1 / 3})
-    assert capsys.readouterr().out == "[Name] Iteration 2, score = 0.3333\n"
-    assert_array_equal(history["rate"], [0.5, float("nan")])
-    assert_array_equal(history["score"], [float("nan"), 1 / 3])

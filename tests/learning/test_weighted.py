@@ -11,7 +11,7 @@ from _machines import gradient, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
-from skrbm.inference import Gibbs, GibbsLangevin
+from skrbm.inference import Gibbs
 from skrbm.learning import ChainPhase
 from skrbm.learning._weighted import Weighted, reweighted
 from skrbm.machine import Machine, free_energy
@@ -77,19 +77,6 @@ def test_chains_have_the_shares_of_modes_that_change(kind, options):
     assert abs(share_of_ones(stuck.chains.layers[0]) - truth) > 0.15  # as the test must see
 
 
-@pytest.mark.law
-@pytest.mark.parametrize("sampler", [Gibbs(), GibbsLangevin(0.5, adjust_after=0)], ids=repr)
-def test_chains_of_any_sampler_have_the_moments_of_the_machine(sampler):
-    """All of them, within 5 standard errors of 0.03 in units of their deviations."""
-    machine, _, model = followed(ChainPhase(sampler, "weighted", 2), Gaussian)
-    exact = Exact(machine)
-    mean, precision, hidden, pair = gradient(machine, model)
-    assert_allclose(mean, exact.mean(0), atol=0.15)
-    assert_allclose(-2 * precision, exact.second(0), atol=0.15)
-    assert_allclose(hidden, exact.mean(1), atol=0.08)
-    assert_allclose(pair, exact.pair(0), atol=0.15)
-
-
 def weights_by(machine, rows, first):
     """Weights of rows of one machine for another."""
     log_weights = free_energy(first, rows) - free_energy(machine, rows)
@@ -128,15 +115,3 @@ def test_resampling_keeps_weighted_means():
         assert_allclose(after.energies, free_energy(machine, found), rtol=1e-12)
         total = total + counts / 400
     assert_allclose(total, 32 * weights, atol=0.15)
-
-
-def test_rows_whose_density_is_no_number_have_no_weight():
-    machine = random_machine(("bernoulli",) * 2, (5, 3), 0, 0.5)
-    rows, rng = all_rows(5), make_rng(0, np.ones(1))
-    energies = free_energy(machine, rows)
-    energies[:3] = np.nan, np.inf, -np.inf
-    found, after = reweighted(machine, rows, Weighted(np.zeros(32), energies), rng)
-    assert np.isfinite(after.energies).all()
-    weights = after.weights()
-    assert (weights[[0, 1, 2]] == 0).all() and weights.sum() == pytest.approx(1)
-    assert_array_equal(found, rows)

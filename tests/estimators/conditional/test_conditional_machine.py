@@ -7,23 +7,16 @@ import pytest
 import scipy.sparse as sp
 from _conditional_machines import Sums, differences, random_machine
 from _exact import Exact
-from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import expit
 
-from skrbm.arrays import make_rng, to_numpy
 from skrbm.estimators.conditional._machine import (
     PARAMETERS,
     ConditionalGradient,
-    ConditionalMachine,
-    machine_of,
-    with_parameters,
 )
-from skrbm.estimators.conditional._machine import random_machine as new_machine
 from skrbm.inference import TAP
 from skrbm.learning import SGD
 from skrbm.machine import Block, Machine, Moments, data_moments
-from skrbm.units import Bernoulli, Categorical, Theta
+from skrbm.units import Categorical
 
 X = np.random.default_rng(0).standard_normal((5, 2))
 
@@ -115,16 +108,6 @@ def test_gradient_is_added_in_place(keep):
         assert_allclose(found, parts[name], rtol=1e-12, atol=1e-14, err_msg=name)
 
 
-def test_gradient_may_be_added_to_the_weights_that_it_reads():
-    """So plain gradient ascent does it; a pair of moments multiplies the weights before."""
-    machine = random_machine(1)
-    gradient, parts = some_gradient(machine, np.eye(5, 4))
-    expected = {name: 0.9 * getattr(machine, name) + 0.3 * parts[name] for name in PARAMETERS[:3]}
-    gradient.add(machine.values, 0.3, 0.9)
-    for name, part in expected.items():
-        assert_allclose(getattr(machine, name), part, rtol=1e-12, atol=1e-14, err_msg=name)
-
-
 @pytest.mark.parametrize("keep", [1.0, 0.7])
 @pytest.mark.parametrize("unit", [None, Categorical()], ids=str)
 def test_gradient_of_known_moments_against_differences(unit, keep):
@@ -175,133 +158,4 @@ def test_steps(momentum, penalty, alpha):
     assert (velocity is None) == (momentum == 0)
 
 
-def test_steps_without_hidden_units():
-    machine = random_machine(0, (4, 0, 2))
-    before, given = machine.copy(), machine.given(X)
-    gradient = ConditionalGradient(data_moments(given, np.ones((5, 4))), given, X)
-    SGD(alpha=0.1).update(machine.values, gradient, None, 0.5)
-    expected = before.coef_visible * (1 - 0.05) + 0.5 * np.outer(np.ones(4), X.mean(axis=0))
-    assert_allclose(machine.coef_visible, expected, rtol=1e-12)
-    assert machine.components.shape == (0, 4) and machine.coef_hidden.shape == (0, 2)
-
-
-@pytest.mark.parametrize("name", OTHER_LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_array_libraries(name, dtype):
-    pytest.importorskip("array_api_compat")
-    xp = pytest.importorskip(name)
-    machine, rtol = random_machine(dtype=np.dtype(dtype)), 1e-12 if dtype == "float64" else 1e-5
-    other = ConditionalMachine(machine.units, *(xp.asarray(p.copy()) for p in machine.values))
-    V = np.random.default_rng(1).integers(0, 2, (5, 4)).astype(dtype)
-    Z, optimizer = X.astype(dtype), SGD(0.5, 0.1)
-    for m, x, v in ((machine, Z, V), (other, xp.asarray(Z), xp.asarray(V))):
-        velocity = optimizer.init(m.values)
-        for _ in range(2):
-            given = m.given(x)
-            gradient = ConditionalGradient(difference_of_arrays(given, v), given, x)
-            velocity = optimizer.update(m.values, gradient, velocity, 0.1)
-    for ours, theirs in zip(machine.values, other.values, strict=True):
-        assert type(theirs) is type(xp.asarray([0.0])) and ours.dtype == dtype
-        assert_allclose(to_numpy(theirs), ours, rtol=rtol, atol=rtol)
-    index = [rows for rows, _ in other.blocks(xp.asarray(Z), 2)]
-    assert_array_equal(np.concatenate(index), np.arange(5))
-
-
-def difference_of_arrays(given, V):
-    means = V, 0.5 * V[:, :3]
-    return data_moments(given, V) - Moments((Block(means, (None, None), 0.2),))
-
-
-def test_copies_share_no_memory():
-    machine = random_machine()
-    for one, other in zip(machine.copy().values, machine.values, strict=True):
-        assert_array_equal(one, other)
-        assert not np.shares_memory(one, other)
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-@pytest.mark.parametrize("wrong", [np.nan, np.inf])
-def test_what_is_not_finite_is_seen(name, wrong):
-    machine = random_machine()
-    assert machine.is_finite() and machine.has_finite_thetas()
-    getattr(machine, name).flat[1] = wrong
-    assert not machine.is_finite()
-    assert machine.has_finite_thetas() == ("intercept" not in name)
-
-
-def test_new_machines():
-    """Variances of 6000 and 8000 normal numbers are within 10 %, which is 5 of their errors.
-
-    W gives the hidden units a field of variance 1 at outputs as many as are 1 on average.
-    """
-    field, reference = np.array([1.0, -2.0, 0.5]), np.zeros((1, 1), np.float32)
-    machine = new_machine(Bernoulli(), 2000, 4, field, make_rng(0, reference), reference)
-    assert all(part.dtype == np.float32 for part in machine.values)
-    assert_allclose(machine.intercept_visible, field)
-    assert not machine.coef_visible.any() and not machine.intercept_hidden.any()
-    assert machine.coef_visible.shape == (3, 4) and machine.coef_hidden.shape == (2000, 4)
-    n_on = expit(field).sum()
-    for part, deviation in ((machine.components, n_on**-0.5), (machine.coef_hidden, 0.5)):
-        assert 0.9 < np.mean((part / deviation) ** 2) < 1.1
-
-
-@pytest.mark.parametrize(
-    "unit, field", [(Bernoulli(), [-3.0, -2.0]), (Categorical(), np.log([0.5, 0.3, 0.1, 0.1]))]
-)
-def test_new_machines_of_few_outputs_and_of_a_label(unit, field):
-    """The variance is at most 1; it is that of 8000 numbers or more, as above."""
-    reference = np.zeros((1, 1))
-    machine = new_machine(unit, 4000, 4, np.array(field), make_rng(0, reference), reference)
-    assert 0.9 < np.mean(machine.components**2) < 1.1
-
-
-def test_parameters_are_copied_and_checked():
-    machine = random_machine()
-    A = np.ones((4, 2))
-    changed = with_parameters(machine, {"coef_visible": A})
-    A[:] = 7
-    assert_array_equal(changed.coef_visible, np.ones((4, 2)))
-    assert changed.components is machine.components
-    with pytest.raises(ValueError, match=r"coef_visible has shape \(2, 4\), and \(4, 2\)"):
-        with_parameters(machine, {"coef_visible": A.T})
-    with pytest.raises(ValueError, match="intercept_hidden contains NaN"):
-        with_parameters(machine, {"intercept_hidden": np.full(3, np.nan)})
-
-
-def test_machine_of_arrays():
-    machine = machine_of(np.ones((3, 4), np.float32), coef_hidden=np.ones((3, 2)))
-    assert all(part.dtype == np.float32 for part in machine.values)
-    assert not machine.coef_visible.any() and machine.coef_visible.shape == (4, 2)
-    assert [theta.field.shape for theta in machine.given(X).thetas] == [(5, 4), (5, 3)]
-    assert isinstance(machine.given(X).thetas[0], Theta)
-
-
 W = np.ones((3, 4))
-
-
-@pytest.mark.parametrize(
-    "components, parts, words",
-    [
-        (W, {}, "coef_visible or coef_hidden must be given"),
-        (W, {"coef_visible": 3.0}, "coef_visible must be a non-empty array of 2"),
-        (W, {"coef_visible": np.ones(4)}, "coef_visible must be a non-empty array of 2"),
-        (W, {"coef_visible": np.ones((4, 0))}, "must have a column for each feature"),
-        (W, {"coef_visible": np.ones((3, 2))}, r"shape \(3, 2\), and \(4, 2\) is needed"),
-        (
-            W,
-            {"coef_visible": np.ones((4, 2)), "coef_hidden": np.ones((3, 5))},
-            r"coef_hidden has shape \(3, 5\), and \(3, 2\)",
-        ),
-        (np.ones((3, 0)), {"coef_visible": np.ones((0, 2))}, "a column for each output"),
-        (
-            np.ones(3),
-            {"coef_visible": np.ones((4, 2))},
-            "components must be a non-empty array of 2",
-        ),
-        ([["a"]], {"coef_visible": np.ones((4, 2))}, "components must be an array of real numbers"),
-        (np.inf * W, {"coef_visible": np.ones((4, 2))}, "components contains NaN or infinity"),
-    ],
-)
-def test_machine_of_wrong_arrays(components, parts, words):
-    with pytest.raises(ValueError, match=words):
-        machine_of(components, **parts)

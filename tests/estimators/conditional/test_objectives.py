@@ -4,15 +4,12 @@ Random tests have fixed seeds; "5 standard errors" is 6e-7 for one normal error,
 tests makes at most 60 such comparisons, so that a right program fails one with less than 4e-5.
 """
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from _conditional_machines import (
     Sums,
     corner,
     differences,
-    hamming,
     leaves,
     log_likelihood,
     margin,
@@ -28,21 +25,20 @@ from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm.arrays import make_rng, to_numpy
-from skrbm.estimators.conditional._decisions import _logits, clamped, log_partitions
-from skrbm.estimators.conditional._losses import loss_field, make_objective, wrong
+from skrbm.estimators.conditional._decisions import clamped, log_partitions
+from skrbm.estimators.conditional._losses import make_objective
 from skrbm.estimators.conditional._machine import PARAMETERS, ConditionalGradient
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,
     BeliefPropagation,
-    Clamped,
     ContrastiveDivergence,
     Gibbs,
     NaiveMeanField,
     RelaxedBP,
     propagate,
 )
-from skrbm.units import Categorical, Theta
+from skrbm.units import Categorical
 
 EXACT = BeliefPropagation(max_iter=300, tol=1e-28)
 MARGINS = {"margin": (margin, path), "marginal_margin": (marginal_margin, leaves)}
@@ -75,12 +71,11 @@ def assert_gradient(machine, name, method, truth, X, Y):
 # ------------------------------------------------------------------- gradients
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize("edges", [path, leaves])
-def test_likelihood_gradient_on_trees(seed, holes, edges):
+def test_likelihood_gradient_on_trees(holes, edges):
     """W is compared where there are couplings: elsewhere a difference would close a circle."""
-    machine = random_machine(seed, (4, 3, 2), edges)
+    machine = random_machine(0, (4, 3, 2), edges)
     X, Y = some_rows(machine)
     Y = holes_in(Y) if holes else Y
     gradient, report = gradient_of(machine, make_objective("likelihood", EXACT, 1), X, Y)
@@ -116,24 +111,6 @@ def test_logistic_regression_by_every_method(method, holes):
     assert_gradient(machine, "likelihood", method, log_likelihood, X, Y)
 
 
-@pytest.mark.parametrize("method", METHODS[1:], ids=str)
-def test_likelihood_gradient_by_other_methods_is_nearly_exact_for_weak_couplings(method):
-    """Their errors vanish with the couplings, in proportion at least."""
-    method = (
-        method
-        if isinstance(method, str)
-        else type(method)(**{**vars(method), "max_iter": 200, "tol": 1e-20})
-    )
-    errors = []
-    for strength in (0.02, 0.01):
-        machine = random_machine(0, (4, 3, 2), strength=strength)
-        X, Y = some_rows(machine)
-        gradient, _ = gradient_of(machine, make_objective("likelihood", method, 100), X, Y)
-        slopes = differences(lambda m, X=X, Y=Y: log_likelihood(m, X, Y), machine)
-        errors.append(max(np.abs(gradient[part] - slopes[part]).max() for part in PARAMETERS))
-    assert errors[0] < 0.02 and errors[1] < 0.6 * errors[0]
-
-
 class Minimiser(Gibbs):
     """Stands in for a chain: finds the outputs of minimum free energy, by enumeration."""
 
@@ -160,13 +137,12 @@ def test_perceptron_gradient(unit):
 
 @pytest.mark.law
 @pytest.mark.parametrize("name", sorted(MARGINS))
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("holes", [False, True])
-def test_margin_gradient(name, seed, holes):
+def test_margin_gradient(name, holes):
     """Maximisers are unique for normal parameters, and stay so within the step."""
     truth, edges = MARGINS[name]
-    machine = random_machine(seed, (4, 3, 2), edges)
-    X, Y = some_rows(machine, seed=seed)
+    machine = random_machine(0, (4, 3, 2), edges)
+    X, Y = some_rows(machine)
     Y = holes_in(Y) if holes else Y
     assert_gradient(machine, name, EXACT, truth, X, Y)
 
@@ -182,35 +158,6 @@ def test_margin_gradient_of_one_label(name):
     X, Y = some_rows(machine)
     truth = MARGINS[name][0]
     assert_gradient(machine, name, EXACT, lambda m, X, Y: truth(m, X, Y, zero_one), X, Y)
-
-
-@pytest.mark.parametrize("n, unit", [(3, None), (1, None), (3, Categorical())], ids=str)
-def test_loss_field_is_the_hamming_loss(n, unit):
-    machine = random_machine(0, (n, 0, 1), unit=unit)
-    given, V = machine.given(np.zeros((1, 1))), Sums(machine, np.zeros(1)).V
-    for y in V:
-        added = V @ loss_field(given, y)
-        expected = hamming(V, y) / (1 if unit is None else 2)  # a wrong class differs in two
-        assert_array_equal(added - added[(V == y).all(axis=1)], expected)
-
-
-def test_what_is_wrong_is_counted_once():
-    V, values = np.eye(3)[[0, 1]], np.eye(3)[[0, 2]]
-    for unit, expected in ((None, [[0, 0, 0], [0, 1, 1]]), (Categorical(), [[0], [1]])):
-        given = random_machine(0, (3, 2, 1), unit=unit).given(np.zeros((1, 1)))
-        assert_array_equal(wrong(given, V, values), expected)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_logits_turn_back_into_means(dtype):
-    outputs = np.array([[0.0, 0.25, 1.0], [0.5, 0.125, 0.75]], dtype)
-    classes = np.array([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]], dtype)
-    for unit, means in ((None, outputs), (Categorical(), classes)):
-        given = random_machine(0, (3, 2, 1), unit=unit).given(np.zeros((1, 1)))
-        logits = _logits(given, means)
-        assert logits.dtype == dtype and np.isfinite(logits).all()
-        found = given.units[0].mean(Theta(logits))
-        assert_allclose(found, means, rtol=1e-6, atol=1e-30)
 
 
 # ----------------------------------------------------------------- short chains
@@ -280,18 +227,6 @@ def test_expected_gradient_of_contrastive_divergence(unit, n_steps, make, start)
     assert_chain(machine, objective, start, n_steps)
 
 
-def test_the_number_of_sweeps_is_told_apart():
-    """The differences between chains of k and k + 1 sweeps exceed what the test above allows."""
-    machine, x = random_machine(4, (4, 3, 2)), np.array([0.7, -0.4])
-    sums = Sums(machine, x)
-    sweep, _ = sums.chain()
-    for start in (sums.V[5], None):
-        first = start_distribution(sums, machine, x, start)
-        means = [first @ np.linalg.matrix_power(sweep, k) @ sums.V for k in range(4)]
-        for before, after in pairwise(means):
-            assert np.abs(before - after).max() > 2 * 5 * 0.5 / np.sqrt(20_000)
-
-
 @units
 @pytest.mark.parametrize("n_steps", [1, 10])
 def test_expected_gradient_of_the_perceptron(unit, n_steps):
@@ -299,19 +234,6 @@ def test_expected_gradient_of_the_perceptron(unit, n_steps):
     objective = make_objective("perceptron", Gibbs(n_steps), 1)
     report, expected = assert_chain(machine, objective, "biases", n_steps, only_better=True)
     assert abs(report["updated"] - expected) < 5 * 0.5 / np.sqrt(20_000)
-
-
-def test_perceptron_searches_ten_sweeps_by_name():
-    objective = make_objective("perceptron", "gibbs", 1)
-    assert objective.chain == Gibbs(10)
-    for name, chain in (("cd", ContrastiveDivergence()), ("gibbs", Gibbs())):
-        assert type(make_objective("likelihood", name, 1).chain) is type(chain)
-        assert make_objective("likelihood", name, 1).chain == chain
-
-
-def test_names_of_mean_field():
-    made = [make_objective("likelihood", name, 3) for name in ("mean_field", "naive_mean_field")]
-    assert made[0] == made[1] and made[0].method == NaiveMeanField(3, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -338,27 +260,6 @@ def test_missing_outputs_are_drawn_by_a_chain_in_which_the_others_are_fixed(name
 # -------------------------------------------------------------------- inference
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(
-    "name, method",
-    [
-        ("likelihood", "bp"),
-        ("likelihood", "mean_field"),
-        ("margin", "bp"),
-        ("marginal_margin", "bp"),
-    ],
-)
-def test_outputs_stay_where_they_are_held(name, method, dtype):
-    """Though 300 hidden units that are on pull them the other way, by 50 each."""
-    machine = random_machine(0, (2, 300, 2), dtype=dtype)
-    machine.components[:] = 50, -50
-    machine.intercept_hidden[:] = 1e4
-    V = np.array([[0, 1]], dtype)
-    given = clamped(machine.given(np.zeros((1, 2), dtype)), V, V >= 0)
-    found = make_objective(name, method, 20).decide(given)
-    assert_array_equal(found.logits > 0, V)
-
-
 @pytest.mark.parametrize("holes", [False, True])
 def test_rules_of_prediction_on_trees(holes):
     """Marginals, joint maximum and marginal maximum, as each objective decides."""
@@ -382,45 +283,6 @@ def test_rules_of_prediction_on_trees(holes):
                 assert_array_equal(decided, [s.best()[0] for s in sums])
 
 
-def test_rules_of_prediction_differ():
-    """The test above can tell the rules apart."""
-    pairs = [
-        (Sums(random_machine(seed, (4, 3, 2), leaves), x).best(), seed)
-        for seed in range(20)
-        for x in np.random.default_rng(seed).standard_normal((8, 2))
-    ]
-    assert any((marginal != joint).any() for (marginal, joint), _ in pairs)
-
-
-@pytest.mark.parametrize("name", ["likelihood", "margin", "marginal_margin"])
-def test_rules_of_prediction_of_one_label(name):
-    machine = random_machine(6, (5, 4, 2), unit=Categorical())
-    X, _ = some_rows(machine, n=20)
-    objective = make_objective(name, EXACT, 1)
-    given = machine.given(X)
-    sums = [Sums(machine, x) for x in X]
-    marginals = objective.marginals(given)
-    assert_allclose(np.exp(marginals.logits), [s.mean() for s in sums], atol=1e-12)
-    assert_allclose(marginals.hidden, [s.hidden_mean() for s in sums], atol=1e-12)
-    best = [s.best()[name == "margin"] for s in sums]
-    assert_array_equal(np.argmax(objective.decide(given).logits, axis=1), np.argmax(best, axis=1))
-
-
-def test_mean_field_of_one_label_lies_between():
-    """Naive mean field on a star: its fixed point, written out."""
-    machine = random_machine(7, (4, 3, 2), unit=Categorical(), strength=0.5)
-    X, _ = some_rows(machine)
-    method = NaiveMeanField(max_iter=500, tol=1e-28)
-    found = make_objective("likelihood", method, 1).marginals(machine.given(X))
-    W, A, B, b, c = machine.values
-    v = np.exp(found.logits)
-    assert_allclose(v.sum(axis=1), 1, rtol=1e-12)
-    h = expit(v @ W.T + X @ B.T + c)
-    fields = h @ W + X @ A.T + b
-    assert_allclose(v, np.exp(fields - logsumexp(fields, axis=1, keepdims=True)), rtol=1e-10)
-    assert_allclose(found.hidden, h, rtol=1e-10)
-
-
 # ------------------------------------------------------------------------ log Z
 
 
@@ -433,29 +295,6 @@ def test_log_partition_by_enumeration(sizes, copies):
     expected = [Sums(machine, x).log_z for x in X]
     found = log_partitions(machine.given(np.tile(X, (copies, 1))))
     assert_allclose(found, np.tile(expected, copies), rtol=1e-12 if sizes[0] == 1 else 1e-7)
-
-
-def test_log_partition_of_one_label():
-    machine = random_machine(0, (4, 6, 2), unit=Categorical())
-    X, _ = some_rows(machine)
-    found = log_partitions(machine.given(X))
-    assert_allclose(found, [Sums(machine, x).log_z for x in X], rtol=1e-12)
-
-
-def test_log_partition_is_exact_up_to_twelve_units():
-    """A loopy machine, where the Bethe approximation is another number."""
-    generator = np.random.default_rng(0)
-    for n_hidden, exact in ((12, True), (13, False)):
-        machine = random_machine(1, (14, n_hidden, 2))
-        X = generator.standard_normal((3, 2))
-        given = machine.given(X)
-        found = log_partitions(given)
-        expected = []
-        for a, d in zip(*(theta.field for theta in given.thetas), strict=True):
-            H = Sums(random_machine(0, (n_hidden, 0, 1)), np.zeros(1)).V
-            visible = np.logaddexp(0, H @ machine.components + a).sum(axis=1)
-            expected.append(logsumexp(H @ d + visible))
-        assert np.allclose(found, expected, rtol=1e-10) == exact
 
 
 @pytest.mark.law
@@ -487,32 +326,3 @@ def test_log_partition_of_large_layers_is_that_of_belief_propagation(library):
     expected = np.where(settled, first.log_partition, damped.log_partition)
     where = settled | damped.converged
     assert_allclose(to_numpy(found)[where], expected[where], rtol=1e-8)
-
-
-# --------------------------------------------------------------- what it refuses
-
-
-@pytest.mark.parametrize(
-    "name, inference, words",
-    [
-        ("perceptron", "bp", r"'perceptron' does not work with inference='bp'; it takes 'gibbs'"),
-        ("perceptron", NaiveMeanField(), "it takes 'gibbs', or a Gibbs object"),
-        ("margin", "gibbs", "it takes 'bp', or a BeliefPropagation object"),
-        ("margin", "mean_field", "it takes 'bp'"),
-        ("marginal_margin", TAP(), "it takes 'bp'"),
-        ("likelihood", BeliefPropagation(product="max"), "needs marginals.*product='sum'"),
-        ("likelihood", BeliefPropagation(product="mixed"), "needs marginals.*product='sum'"),
-        ("likelihood", Clamped(BeliefPropagation()), "which units are observed in each row"),
-    ],
-)
-def test_objectives_that_do_not_fit_the_inference(name, inference, words):
-    with pytest.raises(ValueError, match=words):
-        make_objective(name, inference, 5)
-
-
-@pytest.mark.parametrize("method", [TAP(), TAP(order=3), AdaptiveTAP(), RelaxedBP()], ids=str)
-def test_one_label_is_refused_by_methods_that_need_variances(method):
-    machine = random_machine(0, (4, 3, 2), unit=Categorical())
-    objective = make_objective("likelihood", method, 5)
-    with pytest.raises(ValueError, match=r"'mean_field'.*ConditionalRBM also 'bp'"):
-        objective.decide(machine.given(np.zeros((1, 2))))

@@ -57,13 +57,3 @@ def test_what_else_stops_it():
     assert course(made(), [row("shrunk")] * 107)[1] is None
     assert course(made(), [row("shrunk")] * 108)[1] == "max_steps"
     assert (made().limit(1), made().limit(2)) == (None, "max_components")
-
-
-def test_a_monitor_goes_on_with_the_state_of_another():
-    """It stops when the other one would have: after so many steps, refusals or bad steps."""
-    for reason, n, end in (("shrunk", 108, "max_steps"), ("refused", 5, "refused")):
-        first, second = (GrowthMonitor(False, row(), 2, 5, margin=0.1, gap_tol=0.01) for _ in "12")
-        assert course(first, [row(reason)] * (n - 2))[1] is None
-        second.set_state(first.get_state())
-        assert course(second, [row(reason)])[1] is None
-        assert course(second, [row(reason)])[1] == end

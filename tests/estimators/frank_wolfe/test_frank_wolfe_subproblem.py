@@ -89,16 +89,6 @@ def test_rows(kind):
     assert rows.softplus_means(np.zeros((0, 8))).shape == (0,)
 
 
-def test_rows_with_probabilities():
-    X, p = bits(130, 7, 1), np.random.default_rng(2).dirichlet(np.ones(130))
-    values = np.linspace(-1, 1, 130)
-    rows = WeightedRows(X, p)
-    assert_allclose(rows.average(values), p * values @ X, rtol=1e-12)
-    assert_allclose(rows.covariance(), np.cov(X.T, bias=True, aweights=p), atol=1e-14)
-    assert rows.mean(values) == pytest.approx(p @ values)
-    assert rows.log_mean_exp(values) == pytest.approx(np.log(p @ np.exp(values)))
-
-
 def test_objective_is_the_functional_gradient():
     """phi(w) is the derivative of the penalised likelihood by the multiplicity of w."""
     machine, log_p, _ = fractional_machine([0.6, 1.3], 5)
@@ -157,22 +147,6 @@ def test_the_ball():
     assert cosine == pytest.approx(1, abs=1e-6)
 
 
-def test_what_oversteps_the_ball_comes_back():
-    """A strong penalty makes the objective convex, with its minimum inside a small ball.
-
-    Steep as it is, a descent begins with a step of length 1, across the ball and far beyond.
-    Outside, the way back to the minimum does not show.
-    """
-    X, V = bits(80, 6, 5), bits(70, 6, 6, 0.6)
-    free = Subproblem(WeightedRows(X), WeightedRows(V), 10.0)
-    (best,), _ = free.solve(np.zeros((1, 7)), maxiter=300, gtol=1e-10, ftol=0)
-    assert 0.02 < np.linalg.norm(best) < 0.05
-    ball = Subproblem(WeightedRows(X), WeightedRows(V), 10.0, radius=0.1)
-    starts = np.vstack([-best, atoms_of(6, 6, 7)])
-    atoms, _ = ball.solve(starts, maxiter=300, gtol=1e-8, ftol=0)
-    assert_allclose(atoms, np.tile(best, (7, 1)), atol=1e-8)
-
-
 @pytest.mark.law
 @pytest.mark.parametrize("weighted", [False, True])
 def test_best_step(weighted):
@@ -204,17 +178,3 @@ def test_best_step(weighted):
         else:
             assert step == pytest.approx(best, abs=1e-3)
     assert weighted or reached == [-1, 1]  # backwards and forwards
-
-
-def test_a_step_is_cut_by_the_samples_alone():
-    """At the end of a line it is whole; where the weights would leave too few samples, it is cut.
-
-    Of weights exp(t x) with x = 1 and -1 as often, the effective part is cosh(t)^2 / cosh(2 t),
-    which falls to one half, and is 0.6 where cosh(2 t) = 5.
-    """
-    rows, x = WeightedRows(bits(80, 6, 5)), np.tile([1.0, -1.0], 40)
-    ends = {"low": -2.0, "high": 3.0}
-    for slope, end in ((10.0, 3.0), (-10.0, -2.0)):
-        assert best_step(slope, 0.01 * x, rows, min_ess=0.6, **ends) == (end, False)
-        step, is_cut = best_step(slope, x, rows, min_ess=0.6, **ends)
-        assert is_cut and step == pytest.approx(np.sign(slope) * np.arccosh(5) / 2, abs=1e-4)
