@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -33,20 +34,23 @@ OPTIONAL = {
 KERNELS = ROOT / "inference" / "_odds_triton.py"
 
 
+@cache
 def imports(path):
-    """Yield (module, whether inside a function) of the import statements of a file."""
+    """Return (module, whether inside a function) of the import statements of a file."""
+    found = []
     tree = ast.parse(path.read_text())
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     inside = {id(child) for function in functions for child in ast.walk(function)}
     package = ["skrbm", *path.relative_to(ROOT).parts[:-1]]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, id(node) in inside) for alias in node.names)
+            found += [(alias.name, id(node) in inside) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *filter(None, [node.module])])
             # ``from . import a`` imports a module, if there is one.
-            yield from ((f"{module}.{alias.name}", id(node) in inside) for alias in node.names)
+            found += [(f"{module}.{alias.name}", id(node) in inside) for alias in node.names]
+    return found
 
 
 def module_of(name):

@@ -55,9 +55,9 @@ def quick(Estimator, **params):
     """Return an estimator with its defaults, except for sizes and epochs that take time."""
     sizes = {
         "CategoricalRBM": {"n_components": 8, "n_iter": 5},
-        "ConditionalRBM": {"n_components": 16, "n_iter": 20},
+        "ConditionalRBM": {"n_components": 4, "n_iter": 10},
         "DeepTAPMachine": {"n_components": (4, 3), "n_iter": 2, "n_iter_pretrain": 1},
-        "FrankWolfeRBM": {"max_components": 2, "n_chains": 20, "n_restarts": 1, "n_bias_steps": 2},
+        "FrankWolfeRBM": {"max_components": 1, "n_chains": 10, "n_restarts": 1, "n_bias_steps": 1},
         "GaussianBernoulliRBM": {"n_components": 4, "n_iter": 3, "n_steps": 5},
         "RBM": {"n_components": 16, "n_iter": 5},
         "RBMClassifier": {"estimator": RBM(16, visible="gaussian", n_iter=20)},

@@ -22,15 +22,14 @@ def rows(n=300):
 @pytest.mark.parametrize(
     "hidden, part", [("gaussian", 0.2), ("double_relu", 0.2), ("relu", 0.0)], ids=str
 )
-@pytest.mark.parametrize("n_components", [2, 16])
-def test_learning_without_settings_keeps_an_integral(n_components, hidden, part, library):
+def test_learning_without_settings_keeps_an_integral(hidden, part, library):
     """Longer steps lose it, and are taken back; a part of what correlations tell is learnt."""
     if library != "numpy":
         pytest.importorskip("array_api_compat")
     xp = pytest.importorskip(library)
     X, score = rows(), []
     for n_iter in (0, 40):
-        rbm = RBM(n_components, visible="gaussian", hidden=hidden, n_iter=n_iter, random_state=0)
+        rbm = RBM(16, visible="gaussian", hidden=hidden, n_iter=n_iter, random_state=0)
         score.append(rbm.fit(xp.asarray(X)).score(xp.asarray(X)))
         assert has_integral(rbm.machine_)
     assert np.isfinite(rbm.history_["learning_rate"]).all()
