@@ -115,7 +115,7 @@ def test_missing_values(Estimator, library, n_units):
 
 
 @pytest.mark.parametrize("Estimator", with_methods("partial_fit"))
-def test_pickle_goes_on_as_the_original(Estimator, library):
+def test_pickles_continue_as_the_original(Estimator, library):
     X = library.asarray(binary_data())
     estimator = fitted(Estimator, X, library)
     copied = pickle.loads(pickle.dumps(estimator))

@@ -101,29 +101,3 @@ def test_learns_a_known_law(params, bound):
     rbm = BernoulliRBM(n_components=8, random_state=0, **params).fit(X)
     assert divergence_from_noisy_patterns(rbm.score_samples) < bound
     assert divergence_from_noisy_patterns(independent_bits) > 3.9
-
-
-@pytest.mark.parametrize(
-    "momentum, alpha, penalty", [(0.8, 0.0, "l2"), (0, 0.1, "l2"), (0, 0.1, "l1")]
-)
-def test_momentum_and_penalties(momentum, alpha, penalty):
-    """Units held on by biases of 100 make three steps that can be written down."""
-    X, rate = binary_data(n=10), 0.3
-    W = 0.1 * np.random.default_rng(0).standard_normal((5, 8))
-    params = {"momentum": momentum, "alpha": alpha, "penalty": penalty, "learning_rate": rate}
-    rbm = BernoulliRBM.from_parameters(
-        W, np.full(5, 100.0), np.full(8, 100.0), batch_size=10, random_state=0, **params
-    )
-    gradient = np.tile(X.mean(axis=0) - 1, (5, 1))
-    velocity, bias, bias_velocity = 0.0, 100.0, 0.0
-    for _ in range(3):
-        rbm.partial_fit(X)
-        slope = W if penalty == "l2" else 0.0
-        velocity = momentum * velocity + rate * (gradient - alpha * slope)
-        W = W + velocity
-        if penalty == "l1":
-            W = np.sign(W) * np.maximum(np.abs(W) - rate * alpha, 0)
-        bias_velocity = momentum * bias_velocity + rate * gradient[0]
-        bias = bias + bias_velocity
-        assert_allclose(rbm.components_, W, rtol=1e-10)
-        assert_allclose(rbm.intercept_visible_, bias, rtol=1e-10)

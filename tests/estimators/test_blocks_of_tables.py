@@ -96,7 +96,7 @@ def blocks_of_table():
         )
 
 
-def test_all_blocks_tell_the_values_of_columns():
+def test_values_of_columns_are_those_of_all_blocks():
     whole = pd.concat(list(blocks_of_table()), ignore_index=True)
     rbm = TabularRBM(2, n_iter=1, random_state=0)
     in_blocks, at_once = (rbm.fit(X)._encoder.table for X in (blocks_of_table, whole))

@@ -86,7 +86,7 @@ def files(folder):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_resumed_fit_ends_as_one_without_interruption(name, tmp_path):
-    """All that is fitted is the same, and all that learning would go on from."""
+    """All that is fitted is the same, and so is the state of training."""
     unbroken, data = fitted(name, tmp_path)
     assert len(files(tmp_path)) >= 3
     for path in files(tmp_path):
@@ -114,7 +114,7 @@ def interrupted(estimator, data, folder, n_epochs):
 
 
 @pytest.mark.parametrize("name", ["RBM", "ConditionalRBM", "tempered"])
-def test_a_fit_that_is_interrupted_again_and_again(name, tmp_path):
+def test_repeated_interruptions(name, tmp_path):
     Estimator, params, data = SETTINGS[name]
     estimator = small(Estimator, **{**params, "n_iter": 5})
     data = given(estimator, data)
@@ -145,7 +145,7 @@ def test_a_fit_whose_chains_are_replaced(tmp_path):
 
 @pytest.mark.parametrize("name", ["RBM", "FrankWolfeRBM", "ConditionalRBM"])
 @pytest.mark.parametrize("which", [1, -1], ids=["in the middle", "at the end"])
-def test_other_data_are_refused(name, which, tmp_path):
+def test_other_data_are_rejected(name, which, tmp_path):
     """One value, one weight, one row more, or another target."""
     _, (_, *y) = fitted(name, tmp_path)
     path, other = files(tmp_path)[which], X.copy()
@@ -165,11 +165,13 @@ def test_which_files_are_written_and_kept(tmp_path):
     names = [f"checkpoint-{number:06d}.npz" for number in (3, 4)]
     assert sorted(os.listdir(tmp_path)) == names
     assert [load(tmp_path / name).n_iter_ for name in names] == [8, 9]
-    small(RBM, n_iter=1).set_callbacks(Checkpoint(tmp_path)).fit(X)  # another fit goes on counting
+    small(RBM, n_iter=1).set_callbacks(Checkpoint(tmp_path)).fit(
+        X
+    )  # another fit continues counting
     assert [load(path).n_iter_ for path in files(tmp_path)] == [9, 0, 1]
 
 
-def test_what_cannot_be_written_is_refused_before_the_first_epoch(tmp_path):
+def test_what_cannot_be_written_is_rejected_before_the_first_epoch(tmp_path):
     rbm = small(RBM, schedule=lambda progress: 1.0).set_callbacks(Checkpoint(tmp_path))
     with pytest.raises(TypeError, match=r"RBM.schedule is of type builtins.function"):
         rbm.fit(X)
@@ -179,7 +181,7 @@ def test_what_cannot_be_written_is_refused_before_the_first_epoch(tmp_path):
         small(RBM).set_callbacks(Checkpoint(tmp_path / "file")).fit(X)
 
 
-def test_a_full_disk_does_not_end_the_fit(tmp_path, monkeypatch):
+def test_a_full_disk_does_not_stop_the_fit(tmp_path, monkeypatch):
     small(RBM).set_callbacks(Checkpoint(tmp_path)).fit(X)
     before = files(tmp_path)
 
@@ -194,7 +196,7 @@ def test_a_full_disk_does_not_end_the_fit(tmp_path, monkeypatch):
     assert files(tmp_path) == before
 
 
-def test_what_is_half_written_is_removed_and_passed_over(tmp_path):
+def test_incomplete_files_are_removed_or_skipped(tmp_path):
     unbroken, _ = fitted("RBM", tmp_path)
     (tmp_path / ".checkpoint-000002.npz.abc").touch()
     whole = (tmp_path / "checkpoint-000003.npz").read_bytes()

@@ -412,7 +412,7 @@ def test_interrupted_pretraining_of_a_first_fit_keeps_the_layers_so_far(method):
         (([],), "components must be the weights of at least one hidden layer"),
     ],
 )
-def test_from_parameters_refuses(arguments, message):
+def test_bad_parameters(arguments, message):
     with pytest.raises(ValueError, match=message):
         DeepTAPMachine.from_parameters(*arguments)
     with pytest.raises(ValueError, match=r"precisions\[0\] is given, but Bernoulli"):

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _estimators import binary_data, log_likelihoods, machine, small
-from _exact import Exact
 from _fractional import all_rows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
-from skrbm import TAPRBM, DeepTAPMachine
+from skrbm import TAPRBM
 from skrbm.inference import TAP, NaiveMeanField
 
 REAL = ["gaussian", "truncated_gaussian", "truncated_gauss_bernoulli"]
@@ -99,22 +98,6 @@ def test_gaussian_machine_against_its_exact_posterior():
     assert_allclose(rbm.denoise(Y, noise_variance=s), expected, rtol=0, atol=2e-3)
 
 
-def test_deep_machines():
-    """The same, with the law of the visible units from the sums over all layers."""
-    generator = np.random.default_rng(0)
-    weights = [0.3 * generator.standard_normal(shape) for shape in ((4, 6), (3, 4))]
-    biases = [0.5 * generator.standard_normal(n) for n in (6, 4, 3)]
-    deep = DeepTAPMachine.from_parameters(weights, biases, random_state=0, inference=TAP(tol=1e-14))
-    V, law = Exact(deep.machine_).layer_law(0)
-    Y, p = all_rows(6), 0.2
-    law = law * np.where(Y[:, None] == V, 1 - p, p).prod(axis=2)
-    truth = law @ V / law.sum(axis=1, keepdims=True)
-    mean, std = deep.denoise(Y, flip_probability=p, return_std=True)
-    assert_allclose(mean, truth, rtol=0, atol=0.02)
-    assert_allclose(std**2, mean * (1 - mean), rtol=1e-6)
-    assert np.abs(Y - truth).max() > p
-
-
 # ----------------------------------------------------------------------------- limits
 
 
@@ -175,23 +158,20 @@ def test_input_of_every_kind(inference):
 
 
 @pytest.mark.parametrize(
-    "given, message",
+    "given, argument",
     [
-        ({}, "give one of flip_probability .* and noise_variance"),
+        ({}, "give one of flip_probability"),
         ({"flip_probability": 0.1, "noise_variance": 0.1}, "give one of flip_probability"),
-        ({"flip_probability": 0.6}, r"flip_probability must be .* >= 0 and <= 0.5, got 0.6"),
-        ({"flip_probability": -0.1}, r"flip_probability must be .* >= 0 and <= 0.5, got -0.1"),
-        ({"flip_probability": np.nan}, r"flip_probability must be .* got nan"),
-        ({"flip_probability": "0.1"}, r"flip_probability must be .* got '0.1'"),
-        ({"noise_variance": 0.1}, "noise_variance is for units that are not binary.*Bernoulli"),
-        ({"flip_probability": 0.1, "n_starts": 0}, "n_starts must be an integer >= 1, got 0"),
-        ({"flip_probability": 0.1, "n_starts": 1.5}, "n_starts must be an integer >= 1, got 1.5"),
-        ({"flip_probability": 0.1, "prior_mean": np.zeros(7)}, "prior_mean has 7 columns"),
-        ({"flip_probability": 0.1, "prior_mean": 0.5}, "prior_mean must have 1 dimension, got 0"),
-        ({"flip_probability": 0.1, "prior_mean": np.full(8, 1.5)}, r"prior_mean must .* \[0, 1\]"),
-        ({"flip_probability": 0.1, "prior_mean": np.full(8, np.nan)}, "prior_mean contains NaN"),
+        ({"flip_probability": 0.6}, "flip_probability"),
+        ({"flip_probability": np.nan}, "flip_probability"),
+        ({"noise_variance": 0.1}, "noise_variance"),
+        ({"flip_probability": 0.1, "n_starts": 0}, "n_starts"),
+        ({"flip_probability": 0.1, "prior_mean": np.zeros(7)}, "prior_mean"),
+        ({"flip_probability": 0.1, "prior_mean": np.full(8, 1.5)}, "prior_mean"),
     ],
 )
-def test_arguments(given, message):
-    with pytest.raises(ValueError, match=message):
+def test_arguments(given, argument):
+    with pytest.raises(ValueError, match=argument):
         machine(TAPRBM, 5, 8).denoise(binary_data(), **given)
+    with pytest.raises(ValueError, match="Y must be 0 or 1"):
+        machine(TAPRBM, 5, 8).denoise(0.5 * binary_data(), flip_probability=0.1)

@@ -1,4 +1,4 @@
-"""Estimators on a device: nothing is created elsewhere, and nobody waits for it batch by batch.
+"""Estimators on a device: nothing is created elsewhere, and batches do not synchronize.
 
 The second device computes on the processor, and refuses and counts what a GPU refuses and waits
 for. What deterministic fits learn there equals NumPy's numbers.

@@ -82,7 +82,7 @@ def test_scores_are_those_of_the_mixture():
 @pytest.mark.parametrize("offset", [1e6, 2e9])
 @pytest.mark.parametrize("standardize", [False, True])
 def test_densities_far_from_zero(offset, standardize):
-    """The same machine moved: in float64, where squares of 2e9 are told apart by 512."""
+    """The same machine moved: in float64, where squares of 2e9 have a spacing of 512."""
     X = clusters()
     rbm = small(standardize=standardize).fit(X)
     C, b, mean, variances = parameters(rbm)

@@ -120,7 +120,7 @@ def with_holes(X):
 def test_missing_values_are_filled_in_by_blocks(Estimator):
     """By chains with an error of 0.5 / sqrt(1000 / 2) or less, of which 0.2 is nine times as much.
 
-    These go on with other random numbers in each block.
+    Each block has its own random numbers.
     """
     rbm, X = small(Estimator).fit(binary_data()), with_holes(binary_data(24))
     options = {"n_steps": 2000, "random_state": 0}

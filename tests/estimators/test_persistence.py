@@ -7,14 +7,13 @@ import pickle
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from _estimators import PATHS, binary_data, small
 from _same import assert_same
-from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone, is_classifier
+from numpy.testing import assert_array_equal
+from sklearn.base import is_classifier
 from sklearn.neural_network import BernoulliRBM as Sklearn
 
 from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine, GaussianBernoulliRBM, TabularRBM
@@ -45,7 +44,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_loaded_estimator_is_the_saved_one(name, tmp_path):
-    """It has the same parts, and learning goes on with the same numbers."""
+    """It has the same parts, and training continues with the same numbers."""
     Estimator, params = SETTINGS[name]
     saved = small(Estimator, **params)
     data = given(saved)
@@ -89,7 +88,7 @@ def test_tensors_come_back_as_tensors(tmp_path):
     ],
     ids=["of scikit-learn", "an optimiser", "a class", "a function", "a part of scikit-learn"],
 )
-def test_what_is_refused(estimator, message, tmp_path):
+def test_what_cannot_be_saved(estimator, message, tmp_path):
     with pytest.raises(TypeError, match=message):
         save(estimator, tmp_path / "machine")
     assert not os.listdir(tmp_path)
@@ -125,38 +124,7 @@ def test_files_of_others(changes, message, tmp_path):
         load(tmp_path / "machine")
 
 
-def test_a_file_of_an_earlier_release(tmp_path):
-    """A parameter that came later has its default: here one is taken out of the file."""
-    saved = small(RBM, momentum=0.5).fit(X)
-    save(saved, tmp_path / "machine")
-    with np.load(tmp_path / "machine") as archive:
-        arrays = dict(archive)
-    text = arrays["tree"].tobytes()
-    for written in (b'"momentum": 0.5, ', b'"alpha": "auto", '):
-        assert written in text
-        text = text.replace(written, b"")
-    with open(tmp_path / "machine", "wb") as file:
-        np.savez(file, **arrays | {"tree": np.frombuffer(text, np.uint8)})
-    loaded = load(tmp_path / "machine")
-    assert (loaded.momentum, loaded.alpha) == (0.0, "auto")
-    assert_array_equal(loaded.transform(X), saved.transform(X))
-    assert "n_components=" in repr(clone(loaded).fit(X))
-
-
-def test_a_stored_file_is_read():
-    """It was written in format 1, by ``RBM(3, n_iter=4, random_state=0)`` fitted to ``X``."""
-    path = Path(__file__).parent / "format_1.npz"
-    loaded = load(path)
-    with np.load(path) as archive:
-        stored = [array for name, array in archive.items() if array.dtype == np.float64]
-    assert loaded.components_.shape == (3, X.shape[1]) and loaded.n_iter_ == 4
-    assert any(np.array_equal(loaded.components_, array) for array in stored)
-    field = X @ loaded.components_.T + loaded.intercept_hidden_
-    assert_allclose(loaded.transform(X), 1 / (1 + np.exp(-field)), rtol=1e-12)
-    assert loaded.partial_fit(X).n_iter_ == 5 and np.isfinite(loaded.score(X))
-
-
-def test_files_that_are_none(tmp_path):
+def test_files_of_other_kinds(tmp_path):
     """Nothing is unpickled."""
 
     class Bomb:

@@ -7,10 +7,8 @@ import pytest
 import scipy.sparse as sp
 from _estimators import BINARY, binary_data, parameters, small
 from numpy.testing import assert_array_equal
-from sklearn.preprocessing import MinMaxScaler
 
 from skrbm import RBM as AnyRBM
-from skrbm import TabularRBM
 from skrbm.exceptions import DataRangeWarning
 
 binary = pytest.mark.parametrize("RBM", BINARY)
@@ -37,7 +35,7 @@ def test_range_warning(RBM, make, scale, values):
 
 
 @binary
-def test_new_data_out_of_range_are_told(RBM):
+def test_new_data_out_of_range(RBM):
     """They are clipped, so that grey levels up to 255 would all be 1 after a fit to [0, 1]."""
     X = binary_data()
     rbm = small(RBM).fit(X)
@@ -47,17 +45,6 @@ def test_new_data_out_of_range_are_told(RBM):
         assert not range_warnings(lambda method=method: getattr(rbm, method)(0.5 * X))
     rbm = small(RBM, binarize=100).fit(255 * X)
     assert not range_warnings(lambda: rbm.transform(255 * X))
-
-
-@binary
-def test_no_range_warning(RBM):
-    X = binary_data()
-    for data in (X, 0.5 * X, X.astype(bool), sp.csr_array(X), sp.csr_array(X.shape)):
-        assert not range_warnings(lambda data=data: small(RBM).fit(data))
-    for make in (np.asarray, sp.csr_array):
-        rbm = small(RBM, binarize=100)
-        assert not range_warnings(lambda make=make, rbm=rbm: rbm.fit(make(255 * X)))
-    assert not range_warnings(lambda: small(RBM).fit(MinMaxScaler().fit_transform(255 * X)))
 
 
 @binary
@@ -87,11 +74,8 @@ def test_binarize_below_zero(RBM):
     [
         (1e6, 1.0, np.float64, False),
         (1e9, 1.0, np.float64, True),
-        (1e3, 1.0, np.float32, False),
         (1e4, 1.0, np.float32, True),
-        (1e4, 0.0, np.float64, False),
         (2e7, 0.0, np.float64, False),  # the spread is then that of the others
-        (1e10, 0.0, np.float64, True),
     ],
 )
 def test_columns_far_from_zero_for_their_spread(mean, spread, dtype, is_far):
@@ -107,7 +91,3 @@ def test_columns_far_from_zero_for_their_spread(mean, spread, dtype, is_far):
     assert len(messages) == is_far
     for message in messages:
         assert message.startswith("columns [1] of X") and "StandardScaler" in message
-    table = np.column_stack([np.array(["a", "b"] * 25, dtype=object), moved])
-    messages = range_warnings(lambda: TabularRBM(2, n_iter=1, random_state=0).fit(table))
-    assert len(messages) == (is_far and dtype is np.float64)  # objects are float64
-    assert all(message.startswith("columns [2] of X") for message in messages)

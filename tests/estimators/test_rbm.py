@@ -64,24 +64,6 @@ def test_gaussian_units_whose_couplings_grow_too_strong(inference):
     assert_allclose(rbm.score_samples(IRIS), expected, rtol=0, atol=0.2)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_the_automatic_penalty_is_for_all_rows_learnt_from(optimizer):
-    X, weights = binary_data(n=40, n_features=4), np.arange(40) % 3
-
-    def trained(**params):
-        return RBM(3, n_iter=3, optimizer=optimizer, random_state=0, **params)
-
-    rbm = trained().fit(X, sample_weight=weights)
-    same = trained(alpha=1 / weights.sum()).fit(X, sample_weight=weights)
-    assert_array_equal(rbm.components_, same.components_)
-    assert (rbm.components_ != trained(alpha=0).fit(X).components_).any()
-    rbm, same = trained(), trained()
-    for k, n in enumerate((20, 20, 40)):
-        rbm.partial_fit(X[:n])
-        same.set_params(alpha=1 / (20, 40, 80)[k]).partial_fit(X[:n])
-        assert_array_equal(rbm.components_, same.components_)
-
-
 @pytest.mark.parametrize("unit", [TruncatedGaussian(0, 1), TruncatedGaussBernoulli(0, 1)])
 def test_columns_that_are_nearly_constant_do_not_spoil_the_others(unit):
     # In one row they are not zero: in units of their deviations that lies far out.
@@ -113,8 +95,8 @@ def test_few_rows_are_learnt_in_a_thousand_steps(Estimator, n_rows, params, n_pa
     assert Estimator(2, random_state=0, **params).fit(X).n_iter_ == n_passes
 
 
-def test_the_schedule_of_automatic_passes_ends_at_zero():
-    """A fit that goes on after its last epoch would not move any more."""
+def test_the_schedule_of_automatic_epochs_ends_at_zero():
+    """Another epoch would not move the parameters."""
     X, seen = np.random.default_rng(0).integers(2, size=(60, 4)), []
 
     def linear(progress):

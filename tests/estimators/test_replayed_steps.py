@@ -177,7 +177,7 @@ def summed(limit):
     return Replayed(step, make_rng(0, torch.zeros(1)))
 
 
-def test_what_a_step_requires_is_asked_of_its_replays(monkeypatch):
+def test_requirements_of_a_step_are_checked_in_its_replays(monkeypatch):
     x, sums = torch.ones(2), []
     with recorded_on_the_processor(monkeypatch) as graphs:
         steps, state = summed(9.0), (torch.zeros(2),)

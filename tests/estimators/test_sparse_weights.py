@@ -35,7 +35,7 @@ def test_every_estimator_finds_and_reports_zeros(Estimator, penalty, capsys):
     assert "zero_weights" not in small(Estimator, alpha=0.3).fit(X, X[:, :2]).history_
 
 
-def test_a_machine_without_weights_is_told():
+def test_a_machine_without_weights_gives_a_warning():
     """The columns of X come in pairs, which a smaller penalty finds."""
     rows = np.repeat(X[:, :3], 2, axis=1)
     options = {"penalty": "l1", "learning_rate": 0.5, "n_iter": 20, "random_state": 0}

@@ -186,23 +186,20 @@ def test_values_that_were_not_in_training():
 
 
 @pytest.mark.parametrize(
-    "change, params, match",
+    "change, params, name",
     [
-        ({"city": None}, {}, "'city' of X has no observed value"),
-        ({"when": pd.Timestamp("2026-01-01")}, {}, "turn it into numbers"),
-        ({}, {"kinds": {"town": "real"}}, "kinds must name columns of X"),
-        ({}, {"kinds": {"age": "integer"}}, "kinds must name columns of X"),
-        ({}, {"kinds": {"city": "real"}}, "values that are no numbers"),
-        ({}, {"kinds": {"city": "binary"}}, "kind 'binary' and 3 values"),
-        ({}, {"kinds": {"income": "count"}}, "no whole numbers|negative values"),
-        ({"debt": -1.0}, {"kinds": {"debt": "positive"}}, "negative values"),
-        ({}, {"kinds": {"age": "count"}, "hidden": "gaussian"}, "have no distribution beside"),
+        ({"city": None}, {}, "city"),
+        ({"when": pd.Timestamp("2026-01-01")}, {}, "when"),
+        ({"debt": -1.0}, {"kinds": {"debt": "positive"}}, "debt"),
+        ({}, {"kinds": {"town": "real"}}, "town"),
+        ({}, {"kinds": {"city": "real"}}, "city"),
+        ({}, {"kinds": {"city": "binary"}}, "city"),
+        ({}, {"kinds": {"age": "count"}, "hidden": "gaussian"}, "Poisson"),
         ({"income": np.inf}, {}, "infinity"),
-        ({"income": pd.Series([1.0, np.inf, *[2.0] * 198], dtype=object)}, {}, "infinity"),
     ],
 )
-def test_errors_name_the_column(change, params, match):
-    with pytest.raises(ValueError, match=match):
+def test_errors_name_the_column(change, params, name):
+    with pytest.raises(ValueError, match=name):
         fitted(people().assign(**change), **params)
 
 

@@ -82,7 +82,7 @@ def test_tap_log_likelihood_is_equation_39():
     X = all_rows(6)
     starts = np.array([[1.0, 1, 1, 0, 0, 0]] * 5 + [[0.0, 0, 0, 1, 1, 1]])
     energies = [tap_free_energy(W, c, b, *tap_solution(W, c, b, v)) for v in starts[[0, -1]]]
-    assert abs(energies[0] - energies[1]) > 0.01  # the two are told apart
+    assert abs(energies[0] - energies[1]) > 0.01  # the two differ
     clamped = X @ b + np.logaddexp(0, X @ W.T + c).sum(axis=1)
     assert_allclose(rbm.tap_log_likelihood(X, starts), clamped + np.mean(energies), atol=1e-5)
     one = clamped + energies[0]

@@ -38,35 +38,6 @@ def assert_same_parameters(one, other):
 # ------------------------------------------------------------- batches and epochs
 
 
-@every
-def test_batches(RBM, monkeypatch):
-    steps = counted_steps(monkeypatch)
-    small(RBM, n_iter=2, batch_size=8).fit(binary_data(n=20))
-    assert [n for n, _ in steps] == [7, 7, 6] * 2
-
-
-@binary
-def test_rows_are_shuffled(RBM, monkeypatch):
-    seen, original = [], MomentLearner.step
-
-    def step(self, training, index, rate):
-        seen.append(self.rows[index][:, 0])
-        return original(self, training, index, rate)
-
-    monkeypatch.setattr(MomentLearner, "step", step)
-    X = np.linspace(0, 1, 40)[:, None] * np.ones((1, 3))
-    small(RBM, n_iter=3).fit(X)
-    epochs = np.concatenate(seen).reshape(3, 40)
-    assert_array_equal(np.sort(epochs, axis=1), np.tile(X[:, 0], (3, 1)))
-    assert len({tuple(epoch) for epoch in [*epochs, X[:, 0]]}) == 4
-    seen.clear()
-    for Z in (X, X[::-1]):  # without, they have one order, whatever the order of X
-        small(RBM, n_iter=2, shuffle=False).fit(Z)
-    epochs = np.concatenate(seen).reshape(4, 40)
-    assert_array_equal(np.sort(epochs[0]), X[:, 0])
-    assert_array_equal(epochs, np.tile(epochs[0], (4, 1)))
-
-
 @binary
 def test_history_has_the_log_likelihood(RBM):
     """Exactly, as there are few hidden units."""
@@ -169,7 +140,7 @@ def test_early_stopping_stops_before_overfitting(RBM, monkeypatch):
     """Twenty rows of 8 fair bits, learnt by heart by 200 epochs of a large machine: four times.
 
     The same rows are learnt without an end; which rows they are moves one score by some tenths.
-    One of 30 or 60 fits goes on for more than 100 epochs, and all but one in ten for less than 85:
+    One of 30 or 60 fits takes more than 100 epochs, and all but one in ten for less than 85:
     the mean of four is above 100 once in some thousands of times.
     """
     fair = (np.random.default_rng(1).random((2000, 8)) < 0.5).astype(float)
@@ -191,24 +162,24 @@ def test_early_stopping_stops_before_overfitting(RBM, monkeypatch):
 
 
 class Listener:
-    """A callback that writes down what it is told."""
+    """A callback that records its calls."""
 
     def __init__(self, stop_after=None):
-        self.told, self.stop_after = [], stop_after
+        self.calls, self.stop_after = [], stop_after
 
     def setup(self, estimator, context):
-        self.told.append("setup")
+        self.calls.append("setup")
 
     def teardown(self, estimator, context):
-        self.told.append("teardown")
+        self.calls.append("teardown")
 
     def on_fit_task_begin(self, estimator, context):
-        self.told.append(f"begin {context.task_name}")
+        self.calls.append(f"begin {context.task_name}")
 
     def on_fit_task_end(self, estimator, context, *, X=None, fitted_estimator=None):
-        n = self.told.count("begin epoch")
+        n = self.calls.count("begin epoch")
         epoch = context.task_name == "epoch"
-        self.told.append((context.task_name, X is None, fitted_estimator.components_.copy()))
+        self.calls.append((context.task_name, X is None, fitted_estimator.components_.copy()))
         return epoch and n == self.stop_after
 
 
@@ -223,18 +194,18 @@ def test_without_scikit_learns_callbacks(monkeypatch):
     class Older(older.CallbackSupportMixin, BernoulliRBM):
         fit = older.with_callbacks(getattr(BernoulliRBM.fit, "__wrapped__", BernoulliRBM.fit))
 
-    told = []
+    calls = []
     for Estimator in (Older, BernoulliRBM):
         listener = Listener(stop_after=2)
         rbm = small(Estimator).set_callbacks(listener).fit(binary_data())
         assert rbm.n_iter_ == 2
-        told.append(listener.told)
+        calls.append(listener.calls)
         listener = Listener()
         with pytest.raises(ValueError, match="infinity"):
             rbm.set_callbacks(listener).fit(np.full((3, 8), np.inf))
-        assert listener.told == []
-    assert_equal(*told)
-    assert told[0][:2] == ["setup", "begin fit"] and told[0][-1] == "teardown"
+        assert listener.calls == []
+    assert_equal(*calls)
+    assert calls[0][:2] == ["setup", "begin fit"] and calls[0][-1] == "teardown"
     rbm = small(Older).set_callbacks(Listener()).set_callbacks()
     assert_same_parameters(rbm.fit(binary_data()), small(BernoulliRBM).fit(binary_data()))
 

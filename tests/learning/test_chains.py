@@ -124,8 +124,8 @@ def test_noise_has_the_law_asked_for(sampler):
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS[1:], ids=lambda s: type(s).__name__)
-def test_persistent_chains_go_on_in_a_machine_that_has_changed(sampler):
-    """What a state keeps for the next step belongs to the old machine, and is worked out anew."""
+def test_persistent_chains_continue_in_a_machine_that_has_changed(sampler):
+    """What a state keeps for the next step belongs to the old machine, and is recomputed."""
     other = random_machine(KINDS, (3, 4), 1)
     X = np.zeros((5, 3))
     rng = make_rng(6, X)

@@ -47,7 +47,7 @@ def test_data_starts_are_the_last_rows_of_data():
 
 
 def test_persistent_starts_are_the_last_solutions():
-    """One sweep in each batch: the second batch goes on from the first, and ends nearer."""
+    """One sweep in each batch: the second batch continues the first, and ends nearer."""
     machine, X = make(), np.full((3, 4), 0.9)
     phase = FixedPointPhase(NaiveMeanField(max_iter=1, tol=0.0), "persistent")
     state = phase.init(machine, None, 3, X)

@@ -210,25 +210,25 @@ def two_groups(n=400):
 
 
 @pytest.mark.parametrize(
-    "share, n, told",
+    "share, n, warns",
     [(0.95, 400, True), (0.05, 400, True), (0.6, 400, False), (0.5, 400, False), (0.95, 60, False)],
 )
-def test_wrong_shares_of_modes_are_told(no_sums, share, n, told):
+def test_wrong_shares_of_modes_give_a_warning(no_sums, share, n, warns):
     """0.45 off are 0.9 standard deviations, 0.1 off are 0.2; 60 rows are too few to tell."""
     X, machine = two_groups(n), mixture(share)
     watch, phase = monitor(machine, X, ChainPhase(Gibbs()), held_out=False)
     state = phase.init(machine, make_rng(0, X), 30, X[:30])
     watch.measure(machine, state)
     message = watch.warning(machine, state)
-    assert (message is not None) == told
-    if told:
+    assert (message is not None) == warns
+    if warns:
         assert "have not mixed" in message and phase.remedy in message
         with pytest.warns(ConvergenceWarning, match="have not mixed"):
             watch.conclude(machine, state)
 
 
-@pytest.mark.parametrize("above, std, told", [(5.0, 0.1, True), (5.0, 2.0, False), (-1, 0, False)])
-def test_the_end_is_compared_with_independent_units(above, std, told, monkeypatch):
+@pytest.mark.parametrize("above, std, warns", [(5.0, 0.1, True), (5.0, 2.0, False), (-1, 0, False)])
+def test_the_end_is_compared_with_independent_units(above, std, warns, monkeypatch):
     """Where log Z is so many nats above that of independent units, with a standard error."""
     X = np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float)
     thetas = Poisson().initial_theta(Columns(X)), Theta(np.zeros(3))
@@ -238,8 +238,8 @@ def test_the_end_is_compared_with_independent_units(above, std, told, monkeypatc
     monkeypatch.setattr(watch._tracker, "estimate", lambda machine, budget: log_z)
     watch.measure(machine, None)
     message = watch.warning(machine, None)
-    assert (message is not None) == told
-    assert not told or "below that of independent columns" in message
+    assert (message is not None) == warns
+    assert not warns or "below that of independent columns" in message
 
 
 def weights_of(n):

@@ -179,6 +179,6 @@ def test_published_means_have_the_zeros_of_the_last_step():
     assert_array_equal(published, np.where(last == 0, 0, mean))
     machine = training.published()
     training.end()
-    assert training.average.is_of(machine)  # so that a warm start goes on from the last step
+    assert training.average.is_of(machine)  # so that a warm start continues from the last step
     training.resume_from(machine)
     assert_array_equal(training.machine.weights[0], last)

@@ -54,7 +54,7 @@ def in_equilibrium(kinds, sampler=None):
 @pytest.mark.law
 @pytest.mark.parametrize("Sampler", [Langevin, GibbsLangevin])
 def test_a_batch_of_adjusted_langevin_chains_does_so_too(Sampler):
-    """Below, by Gibbs sampling; here chains are begun anew where exchanges have moved them."""
+    """Below, by Gibbs sampling; here chains are restarted where exchanges have moved them."""
     sampler = Sampler(0.5, adjust_after=0)
     machine, state, rng = in_equilibrium(("gaussian", "bernoulli"), sampler)
     phase = ChainPhase(sampler, "tempered", 2)

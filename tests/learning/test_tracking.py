@@ -117,21 +117,21 @@ def test_modes_that_data_have_and_chains_miss_are_counted(no_sums):
     found = watch.estimate(machine, math.inf)
     assert abs(found.value - truth) < 0.1
     assert found.std > 0.9 * (truth - blind.value)
-    assert watch._machine is None  # which starts anew the next time
+    assert watch._machine is None  # which restarts the next time
 
 
 def test_chains_follow_at_the_cost_of_a_few_steps(no_sums):
-    """A machine that moves a little is followed; one that is far away is started anew."""
+    """A machine that moves a little is followed; one that is far away is restarted."""
     machine, moved = pair(BINARY, 0)
     watch = tracker()
     first = watch.estimate(machine, math.inf)
-    anew = watch.cost
-    second = watch.estimate(moved, anew / 2)
-    assert 0 < watch.cost < anew / 4
+    restart = watch.cost
+    second = watch.estimate(moved, restart / 2)
+    assert 0 < watch.cost < restart / 4
     for one, found in ((machine, first), (moved, second)):
         assert abs(found.value - log_partition(one)) < 5 * found.std < 1.5
     far = random_machine(BINARY, (5, 4), 5, 2.0)
-    assert watch.estimate(far, anew / 2) is None
+    assert watch.estimate(far, restart / 2) is None
     assert watch.estimate(far, math.inf) is not None
 
 

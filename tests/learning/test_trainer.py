@@ -53,7 +53,7 @@ class Scripted(Monitor):
 
 
 class Task:
-    """A callback's view of a fit: what it is told, in order; it may stop or fail."""
+    """A callback's view of a fit: its calls in order; it may stop or fail."""
 
     def __init__(self, log=None, stop_after=None, error_after=None, name="fit"):
         self.log = [] if log is None else log
@@ -157,7 +157,7 @@ def test_callbacks_are_called_in_order():
     ]
 
 
-def test_history_goes_on_with_nan_where_a_quantity_was_not_measured():
+def test_history_has_nan_where_a_quantity_was_not_measured():
     published, training, history = [], start(), {}
     trainer(Adding(), published, n_iter=2, history=history).run(training)
     for name in ("score", "gap"):

@@ -79,15 +79,15 @@ class Batches:
         return np.unique(np.concatenate(parts)).astype(int)
 
 
-def told(batches):
-    """Contrastive divergence that tells what it is given."""
+def recorded(batches):
+    """Contrastive divergence that records its batches."""
 
-    class Told(ContrastiveDivergence):
+    class Recorded(ContrastiveDivergence):
         def contrast(self, machine, X, rng):
             batches(machine, X)
             return super().contrast(machine, X, rng)
 
-    return Told()
+    return Recorded()
 
 
 def fitted(machine, classes=None, **params):

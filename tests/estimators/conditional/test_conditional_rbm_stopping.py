@@ -9,8 +9,8 @@ from _conditional_rbm import (
     holes_in,
     labels,
     numbered,
+    recorded,
     small,
-    told,
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -62,7 +62,7 @@ def test_early_stopping_measures_rows_that_are_not_learnt():
     X, Y = numbered(100, 7)
     batches = Batches()
     params = {"n_iter": 4, "learning_rate": 0.5, "validation_fraction": 0.3}
-    crbm = small(early_stopping=True, inference=told(batches), n_sweeps=50, **params).fit(X, Y)
+    crbm = small(early_stopping=True, inference=recorded(batches), n_sweeps=50, **params).fit(X, Y)
     aside = np.setdiff1d(np.arange(100), batches.rows())
     assert len(aside) == 30
     error = np.mean(crbm.predict(X[aside]) != Y[aside])

@@ -86,7 +86,7 @@ def parity(n, seed=0):
 
 @pytest.mark.law
 @pytest.mark.parametrize("objective", ["likelihood", "margin", "marginal_margin"])
-def test_hidden_units_learn_what_features_tell_together(objective):
+def test_hidden_units_learn_interactions_of_features(objective):
     """Logistic regression gets half of the rows right; over six seeds these got 0.8 to 0.95."""
     params = {"n_iter": 20, "n_components": 16, "n_sweeps": 10, "learning_rate": 0.3}
     crbm = small(objective=objective, **params).fit(*parity(200))
@@ -109,8 +109,8 @@ def test_each_optimizer_raises_the_exact_likelihood(optimizer, params):
 
 @every
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_warm_start_goes_on(objective, inference, momentum):
-    """Two fits of one epoch and two are one of three: random stream, velocity and sweeps go on."""
+def test_warm_start_continues(objective, inference, momentum):
+    """Fits of one and of two epochs equal one of three: random stream, velocity, and sweeps."""
     X, Y = data()
     params = {"objective": objective, "inference": inference, "momentum": momentum}
     one = small(n_iter=3, **params).fit(X, Y)
@@ -123,7 +123,7 @@ def test_warm_start_goes_on(objective, inference, momentum):
 
 
 @every
-def test_partial_fit_goes_on(objective, inference):
+def test_partial_fit_continues(objective, inference):
     X, Y = data()
     params = {"objective": objective, "inference": inference, "shuffle": False}
     one = small(n_iter=2, **params).fit(X, Y)

@@ -300,7 +300,7 @@ def test_log_partition_by_enumeration(sizes, copies):
 @pytest.mark.law
 @pytest.mark.parametrize("library", ["numpy", *OTHER_LIBRARIES])
 def test_log_partition_of_large_layers_is_that_of_belief_propagation(library):
-    """Rows that do not settle go on with damping, and only these; some never do.
+    """Rows that do not converge are damped, and only these; some never do.
 
     Of 13 units in each layer, 6 have couplings.
     """
