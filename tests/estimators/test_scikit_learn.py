@@ -50,7 +50,7 @@ REAL = {"visible": "truncated_gaussian", "hidden": "truncated_gauss_bernoulli"}
         TAPRBM(4, n_iter=2, inference="relaxed_bp", optimizer="adam", learning_rate=1e-4, **REAL),
         quick(GaussianBernoulliRBM, inference="langevin", starts="persistent"),
         quick(DeepTAPMachine, hidden="gaussian", learning_rate=1e-4, early_stopping=True),
-        ConditionalRBM(4, n_iter=20, early_stopping=False, objective="margin"),
+        ConditionalRBM(4, n_iter=20, early_stopping=False, init="logistic", optimizer="adam"),
         quick(FrankWolfeRBM, step="1/t", alpha=0.1, early_stopping=False),
     ]
 )
