@@ -18,6 +18,7 @@ from _estimators import (
     small,
 )
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 
 from skrbm import BernoulliRBM
 
@@ -82,6 +83,15 @@ def test_a_short_last_batch_does_no_harm():
 
 
 # ------------------------------------------------------------------------ learning
+
+
+@pytest.mark.parametrize(("n_features", "deviation"), [(8, 0.1), (256, 0.05)])
+def test_deviation_of_the_first_weights(n_features, deviation):
+    """The mean square of normal weights is outside these bounds with probability 1e-9."""
+    X = binary_data(20, n_features)
+    W = small(BernoulliRBM, n_components=500, n_iter=0).fit(X).components_
+    low, high = stats.chi2(W.size).ppf([5e-10, 1 - 5e-10]) / W.size
+    assert low < np.mean(W**2) / deviation**2 < high
 
 
 @pytest.mark.law

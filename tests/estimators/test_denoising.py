@@ -8,7 +8,7 @@ from _fractional import all_rows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
-from skrbm import TAPRBM
+from skrbm import RBM, TAPRBM
 from skrbm.inference import TAP, NaiveMeanField
 
 REAL = ["gaussian", "truncated_gaussian", "truncated_gauss_bernoulli"]
@@ -48,6 +48,17 @@ def test_near_the_exact_posterior_at_weak_couplings(p):
     assert error < 0.02
     assert error < 0.3 * np.abs(naive.denoise(Y, flip_probability=p) - truth).max() + 1e-4
     assert np.abs(Y - truth).max() > p  # there is something to gain
+
+
+def test_posteriors_by_gibbs_chains():
+    """Means over 400 copies of a row: 0.02 is five standard errors, were a quarter of 200 sweeps
+    independent."""
+    rbm, Y = machine(RBM, 3, 4, strength=0.5), np.array([[1.0, 0, 1, 1]])
+    mean, std = rbm.denoise(
+        np.tile(Y, (400, 1)), flip_probability=0.2, return_std=True, random_state=0
+    )
+    assert_allclose(mean.mean(axis=0), posterior_means(rbm, Y, 0.2)[0], atol=0.02)
+    assert_allclose(std**2, mean * (1 - mean), rtol=1e-6)
 
 
 def test_flips_are_found_by_what_the_others_say():

@@ -78,6 +78,22 @@ def test_columns_that_are_nearly_constant_do_not_spoil_the_others(unit):
     assert likelihoods[1] > likelihoods[0] + 1.5
 
 
+@pytest.mark.parametrize("kind", ["bernoulli", "spin"])
+def test_first_fields_of_binary_hidden_units(kind):
+    """The norm of the weights is exact, so that the deviation of a field is so on average.
+
+    Rows of independent columns are random: the deviation over 2000 rows of a unit is within 5 % of
+    what it is over all, by three standard errors; so is the mean of ten of them with margin.
+    """
+    X = (np.random.default_rng(0).random((2000, 400)) < 0.3).astype(float)
+    values, deviation = (X, 0.75) if kind == "bernoulli" else (2 * X - 1, 0.375)
+    params = {"visible": kind, "hidden": kind, "n_iter": 0, "random_state": 0}
+    rbm = RBM(200, **params).fit(values)
+    fields = values @ rbm.components_.T + rbm.intercept_hidden_
+    assert fields.std(axis=0).mean() == pytest.approx(deviation, rel=0.05)
+    assert abs(fields.mean(axis=0)).max() < 0.01
+
+
 # ------------------------------------------------------------------------- number of passes
 
 

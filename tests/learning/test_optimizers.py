@@ -15,6 +15,7 @@ from skrbm.learning import (
     ArrayGradient,
     MachineGradient,
     NaturalGradient,
+    StepLength,
 )
 from skrbm.machine import Block, Moments, data_moments
 
@@ -197,3 +198,9 @@ def test_the_penalty_of_a_prior_distribution(Optimizer):
     for alpha in ("strong", -1.0, True, None):
         with pytest.raises(ValueError, match="alpha"):
             Optimizer(alpha=alpha)
+
+
+def test_steps_with_momentum_are_shorter():
+    """All steps together that a gradient leads to are 1 / (1 - momentum) as long."""
+    plain, fast = (SGD(m).step_length(StepLength(1.0, cap=1.0), 5).cap for m in (0.0, 0.75))
+    assert_allclose(fast, plain / 4)

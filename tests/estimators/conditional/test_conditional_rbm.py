@@ -26,6 +26,7 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skrbm import ConditionalRBM
 from skrbm.estimators.conditional._machine import PARAMETERS
+from skrbm.inference import BeliefPropagation
 from skrbm.units import Categorical
 
 LEVEL = 1e-6  # of each of 9 comparisons, so that a right program fails with 9e-6
@@ -120,6 +121,27 @@ def test_joint_decisions_given_some_outputs(dtype):
     holes = holes_in(np.random.default_rng(0).integers(0, 2, (30, 6)))
     expected = [Sums(machine, x, y).best()[0] for x, y in zip(X, holes, strict=True)]
     assert_array_equal(crbm.impute(X, holes), expected)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_joint_decisions_of_a_label(n_classes):
+    unit = Categorical() if n_classes > 2 else None
+    machine = random_machine(1, (n_classes if n_classes > 2 else 1, 4, 2), unit=unit)
+    crbm, X = fitted(machine, WORDS[:n_classes], decision="joint"), features(machine, n=20)
+    assert_array_equal(crbm.predict(X), WORDS[np.argmax(crbm.predict_proba(X), axis=1)])
+
+
+def test_joint_decisions_of_many_outputs():
+    """Mixed-product, exact where each hidden unit has one neighbour; damped as its method is."""
+    machine = random_machine(2, (15, 3, 2), leaves)
+    X = features(machine, n=20)
+    best = [Sums(machine, x).best()[0] for x in X]
+    for inference in ("bp", "cd", "mean_field", EXACT):
+        assert_array_equal(fitted(machine, inference=inference, decision="joint").predict(X), best)
+    loopy, damped = random_machine(2, (15, 3, 2)), BeliefPropagation(3, damping=0.9)
+    one = fitted(loopy, inference=damped, decision="joint").decision_function(X)
+    other = fitted(loopy, inference=damped, objective="marginal_margin").decision_function(X)
+    assert_array_equal(one, other)
 
 
 @every
