@@ -13,9 +13,25 @@ ROOT = Path(skrbm.__file__).parent
 
 # Each of these may import from those before it.
 ORDER = [
-    *("exceptions", "_checks", "_params", "_schedules", "_sklearn", "arrays", "_ranks", "units"),
-    *("machine", "inputs", "inference", "evaluation", "learning", "estimators", "inspection"),
-    *("persistence", "distributed", "sequences", ""),  # the last is skrbm/__init__.py
+    "exceptions",
+    "_checks",
+    "_params",
+    "_schedules",
+    "_sklearn",
+    "arrays",
+    "_ranks",
+    "units",
+    "machine",
+    "inputs",
+    "inference",
+    "evaluation",
+    "learning",
+    "estimators",
+    "inspection",
+    "persistence",
+    "distributed",
+    "sequences",
+    "",  # skrbm/__init__.py
 ]
 
 # Libraries that are optional or slow to load, and where functions may import them. Kernels are
