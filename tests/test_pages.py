@@ -55,7 +55,7 @@ def test_every_estimator_is_in_the_reference_and_the_readme(name):
 
 
 def test_every_figure_of_the_readme_has_a_script_and_stands_in_the_benchmarks():
-    text = (ROOT / "README.md").read_text().partition("## Figures\n")[2]
+    text = (ROOT / "README.md").read_text().partition("## Benchmarks\n")[2]
     figures = re.findall(r"^- (.*\n(?:  .*\n)*)", text, re.MULTILINE)
     benchmarks = (ROOT / "doc" / "benchmarks.rst").read_text()
     assert len(figures) >= 5

@@ -99,8 +99,8 @@ class Encoded:
         return pd.DataFrame(found, index=frame.index)
 
 
-class Machine:
-    """The machine itself, fitted to the table with holes."""
+class Imputer:
+    """TabularRBM, fitted to the table with missing values."""
 
     def __init__(self, **params):
         self.params = params
@@ -177,7 +177,7 @@ def main():
     for table in given.tables:
         frame = TABLES[table]()
         imputers = {
-            "machine": Machine(random_state=0, **params),
+            "TabularRBM": Imputer(random_state=0, **params),
             "IterativeImputer": Encoded(IterativeImputer(max_iter=20, random_state=0)),
             "KNNImputer": Encoded(KNNImputer()),
             "mean": Encoded(SimpleImputer()),
