@@ -1,18 +1,17 @@
-"""Time of PCD fits of small machines, where the products of matrices are not what takes it.
+"""Time of PCD fits of small RBMs, where matrix products do not dominate.
 
     python examples/benchmarks/small_machines.py [--repeats 9] [--dtype float32 float64]
 
-Two scales, on one BLAS thread:
+On one BLAS thread:
 
-- 16 visible x 32 hidden units, 10 000 rows drawn from a random machine, batches of 100, 20 epochs,
-  learning rate 0.05, beside the same algorithm as a plain loop in NumPy;
+- 16 x 32 units, 10 000 rows drawn from a random RBM, batches of 100, 20 epochs, and the same
+  algorithm as a plain loop in NumPy;
 - scikit-learn's example of features for logistic regression: 7188 shifted digits, 64 x 100 units,
-  batches of 10, 10 epochs, learning rate 0.06, beside scikit-learn's BernoulliRBM.
+  batches of 10, 10 epochs, and scikit-learn's BernoulliRBM.
 
-Contenders fit once per repeat, in turn, in one process. Printed are medians of processor time, of
-time per batch and of the ratios within a repeat. Ours includes validation, shuffling and history.
-Beside the time stands the mean log-likelihood of the rows after these epochs: exact for 32 hidden
-units, and for 100 the exact pseudo-log-likelihood of the first 1 000 rows.
+Printed are medians of processor time, of time per batch, and of ratios within interleaved repeats.
+Times of skrbm include validation, shuffling and history. The quality is the exact mean
+log-likelihood, or for 100 hidden units the pseudo-log-likelihood of the first 1000 rows.
 """
 
 import argparse
@@ -71,7 +70,7 @@ class PlainLoop:
 
 
 def drawn_rows(n, n_visible, n_hidden):
-    """Return rows drawn from a machine with random couplings."""
+    """Return rows drawn from an RBM with random couplings."""
     rng = np.random.default_rng(0)
     arrays = [rng.normal(0, 1, shape) for shape in ((n_hidden, n_visible), n_hidden, n_visible)]
     rbm = BernoulliRBM.from_parameters(*arrays, random_state=0)
@@ -97,7 +96,7 @@ def pseudo(rbm, X):
 
 
 def compare(contenders, X, settings, quality, repeats):
-    """Time fits to X in turn, and print them beside those of the first contender."""
+    """Print times of interleaved fits to X."""
     models = {name: make(**settings, random_state=0) for name, make in contenders.items()}
     seconds = {name: [] for name in models}
     for repeat in range(repeats + 1):  # the first warms up
@@ -129,13 +128,13 @@ def main():
     with threadpool_limits(1):
         X = drawn_rows(10_000, 16, 32)
         settings = {"n_components": 32, "learning_rate": 0.05, "batch_size": 100, "n_iter": 20}
-        print("16 x 32 units, 10 000 rows, batches of 100, beside the loop")
+        print("16 x 32 units, 10 000 rows, batches of 100")
         for dtype in args.dtype:
             contenders = {"skrbm": BernoulliRBM, "NumPy loop": PlainLoop}
             compare(contenders, X.astype(dtype), settings, exact, args.repeats)
         X = shifted_digits()
         settings = {"n_components": 100, "learning_rate": 0.06, "batch_size": 10, "n_iter": 10}
-        print(f"\n64 x 100 units, {len(X)} rows, batches of 10, beside scikit-learn")
+        print(f"\n64 x 100 units, {len(X)} rows, batches of 10")
         for dtype in args.dtype:
             contenders = {"skrbm": BernoulliRBM, "scikit-learn": SklearnRBM}
             compare(contenders, X.astype(dtype), settings, pseudo, args.repeats)

@@ -120,11 +120,11 @@ def errors(crbm, images):
 def train(
     method, rate, epochs, images, seed=0, minutes=np.inf, last_rate=0.02, corrupt=None, **params
 ):
-    """Learn for some passes, or minutes of processor time; keep the best pass of the validation.
+    """Train for some epochs, or minutes of processor time; keep the best epoch in validation.
 
     The learning rate falls to ``last_rate`` times itself in a geometric progression. With
-    ``corrupt`` each pass sees ``corrupt(Y, rng)`` in place of the training images' X. Returns
-    (the machine of the best pass, its validation error in %, passes done, seconds of processor
+    ``corrupt`` each epoch sees ``corrupt(Y, rng)`` in place of the training images' X. Returns
+    (the model of the best epoch, its validation error in %, epochs done, seconds of processor
     time spent on learning).
     """
     (X, Y), validation = images

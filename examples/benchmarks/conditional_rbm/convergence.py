@@ -1,13 +1,12 @@
-"""Fig. 4 of Ping and Ihler (2017): how often belief propagation converges while it is trained with.
+"""Fig. 4 of Ping and Ihler (2017): convergence of belief propagation during training.
 
     python examples/benchmarks/conditional_rbm/convergence.py [--task occluded8] [--epochs 20]
-        [--train-size 2000] [--n-components 256] [--rate 0.05] [--batch-size 10]
-        [--inference bp|mean_field] [--start random|LR] [--alpha 0.0] [--out PNG]
+        [--train-size 2000] [--rate 0.05] [--inference bp|mean_field] [--start random|LR]
 
-Belief propagation, or mean field, has 7 + epoch sweeps in each pass; an instance has converged
-when the mean squared change of its beliefs in a sweep is at most 1e-6. The paper learns from
-50 000 images for 50 passes. Beside it the largest weight, which is what makes convergence harder.
-With ``--start LR`` machines start at a logistic regression of 15 passes, as in tables.py.
+Belief propagation, or mean field, makes 7 + epoch sweeps; a row has converged when the mean squared
+change of its beliefs in a sweep is at most 1e-6. The paper uses 50 000 images and 50 epochs. Also
+printed is the largest weight. With ``--start LR`` training starts at a logistic regression of 15
+epochs.
 """
 
 import argparse

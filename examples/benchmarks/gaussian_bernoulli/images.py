@@ -1,4 +1,4 @@
-"""Samples from noise of machines learnt on images, for the five samplers (Table 1, Figs. 3 to 7).
+"""Samples from noise of RBMs trained on images, by five samplers (Table 1, Figs. 3 to 7).
 
     python examples/benchmarks/gaussian_bernoulli/images.py --samplers Gibbs Gibbs-Langevin \
         [--data fashion-mnist] [--n-components 1024] [--epochs 50] [--seeds 0 1 2] [--device cuda]

@@ -1,15 +1,11 @@
-"""Densities of mixtures of three normal laws in the plane (Fig. 1 of Liao et al. 2022).
-
-Held-out log-densities, with log Z by quadrature in two dimensions, and the share of each component
-among samples from noise, for the five samplers and for scikit-learn's GaussianMixture.
+"""Densities of mixtures of three normal distributions: Fig. 1 of Liao et al. (2022).
 
     python examples/benchmarks/gaussian_bernoulli/mixtures.py
 
-Chains are annealed from noise, for log-densities, and steps are those of Adam. Machines begin with
-small variances and hidden units whose planes, where they are on with probability 1/2, go through
-rows of the data. From small components, or by plain gradient steps, nearly all hidden units die
-out, and the shapes are not learned.
-``--device`` learns on torch tensors there.
+Test log-densities, with log Z by quadrature, and the fraction of each component among samples, for
+the five samplers and for scikit-learn's GaussianMixture. Chains are annealed from noise, and steps
+are those of Adam. Training starts at small variances and at hidden units whose thresholds pass
+through rows of the data; otherwise nearly all hidden units vanish. ``--device`` uses torch tensors.
 """
 
 import argparse

@@ -1,13 +1,11 @@
-"""A full step of Gibbs-Langevin sampling beside forms that take K inner steps one by one.
+"""Time of a Gibbs-Langevin step, compared with K explicit inner steps.
 
     python examples/benchmarks/gaussian_bernoulli/speed.py [--device cuda]
 
-784 x 4096 units, K = 10, 512 chains, float32, one thread. A full step moves v given h and draws h
-given v. The contenders take the same inner steps: with W h computed again in each, as in a plain
-transcription, or once. Ratios are medians over repeats in turn. Beside them the means and
-variances that each form has of v after one step, which must agree. ``--device`` runs all of them
-on tensors of torch there; "W h in each inner step" is then the inner loop of the paper's released
-code, at temperature 1.
+784 x 4096 units, K = 10, 512 chains, float32, one thread. A full step moves v given h and samples h
+given v. The contenders compute W h in each inner step, or once. Ratios are medians over interleaved
+repeats; means and variances of v after a step must agree. ``--device`` uses torch tensors; "W h in
+each inner step" is then the inner loop of the paper's released code, at temperature 1.
 """
 
 import argparse
