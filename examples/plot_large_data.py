@@ -53,10 +53,15 @@ def watched(run):
     return np.transpose(course)
 
 
-courses = {
-    "array": watched(lambda: rbm.fit(np.concatenate([np.load(file) for file in files]))),
-    "files": watched(lambda: rbm.fit(files)),
-}
+def fit_array():
+    """Read the files into one array, and fit."""
+    X = np.empty((7 * len(rows), 1024))
+    for part, file in zip(np.split(X, 7), files, strict=True):
+        part[:] = np.load(file)
+    rbm.fit(X)
+
+
+courses = {"array": watched(fit_array), "files": watched(lambda: rbm.fit(files))}
 folder.cleanup()
 
 # %%
