@@ -34,13 +34,13 @@ X, X_test, activity_test = spikes[:6000], spikes[6000:], activity[6000:]
 
 models = {
     "double-rectified": RBM(
-        n_groups, hidden="double_relu", penalty="l1b", alpha=2e-4, n_iter=60, random_state=0
+        n_groups, hidden="double_relu", penalty="l1b", alpha=2e-4, learning_rate=0.3
     ),
-    "binary": RBM(n_groups, n_iter=60, random_state=0),
+    "binary": RBM(n_groups),
 }
 found = {}
 for name, rbm in models.items():
-    hidden = rbm.fit(X).transform(X_test)
+    hidden = rbm.set_params(n_iter=60, random_state=0).fit(X).transform(X_test)
     r = np.corrcoef(hidden.T, activity_test.T)[:n_groups, n_groups:]
     unit = np.abs(r).argmax(axis=0)  # the best unit of each assembly
     best = r[unit, np.arange(n_groups)]
