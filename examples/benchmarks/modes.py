@@ -1,4 +1,4 @@
-"""Probabilities of modes between which chains do not mix: persistent and tempered chains.
+"""Probabilities of modes between which chains do not mix, by persistent and tempered chains.
 
     python examples/benchmarks/modes.py [--seeds 10] [--seconds 6] [--methods PCD-1 tempered ...]
 
@@ -23,7 +23,6 @@ METHODS = {
     "PCD-1, plain": {"learning_rate": 0.1, "centered": False, "average": False},
     "PCD-1": {"learning_rate": 0.4},
     "PCD-10": {"learning_rate": 0.8, "n_steps": 10},
-    "weighted": {"learning_rate": "auto", "starts": "weighted", "n_states": 400},
     # a rate of 1.0 fails on data sets 6 and 8
     "tempered": {"learning_rate": 0.6, "starts": "tempered", "batch_size": 200},
 }

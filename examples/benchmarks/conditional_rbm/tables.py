@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import heading, table
-from _images import METHODS, Images, anew, errors, load, on_device, paper_errors, train
+from _images import METHODS, Images, corrupted, errors, load, paper_errors, train
 
 
 def arguments():
@@ -45,7 +45,6 @@ def arguments():
     parser.add_argument("--alpha", type=float, default=2e-3)
     parser.add_argument("--validation", type=int, default=1000)
     parser.add_argument("--anew", action="store_true")
-    parser.add_argument("--device", default="numpy")
     return parser.parse_args()
 
 
@@ -53,13 +52,13 @@ def one_method(method, args):
     """Return a row of results for each seed: errors, rate, epochs and seconds."""
     common = {"batch_size": args.batch_size, "alpha": args.alpha}
     if args.anew:
-        common["corrupt"] = lambda Y, rng: anew(Y, args.task, args.dataset, rng)
+        common["corrupt"] = lambda Y, rng: corrupted(Y, args.task, args.dataset, rng)
     params = common if method == "LR" else {**common, "n_components": args.n_components}
     choices, rows = list(product(args.rate, args.epochs)), []
     for seed in range(args.seeds):
         parts = load(args.dataset, args.task, args.train_size, seed)
         parts[1] = Images(*(part[: args.validation] for part in parts[1]))
-        fitted, held_out, test = (on_device(part, args.device) for part in parts)
+        fitted, held_out, test = parts
         tried, images, before = [], (fitted, held_out), 0.0
         if method != "LR" and args.start == "LR":
             start, _, _, before = train("LR", 0.1, 15, images, seed, **common)
