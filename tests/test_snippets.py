@@ -47,7 +47,7 @@ def imported(code):
 def test_snippets_are_found():
     code = code_of(DOC / "start.rst")
     assert code.startswith("from sklearn.datasets import load_digits\n")
-    assert code.rstrip().endswith("# draws the course of the fit")
+    assert code.rstrip().endswith("# plots the training curve")
     assert {"skrbm", "sklearn"} <= set(imported(code)) <= {"numpy", "skrbm", "sklearn"} | OPTIONAL
 
 
