@@ -1,6 +1,6 @@
 """Test accuracy of generative classifiers.
 
-    SKRBM_DATA=... python examples/benchmarks/rbm_classifier.py [--sets digits mnist] [--rows 10000]
+    SKRBM_DATA=... python examples/benchmarks/rbm_classifier.py [--sets digits mnist]
 
 "joint" is ``RBMClassifier``, which maximizes log p(x, y); "hybrid" gives log p(y | x) a weight of
 0.9, and "discriminative" maximizes it alone. "logistic on features" is logistic regression on the
