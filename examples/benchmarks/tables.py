@@ -67,7 +67,7 @@ TABLES = {
 
 
 class Encoded:
-    """An imputer of scikit-learn, for tables: categories as bits, numbers standardised."""
+    """An imputer of scikit-learn, for tables: categories as bits, numbers standardized."""
 
     def __init__(self, imputer):
         self.imputer = imputer

@@ -5,10 +5,10 @@
 
 Printed is, for each sampler and seed, the Fréchet distance between samples and test images in the
 features of a small classifier that the script trains itself (not the paper's Inception FID), the
-smallest learned variance (of standardised pixels) and the seconds. With ``--out`` a sheet of
+smallest learned variance (of standardized pixels) and the seconds. With ``--out`` a sheet of
 samples of each sampler, intermediate states and filters are saved there.
 Normal noise of ``--noise`` grey levels is added to the training images: pixels that are nearly
-always black have otherwise standardised values of a hundred and more, and rule the gradient.
+always black have otherwise standardized values of a hundred and more, and rule the gradient.
 Those called adjusted accept or reject from step ``--adjust-after`` on.
 """
 
@@ -71,7 +71,7 @@ def learn(args, X, seed, **params):
 
 
 def relative_variances(rbm):
-    """Return learned variances of standardised pixels, of those that vary."""
+    """Return learned variances of standardized pixels, of those that vary."""
     variances, scale = rbm.variances_, rbm.noise_scale_
     return (variances / np.where(scale > 0, scale, 1) ** 2)[scale > 0]
 

@@ -2,7 +2,7 @@
 
     python examples/benchmarks/gaussian_bernoulli/variances.py --epochs 10 --n-components 256
 
-Prints the least, the median and the largest log-variance of standardised pixels that vary, at
+Prints the least, the median and the largest log-variance of standardized pixels that vary, at
 epochs that double, and saves filters with ``--out``.
 """
 
