@@ -34,7 +34,6 @@ def main():
     parser.add_argument("--inference", choices=("bp", "mean_field"), default="bp")
     parser.add_argument("--start", choices=("random", "LR"), default="random")
     parser.add_argument("--alpha", type=float, default=0.0)
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     heading(__file__, args)
     images, held_out, _ = load("mnist", args.task, args.train_size)
@@ -58,17 +57,6 @@ def main():
     converged = [100 * part for part in history["converged"]]
     rows = zip(history["epoch"], sweeps, converged, largest, strict=True)
     table(("pass", "sweeps", "converged %", "largest weight"), rows)
-    if args.out:
-        draw(history["epoch"], converged, args.out)
-
-
-def draw(epochs, converged, path):
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-    axes.plot(epochs, converged, marker=".")
-    axes.set(xlabel="pass", ylabel="converged instances (%)", ylim=(0, 101))
-    plt.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

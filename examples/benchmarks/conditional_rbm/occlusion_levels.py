@@ -29,7 +29,6 @@ def arguments():
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--n-components", type=int, default=256)
-    parser.add_argument("--out", type=Path)
     return parser.parse_args()
 
 
@@ -55,19 +54,6 @@ def main():
             progress(rows[-1])
     print()
     table(("side", "method", "all %", "changed %"), rows)
-    if args.out:
-        draw(args.sizes, means, args.out)
-
-
-def draw(sizes, means, path):
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-    for method, values in means.items():
-        axes.plot(sizes, [value[0] for value in values], marker=".", label=method)
-    axes.set(xlabel="side of the hidden square (pixels)", ylabel="wrong pixels (%)")
-    axes.legend()
-    plt.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":
