@@ -48,7 +48,7 @@ _FIRST = """
 digits_features missing_values samples_of_a_label denoising multilabel synthetic_table topics
 sequences categories spikes generate_digits image_completion rbm kinds_of_units
 gaussian_mixture_density how_many_hidden_units grid_search diagnose tap_landscape deep_tap_machine
-resume large_data workers
+resume large_data
 """.split()
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],

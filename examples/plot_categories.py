@@ -1,17 +1,12 @@
 """
-==============================
-Letters that depend on others
-==============================
+===================
+Categorical columns
+===================
 
-A machine of aligned sequences finds which sites go together, fills sites that are unknown, and
-draws new sequences. The sequences here are made up: sites 0 and 7, and 2 and 5, are pairs of
-complementary letters, as in a hairpin of RNA, and the other sites are free.
+:class:`~skrbm.CategoricalRBM` is fitted to columns of letters, two pairs of which depend on each
+other. It finds the pairs, imputes missing letters and generates new rows.
 """
 
-# %%
-# Data
-# ----
-# :class:`~skrbm.CategoricalRBM` takes the letters as they are.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -19,28 +14,28 @@ from skrbm import CategoricalRBM
 
 generator = np.random.default_rng(0)
 PARTNER = {"A": "U", "U": "A", "C": "G", "G": "C"}
+PAIRS = [(0, 7), (2, 5)]
 X = generator.choice(list("ACGU"), size=(2000, 8))
-for i, j in [(0, 7), (2, 5)]:
+for i, j in PAIRS:
     X[:, j] = [PARTNER[letter] for letter in X[:, i]]
 X_train, X_test = X[:1500], X[1500:]
 
 rbm = CategoricalRBM(12, n_iter=60, random_state=0).fit(X_train)
-print(f"log-likelihood of held-out rows: {rbm.score(X_test):.2f} nats")
-print(f"of independent letters: {-8 * np.log(4):.2f}; of the pairs: {-6 * np.log(4):.2f}")
+print(f"test log-likelihood: {rbm.score(X_test):.2f} nats")
+print(f"independent letters: {-8 * np.log(4):.2f}, truth: {-6 * np.log(4):.2f}")
 
 # %%
-# Which sites go together
-# -----------------------
-# A hidden unit has weights to all values of all sites, ``components_[j]``. Sites whose weights are
-# large in the same hidden units depend on each other: of the products of these weights, the squared
-# norms over the values of both sites show the pairs.
+# Couplings
+# ---------
+# ``components_[j]`` has the weights of a hidden unit to all values of all sites. Sites with large
+# weights to the same hidden units depend on each other.
+
 W = rbm.components_
 coupling = np.einsum("jia,jkb->ikab", W, W)
 strength = np.sqrt((coupling**2).sum(axis=(2, 3)))
 np.fill_diagonal(strength, 0)
 
 figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.2), layout="constrained")
-figure.suptitle("Sites 0 and 7, and 2 and 5, are found to be pairs")
 image = axes[0].imshow(strength, cmap="Blues")
 axes[0].set(title="Strength of couplings", xlabel="site", ylabel="site")
 figure.colorbar(image, ax=axes[0])
@@ -52,14 +47,15 @@ axes[1].set_yticks(range(4), rbm.categories_[0])
 figure.colorbar(image, ax=axes[1])
 
 # %%
-# New sequences, and unknown letters
-# ----------------------------------
+# Samples and imputation
+# ----------------------
+
 samples = rbm.sample(1000, random_state=0)
-for i, j in [(0, 7), (2, 5), (1, 4)]:
-    pairs = np.mean([PARTNER[a] == b for a, b in samples[:, [i, j]]])
-    print(f"sites {i} and {j} are complementary in {pairs:.0%} of the samples")
+for i, j in [*PAIRS, (1, 4)]:
+    share = np.mean([PARTNER[a] == b for a, b in samples[:, [i, j]]])
+    print(f"sites {i} and {j} are complementary in {share:.0%} of the samples")
 
 holes = X_test[:200].astype(object)
 holes[:, 7] = None
 filled = rbm.impute(holes, random_state=0)
-print(f"unknown letters found: {np.mean(filled[:, 7] == X_test[:200, 7]):.0%}")
+print(f"imputed letters that are right: {np.mean(filled[:, 7] == X_test[:200, 7]):.0%}")

@@ -1,31 +1,35 @@
 """
-===================================
-Features of digits for a classifier
-===================================
+===========================
+Features for classification
+===========================
 
-Scikit-learn's digits are 1797 images of 8 x 8 pixels. As in scikit-learn's own example of a
-restricted Boltzmann machine, the data are enlarged by copies shifted by a pixel in each direction,
-and a logistic regression is fitted to the raw pixels and to the hidden units of a machine.
-
-The machine is an :class:`~skrbm.RBM` of 100 hidden units, which finds its learning rate itself and
-goes through the data 40 times. Scikit-learn's ``BernoulliRBM`` of the same size stands beside it,
-with the rate and the 10 passes of its own example. The same fitted machine then completes digits of
-which the lower half is lost, and draws new ones.
+Logistic regression on the pixels of scikit-learn's digits, on the features of scikit-learn's
+``BernoulliRBM``, and on those of :class:`~skrbm.RBM`. As in scikit-learn's example, the data are
+enlarged by copies shifted by a pixel in each direction. The same fitted RBM then completes digits
+whose lower half is missing, and generates new ones.
 """
 
 # %%
-# Data
-# ----
-# Pixels are scaled to [0, 1], the range of binary units. A fifth of the images is held out, with
-# all their copies.
+# Classification
+# --------------
+# A fifth of the images is the test set, with all their copies.
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.ndimage import shift
+from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
+from sklearn.neural_network import BernoulliRBM as SklearnRBM
+from sklearn.pipeline import make_pipeline
+
+from skrbm import RBM
+from skrbm.inspection import ComponentsDisplay
 
 
 def with_copies(images, labels):
+    """Return images and their shifted copies as rows, and the labels."""
     moves = [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)]
     copies = [shift(images, (0, *move), order=0) for move in moves]
     return np.concatenate(copies).reshape(-1, 64), np.tile(labels, len(moves))
@@ -37,19 +41,6 @@ images, images_test, labels, labels_test = train_test_split(
 )
 X_train, y_train = with_copies(images, labels)
 X_test, y_test = with_copies(images_test, labels_test)
-
-# %%
-# Pipelines
-# ---------
-# A machine is a transformer: it goes in front of the classifier, and its parameters can be
-# searched like any other's.
-
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import BernoulliRBM as SklearnRBM
-from sklearn.pipeline import make_pipeline
-
-from skrbm import RBM
 
 classifier = LogisticRegression(C=100, max_iter=1000)
 models = {
@@ -66,31 +57,18 @@ for name, model in models.items():
     print(f"{' '.join(name.split()):26s} accuracy {accuracy[name]:.3f}")
 
 # %%
-# Completed and new digits
-# ------------------------
-# The lower halves of ten test digits are lost: NaN. ``impute`` fills in the means of the lost
-# pixels given the others. New digits are the ends of Gibbs chains; shown are the means of their
-# pixels given the hidden units.
+# Imputation and generation
+# -------------------------
+# Generated digits are shown as the means of their pixels given the hidden units.
 
 rbm = models["RBM"][0]
 shown = X_test[[np.argmax(labels_test == label) for label in range(10)]]
 observed = shown.copy()
 observed[:, 32:] = np.nan
 completed = rbm.impute(observed, random_state=0)
-drawn = rbm.inverse_transform(rbm.transform(rbm.sample(20, n_steps=1000, random_state=0)))
-
-# %%
-# Pictures
-# --------
-# The receptive fields are the weights between the pixels and each hidden unit, of which those with
-# the largest weights are shown.
-
-import matplotlib.pyplot as plt
-
-from skrbm.inspection import ComponentsDisplay
+new = rbm.inverse_transform(rbm.transform(rbm.sample(20, n_steps=1000, random_state=0)))
 
 figure = plt.figure(figsize=(8, 7.6), layout="constrained")
-figure.suptitle("One machine of digits: features, completed digits and new ones")
 above, below = figure.subfigures(2, 1, height_ratios=(1, 1.2))
 left, right = above.subfigures(1, 2, width_ratios=(1, 1.1))
 left.suptitle("Weights of 36 hidden units", fontsize="medium")
@@ -102,10 +80,10 @@ axis.set(xlim=(0.5, 1.08), xticks=[0.5, 0.75, 1])
 axis.set_title("Test accuracy of logistic regression", fontsize="medium")
 axis.invert_yaxis()
 rows = {"digits": shown, "observed": observed, "completed": completed}
-rows |= {"drawn": drawn[:10], "": drawn[10:]}
-for line, (name, images) in zip(below.subplots(5, 10), rows.items(), strict=True):
+rows |= {"generated": new[:10], "": new[10:]}
+for line, (name, part) in zip(below.subplots(5, 10), rows.items(), strict=True):
     line[0].set_ylabel(name, rotation=0, ha="right", va="center")
-    for axis, image in zip(line, images, strict=True):
+    for axis, image in zip(line, part, strict=True):
         pixels = np.ma.masked_invalid(image.reshape(8, 8))
         axis.imshow(pixels, cmap="gray_r", vmin=0, vmax=1)
         axis.set(xticks=[], yticks=[], facecolor="tab:blue")

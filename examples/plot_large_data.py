@@ -1,115 +1,80 @@
 """
-Memory of fits to files and to an array
-=======================================
+=======================
+Data larger than memory
+=======================
 
-A fit reads rows from files block by block. It needs the memory of some blocks, however large the
-files are. Here the same machine learns the same rows twice: from an array that holds all of them,
-and from the files.
+A fit reads files block by block. Here the memory of a fit to files is compared with that of a fit
+to an array of the same rows.
 """
 
 # %%
-# A week of files
-# ---------------
-# A file has the images of a day: digits of scikit-learn, enlarged and noisy. All seven days are one
-# file of 82 MB here, which spares your disk; a fit reads it seven times in each pass.
+# Data
+# ----
+# One file of 82 MB, which the fit reads seven times in each epoch.
 
 import tempfile
-from pathlib import Path
-
-import numpy as np
-from sklearn.datasets import load_digits
-
-rng = np.random.default_rng(0)
-digits = np.kron(load_digits().images / 16, np.ones((4, 4))).reshape(-1, 1024)
-day = digits[rng.integers(len(digits), size=10_000)]
-day = np.clip(day + 0.1 * rng.standard_normal(day.shape), 0, 1)
-
-folder = tempfile.TemporaryDirectory()
-files = 7 * [Path(folder.name, "day.npy")]
-np.save(files[0], day)
-size = 7 * day.nbytes / 1e6
-print(f"{len(files)} files with {size:.0f} MB together")
-
-# %%
-# Fits that are watched
-# ---------------------
-# NumPy reports each array that it makes to ``tracemalloc``. A thread asks for the sum of all during
-# a fit. What Python and its libraries take themselves is not in it, and is the same for both fits.
-
 import threading
 import time
 import tracemalloc
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+
+from skrbm import RBM
+
+rng = np.random.default_rng(0)
+digits = np.kron(load_digits().images / 16, np.ones((4, 4))).reshape(-1, 1024)
+rows = digits[rng.integers(len(digits), size=10_000)]
+rows = np.clip(rows + 0.1 * rng.standard_normal(rows.shape), 0, 1)
+folder = tempfile.TemporaryDirectory()
+files = 7 * [Path(folder.name, "rows.npy")]
+np.save(files[0], rows)
+size = 7 * rows.nbytes / 1e6
+rbm = RBM(8, n_iter=1, batch_size=2000, n_states=100, sample_values=False, random_state=0)
 
 
 def watched(run):
-    """Return what a function returns, and the seconds and the memory in MB while it runs."""
+    """Return times in s and memory of arrays in MB while a function runs."""
     course, is_done, begin = [], threading.Event(), time.perf_counter()
 
     def watch():
         while not is_done.wait(0.01):
-            memory, _ = tracemalloc.get_traced_memory()
-            course.append((time.perf_counter() - begin, memory / 1e6))
+            course.append((time.perf_counter() - begin, tracemalloc.get_traced_memory()[0] / 1e6))
 
     tracemalloc.start()
     thread = threading.Thread(target=watch)
     thread.start()
-    try:
-        result = run()
-    finally:
-        is_done.set()
-        thread.join()
-        tracemalloc.stop()
-    return result, np.transpose(course)
-
-
-# %%
-# From an array, and from files
-# -----------------------------
-# One epoch is enough to see the course of the memory, as each further one is like it.
-
-from skrbm import RBM
-
-settings = {"n_components": 8, "n_iter": 1, "batch_size": 2000, "n_states": 100}
-settings["sample_values"] = False
+    run()
+    is_done.set()
+    thread.join()
+    tracemalloc.stop()
+    return np.transpose(course)
 
 
 def fit_array():
     """Read the files into one array, and fit."""
-    X = np.empty((7 * len(day), 1024))
+    X = np.empty((7 * len(rows), 1024))
     for part, file in zip(np.split(X, 7), files, strict=True):
         part[:] = np.load(file)
-    return RBM(**settings, random_state=0).fit(X)
+    rbm.fit(X)
 
 
-def fit_files():
-    """Fit to the files."""
-    return RBM(**settings, random_state=0).fit(files)
-
-
-courses = {}
-for name, fit in (("an array", fit_array), ("files", fit_files)):
-    rbm, courses[name] = watched(fit)
-    print(f"from {name}: at most {courses[name][1].max():.0f} MB")
+courses = {"array": watched(fit_array), "files": watched(lambda: rbm.fit(files))}
 folder.cleanup()
 
 # %%
-# Pictures
-# --------
-# The array is in memory as a whole, and while it is filled one file beside it. A fit to files
-# begins with a pass that sums up the columns and keeps up to 10 000 rows to measure. The epoch
-# then shuffles the rows of as many blocks as 128 MiB (134 MB) hold, which are in memory once as
-# they come and once joined. A year of files would need no more.
+# Memory
+# ------
+# A fit to files first computes column statistics and keeps up to 10 000 rows. The epoch then
+# shuffles the rows of as many blocks as 128 MiB hold.
 
-import matplotlib.pyplot as plt
-
-figure, ax = plt.subplots(figsize=(7.5, 4.4), layout="constrained")
-ax.axhline(size, color="0.4", ls="--", lw=1)
-ax.text(0.01, size - 8, f"all rows: {size:.0f} MB", color="0.3", va="top")
-for color, (name, (seconds, memory)) in zip(("C1", "C0"), courses.items(), strict=True):
-    part = seconds / seconds[-1]
-    ax.fill_between(part, memory, color=color, alpha=0.25, lw=0)
-    ax.plot(part, memory, color=color, label=f"fit to {name}")
-ax.set(xlabel="part of the time of the fit", ylabel="memory of arrays (MB)", ylim=0, xlim=(0, 1))
-ax.set_title("Files need a bounded memory, an array that of all rows")
-ax.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.83))
+figure, axis = plt.subplots(figsize=(7.5, 4.4), layout="constrained")
+axis.axhline(size, color="0.4", ls="--", lw=1, label=f"all rows: {size:.0f} MB")
+for name, (seconds, memory) in courses.items():
+    print(f"{name}: at most {memory.max():.0f} MB")
+    axis.plot(seconds / seconds[-1], memory, label=f"fit to {name}")
+axis.set(xlabel="fraction of the time of the fit", ylabel="memory of arrays (MB)", ylim=0)
+axis.legend()
 plt.show()

@@ -1,17 +1,16 @@
 """
-=================
-A synthetic table
-=================
+===============
+Synthetic table
+===============
 
-A table of customers with columns of five kinds, and a machine that has learnt it. New rows that the
-machine draws have the same distributions of single columns and the same dependences between
-columns, but are nobody's. :class:`~skrbm.TabularRBM` takes the DataFrame as it is.
+:class:`~skrbm.TabularRBM` is fitted to a DataFrame with columns of five kinds and missing values,
+and generates new rows.
 """
 
 # %%
-# Customers
-# ---------
-# Four groups of customers, which the table does not tell. A tenth of all values is missing.
+# Data
+# ----
+# Four groups of customers, which are not a column of the table.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,43 +38,35 @@ holes = customers.astype({"visits": "Int64", "stars": "Int64", "member": "boolea
 holes = holes.mask(rng.random(holes.shape) < 0.1)
 
 # %%
-# Learning and drawing
-# --------------------
-# Kinds of columns follow from dtypes, except that visits are to be counts without a bound.
+# Synthetic rows
+# --------------
+# Kinds of columns follow from dtypes, except that visits are unbounded counts.
 
 rbm = TabularRBM(n_components=20, kinds={"visits": "count"}, n_iter=30, random_state=0)
 synthetic = rbm.fit(holes).sample(n, n_steps=100, random_state=0)
 print(", ".join(f"{name}: {kind}" for name, kind in rbm.kinds_.items()))
 print(synthetic.head().round(1).to_string())
 
-# %%
-# Two tables
-# ----------
-# Age and spending, with the channel in colours, of customers and of rows that were drawn; then the
-# numbers of visits and of stars.
-
-colours = {"web": "C0", "shop": "C1", "phone": "C2"}
 figure, axes = plt.subplots(2, 2, figsize=(7.5, 6.5), layout="constrained")
-figure.suptitle("A table and its synthetic counterpart")
-for ax, rows, title in zip(axes[0], (customers, synthetic), ("customers", "drawn"), strict=True):
-    for name, colour in colours.items():
+tables = {"customers": customers, "synthetic": synthetic}
+for axis, (title, rows) in zip(axes[0], tables.items(), strict=True):
+    for name in ("web", "shop", "phone"):
         some = rows[rows["channel"] == name]
-        ax.scatter(some["age"], some["log spending"], s=4, color=colour, alpha=0.5, label=name)
-    ax.set(title=title, xlabel="age", ylabel="log spending", xlim=(5, 85), ylim=(0.5, 7))
+        axis.scatter(some["age"], some["log spending"], s=4, alpha=0.5, label=name)
+    axis.set(title=title, xlabel="age", ylabel="log spending", xlim=(5, 85), ylim=(0.5, 7))
 axes[0, 0].legend(markerscale=3)
-for ax, name in zip(axes[1], ("visits", "stars"), strict=True):
-    for rows, label, shift in ((customers, "customers", -0.2), (synthetic, "drawn", 0.2)):
+for axis, name in zip(axes[1], ("visits", "stars"), strict=True):
+    for offset, (label, rows) in zip((-0.2, 0.2), tables.items(), strict=True):
         values, counts = np.unique(rows[name].astype(int), return_counts=True)
-        ax.bar(values + shift, counts / n, width=0.4, label=label)
-    ax.set(xlabel=name, ylabel="part of the rows")
-    ax.legend()
+        axis.bar(values + offset, counts / n, width=0.4, label=label)
+    axis.set(xlabel=name, ylabel="fraction of rows")
+    axis.legend()
 plt.show()
 
 # %%
-# A row with holes
-# ----------------
-# ``impute`` fills in means, and the likeliest categories. Draws given what is known tell how sure
-# that is.
+# Imputation
+# ----------
+# ``impute`` fills in means, and the most probable categories. Samples show the uncertainty.
 
 row = holes.loc[[holes.isna().sum(axis=1).idxmax()]]
 print(row.to_string())

@@ -97,7 +97,7 @@ def fit_for(rbm, X, seconds, part=6000):
     """Learn from X by ``partial_fit`` for some seconds of processor time.
 
     The learning rate, or the factor on an automatic one, falls to zero in a line over that time.
-    Returns the seconds taken and the number of passes over the data. Processor time, so that other
+    Returns the seconds taken and the number of epochs. Processor time, so that other
     programs do not count.
     """
     schedule, rng, n_rows = rbm.schedule, np.random.default_rng(0), 0

@@ -1,52 +1,38 @@
-"""Times and agreement of skrbm on tensors of torch, on a GPU or on the processor.
+"""Times and agreement of skrbm on torch tensors, on a GPU or on the CPU.
 
-    SKRBM_DATA=... python examples/benchmarks/gpu.py [--device cuda] [--part pcd replays ...]
+    python examples/benchmarks/gpu.py [--device cuda] [--part pcd replays ...]
 
-- "pcd": a batch of persistent contrastive divergence, 784 x 4096 units and 512 rows, beside the
-  products of matrices in it alone, with and without TensorFloat-32. Of two fits of different
-  lengths, with 50 batches in an epoch, the difference counts; it has what an epoch ends with.
-- "replays": a batch of some estimators where steps are replayed, and where they are not.
-- "rbms": an update of 784 x 500 units as rbms does it by default, 2000 rows and chains and the
-  centred gradient, beside rbms 0.5.0 (``pip install --no-deps rbms==0.5.0``).
-- "langevin": a step of Gibbs-Langevin sampling with 10 inner steps beside a plain transcription of
+- "pcd": a batch of persistent contrastive divergence, 784 x 4096 units and 512 rows, and its matrix
+  products alone, with and without TensorFloat-32. The difference between fits of two lengths
+  counts, with 50 batches in an epoch.
+- "replays": a batch with recorded steps and without.
+- "rbms": an update of 784 x 500 units, 2000 rows and chains, and that of rbms 0.5.0 (``pip install
+  --no-deps rbms==0.5.0``).
+- "langevin": a step of Gibbs-Langevin sampling with 10 inner steps, and a plain transcription of
   the inner loop of the paper's released code.
-- "bp": belief propagation, ten sweeps in 100 and in 500 machines of 784 x 256 units, beside the
-  traffic of its messages: each read and written once in a sweep, and exp(W) read, at the speed of a
-  copy. "in learning" is what a step of ConditionalRBM calls, with weights that nobody has seen, and
-  "its kernels" what the GPU takes of it; ``propagate`` checks its arguments before, and is timed
-  also where no programs share a machine.
-- "mnist": mean log-likelihoods of MNIST's test images, thresholded, after ``RBM`` of 500 units has
-  learnt without settings, by AIS and by reverse AIS with 10 000 temperatures.
-- "many": eight small machines of 784 x 64 units, one by one, in threads, in threads with a stream
-  of the GPU each, and one by one with NumPy.
-- "waits": how often the processor waits for the device in an epoch, by torch's own warnings; only
-  on CUDA.
-- "agreement": largest differences from NumPy of what involves no random numbers, and exact
-  log-likelihoods of sampling fits over some seeds, with standard errors.
+- "bp": ten sweeps of belief propagation in 100 and 500 RBMs of 784 x 256 units, and the memory
+  traffic of their messages at the speed of a copy.
+- "agreement": largest differences from NumPy of deterministic computations, and exact
+  log-likelihoods of fits by sampling over some seeds, with standard errors.
 
-Float32; ``--device cpu --scale 0.1`` runs all but "waits" and "mnist" in some minutes, at a tenth
-of the sizes.
-Times are medians over repeats in turn.
+Float32; medians over interleaved repeats. ``--device cpu --scale 0.1`` runs in some minutes.
 """
 
 import argparse
 import sys
 import time
-import warnings
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-import joblib
 import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "gaussian_bernoulli"))
 
-from _common import PLAIN, heading, likelihood, mnist, table, timed
+from _common import PLAIN, heading, table, timed
 from speed import explicit
-from torch.profiler import ProfilerActivity, profile
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng, to_numpy
@@ -90,7 +76,7 @@ def bits(n, n_visible):
 
 
 def pcd(device, args):
-    """Time a batch of PCD beside its products."""
+    """Time a batch of PCD and its products."""
     n_visible, n_hidden, size = args.sizes(784, 4096, 512)
     print(f"\nPCD, {n_visible} x {n_hidden} units, batches of {size}")
     W, V, H = (torch.rand(n, m, device=device.name) for n, m in
@@ -157,7 +143,7 @@ def replays(device, args):
 
 
 def rbms(device, args):
-    """Time an update beside that of rbms."""
+    """Time an update, and that of rbms."""
     try:
         from rbms.bernoulli_bernoulli.classes import BBRBM
         from rbms.training.pcd import fit_batch_pcd
@@ -194,7 +180,7 @@ def rbms(device, args):
 
 
 def langevin(device, args):
-    """Time a Gibbs-Langevin step beside the released code's inner loop."""
+    """Time a Gibbs-Langevin step, and the inner loop of the released code."""
     n_visible, n_hidden, n = args.sizes(784, 4096, 512)
     generator, inner, n_steps = np.random.default_rng(0), 10, 20
     W = device.put(0.02 * generator.standard_normal((n_hidden, n_visible)))
@@ -221,14 +207,14 @@ def langevin(device, args):
 
 
 def bp(device, args):
-    """Time sweeps of belief propagation beside their traffic."""
+    """Time sweeps of belief propagation and their traffic."""
     print("\nBelief propagation, 10 sweeps")
     rows = [row for n in (100, 500) for row in bp_rows(device, args, n)]
-    table(("machines", "", "ms", "over traffic", "goal"), rows)
+    table(("RBMs", "", "ms", "over traffic", "goal"), rows)
 
 
 def bp_rows(device, args, n):
-    """Return the rows of a table about sweeps in ``n`` machines."""
+    """Return rows of a table about sweeps in ``n`` RBMs."""
     n_visible, n_hidden, n = args.sizes(784, 256, n)
     generator, sweeps = np.random.default_rng(0), 10
     W = 3 / np.sqrt(n_visible + n_hidden) * generator.standard_normal((n_hidden, n_visible))
@@ -250,104 +236,11 @@ def bp_rows(device, args, n):
         "in learning": learning,
         "propagate": lambda: propagate(W, b, c, max_iter=sweeps, tol=0.0, pairs=True),
     }
-    if device.is_gpu:
-        runs["propagate, one program each"] = partial(alone, runs["propagate"])
-    found = device.seconds(runs, 5 * args.repeats)  # which take milliseconds
-    if device.is_gpu:
-        found["its kernels"] = seconds_of_kernels(learning)
+    found = device.seconds(runs, 5 * args.repeats)
     found["traffic"] *= 1 + 0.5 / n
     name, goals = f"{n} of {n_visible} x {n_hidden}", {"in learning": "<= 3"}
     return [(name, run, 1e3 * seconds, seconds / found["traffic"], goals.get(run, ""))
             for run, seconds in found.items()]  # fmt: skip
-
-
-def alone(run):
-    """Run belief propagation with one program of the GPU for each machine."""
-    with mock.patch("skrbm.inference._odds_triton._n_parts", lambda *args: 1):
-        return run()
-
-
-def seconds_of_kernels(run, repeats=10):
-    """Return how long the GPU is at work in a call."""
-    run()
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        for _ in range(repeats):
-            run()
-        torch.cuda.synchronize()
-    return sum(event.self_device_time_total for event in found.key_averages()) / 1e6 / repeats
-
-
-def learns_mnist(device, args):
-    """Print likelihoods of MNIST after some passes."""
-    (train, _), (test, _) = mnist("train"), mnist("test")
-    X, X_test = (torch.asarray(X, device=device.name) for X in (train, test))
-    print("\nMNIST, 784 x 500 units, RBM without settings")
-    rows = []
-    for n_iter in args.passes:
-        begin = time.perf_counter()
-        rbm = RBM(500, n_iter=n_iter, random_state=0).fit(X)
-        learnt = time.perf_counter() - begin
-        found = likelihood(rbm, X, X_test, schedule=10_000)
-        rows.append((n_iter, learnt, *found, time.perf_counter() - begin - learnt))
-    table(("passes", "seconds", "AIS", "reverse AIS", "seconds for both"), rows)
-
-
-def many(device, args):
-    """Time fits of several small machines."""
-    n_visible, n_rows = args.sizes(784, 10_000)
-    data = bits(n_rows, n_visible)
-    X, n_machines = device.put(data), 8
-
-    def fit(seed, rows, stream=None):
-        rbm = BernoulliRBM(64, batch_size=100, n_iter=5, random_state=seed)
-        with torch.cuda.stream(stream):  # of None: the stream of all
-            return rbm.fit(rows)
-
-    def threads(n_jobs, streams):
-        fits = (joblib.delayed(fit)(seed, X, stream) for seed, stream in enumerate(streams))
-        return joblib.Parallel(n_jobs, backend="threading")(fits)
-
-    shared = [None] * n_machines
-    runs = {
-        "one by one": lambda: threads(1, shared),
-        "two threads": lambda: threads(2, shared),
-        "NumPy, one by one": lambda: [fit(seed, data) for seed in range(n_machines)],
-    }
-    if device.is_gpu:
-        apart = [torch.cuda.Stream(device.name) for _ in shared]
-        runs |= {f"{n} threads, a stream each": partial(threads, n, apart) for n in (2, 4, 8)}
-    print(f"\n{n_machines} machines of {n_visible} x 64 units, {n_rows} rows, five passes each")
-    found = device.seconds(runs, args.repeats)
-    rows = [(name, taken, taken / found["one by one"]) for name, taken in found.items()]
-    table(("", "s", "over one by one"), rows)
-
-
-def waits(device, args):
-    """Count how often the processor waits for the device in an epoch."""
-    print("\nHow often the processor waits for the device in an epoch")
-    if not device.is_gpu:
-        print("only torch on CUDA tells; tests/estimators/test_devices.py counts without a GPU")
-        return
-    rows = []
-    for name, Estimator, params in (
-        ("RBM", RBM, {}),
-        ("BernoulliRBM", BernoulliRBM, {}),
-        ("TAPRBM", TAPRBM, {}),
-    ):
-        counts = []
-        for n_batches in (5, 20):
-            X, found = device.put(bits(50 * n_batches, 64)), []
-            for n_iter in (1, 3):
-                estimator = Estimator(32, batch_size=50, n_iter=n_iter, random_state=0, **params)
-                torch.cuda.set_sync_debug_mode("warn")
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    estimator.fit(X)
-                torch.cuda.set_sync_debug_mode("default")
-                found.append(sum("synchroniz" in str(w.message).lower() for w in caught))
-            counts.append((found[1] - found[0]) / 2)
-        rows.append((name, *counts))
-    table(("", "5 batches", "20 batches"), rows)
 
 
 def agreement(device, args):
@@ -385,8 +278,7 @@ def _difference(one, other, name):
     return float(np.abs(to_numpy(getattr(one, name)) - getattr(other, name)).max())
 
 
-PARTS = {part.__name__: part for part in (pcd, replays, rbms, langevin, bp, many, waits, agreement)}
-PARTS["mnist"] = learns_mnist
+PARTS = {part.__name__: part for part in (pcd, replays, rbms, langevin, bp, agreement)}
 
 
 def main():
@@ -396,10 +288,9 @@ def main():
     parser.add_argument("--scale", type=float, default=1.0, help="factor on all sizes")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--passes", type=int, nargs="*", default=[30, 120], help="over MNIST")
     args = parser.parse_args()
     if args.device.startswith("cuda") and not torch.cuda.is_available():
-        parser.error("torch finds no GPU; --device cpu --scale 0.1 runs on the processor")
+        parser.error("torch finds no GPU; use --device cpu --scale 0.1")
     heading(__file__, args)
     args.sizes = lambda *sizes: [max(2, round(args.scale * size)) for size in sizes]
     device = Device(args.device)

@@ -1,58 +1,37 @@
-"""The picture of README: a machine beside other packages, and what it fills in and draws.
+"""The picture of the README: likelihoods of packages, and completed and generated digits.
 
     SKRBM_DATA=... python examples/benchmarks/overview.py [--seconds 85]
 
-An ``RBM(500)`` learns the thresholded images of MNIST as in ``peers.py``: with no setting but its
-size, for 85 seconds of the processor on one thread. Drawn are
-
-- what ``RBM`` and the other packages gain over independent columns on MNIST and on Fashion-MNIST in
-  equal processor time, from the table of doc/benchmarks.rst, which ``peers.py`` printed. A bar ends
-  at the lower of the two estimates of a likelihood, and a line continues to the higher one;
-- the first test image of each digit, its upper half, and that filled in by ``impute``;
-- images that the machine draws: the means of the pixels at the ends of Gibbs chains.
-
-Printed are the error of the pixels filled in, over 1000 test images, and that of a guess by the
-most frequent value of each pixel.
+An ``RBM(500)`` with default settings is trained on thresholded MNIST for 85 seconds of processor
+time on one thread, as in ``peers.py``, whose results file gives the bars. A bar ends at the lower
+of the two estimates of a likelihood, and a line continues to the higher one. Printed are the errors
+of the imputed lower halves of 1000 test images, and those of the most frequent values.
 """
 
 import argparse
-import re
+import json
 from pathlib import Path
 
 import numpy as np
 from _common import fit_for, heading, mnist
+from peers import NAMES, RESULTS
 from threadpoolctl import threadpool_limits
 
 from skrbm import RBM
 
 DOC = Path(__file__).resolve().parents[2] / "doc"
-PACKAGES = {
-    ":class:`~skrbm.RBM`": "skrbm",
-    "rbms 0.5.0": "rbms",
-    "scikit-learn": "scikit-learn",
-    "paysage 0.2.1": "paysage",
-}
-
-
-def published():
-    """Return {data: {package: (AIS, reverse AIS)}} of the table in doc/benchmarks.rst."""
-    text = (DOC / "benchmarks.rst").read_text()
-    text = text.partition(".. _bench_peers:")[2].partition(".. _bench_mnist:")[0]
-    found, data = {}, None
-    for row in re.split(r"^   \* - ?", text, flags=re.MULTILINE)[2:]:
-        cells = [cell.strip() for cell in re.split(r"^     - ?", row, flags=re.MULTILINE)]
-        data = cells[0] or data
-        ends = [float(cell.split()[0].replace("−", "-")) for cell in cells[5:7] if cell]
-        found.setdefault(data, {})[cells[1]] = ends
-    return found
+PACKAGES = {"RBM": "skrbm", "rbms": "rbms", "scikit-learn": "scikit-learn", "paysage": "paysage"}
 
 
 def bars(axis, found, title):
     """Draw what each package gains over independent columns."""
-    (alone,) = found["independent columns"]
-    longest = max(map(max, found.values())) - alone
+    ends = {
+        package: sorted(found[package][key] - found["independent"] for key in ("ais", "reverse"))
+        for package in PACKAGES
+    }
+    longest = max(high for _, high in ends.values())
     for place, (package, name) in enumerate(PACKAGES.items()):
-        low, high = sorted(value - alone for value in found[package])
+        low, high = ends[package]
         axis.barh(place, low, color="#1b5e9e" if name == "skrbm" else "#a6a6a6")
         axis.plot([low, high], [place, place], color="black", linewidth=2)
         x, color = (1, "white") if low > 0.1 * longest else (high, "black")  # inside, or behind it
@@ -75,12 +54,11 @@ def draw(rows, path):
     plt.rcParams.update({"font.size": 14, "axes.spines.top": False, "axes.spines.right": False})
     figure = plt.figure(figsize=(6.4, 7.4), layout="constrained", facecolor="white")
     above, below = figure.subfigures(2, 1, height_ratios=(1, 1.02))
-    above.suptitle("Nats per row gained in equal time", fontsize=14, weight="bold")
-    tables = published()
-    for axis, name in zip(above.subplots(2, 1), ("MNIST", "Fashion-MNIST"), strict=True):
-        (data,) = (key for key in tables if key.startswith(f"{name},"))
-        bars(axis, tables[data], name)
-    below.suptitle("A machine of MNIST fills in, and draws", fontsize=14, weight="bold")
+    above.suptitle("Log-likelihood gained in equal time (nats)", fontsize=14, weight="bold")
+    results = json.loads(RESULTS.read_text())
+    for axis, name in zip(above.subplots(2, 1), ("mnist", "fashion-mnist"), strict=True):
+        bars(axis, results[name], NAMES[name])
+    below.suptitle("Completed and generated digits", fontsize=14, weight="bold")
     for line, (name, images) in zip(below.subplots(len(rows), 8), rows.items(), strict=True):
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
         for axis, image in zip(line, images, strict=True):
@@ -101,8 +79,8 @@ def main():
     X, X_test = X.astype(np.float32), X_test.astype(np.float32)
     rbm = RBM(500, random_state=0)
     with threadpool_limits(1):
-        spent, passes = fit_for(rbm, X, args.seconds)
-        print(f"RBM(500), {len(X)} images: {spent:.0f} s of the processor, {passes:.1f} passes")
+        spent, epochs = fit_for(rbm, X, args.seconds)
+        print(f"RBM(500), {len(X)} images: {spent:.0f} s of the processor, {epochs:.1f} epochs")
         lost = X_test.copy()
         lost[:, 392:] = np.nan
         completed = rbm.impute(lost, random_state=0)
@@ -113,8 +91,8 @@ def main():
     ]
     print(f"lower halves: {wrong[0]:.1f} % wrong, by most frequent values {wrong[1]:.1f} %")
     shown = [int(np.argmax(y_test == label)) for label in (0, 2, 3, 4, 5, 6, 8, 9)]
-    rows = {"test image": X_test[shown], "observed": lost[shown], "filled in": completed[shown]}
-    rows["drawn"] = rbm.inverse_transform(rbm.transform(drawn))
+    rows = {"test image": X_test[shown], "observed": lost[shown], "completed": completed[shown]}
+    rows["generated"] = rbm.inverse_transform(rbm.transform(drawn))
     draw(rows, args.picture)
 
 

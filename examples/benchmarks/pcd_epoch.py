@@ -1,11 +1,10 @@
-"""Time of a PCD fit against scikit-learn's BernoulliRBM and against the matrix products alone.
+"""Time of a PCD fit relative to scikit-learn's BernoulliRBM and to its matrix products.
 
     python examples/benchmarks/pcd_epoch.py [--rows 20000] [--hidden 500] [--epochs 5] [--threads 1]
 
-Each contender fits once per repeat, in turn, in one process; printed are the medians of the times
-and of the ratios within a repeat. Ours includes validation, shuffling and history. That ends with
-an estimate of log Z, which takes as long as half an epoch: so there are several. The accuracy
-beside the time is the exact pseudo-log-likelihood of the first 1 000 rows, by our own evaluation.
+Each contender is fitted once per repeat, interleaved, in one process; printed are medians of the
+times and of the ratios. Times of skrbm include validation, shuffling and history. The quality is
+the exact pseudo-log-likelihood of the first 1000 rows.
 """
 
 import argparse

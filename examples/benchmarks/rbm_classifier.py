@@ -1,14 +1,11 @@
-"""Test accuracy of machines of features and labels, beside other classifiers.
+"""Test accuracy of generative classifiers.
 
-    SKRBM_DATA=... python examples/benchmarks/rbm_classifier.py [--sets digits mnist] [--rows 10000]
+    SKRBM_DATA=... python examples/benchmarks/rbm_classifier.py [--sets digits mnist]
 
-"joint" is ``RBMClassifier``, which learns log p(x, y); "hybrid" gives log p(y | x) a weight of
-0.9, and "discriminative" learns it alone. "logistic on features" is scikit-learn's logistic
-regression on the hidden means of the joint machine, "logistic" on the pixels. "tenth of labels" are
-the joint machine with a tenth of the labels and all images, and logistic regression on the images
-with these labels. All have the same training images: digits are three quarters of scikit-learn's,
-and MNIST the first ``--rows`` of its training images, with its 10 000 test images. Seconds are of
-the processor.
+"joint" is ``RBMClassifier``, which maximizes log p(x, y); "hybrid" gives log p(y | x) a weight of
+0.9, and "discriminative" maximizes it alone. "logistic on features" is logistic regression on the
+hidden means of the joint model, "logistic" on the pixels. "tenth of labels" are the joint model
+with a tenth of the labels and all images, and logistic regression on the labelled images.
 """
 
 import argparse
@@ -34,18 +31,18 @@ def data(name, n_rows):
     return X[:n_rows], y[:n_rows].astype(int), X_test, y_test.astype(int)
 
 
-def contenders(hidden, passes, seed):
+def contenders(hidden, epochs, seed):
     """Return classifiers by name."""
 
     def joint(**params):
-        rbm = RBM(hidden, n_iter=passes, random_state=seed)
+        rbm = RBM(hidden, n_iter=epochs, random_state=seed)
         return RBMClassifier(rbm, unlabelled=-1, **params)
 
     return {
         "joint": joint(),
         "hybrid": joint(discriminative=0.9),
         "discriminative": joint(discriminative=1.0),
-        "ConditionalRBM": ConditionalRBM(hidden, n_iter=passes, random_state=seed),
+        "ConditionalRBM": ConditionalRBM(hidden, n_iter=epochs, random_state=seed),
         "logistic": LogisticRegression(max_iter=1000),
     }
 
@@ -59,14 +56,14 @@ def results(name, args):
     """Yield rows of the table of one set."""
     X, y, X_test, y_test = data(name, args.rows)
     fitted = {}
-    for kind, model in contenders(args.hidden, args.passes, args.seed).items():
+    for kind, model in contenders(args.hidden, args.epochs, args.seed).items():
         fitted[kind], seconds = timed(model, X, y)
         yield name, kind, fitted[kind].score(X_test, y_test), seconds
     features, logistic = fitted["joint"].transform, LogisticRegression(max_iter=1000)
     model, seconds = timed(logistic, features(X), y)
     yield name, "logistic on features", model.score(features(X_test), y_test), seconds
     few = np.where(np.random.default_rng(0).random(len(y)) < 0.1, y, -1)
-    model, seconds = timed(contenders(args.hidden, args.passes, args.seed)["joint"], X, few)
+    model, seconds = timed(contenders(args.hidden, args.epochs, args.seed)["joint"], X, few)
     yield name, "joint, tenth of labels", model.score(X_test, y_test), seconds
     model, seconds = timed(logistic, X[few >= 0], y[few >= 0])
     yield name, "logistic, tenth of labels", model.score(X_test, y_test), seconds
@@ -77,7 +74,7 @@ def main():
     parser.add_argument("--sets", nargs="*", default=("digits", "mnist"))
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--hidden", type=int, default=200)
-    parser.add_argument("--passes", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     heading(__file__, args)

@@ -1,14 +1,12 @@
-"""Tables of mixed columns: missing values, and classifiers that learn from synthetic rows.
+"""Tables of mixed columns: imputation, and classifiers trained on synthetic rows.
 
     python examples/benchmarks/tables.py --seeds 3
 
-Of a generated table and of three tables that scikit-learn has, one fifth of all values is hidden.
-What imputers fill in is compared with the truth: by the root mean squared error over the standard
-deviation of real columns and whole numbers, and by the part of wrong categories. The other imputers
-see the values of a category but one as bits, and real columns standardised. Then a machine learns
-from the complete rows of a training half, draws as many rows, and gradient boosting learns the
-target from them; its accuracy on the other half is compared with that of the same classifier on the
-real rows.
+One fifth of all values of a generated table and of three tables of scikit-learn is hidden. Printed
+are the root mean squared error of imputed numbers over the standard deviation of the column, and
+the fraction of wrong categories; the other imputers see one-hot encoded categories (without the
+first) and standardized numbers. Then gradient boosting is trained on a training half, or on as many
+synthetic rows of a TabularRBM fitted to it, and tested on the other half.
 """
 
 import argparse
@@ -69,7 +67,7 @@ TABLES = {
 
 
 class Encoded:
-    """An imputer of scikit-learn, for tables: categories as bits, numbers standardised."""
+    """An imputer of scikit-learn, for tables: categories as bits, numbers standardized."""
 
     def __init__(self, imputer):
         self.imputer = imputer
@@ -99,8 +97,8 @@ class Encoded:
         return pd.DataFrame(found, index=frame.index)
 
 
-class Machine:
-    """The machine itself, fitted to the table with holes."""
+class Imputer:
+    """TabularRBM, fitted to the table with missing values."""
 
     def __init__(self, **params):
         self.params = params
@@ -177,7 +175,7 @@ def main():
     for table in given.tables:
         frame = TABLES[table]()
         imputers = {
-            "machine": Machine(random_state=0, **params),
+            "TabularRBM": Imputer(random_state=0, **params),
             "IterativeImputer": Encoded(IterativeImputer(max_iter=20, random_state=0)),
             "KNNImputer": Encoded(KNNImputer()),
             "mean": Encoded(SimpleImputer()),

@@ -72,15 +72,6 @@ def corrupted(Y, task, dataset, rng):
     return X.reshape(len(X), -1)
 
 
-def anew(Y, task, dataset, rng):
-    """Return :func:`corrupted` images in the library and on the device of Y."""
-    if isinstance(Y, np.ndarray):
-        return corrupted(Y, task, dataset, rng)
-    import torch
-
-    return torch.from_numpy(corrupted(Y.cpu().numpy(), task, dataset, rng)).to(Y.device)
-
-
 def load(dataset, task, train_size=None, seed=0):
     """Return training, validation and test images; corruption depends on the seed.
 
@@ -99,20 +90,9 @@ def load(dataset, task, train_size=None, seed=0):
     return [Images(corrupted(part, task, dataset, rng), part) for part in parts]
 
 
-def on_device(images, device):
-    """Return the images as torch tensors on a device, or as they are for "numpy"."""
-    if device == "numpy":
-        return images
-    import torch
-
-    return Images(*(torch.from_numpy(part).to(device) for part in images))
-
-
 def errors(crbm, images):
     """Return the wrong pixels of all and of those that were changed, in %."""
     predicted = crbm.predict(images.X)
-    if hasattr(predicted, "cpu"):
-        predicted, images = predicted.cpu().numpy(), Images(*(x.cpu().numpy() for x in images))
     wrong = predicted != images.Y
     return 100 * wrong.mean(), 100 * wrong[images.X != images.Y].mean()
 
@@ -120,11 +100,11 @@ def errors(crbm, images):
 def train(
     method, rate, epochs, images, seed=0, minutes=np.inf, last_rate=0.02, corrupt=None, **params
 ):
-    """Learn for some passes, or minutes of processor time; keep the best pass of the validation.
+    """Train for some epochs, or minutes of processor time; keep the best epoch in validation.
 
     The learning rate falls to ``last_rate`` times itself in a geometric progression. With
-    ``corrupt`` each pass sees ``corrupt(Y, rng)`` in place of the training images' X. Returns
-    (the machine of the best pass, its validation error in %, passes done, seconds of processor
+    ``corrupt`` each epoch sees ``corrupt(Y, rng)`` in place of the training images' X. Returns
+    (the model of the best epoch, its validation error in %, epochs done, seconds of processor
     time spent on learning).
     """
     (X, Y), validation = images

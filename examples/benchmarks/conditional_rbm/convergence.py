@@ -1,13 +1,12 @@
-"""Fig. 4 of Ping and Ihler (2017): how often belief propagation converges while it is trained with.
+"""Fig. 4 of Ping and Ihler (2017): convergence of belief propagation during training.
 
     python examples/benchmarks/conditional_rbm/convergence.py [--task occluded8] [--epochs 20]
-        [--train-size 2000] [--n-components 256] [--rate 0.05] [--batch-size 10]
-        [--inference bp|mean_field] [--start random|LR] [--alpha 0.0] [--out PNG]
+        [--train-size 2000] [--rate 0.05] [--inference bp|mean_field] [--start random|LR]
 
-Belief propagation, or mean field, has 7 + epoch sweeps in each pass; an instance has converged
-when the mean squared change of its beliefs in a sweep is at most 1e-6. The paper learns from
-50 000 images for 50 passes. Beside it the largest weight, which is what makes convergence harder.
-With ``--start LR`` machines start at a logistic regression of 15 passes, as in tables.py.
+Belief propagation, or mean field, makes 7 + epoch sweeps; a row has converged when the mean squared
+change of its beliefs in a sweep is at most 1e-6. The paper uses 50 000 images and 50 epochs. Also
+printed is the largest weight. With ``--start LR`` training starts at a logistic regression of 15
+epochs.
 """
 
 import argparse
@@ -35,7 +34,6 @@ def main():
     parser.add_argument("--inference", choices=("bp", "mean_field"), default="bp")
     parser.add_argument("--start", choices=("random", "LR"), default="random")
     parser.add_argument("--alpha", type=float, default=0.0)
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     heading(__file__, args)
     images, held_out, _ = load("mnist", args.task, args.train_size)
@@ -59,17 +57,6 @@ def main():
     converged = [100 * part for part in history["converged"]]
     rows = zip(history["epoch"], sweeps, converged, largest, strict=True)
     table(("pass", "sweeps", "converged %", "largest weight"), rows)
-    if args.out:
-        draw(history["epoch"], converged, args.out)
-
-
-def draw(epochs, converged, path):
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-    axes.plot(epochs, converged, marker=".")
-    axes.set(xlabel="pass", ylabel="converged instances (%)", ylim=(0, 101))
-    plt.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,13 @@
-"""Multi-label sets: right label sets and wrong labels, beside scikit-learn's own methods.
+"""Multi-label data: subset accuracy and Hamming loss of ConditionalRBM and scikit-learn's methods.
 
     python examples/benchmarks/conditional_rbm/multilabel.py [SET ...] [--seeds 5] [--folds 5]
         [--method NAME ...]
 
-Sets: emotions, scene and yeast of Mulan, in its standard split, from the folder multilabel-mulan of
-SKRBM_DATA. All features are standardised. For each method alike, the best of four settings is
-chosen by the subset accuracy of a cross-validation within the training part, averaged over the
-seeds: by one seed alone it is often another. The choice is then fitted to all of that part for each
-seed and tested. A seed draws first weights, the
-order of batches, or the order of the labels in a chain. Differences are paired by seed; their
-standard errors say how much seeds matter, and not how much the test rows do, which are the same:
-what these make of the error of a subset accuracy is printed too.
+Sets: emotions, scene and yeast of Mulan with the standard split, from the folder multilabel-mulan
+of SKRBM_DATA. All features are standardized. For each method the best of four settings is selected
+by cross-validated subset accuracy, averaged over the seeds, and fitted to the training part for
+each seed. A seed draws initial weights, the order of batches, or the order of the labels in a
+chain. Differences are paired by seed; the error due to the finite test set is printed too.
 """
 
 import argparse
@@ -126,7 +123,7 @@ def main():
     parser.add_argument("--method", nargs="+", choices=names, default=names)
     args = parser.parse_args()
     heading(__file__, args)
-    warnings.simplefilter("ignore", ConvergenceWarning)  # a network's 200 passes
+    warnings.simplefilter("ignore", ConvergenceWarning)  # of the network
     for name in args.sets:
         one_set(name, args)
 

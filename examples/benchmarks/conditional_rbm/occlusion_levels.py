@@ -1,12 +1,10 @@
-"""Fig. 3 of Ping and Ihler (2017): completion of images the more of which is hidden.
+"""Fig. 3 of Ping and Ihler (2017): completion of images by the size of the occlusion.
 
     python examples/benchmarks/conditional_rbm/occlusion_levels.py [--sizes 4 8 12 16 20 24 28]
         [--method MLE-BP CD-10] [--train-size 10000] [--epochs 6] [--rate 0.1] [--seeds 1]
-        [--test-size 10000] [--n-components 256] [--out PNG]
 
-A random square of so many pixels a side is set to 0 in images of MNIST, and all pixels are
-predicted. With 28 nothing is left to predict from: the machines are plain ones of all images, where
-the paper finds CD-10 ahead of belief propagation. The paper learns from 50 000 images.
+A random square of the given side is set to 0 in images of MNIST, and all pixels are predicted. With
+28 nothing is observed. The paper uses 50 000 images.
 """
 
 import argparse
@@ -31,7 +29,6 @@ def arguments():
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--n-components", type=int, default=256)
-    parser.add_argument("--out", type=Path)
     return parser.parse_args()
 
 
@@ -57,19 +54,6 @@ def main():
             progress(rows[-1])
     print()
     table(("side", "method", "all %", "changed %"), rows)
-    if args.out:
-        draw(args.sizes, means, args.out)
-
-
-def draw(sizes, means, path):
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(figsize=(5, 3), layout="constrained")
-    for method, values in means.items():
-        axes.plot(sizes, [value[0] for value in values], marker=".", label=method)
-    axes.set(xlabel="side of the hidden square (pixels)", ylabel="wrong pixels (%)")
-    axes.legend()
-    plt.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,18 @@
-"""Tables 1 to 3 of Ping and Ihler (2017): pixels that are predicted wrongly, by learning method.
+"""Tables 1 to 3 of Ping and Ihler (2017): wrongly predicted pixels by learning method.
 
     python examples/benchmarks/conditional_rbm/tables.py [--dataset mnist|caltech]
         [--task noisy10|noisy20|occluded8|occluded12] [--method LR MLE-BP ...]
         [--train-size 10000] [--epochs 6 ...] [--minutes 80] [--rate 0.1 ...] [--seeds 3]
-        [--start random|LR] [--n-components 256] [--batch-size 5] [--alpha 2e-3] [--validation 1000]
-        [--anew] [--device numpy|cpu|cuda]
+        [--start random|LR] [--n-components 256] [--batch-size 5] [--alpha 2e-3] [--anew]
 
-Inputs are 784 noisy or occluded pixels, outputs the 784 pixels of the image. A fit goes on
-for ``--epochs`` passes, but for at most ``--minutes`` of processor time, while the rate falls to a
-fiftieth. Of the rates and numbers of passes given, the best on the validation images counts, chosen
-at the first seed; of each fit the best pass. With ``--start LR`` machines start at a logistic
-regression of 15 passes, whose time counts. With ``--anew`` each epoch corrupts the training images
-again. Otherwise they are corrupted once, as in the paper; few images are then overfitted with their
-noise. Seeds draw the training images, the corruption and the first weights. Weights have a
-penalty ``--alpha``. The differences are those from MLE-BP, paired by seed, with their standard
-error. The paper learns from 50 000 images of MNIST (4 100 of Caltech101 Silhouettes) for 50 passes,
-200 with CD.
+Inputs are 784 noisy or occluded pixels, outputs the 784 pixels of the image. A fit makes
+``--epochs`` epochs within ``--minutes`` of processor time, while the rate decreases to a fiftieth.
+Rates and numbers of epochs are selected on the validation images at the first seed, and in each fit
+the best epoch. With ``--start LR`` training starts at a logistic regression of 15 epochs, whose
+time counts. With ``--anew`` each epoch corrupts the training images again; otherwise they are
+corrupted once, as in the paper. Seeds draw the training images, the corruption and the weights.
+Differences to MLE-BP are paired by seed. The paper uses 50 000 images of MNIST (4100 of Caltech101
+Silhouettes) and 50 epochs, 200 with CD.
 """
 
 import argparse
@@ -28,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import heading, table
-from _images import METHODS, Images, anew, errors, load, on_device, paper_errors, train
+from _images import METHODS, Images, corrupted, errors, load, paper_errors, train
 
 
 def arguments():
@@ -48,21 +45,20 @@ def arguments():
     parser.add_argument("--alpha", type=float, default=2e-3)
     parser.add_argument("--validation", type=int, default=1000)
     parser.add_argument("--anew", action="store_true")
-    parser.add_argument("--device", default="numpy")
     return parser.parse_args()
 
 
 def one_method(method, args):
-    """Return a row of results for each seed: errors, rate, passes and seconds."""
+    """Return a row of results for each seed: errors, rate, epochs and seconds."""
     common = {"batch_size": args.batch_size, "alpha": args.alpha}
     if args.anew:
-        common["corrupt"] = lambda Y, rng: anew(Y, args.task, args.dataset, rng)
+        common["corrupt"] = lambda Y, rng: corrupted(Y, args.task, args.dataset, rng)
     params = common if method == "LR" else {**common, "n_components": args.n_components}
     choices, rows = list(product(args.rate, args.epochs)), []
     for seed in range(args.seeds):
         parts = load(args.dataset, args.task, args.train_size, seed)
         parts[1] = Images(*(part[: args.validation] for part in parts[1]))
-        fitted, held_out, test = (on_device(part, args.device) for part in parts)
+        fitted, held_out, test = parts
         tried, images, before = [], (fitted, held_out), 0.0
         if method != "LR" and args.start == "LR":
             start, _, _, before = train("LR", 0.1, 15, images, seed, **common)
@@ -81,13 +77,13 @@ def one_method(method, args):
 def main():
     args = arguments()
     heading(__file__, args)
-    print("all %, changed %, validation %, rate, passes, seconds of processor time")
+    print("all %, changed %, validation %, rate, epochs, seconds of processor time")
     results = {method: one_method(method, args) for method in args.method}
     report(results, args)
 
 
 def report(results, args):
-    """Print means over seeds beside the paper's figures, and differences from MLE-BP."""
+    """Print means over seeds with the paper's figures, and differences from MLE-BP."""
     print(f"\n{args.dataset}, {args.task}, {args.train_size} training images, {args.seeds} seeds")
     names = ("method", "all %", "changed %", "paper", "paper", "above MLE-BP", "std error")
     rows, reference = [], results.get("MLE-BP")
@@ -100,7 +96,7 @@ def report(results, args):
         paper = paper_errors(method, args.dataset, args.task)
         rows.append((method, *map(float, values[:, :2].mean(axis=0)), *paper, *more))
     table(
-        (*names, "passes", "rate", "seconds"),
+        (*names, "epochs", "rate", "seconds"),
         [(*row, *map(float, results[row[0]][:, [4, 3, 5]].mean(axis=0))) for row in rows],
     )
 

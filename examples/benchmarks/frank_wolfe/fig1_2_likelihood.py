@@ -1,21 +1,18 @@
-"""Likelihood and classification error over the number of units: Figs. 1, 2 of Ping et al. (2016).
+"""Likelihood and classification error by the number of units: Figs. 1, 2 of Ping et al. (2016).
 
     python examples/benchmarks/frank_wolfe/fig1_2_likelihood.py {caltech,mnist} [--scale 1.0]
 
 Frank-Wolfe by line search and with the printed steps 1/t; CD-10 from random starts, the best of
-``--starts`` by the validation rows; CD-10 from the Frank-Wolfe machine of the same size, the best
-of ``--orders`` of the batches. The likelihoods of those that are not chosen are printed too.
-The rate of CD falls to zero in a line, or as ``--schedule`` says. Likelihoods are AIS over the
-paper's 14 500 temperatures with ``--chains`` runs; the choice of a start takes 1 000 temperatures.
-The classifier is multinomial logistic regression on E[h | v].
+``--starts`` by the validation rows; CD-10 from the Frank-Wolfe model of the same size, the best of
+``--orders`` of the batches. Likelihoods are AIS over the paper's 14 500 temperatures with
+``--chains`` chains, 1000 temperatures for the selection of a start. The classifier is multinomial
+logistic regression on E[h | v].
 
 ``--scale`` multiplies the sizes (20 to 700), the epochs of CD (400 on Caltech101 Silhouettes, 200
-on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are for validation). A path continues
-for ``--patience`` units after the size that it chooses, where the rows that the fit sets aside have
-their best score, and its test likelihood is shown every ``--every`` units. Of the scaled sizes, or
-``--sizes``, those are taken that the path has, and the chosen one. ``--half`` makes one pixel of
-2 x 2. Seconds are processor time; that of a smaller machine of a path is in proportion to the time
-of its steps.
+on MNIST) and, on MNIST, the rows (50 000; the other 10 000 are the validation set). A path
+continues for ``--patience`` units after the size that it chooses; its test likelihood is printed
+every ``--every`` units. Of the scaled sizes, or ``--sizes``, those on the path are used, and the
+chosen one. Seconds are processor time.
 """
 
 import argparse
@@ -41,7 +38,7 @@ SIZES = 20, 50, 100, 200, 300, 400, 500, 600, 700
 EPOCHS = {"caltech": 400, "mnist": 200}
 
 
-def dataset(name, scale, half):
+def dataset(name, scale):
     """Return (X, y) for training, validation and test, float32."""
     if name == "caltech":
         path = data_folder() / "caltech101-silhouettes" / "caltech101_silhouettes_28_split1.mat"
@@ -55,11 +52,6 @@ def dataset(name, scale, half):
         train, validation = np.split(order, [50_000])
         train = train[: max(1000, round(50_000 * scale))]
         parts = [(X[train], y[train]), (X[validation], y[validation]), mnist("test")]
-    if half:  # of 2 x 2 pixels one that is on if two of them are
-        parts = [
-            (X.reshape(-1, 14, 2, 14, 2).sum(axis=(2, 4)).reshape(-1, 196) >= 2, y)
-            for X, y in parts
-        ]
     return [(X.astype(np.float32), y) for X, y in parts]
 
 
@@ -147,7 +139,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", choices=sorted(EPOCHS))
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--half", action="store_true", help="14 x 14 pixels")
     parser.add_argument("--alpha", type=float, default=0.1)
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--schedule", choices=("constant", "linear"), default="linear")
@@ -162,7 +153,7 @@ def main():
     parser.add_argument("--epochs", type=int, help="in place of the scaled number")
     args = parser.parse_args()
     heading(__file__, args)
-    train, validation, test = dataset(args.data, args.scale, args.half)
+    train, validation, test = dataset(args.data, args.scale)
     epochs = args.epochs or max(1, round(EPOCHS[args.data] * args.scale))
     scaled = sorted({max(5, round(n * args.scale)) for n in SIZES})
     print(f"{train[0].shape} training data, {epochs} epochs of CD-10", flush=True)

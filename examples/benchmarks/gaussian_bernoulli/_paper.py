@@ -13,12 +13,10 @@ from _common import _idx, data_folder, heading, mnist, progress, table, timed
 __all__ = [
     "SAMPLERS",
     "FrechetDistance",
-    "back",
     "data_folder",
     "filters",
     "heading",
     "images",
-    "placed",
     "progress",
     "show",
     "table",
@@ -74,23 +72,9 @@ class FrechetDistance:
         return float(((m - n) ** 2).sum() + np.trace(A) + np.trace(B) - 2 * both)
 
 
-def placed(X, device):
-    """Return rows as they are on "cpu", elsewhere as a tensor of torch there."""
-    if device == "cpu":
-        return X
-    import torch
-
-    return torch.as_tensor(X, device=device)
-
-
-def back(array):
-    """Return an array of any library as one of NumPy."""
-    return np.asarray(array.cpu() if hasattr(array, "cpu") else array)
-
-
 def filters(rbm, n=48, columns=12):
     """Return components as grey levels, each by its own largest entry, in lines of a sheet."""
-    C = back(rbm.components_)[:n]
+    C = rbm.components_[:n]
     C = 127 + 127 * C / np.abs(C).max(axis=1, keepdims=True)
     return {f"{i}": C[i : i + columns] for i in range(0, len(C), columns)}
 

@@ -8,7 +8,7 @@ are mean variances divided by the batch size in the sampler of its released code
 
 import numpy as np
 from _paper import FrechetDistance, heading, images, table
-from images import learn, options, samples
+from images import learn, options
 
 from skrbm.inference import GibbsLangevin
 
@@ -49,7 +49,7 @@ def main():
         distances, seconds = [], []
         for seed in args.seeds:
             rbm, spent = learn(now, X, seed, **params)
-            distances.append(distance(samples(rbm, args.samples, seed)))
+            distances.append(distance(rbm.sample(args.samples, random_state=seed)))
             seconds.append(spent)
         found.append((name, float(np.mean(distances)), float(np.ptp(distances)), np.mean(seconds)))
         print(*found[-1], flush=True)

@@ -1,16 +1,15 @@
-"""Samples from noise of machines learnt on images, for the five samplers (Table 1, Figs. 3 to 7).
+"""Samples from noise of RBMs trained on images, by five samplers (Table 1, Figs. 3 to 7).
 
     python examples/benchmarks/gaussian_bernoulli/images.py --samplers Gibbs Gibbs-Langevin \
-        [--data fashion-mnist] [--n-components 1024] [--epochs 50] [--seeds 0 1 2] [--device cuda]
+        [--data fashion-mnist] [--n-components 1024] [--epochs 50] [--seeds 0 1 2]
 
 Printed is, for each sampler and seed, the Fréchet distance between samples and test images in the
 features of a small classifier that the script trains itself (not the paper's Inception FID), the
-smallest learned variance (of standardised pixels) and the seconds. With ``--out`` a sheet of
+smallest learned variance (of standardized pixels) and the seconds. With ``--out`` a sheet of
 samples of each sampler, intermediate states and filters are saved there.
 Normal noise of ``--noise`` grey levels is added to the training images: pixels that are nearly
-always black have otherwise standardised values of a hundred and more, and rule the gradient.
-Those called adjusted accept or reject from step ``--adjust-after`` on. ``--device`` puts the
-training on a GPU, through torch tensors.
+always black have otherwise standardized values of a hundred and more, and rule the gradient.
+Those called adjusted accept or reject from step ``--adjust-after`` on.
 """
 
 import argparse
@@ -21,11 +20,9 @@ import numpy as np
 from _paper import (
     SAMPLERS,
     FrechetDistance,
-    back,
     filters,
     heading,
     images,
-    placed,
     progress,
     show,
     table,
@@ -50,7 +47,6 @@ def options(doc):
     parser.add_argument("--adjust-after", type=int, default=0)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=None)
     return parser
 
@@ -69,21 +65,14 @@ def learn(args, X, seed, **params):
         **{"step_size": args.step_size, **params},
     )
     noise = np.random.default_rng(seed).standard_normal(X.shape, dtype=np.float32)
-    X = placed(X + args.noise * noise, args.device)
     begin = time.perf_counter()
-    rbm.fit(X)
+    rbm.fit(X + args.noise * noise)
     return rbm, time.perf_counter() - begin
 
 
-def samples(rbm, n, seed, **params):
-    """Return samples from noise as NumPy arrays."""
-    drawn = rbm.sample(n, random_state=seed, **params)
-    return tuple(map(back, drawn)) if isinstance(drawn, tuple) else back(drawn)
-
-
 def relative_variances(rbm):
-    """Return learned variances of standardised pixels, of those that vary."""
-    variances, scale = back(rbm.variances_), back(rbm.noise_scale_)
+    """Return learned variances of standardized pixels, of those that vary."""
+    variances, scale = rbm.variances_, rbm.noise_scale_
     return (variances / np.where(scale > 0, scale, 1) ** 2)[scale > 0]
 
 
@@ -103,7 +92,7 @@ def main():
         for seed in args.seeds:
             rbm, seconds = learn(args, X, seed, **sampler)
             steps = [0, args.n_steps // 4, args.n_steps // 2, args.n_steps]
-            V, states = samples(rbm, args.samples, seed, return_steps=steps)
+            V, states = rbm.sample(args.samples, random_state=seed, return_steps=steps)
             least = float(relative_variances(rbm).min())
             rows.append((name, seed, distance(V), least, seconds))
             progress(rows[-1])

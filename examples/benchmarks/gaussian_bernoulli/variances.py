@@ -2,12 +2,12 @@
 
     python examples/benchmarks/gaussian_bernoulli/variances.py --epochs 10 --n-components 256
 
-Prints the least, the median and the largest log-variance of standardised pixels that vary, at
+Prints the least, the median and the largest log-variance of standardized pixels that vary, at
 epochs that double, and saves filters with ``--out``.
 """
 
 import numpy as np
-from _paper import filters, heading, images, placed, progress, show, table
+from _paper import filters, heading, images, progress, show, table
 from images import options, relative_variances
 
 from skrbm import GaussianBernoulliRBM
@@ -32,7 +32,7 @@ def main():
     rows = []
     for epoch in range(1, args.epochs + 1):
         rate = args.learning_rate * 0.5 * (1 + np.cos(np.pi * (epoch - 1) / args.epochs))
-        rbm.set_params(learning_rate=rate).partial_fit(placed(X, args.device))
+        rbm.set_params(learning_rate=rate).partial_fit(X)
         if epoch & (epoch - 1) == 0 or epoch == args.epochs:
             logs = np.log(relative_variances(rbm))
             rows.append((epoch, float(logs.min()), float(np.median(logs)), float(logs.max())))

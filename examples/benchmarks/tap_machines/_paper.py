@@ -7,7 +7,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _common import PLAIN, data_folder, heading, likelihood, mnist, table
+from _common import PLAIN, data_folder, heading, mnist, progress, table
 
 from skrbm import TAPRBM
 from skrbm._schedules import SCHEDULES
@@ -17,12 +17,13 @@ from skrbm.inference import TAP
 from skrbm.units import UNITS
 
 __all__ = [
+    "PLAIN",
     "dataset",
     "epochs_of",
     "heading",
-    "likelihood",
     "log_spaced",
     "mnist",
+    "progress",
     "table",
     "tap_log_likelihood",
     "tap_machine",

@@ -1,7 +1,7 @@
 """Iterations of fixed points in training: Fig. 10 of Tramel et al. (2018), left.
 
     python examples/benchmarks/tap_machines/fig10_iterations.py [--methods adaptive_tap]
-        [--scale 1.0] [--out PNG]
+        [--scale 1.0]
 
 Machines of 500 hidden units learn from the first 5 000 images of thresholded MNIST, in batches of
 100 and from starts at the data, each with 3, 10 or 100 iterations damped by half, by naive mean
@@ -35,19 +35,6 @@ def train(inference, X, last, args):
     return measured
 
 
-def draw(curves, path):
-    """Draw pseudo-likelihood over epochs, a line for each contender."""
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(5, 3.5), layout="constrained")
-    for name, measured in curves.items():
-        line = "-" if "tap" in name else "--"
-        axis.plot(list(measured), [value for value, _ in measured.values()], line, label=name)
-    axis.set(xscale="log", xlabel="epoch", ylabel="pseudo-log-likelihood (nats per row)")
-    axis.legend()
-    figure.savefig(path, dpi=100)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0)
@@ -59,7 +46,6 @@ def main():
         "--methods", nargs="+", choices=METHODS, default=["naive_mean_field", "tap"]
     )
     parser.add_argument("--iterations", type=int, nargs="*", default=[3, 10, 100])
-    parser.add_argument("--out", help="where to save the picture")
     args = parser.parse_args()
     heading(__file__, args)
     X, last, curves = dataset("binary-mnist", args.rows), max(1, round(300 * args.scale)), {}
@@ -77,8 +63,6 @@ def main():
         for name, measured in curves.items()
     ]
     table(("iterations", "fit s", *(f"epoch {epoch}" for epoch in epochs)), rows)
-    if args.out:
-        draw(curves, args.out)
 
 
 if __name__ == "__main__":

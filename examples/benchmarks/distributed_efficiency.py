@@ -1,25 +1,65 @@
-"""Time of a step by two processes and by one, and a model of the time by many.
+"""Time of a step on two processes and on one, and a model of the time on many.
 
-Two processes share each batch of one fit (strong scaling), each with a core and a BLAS thread of
-its own. The model has the time of a step of n rows, a + b n, which is measured on one process, and
-that of a sum by a ring of N ranks, 2 (N - 1) (latency + bytes / N / bandwidth). Latency and
-bandwidth of this machine are measured; those of networks are what such networks have.
+    OPENBLAS_NUM_THREADS=1 python examples/benchmarks/distributed_efficiency.py
 
-    OPENBLAS_NUM_THREADS=1 python examples/benchmarks/distributed/efficiency.py
+Two processes share each batch of one fit, each with a core and a BLAS thread of its own. In the
+model a step of n rows takes a + b n, as measured on one process, and a sum by a ring of N ranks 2
+(N - 1) (latency + bytes / N / bandwidth). Latency and bandwidth of this machine are measured; those
+of networks are typical.
 """
 
 import argparse
+import multiprocessing
+import os
+import socket
 import time
 import warnings
 
 import numpy as np
-from _launch import on_ranks
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm import BernoulliRBM
+from skrbm.distributed import TorchCommunicator, use
 
 NETWORKS = {"10 Gbit/s Ethernet": (50e-6, 1.1e9), "200 Gbit/s InfiniBand": (5e-6, 20e9)}
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
+
+
+def on_ranks(function, size, *args, pinned=False):
+    """Return what ``function(communicator, *args)`` returns on rank 0 of some processes."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [
+        context.Process(target=work, args=(results, rank, size, port, pinned, function, args))
+        for rank in range(size)
+    ]
+    for process in processes:
+        process.start()
+    found = results.get()
+    for process in processes:
+        process.join()
+    return found
+
+
+def work(results, rank, size, port, pinned, function, args):
+    """Run the function on one rank."""
+    os.environ |= {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+    if pinned:  # or the system may put two ranks on one core
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    communicator = TorchCommunicator(timeout=300)
+    with use(communicator):
+        found = function(communicator, *args)
+    if rank == 0:
+        results.put(found)
 
 
 def time_of_step(communicator, shape, batch, n_batches, n_iter):
