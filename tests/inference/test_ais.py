@@ -18,7 +18,7 @@ from scipy.stats import binom
 from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import log_partition, reverse_log_partition
 from skrbm.inference import AIS, anneal
-from skrbm.inference._ais import SCHEDULES, inverse_temperatures
+from skrbm.inference._log_partition import _temperatures as inverse_temperatures
 from skrbm.machine import Machine, uncoupled
 from skrbm.units import UNITS, Bernoulli, Fractional, Theta
 
@@ -86,7 +86,7 @@ def test_log_partition(kinds, base, dtype, run):
 def test_few_temperatures_are_unbiased_in_z_too(kinds, run, monkeypatch):
     """Two steps only: the weights themselves must be right, not just small."""
     machine = with_strength(make(kinds, 1), 0.5)
-    monkeypatch.setattr("skrbm.inference._ais._BLOCK", 5000)
+    monkeypatch.setattr("skrbm.inference._log_partition._BLOCK", 5000)
     if run is forward:
         estimate = forward(machine, BASES[1], n_chains=10_000, schedule=[0, 0.6, 1])
     else:
@@ -173,13 +173,6 @@ def test_anneal_leaves_its_arguments_alone():
 
 
 # Schedules.
-
-
-@pytest.mark.parametrize("name", sorted(SCHEDULES))
-def test_named_schedules_increase_from_0_to_1(name):
-    betas = inverse_temperatures(name)
-    assert betas[0] == 0 and betas[-1] == 1
-    assert (np.diff(betas) > 0).all()
 
 
 def test_schedule_of_the_papers():

@@ -15,8 +15,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skrbm import BernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.evaluation import AIS, SMC, LogPartition, exact_log_partition, log_partition
+from skrbm.inference import by_effective_part
 from skrbm.inference._annealing import resampled_index
-from skrbm.inference._smc import _retimed, by_effective_part
+from skrbm.inference._log_partition import _spread_evenly
 from skrbm.units import Bernoulli
 
 SMC_RUNS = SMC._runs
@@ -75,7 +76,7 @@ def test_no_smaller_error_than_the_round_before_lets_expect(monkeypatch):
     """Runs of the trial are spread, and those of the first round equal by chance."""
     spread, lengths = np.linspace(0, 0.5, 16), []
 
-    def runs(self, machine, base, betas, rng, resample, samples=None):
+    def runs(self, machine, base, betas, rng, resample=0.5, samples=None):
         if callable(betas):
             return SMC_RUNS(self, machine, base, betas, rng, resample)
         lengths.append(len(betas) - 1)
@@ -147,7 +148,7 @@ def uncorrelated(spreads, n=64):
 def test_temperatures_lie_closer_where_weights_spread_faster():
     """Parts of m steps with variance s^2 have a density of steps of s / sqrt(m)."""
     spreads, betas = np.array([1.0, 3.0, 2.0]), np.linspace(0, 1, 8) ** 2
-    found = _retimed(betas, uncorrelated(spreads), 600)
+    found = _spread_evenly(betas, uncorrelated(spreads), 600)
     lengths = np.array([3, 2, 2])  # of 7 steps
     shares = spreads * np.sqrt(lengths)
     edges = betas[np.cumsum([0, *lengths])]
@@ -160,17 +161,17 @@ def test_slow_chains_count_by_what_parts_have_in_common():
     """In the first two parts chains add the same, as if they stood still: variances add to 4."""
     parts = uncorrelated([1.0, 1.0, np.sqrt(2.0)])
     parts[:, 1] = parts[:, 0]
-    found = _retimed(np.linspace(0, 1, 4), parts, 3000)
+    found = _spread_evenly(np.linspace(0, 1, 4), parts, 3000)
     counts = np.histogram(found[1:], [0, 1 / 3, 2 / 3, 2])[0]
     assert_allclose(counts, 1000, atol=1.01)
 
 
 def test_temperatures_where_nothing_or_not_everything_varies():
     betas = np.linspace(0, 1, 5) ** 2
-    assert_allclose(_retimed(betas, np.zeros((10, 4)), 4), betas)
-    found = _retimed(np.linspace(0, 1, 3), uncorrelated([1.0, 0.0]), 1100)
+    assert_allclose(_spread_evenly(betas, np.zeros((10, 4)), 4), betas)
+    found = _spread_evenly(np.linspace(0, 1, 3), uncorrelated([1.0, 0.0]), 1100)
     assert_allclose((found[1:] > 0.5).sum(), 100, atol=1.01)  # a tenth of the density is left
-    assert_allclose(_retimed(betas, np.full((10, 4), -np.inf), 4), betas)
+    assert_allclose(_spread_evenly(betas, np.full((10, 4), -np.inf), 4), betas)
 
 
 def test_rows_are_drawn_within_their_groups():
