@@ -22,6 +22,10 @@ from ._needs import Needs
 
 _MAX_REJECTIONS = 60
 _BLOCK = 2**25  # entries of the matrices of rows that are factored together on a device
+_NO_FACTORS = (
+    "AdaptiveTAP found no variances with a positive definite precision matrix: the weights are "
+    "too large or not finite; lower learning_rate or scale X"
+)
 
 
 class Reactions(NamedTuple):
@@ -46,7 +50,7 @@ class _Gaussian(NamedTuple):
     cavity variances * (1 + excesses).
     """
 
-    state: Reactions  # it was made from, careful in the rows where the given one was rejected
+    state: Reactions  # from which it is made, careful in the rows where the given one was rejected
     cavity_means: tuple
     cavity_variances: tuple
     means: tuple
@@ -57,13 +61,28 @@ class _Gaussian(NamedTuple):
 
 
 class _Sides(NamedTuple):
-    """All weights as one matrix between the even and the odd layers.
+    """All weights, times the scale, as one matrix between the even and the odd layers.
 
-    The rows are the side with fewer units; ``parity`` is 0 if these are the even layers, else 1.
+    The rows are the side with fewer units: the even layers if ``parity`` is 0, else the odd ones.
+    ``places`` are the slices of the layers on their side.
     """
 
     matrix: Any
     parity: int
+    places: tuple
+
+    @classmethod
+    def of(cls, machine):
+        sizes, places = [0, 0], []
+        for l, n in enumerate(machine.n_units):
+            places.append(slice(sizes[l % 2], sizes[l % 2] + n))
+            sizes[l % 2] += n
+        parity, W = int(sizes[0] >= sizes[1]), machine.weights[0]
+        matrix = namespace(W).zeros((sizes[parity], sizes[1 - parity]), **like(W))
+        sides = cls(matrix, parity, tuple(places))
+        for l, W in enumerate(machine.weights):
+            sides.block(matrix, l)[...] = machine.scale * W
+        return sides
 
     def join(self, layers):
         """Return the joined arrays of the layers in the rows, and of those in the columns."""
@@ -71,49 +90,15 @@ class _Sides(NamedTuple):
         sides = (layers[self.parity :: 2], layers[1 - self.parity :: 2])
         return tuple(side[0] if len(side) == 1 else xp.concat(side, axis=1) for side in sides)
 
-    def split(self, machine, rows, columns):
+    def split(self, *sides):
         """Return the arrays of the layers; the inverse of :meth:`join`."""
-        sides = (rows, columns)
-        return tuple(
-            sides[(l - self.parity) % 2][:, _place(machine, l)] for l in range(len(machine.units))
-        )
+        places = enumerate(self.places)
+        return tuple(sides[(l - self.parity) % 2][:, place] for l, place in places)
 
-    def block(self, machine, matrix, l):
-        """Return the part of a matrix of the same shape that belongs to ``weights[l]``."""
-        below, above = _place(machine, l), _place(machine, l + 1)
+    def block(self, matrix, l):
+        """Return the view of a matrix of the same shape that belongs to ``weights[l]``."""
+        below, above = self.places[l], self.places[l + 1]
         return matrix[below, above].T if l % 2 == self.parity else matrix[above, below]
-
-
-def _place(machine, l):
-    """Return the slice of layer ``l`` on its side."""
-    n = machine.n_units
-    return slice(sum(n[l % 2 : l : 2]), sum(n[l % 2 : l + 1 : 2]))
-
-
-def _sides(machine):
-    """Return the weights, times the scale, as one matrix."""
-    n = machine.n_units
-    parity = 0 if sum(n[::2]) < sum(n[1::2]) else 1
-    rows = [
-        _concat([_weights(machine, l, k) for k in range(1 - parity, len(n), 2)], axis=1)
-        for l in range(parity, len(n), 2)
-    ]
-    matrix = _concat(rows, axis=0)
-    return _Sides(matrix if machine.scale == 1 else machine.scale * matrix, parity)
-
-
-def _concat(arrays, axis):
-    return arrays[0] if len(arrays) == 1 else namespace(arrays[0]).concat(arrays, axis=axis)
-
-
-def _weights(machine, l, k):
-    """Return the weights from layer ``k`` to layer ``l``, zeros unless they are neighbours."""
-    if abs(l - k) != 1:
-        W = machine.weights[0]
-        return namespace(W).zeros((machine.n_units[l], machine.n_units[k]), **like(W))
-    if k < l:
-        return machine.weights[k]
-    return namespace(machine.weights[l]).asarray(machine.weights[l].T, copy=True)
 
 
 def _cavities(state):
@@ -145,68 +130,25 @@ def _careful(machine, state):
     return state._replace(fields=tuple(fields), precisions=tuple(precisions))
 
 
-def _factors(matrix, own, careful):
-    """Factor the precision matrix of one row in units of its cavity variances.
+class _Factors(NamedTuple):
+    """Factors of the precision matrix of a row, or a block of rows, as in ``_complement``.
 
-    Parameters
-    ----------
-    matrix : array of shape (n_below, n_above)
-    own, careful : tuple of arrays
-        Cavity variances of the units in the rows and in the columns. Where the matrix with ``own``
-        is not positive definite, ``careful`` is used, halved until it is.
-
-    Returns
-    -------
-    factors : tuple
-        As :func:`complement_factors` returns them.
-    factor : float
-        Factor on the cavity variances.
-    rejected : float
-        1 if ``careful`` was used, else 0.
+    The row is that of the given state, or of the careful one where the former was rejected; its
+    cavity variances have been multiplied by ``factor``.
     """
-    sqrt = namespace(matrix).sqrt
-    for n_rejected in range(_MAX_REJECTIONS):
-        below, above = careful if n_rejected else own
-        factor = 0.5 ** max(n_rejected - 1, 0)
-        K = matrix * sqrt(factor * above)
-        K *= sqrt(factor * below)[:, None]
-        factors = complement_factors(K)
-        if factors is not None:
-            return factors, factor, float(n_rejected > 0)
-    raise _no_factors()
 
-
-def _factors_of_rows(matrix, own, careful):
-    """Do what :func:`_factors` does for several rows at once, on a device, with arrays of rows.
-
-    ``factor`` and ``rejected`` have the shape (n_rows, 1).
-    """
-    xp, (below, above) = namespace(matrix), own
-    factor, rejected = xp.ones_like(below[:, :1]), xp.zeros_like(below[:, :1])
-    for _ in range(_MAX_REJECTIONS):
-        K = matrix * xp.sqrt(factor * above)[:, None, :] * xp.sqrt(factor * below)[:, :, None]
-        *factors, is_definite = stacked_complement_factors(K)
-        bad = ~is_definite[:, None]
-        if not bool(xp.any(bad)):
-            return factors, factor, rejected
-        factor = xp.where(bad & (rejected > 0), 0.5 * factor, factor)
-        below, above = (xp.where(bad, b, a) for a, b in zip((below, above), careful, strict=True))
-        rejected = xp.where(bad, xp.ones_like(rejected), rejected)
-    raise _no_factors()
-
-
-def _no_factors():
-    return DivergenceError(
-        "AdaptiveTAP: the weights are not finite, or so large that the precision matrix is not "
-        "positive definite for any variances. Lower learning_rate or scale X."
-    )
+    diagonal: Any
+    V: Any
+    Y: Any
+    excess: Any
+    factor: Any
+    rejected: Any
 
 
 class _Attempts(NamedTuple):
-    """The given state and the careful one, with the cavities of each, joined by side.
+    """A state and the careful one, and the cavity means and variances of both, joined by side.
 
-    The Gaussian of a row is made from the first, or from the second where that is rejected. Rows
-    are taken one by one in NumPy, and in blocks on a device: then all arrays have rows first.
+    Rows are taken one by one in NumPy, and in blocks on a device: arrays then have rows first.
     """
 
     sides: _Sides
@@ -214,44 +156,47 @@ class _Attempts(NamedTuple):
     cavity_means: tuple
     cavity_variances: tuple
 
-    def blocks(self):
-        """Return the indices of the rows, or slices of them, that are taken in turn."""
-        n = self.states[0].means[0].shape[0]
-        if not is_foreign(self.sides.matrix):
-            return range(n)
-        size = max(1, _BLOCK // max(1, math.prod(self.sides.matrix.shape)))
-        return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    @classmethod
+    def of(cls, machine, state):
+        sides, states = _Sides.of(machine), (state, _careful(machine, state))
+        cavities = zip(*map(_cavities, states), strict=True)
+        return cls(sides, states, *(tuple(map(sides.join, leaves)) for leaves in cavities))
 
-    def factors(self, i):
-        """Return the result of :func:`_factors` for row ``i``, or of a block."""
-        variances = (self._rows(sides, i) for sides in self.cavity_variances)
-        function = _factors_of_rows if is_foreign(self.sides.matrix) else _factors
-        return function(self.sides.matrix, *variances)
+    def factored(self):
+        """Yield the index of each row, or a slice of them, and its :class:`_Factors`."""
+        matrix, n = self.sides.matrix, self.states[0].means[0].shape[0]
+        if is_foreign(matrix):
+            size = max(1, _BLOCK // max(1, math.prod(matrix.shape)))
+            blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+        else:
+            blocks = range(n)
+        factor = _factors_of_rows if is_foreign(matrix) else _factors_of_row
+        for i in blocks:
+            yield i, factor(matrix, *(_rows(sides, i) for sides in self.cavity_variances))
 
-    def gaussian(self, i):
-        """Return the parts of the Gaussian for row ``i``, or of a block."""
-        matrix, xp = self.sides.matrix, namespace(self.sides.matrix)
-        (diagonal, V, Y, excess), factor, rejected = self.factors(i)
-        mean, others = self._chosen(self.cavity_means, i, rejected)
-        below, above = self._chosen(self.cavity_variances, i, rejected)
-        root = xp.sqrt(factor * below)
-        joint = _times(V.mT, mean / root + root * _times(matrix, others))
-        joint = root * _times(V, joint)
-        log_det = 2 * xp.sum(xp.log(diagonal), axis=-1, dtype=xp.float64)
-        outer = others + factor * above * (joint @ matrix)
-        return joint, outer, excess, xp.sum(Y * Y, axis=-2), log_det, factor, rejected
-
-    def _chosen(self, attempts, i, rejected):
+    def chosen(self, attempts, i, rejected):
         """Return the sides of the attempt that was not rejected."""
         if not is_foreign(self.sides.matrix):
-            return self._rows(attempts[int(rejected)], i)
+            return _rows(attempts[int(rejected)], i)
         where = namespace(rejected).where
-        pairs = zip(*(self._rows(sides, i) for sides in attempts), strict=True)
+        pairs = zip(*(_rows(sides, i) for sides in attempts), strict=True)
         return tuple(where(rejected > 0, careful, own) for own, careful in pairs)
 
-    @staticmethod
-    def _rows(sides, i):
-        return tuple(side[i, :] for side in sides)
+    def gaussian(self, i, factors):
+        """Return the parts of the Gaussian for row ``i``, or of a block."""
+        matrix, xp = self.sides.matrix, namespace(self.sides.matrix)
+        diagonal, V, Y, excess, factor, rejected = factors
+        mean, others = self.chosen(self.cavity_means, i, rejected)
+        below, above = self.chosen(self.cavity_variances, i, rejected)
+        root = xp.sqrt(factor * below)
+        joint = root * _times(V, _times(V.mT, mean / root + root * _times(matrix, others)))
+        outer = others + factor * above * (joint @ matrix)
+        log_det = 2 * xp.sum(xp.log(diagonal), axis=-1, dtype=xp.float64)
+        return joint, outer, excess, xp.sum(Y * Y, axis=-2), log_det, factor, rejected
+
+
+def _rows(sides, i):
+    return tuple(side[i, :] for side in sides)
 
 
 def _times(A, x):
@@ -259,25 +204,52 @@ def _times(A, x):
     return A @ x if x.ndim == 1 else (A @ x[..., None])[..., 0]
 
 
-def _attempts(machine, state):
-    sides, states = _sides(machine), (state, _careful(machine, state))
-    cavities = zip(*map(_cavities, states), strict=True)
-    return _Attempts(sides, states, *(tuple(map(sides.join, leaves)) for leaves in cavities))
+def _factors_of_row(matrix, own, careful):
+    """Factor the precision matrix of one row in units of its cavity variances.
+
+    ``own`` and ``careful`` are the cavity variances of the units in the rows and in the columns of
+    ``matrix``. Where the matrix with ``own`` is not positive definite, ``careful`` is used, halved
+    until it is.
+    """
+    for n_rejected in range(_MAX_REJECTIONS):
+        below, above = careful if n_rejected else own
+        factor = 0.5 ** max(n_rejected - 1, 0)
+        K = matrix * np.sqrt(factor * above)
+        K *= np.sqrt(factor * below)[:, None]
+        factors = complement_factors(K)
+        if factors is not None:
+            return _Factors(*factors, factor, float(n_rejected > 0))
+    raise DivergenceError(_NO_FACTORS)
+
+
+def _factors_of_rows(matrix, own, careful):
+    """Do the same for a block of rows on a device."""
+    xp, (below, above) = namespace(matrix), own
+    factor, rejected = xp.ones_like(below[:, :1]), xp.zeros_like(below[:, :1])
+    for _ in range(_MAX_REJECTIONS):
+        K = matrix * xp.sqrt(factor * above)[:, None, :] * xp.sqrt(factor * below)[:, :, None]
+        *factors, is_definite = stacked_complement_factors(K)
+        bad = ~is_definite[:, None]
+        if not bool(xp.any(bad)):
+            return _Factors(*factors, factor, rejected)
+        factor = xp.where(bad & (rejected > 0), 0.5 * factor, factor)
+        below, above = (xp.where(bad, b, a) for a, b in zip((below, above), careful, strict=True))
+        rejected = xp.where(bad, xp.ones_like(rejected), rejected)
+    raise DivergenceError(_NO_FACTORS)
 
 
 def _gaussian(machine, state):
     """Return the Gaussian with the cavities' means and variances."""
-    attempts, reference = _attempts(machine, state), state.means[0]
-    columns = list(zip(*map(attempts.gaussian, attempts.blocks()), strict=True))
+    attempts, reference = _Attempts.of(machine, state), state.means[0]
+    parts = (attempts.gaussian(i, factors) for i, factors in attempts.factored())
+    columns = list(zip(*parts, strict=True))
     if is_foreign(reference):
         columns = [namespace(reference).concat(column, axis=0) for column in columns]
     else:
         columns[:5] = map(np.stack, columns[:5])
         columns[5:] = (np.array(column, reference.dtype)[:, None] for column in columns[5:])
-    below, above, *excesses, log_det, factor, rejected = columns
-    means, excesses = (
-        attempts.sides.split(machine, *sides) for sides in ((below, above), excesses)
-    )
+    *halves, log_det, factor, rejected = columns
+    means, excesses = (attempts.sides.split(*halves[i : i + 2]) for i in (0, 2))
     chosen = map_rows(lambda a, b: a + rejected * (b - a), *attempts.states)
     return _Gaussian(chosen, *_cavities(chosen), means, excesses, log_det, factor, rejected)
 
@@ -425,15 +397,13 @@ def _proper(unit, theta, precision):
 
 def _covariances(machine, state):
     """Return the covariances between neighbouring layers, as (l, matrix), averaged over rows."""
-    attempts = _attempts(machine, state)
+    attempts = _Attempts.of(machine, state)
     sides, variances = attempts.sides, attempts.sides.join(state.variances)
-    xp, n = namespace(sides.matrix), variances[0].shape[0]
-    total = xp.zeros_like(sides.matrix)
-    for i in attempts.blocks():
-        (_, V, Y, excess), *_ = attempts.factors(i)
+    xp, total = namespace(sides.matrix), namespace(sides.matrix).zeros_like(sides.matrix)
+    for i, (_, V, Y, excess, *_) in attempts.factored():
         left = xp.sqrt(variances[0][i, :] / (1 + excess))
         right = xp.sqrt(variances[1][i, :] / (1 + xp.sum(Y * Y, axis=-2)))
         parts = (left[..., None] * V) @ (Y * right[..., None, :])
         total += parts if parts.ndim == 2 else xp.sum(parts, axis=0)
-    total *= 1 / n
-    return tuple((l, sides.block(machine, total, l)) for l in range(len(machine.weights)))
+    total *= 1 / variances[0].shape[0]
+    return tuple((l, sides.block(total, l)) for l in range(len(machine.weights)))

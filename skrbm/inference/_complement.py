@@ -43,16 +43,10 @@ def complement_factors(K):
 
 
 def stacked_complement_factors(K):
-    """Do the same for several matrices of another library than NumPy, stacked along a first axis.
+    """Do the same for matrices of another library than NumPy, stacked along a first axis.
 
-    Nobody waits for a device.
-
-    Returns
-    -------
-    diagonal, V, Y, excess : arrays
-        With the matrices first.
-    is_definite : array of shape (n_matrices,), bool
-        Whether I - K K' is positive definite; if not, the factors mean nothing.
+    Instead of None for a matrix that is not positive definite, there is a fifth array of truth
+    values, and its factors mean nothing.
     """
     xp = namespace(K)
     squares, eye = xp.sum(K * K, axis=-1), xp.eye(K.shape[-2], **like(K))
@@ -66,10 +60,10 @@ def stacked_complement_factors(K):
 
 
 def _blas_factors(K):
-    """Return the diagonal of U, V, Y and three sums of squares.
+    """Return the diagonal of U, V, Y and sums of squares off the diagonal.
 
-    The sums are over the rows of K, the columns of U and the rows of V, the last two without the
-    diagonal. Routines for symmetric and triangular matrices halve the number of operations.
+    The sums are over the rows of K, the columns of U and the rows of V. Routines for symmetric and
+    triangular matrices halve the number of operations.
     """
     syrk, potrf, trtri, trmm = _TRIANGULAR[K.dtype]
     M = syrk(-1.0, K.T, trans=True)
