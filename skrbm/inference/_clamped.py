@@ -7,6 +7,7 @@ samplers, annealing and moments take as any other. Fixed points hold them in the
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,20 @@ from ._sampler import choose, last_visible, sample
 _GIBBS = Gibbs()
 
 
+def _own(name):
+    """Return a property that is that of the unit inside."""
+    return property(attrgetter(f"unit.{name}"))
+
+
+def _as_unit(name):
+    """Return a method that is that of the unit inside."""
+
+    def method(self, *args):
+        return getattr(self.unit, name)(*args)
+
+    return method
+
+
 @dataclass(frozen=True, eq=False)
 class Held(Unit):
     """Units of which each row has some at known values, where they have no variance.
@@ -50,23 +65,24 @@ class Held(Unit):
     known: Any
     observed: Any
 
-    @property
-    def bounds(self):
-        return self.unit.bounds
+    bounds = _own("bounds")
+    is_discrete = _own("is_discrete")
+    has_further = _own("has_further")
+    is_joint = _own("is_joint")
+    default_theta = _as_unit("default_theta")
+    tilt = _as_unit("tilt")
+    tail_precision = _as_unit("tail_precision")
+    log_base = _as_unit("log_base")
+    statistics = _as_unit("statistics")
+    joint_columns = _as_unit("joint_columns")
+    dot = _as_unit("dot")
 
     @property
     def n_rows(self):
         return self.known.shape[0]
 
     def rows(self, index):
-        return Held(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
-
-    @property
-    def is_discrete(self):
-        return self.unit.is_discrete
-
-    def default_theta(self, n, reference):
-        return self.unit.default_theta(n, reference)
+        return type(self)(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
 
     def with_known(self, X):
         return self._where(self.known, X)
@@ -80,11 +96,9 @@ class Held(Unit):
             observed, value = observed[:, None, :], value[:, None, :]
         return namespace(free).where(observed, value, free)
 
-    def tilt(self, theta, field, precision=None):
-        return self.unit.tilt(theta, field, precision)
-
-    def tail_precision(self, theta):
-        return self.unit.tail_precision(theta)
+    def _where_free(self, parts):
+        """Return arrays with 0 where units are observed; a tuple."""
+        return tuple(self._where(0 * self.known, part) for part in parts)
 
     def log_partition(self, theta):
         """Return log Z of each site; of one that is known, the logarithm of its weight."""
@@ -99,61 +113,43 @@ class Held(Unit):
         return namespace(free).where(observed, own, free)
 
     def log_partitions(self, theta, fields):
-        """Return log Z of what is missing of each row in each of some fields, (n_rows, n_fields).
+        """Return log Z of the missing units of each row in each of some fields.
 
         Parameters
         ----------
         theta : Theta
             Parameters that all rows share.
         fields : array of shape (n_fields, n_units)
+
+        Returns
+        -------
+        array of shape (n_rows, n_fields)
         """
         local = self.unit.log_partition(self.unit.tilt(theta, fields))
         return matmul(cast(~by_site(self.unit, self.observed), local.dtype), local.T)
-
-    def log_base(self, x):
-        return self.unit.log_base(x)
 
     def mean(self, theta):
         return self._where(self.known, self.unit.mean(theta))
 
     def mean_variance(self, theta):
         mean, variance = self.unit.mean_variance(theta)
-        return self._where(self.known, mean), self._where(0 * self.known, variance)
+        return self._where(self.known, mean), *self._where_free([variance])
 
     def moments(self, theta):
         mean, variance = self.unit.moments(theta)
-        return self._where(self.known, mean), self._where(0 * self.known, variance)
+        return self._where(self.known, mean), *self._where_free([variance])
 
     def central_moments(self, theta):
         mean, *others = self.unit.central_moments(theta)
-        others = (self._where(0 * self.known, part) for part in others)
-        return self._where(self.known, mean), *others
+        return self._where(self.known, mean), *self._where_free(others)
 
     def cumulants(self, mean):
-        others = self.unit.cumulants(mean)
-        return tuple(self._where(0 * self.known, part) for part in others)
-
-    @property
-    def has_further(self):
-        return self.unit.has_further
+        return self._where_free(self.unit.cumulants(mean))
 
     def further(self, theta):
         known = [part for part in self.unit.statistics(self.known)[2:] if part is not None]
         pairs = zip(known, self.unit.further(theta) or (), strict=True)
         return tuple(self._where(value, free) for value, free in pairs) or None
-
-    def statistics(self, *moments):
-        return self.unit.statistics(*moments)
-
-    @property
-    def is_joint(self):
-        return self.unit.is_joint
-
-    def joint_columns(self, n):
-        return self.unit.joint_columns(n)
-
-    def dot(self, theta, X):
-        return self.unit.dot(theta, X)
 
     def sample(self, theta, rng):
         return self._where(self.known, self.unit.sample(theta, rng))
@@ -167,8 +163,7 @@ class HeldJoint(Held):
     factor: R' R is their covariance matrix, with zeros in the columns that are known.
     """
 
-    def rows(self, index):
-        return HeldJoint(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
+    total_statistics = _as_unit("total_statistics")
 
     @cached_property
     def _zeros(self):
@@ -245,26 +240,20 @@ class HeldJoint(Held):
 
     def mean_variance(self, theta):
         mean = self.mean(theta)
-        return mean, self._each(
-            theta, lambda R, rows: namespace(R).sum(R * R, axis=0) + 0 * rows, mean
-        )
+
+        def variance(R, rows):
+            return namespace(R).sum(R * R, axis=0) + 0 * rows
+
+        return mean, self._each(theta, variance, mean)
 
     def moments(self, theta):
         return self.mean_variance(theta)
 
     def further(self, theta):
-        return (
-            self._each(
-                theta,
-                lambda R, rows: namespace(R).broadcast_to(
-                    -0.5 * (R.T @ R), (rows.shape[0], *R.shape)
-                ),
-                self.known,
-            ),
-        )
+        def second(R, rows):
+            return namespace(R).broadcast_to(-0.5 * (R.T @ R), (rows.shape[0], *R.shape))
 
-    def total_statistics(self, *arguments):
-        return self.unit.total_statistics(*arguments)
+        return (self._each(theta, second, self.known),)
 
     def sample(self, theta, rng):
         noise = rng.normal(self.known.shape)
@@ -286,8 +275,7 @@ def _log_norms(R):
 class HeldColumns(Held):
     """Columns of several kinds, of which some have a precision matrix, with known values."""
 
-    def rows(self, index):
-        return HeldColumns(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
+    total_statistics = _as_unit("total_statistics")
 
     @cached_property
     def _parts(self):
@@ -327,9 +315,6 @@ class HeldColumns(Held):
         pairs = self._pairs(theta)
         found = [part.further(own) if part.has_further else None for part, own in pairs]
         return self.unit._join_further(theta, found)
-
-    def total_statistics(self, *arguments):
-        return self.unit.total_statistics(*arguments)
 
     def sample(self, theta, rng):
         return self.unit._join([part.sample(own, rng) for part, own in self._pairs(theta)])
