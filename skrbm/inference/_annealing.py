@@ -9,9 +9,8 @@ from scipy.optimize import brentq
 
 from ..arrays import cast, cumulative_sum, like, namespace
 from ..machine import conditional, difference, input_field, interpolate, is_per_row
-from ._fixed_point import map_rows
+from ._fixed_point import choose, map_rows
 from ._gibbs import accept, samples_exactly
-from ._sampler import choose
 
 _EFFECTIVE = 0.9  # effective part of the chains after each step of adaptive temperatures
 _STEP_PRECISION = 0.1  # relative

@@ -26,9 +26,9 @@ from ..arrays import (
 )
 from ..machine import condition, conditional
 from ..units import Unit
-from ._fixed_point import FixedPoint, solve
+from ._fixed_point import FixedPoint, choose, solve
 from ._gibbs import Gibbs, accept, odd_conditionals, samples_exactly
-from ._sampler import choose, last_visible, sample
+from ._sampler import last_visible, sample
 
 _GIBBS = Gibbs()
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from .._checks import check_count
 from ..machine import condition, conditional, data_moments, log_correction
-from ._sampler import Chains, Sampler, choose, last_visible, metropolis, sample
+from ._fixed_point import choose
+from ._sampler import Chains, Sampler, last_visible, metropolis, sample
 
 
 @dataclass(frozen=True)

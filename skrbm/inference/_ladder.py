@@ -17,9 +17,10 @@ from ..arrays import cast, last_rows, like, make_rng, namespace, take_rows, to_n
 from ..machine import Machine, check_has_integral, in_double, interpolate, log_ratio, uncoupled
 from ._annealing import anneal, own_bases, resampled
 from ._clamped import clamped
+from ._fixed_point import choose
 from ._gibbs import Gibbs, samples_exactly
 from ._log_partition import LogPartition, independent_log_partition, mean_of_weights
-from ._sampler import choose, draw_visible, last_visible, metropolis
+from ._sampler import draw_visible, last_visible, metropolis
 
 # Building a ladder.
 _MOST_CHAINS = 200  # chains that are annealed

@@ -18,8 +18,9 @@ from .._checks import check_count, check_number, look_up
 from .._schedules import SCHEDULES
 from ..arrays import namespace, number, require, row_sums
 from ..machine import condition, conditional
+from ._fixed_point import choose
 from ._needs import Needs
-from ._sampler import Sampler, choose, metropolis
+from ._sampler import Sampler, metropolis
 
 _LARGEST = 2.0  # step / variance from which on the dynamics diverge
 _ROOM = 0.95  # tuning keeps step / variance below this part of it

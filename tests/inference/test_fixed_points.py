@@ -24,7 +24,6 @@ from skrbm.inference import (
     solve,
     solve_to_convergence,
 )
-from skrbm.units import UNITS
 
 SHAPES = {
     **{
@@ -339,57 +338,6 @@ def test_max_iter_is_honoured_and_unconverged_rows_are_flagged(name, shape):
             expected = method.step(machine, expected)
         for a, b in zip(seen.means, expected.means, strict=True):
             assert_allclose(a, b[rows], rtol=1e-12)
-
-
-@cases
-def test_a_row_that_converges_in_the_last_sweep_is_converged(name, shape):
-    method, machine = FIXED_POINTS[name], make(shape, 12)
-    state = start(method, machine, n=1)
-    n_iter = int(solve(method, machine, state, tol=1e-10, max_iter=100).n_iter[0])
-    last = solve(method, machine, state, tol=1e-10, max_iter=n_iter)
-    short = solve(method, machine, state, tol=1e-10, max_iter=n_iter - 1)
-    assert last.converged.all() and last.n_iter[0] == n_iter
-    assert not short.converged.any() and short.n_iter[0] == n_iter - 1
-
-
-@pytest.mark.parametrize("name", FIXED_POINTS)
-def test_hyper_parameters_of_the_method_are_the_defaults_of_the_driver(name):
-    machine = make("bernoulli-bernoulli", 13)
-    method = replace(FIXED_POINTS[name], max_iter=3, tol=0.0, damping=0.5)
-    state = start(method, machine, n=2)
-    solution = solve(method, machine, state)
-    given = solve(FIXED_POINTS[name], machine, state, max_iter=3, tol=0.0, damping=0.5)
-    assert solution.n_iter.tolist() == [3, 3]
-    assert_array_equal(solution.state.means[0], given.state.means[0])
-
-
-@pytest.mark.parametrize("name", FIXED_POINTS)
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        *(("max_iter", value) for value in (0, 1.5)),
-        *(("tol", value) for value in (-1.0, float("nan"), "a")),
-        *(("damping", value) for value in (1.0, -0.1, None)),
-    ],
-)
-def test_bad_hyper_parameters_are_named(name, argument, value):
-    with pytest.raises(ValueError, match=f"{argument} must be .* got {value!r}"):
-        replace(FIXED_POINTS[name], **{argument: value})
-
-
-def test_bad_order_is_named():
-    with pytest.raises(
-        ValueError, match=r"order must be one of \[2, 3\]; or take NaiveMeanField.*, got 4"
-    ):
-        TAP(order=4)
-
-
-def test_third_order_needs_units_with_cumulants():
-    kinds = [kind for kind in UNITS if not UNITS[kind].has_cumulants]
-    assert kinds
-    for kind in kinds:
-        with pytest.raises(ValueError, match="binary units"):
-            TAP(order=3).check(random_machine((kind, "bernoulli"), (2, 2), 0))
 
 
 def test_rows_with_parameters_of_their_own_converge_in_stages():

@@ -336,53 +336,6 @@ def test_float32(Sampler):
 
 
 @both
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"step_size": 0}, "step_size must be a finite number > 0 and < 2, got 0"),
-        ({"step_size": -1.0}, "step_size must be a finite number > 0"),
-        ({"step_size": math.nan}, "step_size must be a finite number > 0"),
-        ({"step_size": 2.0}, "step_size must be a finite number > 0 and < 2, got 2.0"),
-        ({"step_size": "auto"}, "step_size must be a finite number > 0"),
-        ({"step_scale": "median"}, r"step_scale must be one of \['mean_variance', 'variance'\]"),
-        ({"adjust_after": -1}, "adjust_after must be None or an integer >= 0, got -1"),
-        ({"adjust_after": 1.5}, "adjust_after must be None or an integer >= 0"),
-        ({"adjust_after": False}, "adjust_after must be None or an integer >= 0"),
-        ({"step_size": True}, "step_size must be a finite number > 0"),
-        (
-            {"target_acceptance": 1.0},
-            "must be None or a finite number > 0 and < 1, got 1.0",
-        ),
-    ],
-)
-def test_bad_hyper_parameters_are_named(Sampler, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Sampler(**arguments)
-
-
-def test_inner_steps_are_counted():
-    for wrong in (0, -1, 1.5, None):
-        with pytest.raises(ValueError, match="n_inner_steps must be an integer >= 1"):
-            GibbsLangevin(n_inner_steps=wrong)
-
-
-@both
-@pytest.mark.parametrize(
-    ("kinds", "needed"),
-    [
-        (("bernoulli", "bernoulli"), "visible Gaussian units, and this machine"),
-        ((*KINDS, "bernoulli"), "one hidden layer, and this machine"),
-        (("bernoulli",) * 3, "one hidden layer and visible Gaussian units"),
-    ],
-)
-def test_other_machines_raise(Sampler, kinds, needed):
-    machine = random_machine(kinds, (3, 3, 2)[: len(kinds)], 0)
-    V = np.zeros((2, 3))
-    with pytest.raises(ValueError, match=f"{Sampler.__name__} needs {needed}"):
-        Sampler().start(machine, V, make_rng(0, V))
-
-
-@both
 def test_hidden_units_may_be_real(Sampler):
     """Against the normal distribution of the visible units, by quantiles of all directions.
 

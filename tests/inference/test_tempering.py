@@ -492,14 +492,6 @@ def test_bennett_of_two_normal_distributions():
     assert abs(ratio - np.log(2)) < 5 * error
 
 
-@pytest.mark.parametrize(
-    "bad", [1, "abc", {}, [0.0, 0.5], [0.2, 1.0], [0.0, 0.7, 0.6, 1.0], [[0.0, 1.0]]]
-)
-def test_bad_rungs(bad):
-    with pytest.raises(ValueError, match="rungs must be a Ladder, a number of rungs"):
-        Tempering(bad)
-
-
 def test_machines_that_tempering_does_not_apply_to():
     deep = random_machine(("bernoulli",) * 3, (3, 3, 2), 0)
     with pytest.raises(ValueError, match="Tempering needs one hidden layer"):
