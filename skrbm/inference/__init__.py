@@ -22,7 +22,6 @@ from ._clamped import (
     tempered_mean,
     with_rows,
 )
-from ._classes import sum_classes
 from ._deep import given_visible, with_visible
 from ._fixed_point import (
     FixedPoint,
@@ -39,8 +38,7 @@ from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._log_partition import AIS, SMC, LogPartition, independent_log_partition, mean_of_weights
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
-from ._propagated import Propagated
-from ._propagation import propagate, propagate_rows
+from ._propagation import Propagated, propagate, propagate_rows, sum_classes
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample

@@ -17,6 +17,7 @@ from ..arrays import (
     is_foreign,
     is_torch,
     like,
+    log_odds,
     matmul,
     n_threads,
     namespace,
@@ -29,12 +30,11 @@ from ..arrays import (
     to_numpy,
 )
 from ..machine import Machine
-from ..units import Bernoulli, Theta
+from ..units import Bernoulli, Categorical, Theta
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of
 from ._fixed_point import FixedPoint, Magnetizations, finished_rows, read, solve
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
-from ._propagated import Propagated, joined
 
 # The work of NumPy is cut by numbers of messages, as measured on two cores with caches of 1 MB.
 _N_PARTS = 16  # sums of pair beliefs, whatever the number of threads: rounding stays the same
@@ -45,6 +45,67 @@ _ELEMENTS = 2**27  # together in other libraries, which solve all rows in one ar
 _TAP, _NEXT_ORDER = TAP(max_iter=30, tol=1e-6), TAP(order=3)
 _ONE_UNIT = 100  # the squared change of one unit over this counts as that of all units
 _PAIR_ERROR = 576  # the expansion of E[h v] is off by at most abs(W)**3 over this
+
+
+_CLASS_ELEMENTS = 2**20  # of the largest temporary array in sums over classes
+_FARTHEST_CLASS = 500.0  # log-odds of a hidden unit that is 1 for all classes
+
+
+class Propagated(NamedTuple):
+    """Solution of belief propagation, a row for each instance.
+
+    Attributes
+    ----------
+    visible : array of shape (n_instances, n_visible)
+        Beliefs as log-odds: of the marginal, or of the maximum with the unit at 1 against 0.
+    hidden : array of shape (n_instances, n_hidden)
+    n_iter : ndarray of int of shape (n_instances,)
+        Sweeps done; 0 where TAP and the third order of its expansion were enough.
+    residual : ndarray of shape (n_instances,)
+        float64. In the last sweep the larger of the mean squared change of the means, and the
+        square of the largest change of a belief, over 100, or over the belief's size if that is
+        larger. Without sweeps the largest of
+
+        - the mean squared change of the means by the third order,
+        - a hundredth of the largest squared change of one mean,
+        - the mean square over the pairs of any one unit of ``abs(W)**3 / 576``, a bound of what
+          the expansion leaves out of E[h v].
+
+    converged : ndarray of bool of shape (n_instances,)
+    log_partition : array of shape (n_instances,), float64
+        The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.
+    pairs : array of shape (n_hidden, n_visible)
+        Sum over the instances of E[h v]. None if not asked for.
+    """
+
+    visible: Any
+    hidden: Any
+    n_iter: Any
+    residual: Any
+    converged: Any
+    log_partition: Any = None
+    pairs: Any = None
+
+
+def joined(parts, rows=None):
+    """Return the results of groups of rows as one, and the sum of their pairs.
+
+    ``rows`` are the indices of each group; by default the groups follow each other.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    order = None if rows is None else np.argsort(np.concatenate(rows))
+
+    def join(leaves):
+        if leaves[0] is None:
+            return None
+        xp = namespace(leaves[0])
+        whole = xp.concat(leaves, axis=0)
+        return whole if order is None else xp.take(whole, from_numpy(order, whole), axis=0)
+
+    *leaves, pairs = zip(*parts, strict=True)
+    total = None if pairs[0] is None else sum(pairs[1:], start=pairs[0])
+    return Propagated(*map(join, leaves), total)
 
 
 @one_blas_thread
@@ -419,3 +480,55 @@ class _Sweeps(FixedPoint):
         if self.kernels is None or self.method.product != "sum":
             return log_z, self.odds.pairs(R, visible, hidden, c)
         return log_z, self.kernels.pairs(self.odds, R, beliefs)
+
+
+def sum_classes(method, machine, *, log_partition=False, pairs=False):
+    """Sum, or maximise, over the classes of one label and the hidden units, exactly.
+
+    Each row is p(k, h) ∝ exp(h' W[:, k] + b[k] + c' h). Given the class k the binary hidden units
+    are independent: the graph is a star, and no iteration is needed.
+
+    Parameters
+    ----------
+    method : BeliefPropagation
+        Its ``product`` says what is summed and what is maximised.
+    machine : Machine
+        With fields for each row.
+    log_partition, pairs : bool, default=False
+        As in :func:`~skrbm.inference.propagate`.
+
+    Returns
+    -------
+    Propagated
+        ``visible`` is the logarithm of the probability of each class ("sum" and "mixed"), or
+        of the largest weight with that class ("max").
+    """
+    n, W = machine.thetas[0].field.shape[0], machine.weights[0]
+    size, found = max(1, _CLASS_ELEMENTS // max(1, W.shape[0] * W.shape[1])), []
+    for start in range(0, n, size):
+        rows = machine.rows(slice(start, min(start + size, n)))
+        fields = (theta.field for theta in rows.thetas)
+        visible, hidden, log_z, joint = _sums_over_classes(W, *fields, method)
+        n_rows = visible.shape[0]
+        exact = np.ones(n_rows, int), np.zeros(n_rows), np.ones(n_rows, bool)
+        log_z, joint = log_z if log_partition else None, joint if pairs else None
+        found.append(Propagated(visible, hidden, *exact, log_z, joint))
+    return joined(found)
+
+
+def _sums_over_classes(W, b, c, method):
+    """Return log-weights of classes, log-odds of hidden units, log Z and sums of E[h k]."""
+    xp, values = namespace(W), PRODUCTS[method.product].hidden
+    fields = c[:, None, :] + W.T[None, :, :]  # of the hidden units given each class
+    weights = cast(b, xp.float64) + row_sums(values.total(fields))
+    log_z = Categorical().log_partition(Theta(weights))[:, 0]
+    logits = cast(weights - log_z[:, None], W.dtype)
+    if method.product == "sum":
+        means, class_means = values.mean(fields), Categorical().mean(Theta(logits))
+        joint = class_means[:, :, None] * means
+        hidden = log_odds(xp.sum(joint, axis=1), _FARTHEST_CLASS)
+        return logits, hidden, log_z, xp.sum(joint, axis=0).T
+    best = Categorical().mode(Theta(logits))
+    hidden = c + best @ W.T
+    joint = values.mean(hidden).T @ best
+    return logits, hidden, xp.max(weights, axis=1), joint  # the weight of the decided values
