@@ -32,7 +32,7 @@ from ..arrays import (
 from ..machine import Machine
 from ..units import Bernoulli, Categorical, Theta
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of
-from ._fixed_point import FixedPoint, Magnetizations, finished_rows, read, solve
+from ._fixed_point import FixedPoint, Magnetizations, finished_rows, map_rows, read, solve
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
 
@@ -63,14 +63,10 @@ class Propagated(NamedTuple):
         Sweeps done; 0 where TAP and the third order of its expansion were enough.
     residual : ndarray of shape (n_instances,)
         float64. In the last sweep the larger of the mean squared change of the means, and the
-        square of the largest change of a belief, over 100, or over the belief's size if that is
-        larger. Without sweeps the largest of
-
-        - the mean squared change of the means by the third order,
-        - a hundredth of the largest squared change of one mean,
-        - the mean square over the pairs of any one unit of ``abs(W)**3 / 576``, a bound of what
-          the expansion leaves out of E[h v].
-
+        square of the largest change of a belief, over 100 or the belief's size, whichever is
+        larger. Without sweeps the largest of the mean squared change of the means by the third
+        order, a hundredth of the largest squared change of one mean, and the mean square over the
+        pairs of any one unit of ``abs(W)**3 / 576``, a bound of the error of E[h v].
     converged : ndarray of bool of shape (n_instances,)
     log_partition : array of shape (n_instances,), float64
         The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.
@@ -150,13 +146,11 @@ def propagate(
         Part of the old messages that is kept in each sweep.
     start : {"fields", "tap"}, default="fields"
         "fields": without messages, at the beliefs b of the visible units. "tap", for sum-product:
-        at a solution of TAP. In terms of means, belief propagation is a series in powers of each
-        weight, and TAP is this series to order 2. If order 3 changes the means of an instance by
-        no more than ``tol`` in mean square, the weights are not large (see ``residual``) and
-        ``log_partition`` is not asked for, that solution is returned, and no messages are computed:
-        it takes matrix products alone, which cost a small part of a sweep. Other instances start at
-        the messages of that solution, and one or two sweeps then do what takes ten from the fields.
-        Instances in which TAP does not converge start at their fields.
+        at a solution of TAP, which is belief propagation to second order in the weights. Where the
+        third order changes the means by no more than ``tol`` in mean square, the weights are not
+        large (see ``residual``) and ``log_partition`` is not wanted, that solution is returned, at
+        a small part of the cost of a sweep. Other instances start at its messages, or at their
+        fields if TAP does not converge.
     n_jobs : int, default=None
         Threads over instances, -1 for all processors; default: as many as BLAS may use. The
         result does not depend on it.
@@ -205,7 +199,7 @@ def propagate_rows(
     parts = [expansion.found(rows[0], pairs)]
     if rows[1].size:
         some = machine.rows(from_numpy(rows[1], machine.weights[0]))
-        parts.append(_propagate(method, some, expansion.start.rows(rows[1]), *wanted))
+        parts.append(_propagate(method, some, _at(expansion.start, rows[1]), *wanted))
     return joined(parts, rows[: len(parts)])
 
 
@@ -217,22 +211,21 @@ def _checked_machine(W, *fields):
         raise ValueError(f"W must have 2 dimensions and visible units, got shape {tuple(W.shape)}")
     if W.dtype not in (xp.float32, xp.float64):
         W = cast(W, xp.float64)
-    with np.errstate(over="ignore"):  # the last lines say so
+    with np.errstate(over="ignore"):  # checked below
         fields = [xp.asarray(field, **like(W)) for field in fields]
     for name, field, n in zip(names[1:], fields, W.shape[::-1], strict=True):
         if field.ndim not in (1, 2) or field.shape[-1] != n:
             raise ValueError(
                 f"{name} must have shape (n_instances, {n}) or ({n},), got {tuple(field.shape)}"
             )
-    n_rows = [field.shape[0] for field in fields if field.ndim == 2] or [1]
-    if len(set(n_rows)) > 1:
+    n_rows = {field.shape[0] for field in fields if field.ndim == 2} or {1}
+    if len(n_rows) > 1 or n_rows == {0}:
         raise ValueError(
-            f"visible_fields and hidden_fields are of {n_rows[0]} and {n_rows[1]} instances; they "
-            "must be of as many"
+            "visible_fields and hidden_fields must have the same number of instances, at least 1, "
+            f"got shapes {tuple(fields[0].shape)} and {tuple(fields[1].shape)}"
         )
-    if not n_rows[0]:
-        raise ValueError("visible_fields or hidden_fields has no rows: there are no instances")
-    thetas = (Theta(xp.broadcast_to(field, (n_rows[0], field.shape[-1]))) for field in fields)
+    (n,) = n_rows
+    thetas = (Theta(xp.broadcast_to(field, (n, field.shape[-1]))) for field in fields)
     machine = Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
     sizes = numbers(0.0 if 0 in part.shape else xp.max(xp.abs(part)) for part in fields)
     for name, largest in zip(names, (*machine.largest, *sizes), strict=True):
@@ -242,9 +235,9 @@ def _checked_machine(W, *fields):
 
 
 def _real(name, part, xp):
-    """Return an argument as an array, or raise ValueError if it is none of real numbers."""
+    """Return an argument as an array, or raise ValueError if it is not one of real numbers."""
     if sp.issparse(part):
-        raise ValueError(f"{name} is sparse, and belief propagation is not: give {name}.toarray()")
+        raise ValueError(f"{name} must be dense, got a sparse array; give {name}.toarray()")
     part = xp.asarray(part)
     if not xp.isdtype(part.dtype, ("bool", "integral", "real floating")):
         raise ValueError(f"{name} must be an array of real numbers, got dtype {part.dtype}")
@@ -261,20 +254,6 @@ def _independent(method, machine):
     )
 
 
-class _Start(NamedTuple):
-    """Where messages start: beliefs in log-odds and hidden means, all in float64.
-
-    ``means`` make the first messages to the visible units; a mean of 0 gives the neutral message 1.
-    """
-
-    visible: Any
-    hidden: Any
-    means: Any
-
-    def rows(self, index):
-        return _Start(*(_rows_at(part, index) for part in self))
-
-
 class _Fields(NamedTuple):
     """The fields of each row in float64, cast once: the part of a machine that sweeps need."""
 
@@ -282,18 +261,17 @@ class _Fields(NamedTuple):
     hidden: Any
 
     def rows(self, index):
-        return _Fields(*(_rows_at(part, index) for part in self))
+        return _at(self, index)
+
+    def start(self):
+        """Return beliefs of both layers and hidden means where messages start: without messages."""
+        zero = namespace(self.hidden).zeros_like(self.hidden)
+        return self.visible, zero, zero
 
 
-def _rows_at(part, index):
-    """Return the rows at an index array in increasing order, the array itself if it is all."""
-    return part if index.shape[0] == part.shape[0] else take_rows(part, index)
-
-
-def _at_fields(fields):
-    """Return the start without messages."""
-    zero = namespace(fields.hidden).zeros_like(fields.hidden)
-    return _Start(fields.visible, zero, zero)
+def _at(state, index):
+    """Return the rows at an index array in increasing order; the state itself if it is all."""
+    return map_rows(lambda x: x if index.shape[0] == x.shape[0] else take_rows(x, index), state)
 
 
 class _Expansion:
@@ -318,15 +296,15 @@ class _Expansion:
         residual = xp.maximum(_changes(first.state, state), _pair_error(machine.cubes[0]))
         self.residual = to_numpy(residual)
         converged = from_numpy(first.converged[:, None], machine.weights[0])
-        at_fields = _at_fields(_Fields(*fields_of(machine)))
-        parts = zip((*self.fields, state.means[1]), at_fields, strict=True)
-        self.start = _Start(*(xp.where(converged, cast(a, b.dtype), b) for a, b in parts))
+        parts = (*self.fields, state.means[1]), _Fields(*fields_of(machine)).start()
+        pairs = zip(*parts, strict=True)
+        self.start = tuple(xp.where(converged, cast(a, b.dtype), b) for a, b in pairs)
 
     def found(self, rows, pairs):
         """Return the result for some rows, of which this is the solution."""
-        beliefs = (_rows_at(field, rows) for field in self.fields)
+        beliefs = _at(self.fields, rows)
         n_iter, converged = np.zeros(len(rows), int), np.ones(len(rows), bool)
-        means = [_rows_at(part, rows) for part in self.state.means]
+        means = _at(self.state.means, rows)
         joint = self._pairs(means) if pairs else None
         return Propagated(*beliefs, n_iter, self.residual[rows], converged, None, joint)
 
@@ -378,7 +356,7 @@ def _propagate(method, machine, start, log_partition, pairs, n_jobs):
     """Return the result of sweeps from a start, by default the fields."""
     odds = Odds(machine.weights[0], method.product, machine.largest[0])
     fields = _Fields(*fields_of(machine))
-    start, n = _at_fields(fields) if start is None else start, fields.hidden.shape[0]
+    start, n = fields.start() if start is None else start, fields.hidden.shape[0]
     size = odds.E.shape[0] * odds.E.shape[1]
     if is_foreign(odds.E):  # all rows in one array, as far as memory allows
         n_parts = n_jobs = 1
@@ -422,7 +400,7 @@ class _Sweeps(FixedPoint):
         for i in range(0, len(rows), self.n_rows):
             some = rows[i : i + self.n_rows]
             block = fields.rows(some)
-            first = self.start(block, start.rows(some))
+            first = self.start(block, _at(start, some))
             finished = finished_rows(self, block, first, self.method.max_iter, tol, damping=0)
             for state, index, n_iter, residual in finished:
                 part = block.rows(index)
@@ -439,10 +417,11 @@ class _Sweeps(FixedPoint):
     def start(self, fields, first):
         if self.kernels is not None:
             return self.kernels.started(*first)
-        out = None if self.is_foreign else self.buffer[: len(first.means)]
-        R, concat = self.odds.of_means(first.means, out=out), self.xp.concat
-        means = concat([sigmoid(first.visible), first.means], axis=1)
-        return Messages((means,), (None,), R, (concat(first[:2], axis=1),))
+        visible, hidden, means = first
+        out = None if self.is_foreign else self.buffer[: len(means)]
+        R, concat = self.odds.of_means(means, out=out), self.xp.concat
+        means = concat([sigmoid(visible), means], axis=1)
+        return Messages((means,), (None,), R, (concat([visible, hidden], axis=1),))
 
     def step(self, fields, state):
         (b, c), (old,), keep = fields, state.beliefs, self.method.damping

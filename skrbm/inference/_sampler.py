@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from .._checks import unwritten
 from ..arrays import cast, like, namespace
-from ..machine import condition, conditional, data_moments
+from ..machine import condition, conditional
 from ._needs import InferenceMethod
 
 
@@ -81,18 +81,6 @@ class Sampler(InferenceMethod):
         The numbers are a dict of arrays with one entry for each row.
         """
         raise unwritten(self, "step")
-
-    def advance(self, machine, state, X, rng):
-        """Return the state after ``n_steps`` steps."""
-        return sample(self, machine, state, rng, self.n_steps)
-
-    def moments(self, machine, state):
-        """Return the moments of the machine that the chains give."""
-        return data_moments(machine, state.layers[0])
-
-    def visible(self, state):
-        """Return the visible values of the chains."""
-        return state.layers[0]
 
 
 def sample(method, machine, state, rng, n_steps, *, callback=None):

@@ -15,10 +15,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skrbm.arrays import make_rng
-from skrbm.inference import SAMPLERS, Chains, Gibbs, clamped_mean, sample
+from skrbm.inference import SAMPLERS, Gibbs, clamped_mean, sample
 from skrbm.learning import ChainPhase
 from skrbm.learning._chains import Run
-from skrbm.machine import Block, Moments, data_moments
+from skrbm.machine import data_moments
 
 PAIRS = enumerable_pairs()
 DEEP = ("bernoulli", "bernoulli", "bernoulli")
@@ -244,24 +244,6 @@ def test_persistent_chains_are_as_many_as_at_the_start():
         assert all(len(layer) == 4 for layer in (*run.chains.layers, *rows_that_count(model)))
 
 
-def test_contrastive_divergence_starts_at_each_batch_anew():
-    machine = make(PAIRS[0])
-    rng, phase, X = make_rng(11, machine.weights[0]), PHASES["cd"], np.ones((2, 3))
-    _, _, model = phase.phases(machine, phase.init(machine, rng, 4, X), X, rng)
-    assert len(model.blocks[0].means[0]) == 2
-
-
-def test_moments_of_a_state_are_those_given_its_visible_values():
-    machine = make(PAIRS[0])
-    state = Chains((np.eye(3), np.zeros((3, 3))))
-    moments = Gibbs().moments(machine, state)
-    expected = Moments((Block((np.eye(3), moments.blocks[0].means[1]), (None, None), 1 / 3),))
-    for part, truth in zip(gradient(machine, moments), gradient(machine, expected), strict=True):
-        assert_allclose(part, truth)
-    held = np.array([exact.mean(1) for exact in clamped(machine, np.eye(3))])
-    assert_allclose(moments.blocks[0].means[1], held, rtol=1e-12)
-
-
 # Missing values.
 
 
@@ -311,12 +293,3 @@ def test_clamped_mean_is_of_the_second_half_of_the_sweeps(n_steps, averaged):
         if others:
             other = np.mean([expected[k] for k in others], axis=0)
             assert np.abs(other - truth).max() > 0.02
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.5, "2", None])
-def test_bad_number_of_steps_is_named(value):
-    with pytest.raises(ValueError, match=f"n_steps must be an integer >= 1, got {value!r}"):
-        Gibbs(n_steps=value)
-    machine, X = make(PAIRS[0]), np.zeros((1, 3))
-    with pytest.raises(ValueError, match=f"n_steps must be an integer >= 1, got {value!r}"):
-        clamped_mean(machine, X, X > 0, make_rng(0, X), value)
