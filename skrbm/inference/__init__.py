@@ -12,11 +12,9 @@ from ._annealing import (
 from ._belief_propagation import BeliefPropagation
 from ._clamped import (
     Clamped,
-    by_site,
     clamped,
     clamped_mean,
     completed,
-    held,
     rows_with_holes,
     solve_clamped,
     tempered_mean,
@@ -33,6 +31,7 @@ from ._fixed_point import (
     solve_to_convergence,
 )
 from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
+from ._held import by_site, held
 from ._ladder import Ladder, collected, exchange_rate, gains_of, ladder_of, renewed
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
 from ._log_partition import AIS, SMC, LogPartition, independent_log_partition, mean_of_weights
