@@ -4,8 +4,6 @@ Seeds are fixed. Where the mean of 16 runs is compared, 8 standard errors are al
 distribution with 15 degrees of freedom a probability of 1e-6.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from _exact import Exact
@@ -18,7 +16,6 @@ from skrbm.evaluation import AIS, SMC, LogPartition, exact_log_partition, log_pa
 from skrbm.inference import by_effective_part
 from skrbm.inference._annealing import resampled_index
 from skrbm.inference._log_partition import _spread_evenly
-from skrbm.units import Bernoulli
 
 SMC_RUNS = SMC._runs
 MACHINES = {
@@ -54,15 +51,6 @@ def test_strong_weights_whose_modes_annealed_importance_sampling_misses():
     assert sum(missed) >= 4  # or this test would show nothing
 
 
-def test_a_round_follows_until_the_error_is_as_asked():
-    machine, spent = MACHINES["binary"], []
-    for std in (1.0, 0.02):
-        found = SMC(std=std).log_partition(machine, make_rng(0, machine.weights[0]))
-        assert found.std <= std
-        spent.append(found.std)
-    assert spent[0] > 0.02  # the second needed more temperatures
-
-
 def test_no_more_sweeps_than_allowed():
     """The first round is made in any case, and its error is reported as it is."""
     machine = MACHINES["binary"]
@@ -90,31 +78,6 @@ def test_no_smaller_error_than_the_round_before_lets_expect(monkeypatch):
     assert_allclose(found.std, spread.std(ddof=1) / 4 * np.sqrt(lengths[0] / lengths[2]))
 
 
-class Counted(Bernoulli):
-    """Binary units that count how often they are drawn."""
-
-    n_draws = 0
-
-    def sample(self, theta, rng):
-        type(self).n_draws += 1
-        return super().sample(theta, rng)
-
-
-def test_rounds_share_the_sweeps():
-    """The placement has n steps, the trial and the first round 4 n each; a draw starts each run.
-
-    There are two trials, from the units' own parameters and from those that know no data.
-    """
-    machine = replace(MACHINES["binary"], units=(Bernoulli(), Counted()))
-    spent = []
-    for max_sweeps in (1, 400):
-        before = Counted.n_draws
-        SMC(std=1e-9, max_sweeps=max_sweeps).log_partition(machine, make_rng(0, machine.weights[0]))
-        spent.append(Counted.n_draws - before)
-    first = (spent[0] - 5) / 14 * 4  # were both placements as long
-    assert 200 < spent[1] - spent[0] < 400 - 0.5 * first
-
-
 def test_interval_is_that_of_student():
     assert LogPartition(3.0).interval == (3.0, 3.0)
     low, high = LogPartition(3.0, 0.1, 10.0, 16).interval
@@ -131,11 +94,6 @@ def test_temperatures_by_the_effective_part():
     parts = np.cosh(steps) ** 2 / np.cosh(2 * steps)
     assert taken[-1] == 1.0
     assert_allclose(parts[:-1], 0.9, atol=0.03)  # steps are known to a tenth
-
-
-def test_several_sweeps_at_each_temperature():
-    found = list(by_effective_part(n_sweeps=3)(lambda to: np.zeros(10)))  # any step is short enough
-    assert found == [1.0] * 3
 
 
 def uncorrelated(spreads, n=64):
