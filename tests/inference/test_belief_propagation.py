@@ -318,22 +318,6 @@ def test_from_a_tap_solution_propagation_ends_where_it_does_from_the_fields():
     assert (weak[1].n_iter <= 2).all() and (weak[1].n_iter < weak[0].n_iter).all()
 
 
-def pair_of_means(p, q, w):
-    """E[x y] of two bits with these means and coupling: P(11) P(00) = e^w P(10) P(01)."""
-    e = np.expm1(w)
-    total, product = 1 + (p + q) * e, np.exp(w) * p * q
-    return 2 * product / (total + np.sqrt(total**2 - 4 * e * product))
-
-
-def test_error_of_pairs_expanded_to_the_second_power():
-    """It is at most abs(w)**3 / 576, the bound by which an expansion is judged, and comes near."""
-    p, q, w = np.meshgrid(*[np.linspace(0.01, 0.99, 99)] * 2, np.linspace(-6, 6, 60), copy=False)
-    joint, (c, d) = pair_of_means(p, q, w), (x * (1 - x) for x in (p, q))
-    skews = c * (1 - 2 * p) * d * (1 - 2 * q)
-    error = (joint - (p * q + w * c * d + w**2 / 2 * skews)) / np.abs(w) ** 3
-    assert 0.98 / 576 < np.abs(error).max() <= 1 / 576
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_small_weights_need_no_messages(library):
     """Up to the tolerance, which the third order of TAP's expansion measures."""

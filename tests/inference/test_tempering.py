@@ -149,14 +149,6 @@ def test_proposals_of_samples_leave_the_distribution_invariant(kinds):
         assert_joint_distribution(Exact(machine), Gibbs().start(machine, X, rng).layers)
 
 
-def test_rows_are_replaced_by_samples_of_the_same_machine():
-    machine = make(("bernoulli", "bernoulli"))
-    samples, chains = np.array([[0.0, 0, 0], [0, 1, 1]]), np.ones((40, 3))
-    rows, rate = renewed(machine, chains, machine, samples, rng_of(machine))
-    assert_array_equal(rate, 1.0)
-    assert set(row_numbers(rows)) == set(row_numbers(samples))
-
-
 @pytest.mark.parametrize("size, n", [(10, 3), (10, 10), (10, 40), (3, 2)])
 def test_each_sample_of_a_rung_is_moved_now_and_then(size, n):
     """One of four parts is drawn less than half as often as another with a probability of 1e-11."""
@@ -475,9 +467,7 @@ def test_bennett_of_two_normal_distributions():
     assert abs(ratio - np.log(2)) < 5 * error
 
 
-@pytest.mark.parametrize(
-    "kinds, sizes", [(("bernoulli", "spin"), (8, 4)), (("bernoulli",) * 2, (7, 4))]
-)
+@pytest.mark.parametrize("kinds, n", [(("bernoulli", "spin"), 8), (("bernoulli",) * 2, 7)])
 def test_ladders_of_other_units_are_errors(kinds, n):
     other, machine = random_machine(kinds, (n, 4), 0), two_modes()
     ladder = ladder_of(other, rng_of(other), n_sweeps=1)
