@@ -16,16 +16,12 @@ import numpy as np
 from ..arrays import cast, is_foreign, like, namespace, row_sums
 from ..exceptions import DivergenceError
 from ..machine import Block, Moments, coupled, input_field
-from ._complement import complement_factors, stacked_complement_factors
-from ._fixed_point import FixedPoint, map_rows
+from ._complement import complement_factors
+from ._fixed_point import FixedPoint, choose, map_rows
 from ._needs import Needs
 
 _MAX_REJECTIONS = 60
-_BLOCK = 2**25  # entries of the matrices of rows that are factored together on a device
-_NO_FACTORS = (
-    "AdaptiveTAP found no variances with a positive definite precision matrix: the weights are "
-    "too large or not finite; lower learning_rate or scale X"
-)
+_BLOCK, _DEVICE_BLOCK = 2**15, 2**25  # entries of matrices that are factored together
 
 
 class Reactions(NamedTuple):
@@ -41,23 +37,6 @@ class Reactions(NamedTuple):
     fields: tuple
     precisions: tuple
     rejected: tuple
-
-
-class _Gaussian(NamedTuple):
-    """The Gaussian distribution with the machine's weights, for each row.
-
-    Its precision matrix is diag(1 / cavity variances) - weights, and its variances are
-    cavity variances * (1 + excesses).
-    """
-
-    state: Reactions  # from which it is made, careful in the rows where the given one was rejected
-    cavity_means: tuple
-    cavity_variances: tuple
-    means: tuple
-    excesses: tuple
-    log_det: Any  # of the precision matrix in units of the cavity variances, float64
-    factor: Any  # on the cavity variances
-    rejected: Any  # 1 or 0
 
 
 class _Sides(NamedTuple):
@@ -131,126 +110,97 @@ def _careful(machine, state):
 
 
 class _Factors(NamedTuple):
-    """Factors of the precision matrix of a row, or a block of rows, as in ``_complement``.
+    """Factors of the precision matrices of a block of rows in units of the cavity variances.
 
-    The row is that of the given state, or of the careful one where the former was rejected; its
-    cavity variances have been multiplied by ``factor``.
+    ``diagonal`` to ``excess`` are those of :func:`complement_factors`. The cavity means and
+    variances, each a pair of the units in the rows and in the columns of the matrix, are those of
+    the given state, or of the careful one where the former was rejected; the variances have been
+    multiplied by ``factor``.
     """
 
     diagonal: Any
     V: Any
     Y: Any
     excess: Any
+    means: tuple
+    variances: tuple
     factor: Any
     rejected: Any
 
 
-class _Attempts(NamedTuple):
-    """A state and the careful one, and the cavity means and variances of both, joined by side.
+def _factored(machine, sides, state, careful):
+    """Yield slices of rows, and the :class:`_Factors` of each."""
+    cavities = (_cavities(each) for each in (state, careful))
+    cavities = tuple(tuple(map(sides.join, parts)) for parts in cavities)
+    n, matrix = state.means[0].shape[0], sides.matrix
+    size = _DEVICE_BLOCK if is_foreign(matrix) else _BLOCK
+    size = max(1, size // max(1, math.prod(matrix.shape)))
+    for start in range(0, n, size):
+        rows = slice(start, min(start + size, n))
+        yield rows, _factors(matrix, *map_rows(lambda part, rows=rows: part[rows, :], cavities))
 
-    Rows are taken one by one in NumPy, and in blocks on a device: arrays then have rows first.
+
+def _factors(matrix, own, careful):
+    """Return the :class:`_Factors` of some rows, given cavity means and variances of two states.
+
+    In rows where the precision matrix with ``own`` is not positive definite, ``careful`` is used,
+    with variances halved until it is.
     """
-
-    sides: _Sides
-    states: tuple
-    cavity_means: tuple
-    cavity_variances: tuple
-
-    @classmethod
-    def of(cls, machine, state):
-        sides, states = _Sides.of(machine), (state, _careful(machine, state))
-        cavities = zip(*map(_cavities, states), strict=True)
-        return cls(sides, states, *(tuple(map(sides.join, leaves)) for leaves in cavities))
-
-    def factored(self):
-        """Yield the index of each row, or a slice of them, and its :class:`_Factors`."""
-        matrix, n = self.sides.matrix, self.states[0].means[0].shape[0]
-        if is_foreign(matrix):
-            size = max(1, _BLOCK // max(1, math.prod(matrix.shape)))
-            blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
-        else:
-            blocks = range(n)
-        factor = _factors_of_rows if is_foreign(matrix) else _factors_of_row
-        for i in blocks:
-            yield i, factor(matrix, *(_rows(sides, i) for sides in self.cavity_variances))
-
-    def chosen(self, attempts, i, rejected):
-        """Return the sides of the attempt that was not rejected."""
-        if not is_foreign(self.sides.matrix):
-            return _rows(attempts[int(rejected)], i)
-        where = namespace(rejected).where
-        pairs = zip(*(_rows(sides, i) for sides in attempts), strict=True)
-        return tuple(where(rejected > 0, careful, own) for own, careful in pairs)
-
-    def gaussian(self, i, factors):
-        """Return the parts of the Gaussian for row ``i``, or of a block."""
-        matrix, xp = self.sides.matrix, namespace(self.sides.matrix)
-        diagonal, V, Y, excess, factor, rejected = factors
-        mean, others = self.chosen(self.cavity_means, i, rejected)
-        below, above = self.chosen(self.cavity_variances, i, rejected)
-        root = xp.sqrt(factor * below)
-        joint = root * _times(V, _times(V.mT, mean / root + root * _times(matrix, others)))
-        outer = others + factor * above * (joint @ matrix)
-        log_det = 2 * xp.sum(xp.log(diagonal), axis=-1, dtype=xp.float64)
-        return joint, outer, excess, xp.sum(Y * Y, axis=-2), log_det, factor, rejected
-
-
-def _rows(sides, i):
-    return tuple(side[i, :] for side in sides)
-
-
-def _times(A, x):
-    """Return the products of matrices and vectors, of rows of them if x has two axes."""
-    return A @ x if x.ndim == 1 else (A @ x[..., None])[..., 0]
-
-
-def _factors_of_row(matrix, own, careful):
-    """Factor the precision matrix of one row in units of its cavity variances.
-
-    ``own`` and ``careful`` are the cavity variances of the units in the rows and in the columns of
-    ``matrix``. Where the matrix with ``own`` is not positive definite, ``careful`` is used, halved
-    until it is.
-    """
-    for n_rejected in range(_MAX_REJECTIONS):
-        below, above = careful if n_rejected else own
-        factor = 0.5 ** max(n_rejected - 1, 0)
-        K = matrix * np.sqrt(factor * above)
-        K *= np.sqrt(factor * below)[:, None]
-        factors = complement_factors(K)
-        if factors is not None:
-            return _Factors(*factors, factor, float(n_rejected > 0))
-    raise DivergenceError(_NO_FACTORS)
-
-
-def _factors_of_rows(matrix, own, careful):
-    """Do the same for a block of rows on a device."""
-    xp, (below, above) = namespace(matrix), own
-    factor, rejected = xp.ones_like(below[:, :1]), xp.zeros_like(below[:, :1])
+    xp, (means, variances) = namespace(matrix), own
+    factor = xp.ones_like(means[0][:, :1])
+    rejected = xp.zeros_like(factor)
     for _ in range(_MAX_REJECTIONS):
-        K = matrix * xp.sqrt(factor * above)[:, None, :] * xp.sqrt(factor * below)[:, :, None]
-        *factors, is_definite = stacked_complement_factors(K)
+        below, above = (factor * part for part in variances)
+        K = matrix * xp.sqrt(above)[:, None, :]
+        K *= xp.sqrt(below)[:, :, None]
+        *factors, is_definite = complement_factors(K)
         bad = ~is_definite[:, None]
         if not bool(xp.any(bad)):
-            return _Factors(*factors, factor, rejected)
+            return _Factors(*factors, means, (below, above), factor, rejected)
         factor = xp.where(bad & (rejected > 0), 0.5 * factor, factor)
-        below, above = (xp.where(bad, b, a) for a, b in zip((below, above), careful, strict=True))
+        means, variances = choose(bad[:, 0], careful, (means, variances))
         rejected = xp.where(bad, xp.ones_like(rejected), rejected)
-    raise DivergenceError(_NO_FACTORS)
+    raise DivergenceError(
+        "AdaptiveTAP found no variances with a positive definite precision matrix: the weights are "
+        "too large or not finite; lower learning_rate or scale X"
+    )
+
+
+class _Gaussian(NamedTuple):
+    """The Gaussian distribution with the machine's weights, for each row.
+
+    Its precision matrix is diag(1 / cavity variances) - weights, and its variances are
+    cavity variances * (1 + excesses).
+    """
+
+    state: Reactions  # from which it is made, careful in the rows where the given one was rejected
+    cavity_means: tuple
+    cavity_variances: tuple
+    means: tuple
+    excesses: tuple
+    log_det: Any  # of the precision matrix in units of the cavity variances, float64
+    factor: Any  # on the cavity variances
+    rejected: Any  # 1 or 0
 
 
 def _gaussian(machine, state):
     """Return the Gaussian with the cavities' means and variances."""
-    attempts, reference = _Attempts.of(machine, state), state.means[0]
-    parts = (attempts.gaussian(i, factors) for i, factors in attempts.factored())
-    columns = list(zip(*parts, strict=True))
-    if is_foreign(reference):
-        columns = [namespace(reference).concat(column, axis=0) for column in columns]
-    else:
-        columns[:5] = map(np.stack, columns[:5])
-        columns[5:] = (np.array(column, reference.dtype)[:, None] for column in columns[5:])
-    *halves, log_det, factor, rejected = columns
-    means, excesses = (attempts.sides.split(*halves[i : i + 2]) for i in (0, 2))
-    chosen = map_rows(lambda a, b: a + rejected * (b - a), *attempts.states)
+    sides, careful, parts = _Sides.of(machine), _careful(machine, state), []
+    xp, matrix = namespace(sides.matrix), sides.matrix
+    for _, found in _factored(machine, sides, state, careful):
+        (mean, others), (below, above) = found.means, found.variances
+        root = xp.sqrt(below)
+        joint = mean / root + root * (others @ matrix.T)
+        joint = root * (found.V @ (found.V.mT @ joint[:, :, None]))[:, :, 0]
+        outer = others + above * (joint @ matrix)
+        log_det = 2 * xp.sum(xp.log(found.diagonal), axis=-1, dtype=xp.float64)
+        excesses = found.excess, xp.sum(found.Y * found.Y, axis=-2)
+        parts.append((joint, outer, *excesses, log_det, found.factor, found.rejected))
+    *halves, log_det, factor, rejected = (
+        xp.concat(part, axis=0) for part in zip(*parts, strict=True)
+    )
+    means, excesses = (sides.split(*halves[i : i + 2]) for i in (0, 2))
+    chosen = map_rows(lambda a, b: a + rejected * (b - a), state, careful)
     return _Gaussian(chosen, *_cavities(chosen), means, excesses, log_det, factor, rejected)
 
 
@@ -397,13 +347,13 @@ def _proper(unit, theta, precision):
 
 def _covariances(machine, state):
     """Return the covariances between neighbouring layers, as (l, matrix), averaged over rows."""
-    attempts = _Attempts.of(machine, state)
-    sides, variances = attempts.sides, attempts.sides.join(state.variances)
-    xp, total = namespace(sides.matrix), namespace(sides.matrix).zeros_like(sides.matrix)
-    for i, (_, V, Y, excess, *_) in attempts.factored():
-        left = xp.sqrt(variances[0][i, :] / (1 + excess))
-        right = xp.sqrt(variances[1][i, :] / (1 + xp.sum(Y * Y, axis=-2)))
-        parts = (left[..., None] * V) @ (Y * right[..., None, :])
-        total += parts if parts.ndim == 2 else xp.sum(parts, axis=0)
-    total *= 1 / variances[0].shape[0]
+    sides, n = _Sides.of(machine), state.means[0].shape[0]
+    xp, variances = namespace(sides.matrix), sides.join(state.variances)
+    total = xp.zeros_like(sides.matrix)
+    for rows, found in _factored(machine, sides, state, _careful(machine, state)):
+        left = xp.sqrt(variances[0][rows, :] / (1 + found.excess))
+        right = xp.sqrt(variances[1][rows, :] / (1 + xp.sum(found.Y * found.Y, axis=-2)))
+        products = (left[:, :, None] * found.V) @ (found.Y * right[:, None, :])
+        total += xp.sum(products, axis=0)
+    total *= 1 / n
     return tuple((l, sides.block(total, l)) for l in range(len(machine.weights)))

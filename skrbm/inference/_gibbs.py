@@ -14,7 +14,7 @@ from ._sampler import Chains, Sampler, last_visible, metropolis, sample
 
 @dataclass(frozen=True)
 class Gibbs(Sampler):
-    """Block Gibbs sampling; in learning, the chains go on from batch to batch.
+    """Block Gibbs sampling.
 
     Parameters
     ----------
@@ -54,16 +54,13 @@ class Gibbs(Sampler):
         return samples_exactly(machine)
 
     def search(self, machine, rng):
-        """Return the last visible values of chains, one chain for each row of the machine's fields.
-
-        They start at independent draws of the visible units.
-        """
+        """Return the last visible values of a new chain for each row of the machine's fields."""
         n_rows = machine.thetas[0].field.shape[0]
         state = self.init(machine, rng, n_rows, machine.weights[0])
         return last_visible(self, machine, state, rng, self.n_steps)
 
     def contrast(self, machine, X, rng):
-        """Return moments of the data X and of chains, where the machine has fields for each row."""
+        """Return moments of the data X and of chains; the machine has fields for each row."""
         return data_moments(machine, X), data_moments(machine, self.search(machine, rng))
 
 
@@ -73,7 +70,7 @@ def chain_ends(machine, rng, X, n_steps=100):
 
 
 def samples_exactly(machine):
-    """Return whether the units of all odd layers (hidden) sample their own distribution."""
+    """Whether the units of all odd layers (hidden) sample their own distribution."""
     return all([unit.samples_exactly for unit in machine.units[1::2]])
 
 
@@ -104,7 +101,7 @@ def accept(machine, before, after, rng):
 
 
 class ContrastiveDivergence(Gibbs):
-    """Block Gibbs sampling with new chains for each batch, which start at its data.
+    """Block Gibbs sampling with chains that start at the data of each batch.
 
     Parameters
     ----------

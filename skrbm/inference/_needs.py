@@ -1,4 +1,4 @@
-"""What an inference method needs of a machine."""
+"""The base of inference methods, and their requirements."""
 
 from typing import NamedTuple
 
@@ -12,11 +12,11 @@ CAPABILITIES = {
     "is_binary": "binary units",
     "is_gaussian": "Gaussian units",
 }
-"""What each attribute of a :class:`~skrbm.units.Unit` means, for errors."""
+"""Descriptions of attributes of :class:`~skrbm.units.Unit`, for errors."""
 
 
 class Needs(NamedTuple):
-    """What a method needs of a machine.
+    """Requirements of a method.
 
     Attributes
     ----------
@@ -44,16 +44,16 @@ class InferenceMethod(HyperParameters):
     Attributes
     ----------
     needs : Needs
-        What the machine must have.
+        Requirements on the machine.
     alternative : str
-        What to use on machines that lack it; it ends an error.
+        Recommendation for other machines, for errors.
     """
 
     needs = Needs()
     alternative = ""
 
     def unmet(self, machine) -> str | None:
-        """Return a sentence that says what the machine lacks, or None if the method applies."""
+        """Return a sentence about what the machine lacks, or None if the method applies."""
         needs, missing, alternative = self.needs, [], self.alternative
         if needs.one_hidden_layer and len(machine.units) != 2:
             missing.append("one hidden layer")

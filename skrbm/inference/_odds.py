@@ -1,4 +1,4 @@
-"""Messages of belief propagation as odds, which take no transcendental function each.
+"""Messages of belief propagation as odds, which need no transcendental functions.
 
 A message is R = message(1) / message(0), in one array for both directions, updated in place. With
 s = exp(-belief) of the sender, in log-odds, t = s R are the odds against the sender's 1 when

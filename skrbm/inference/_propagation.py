@@ -69,9 +69,9 @@ class Propagated(NamedTuple):
         pairs of any one unit of ``abs(W)**3 / 576``, a bound of the error of E[h v].
     converged : ndarray of bool of shape (n_instances,)
     log_partition : array of shape (n_instances,), float64
-        The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not asked for.
+        The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not wanted.
     pairs : array of shape (n_hidden, n_visible)
-        Sum over the instances of E[h v]. None if not asked for.
+        Sum over the instances of E[h v]. None if not wanted.
     """
 
     visible: Any
@@ -84,10 +84,7 @@ class Propagated(NamedTuple):
 
 
 def joined(parts, rows=None):
-    """Return the results of groups of rows as one, and the sum of their pairs.
-
-    ``rows`` are the indices of each group; by default the groups follow each other.
-    """
+    """Join the results of groups of rows, whose indices are ``rows``; by default consecutive."""
     if len(parts) == 1:
         return parts[0]
     order = None if rows is None else np.argsort(np.concatenate(rows))
@@ -450,7 +447,7 @@ class _Sweeps(FixedPoint):
         return self.xp.maximum(self.xp.mean(change * change, axis=1), moved)
 
     def _sums(self, fields, state, log_partition, pairs):
-        """Return log Z of each row and the sum of E[h v], each None if not asked for."""
+        """Return log Z of each row and the sum of E[h v], each None if not wanted."""
         (b, c), (beliefs,), R = fields, state.beliefs, state.odds
         visible, hidden = beliefs[:, : b.shape[1]], beliefs[:, b.shape[1] :]
         log_z = self.odds.log_partition(R, visible, b, c) if log_partition else None
@@ -470,7 +467,7 @@ def sum_classes(method, machine, *, log_partition=False, pairs=False):
     Parameters
     ----------
     method : BeliefPropagation
-        Its ``product`` says what is summed and what is maximised.
+        Only its ``product`` is used.
     machine : Machine
         With fields for each row.
     log_partition, pairs : bool, default=False

@@ -27,7 +27,7 @@ class Sampler(InferenceMethod):
     own_start : str or None
         The only start of chains in learning that the sampler supports; None if it supports all.
     has_rungs : bool
-        Whether chains go along a ladder; see :class:`Tempering`.
+        Whether chains use a ladder; see :class:`Tempering`.
     """
 
     n_steps = 1

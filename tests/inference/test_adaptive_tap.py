@@ -161,7 +161,7 @@ def test_factors_of_tiny_rows_are_accurate(dtype):
     generator = np.random.default_rng(4)
     K = 0.1 * generator.standard_normal((5, 8))
     K *= np.array([1.0, 1e-3, 1e-6, 1e-10, 1.0])[:, None]
-    _, V, Y, excess = complement_factors(K.astype(dtype))
+    _, V, Y, excess, _ = (part[0] for part in complement_factors(K.astype(dtype)[None]))
     # The same as diag(K (I - K'K)^-1 K'), in which nothing cancels.
     expected = np.diag(K @ np.linalg.solve(np.eye(8) - K.T @ K, K.T))
     rtol = 100 * np.finfo(dtype).eps

@@ -85,6 +85,13 @@ def test_resampled_chains_have_equal_weights():
     assert_array_equal(annealed.log_weights, annealed.log_weights[0])
 
 
+def test_groups_are_resampled_on_their_own():
+    annealed, _ = run(MACHINE, 0, resample=True, n_groups=3)
+    groups = annealed.log_weights.reshape(3, -1)
+    assert (groups == groups[:, :1]).all()
+    assert len(set(groups[:, 0])) == 3
+
+
 @resampling
 def test_temperatures_can_be_chosen_on_the_way(resample):
     """Each step is the largest after which the weights of the step keep their effective size."""

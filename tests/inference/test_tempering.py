@@ -265,7 +265,6 @@ def test_the_first_rungs_start_at_samples_that_have_the_known_values():
 # Ladders and log Z.
 
 
-@pytest.mark.law
 @pytest.mark.parametrize("which", ["temperatures", "machines"])
 @pytest.mark.parametrize("kinds", KINDS, ids=name_of)
 def test_annealing_along_rungs_has_no_bias(kinds, which, monkeypatch):
