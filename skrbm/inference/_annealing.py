@@ -206,23 +206,11 @@ def resampled(rows, log_weights, rng):
 
 
 def resampled_index(log_weights, rng, part=1.0, n_groups=1):
-    """Resample rows systematically in each group by their log weights; NaN counts as -inf.
+    """Resample rows systematically by their log weights, if the effective part is below ``part``.
 
-    Parameters
-    ----------
-    log_weights : array of shape (n_rows,), float64
-    rng : Rng
-    part : float, default=1.0
-        Groups with a smaller effective part are resampled.
-    n_groups : int, default=1
-        Number of groups of equal size, one after the other.
-
-    Returns
-    -------
-    index : array of shape (n_rows,) or None
-        None if no group is resampled.
-    log_weights : array of shape (n_rows,)
-        In groups that were resampled, equal and with the same mean weight.
+    This is done within ``n_groups`` groups of equal size, one after the other. Returns the index of
+    the new rows, None if no group is resampled, and the new log weights, which are equal in groups
+    that were resampled. A NaN counts as -inf.
     """
     xp, n = namespace(log_weights), log_weights.shape[0] // n_groups
     old = xp.reshape(log_weights, (n_groups, n))

@@ -98,22 +98,8 @@ def with_rows(X, index, rows):
 def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
     """Return X with draws given the observed values in place of the others.
 
-    Parameters
-    ----------
-    machine : Machine
-    X : array of shape (n_rows, n_visible)
-        Where the chains start, one for each row that is not observed as a whole.
-    observed : array of shape (n_rows, n_visible), bool
-        Where values stay as they are.
-    rng : Rng
-    n_steps : int
-        Sweeps of each chain.
-    sampler : Sampler, default=Gibbs()
-        Block Gibbs sampling, or tempering, all rungs of which have the observed values.
-
-    Returns
-    -------
-    array of shape (n_rows, n_visible)
+    The chains of a sampler, which is block Gibbs sampling or tempering, start at X and make
+    ``n_steps`` steps.
     """
     _, holes = rows_with_holes(observed)
     if not len(holes) or not n_steps:
@@ -129,22 +115,8 @@ def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
 def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
     """Return the means of a layer given the observed visible values, by Gibbs sampling.
 
-    Parameters
-    ----------
-    machine : Machine
-        With one hidden layer.
-    X : array of shape (n_rows, n_visible)
-        Where the chains start, one for each row. Values stay where ``observed``.
-    observed : array of shape (n_rows, n_visible), bool
-    rng : Rng
-    n_steps : int
-        Sweeps of each chain; the mean is over the second half.
-    layer : {0, 1}, default=0
-        Visible or hidden.
-
-    Returns
-    -------
-    array of shape (n_rows, n_units[layer])
+    The machine has one hidden layer. Chains start at X, and the means are over the second half of
+    ``n_steps`` sweeps. ``layer`` is 0 for the visible units and 1 for the hidden ones.
     """
     check_count("n_steps", n_steps, 1)
     exact, hidden = samples_exactly(machine), machine.units[1]
@@ -168,25 +140,9 @@ def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
 
 
 def tempered_mean(machine, X, observed, rng, n_steps, sampler):
-    """Return the means of the visible units given the observed ones, by tempering.
+    """Return what :func:`clamped_mean` does of the visible units, by tempering.
 
-    Chains reach modes that those of :func:`clamped_mean` do not.
-
-    Parameters
-    ----------
-    machine : Machine
-        With one hidden layer.
-    X : array of shape (n_rows, n_visible)
-        Where the chains start, one for each row. Values stay where ``observed``.
-    observed : array of shape (n_rows, n_visible), bool
-    rng : Rng
-    n_steps : int
-        Steps of each chain; the mean is over the second half.
-    sampler : Tempering
-
-    Returns
-    -------
-    array of shape (n_rows, n_visible)
+    Chains reach modes that those of Gibbs sampling do not.
     """
     exact, total, n_kept = samples_exactly(machine), 0.0, 0
     held, sampler = clamped(machine, X, observed), sampler.given(X, observed)

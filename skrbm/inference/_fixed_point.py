@@ -28,12 +28,7 @@ def map_rows(function, *states):
 def choose(accepted, new, old):
     """Return a state with the rows of ``new`` where ``accepted`` and those of ``old`` elsewhere.
 
-    Parameters
-    ----------
-    accepted : array of shape (n_rows,), bool
-    new, old : array, or tuple of arrays
-        Arrays without rows, such as parameters that all rows share, are equal in both and stay as
-        they are.
+    Arrays without rows, such as parameters that all rows share, are those of ``new``.
     """
     xp = namespace(accepted)
 
@@ -128,7 +123,12 @@ class FixedPoint(InferenceMethod):
         It is the mean squared change of the means in a sweep from ``old`` to ``new``. A method can
         add other quantities that are 0 at a solution.
         """
-        return _squared_change(old, new)
+        total, n_units = 0.0, 0
+        for a, b in zip(old.means, new.means, strict=True):
+            change, xp = b - a, namespace(a)
+            total = total + cast(xp.vecdot(change, change), xp.float64)
+            n_units += a.shape[1]
+        return total / n_units
 
     def swept(self, machine, state, n_sweeps, tol, damping):
         """Return the state after some sweeps on a device, which leave converged rows as they are.
@@ -259,18 +259,7 @@ def solve_to_convergence(method, machine, state, *, tol=1e-12):
     Rows that do not converge mostly oscillate between two states; they continue with more damping,
     which has the same fixed points.
 
-    Parameters
-    ----------
-    method : FixedPoint
-    machine : Machine
-    state : NamedTuple
-        Where to start; every array has rows first.
-    tol : float, default=1e-12
-        Largest residual of a sweep without damping, unless the method's own ``tol`` is smaller.
-
-    Returns
-    -------
-    Solution
+    ``tol`` is the largest residual of a sweep without damping, unless the method's own is smaller.
     """
     tol, rows, n_iter, finished = min(tol, method.tol), np.arange(state.means[0].shape[0]), 0, []
     for damping, max_iter in _STAGES:
@@ -299,16 +288,6 @@ def take_rows(state, index):
     """Return the rows of a state at a NumPy index array."""
     index = from_numpy(index, state.means[0])
     return map_rows(lambda leaf: namespace(leaf).take(leaf, index, axis=0), state)
-
-
-def _squared_change(old, new):
-    """Mean squared change of the means of each row, float64."""
-    total, n_units = 0.0, 0
-    for a, b in zip(old.means, new.means, strict=True):
-        change, xp = b - a, namespace(a)
-        total = total + cast(xp.vecdot(change, change), xp.float64)
-        n_units += a.shape[1]
-    return total / n_units
 
 
 def _some(parts, mask):

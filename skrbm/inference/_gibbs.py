@@ -84,17 +84,8 @@ def accept(machine, before, after, rng):
 
     The odd layers are summed out, and the transition probabilities of the sweep cancel:
     A = p(v') p~(v) / (p(v) p~(v')), where p~ is the distribution that the sweep leaves invariant.
-
-    Parameters
-    ----------
-    machine : Machine
-    before, after : dict of Theta
-        Parameters of the odd layers given the even ones, at the old and at the proposed values.
-    rng : Rng
-
-    Returns
-    -------
-    array of shape (n_rows,), bool
+    ``before`` and ``after`` are the parameters of the odd layers given the even ones, at the old
+    and at the proposed values.
     """
     log_ratio = log_correction(machine, after) - log_correction(machine, before)
     return metropolis(log_ratio, rng)[0]

@@ -102,17 +102,9 @@ class Held(Unit):
         return namespace(free).where(observed, own, free)
 
     def log_partitions(self, theta, fields):
-        """Return log Z of the missing units of each row in each of some fields.
+        """Return log Z of the missing units of each row in each field, (n_rows, n_fields).
 
-        Parameters
-        ----------
-        theta : Theta
-            Parameters that all rows share.
-        fields : array of shape (n_fields, n_units)
-
-        Returns
-        -------
-        array of shape (n_rows, n_fields)
+        ``fields`` has the shape (n_fields, n_units), and all rows share ``theta``.
         """
         local = self.unit.log_partition(self.unit.tilt(theta, fields))
         return matmul(cast(~by_site(self.unit, self.observed), local.dtype), local.T)
@@ -320,14 +312,7 @@ def held(unit, known, observed):
 def by_site(unit, columns):
     """Return the sum of the columns of each site, or of truth values whether all are True.
 
-    Parameters
-    ----------
-    unit : Unit
-    columns : array of shape (..., n_units)
-
-    Returns
-    -------
-    array of shape (..., n_sites)
+    An array of shape (..., n_units) becomes one of shape (..., n_sites).
     """
     xp, groups = namespace(columns), unit.groups(columns.shape[-1])
     if len(groups) == columns.shape[-1]:

@@ -116,16 +116,10 @@ class Ladder:
         samples[some, :] = swept(machine, rows, rng)
 
     def extended(self, machine, samples, n_kept, acceptance):
-        """Return the ladder with one more rung; rungs that it makes needless are left out.
+        """Return the ladder with one more rung, a machine and samples of it.
 
-        Parameters
-        ----------
-        machine : Machine
-        samples : array of shape (n_samples, n_visible)
-        n_kept : int
-            Number of samples of the rungs below that are kept, as copies.
-        acceptance : float
-            A rung is left out if its neighbours exchange at least this often without it.
+        Of the rungs below ``n_kept`` samples are copied, and rungs without which their neighbours
+        exchange at a rate of at least ``acceptance`` are left out.
         """
         machines, copy = list(self.machines), namespace(samples).asarray
         rows = [copy(last_rows(part, n_kept), copy=True) for part in self.samples]
@@ -157,11 +151,7 @@ def gains_of(below, machine, rows):
 def exchange_rate(machines, rows) -> float:
     """Return the mean probability with which rows of two machines are exchanged.
 
-    Parameters
-    ----------
-    machines : tuple of two Machine
-    rows : tuple of two arrays of shape (n_rows, n_visible)
-        Samples of each.
+    ``rows`` are samples of each of the two ``machines``.
     """
     return mean_rate(*(to_numpy(gains_of(*machines, x)) for x in rows))
 
@@ -182,25 +172,11 @@ def swept(machine, rows, rng):
 
 
 def renewed(machine, rows, below, samples, rng):
-    """Replace rows of a machine by random samples of another one, by the rule of Metropolis.
+    """Replace rows of a machine by random ``samples`` of another one, by the rule of Metropolis.
 
     This leaves the distribution of the rows invariant. The samples are not changed: rows that lag
-    behind a machine that is learning do not spoil them.
-
-    Parameters
-    ----------
-    machine : Machine
-    rows : array of shape (n_rows, n_visible)
-    below : Machine
-    samples : array of shape (n_samples, n_visible)
-        Of the machine ``below``.
-    rng : Rng
-
-    Returns
-    -------
-    rows : array of shape (n_rows, n_visible)
-    rate : array of shape (n_rows,)
-        Probability of acceptance of each.
+    behind a machine that is learning do not spoil them. Returns the rows and the probability of
+    acceptance of each.
     """
     xp, n = namespace(rows), rows.shape[0]
     proposed = xp.take(samples, rng.integers(samples.shape[0], n), axis=0)
@@ -212,23 +188,9 @@ def renewed(machine, rows, below, samples, rng):
 def collected(machine, rows, ladder, rng, n_burn_in, n_blocks, spacing):
     """Return samples of a machine by Gibbs sweeps and proposals of samples of a ladder.
 
-    Half of the proposals are of its last rung, the others of all rungs in turn.
-
-    Parameters
-    ----------
-    machine : Machine
-    rows : array of shape (n_chains, n_visible)
-        Where the chains start.
-    ladder : Ladder
-    rng : Rng
-    n_burn_in : int
-        Sweeps before the first samples.
-    n_blocks, spacing : int
-        Number of samples of each chain, and of sweeps before each.
-
-    Returns
-    -------
-    array of shape (n_blocks * n_chains, n_visible)
+    Half of the proposals are of its last rung, the others of all rungs in turn. Chains start at
+    ``rows``. After ``n_burn_in`` sweeps they give ``n_blocks`` samples each, ``spacing`` sweeps
+    apart: an array of shape (n_blocks * n_chains, n_visible).
     """
     blocks = []
     for step in range(1, n_burn_in + n_blocks * spacing + 1):
@@ -264,23 +226,10 @@ class Exchange(NamedTuple):
 
 
 def exchanged(machines, rows, turn, rng):
-    """Exchange the values of every other pair of neighbours by the rule of Metropolis.
+    """Exchange the values of the even or the odd pairs of neighbours by the rule of Metropolis.
 
-    Each chain has its own replica of every rung, so that chains are independent of each other.
-
-    Parameters
-    ----------
-    machines : sequence of Machine
-    rows : tuple of arrays of shape (n_chains, n_visible)
-        Visible values of each rung.
-    turn : int
-        Even and odd pairs take turns.
-    rng : Rng
-
-    Returns
-    -------
-    rows : tuple of arrays
-    exchanges : list of Exchange
+    Each chain, a row of the arrays of all rungs in ``rows``, is independent of the others. Returns
+    the rows and a list of :class:`Exchange`.
     """
     pairs, rows, exchanges = range(turn % 2, len(machines) - 1, 2), list(rows), []
     if not pairs:

@@ -15,6 +15,14 @@ from ._annealing import anneal, by_effective_part, increasing_from_0_to_1, own_b
 from ._gibbs import Gibbs
 
 _BLOCK = 100  # chains of AIS in one job
+# Of SMC.
+_TRIAL = 4  # steps of a trial, relative to the adaptive schedule
+_REVERSE = 8  # steps of a reverse run, relative to the adaptive schedule
+_LONGER = 4, 16  # largest factor of the number of steps, in the first round and in later ones
+_MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
+_PARTS = 40  # parts of a path whose variances are compared
+_LEAST = 0.1  # density of temperatures in a part, relative to the largest
+_RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 
 
 class LogPartition(NamedTuple):
@@ -69,9 +77,6 @@ def independent_log_partition(base) -> float:
     """Return log Z of independent units."""
     pairs = zip(base.units, base.thetas, strict=True)
     return sum(float(unit.total_log_partition(theta)) for unit, theta in pairs)
-
-
-# ------------------------------------------------------------- annealed importance sampling
 
 
 @dataclass(frozen=True)
@@ -237,17 +242,6 @@ def _comparable(lower, upper):
     )
 
 
-# ------------------------------------------------------------------- sequential Monte Carlo
-
-_TRIAL = 4  # steps of a trial, relative to the adaptive schedule
-_REVERSE = 8  # steps of a reverse run, relative to the adaptive schedule
-_LONGER = 4, 16  # largest factor of the number of steps, in the first round and in later ones
-_MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
-_PARTS = 40  # parts of a path whose variances are compared
-_LEAST = 0.1  # density of temperatures in a part, relative to the largest
-_RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
-
-
 @dataclass(frozen=True)
 class SMC:
     """Sequential Monte Carlo estimate of log Z, to a given standard error.
@@ -372,14 +366,10 @@ class SMC:
         return np.interp(np.linspace(0, places[-1], finer * places[-1] + 1), places, betas)
 
     def _runs(self, machine, base, betas, rng, resample=_RESAMPLED, samples=None):
-        """Return log Z by each of the runs, forward or in reverse from samples.
+        """Return log Z by each of the runs, forward or in reverse from samples, (n_runs,).
 
-        Returns
-        -------
-        log_z : ndarray of shape (n_runs,)
-        parts : ndarray of shape (n_chains, n_parts) or None
-            Contributions of parts of the path to the log weights of chains; None for adaptive
-            temperatures.
+        The second result has the contributions of parts of the path to the log weights of chains,
+        (n_chains, n_parts); it is None for adaptive temperatures.
         """
         n, start = self.n_runs * self.n_chains, samples
         if samples is None:
@@ -396,17 +386,9 @@ class SMC:
 def _spread_evenly(betas, parts, n_steps):
     """Return inverse temperatures that lie closer where the log weights of chains spread faster.
 
-    The variance that a part of a path adds is its covariance with the whole, and at least its own
-    variance; chance can make the former too small.
-
-    Parameters
-    ----------
-    betas : array of shape (n_temperatures,)
-        Those of the last path.
-    parts : ndarray of shape (n_chains, n_parts)
-        Contributions of parts of that path to log weights.
-    n_steps : int
-        Number of steps of the new path.
+    ``parts``, of shape (n_chains, n_parts), are the contributions of parts of the path ``betas`` to
+    log weights. The variance that a part adds is its covariance with the whole, and at least its
+    own variance; chance can make the former too small.
     """
     n, n_parts = len(betas) - 1, parts.shape[1]
     lengths = np.bincount(np.arange(n) * n_parts // n)  # as anneal splits its steps

@@ -154,14 +154,7 @@ class Tempering(Sampler):
     def on(self, machine, rng, ladder=None, visible=None):
         """Return the sampler with rungs for a machine, where it has none of its own.
 
-        Parameters
-        ----------
-        machine : Machine
-        rng : Rng
-        ladder : Ladder, default=None
-            One that the machine has; None to build one by :func:`ladder_of`.
-        visible : Theta, default=None
-            Parameters of independent visible units for that.
+        They are those of a ladder, by default of one that :func:`ladder_of` builds.
         """
         self.check(machine)
         if self.rungs is not None:

@@ -657,7 +657,7 @@ def test_two_ways_to_set_the_step_size():
     X, tuned = clusters(), GibbsLangevin(target_acceptance=0.6)
     with pytest.raises(ValueError, match="both set the step size"):
         small(anneal_step_size=True, inference=tuned).fit(X)
-    with pytest.raises(ValueError, match="set adjust_after to a number"):
+    with pytest.raises(ValueError, match="target_acceptance"):
         GibbsLangevin(target_acceptance=0.6, adjust_after=None)
     rbm = small(inference="gibbs").fit(X).set_params(inference=tuned)
     assert np.isfinite(rbm.sample(2)).all()
