@@ -47,7 +47,9 @@ class Clamped(FixedPoint):
     damping = property(lambda self: self.method.damping)
 
     def check_marginals(self):
-        raise ValueError(f"{self} needs observed units; use {self.method}")
+        raise ValueError(
+            f"{self} needs to know which units are observed in each row; use {self.method}"
+        )
 
     def start(self, machine, X, observed):
         """Return the state at visible values X, which stay where ``observed``."""
