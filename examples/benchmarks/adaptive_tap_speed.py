@@ -33,7 +33,7 @@ def blocks(W, D_v, D_h):
     """Return the diagonal of the inverse, visible units first."""
     K = W * (1 / np.sqrt(D_v))
     K *= (1 / np.sqrt(D_h))[:, None]
-    _, _, Y, excess = complement_factors(K)
+    _, _, (Y,), (excess,), _ = complement_factors(K[None])
     return np.concatenate([(1 + np.sum(Y * Y, axis=0)) / D_v, (1 + excess) / D_h])
 
 

@@ -1,22 +1,25 @@
 """Inference: fixed points and samplers over any machine."""
 
 from ._adaptive_tap import AdaptiveTAP
-from ._ais import AIS, LogPartition, independent_log_partition, mean_of_weights
-from ._annealing import Annealed, anneal, effective_part, resampled, resampled_index
+from ._annealing import (
+    Annealed,
+    anneal,
+    by_effective_part,
+    effective_part,
+    resampled,
+    resampled_index,
+)
 from ._belief_propagation import BeliefPropagation
 from ._clamped import (
     Clamped,
-    by_site,
     clamped,
     clamped_mean,
     completed,
-    held,
     rows_with_holes,
     solve_clamped,
     tempered_mean,
     with_rows,
 )
-from ._classes import sum_classes
 from ._deep import given_visible, with_visible
 from ._fixed_point import (
     FixedPoint,
@@ -28,17 +31,16 @@ from ._fixed_point import (
     solve_to_convergence,
 )
 from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
-from ._ladder import Ladder, collected, exchange_rate, gains_of, renewed
-from ._ladder_building import ladder_of, predicted_rate
+from ._held import by_site, held
+from ._ladder import Ladder, collected, exchange_rate, gains_of, ladder_of, renewed
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
+from ._log_partition import AIS, SMC, LogPartition, independent_log_partition, mean_of_weights
 from ._mean_field import TAP, NaiveMeanField
 from ._needs import CAPABILITIES, InferenceMethod, Needs
-from ._propagated import Propagated
-from ._propagation import propagate, propagate_rows
+from ._propagation import Propagated, propagate, propagate_rows, sum_classes
 from ._registry import FIXED_POINTS, METHODS, SAMPLERS, method_names, resolve
 from ._relaxed_bp import RelaxedBP
 from ._sampler import Chains, Sampler, draw_visible, last_visible, sample
-from ._smc import SMC, by_effective_part
 from ._tempering import RARE_EXCHANGES, Exchanges, Replicas, Tempering, bennett
 
 __all__ = [
@@ -95,7 +97,6 @@ __all__ = [
     "map_rows",
     "mean_of_weights",
     "method_names",
-    "predicted_rate",
     "propagate",
     "propagate_rows",
     "renewed",

@@ -16,12 +16,12 @@ import numpy as np
 from ..arrays import cast, is_foreign, like, namespace, row_sums
 from ..exceptions import DivergenceError
 from ..machine import Block, Moments, coupled, input_field
-from ._complement import complement_factors, stacked_complement_factors
-from ._fixed_point import FixedPoint, map_rows
+from ._complement import complement_factors
+from ._fixed_point import FixedPoint, choose, map_rows
 from ._needs import Needs
 
 _MAX_REJECTIONS = 60
-_BLOCK = 2**25  # entries of the matrices of rows that are factored together on a device
+_BLOCK, _DEVICE_BLOCK = 2**15, 2**25  # entries of matrices that are factored together
 
 
 class Reactions(NamedTuple):
@@ -39,31 +39,29 @@ class Reactions(NamedTuple):
     rejected: tuple
 
 
-class _Gaussian(NamedTuple):
-    """The Gaussian distribution with the machine's weights, for each row.
-
-    Its precision matrix is diag(1 / cavity variances) - weights, and its variances are
-    cavity variances * (1 + excesses).
-    """
-
-    state: Reactions  # it was made from, careful in the rows where the given one was rejected
-    cavity_means: tuple
-    cavity_variances: tuple
-    means: tuple
-    excesses: tuple
-    log_det: Any  # of the precision matrix in units of the cavity variances, float64
-    factor: Any  # on the cavity variances
-    rejected: Any  # 1 or 0
-
-
 class _Sides(NamedTuple):
-    """All weights as one matrix between the even and the odd layers.
+    """All weights, times the scale, as one matrix between the even and the odd layers.
 
-    The rows are the side with fewer units; ``parity`` is 0 if these are the even layers, else 1.
+    The rows are the side with fewer units: the even layers if ``parity`` is 0, else the odd ones.
+    ``places`` are the slices of the layers on their side.
     """
 
     matrix: Any
     parity: int
+    places: tuple
+
+    @classmethod
+    def of(cls, machine):
+        sizes, places = [0, 0], []
+        for l, n in enumerate(machine.n_units):
+            places.append(slice(sizes[l % 2], sizes[l % 2] + n))
+            sizes[l % 2] += n
+        parity, W = int(sizes[0] >= sizes[1]), machine.weights[0]
+        matrix = namespace(W).zeros((sizes[parity], sizes[1 - parity]), **like(W))
+        sides = cls(matrix, parity, tuple(places))
+        for l, W in enumerate(machine.weights):
+            sides.block(matrix, l)[...] = machine.scale * W
+        return sides
 
     def join(self, layers):
         """Return the joined arrays of the layers in the rows, and of those in the columns."""
@@ -71,49 +69,15 @@ class _Sides(NamedTuple):
         sides = (layers[self.parity :: 2], layers[1 - self.parity :: 2])
         return tuple(side[0] if len(side) == 1 else xp.concat(side, axis=1) for side in sides)
 
-    def split(self, machine, rows, columns):
+    def split(self, *sides):
         """Return the arrays of the layers; the inverse of :meth:`join`."""
-        sides = (rows, columns)
-        return tuple(
-            sides[(l - self.parity) % 2][:, _place(machine, l)] for l in range(len(machine.units))
-        )
+        places = enumerate(self.places)
+        return tuple(sides[(l - self.parity) % 2][:, place] for l, place in places)
 
-    def block(self, machine, matrix, l):
-        """Return the part of a matrix of the same shape that belongs to ``weights[l]``."""
-        below, above = _place(machine, l), _place(machine, l + 1)
+    def block(self, matrix, l):
+        """Return the view of a matrix of the same shape that belongs to ``weights[l]``."""
+        below, above = self.places[l], self.places[l + 1]
         return matrix[below, above].T if l % 2 == self.parity else matrix[above, below]
-
-
-def _place(machine, l):
-    """Return the slice of layer ``l`` on its side."""
-    n = machine.n_units
-    return slice(sum(n[l % 2 : l : 2]), sum(n[l % 2 : l + 1 : 2]))
-
-
-def _sides(machine):
-    """Return the weights, times the scale, as one matrix."""
-    n = machine.n_units
-    parity = 0 if sum(n[::2]) < sum(n[1::2]) else 1
-    rows = [
-        _concat([_weights(machine, l, k) for k in range(1 - parity, len(n), 2)], axis=1)
-        for l in range(parity, len(n), 2)
-    ]
-    matrix = _concat(rows, axis=0)
-    return _Sides(matrix if machine.scale == 1 else machine.scale * matrix, parity)
-
-
-def _concat(arrays, axis):
-    return arrays[0] if len(arrays) == 1 else namespace(arrays[0]).concat(arrays, axis=axis)
-
-
-def _weights(machine, l, k):
-    """Return the weights from layer ``k`` to layer ``l``, zeros unless they are neighbours."""
-    if abs(l - k) != 1:
-        W = machine.weights[0]
-        return namespace(W).zeros((machine.n_units[l], machine.n_units[k]), **like(W))
-    if k < l:
-        return machine.weights[k]
-    return namespace(machine.weights[l]).asarray(machine.weights[l].T, copy=True)
 
 
 def _cavities(state):
@@ -145,140 +109,98 @@ def _careful(machine, state):
     return state._replace(fields=tuple(fields), precisions=tuple(precisions))
 
 
+class _Factors(NamedTuple):
+    """Factors of the precision matrices of a block of rows in units of the cavity variances.
+
+    ``diagonal`` to ``excess`` are those of :func:`complement_factors`. The cavity means and
+    variances, each a pair of the units in the rows and in the columns of the matrix, are those of
+    the given state, or of the careful one where the former was rejected; the variances have been
+    multiplied by ``factor``.
+    """
+
+    diagonal: Any
+    V: Any
+    Y: Any
+    excess: Any
+    means: tuple
+    variances: tuple
+    factor: Any
+    rejected: Any
+
+
+def _factored(machine, sides, state, careful):
+    """Yield slices of rows, and the :class:`_Factors` of each."""
+    cavities = (_cavities(each) for each in (state, careful))
+    cavities = tuple(tuple(map(sides.join, parts)) for parts in cavities)
+    n, matrix = state.means[0].shape[0], sides.matrix
+    size = _DEVICE_BLOCK if is_foreign(matrix) else _BLOCK
+    size = max(1, size // max(1, math.prod(matrix.shape)))
+    for start in range(0, n, size):
+        rows = slice(start, min(start + size, n))
+        yield rows, _factors(matrix, *map_rows(lambda part, rows=rows: part[rows, :], cavities))
+
+
 def _factors(matrix, own, careful):
-    """Factor the precision matrix of one row in units of its cavity variances.
+    """Return the :class:`_Factors` of some rows, given cavity means and variances of two states.
 
-    Parameters
-    ----------
-    matrix : array of shape (n_below, n_above)
-    own, careful : tuple of arrays
-        Cavity variances of the units in the rows and in the columns. Where the matrix with ``own``
-        is not positive definite, ``careful`` is used, halved until it is.
-
-    Returns
-    -------
-    factors : tuple
-        As :func:`complement_factors` returns them.
-    factor : float
-        Factor on the cavity variances.
-    rejected : float
-        1 if ``careful`` was used, else 0.
+    In rows where the precision matrix with ``own`` is not positive definite, ``careful`` is used,
+    with variances halved until it is.
     """
-    sqrt = namespace(matrix).sqrt
-    for n_rejected in range(_MAX_REJECTIONS):
-        below, above = careful if n_rejected else own
-        factor = 0.5 ** max(n_rejected - 1, 0)
-        K = matrix * sqrt(factor * above)
-        K *= sqrt(factor * below)[:, None]
-        factors = complement_factors(K)
-        if factors is not None:
-            return factors, factor, float(n_rejected > 0)
-    raise _no_factors()
-
-
-def _factors_of_rows(matrix, own, careful):
-    """Do what :func:`_factors` does for several rows at once, on a device, with arrays of rows.
-
-    ``factor`` and ``rejected`` have the shape (n_rows, 1).
-    """
-    xp, (below, above) = namespace(matrix), own
-    factor, rejected = xp.ones_like(below[:, :1]), xp.zeros_like(below[:, :1])
+    xp, (means, variances) = namespace(matrix), own
+    factor = xp.ones_like(means[0][:, :1])
+    rejected = xp.zeros_like(factor)
     for _ in range(_MAX_REJECTIONS):
-        K = matrix * xp.sqrt(factor * above)[:, None, :] * xp.sqrt(factor * below)[:, :, None]
-        *factors, is_definite = stacked_complement_factors(K)
+        below, above = (factor * part for part in variances)
+        K = matrix * xp.sqrt(above)[:, None, :]
+        K *= xp.sqrt(below)[:, :, None]
+        *factors, is_definite = complement_factors(K)
         bad = ~is_definite[:, None]
         if not bool(xp.any(bad)):
-            return factors, factor, rejected
+            return _Factors(*factors, means, (below, above), factor, rejected)
         factor = xp.where(bad & (rejected > 0), 0.5 * factor, factor)
-        below, above = (xp.where(bad, b, a) for a, b in zip((below, above), careful, strict=True))
+        means, variances = choose(bad[:, 0], careful, (means, variances))
         rejected = xp.where(bad, xp.ones_like(rejected), rejected)
-    raise _no_factors()
-
-
-def _no_factors():
-    return DivergenceError(
-        "AdaptiveTAP: the weights are not finite, or so large that the precision matrix is not "
-        "positive definite for any variances. Lower learning_rate or scale X."
+    raise DivergenceError(
+        "AdaptiveTAP found no variances with a positive definite precision matrix: the weights are "
+        "too large or not finite; lower learning_rate or scale X"
     )
 
 
-class _Attempts(NamedTuple):
-    """The given state and the careful one, with the cavities of each, joined by side.
+class _Gaussian(NamedTuple):
+    """The Gaussian distribution with the machine's weights, for each row.
 
-    The Gaussian of a row is made from the first, or from the second where that is rejected. Rows
-    are taken one by one in NumPy, and in blocks on a device: then all arrays have rows first.
+    Its precision matrix is diag(1 / cavity variances) - weights, and its variances are
+    cavity variances * (1 + excesses).
     """
 
-    sides: _Sides
-    states: tuple
+    state: Reactions  # from which it is made, careful in the rows where the given one was rejected
     cavity_means: tuple
     cavity_variances: tuple
-
-    def blocks(self):
-        """Return the indices of the rows, or slices of them, that are taken in turn."""
-        n = self.states[0].means[0].shape[0]
-        if not is_foreign(self.sides.matrix):
-            return range(n)
-        size = max(1, _BLOCK // max(1, math.prod(self.sides.matrix.shape)))
-        return [slice(start, min(start + size, n)) for start in range(0, n, size)]
-
-    def factors(self, i):
-        """Return the result of :func:`_factors` for row ``i``, or of a block."""
-        variances = (self._rows(sides, i) for sides in self.cavity_variances)
-        function = _factors_of_rows if is_foreign(self.sides.matrix) else _factors
-        return function(self.sides.matrix, *variances)
-
-    def gaussian(self, i):
-        """Return the parts of the Gaussian for row ``i``, or of a block."""
-        matrix, xp = self.sides.matrix, namespace(self.sides.matrix)
-        (diagonal, V, Y, excess), factor, rejected = self.factors(i)
-        mean, others = self._chosen(self.cavity_means, i, rejected)
-        below, above = self._chosen(self.cavity_variances, i, rejected)
-        root = xp.sqrt(factor * below)
-        joint = _times(V.mT, mean / root + root * _times(matrix, others))
-        joint = root * _times(V, joint)
-        log_det = 2 * xp.sum(xp.log(diagonal), axis=-1, dtype=xp.float64)
-        outer = others + factor * above * (joint @ matrix)
-        return joint, outer, excess, xp.sum(Y * Y, axis=-2), log_det, factor, rejected
-
-    def _chosen(self, attempts, i, rejected):
-        """Return the sides of the attempt that was not rejected."""
-        if not is_foreign(self.sides.matrix):
-            return self._rows(attempts[int(rejected)], i)
-        where = namespace(rejected).where
-        pairs = zip(*(self._rows(sides, i) for sides in attempts), strict=True)
-        return tuple(where(rejected > 0, careful, own) for own, careful in pairs)
-
-    @staticmethod
-    def _rows(sides, i):
-        return tuple(side[i, :] for side in sides)
-
-
-def _times(A, x):
-    """Return the products of matrices and vectors, of rows of them if x has two axes."""
-    return A @ x if x.ndim == 1 else (A @ x[..., None])[..., 0]
-
-
-def _attempts(machine, state):
-    sides, states = _sides(machine), (state, _careful(machine, state))
-    cavities = zip(*map(_cavities, states), strict=True)
-    return _Attempts(sides, states, *(tuple(map(sides.join, leaves)) for leaves in cavities))
+    means: tuple
+    excesses: tuple
+    log_det: Any  # of the precision matrix in units of the cavity variances, float64
+    factor: Any  # on the cavity variances
+    rejected: Any  # 1 or 0
 
 
 def _gaussian(machine, state):
     """Return the Gaussian with the cavities' means and variances."""
-    attempts, reference = _attempts(machine, state), state.means[0]
-    columns = list(zip(*map(attempts.gaussian, attempts.blocks()), strict=True))
-    if is_foreign(reference):
-        columns = [namespace(reference).concat(column, axis=0) for column in columns]
-    else:
-        columns[:5] = map(np.stack, columns[:5])
-        columns[5:] = (np.array(column, reference.dtype)[:, None] for column in columns[5:])
-    below, above, *excesses, log_det, factor, rejected = columns
-    means, excesses = (
-        attempts.sides.split(machine, *sides) for sides in ((below, above), excesses)
+    sides, careful, parts = _Sides.of(machine), _careful(machine, state), []
+    xp, matrix = namespace(sides.matrix), sides.matrix
+    for _, found in _factored(machine, sides, state, careful):
+        (mean, others), (below, above) = found.means, found.variances
+        root = xp.sqrt(below)
+        joint = mean / root + root * (others @ matrix.T)
+        joint = root * (found.V @ (found.V.mT @ joint[:, :, None]))[:, :, 0]
+        outer = others + above * (joint @ matrix)
+        log_det = 2 * xp.sum(xp.log(found.diagonal), axis=-1, dtype=xp.float64)
+        excesses = found.excess, xp.sum(found.Y * found.Y, axis=-2)
+        parts.append((joint, outer, *excesses, log_det, found.factor, found.rejected))
+    *halves, log_det, factor, rejected = (
+        xp.concat(part, axis=0) for part in zip(*parts, strict=True)
     )
-    chosen = map_rows(lambda a, b: a + rejected * (b - a), *attempts.states)
+    means, excesses = (sides.split(*halves[i : i + 2]) for i in (0, 2))
+    chosen = map_rows(lambda a, b: a + rejected * (b - a), state, careful)
     return _Gaussian(chosen, *_cavities(chosen), means, excesses, log_det, factor, rejected)
 
 
@@ -425,15 +347,13 @@ def _proper(unit, theta, precision):
 
 def _covariances(machine, state):
     """Return the covariances between neighbouring layers, as (l, matrix), averaged over rows."""
-    attempts = _attempts(machine, state)
-    sides, variances = attempts.sides, attempts.sides.join(state.variances)
-    xp, n = namespace(sides.matrix), variances[0].shape[0]
+    sides, n = _Sides.of(machine), state.means[0].shape[0]
+    xp, variances = namespace(sides.matrix), sides.join(state.variances)
     total = xp.zeros_like(sides.matrix)
-    for i in attempts.blocks():
-        (_, V, Y, excess), *_ = attempts.factors(i)
-        left = xp.sqrt(variances[0][i, :] / (1 + excess))
-        right = xp.sqrt(variances[1][i, :] / (1 + xp.sum(Y * Y, axis=-2)))
-        parts = (left[..., None] * V) @ (Y * right[..., None, :])
-        total += parts if parts.ndim == 2 else xp.sum(parts, axis=0)
+    for rows, found in _factored(machine, sides, state, _careful(machine, state)):
+        left = xp.sqrt(variances[0][rows, :] / (1 + found.excess))
+        right = xp.sqrt(variances[1][rows, :] / (1 + xp.sum(found.Y * found.Y, axis=-2)))
+        products = (left[:, :, None] * found.V) @ (found.Y * right[:, None, :])
+        total += xp.sum(products, axis=0)
     total *= 1 / n
-    return tuple((l, sides.block(machine, total, l)) for l in range(len(machine.weights)))
+    return tuple((l, sides.block(total, l)) for l in range(len(machine.weights)))

@@ -1,13 +1,20 @@
 """Annealing: chains that follow a path of machines from one machine to another (Neal 2001)."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+from scipy.optimize import brentq
+
 from ..arrays import cast, cumulative_sum, like, namespace
 from ..machine import conditional, difference, input_field, interpolate, is_per_row
-from ._fixed_point import map_rows
+from ._fixed_point import choose, map_rows
 from ._gibbs import accept, samples_exactly
-from ._sampler import choose
+
+_EFFECTIVE = 0.9  # effective part of the chains after each step of adaptive temperatures
+_STEP_PRECISION = 0.1  # relative
+_SMALLEST_STEP = 1e-4  # of the inverse temperature
 
 
 class Annealed(NamedTuple):
@@ -18,10 +25,10 @@ class Annealed(NamedTuple):
     layers : tuple of arrays of shape (n_chains, n_units[l])
         Where the chains end. Only the even layers are draws at the last temperature.
     log_weights : array of shape (n_chains,), float64
-        Log importance weights. They are equal in groups that were drawn anew at the last step.
+        Log importance weights, which are equal in groups that were resampled at the last step.
     parts : array of shape (n_chains, n_parts), float64
-        What each part of the temperatures added to the log weights of a chain, or of those that it
-        was drawn from; None unless ``n_parts`` was given.
+        Contribution of each part of the path to the log weights of a chain and its ancestors; None
+        unless ``n_parts`` was given.
     """
 
     layers: tuple
@@ -29,7 +36,18 @@ class Annealed(NamedTuple):
     parts: Any = None
 
 
-def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_groups=1, n_parts=0):
+def anneal(
+    machine,
+    base,
+    betas: Callable | Iterable[float],
+    layers,
+    rng,
+    *,
+    sampler=None,
+    resample: float = 0.0,
+    n_groups: int = 1,
+    n_parts: int = 0,
+) -> Annealed:
     """Carry chains along a path of machines and return their log importance weights.
 
     At each inverse temperature the weights are updated, and then the chains make one sweep. The
@@ -40,36 +58,31 @@ def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_g
     Parameters
     ----------
     machine, base : Machine
-        The machines at beta = 1 and beta = 0. They share the weights, and ``base`` has scale 0.
+        The machines at beta = 1 and beta = 0. They share the weights, and ``base`` has scale 0; or
+        they have the same scale.
     betas : array of shape (n_temperatures,), or callable
-        Inverse temperatures, rising or falling, of which the first is that of ``layers``. Or a
-        function that chooses them: ``betas(gain)`` returns an iterator over the temperatures after
-        0, and ``gain(beta)`` returns what a step to ``beta`` would add to the log weights.
+        Inverse temperatures, rising or falling, of which the first is that of ``layers``. Or an
+        adaptive schedule: ``betas(gain)`` returns an iterator over the temperatures after 0, and
+        ``gain(beta)`` returns the increments of the log weights of a step to ``beta``.
     layers : sequence of arrays of shape (n_chains, n_units[l])
         Draws from the machine at the first temperature. The odd layers are not used.
     rng : Rng
     sampler : Sampler, default=None
-        What moves the chains of a machine with one hidden layer. The default is block Gibbs
-        sampling of any number of layers, which shares a product with the weights.
+        Moves the chains of a machine with one hidden layer. The default is block Gibbs sampling of
+        any number of layers, which shares a product with the weights.
     resample : float in [0, 1], default=0.0
-        Chains are drawn anew by their weights before a sweep if a smaller part of them is effective
-        (sequential Monte Carlo). Modes then have their share of the chains even if no chain moves
-        between them. With 0 chains keep their weights; with 1 they are drawn before each sweep.
+        Chains are resampled by their weights before a sweep if their effective part is smaller
+        (sequential Monte Carlo). With 0 chains keep their weights; with 1 they are resampled before
+        each sweep.
     n_groups : int, default=1
-        Number of groups of equal size, one after the other, among which chains are drawn.
+        Number of groups of equal size, one after the other, within which chains are resampled.
     n_parts : int, default=0
-        Number of parts into which an array of temperatures is split, each with as many steps.
-
-    Returns
-    -------
-    Annealed
+        Number of parts of equal length into which an array of temperatures is split.
     """
     if is_per_row(machine.scale):
         raise ValueError("annealing needs one scale for all rows; anneal one machine at a time")
     machine, base = (each.of_rows(layers[0]) for each in (machine, base))
-    same = all(W is W0 for W, W0 in zip(machine.weights, base.weights, strict=True))
-    path = (_Path if same else _PathOfWeights)(machine, base)
-    layers, n_steps = tuple(layers), None
+    path, layers, n_steps = _Path(machine, base), tuple(layers), None
     fields, last = path.fields(layers), path.at(0.0)
     if not callable(betas):
         n_steps, last = len(betas) - 1, path.at(betas[0])
@@ -93,14 +106,16 @@ def anneal(machine, base, betas, layers, rng, *, sampler=None, resample=0.0, n_g
         if sampler is None:
             layers, fields = path.sweep(now, layers, fields, thetas, rng)
         else:
-            layers = _moved(sampler, step, n_steps, now, layers, rng)
+            state = sampler.start(now[1], layers[0], rng)
+            current = sampler if n_steps is None else sampler.at(step, n_steps)
+            layers = current.step(now[1], state, rng)[0].layers
             fields = path.fields(layers)
         last = now
     return Annealed(layers, log_weights, parts)
 
 
 class _Path:
-    """The machines between two, and what is the same at all temperatures."""
+    """The machines between two. A point of it is (beta, machine)."""
 
     def __init__(self, machine, base):
         n_layers = len(machine.units)
@@ -110,45 +125,45 @@ class _Path:
         self.slopes = [
             difference(own, first) for own, first in zip(machine.thetas, base.thetas, strict=True)
         ]
-        self._unscaled = replace(machine, scale=1.0)
+        shared = all(W is W0 for W, W0 in zip(machine.weights, base.weights, strict=True))
+        self.unscaled = replace(machine, scale=1.0) if shared else None
 
     def at(self, beta):
-        """Return the machine at an inverse temperature, and the temperature."""
         return float(beta), interpolate(self.base, self.machine, float(beta))
 
     def zeros(self, layers, *shape):
-        """Return zero log weights, one for each chain, or an array of them for each."""
+        """Return zeros for each chain, in float64."""
         W = self.machine.weights[0]
         xp = namespace(W)
         return xp.zeros((layers[0].shape[0], *shape), **{**like(W), "dtype": xp.float64})
 
     def fields(self, layers):
-        """Return the fields of the even layers on the odd ones for a scale of 1, by layer.
+        """Return what :meth:`conditionals` needs of the even layers, by odd layer.
 
-        They do not depend on the temperature, so that one product with the weights serves both
-        machines of a step.
+        Machines that share their weights share this product at all temperatures: it is the field
+        for a scale of 1. Others have a pair of fields, those at both ends of the path.
         """
-        return {l: input_field(self._unscaled, l, layers) for l in self.odd}
-
-    def field(self, at, fields, l):
-        """Return the field on an odd layer at a temperature."""
-        return at[1].scale * fields[l]
+        if self.unscaled is not None:
+            return {l: input_field(self.unscaled, l, layers) for l in self.odd}
+        ends = self.base, self.machine
+        return {l: tuple(input_field(end, l, layers) for end in ends) for l in self.odd}
 
     def conditionals(self, at, fields):
-        """Return the parameters of the odd layers at a temperature, by layer."""
-        _, machine = at
-        return {
-            l: machine.units[l].tilt(machine.thetas[l], self.field(at, fields, l)) for l in self.odd
-        }
+        """Return the parameters of the odd layers given the even ones, by layer."""
+        (beta, machine), thetas = at, {}
+        for l in self.odd:
+            if self.unscaled is not None:
+                field = machine.scale * fields[l]
+            else:
+                first, last = fields[l]
+                field = first + beta * (last - first)
+            thetas[l] = machine.units[l].tilt(machine.thetas[l], field)
+        return thetas
 
     def add_gain(self, log_weights, last, now, layers, fields):
-        """Add the log weights of a step between two temperatures, in place.
+        """Add the increments of the log weights between two temperatures, in place.
 
-        Returns
-        -------
-        log_weights : array of shape (n_chains,)
-        thetas : dict of Theta
-            Parameters of the odd layers at the new temperature.
+        Returns the log weights and the parameters of the odd layers at the new temperature.
         """
         for l in self.even:
             slope = self.machine.units[l].dot(self.slopes[l], layers[l])
@@ -175,53 +190,27 @@ class _Path:
         return choose(accepted, (new, new_fields), (old, fields))
 
 
-class _PathOfWeights(_Path):
-    """The machines between two that have the same scale, and weights of their own."""
+def _take(states, index):
+    """Return the rows of states at an index; arrays that all rows share stay as they are."""
 
-    def fields(self, layers):
-        return {
-            l: tuple(input_field(machine, l, layers) for machine in (self.base, self.machine))
-            for l in self.odd
-        }
+    def rows(leaf):
+        return leaf if leaf.ndim == 1 else namespace(leaf).take(leaf, index, axis=0)
 
-    def field(self, at, fields, l):
-        first, last = fields[l]
-        return first + at[0] * (last - first)
-
-
-def _moved(sampler, step, n_steps, now, layers, rng):
-    """Return the layers after one step of a sampler, given the visible values."""
-    _, machine = now
-    start = sampler.start(machine, layers[0], rng)
-    if n_steps is not None:
-        sampler = sampler.at(step, n_steps)
-    return sampler.step(machine, start, rng)[0].layers
+    return map_rows(rows, states)
 
 
 def resampled(rows, log_weights, rng):
-    """Return as many rows, drawn systematically with probabilities by their log weights."""
+    """Return as many rows, resampled systematically by their log weights."""
     index, _ = resampled_index(log_weights, rng)
     return rows if index is None else namespace(rows).take(rows, index, axis=0)
 
 
 def resampled_index(log_weights, rng, part=1.0, n_groups=1):
-    """Draw as many rows in each group, systematically by log weights; NaN counts as -inf.
+    """Resample rows systematically by their log weights, if the effective part is below ``part``.
 
-    Parameters
-    ----------
-    log_weights : array of shape (n_rows,), float64
-    rng : Rng
-    part : float, default=1.0
-        Groups are drawn of which a smaller part is effective.
-    n_groups : int, default=1
-        The groups have equal sizes and lie one after the other.
-
-    Returns
-    -------
-    index : array of shape (n_rows,) or None
-        The rows that are drawn; None if each row is drawn once.
-    log_weights : array of shape (n_rows,)
-        The new ones: in groups that were drawn, equal and with the same mean weight.
+    This is done within ``n_groups`` groups of equal size, one after the other. Returns the index of
+    the new rows, None if no group is resampled, and the new log weights, which are equal in groups
+    that were resampled. A NaN counts as -inf.
     """
     xp, n = namespace(log_weights), log_weights.shape[0] // n_groups
     old = xp.reshape(log_weights, (n_groups, n))
@@ -229,14 +218,14 @@ def resampled_index(log_weights, rng, part=1.0, n_groups=1):
     drawn = parts < part
     if not bool(xp.any(drawn)):
         return None, log_weights
-    # Groups take turns on one line, on which each has a length of 1.
-    turns = xp.arange(n_groups, **like(weights))[:, None]
-    ends = turns + cumulative_sum(weights) / (n * means)
+    # Groups lie one after the other on a line, on which each has a length of 1.
+    groups = xp.arange(n_groups, **like(weights))[:, None]
+    ends = groups + cumulative_sum(weights) / (n * means)
     offsets = cast(rng.uniform((n_groups, 1)), ends.dtype)
-    points = turns + (xp.arange(n, **like(ends)) + offsets) / n
+    points = groups + (xp.arange(n, **like(ends)) + offsets) / n
     index = xp.searchsorted(xp.reshape(ends, (-1,)), xp.reshape(points, (-1,)), side="right")
     index = xp.reshape(index, (n_groups, n))
-    first = cast(n * turns, index.dtype)
+    first = cast(n * groups, index.dtype)
     index = xp.minimum(xp.maximum(index, first), first + (n - 1))
     own = first + cast(xp.arange(n, **like(ends)), index.dtype)
     index = xp.where(drawn, index, own)
@@ -244,9 +233,9 @@ def resampled_index(log_weights, rng, part=1.0, n_groups=1):
 
 
 def _group_weights(log_weights):
-    """Return, of each row, the largest log weight, mean and effective part of weights, and these.
+    """Return the largest log weight, mean weight and effective part of each row, and the weights.
 
-    Weights are relative to the largest, and all but they have shape (n_rows, 1).
+    Weights are relative to the largest; all but they have shape (n_groups, 1).
     """
     xp = namespace(log_weights)
     top = xp.max(log_weights, axis=-1, keepdims=True)
@@ -255,26 +244,56 @@ def _group_weights(log_weights):
     return top, means, means**2 / xp.mean(weights**2, axis=-1, keepdims=True), weights
 
 
-def effective_part(log_weights):
-    """Return the effective part (sum w)² / (n sum w²) of weights, a float."""
+def effective_part(log_weights) -> float:
+    """Return the effective part (sum w)² / (n sum w²) of weights."""
     return float(_group_weights(log_weights[None, :])[2][0, 0])
+
+
+def by_effective_part(taken=None, n_sweeps=1):
+    """Return an adaptive schedule for :func:`anneal`.
+
+    Each step leaves an effective part of about 0.9 of the chains, and is followed by ``n_sweeps``
+    sweeps. Temperatures are appended to the list ``taken``.
+    """
+    taken = [0.0] if taken is None else taken
+
+    def betas(gain):
+        while taken[-1] < 1:
+            taken.append(min(1.0, taken[-1] + _longest_step(gain, taken[-1])))
+            yield from [taken[-1]] * n_sweeps
+
+    return betas
+
+
+def _longest_step(gain, beta):
+    def excess(step):
+        part = effective_part(gain(beta + step)) if step else 1.0
+        return part - _EFFECTIVE if part == part else -_EFFECTIVE  # weights may overflow
+
+    whole = 1 - beta
+    if excess(whole) >= 0:
+        return whole
+    found = brentq(excess, 0.0, whole, xtol=_SMALLEST_STEP, rtol=_STEP_PRECISION)
+    return max(found, _SMALLEST_STEP)
+
+
+def increasing_from_0_to_1(betas):
+    """Return inverse temperatures as an array of float64, None if they are not valid."""
+    try:
+        betas = np.asarray(betas, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    if betas.ndim != 1 or betas.size < 2 or not (np.diff(betas) > 0).all():
+        return None
+    return betas if betas[0] == 0 and betas[-1] == 1 else None
 
 
 def own_bases(machine):
     """Return parameters of visible units from which annealing may start, a list of Theta.
 
-    They are the machine's own and, if units are bounded, those of units that know no data.
+    The machine's own and, if units are bounded, those of units that know no data.
     """
     unit, own = machine.units[0], machine.thetas[0]
     if unit.tail_precision(own) is not None:
         return [own]
     return [own, unit.default_theta(machine.n_units[0], machine.weights[0])]
-
-
-def _take(states, index):
-    """Return the rows of states at an index; arrays that all rows share stay as they are."""
-
-    def rows(leaf):
-        return leaf if leaf.ndim == 1 else namespace(leaf).take(leaf, index, axis=0)
-
-    return map_rows(rows, states)

@@ -24,9 +24,9 @@ from ._needs import Needs
 from ._odds import LARGEST_WEIGHT, PRODUCTS, Odds
 
 _FARTHEST = 16.0  # log-odds at which a start puts a unit that is 0 or 1
-_HELD = 500.0  # log-odds of a unit that is held at 1
-LARGE = 100.0  # log-odds whose changes count by this, and those of larger ones by their size
-_WORK = 8  # operations on a message in a sweep, about
+_HELD = 500.0  # log-odds of a unit that is clamped at 1
+LARGE = 100.0  # log-odds; changes of a belief are relative to this, or to its size
+_WORK = 8  # approximate operations per message in a sweep
 
 
 class Messages(NamedTuple):
@@ -46,8 +46,8 @@ class Messages(NamedTuple):
 class BeliefPropagation(FixedPoint):
     """Belief propagation between binary visible and hidden units.
 
-    Exact where the couplings that are not zero make a tree. Elsewhere it counts what TAP counts
-    and, of the chains of couplings that return to a unit, all that return by the way they went.
+    Exact where the nonzero couplings form a tree. Elsewhere it sums, to all orders, the loops of
+    couplings that go forth and back along the same edges, of which TAP has the second order.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ class BeliefPropagation(FixedPoint):
     tol : float, default=1e-8
         A solution has converged when the mean squared change of its means is at most this, and
         so is the square of the largest change of a belief in log-odds, over 100 or the belief's
-        size: means that are 0 or 1 to rounding stand still while messages pass through their
-        units. With 0 all ``max_iter`` sweeps are done, but where a sweep changes nothing at all.
+        size: means of saturated units do not change while messages pass through these. With 0 all
+        ``max_iter`` sweeps are done, unless a sweep changes nothing.
     damping : float in [0, 1), default=0.0
         Part of the old messages that is kept in each sweep.
     product : {"sum", "max", "mixed"}, default="sum"
@@ -133,22 +133,22 @@ class BeliefPropagation(FixedPoint):
         return Messages(means, (None, None), R, tuple(beliefs))
 
     def residual(self, old, new):
-        """Return the mean squared change of the means, or what beliefs change by, if larger."""
+        """Return the mean squared change of the means, or that of beliefs, if larger."""
         changes = [super().residual(old, new)]
         for a, b in zip(old.beliefs, new.beliefs, strict=True):
             changes.append(cast(belief_change(a, b), namespace(b).float64))
         return reduce(namespace(changes[0]).maximum, changes)
 
     def messages(self, machine, state):
-        """Return the arithmetic of messages, those of a state, and the beliefs they go with."""
+        """Return the :class:`Odds`, messages and visible beliefs of a state."""
         odds, visible = self._odds(machine), cast(state.beliefs[0], namespace(state.odds).float64)
         return odds, cast(state.odds, odds.dtype), visible
 
     def log_partition(self, machine, state):
         """Return the Bethe approximation of log Z at each row of a state, in float64.
 
-        In max-product it is the largest log-weight instead, and in mixed-product the logarithm of
-        the weight of the decided visible values.
+        In max-product it is the largest log-weight, and in mixed-product the logarithm of the
+        weight of the decided visible values.
         """
         odds, R, visible = self.messages(machine, state)
         return odds.log_partition(R, visible, *fields_of(machine))
@@ -170,19 +170,19 @@ class BeliefPropagation(FixedPoint):
 
 
 def belief_change(old, new):
-    """Return the square of the largest change of a belief in each row, by :data:`LARGE`."""
+    """Return the square of the largest change of a belief in each row, relative to LARGE."""
     xp = namespace(new)
     size = xp.clip(xp.abs(new), LARGE, None)
     return xp.max(xp.abs(new - old) / size, axis=1) ** 2
 
 
 def fields_of(machine):
-    """Return the fields of both layers, which may have a row for each instance, in float64."""
+    """Return the fields of both layers in float64."""
     return tuple(cast(theta.field, namespace(theta.field).float64) for theta in machine.thetas)
 
 
 def _sweep_rows(odds, R, visible, b, c):
-    """Do the sweep of :class:`Odds` row by row, in copies of the messages and in threads."""
+    """Sweep row by row in threads, in copies of the messages."""
     R, visible = R.copy(), visible.copy()
     b, c = (np.broadcast_to(field, (len(R), field.shape[-1])) for field in (b, c))
     hidden = np.empty(c.shape)

@@ -1,365 +1,23 @@
-"""Inference with some of the visible units held at observed values.
+"""Inference with some of the visible units clamped at observed values.
 
 A machine of which each row has its own observed units is a machine with :class:`Held` units, which
 samplers, annealing and moments take as any other. Fixed points hold them in their states.
 """
 
-import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import (
-    cast,
-    from_numpy,
-    inverse_factor,
-    like,
-    matmul,
-    namespace,
-    row_sums,
-    take_rows,
-    to_numpy,
-)
+from ..arrays import cast, from_numpy, namespace, take_rows, to_numpy
 from ..machine import condition, conditional
-from ..units import Unit
-from ._fixed_point import FixedPoint, solve
+from ._fixed_point import FixedPoint, choose, solve
 from ._gibbs import Gibbs, accept, odd_conditionals, samples_exactly
-from ._sampler import choose, last_visible, sample
+from ._held import held
+from ._sampler import last_visible, sample
 
 _GIBBS = Gibbs()
-
-
-@dataclass(frozen=True, eq=False)
-class Held(Unit):
-    """Units of which each row has some at known values, where they have no variance.
-
-    Parameters
-    ----------
-    unit : Unit
-        The kind of the units.
-    known : array of shape (n_rows, n_units)
-        Values; anything where they are not observed.
-    observed : array of shape (n_rows, n_units), bool
-        Where the values are known. The columns of a site are known together.
-    """
-
-    unit: Unit
-    known: Any
-    observed: Any
-
-    @property
-    def bounds(self):
-        return self.unit.bounds
-
-    @property
-    def n_rows(self):
-        return self.known.shape[0]
-
-    def rows(self, index):
-        return Held(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
-
-    @property
-    def is_discrete(self):
-        return self.unit.is_discrete
-
-    def default_theta(self, n, reference):
-        return self.unit.default_theta(n, reference)
-
-    def with_known(self, X):
-        return self._where(self.known, X)
-
-    def _where(self, value, free):
-        """Return ``value`` where units are observed, elsewhere ``free``; None where that is."""
-        if free is None:
-            return None
-        observed = self.observed
-        if free.ndim == 3:  # of each pair of neighbours, (n_rows, n_above, n_units)
-            observed, value = observed[:, None, :], value[:, None, :]
-        return namespace(free).where(observed, value, free)
-
-    def tilt(self, theta, field, precision=None):
-        return self.unit.tilt(theta, field, precision)
-
-    def tail_precision(self, theta):
-        return self.unit.tail_precision(theta)
-
-    def log_partition(self, theta):
-        """Return log Z of each site; of one that is known, the logarithm of its weight."""
-        free, x, observed = self.unit.log_partition(theta), self.known, self.observed
-        if theta.field.ndim == 3:  # of each pair of neighbours, (n_rows, n_above, n_units)
-            x, observed = x[:, None, :], observed[:, None, :]
-        pairs = zip(theta, self.unit.statistics(x), strict=True)
-        own = sum(part * statistic for part, statistic in pairs if part is not None)
-        base = self.unit.log_base(x)
-        own = own if base is None else own + base
-        own, observed = (by_site(self.unit, part) for part in (own, observed))
-        return namespace(free).where(observed, own, free)
-
-    def log_partitions(self, theta, fields):
-        """Return log Z of what is missing of each row in each of some fields, (n_rows, n_fields).
-
-        Parameters
-        ----------
-        theta : Theta
-            Parameters that all rows share.
-        fields : array of shape (n_fields, n_units)
-        """
-        local = self.unit.log_partition(self.unit.tilt(theta, fields))
-        return matmul(cast(~by_site(self.unit, self.observed), local.dtype), local.T)
-
-    def log_base(self, x):
-        return self.unit.log_base(x)
-
-    def mean(self, theta):
-        return self._where(self.known, self.unit.mean(theta))
-
-    def mean_variance(self, theta):
-        mean, variance = self.unit.mean_variance(theta)
-        return self._where(self.known, mean), self._where(0 * self.known, variance)
-
-    def moments(self, theta):
-        mean, variance = self.unit.moments(theta)
-        return self._where(self.known, mean), self._where(0 * self.known, variance)
-
-    def central_moments(self, theta):
-        mean, *others = self.unit.central_moments(theta)
-        others = (self._where(0 * self.known, part) for part in others)
-        return self._where(self.known, mean), *others
-
-    def cumulants(self, mean):
-        others = self.unit.cumulants(mean)
-        return tuple(self._where(0 * self.known, part) for part in others)
-
-    @property
-    def has_further(self):
-        return self.unit.has_further
-
-    def further(self, theta):
-        known = [part for part in self.unit.statistics(self.known)[2:] if part is not None]
-        pairs = zip(known, self.unit.further(theta) or (), strict=True)
-        return tuple(self._where(value, free) for value, free in pairs) or None
-
-    def statistics(self, *moments):
-        return self.unit.statistics(*moments)
-
-    @property
-    def is_joint(self):
-        return self.unit.is_joint
-
-    def joint_columns(self, n):
-        return self.unit.joint_columns(n)
-
-    def dot(self, theta, X):
-        return self.unit.dot(theta, X)
-
-    def sample(self, theta, rng):
-        return self._where(self.known, self.unit.sample(theta, rng))
-
-
-@dataclass(frozen=True, eq=False)
-class HeldJoint(Held):
-    """Units with a precision matrix of which each row has some at known values.
-
-    Those that are missing are normal given the others. Rows with the same missing columns share a
-    factor: R' R is their covariance matrix, with zeros in the columns that are known.
-    """
-
-    def rows(self, index):
-        return HeldJoint(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
-
-    @cached_property
-    def _zeros(self):
-        """The known values, with zeros for those that are missing."""
-        return namespace(self.known).where(self.observed, self.known, 0 * self.known)
-
-    @cached_property
-    def _patterns(self):
-        """Which columns are missing in each group of rows; the order of rows; where groups end.
-
-        ``order`` brings rows of a group side by side, and ``back`` undoes it.
-        """
-        observed = to_numpy(self.observed)
-        patterns, group = np.unique(observed, axis=0, return_inverse=True)
-        group = group.ravel()
-        order = np.argsort(group, kind="stable")
-        ends = np.cumsum(np.bincount(group, minlength=len(patterns)))
-        order, back = (from_numpy(index, self.known) for index in (order, np.argsort(order)))
-        return ~patterns, order, back, ends
-
-    def _factors(self, theta):
-        """Return R of each group, an array of shape (n_groups, n, n)."""
-        joint, found = self.__dict__.get("_found", (None, None))
-        if joint is not theta.joint:
-            joint = theta.joint
-            missing = cast(from_numpy(self._patterns[0], joint), joint.dtype)
-            both = missing[:, :, None] * missing[:, None, :]
-            one = namespace(joint).eye(joint.shape[0], **like(joint))
-            found = inverse_factor(both * joint + one * (1 - missing)[:, :, None]) * both
-            self.__dict__["_found"] = joint, found
-        return found
-
-    def _each(self, theta, function, *arrays):
-        """Return ``function(R, *rows)`` of each group of rows, in the order of the rows."""
-        _, order, back, ends = self._patterns
-        factors, xp = self._factors(theta), namespace(self.known)
-        if len(ends) == 1:
-            return function(factors[0, ...], *arrays)
-        arrays, parts, start = [xp.take(x, order, axis=0) for x in arrays], [], 0
-        for k, end in enumerate(ends.tolist()):
-            parts.append(function(factors[k, ...], *(x[start:end, ...] for x in arrays)))
-            start = end
-        return xp.take(xp.concat(parts, axis=0), back, axis=0)
-
-    def _field(self, theta):
-        """Return the field on the missing columns given the known ones, (n_rows, n)."""
-        field = theta.field - matmul(self._zeros, theta.joint)
-        return namespace(field).where(self.observed, 0 * field, field)
-
-    def log_partition(self, theta):
-        """Return numbers of each column whose sum is log Z of what is missing, and weight."""
-        field, x = self._field(theta), self._zeros
-        own = (theta.field - 0.5 * matmul(x, theta.joint)) * x
-
-        def free(R, field):
-            u = matmul(field, R.T)
-            return 0.5 * u * u + _log_norms(R)
-
-        return own + self._each(theta, free, field)
-
-    def log_partitions(self, theta, fields):
-        own = self._field(theta)
-
-        def free(R, own):
-            u, v = matmul(own, R.T), matmul(fields, R.T)
-            squares = 0.5 * (row_sums(u * u)[:, None] + row_sums(v * v))
-            return matmul(u, v.T) + squares + namespace(R).sum(_log_norms(R))
-
-        return self._each(theta, free, own)
-
-    def mean(self, theta):
-        mean = self._each(theta, lambda R, field: matmul(matmul(field, R.T), R), self._field(theta))
-        return self._where(self.known, mean)
-
-    def mean_variance(self, theta):
-        mean = self.mean(theta)
-        return mean, self._each(
-            theta, lambda R, rows: namespace(R).sum(R * R, axis=0) + 0 * rows, mean
-        )
-
-    def moments(self, theta):
-        return self.mean_variance(theta)
-
-    def further(self, theta):
-        return (
-            self._each(
-                theta,
-                lambda R, rows: namespace(R).broadcast_to(
-                    -0.5 * (R.T @ R), (rows.shape[0], *R.shape)
-                ),
-                self.known,
-            ),
-        )
-
-    def total_statistics(self, *arguments):
-        return self.unit.total_statistics(*arguments)
-
-    def sample(self, theta, rng):
-        noise = rng.normal(self.known.shape)
-
-        def draw(R, field, noise):
-            return matmul(noise + matmul(field, R.T), R)
-
-        return self._where(self.known, self._each(theta, draw, self._field(theta), noise))
-
-
-def _log_norms(R):
-    """Return log Z of missing columns without a field, zeros for those that are known."""
-    xp, scales = namespace(R), namespace(R).linalg.diagonal(R)
-    logs = xp.log(xp.where(scales > 0, scales, xp.ones_like(scales)))
-    return logs + (0.5 * math.log(2 * math.pi)) * cast(scales > 0, R.dtype)
-
-
-@dataclass(frozen=True, eq=False)
-class HeldColumns(Held):
-    """Columns of several kinds, of which some have a precision matrix, with known values."""
-
-    def rows(self, index):
-        return HeldColumns(self.unit, take_rows(self.known, index), take_rows(self.observed, index))
-
-    @cached_property
-    def _parts(self):
-        """The units of each part, with their known values."""
-        split = (self.unit._split(x) for x in (self.known, self.observed))
-        return [held(*part) for part in zip(self.unit.units, *split, strict=True)]
-
-    def _pairs(self, theta):
-        """Return pairs of the units of each part and their parameters."""
-        thetas = (part for _, part in self.unit._thetas(theta))
-        return list(zip(self._parts, thetas, strict=True))
-
-    def log_partition(self, theta):
-        return self.unit._join_sites([part.log_partition(own) for part, own in self._pairs(theta)])
-
-    def log_partitions(self, theta, fields):
-        split = zip(self._pairs(theta), self.unit._split(fields), strict=True)
-        return sum(part.log_partitions(own, field) for (part, own), field in split)
-
-    def mean(self, theta):
-        return self.unit._join([part.mean(own) for part, own in self._pairs(theta)])
-
-    def mean_variance(self, theta):
-        found = []
-        for part, own in self._pairs(theta):
-            if part.unit.has_variances:
-                found.append(part.mean_variance(own))
-            else:
-                mean = part.mean(own)
-                found.append((mean, mean - mean * mean))
-        return tuple(self.unit._join(list(parts)) for parts in zip(*found, strict=True))
-
-    def moments(self, theta):
-        return self.mean_variance(theta)
-
-    def further(self, theta):
-        pairs = self._pairs(theta)
-        found = [part.further(own) if part.has_further else None for part, own in pairs]
-        return self.unit._join_further(theta, found)
-
-    def total_statistics(self, *arguments):
-        return self.unit.total_statistics(*arguments)
-
-    def sample(self, theta, rng):
-        return self.unit._join([part.sample(own, rng) for part, own in self._pairs(theta)])
-
-
-def held(unit, known, observed):
-    """Return units of which each row has some at known values, where ``observed``."""
-    if not unit.is_joint:
-        return Held(unit, known, observed)
-    kind = HeldColumns if hasattr(unit, "parts") else HeldJoint
-    return kind(unit, known, observed)
-
-
-def by_site(unit, columns):
-    """Return the sum of the columns of each site, or of truth values whether all are True.
-
-    Parameters
-    ----------
-    unit : Unit
-    columns : array of shape (..., n_units)
-
-    Returns
-    -------
-    array of shape (..., n_sites)
-    """
-    xp, groups = namespace(columns), unit.groups(columns.shape[-1])
-    if len(groups) == columns.shape[-1]:
-        return columns
-    whole = xp.all if xp.isdtype(columns.dtype, "bool") else xp.sum
-    return xp.stack([whole(columns[..., g[0] : g[-1] + 1], axis=-1) for g in groups], axis=-1)
 
 
 def clamped(machine, X, observed):
@@ -374,15 +32,8 @@ class ClampedState(NamedTuple):
     values: Any
     observed: Any
 
-    @property
-    def means(self):
-        """Means of each layer."""
-        return self.inner.means
-
-    @property
-    def variances(self):
-        """Variances of each layer."""
-        return self.inner.variances
+    means = property(lambda self: self.inner.means)
+    variances = property(lambda self: self.inner.variances)
 
 
 @dataclass(frozen=True)
@@ -391,25 +42,13 @@ class Clamped(FixedPoint):
 
     method: FixedPoint
 
-    @property
-    def max_iter(self):
-        """Largest number of sweeps, that of the method inside."""
-        return self.method.max_iter
-
-    @property
-    def tol(self):
-        """Change below which a row has converged, that of the method inside."""
-        return self.method.tol
-
-    @property
-    def damping(self):
-        """Weight of the old state in each new one, that of the method inside."""
-        return self.method.damping
+    max_iter = property(lambda self: self.method.max_iter)
+    tol = property(lambda self: self.method.tol)
+    damping = property(lambda self: self.method.damping)
 
     def check_marginals(self):
         raise ValueError(
-            f"{self} needs to know which units are observed in each row; give the method inside "
-            "it instead, and impute holds the observed units"
+            f"{self} needs to know which units are observed in each row; use {self.method}"
         )
 
     def start(self, machine, X, observed):
@@ -461,22 +100,8 @@ def with_rows(X, index, rows):
 def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
     """Return X with draws given the observed values in place of the others.
 
-    Parameters
-    ----------
-    machine : Machine
-    X : array of shape (n_rows, n_visible)
-        Where the chains start, one for each row that is not observed as a whole.
-    observed : array of shape (n_rows, n_visible), bool
-        Where values stay as they are.
-    rng : Rng
-    n_steps : int
-        Sweeps of each chain.
-    sampler : Sampler, default=Gibbs()
-        Block Gibbs sampling, or tempering, all rungs of which have the observed values.
-
-    Returns
-    -------
-    array of shape (n_rows, n_visible)
+    The chains of a sampler, which is block Gibbs sampling or tempering, start at X and make
+    ``n_steps`` steps.
     """
     _, holes = rows_with_holes(observed)
     if not len(holes) or not n_steps:
@@ -492,22 +117,8 @@ def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
 def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
     """Return the means of a layer given the observed visible values, by Gibbs sampling.
 
-    Parameters
-    ----------
-    machine : Machine
-        With one hidden layer.
-    X : array of shape (n_rows, n_visible)
-        Where the chains start, one for each row. Values stay where ``observed``.
-    observed : array of shape (n_rows, n_visible), bool
-    rng : Rng
-    n_steps : int
-        Sweeps of each chain; the mean is over the second half.
-    layer : {0, 1}, default=0
-        Visible or hidden.
-
-    Returns
-    -------
-    array of shape (n_rows, n_units[layer])
+    The machine has one hidden layer. Chains start at X, and the means are over the second half of
+    ``n_steps`` sweeps. ``layer`` is 0 for the visible units and 1 for the hidden ones.
     """
     check_count("n_steps", n_steps, 1)
     exact, hidden = samples_exactly(machine), machine.units[1]
@@ -531,25 +142,9 @@ def clamped_mean(machine, X, observed, rng, n_steps, layer=0):
 
 
 def tempered_mean(machine, X, observed, rng, n_steps, sampler):
-    """Return the means of the visible units given the observed ones, by tempering.
+    """Return what :func:`clamped_mean` does of the visible units, by tempering.
 
-    Chains reach modes that those of :func:`clamped_mean` do not.
-
-    Parameters
-    ----------
-    machine : Machine
-        With one hidden layer.
-    X : array of shape (n_rows, n_visible)
-        Where the chains start, one for each row. Values stay where ``observed``.
-    observed : array of shape (n_rows, n_visible), bool
-    rng : Rng
-    n_steps : int
-        Steps of each chain; the mean is over the second half.
-    sampler : Tempering
-
-    Returns
-    -------
-    array of shape (n_rows, n_visible)
+    Chains reach modes that those of Gibbs sampling do not.
     """
     exact, total, n_kept = samples_exactly(machine), 0.0, 0
     held, sampler = clamped(machine, X, observed), sampler.given(X, observed)

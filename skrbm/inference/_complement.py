@@ -4,7 +4,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, dtrmm, ssyrk, strmm
 from scipy.linalg.lapack import dpotrf, dtrtri, spotrf, strtri
 
-from ..arrays import cholesky, like, namespace
+from ..arrays import cholesky, is_foreign, like, namespace
 
 _TRIANGULAR = {
     np.dtype(np.float32): (ssyrk, spotrf, strtri, strmm),
@@ -13,46 +13,40 @@ _TRIANGULAR = {
 
 
 def complement_factors(K):
-    """Factor I - K K', for a K with fewer rows than columns, and return parts of its inverse.
+    """Factor I - K K' of matrices with fewer rows than columns, and return parts of its inverse.
 
     Parameters
     ----------
-    K : array of shape (n, m)
+    K : array of shape (n_matrices, n, m)
 
     Returns
     -------
-    diagonal : array of shape (n,)
+    diagonal : array of shape (n_matrices, n)
         The diagonal of U, which is upper triangular with U' U = I - K K'.
-    V : array of shape (n, n)
+    V : array of shape (n_matrices, n, n)
         The inverse of U, so that V V' is the inverse of I - K K'.
-    Y : array of shape (n, m)
+    Y : array of shape (n_matrices, n, m)
         V' K, so that I + Y' Y is the inverse of I - K' K.
-    excess : array of shape (n,)
+    excess : array of shape (n_matrices, n)
         The diagonal of V V' minus 1. It is a sum of squares and so accurate for tiny K too.
-
-    The result is None if I - K K' is not positive definite.
-    """
-    if K.shape[0] == 0:
-        return np.zeros(0, K.dtype), np.zeros((0, 0), K.dtype), K, np.zeros(0, K.dtype)
-    factors = _blas_factors(K)
-    if factors is None:
-        return None
-    diagonal, V, Y, squares, above, right = factors
-    # squares + above = 1 - diagonal**2, without the rounding error of that difference.
-    return diagonal, V, Y, (squares + above) / diagonal**2 + right
-
-
-def stacked_complement_factors(K):
-    """Do the same for several matrices of another library than NumPy, stacked along a first axis.
-
-    Nobody waits for a device.
-
-    Returns
-    -------
-    diagonal, V, Y, excess : arrays
-        With the matrices first.
     is_definite : array of shape (n_matrices,), bool
-        Whether I - K K' is positive definite; if not, the factors mean nothing.
+        Whether I - K K' is positive definite; the factors mean nothing if not.
+    """
+    if is_foreign(K):
+        diagonal, V, Y, squares, above, right, is_definite = _library_factors(K)
+    else:
+        parts = zip(*map(_blas_factors, K), strict=True)
+        diagonal, V, Y, squares, above, right, is_definite = (
+            part[0][None] if len(K) == 1 else np.stack(part) for part in parts
+        )
+    # squares + above = 1 - diagonal**2, without the rounding error of that difference.
+    return diagonal, V, Y, (squares + above) / diagonal**2 + right, is_definite
+
+
+def _library_factors(K):
+    """Return the diagonal of U, V, Y, sums of squares off the diagonal, and ``is_definite``.
+
+    The sums are over the rows of K, the columns of U and the rows of V.
     """
     xp = namespace(K)
     squares, eye = xp.sum(K * K, axis=-1), xp.eye(K.shape[-2], **like(K))
@@ -60,25 +54,27 @@ def stacked_complement_factors(K):
     is_definite = xp.all(xp.isfinite(xp.linalg.diagonal(L)), axis=-1)
     L = xp.where(is_definite[:, None, None], L, eye)
     V = xp.linalg.solve(L.mT, xp.broadcast_to(eye, L.shape))  # CuPy does not broadcast it
-    diagonal, above = xp.linalg.diagonal(L), xp.sum(xp.tril(L, k=-1) ** 2, axis=-1)
-    right = xp.sum(xp.triu(V, k=1) ** 2, axis=-1)
-    return diagonal, V, V.mT @ K, (squares + above) / diagonal**2 + right, is_definite
+    above, right = xp.sum(xp.tril(L, k=-1) ** 2, axis=-1), xp.sum(xp.triu(V, k=1) ** 2, axis=-1)
+    return xp.linalg.diagonal(L), V, V.mT @ K, squares, above, right, is_definite
 
 
 def _blas_factors(K):
-    """Return the diagonal of U, V, Y and three sums of squares.
+    """Do the same for one matrix of NumPy.
 
-    The sums are over the rows of K, the columns of U and the rows of V, the last two without the
-    diagonal. Routines for symmetric and triangular matrices halve the number of operations.
+    Routines for symmetric and triangular matrices halve the number of operations.
     """
+    n, index = K.shape[0], np.arange(K.shape[0])
+    if n == 0:
+        none = K[:, 0]
+        return none, K[:, :0], K, none, none, none, np.True_
     syrk, potrf, trtri, trmm = _TRIANGULAR[K.dtype]
     M = syrk(-1.0, K.T, trans=True)
-    index = np.arange(K.shape[0])
     squares = -M[index, index]
     M[index, index] += 1
     U, info = potrf(M, overwrite_a=True, clean=False)  # syrk left zeros below the diagonal
     if info:
-        return None
+        ones = np.ones(n, K.dtype)
+        return ones, np.eye(n, dtype=K.dtype), K, ones, ones, ones, np.False_
     diagonal = U[index, index]
     U[index, index] = 0
     above = np.einsum("ij,ij->j", U, U)
@@ -87,4 +83,4 @@ def _blas_factors(K):
     V[index, index] = 0
     right = np.einsum("ij,ij->i", V, V)
     V[index, index] = 1 / diagonal
-    return diagonal, V, trmm(1.0, V, K.T, side=True).T, squares, above, right
+    return diagonal, V, trmm(1.0, V, K.T, side=True).T, squares, above, right, np.True_

@@ -35,20 +35,14 @@ def given_visible(machine, X, method):
     The visible units are a field on the first hidden layer (App. E of Tramel et al. 2018), so a
     sweep costs no product with the first weight matrix.
 
-    Parameters
-    ----------
-    machine : Machine
-    X : array of shape (n_rows, n_visible)
-    method : FixedPoint
-
     Returns
     -------
     hidden : Machine
         The hidden layers, with a distribution for each row.
     method : FixedPoint
-        The one given; if there is one hidden layer, one that is exact.
+        The given one, or an exact one for a single hidden layer.
     start : NamedTuple
-        Its state that starts at E[h | X] without the layers above the first.
+        Its state at E[h | X] without the layers above the first.
     """
     hidden = hidden_layers(machine, input_field(machine, 1, (X, None)))
     method = method if hidden.weights else Independent()

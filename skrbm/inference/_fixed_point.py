@@ -8,9 +8,8 @@ from .._checks import check_count, check_number, unwritten
 from ..arrays import cast, from_numpy, is_foreign, like, namespace, to_numpy
 from ._needs import InferenceMethod
 
-# Damping and smallest max_iter of each stage of solve_to_convergence.
-_LOOK = 10  # sweeps on a device, from one look at which rows have converged to the next
-_STAGES = ((0.0, 500), (0.5, 2000), (0.9, 500))
+_LOOK = 10  # sweeps on a device between two tests of convergence, which synchronize with the host
+_STAGES = ((0.0, 500), (0.5, 2000), (0.9, 500))  # of solve_to_convergence: damping, max_iter
 
 
 def map_rows(function, *states):
@@ -24,6 +23,21 @@ def map_rows(function, *states):
     if isinstance(first, dict):
         return {key: map_rows(function, *(state[key] for state in states)) for key in first}
     return function(*states)
+
+
+def choose(accepted, new, old):
+    """Return a state with the rows of ``new`` where ``accepted`` and those of ``old`` elsewhere.
+
+    Arrays without rows, such as parameters that all rows share, are those of ``new``.
+    """
+    xp = namespace(accepted)
+
+    def pick(b, a):
+        if b.shape[:1] != accepted.shape:
+            return b
+        return xp.where(xp.reshape(accepted, (-1, *[1] * (b.ndim - 1))), b, a)
+
+    return map_rows(pick, new, old)
 
 
 class Magnetizations(NamedTuple):
@@ -49,7 +63,7 @@ class Solution(NamedTuple):
 
     Notes
     -----
-    After :func:`settle` these are arrays of the library of the state.
+    :func:`settle` returns arrays of the library of the state.
     """
 
     state: Any
@@ -109,13 +123,18 @@ class FixedPoint(InferenceMethod):
         It is the mean squared change of the means in a sweep from ``old`` to ``new``. A method can
         add other quantities that are 0 at a solution.
         """
-        return _squared_change(old, new)
+        total, n_units = 0.0, 0
+        for a, b in zip(old.means, new.means, strict=True):
+            change, xp = b - a, namespace(a)
+            total = total + cast(xp.vecdot(change, change), xp.float64)
+            n_units += a.shape[1]
+        return total / n_units
 
     def swept(self, machine, state, n_sweeps, tol, damping):
-        """Return the state after some sweeps on a device, in which rows rest once converged.
+        """Return the state after some sweeps on a device, which leave converged rows as they are.
 
-        With it come the number of sweeps and the residual of each row, float64, of the same
-        library. The state that is given may be written over.
+        With it come the number of sweeps and the residual of each row, as device arrays in
+        float64. The old state may be overwritten.
         """
         xp = namespace(state.means[0])
         options = {**like(state.means[0]), "dtype": xp.float64}
@@ -126,7 +145,7 @@ class FixedPoint(InferenceMethod):
             if damping:
                 new = map_rows(lambda b, a: damping * a + (1 - damping) * b, new, state)
             residual = xp.where(moves, self.residual(state, new), residual)
-            state = _moved(moves, new, state)
+            state = choose(moves, new, state)
             n_iter = n_iter + cast(moves, n_iter.dtype)
         return state, n_iter, residual
 
@@ -142,8 +161,7 @@ class FixedPoint(InferenceMethod):
 def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, callback=None):
     """Iterate a fixed point until each row has converged.
 
-    A converged row leaves the computation at once, so that slow rows do not make fast rows
-    expensive.
+    A converged row leaves the computation at once.
 
     Parameters
     ----------
@@ -170,18 +188,14 @@ def solve(method, machine, state, *, max_iter=None, tol=None, damping=None, call
 
 
 def finished_rows(method, machine, state, max_iter, tol, damping, callback=None):
-    """Iterate a fixed point, and yield rows as they converge; what is left comes last.
+    """Iterate a fixed point, and yield rows as they converge; the others come last.
 
-    The arguments are those of :func:`solve`.
-
-    Yields
-    ------
-    tuple
-        State, indices, and for :func:`read` numbers of sweeps and residuals of some rows.
+    The arguments are those of :func:`solve`. Each item has the state, the indices, the numbers of
+    sweeps and the residuals of some rows; the last two may be device arrays (see :func:`read`).
     """
     rows = np.arange(state.means[0].shape[0])
     if is_foreign(state.means[0]) and callback is None:
-        yield from _finished_with_looks(method, machine, state, rows, max_iter, tol, damping)
+        yield from _finished_on_device(method, machine, state, rows, max_iter, tol, damping)
         return
     for iteration in range(1, max_iter + 1):
         new = method.step(machine, state)
@@ -201,13 +215,12 @@ def finished_rows(method, machine, state, max_iter, tol, damping, callback=None)
             machine = machine.rows(from_numpy(np.flatnonzero(~done), state.means[0]))
 
 
-def _finished_with_looks(method, machine, state, rows, max_iter, tol, damping):
-    """Do the same on a device, where it takes time to know which rows have converged."""
+def _finished_on_device(method, machine, state, rows, max_iter, tol, damping):
     n_iter = 0
     while True:
         n_sweeps = min(_LOOK, max_iter - n_iter)
         state, taken, residual = method.swept(machine, state, n_sweeps, tol, damping)
-        if n_iter + n_sweeps == max_iter:  # nobody waits, so that others can start work
+        if n_iter + n_sweeps == max_iter:  # without synchronization
             yield state, rows, n_iter + taken, residual
             return
         taken, residual = read(taken, residual)
@@ -223,27 +236,16 @@ def _finished_with_looks(method, machine, state, rows, max_iter, tol, damping):
 
 
 def read(n_iter, residual):
-    """Return numbers of sweeps and residuals of any library as arrays of NumPy."""
+    """Return numbers of sweeps and residuals of any library as NumPy arrays."""
     if is_foreign(residual):
         n_iter, residual = to_numpy(namespace(residual).stack([n_iter, residual]))
     return n_iter.astype(np.int64), residual
 
 
-def _moved(moves, new, old):
-    """Return a state with the rows of ``new`` where they move and those of ``old`` elsewhere."""
-    xp = namespace(moves)
-
-    def pick(b, a):
-        return xp.where(xp.reshape(moves, (-1, *[1] * (a.ndim - 1))), b, a)
-
-    return map_rows(pick, new, old)
-
-
 def settle(method, machine, state):
-    """Do what :func:`solve` does with a method's own numbers; nobody waits for a device.
+    """Solve as :func:`solve` does, without waiting for a device if there are few sweeps.
 
-    That is so if the method does few sweeps. The :class:`Solution` is then of the library of the
-    state as a whole.
+    All arrays of the :class:`Solution` are then device arrays.
     """
     if not is_foreign(state.means[0]) or method.max_iter > _LOOK:
         return solve(method, machine, state)
@@ -254,23 +256,10 @@ def settle(method, machine, state):
 def solve_to_convergence(method, machine, state, *, tol=1e-12):
     """Iterate a fixed point to convergence, for evaluation.
 
-    The first sweeps have the damping of the method. Rows that have not converged then mostly
-    oscillate between two states; they go on with more damping, which has the same fixed points.
+    Rows that do not converge mostly oscillate between two states; they continue with more damping,
+    which has the same fixed points.
 
-    Parameters
-    ----------
-    method : FixedPoint
-    machine : Machine
-    state : NamedTuple
-        Where to start; every array has rows first.
-    tol : float, default=1e-12
-        Largest residual of a sweep without damping. The method's own ``tol`` is taken if it is
-        smaller.
-
-    Returns
-    -------
-    Solution
-        ``residual`` is that of a sweep without damping.
+    ``tol`` is the largest residual of a sweep without damping, unless the method's own is smaller.
     """
     tol, rows, n_iter, finished = min(tol, method.tol), np.arange(state.means[0].shape[0]), 0, []
     for damping, max_iter in _STAGES:
@@ -299,16 +288,6 @@ def take_rows(state, index):
     """Return the rows of a state at a NumPy index array."""
     index = from_numpy(index, state.means[0])
     return map_rows(lambda leaf: namespace(leaf).take(leaf, index, axis=0), state)
-
-
-def _squared_change(old, new):
-    """Mean squared change of the means of each row, float64."""
-    total, n_units = 0.0, 0
-    for a, b in zip(old.means, new.means, strict=True):
-        change, xp = b - a, namespace(a)
-        total = total + cast(xp.vecdot(change, change), xp.float64)
-        n_units += a.shape[1]
-    return total / n_units
 
 
 def _some(parts, mask):

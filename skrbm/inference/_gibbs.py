@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from .._checks import check_count
 from ..machine import condition, conditional, data_moments, log_correction
-from ._sampler import Chains, Sampler, choose, last_visible, metropolis, sample
+from ._fixed_point import choose
+from ._sampler import Chains, Sampler, last_visible, metropolis, sample
 
 
 @dataclass(frozen=True)
 class Gibbs(Sampler):
-    """Block Gibbs sampling; in learning, the chains go on from batch to batch.
+    """Block Gibbs sampling.
 
     Parameters
     ----------
@@ -53,16 +54,13 @@ class Gibbs(Sampler):
         return samples_exactly(machine)
 
     def search(self, machine, rng):
-        """Return the last visible values of chains, one chain for each row of the machine's fields.
-
-        They start at independent draws of the visible units.
-        """
+        """Return the last visible values of a new chain for each row of the machine's fields."""
         n_rows = machine.thetas[0].field.shape[0]
         state = self.init(machine, rng, n_rows, machine.weights[0])
         return last_visible(self, machine, state, rng, self.n_steps)
 
     def contrast(self, machine, X, rng):
-        """Return moments of the data X and of chains, where the machine has fields for each row."""
+        """Return moments of the data X and of chains; the machine has fields for each row."""
         return data_moments(machine, X), data_moments(machine, self.search(machine, rng))
 
 
@@ -72,7 +70,7 @@ def chain_ends(machine, rng, X, n_steps=100):
 
 
 def samples_exactly(machine):
-    """Return whether the units of all odd layers (hidden) sample their own distribution."""
+    """Whether the units of all odd layers (hidden) sample their own distribution."""
     return all([unit.samples_exactly for unit in machine.units[1::2]])
 
 
@@ -86,24 +84,15 @@ def accept(machine, before, after, rng):
 
     The odd layers are summed out, and the transition probabilities of the sweep cancel:
     A = p(v') p~(v) / (p(v) p~(v')), where p~ is the distribution that the sweep leaves invariant.
-
-    Parameters
-    ----------
-    machine : Machine
-    before, after : dict of Theta
-        Parameters of the odd layers given the even ones, at the old and at the proposed values.
-    rng : Rng
-
-    Returns
-    -------
-    array of shape (n_rows,), bool
+    ``before`` and ``after`` are the parameters of the odd layers given the even ones, at the old
+    and at the proposed values.
     """
     log_ratio = log_correction(machine, after) - log_correction(machine, before)
     return metropolis(log_ratio, rng)[0]
 
 
 class ContrastiveDivergence(Gibbs):
-    """Block Gibbs sampling with new chains for each batch, which start at its data.
+    """Block Gibbs sampling with chains that start at the data of each batch.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Ladders: machines from independent units to one of interest, with samples of each.
 
-Neighbours on a ladder are so much alike that samples of one are often taken for samples of the
+Neighbours on a ladder are so much alike that samples of one are often accepted as samples of the
 other. So chains that cannot leave a mode of the last machine can do so by way of the first. The
 rungs are temperatures of one machine (parallel tempering; Geyer 1991, Hukushima and Nemoto 1996),
 or machines that a training has passed through (parallel trajectory tempering; Bereux et al. 2025).
@@ -10,12 +10,31 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 
-from ..arrays import cast, last_rows, like, namespace, take_rows, to_numpy
-from ..machine import in_double, log_ratio
+from .._checks import check_count, check_number
+from ..arrays import cast, last_rows, like, make_rng, namespace, take_rows, to_numpy
+from ..machine import Machine, check_has_integral, in_double, interpolate, log_ratio, uncoupled
+from ._annealing import anneal, own_bases, resampled
 from ._clamped import clamped
+from ._fixed_point import choose
 from ._gibbs import Gibbs, samples_exactly
-from ._sampler import choose, last_visible, metropolis
+from ._log_partition import LogPartition, independent_log_partition, mean_of_weights
+from ._sampler import draw_visible, last_visible, metropolis
+
+# Building a ladder.
+_MOST_CHAINS = 200  # chains that are annealed
+_SPACING = 5  # sweeps between two samples of a chain
+_SWEEPS = 10  # sweeps of annealing from one rung to the next
+_SMALLEST = 1e-3  # distance of two rungs in inverse temperature
+_PRECISION = 0.05  # of this distance, relative
+_CLOSE = 0.5  # acceptance, relative to the target, below which a rung is inserted
+_ROUNDS = 3  # of insertions, at most
+# Estimates of log Z are equally good within so many standard errors, and nats.
+_SURE, _AS_GOOD = 3.0, 2.0
+# Independent units reach a sample if it is accepted at this rate, averaged over so many proposals;
+# and the machine if they reach all but this part of its samples.
+_RARE, _PROPOSED, _FEW = 0.01, 500, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,26 +61,28 @@ class Ladder:
         return f"<Ladder of {len(self)} machines of {n_visible} x {n_hidden} units>"
 
     def check(self, machine):
-        """Raise ValueError if a machine has not the number and the kind of units of the rungs."""
+        """Raise ValueError unless a machine has the same units as the rungs."""
         own = self.machines[-1]
-        for layer, unit, other, n, size in zip(
-            ("visible", "hidden"),
-            own.units,
-            machine.units,
-            own.n_units,
-            machine.n_units,
-            strict=True,
-        ):
+        layers = ("visible", "hidden"), own.units, machine.units, own.n_units, machine.n_units
+        for layer, unit, other, n, size in zip(*layers, strict=True):
             if n != size or not unit.asks_for(other):
                 raise ValueError(
                     f"the ladder has {n} {layer} units {unit}, and the machine {size} {other}; "
-                    "give a ladder of a machine with the same units, such as "
-                    "ladder_of(estimator, random_state) builds"
+                    "build one for this machine by ladder_of(estimator, random_state)"
                 )
 
     def machines_to(self, machine):
         """Return the machines with another one as the last; a tuple."""
         return (*self.machines[:-1], machine)
+
+    def below(self, machine, X, rng):
+        """Return visible values for all rungs but the last, random samples; a tuple."""
+        rows = (_some(rows, X.shape[0], rng) for rows in self.samples[:-1])
+        return tuple(machine.units[0].with_known(part) for part in rows)
+
+    def last(self, machine, n, rng):
+        """Return ``n`` random samples of the last rung."""
+        return _some(self.samples[-1], n, rng)
 
     def astype(self, dtype):
         """Return the ladder in another dtype; machines that share their weights still do."""
@@ -75,34 +96,16 @@ class Ladder:
         return Ladder(machines, tuple(cast(rows, dtype) for rows in self.samples))
 
     def given(self, X, observed):
-        """Return the ladder whose machines have visible units at known values in each row.
+        """Return the ladder whose machines have visible units clamped at X where ``observed``.
 
-        Neighbours are more alike than without these, as less is left to draw.
-
-        Parameters
-        ----------
-        X : array of shape (n_rows, n_visible)
-            The values, and anything where they are not known.
-        observed : array of shape (n_rows, n_visible), bool
-
-        Returns
-        -------
-        Ladder
-            With the same samples, which do not have these values.
+        Both have shape (n_rows, n_visible). The samples stay those of the free machines.
         """
-        machines = tuple(clamped(machine, X, observed) for machine in self.machines)
-        return Ladder(machines, self.samples)
+        return replace(self, machines=tuple(clamped(m, X, observed) for m in self.machines))
 
     def move(self, k, n, rng):
-        """Sweep about ``n`` samples of a rung, after proposals of the rung below, in place.
+        """Sweep about ``n`` samples of rung ``k``, after proposals of the rung below, in place.
 
-        Parameters
-        ----------
-        k : int
-            The rung, counted from 0.
-        n : int
-            Or some fewer, so that each sample is taken as often as others.
-        rng : Rng
+        They are fewer if that lets each sample be taken equally often.
         """
         machine, samples = self.machines[k], self.samples[k]
         step = -(-samples.shape[0] // n)  # samples that were taken together are far apart
@@ -113,26 +116,30 @@ class Ladder:
         samples[some, :] = swept(machine, rows, rng)
 
     def extended(self, machine, samples, n_kept, acceptance):
-        """Return the ladder with one more rung; rungs that it makes needless are left out.
+        """Return the ladder with one more rung, a machine and samples of it.
 
-        Parameters
-        ----------
-        machine : Machine
-        samples : array of shape (n_samples, n_visible)
-        n_kept : int
-            Number of samples of the rungs below that are kept, as copies.
-        acceptance : float
-            A rung is left out if its neighbours exchange at least this often without it.
+        Of the rungs below ``n_kept`` samples are copied, and rungs without which their neighbours
+        exchange at a rate of at least ``acceptance`` are left out.
         """
         machines, copy = list(self.machines), namespace(samples).asarray
         rows = [copy(last_rows(part, n_kept), copy=True) for part in self.samples]
         while len(machines) > 1:
             n = min(n_kept, samples.shape[0])
-            pair, ends = (machines[-2], machine), (last_rows(rows[-2], n), last_rows(samples, n))
-            if ends[0].shape[0] != n or exchange_rate(pair, ends) < acceptance:
+            ends = last_rows(rows[-2], n), last_rows(samples, n)
+            if ends[0].shape[0] != n or exchange_rate((machines[-2], machine), ends) < acceptance:
                 break
             del machines[-1], rows[-1]
         return Ladder((*machines, machine), (*rows, samples))
+
+
+def _some(rows, n, rng):
+    """Return ``n`` random rows, each at most once if there are as many."""
+    xp, size = namespace(rows), rows.shape[0]
+    index = rng.permutation(size)[:n] if n <= size else rng.integers(size, n)
+    return xp.take(rows, index, axis=0)
+
+
+# ------------------------------------------------------------------- two neighbours
 
 
 def gains_of(below, machine, rows):
@@ -141,26 +148,16 @@ def gains_of(below, machine, rows):
     return log_ratio(below, machine, cast(rows, machine.dtype))
 
 
-def exchange_rate(machines, rows):
-    """Return the mean probability with which rows of two machines are exchanged, a float.
+def exchange_rate(machines, rows) -> float:
+    """Return the mean probability with which rows of two machines are exchanged.
 
-    Parameters
-    ----------
-    machines : tuple of two Machine
-    rows : tuple of two arrays of shape (n_rows, n_visible)
-        Samples of each.
+    ``rows`` are samples of each of the two ``machines``.
     """
     return mean_rate(*(to_numpy(gains_of(*machines, x)) for x in rows))
 
 
-def mean_rate(below, above):
-    """Return the mean probability of exchanges by gains of the lower and the upper rows, a float.
-
-    Parameters
-    ----------
-    below, above : ndarray
-        log weights of the upper machine minus those of the lower one.
-    """
+def mean_rate(below, above) -> float:
+    """Return the mean probability of exchanges by the gains of rows of two machines."""
     with np.errstate(over="ignore", invalid="ignore"):
         rates = np.exp(np.minimum(below - above, 0.0))
     return float(np.mean(np.where(rates == rates, rates, 0.0)))
@@ -175,54 +172,25 @@ def swept(machine, rows, rng):
 
 
 def renewed(machine, rows, below, samples, rng):
-    """Replace rows of a machine by random samples of another one, by the rule of Metropolis.
+    """Replace rows of a machine by random ``samples`` of another one, by the rule of Metropolis.
 
-    With samples of the right distribution, that of the rows stays as it is. The samples stay too:
-    rows that are not yet in equilibrium, as the machine is learning, do not change them.
-
-    Parameters
-    ----------
-    machine : Machine
-    rows : array of shape (n_rows, n_visible)
-    below : Machine
-    samples : array of shape (n_samples, n_visible)
-        Of the machine ``below``.
-    rng : Rng
-
-    Returns
-    -------
-    rows : array of shape (n_rows, n_visible)
-    rate : array of shape (n_rows,)
-        Probability of acceptance of each.
+    This leaves the distribution of the rows invariant. The samples are not changed: rows that lag
+    behind a machine that is learning do not spoil them. Returns the rows and the probability of
+    acceptance of each.
     """
     xp, n = namespace(rows), rows.shape[0]
     proposed = xp.take(samples, rng.integers(samples.shape[0], n), axis=0)
-    both = xp.concat([proposed, rows], axis=0)
-    found = gains_of(below, machine, both)
-    accepted, rate = metropolis(found[:n] - found[n:], rng)
+    gains = gains_of(below, machine, xp.concat([proposed, rows], axis=0))
+    accepted, rate = metropolis(gains[:n] - gains[n:], rng)
     return choose(accepted, proposed, rows), rate
 
 
 def collected(machine, rows, ladder, rng, n_burn_in, n_blocks, spacing):
     """Return samples of a machine by Gibbs sweeps and proposals of samples of a ladder.
 
-    Half of the proposals are of its last rung, the others of all rungs in turn.
-
-    Parameters
-    ----------
-    machine : Machine
-    rows : array of shape (n_chains, n_visible)
-        Where the chains start.
-    ladder : Ladder
-    rng : Rng
-    n_burn_in : int
-        Sweeps before the first samples.
-    n_blocks, spacing : int
-        How often the chains are taken as samples, and the sweeps before each time.
-
-    Returns
-    -------
-    array of shape (n_blocks * n_chains, n_visible)
+    Half of the proposals are of its last rung, the others of all rungs in turn. Chains start at
+    ``rows``. After ``n_burn_in`` sweeps they give ``n_blocks`` samples each, ``spacing`` sweeps
+    apart: an array of shape (n_blocks * n_chains, n_visible).
     """
     blocks = []
     for step in range(1, n_burn_in + n_blocks * spacing + 1):
@@ -234,63 +202,46 @@ def collected(machine, rows, ladder, rng, n_burn_in, n_blocks, spacing):
     return namespace(rows).concat(blocks, axis=0)
 
 
-# ------------------------------------------------------------------------- all rungs together
+# ------------------------------------------------------------------------ all rungs
 
 
-class Turn(NamedTuple):
-    """What one turn of exchanges of neighbours has shown.
+class Exchange(NamedTuple):
+    """An exchange of two neighbours, the rungs ``k`` and ``k + 1``.
 
     Attributes
     ----------
-    pairs : range
-        The lower rung of each pair.
-    gains : list of pairs of arrays of shape (n_chains,)
+    k : int
+    gains : pair of arrays of shape (n_chains,)
         log weights of the upper machine minus those of the lower one, at the values of the lower
         rung and of the upper one, before the exchange.
-    rates : list of arrays of shape (n_chains,)
+    rate : array of shape (n_chains,)
         Probability of acceptance.
-    accepted : list of arrays of shape (n_chains,), bool
+    accepted : array of shape (n_chains,), bool
     """
 
-    pairs: Any
-    gains: list
-    rates: list
-    accepted: list
+    k: int
+    gains: tuple
+    rate: Any
+    accepted: Any
 
 
 def exchanged(machines, rows, turn, rng):
-    """Exchange the values of neighbours by the rule of Metropolis.
+    """Exchange the values of the even or the odd pairs of neighbours by the rule of Metropolis.
 
-    Each chain has its own replica of every rung, and exchanges stay within a chain, so that chains
-    are independent of each other.
-
-    Parameters
-    ----------
-    machines : sequence of Machine
-    rows : tuple of arrays of shape (n_chains, n_visible)
-        Visible values of each rung.
-    turn : int
-        Even and odd pairs of neighbours take turns.
-    rng : Rng
-
-    Returns
-    -------
-    rows : tuple of arrays
-    Turn
+    Each chain, a row of the arrays of all rungs in ``rows``, is independent of the others. Returns
+    the rows and a list of :class:`Exchange`.
     """
-    pairs, rows = range(turn % 2, len(machines) - 1, 2), list(rows)
+    pairs, rows, exchanges = range(turn % 2, len(machines) - 1, 2), list(rows), []
     if not pairs:
-        return tuple(rows), Turn(pairs, [], [], [])
+        return tuple(rows), exchanges
     both = [rows[k + i] for k in pairs for i in (0, 1)]
     lower, upper = ([machines[k + i] for k in pairs for _ in (0, 1)] for i in (0, 1))
-    found = _each(gains_of, both, lower, upper)
-    found, rates, taken = list(zip(found[::2], found[1::2], strict=True)), [], []
-    for k, (below, above) in zip(pairs, found, strict=True):
+    gains = _each(gains_of, both, lower, upper)
+    for k, below, above in zip(pairs, gains[::2], gains[1::2], strict=True):
         accepted, rate = metropolis(below - above, rng)
         rows[k], rows[k + 1] = choose(accepted, (rows[k + 1], rows[k]), (rows[k], rows[k + 1]))
-        rates.append(rate)
-        taken.append(accepted)
-    return tuple(rows), Turn(pairs, found, rates, taken)
+        exchanges.append(Exchange(k, (below, above), rate, accepted))
+    return tuple(rows), exchanges
 
 
 def swept_all(machines, rows, rng):
@@ -299,9 +250,9 @@ def swept_all(machines, rows, rng):
 
 
 def _each(function, rows, *machines):
-    """Return ``function(*machines, rows)`` for each rung; one call if all share their weights.
+    """Return ``function(*machines, rows)`` for each rung; by one call if all share their weights.
 
-    Each of ``machines`` has one for each rung.
+    Each of ``machines`` is a sequence with one for each rung.
     """
     W = machines[0][0].weights[0]
     joint = machines[0][0].thetas[0].joint
@@ -318,7 +269,7 @@ def _each(function, rows, *machines):
 
 
 def _stacked(machines, n):
-    """Return the machine whose rows are those of machines with the same weights, n of each."""
+    """Return machines that share their weights as one machine with ``n`` rows for each."""
     first = machines[0]
     xp = namespace(first.weights[0])
 
@@ -334,3 +285,176 @@ def _stacked(machines, n):
     options = {**like(first.weights[0]), "dtype": xp.float64}
     scales = xp.concat([xp.full(n, float(machine.scale), **options) for machine in machines])
     return replace(first, units=units, thetas=thetas, scale=scales)
+
+
+# ------------------------------------------------------------------------ building
+
+
+def ladder_of(
+    machine, rng, *, visible=None, n_samples=200, acceptance=0.4, max_rungs=100, n_sweeps=100
+) -> Ladder:
+    """Build a ladder for a machine by annealing.
+
+    Chains are annealed from independent units to the machine. Each rung is placed where exchanges
+    with the rung below should be accepted as often as wanted. Then all rungs are sampled together.
+    A rung is inserted between neighbours that exchange less than half as often as wanted, and all
+    are sampled again. If annealing starts from several kinds of independent units, the ladder with
+    the most rungs is taken of those whose estimates of log Z are among the largest: a smaller one
+    has missed a mode, and so may a short ladder have.
+
+    Parameters
+    ----------
+    machine : Machine or estimator
+        With one hidden layer.
+    rng : Rng, int, RandomState, SeedSequence or None
+    visible : Theta, default=None
+        Parameters of independent visible units to start from, in addition to the machine's own
+        and, if units are bounded, those of units that know no data.
+    n_samples : int, default=200
+        Samples of each rung. More than 200 are 200 chains at several times.
+    acceptance : float, default=0.4
+        Rate of exchanges between neighbours that is aimed at.
+    max_rungs : int, default=100
+        Largest number of rungs. If it is reached, the last rungs are farther apart.
+    n_sweeps : int, default=100
+        Sweeps of all rungs in the end, and again after new rungs.
+
+    Raises
+    ------
+    TypeError
+        If ``machine`` is neither a Machine nor has one as ``machine_``.
+    ValueError
+        If the machine has several hidden layers, or ``visible`` are not parameters of its units.
+    DivergenceError
+        If its distribution cannot be normalized.
+    """
+    check_count("n_samples", n_samples, 2)
+    check_number("acceptance", acceptance, above=0, below=1)
+    check_count("max_rungs", max_rungs, 2)
+    check_count("n_sweeps", n_sweeps, 0)
+    machine = _checked(machine, visible)
+    rng = rng if hasattr(rng, "signed") else make_rng(rng, machine.weights[0])
+    bases = [*own_bases(machine), *([] if visible is None else [visible])]
+    n = min(n_samples, _MOST_CHAINS)
+    trials = [_climbed(machine, base, rng, n, acceptance, max_rungs) for base in bases]
+    machines, rows = _chosen(trials)
+    rows, rates = _mixed(machines, rows, n_sweeps, rng)
+    for _ in range(_ROUNDS):
+        apart = rates < _CLOSE * acceptance
+        if not apart.any() or len(machines) >= max_rungs:
+            break
+        for k in np.flatnonzero(apart)[: max_rungs - len(machines)][::-1].tolist():
+            machines.insert(k + 1, interpolate(machines[k], machines[k + 1], 0.5))
+            rows = (*rows[: k + 1], rows[k], *rows[k + 1 :])
+        rows, rates = _mixed(machines, rows, n_sweeps, rng)
+    blocks = [rows]
+    for _ in range((n_samples - 1) // n):
+        rows, _ = _mixed(machines, rows, _SPACING, rng)
+        blocks.append(rows)
+    concat = namespace(rows[0]).concat
+    samples = (last_rows(concat(own, axis=0), n_samples) for own in zip(*blocks, strict=True))
+    return Ladder(tuple(machines), tuple(samples))
+
+
+def _checked(machine, visible):
+    """Return the machine of an estimator, or the one given, if it has a ladder."""
+    found = getattr(machine, "machine_", machine)
+    if not isinstance(found, Machine):
+        raise TypeError(
+            f"ladder_of needs a fitted estimator or a Machine, got {type(machine).__name__}"
+        )
+    if len(found.units) != 2:
+        raise ValueError(f"a ladder needs one hidden layer, got {len(found.units) - 1}")
+    check_has_integral(found)
+    if visible is not None and not found.thetas[0].is_like(visible):
+        raise ValueError(
+            f"visible must be a Theta of finite parameters of {found.n_units[0]} units "
+            f"{found.units[0]}, got {visible!r}"
+        )
+    return found
+
+
+def _climbed(machine, visible, rng, n_samples, acceptance, max_rungs):
+    """Return machines from independent units on, samples of each, and an estimate of log Z."""
+    base, beta = uncoupled(machine, visible), 0.0
+    rows = draw_visible(base, rng, n_samples)
+    machines, samples, log_z, variance = [base], [rows], independent_log_partition(base), 0.0
+    while beta < 1:
+        last = len(machines) + 1 >= max_rungs
+        now = 1.0 if last else _next_rung(machine, base, beta, rows, acceptance)
+        betas = np.linspace(beta, now, _SWEEPS + 1)
+        ends = anneal(machine, base, betas, (rows, None), rng, resample=0.5)
+        gain = mean_of_weights(to_numpy(ends.log_weights))
+        log_z, variance = log_z + gain.value, variance + gain.std**2
+        rows, beta = resampled(ends.layers[0], ends.log_weights, rng), now
+        machines.append(interpolate(base, machine, beta) if beta < 1 else machine)
+        samples.append(rows)
+    return machines, tuple(samples), LogPartition(log_z, float(np.sqrt(variance)))
+
+
+def _next_rung(machine, base, beta, rows, acceptance):
+    """Return the inverse temperature of the next rung."""
+    here = interpolate(base, machine, beta)
+
+    def excess(now):
+        if now == beta:
+            return 1.0 - acceptance
+        there = machine if now == 1.0 else interpolate(base, machine, now)
+        return predicted_rate(to_numpy(gains_of(here, there, rows))) - acceptance
+
+    if excess(1.0) >= 0:
+        return 1.0
+    found = brentq(excess, beta, 1.0, xtol=_SMALLEST, rtol=_PRECISION)
+    return min(1.0, max(found, beta + _SMALLEST))
+
+
+def predicted_rate(gains) -> float:
+    """Return how often rows would be exchanged with samples of another machine.
+
+    The rows, weighted by the exponentials of their ``gains``, stand for these samples: that is
+    sum_ij min(exp(g_i), exp(g_j)) / (n sum_j exp(g_j)).
+    """
+    weights = np.sort(np.exp(gains - gains.max()))
+    n = weights.size
+    return float((weights * (2 * n - 1 - 2 * np.arange(n))).sum() / (n * weights.sum()))
+
+
+def _mixed(machines, rows, n_sweeps, rng):
+    """Return samples of all rungs after sweeps, and how often neighbours then exchange.
+
+    The rates are means over the later half of the sweeps: an ndarray of shape (n_rungs - 1,), NaN
+    where there were no exchanges.
+    """
+    sums, counts = np.zeros((2, len(machines) - 1))
+    for turn in range(n_sweeps):
+        rows, exchanges = exchanged(machines, rows, turn, rng)
+        rows = swept_all(machines, rows, rng)
+        if 2 * turn >= n_sweeps:
+            for exchange in exchanges:
+                sums[exchange.k] += float(to_numpy(exchange.rate).mean())
+                counts[exchange.k] += 1
+    with np.errstate(invalid="ignore"):
+        return rows, sums / counts
+
+
+def _chosen(trials):
+    """Return machines and samples of one of several results of :func:`_climbed`.
+
+    A machine that is near independent units needs no rungs between: these often reach nearly all
+    samples that came from other units.
+    """
+    for machines, rows, _ in trials:
+        if len(machines) == 2:
+            samples = namespace(rows[0]).concat([trial[1][-1] for trial in trials], axis=0)
+            proposed = to_numpy(gains_of(*machines, last_rows(rows[0], _PROPOSED)))
+            gains = to_numpy(gains_of(*machines, samples))
+            rates = np.exp(np.minimum(proposed - gains[:, None], 0.0)).mean(axis=1)
+            if (rates >= _RARE).mean() >= 1 - _FEW:
+                return machines, rows
+    top = max((log_z for *_, log_z in trials), key=lambda log_z: log_z.value)
+
+    def is_as_good(log_z):
+        return log_z.value >= top.value - min(_SURE * np.hypot(log_z.std, top.std), _AS_GOOD)
+
+    found = [trial for trial in trials if is_as_good(trial[2])] or trials
+    return max(found, key=lambda trial: (len(trial[0]), trial[2].value))[:2]

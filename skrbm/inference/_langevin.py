@@ -18,42 +18,26 @@ from .._checks import check_count, check_number, look_up
 from .._schedules import SCHEDULES
 from ..arrays import namespace, number, require, row_sums
 from ..machine import condition, conditional
+from ._fixed_point import choose
 from ._needs import Needs
-from ._sampler import Sampler, choose, metropolis
+from ._sampler import Sampler, metropolis
 
 _LARGEST = 2.0  # step / variance from which on the dynamics diverge
 _ROOM = 0.95  # tuning keeps step / variance below this part of it
 
 
-class StepScale(NamedTuple):
-    """A unit of step sizes.
-
-    Attributes
-    ----------
-    relative : callable
-        ``relative(precision)`` returns step / variance for a step size of 1, given the precisions
-        of the units: one number, or one for each unit.
-    limit : float
-        Step size from which on the dynamics diverge on all machines.
-    largest, root : callable
-        The largest of such numbers, a float, and the square root of each.
-    """
-
-    relative: Any
-    limit: float
-    largest: Any
-    root: Any
-
-
 STEP_SCALES = {
-    "variance": StepScale(lambda precision: 1.0, _LARGEST, float, math.sqrt),
-    "mean_variance": StepScale(
-        lambda precision: precision * namespace(precision).mean(1 / precision),
-        math.inf,
-        lambda step: number(namespace(step).max(step)),
-        lambda variance: namespace(variance).sqrt(variance),
-    ),
+    "variance": lambda precision: 1.0,
+    "mean_variance": lambda precision: precision * namespace(precision).mean(1 / precision),
 }
+"""Step / variance for a step size of 1, one number or one for each visible unit."""
+
+_LIMITS = {"variance": _LARGEST, "mean_variance": math.inf}  # of the step size, on all machines
+
+
+def _largest(step):
+    """Return the largest of the steps, one number or one for each unit."""
+    return step if isinstance(step, float) else number(namespace(step).max(step))
 
 
 def cosine(step, n_steps):
@@ -117,17 +101,12 @@ class Langevin(Sampler):
 
     def __post_init__(self):
         after, target = self.adjust_after, self.target_acceptance
-        limit = look_up("step_scale", self.step_scale, STEP_SCALES).limit
+        limit = look_up("step_scale", self.step_scale, _LIMITS)
         check_number("step_size", self.step_size, above=0, below=limit)
         check_count("adjust_after", after, 0, or_none=True)
         check_number("target_acceptance", target, above=0, below=1, or_none=True)
         if target is not None and after is None:
-            raise ValueError(
-                "target_acceptance tunes the step size to a rate that only adjusted steps have; "
-                "set adjust_after to a number of steps, such as 0"
-            )
-
-    # ------------------------------------------------------------------ step sizes
+            raise ValueError("target_acceptance needs adjusted steps; set adjust_after=0")
 
     def at(self, step, n_steps):
         return self._after(step, self.step_size * cosine(step, n_steps))
@@ -145,17 +124,16 @@ class Langevin(Sampler):
         if self.target_acceptance is None or not acceptance >= 0:
             return self
         size = self.step_size * math.exp(gain * (acceptance - self.target_acceptance))
-        return self.sized(min(size, _ROOM * self._scale.limit))
+        return self.sized(min(size, _ROOM * _LIMITS[self.step_scale]))
 
     def stable(self, machine):
         """Return the sampler, with a smaller step size if its own diverges on this machine."""
-        largest = self._scale.largest(self._relative(machine))
+        largest = _largest(self._relative(machine))
         if largest < _LARGEST:
             return self
         return self.sized(self.step_size * _ROOM * _LARGEST / largest)
 
     def sized(self, step_size):
-        """Return the sampler with another step size."""
         return replace(self, step_size=step_size)
 
     def relative_step(self, machine):
@@ -167,27 +145,22 @@ class Langevin(Sampler):
             If it is 2 or more for a unit, as the dynamics then diverge.
         """
         step = self._relative(machine)
-        largest = self._scale.largest(step)
+        largest = _largest(step)
         require(largest < _LARGEST, partial(self._diverges, largest))
         return step
 
     def _diverges(self, largest):
         return ValueError(
-            f"a step of {float(largest):.3g} times a unit's variance diverges (it must be below "
-            f"{_LARGEST:g}): the variances of the visible units are too different for "
-            f"step_scale={self.step_scale!r} with step_size={self.step_size:.3g}. Use "
-            "step_scale='variance' or a smaller step_size"
+            f"a step of {float(largest):.3g} times a unit's variance diverges, where the limit is "
+            f"{_LARGEST:g}; use step_scale='variance' or a step_size smaller than "
+            f"{self.step_size:.3g}"
         )
 
-    @property
-    def _scale(self):
-        return STEP_SCALES[self.step_scale]
-
     def _relative(self, machine):
-        return self.step_size * self._scale.relative(machine.thetas[0].precision)
+        return self.step_size * STEP_SCALES[self.step_scale](machine.thetas[0].precision)
 
     def _factors(self):
-        """Return the factors on the step size of the inner steps, which are made as one."""
+        """Return the factors on the step size of the inner steps."""
         return (1.0,)
 
     def coefficients(self, machine):
@@ -200,33 +173,30 @@ class Langevin(Sampler):
         for factor in self._factors():
             part = factor * step
             beta, variance = beta * (1 - part), variance * (1 - part) ** 2 + 2 * part
-        return beta, self._scale.root(variance)
-
-    # ---------------------------------------------------------------------- chains
+        return beta, variance**0.5
 
     def start(self, machine, X, rng):
         """Return chains at visible values X; raises ValueError if the step size diverges."""
         self.check(machine)
         self.relative_step(machine)
+        return self._walk(machine, X, rng)
+
+    def _walk(self, machine, X, rng):
+        """Return the state at visible values X with a draw of the hidden units."""
         given = condition(machine, X)
-        hidden, centre = self._centre(machine, given, rng)
-        return Walk((X, hidden), given, centre)
+        hidden = machine.units[1].sample(given, rng)
+        return Walk((X, hidden), given, self._centre(machine, given, hidden))
 
     def resumed(self, machine, state):
         X, hidden = state.layers
         given = condition(machine, X)
-        return Walk(state.layers, given, self._pointed(machine, given, hidden))
+        return Walk(state.layers, given, self._centre(machine, given, hidden))
 
     def hidden_theta(self, machine, state):
         return state.given
 
-    def _centre(self, machine, given, rng):
-        """Return a draw of the hidden units, and the centre."""
-        hidden = machine.units[1].sample(given, rng)
-        return hidden, self._pointed(machine, given, hidden)
-
-    def _pointed(self, machine, given, hidden):
-        """Return the centre, where the drift of the visible units points."""
+    def _centre(self, machine, given, hidden):
+        """Return where the drift of the visible units points."""
         expected = machine.units[1].mean(given)
         return machine.units[0].mean(conditional(machine, 0, (None, expected)))
 
@@ -238,9 +208,7 @@ class Langevin(Sampler):
         moved *= scale * machine.thetas[0].precision ** -0.5
         moved += m
         moved += beta * (X - m)
-        given = condition(machine, moved)
-        hidden, centre = self._centre(machine, given, rng)
-        return Walk((moved, hidden), given, centre)
+        return self._walk(machine, moved, rng)
 
     def log_ratio(self, machine, old, new):
         """Return the log acceptance ratio of each row (Eqs. 7, 12).
@@ -306,5 +274,5 @@ class GibbsLangevin(Langevin):
     def _factors(self):
         return tuple(cosine(k, self.n_inner_steps) for k in range(self.n_inner_steps))
 
-    def _pointed(self, machine, given, hidden):
+    def _centre(self, machine, given, hidden):
         return machine.units[0].mean(conditional(machine, 0, (None, hidden)))

@@ -94,7 +94,7 @@ class NaiveMeanField(FixedPoint):
         return Needs(units=units, one_scale=len(units) > 1)
 
     def _unit_moments(self, unit, theta):
-        """Return mean and variance; the variance is None if nothing needs it."""
+        """Return mean and variance; the variance is None if it is not needed."""
         return unit.moments(theta)
 
     def _pair(self, state):
@@ -196,7 +196,7 @@ class TAP(NaiveMeanField):
 
     @property
     def alternative(self):
-        """What to use on machines to which the order does not apply."""
+        """Recommendation for machines to which the order does not apply."""
         return "NaiveMeanField" + ", or TAP(order=2) for real units" * (self.order > 2)
 
     @property

@@ -1,4 +1,4 @@
-"""What an inference method needs of a machine, as data that can be read before a fit."""
+"""The base of inference methods, and their requirements."""
 
 from typing import NamedTuple
 
@@ -12,11 +12,11 @@ CAPABILITIES = {
     "is_binary": "binary units",
     "is_gaussian": "Gaussian units",
 }
-"""What each attribute of a :class:`~skrbm.units.Unit` means, for errors."""
+"""Descriptions of attributes of :class:`~skrbm.units.Unit`, for errors."""
 
 
 class Needs(NamedTuple):
-    """What a method needs of a machine.
+    """Requirements of a method.
 
     Attributes
     ----------
@@ -35,29 +35,6 @@ class Needs(NamedTuple):
     one_hidden_layer: bool = False
     one_scale: bool = False
 
-    def missing(self, units):
-        """Return what the layers of a machine lack.
-
-        Parameters
-        ----------
-        units : tuple of Unit
-            One entry for each layer, the visible layer first.
-
-        Returns
-        -------
-        list of (str, Unit or None)
-            A description of each thing that is needed, and the first unit without it.
-        """
-        found = []
-        if self.one_hidden_layer and len(units) != 2:
-            found.append(("one hidden layer", None))
-        for names, layers, kind in ((self.units, units, ""), (self.visible, units[:1], "visible ")):
-            for name in names:
-                lacking = [unit for unit in layers if not getattr(unit, name)]
-                if lacking:
-                    found.append((kind + CAPABILITIES[name], lacking[0]))
-        return found
-
 
 class InferenceMethod(HyperParameters):
     """Base of fixed points and samplers.
@@ -67,32 +44,37 @@ class InferenceMethod(HyperParameters):
     Attributes
     ----------
     needs : Needs
-        What the machine must have.
+        Requirements on the machine.
     alternative : str
-        What to use on machines that lack it; it ends an error.
+        Recommendation for other machines, for errors.
     """
 
     needs = Needs()
     alternative = ""
 
-    def unmet(self, machine):
-        """Return a sentence that says what the machine lacks, or None if the method applies."""
-        missing = self.needs.missing(machine.units)
-        if self.needs.one_scale and is_per_row(machine.scale):
-            missing.append(("one scale for all rows", None))
+    def unmet(self, machine) -> str | None:
+        """Return a sentence about what the machine lacks, or None if the method applies."""
+        needs, missing, alternative = self.needs, [], self.alternative
+        if needs.one_hidden_layer and len(machine.units) != 2:
+            missing.append("one hidden layer")
+        layers = (needs.units, machine.units, ""), (needs.visible, machine.units[:1], "visible ")
+        for names, units, kind in layers:
+            lacking = [name for name in names if not all(getattr(unit, name) for unit in units)]
+            missing += [kind + CAPABILITIES[name] for name in lacking]
+            if lacking:  # units that advise something themselves know better
+                own = [unit.alternative for unit in machine.units if unit.alternative]
+                alternative = own[0] if own else alternative
+        if needs.one_scale and is_per_row(machine.scale):
+            missing.append("one scale for all rows")
         if not missing:
             return None
-        own = [unit.alternative for unit in machine.units if unit.alternative]
-        is_of_units = any(unit is not None for _, unit in missing)
-        # What a method advises may not apply to units that advise something themselves.
-        advice = own[0] if own and is_of_units else self.alternative
         return (
-            f"{type(self).__name__} needs {' and '.join(text for text, _ in missing)}, and this "
-            f"machine has the units {', '.join(map(str, machine.units))}"
-            + (f"; use {advice}" if advice else "")
+            f"{type(self).__name__} needs {' and '.join(missing)}, and this machine has the units "
+            + ", ".join(map(str, machine.units))
+            + (f"; use {alternative}" if alternative else "")
         )
 
-    def applies_to(self, machine):
+    def applies_to(self, machine) -> bool:
         """Return whether the method applies to the machine."""
         return self.unmet(machine) is None
 

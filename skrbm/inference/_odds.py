@@ -1,4 +1,4 @@
-"""Messages of belief propagation as odds, which take no transcendental function each.
+"""Messages of belief propagation as odds, which need no transcendental functions.
 
 A message is R = message(1) / message(0), in one array for both directions, updated in place. With
 s = exp(-belief) of the sender, in log-odds, t = s R are the odds against the sender's 1 when
@@ -20,10 +20,10 @@ from ..arrays import cast, is_foreign, namespace, sigmoid, softplus
 
 
 class Limits(NamedTuple):
-    """How large numbers may become in a dtype: logarithms of them."""
+    """Logarithms of the largest numbers in a dtype."""
 
-    weight: float  # of the largest weight: exp(2 weight - belief) is below rounding
-    belief: float  # that is told from a larger one; exp(belief + weight) is finite
+    weight: float  # exp(2 weight - belief) is below rounding for larger weights
+    belief: float  # exp(belief + weight) is finite
     product: float  # of messages, before a logarithm is taken
 
 
@@ -31,14 +31,14 @@ LIMITS = {"float32": Limits(20.0, 60.0, 80.0), "float64": Limits(200.0, 500.0, 6
 
 LARGEST_WEIGHT = {"float32": 80, "float64": 200}  # whose messages the dtype holds
 _MOST_FACTORS, _LEAST_COLUMNS = 8, 64  # in products along rows, and left by them
-BLOCK = 2**18  # messages of an instance that are worked on at a time: they stay in cache
+BLOCK = 2**18  # messages of an instance that are processed at a time, to stay in cache
 
 
 class Sum:
-    """The sender's values are summed over."""
+    """Messages that sum over the sender's values."""
 
     combine = "add"
-    way = 0  # by which kernels of a GPU know it
+    way = 0  # the number of the rule in kernels
 
     def __call__(self, R, E, s):
         """Return the messages that answer R."""
@@ -47,7 +47,7 @@ class Sum:
         return combine(t, E) / combine(t, xp.ones_like(t))
 
     def into(self, R, E, s, scratch):
-        """Put the messages that answer R in their place; for NumPy."""
+        """Overwrite R with the messages that answer it, in NumPy."""
         combine = getattr(np, self.combine)
         R *= s
         combine(R, 1, out=scratch)
@@ -55,15 +55,13 @@ class Sum:
         R /= scratch
 
     def total(self, belief):
-        """Return the log of what 1 and e^belief combine to."""
+        """Return the log of the combination of 1 and e^belief."""
         return softplus(belief)
 
     def mean(self, belief):
-        """Return what stands for the unit's mean."""
         return sigmoid(belief)
 
     def pairs(self, odds, R, visible, hidden, c):
-        """Return what :meth:`Odds.pairs` does, where this is what the visible units do."""
         means = cast(odds.product.hidden.mean(hidden), R.dtype)
         s, joint = odds.against(visible)[:, None, :], []
         for rows in odds.blocks():
@@ -75,7 +73,7 @@ class Sum:
 
 
 class Max(Sum):
-    """The best of the sender's values is taken."""
+    """Messages of the best of the sender's values."""
 
     combine = "maximum"
     way = 1
@@ -92,7 +90,7 @@ class Max(Sum):
 
 
 class Decided(Max):
-    """The sender is taken to have its most probable value x: R = e^(W x) (Eq. 15)."""
+    """Messages of the most probable value x of the sender: R = e^(W x) (Eq. 15)."""
 
     way = 2
 
@@ -104,7 +102,7 @@ class Decided(Max):
 
 
 class Product(NamedTuple):
-    """What becomes of the values of the visible and of the hidden units."""
+    """The rules of messages of the visible and of the hidden units."""
 
     visible: Any
     hidden: Any
@@ -115,7 +113,7 @@ PRODUCTS = {
     "max": Product(Max(), Max()),
     "mixed": Product(Decided(), Sum()),
 }
-"""Messages by name: marginals, the joint maximum, and the maximum over visible units alone."""
+"""For marginals, the joint maximum, and the maximum over visible units alone."""
 
 
 class Odds:
@@ -150,7 +148,7 @@ class Odds:
     def of_means(self, hidden, out=None):
         """Return the messages of hidden units of these means, the same to all visible units.
 
-        They are 1, which says nothing, where a mean is 0. ``out`` is for NumPy.
+        A mean of 0 gives the neutral message 1. ``out`` is for NumPy.
         """
         m = cast(hidden, self.dtype)[..., None]
         if out is None:
@@ -164,7 +162,7 @@ class Odds:
         return out
 
     def blocks(self):
-        """Return slices of hidden units whose messages are worked on together."""
+        """Return slices of hidden units whose messages are processed together."""
         m, n = self.E.shape
         size = max(1, BLOCK // n)
         return [slice(i, min(i + size, m)) for i in range(0, m, size)]
@@ -206,10 +204,9 @@ class Odds:
         return Q, b + self.sum_logs_of_columns(Q), hidden
 
     def sweep_in_place(self, R, visible, b, c, damping, scratch):
-        """Do the same for few instances in NumPy, block by block of hidden units.
+        """Do the same in NumPy, in blocks of hidden units, and overwrite R.
 
-        ``scratch`` is what :meth:`scratch` made for as many instances or more. Returns the new
-        beliefs.
+        ``scratch`` is that of as many instances or more. Returns the new beliefs.
         """
         s, hidden, total = self.against(visible)[:, None, :], np.empty(c.shape), b.copy()
         for rows in self.blocks():
@@ -234,18 +231,11 @@ class Odds:
         return np.empty((2, n, n_rows, self.E.shape[1]), self.dtype)
 
     def log_partition(self, R, visible, b, c):
-        """Return what stands for log Z, of shape (n,), in float64.
+        """Return the Bethe approximation of log Z, of shape (n,), in float64.
 
-        The Bethe approximation, at a fixed point of sum-product: sum of the units' log Z minus
-        log(1 + (e^W - 1) p q) of each pair, where p and q are the means of either without the
-        other. In max-product it is the largest log-weight instead, and in mixed-product the
-        log-weight of the decided visible values.
-
-        Parameters
-        ----------
-        R : array of shape (n, n_hidden, n_visible)
-        visible : array of shape (n, n_visible)
-        b, c : arrays of shape (n_units,) or (n, n_units)
+        At a fixed point of sum-product: sum of the units' log Z minus log(1 + (e^W - 1) p q) of
+        each pair, where p and q are the means of either without the other. In max-product it is
+        the largest log-weight, and in mixed-product the log-weight of the decided visible values.
         """
         xp, (to_hidden, to_visible) = namespace(R), self.product
         s, hidden = self.against(visible)[:, None, :], self.hidden(R, visible, c)
@@ -269,9 +259,8 @@ class Odds:
     def pairs(self, R, visible, hidden, c):
         """Return the sum over instances of E[h v] from messages to the visible units and beliefs.
 
-        Of shape (n_hidden, n_visible). It is E[h] times E[v | h = 1] = E / (s R + E), as what the
-        visible unit says to the hidden one cancels. In max- and mixed-product it is that of what
-        stands for the means, where hidden units answer the visible values that are decided now:
-        in a cycle their beliefs are those of the decision before.
+        Of shape (n_hidden, n_visible). It is E[h] times E[v | h = 1] = E / (s R + E), as the
+        message of the visible unit to the hidden one cancels. In max- and mixed-product it is the
+        product of the decided values, where hidden units answer the present visible values.
         """
         return self.product.visible.pairs(self, R, visible, hidden, c)

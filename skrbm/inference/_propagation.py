@@ -17,6 +17,7 @@ from ..arrays import (
     is_foreign,
     is_torch,
     like,
+    log_odds,
     matmul,
     n_threads,
     namespace,
@@ -29,12 +30,11 @@ from ..arrays import (
     to_numpy,
 )
 from ..machine import Machine
-from ..units import Bernoulli, Theta
+from ..units import Bernoulli, Categorical, Theta
 from ._belief_propagation import BeliefPropagation, Messages, belief_change, fields_of
-from ._fixed_point import FixedPoint, Magnetizations, finished_rows, read, solve
+from ._fixed_point import FixedPoint, Magnetizations, finished_rows, map_rows, read, solve
 from ._mean_field import TAP
 from ._odds import BLOCK, PRODUCTS, Odds
-from ._propagated import Propagated, joined
 
 # The work of NumPy is cut by numbers of messages, as measured on two cores with caches of 1 MB.
 _N_PARTS = 16  # sums of pair beliefs, whatever the number of threads: rounding stays the same
@@ -45,6 +45,60 @@ _ELEMENTS = 2**27  # together in other libraries, which solve all rows in one ar
 _TAP, _NEXT_ORDER = TAP(max_iter=30, tol=1e-6), TAP(order=3)
 _ONE_UNIT = 100  # the squared change of one unit over this counts as that of all units
 _PAIR_ERROR = 576  # the expansion of E[h v] is off by at most abs(W)**3 over this
+
+
+_CLASS_ELEMENTS = 2**20  # of the largest temporary array in sums over classes
+_FARTHEST_CLASS = 500.0  # log-odds of a hidden unit that is 1 for all classes
+
+
+class Propagated(NamedTuple):
+    """Solution of belief propagation, a row for each instance.
+
+    Attributes
+    ----------
+    visible : array of shape (n_instances, n_visible)
+        Beliefs as log-odds: of the marginal, or of the maximum with the unit at 1 against 0.
+    hidden : array of shape (n_instances, n_hidden)
+    n_iter : ndarray of int of shape (n_instances,)
+        Sweeps done; 0 where TAP and the third order of its expansion were enough.
+    residual : ndarray of shape (n_instances,)
+        float64. In the last sweep the larger of the mean squared change of the means, and the
+        square of the largest change of a belief, over 100 or the belief's size, whichever is
+        larger. Without sweeps the largest of the mean squared change of the means by the third
+        order, a hundredth of the largest squared change of one mean, and the mean square over the
+        pairs of any one unit of ``abs(W)**3 / 576``, a bound of the error of E[h v].
+    converged : ndarray of bool of shape (n_instances,)
+    log_partition : array of shape (n_instances,), float64
+        The Bethe log Z; see :meth:`BeliefPropagation.log_partition`. None if not wanted.
+    pairs : array of shape (n_hidden, n_visible)
+        Sum over the instances of E[h v]. None if not wanted.
+    """
+
+    visible: Any
+    hidden: Any
+    n_iter: Any
+    residual: Any
+    converged: Any
+    log_partition: Any = None
+    pairs: Any = None
+
+
+def joined(parts, rows=None):
+    """Join the results of groups of rows, whose indices are ``rows``; by default consecutive."""
+    if len(parts) == 1:
+        return parts[0]
+    order = None if rows is None else np.argsort(np.concatenate(rows))
+
+    def join(leaves):
+        if leaves[0] is None:
+            return None
+        xp = namespace(leaves[0])
+        whole = xp.concat(leaves, axis=0)
+        return whole if order is None else xp.take(whole, from_numpy(order, whole), axis=0)
+
+    *leaves, pairs = zip(*parts, strict=True)
+    total = None if pairs[0] is None else sum(pairs[1:], start=pairs[0])
+    return Propagated(*map(join, leaves), total)
 
 
 @one_blas_thread
@@ -89,13 +143,11 @@ def propagate(
         Part of the old messages that is kept in each sweep.
     start : {"fields", "tap"}, default="fields"
         "fields": without messages, at the beliefs b of the visible units. "tap", for sum-product:
-        at a solution of TAP. In terms of means, belief propagation is a series in powers of each
-        weight, and TAP is this series to order 2. If order 3 changes the means of an instance by
-        no more than ``tol`` in mean square, the weights are not large (see ``residual``) and
-        ``log_partition`` is not asked for, that solution is returned, and no messages are computed:
-        it takes matrix products alone, which cost a small part of a sweep. Other instances start at
-        the messages of that solution, and one or two sweeps then do what takes ten from the fields.
-        Instances in which TAP does not converge start at their fields.
+        at a solution of TAP, which is belief propagation to second order in the weights. Where the
+        third order changes the means by no more than ``tol`` in mean square, the weights are not
+        large (see ``residual``) and ``log_partition`` is not wanted, that solution is returned, at
+        a small part of the cost of a sweep. Other instances start at its messages, or at their
+        fields if TAP does not converge.
     n_jobs : int, default=None
         Threads over instances, -1 for all processors; default: as many as BLAS may use. The
         result does not depend on it.
@@ -144,7 +196,7 @@ def propagate_rows(
     parts = [expansion.found(rows[0], pairs)]
     if rows[1].size:
         some = machine.rows(from_numpy(rows[1], machine.weights[0]))
-        parts.append(_propagate(method, some, expansion.start.rows(rows[1]), *wanted))
+        parts.append(_propagate(method, some, _at(expansion.start, rows[1]), *wanted))
     return joined(parts, rows[: len(parts)])
 
 
@@ -156,22 +208,21 @@ def _checked_machine(W, *fields):
         raise ValueError(f"W must have 2 dimensions and visible units, got shape {tuple(W.shape)}")
     if W.dtype not in (xp.float32, xp.float64):
         W = cast(W, xp.float64)
-    with np.errstate(over="ignore"):  # the last lines say so
+    with np.errstate(over="ignore"):  # checked below
         fields = [xp.asarray(field, **like(W)) for field in fields]
     for name, field, n in zip(names[1:], fields, W.shape[::-1], strict=True):
         if field.ndim not in (1, 2) or field.shape[-1] != n:
             raise ValueError(
                 f"{name} must have shape (n_instances, {n}) or ({n},), got {tuple(field.shape)}"
             )
-    n_rows = [field.shape[0] for field in fields if field.ndim == 2] or [1]
-    if len(set(n_rows)) > 1:
+    n_rows = {field.shape[0] for field in fields if field.ndim == 2} or {1}
+    if len(n_rows) > 1 or n_rows == {0}:
         raise ValueError(
-            f"visible_fields and hidden_fields are of {n_rows[0]} and {n_rows[1]} instances; they "
-            "must be of as many"
+            "visible_fields and hidden_fields must have the same number of instances, at least 1, "
+            f"got shapes {tuple(fields[0].shape)} and {tuple(fields[1].shape)}"
         )
-    if not n_rows[0]:
-        raise ValueError("visible_fields or hidden_fields has no rows: there are no instances")
-    thetas = (Theta(xp.broadcast_to(field, (n_rows[0], field.shape[-1]))) for field in fields)
+    (n,) = n_rows
+    thetas = (Theta(xp.broadcast_to(field, (n, field.shape[-1]))) for field in fields)
     machine = Machine((Bernoulli(), Bernoulli()), tuple(thetas), (W,))
     sizes = numbers(0.0 if 0 in part.shape else xp.max(xp.abs(part)) for part in fields)
     for name, largest in zip(names, (*machine.largest, *sizes), strict=True):
@@ -181,9 +232,9 @@ def _checked_machine(W, *fields):
 
 
 def _real(name, part, xp):
-    """Return an argument as an array, or raise ValueError if it is none of real numbers."""
+    """Return an argument as an array, or raise ValueError if it is not one of real numbers."""
     if sp.issparse(part):
-        raise ValueError(f"{name} is sparse, and belief propagation is not: give {name}.toarray()")
+        raise ValueError(f"{name} must be dense, got a sparse array; give {name}.toarray()")
     part = xp.asarray(part)
     if not xp.isdtype(part.dtype, ("bool", "integral", "real floating")):
         raise ValueError(f"{name} must be an array of real numbers, got dtype {part.dtype}")
@@ -200,20 +251,6 @@ def _independent(method, machine):
     )
 
 
-class _Start(NamedTuple):
-    """Where messages start: beliefs in log-odds and hidden means, all in float64.
-
-    ``means`` make the first messages to the visible units; a mean of 0 gives the neutral message 1.
-    """
-
-    visible: Any
-    hidden: Any
-    means: Any
-
-    def rows(self, index):
-        return _Start(*(_rows_at(part, index) for part in self))
-
-
 class _Fields(NamedTuple):
     """The fields of each row in float64, cast once: the part of a machine that sweeps need."""
 
@@ -221,18 +258,17 @@ class _Fields(NamedTuple):
     hidden: Any
 
     def rows(self, index):
-        return _Fields(*(_rows_at(part, index) for part in self))
+        return _at(self, index)
+
+    def start(self):
+        """Return beliefs of both layers and hidden means where messages start: without messages."""
+        zero = namespace(self.hidden).zeros_like(self.hidden)
+        return self.visible, zero, zero
 
 
-def _rows_at(part, index):
-    """Return the rows at an index array in increasing order, the array itself if it is all."""
-    return part if index.shape[0] == part.shape[0] else take_rows(part, index)
-
-
-def _at_fields(fields):
-    """Return the start without messages."""
-    zero = namespace(fields.hidden).zeros_like(fields.hidden)
-    return _Start(fields.visible, zero, zero)
+def _at(state, index):
+    """Return the rows at an index array in increasing order; the state itself if it is all."""
+    return map_rows(lambda x: x if index.shape[0] == x.shape[0] else take_rows(x, index), state)
 
 
 class _Expansion:
@@ -257,15 +293,15 @@ class _Expansion:
         residual = xp.maximum(_changes(first.state, state), _pair_error(machine.cubes[0]))
         self.residual = to_numpy(residual)
         converged = from_numpy(first.converged[:, None], machine.weights[0])
-        at_fields = _at_fields(_Fields(*fields_of(machine)))
-        parts = zip((*self.fields, state.means[1]), at_fields, strict=True)
-        self.start = _Start(*(xp.where(converged, cast(a, b.dtype), b) for a, b in parts))
+        parts = (*self.fields, state.means[1]), _Fields(*fields_of(machine)).start()
+        pairs = zip(*parts, strict=True)
+        self.start = tuple(xp.where(converged, cast(a, b.dtype), b) for a, b in pairs)
 
     def found(self, rows, pairs):
         """Return the result for some rows, of which this is the solution."""
-        beliefs = (_rows_at(field, rows) for field in self.fields)
+        beliefs = _at(self.fields, rows)
         n_iter, converged = np.zeros(len(rows), int), np.ones(len(rows), bool)
-        means = [_rows_at(part, rows) for part in self.state.means]
+        means = _at(self.state.means, rows)
         joint = self._pairs(means) if pairs else None
         return Propagated(*beliefs, n_iter, self.residual[rows], converged, None, joint)
 
@@ -317,7 +353,7 @@ def _propagate(method, machine, start, log_partition, pairs, n_jobs):
     """Return the result of sweeps from a start, by default the fields."""
     odds = Odds(machine.weights[0], method.product, machine.largest[0])
     fields = _Fields(*fields_of(machine))
-    start, n = _at_fields(fields) if start is None else start, fields.hidden.shape[0]
+    start, n = fields.start() if start is None else start, fields.hidden.shape[0]
     size = odds.E.shape[0] * odds.E.shape[1]
     if is_foreign(odds.E):  # all rows in one array, as far as memory allows
         n_parts = n_jobs = 1
@@ -361,7 +397,7 @@ class _Sweeps(FixedPoint):
         for i in range(0, len(rows), self.n_rows):
             some = rows[i : i + self.n_rows]
             block = fields.rows(some)
-            first = self.start(block, start.rows(some))
+            first = self.start(block, _at(start, some))
             finished = finished_rows(self, block, first, self.method.max_iter, tol, damping=0)
             for state, index, n_iter, residual in finished:
                 part = block.rows(index)
@@ -378,10 +414,11 @@ class _Sweeps(FixedPoint):
     def start(self, fields, first):
         if self.kernels is not None:
             return self.kernels.started(*first)
-        out = None if self.is_foreign else self.buffer[: len(first.means)]
-        R, concat = self.odds.of_means(first.means, out=out), self.xp.concat
-        means = concat([sigmoid(first.visible), first.means], axis=1)
-        return Messages((means,), (None,), R, (concat(first[:2], axis=1),))
+        visible, hidden, means = first
+        out = None if self.is_foreign else self.buffer[: len(means)]
+        R, concat = self.odds.of_means(means, out=out), self.xp.concat
+        means = concat([sigmoid(visible), means], axis=1)
+        return Messages((means,), (None,), R, (concat([visible, hidden], axis=1),))
 
     def step(self, fields, state):
         (b, c), (old,), keep = fields, state.beliefs, self.method.damping
@@ -410,7 +447,7 @@ class _Sweeps(FixedPoint):
         return self.xp.maximum(self.xp.mean(change * change, axis=1), moved)
 
     def _sums(self, fields, state, log_partition, pairs):
-        """Return log Z of each row and the sum of E[h v], each None if not asked for."""
+        """Return log Z of each row and the sum of E[h v], each None if not wanted."""
         (b, c), (beliefs,), R = fields, state.beliefs, state.odds
         visible, hidden = beliefs[:, : b.shape[1]], beliefs[:, b.shape[1] :]
         log_z = self.odds.log_partition(R, visible, b, c) if log_partition else None
@@ -419,3 +456,55 @@ class _Sweeps(FixedPoint):
         if self.kernels is None or self.method.product != "sum":
             return log_z, self.odds.pairs(R, visible, hidden, c)
         return log_z, self.kernels.pairs(self.odds, R, beliefs)
+
+
+def sum_classes(method, machine, *, log_partition=False, pairs=False):
+    """Sum, or maximise, over the classes of one label and the hidden units, exactly.
+
+    Each row is p(k, h) ∝ exp(h' W[:, k] + b[k] + c' h). Given the class k the binary hidden units
+    are independent: the graph is a star, and no iteration is needed.
+
+    Parameters
+    ----------
+    method : BeliefPropagation
+        Only its ``product`` is used.
+    machine : Machine
+        With fields for each row.
+    log_partition, pairs : bool, default=False
+        As in :func:`~skrbm.inference.propagate`.
+
+    Returns
+    -------
+    Propagated
+        ``visible`` is the logarithm of the probability of each class ("sum" and "mixed"), or
+        of the largest weight with that class ("max").
+    """
+    n, W = machine.thetas[0].field.shape[0], machine.weights[0]
+    size, found = max(1, _CLASS_ELEMENTS // max(1, W.shape[0] * W.shape[1])), []
+    for start in range(0, n, size):
+        rows = machine.rows(slice(start, min(start + size, n)))
+        fields = (theta.field for theta in rows.thetas)
+        visible, hidden, log_z, joint = _sums_over_classes(W, *fields, method)
+        n_rows = visible.shape[0]
+        exact = np.ones(n_rows, int), np.zeros(n_rows), np.ones(n_rows, bool)
+        log_z, joint = log_z if log_partition else None, joint if pairs else None
+        found.append(Propagated(visible, hidden, *exact, log_z, joint))
+    return joined(found)
+
+
+def _sums_over_classes(W, b, c, method):
+    """Return log-weights of classes, log-odds of hidden units, log Z and sums of E[h k]."""
+    xp, values = namespace(W), PRODUCTS[method.product].hidden
+    fields = c[:, None, :] + W.T[None, :, :]  # of the hidden units given each class
+    weights = cast(b, xp.float64) + row_sums(values.total(fields))
+    log_z = Categorical().log_partition(Theta(weights))[:, 0]
+    logits = cast(weights - log_z[:, None], W.dtype)
+    if method.product == "sum":
+        means, class_means = values.mean(fields), Categorical().mean(Theta(logits))
+        joint = class_means[:, :, None] * means
+        hidden = log_odds(xp.sum(joint, axis=1), _FARTHEST_CLASS)
+        return logits, hidden, log_z, xp.sum(joint, axis=0).T
+    best = Categorical().mode(Theta(logits))
+    hidden = c + best @ W.T
+    joint = values.mean(hidden).T @ best
+    return logits, hidden, xp.max(weights, axis=1), joint  # the weight of the decided values

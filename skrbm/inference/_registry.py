@@ -51,7 +51,7 @@ def resolve(method, *kinds, argument="inference", own=None, **params):
     argument : str, default="inference"
         Name of the caller's argument, for the error.
     own : dict, default=None
-        What the caller has names for besides; None stays None.
+        Further names of the caller; None stays None.
     **params
         Hyper-parameters of a method that is given by name; those it does not have are ignored.
 

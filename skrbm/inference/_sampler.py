@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 from .._checks import unwritten
 from ..arrays import cast, like, namespace
-from ..machine import condition, conditional, data_moments
-from ._fixed_point import map_rows
+from ..machine import condition, conditional
 from ._needs import InferenceMethod
 
 
@@ -26,9 +25,9 @@ class Sampler(InferenceMethod):
     n_steps : int
         Steps for each batch, unless an estimator is given another number.
     own_start : str or None
-        The only start of chains in learning that the sampler stands for, None if it takes any.
+        The only start of chains in learning that the sampler supports; None if it supports all.
     has_rungs : bool
-        Whether chains go along a ladder; see :class:`Tempering`.
+        Whether chains use a ladder; see :class:`Tempering`.
     """
 
     n_steps = 1
@@ -50,7 +49,7 @@ class Sampler(InferenceMethod):
         return self
 
     def given(self, X, observed):
-        """Return the sampler for a machine of which rows have visible units at known values."""
+        """Return the sampler for a machine whose visible units are clamped where ``observed``."""
         return self
 
     def init(self, machine, rng, n, X):
@@ -62,13 +61,13 @@ class Sampler(InferenceMethod):
         raise unwritten(self, "start")
 
     def resumed(self, machine, state):
-        """Return a state whose chains go on in a machine whose parameters have changed."""
+        """Return the state of the chains in a machine whose parameters have changed."""
         return state
 
     def ends_with_hidden_draw(self, machine):
         """Whether a step ends with a draw of the hidden units from their exact conditional.
 
-        Learning then leaves out the last draw, and shares the product behind the conditional.
+        Learning can then omit the last draw, and share the product behind the conditional.
         """
         return False
 
@@ -82,18 +81,6 @@ class Sampler(InferenceMethod):
         The numbers are a dict of arrays with one entry for each row.
         """
         raise unwritten(self, "step")
-
-    def advance(self, machine, state, X, rng):
-        """Return the state after ``n_steps`` steps."""
-        return sample(self, machine, state, rng, self.n_steps)
-
-    def moments(self, machine, state):
-        """Return the moments of the machine that the chains give."""
-        return data_moments(machine, state.layers[0])
-
-    def visible(self, state):
-        """Return the visible values of the chains."""
-        return state.layers[0]
 
 
 def sample(method, machine, state, rng, n_steps, *, callback=None):
@@ -124,10 +111,7 @@ def sample(method, machine, state, rng, n_steps, *, callback=None):
 
 
 def last_visible(method, machine, state, rng, n_steps):
-    """Return the visible values after ``n_steps`` sweeps of block Gibbs sampling.
-
-    The last draw of the hidden units is left out: its conditional is enough for moments.
-    """
+    """Return the visible values after ``n_steps`` sweeps, without the last draw of hidden units."""
     machine = machine.of_rows(state.layers[0])
     if n_steps > 1:
         state = sample(method, machine, state, rng, n_steps - 1)
@@ -135,12 +119,7 @@ def last_visible(method, machine, state, rng, n_steps):
 
 
 def draw_visible(machine, rng, n):
-    """Return ``n`` draws of the visible units as if there were no weights.
-
-    Returns
-    -------
-    array of shape (n, n_visible)
-    """
+    """Return ``n`` draws of the visible units without couplings, (n, n_visible)."""
     W = machine.weights[0]
     column = namespace(W).zeros((n, 1), **like(W))
     theta = machine.thetas[0].map_columns(lambda part: part + column)
@@ -167,23 +146,3 @@ def metropolis(log_ratio, rng):
     rate = xp.exp(xp.clip(log_ratio, None, 0.0))
     accepted = cast(rng.uniform(tuple(log_ratio.shape)), log_ratio.dtype) < rate
     return accepted, xp.where(log_ratio == log_ratio, rate, 0.0)
-
-
-def choose(accepted, new, old):
-    """Return a state with the rows of ``new`` where ``accepted`` and those of ``old`` elsewhere.
-
-    Parameters
-    ----------
-    accepted : array of shape (n_rows,), bool
-    new, old : array, or tuple of arrays
-        Arrays without a row for each chain, such as parameters that all rows share, are equal in
-        both and stay as they are.
-    """
-    xp = namespace(accepted)
-
-    def pick(b, a):
-        if b.ndim > 1:
-            return xp.where(accepted[:, None], b, a)
-        return xp.where(accepted, b, a) if b.shape == accepted.shape else b
-
-    return map_rows(pick, new, old)

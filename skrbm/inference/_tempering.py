@@ -9,17 +9,15 @@ from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 from .._checks import check_count
-from ..arrays import namespace, one_blas_thread, to_numpy
+from ..arrays import one_blas_thread, to_numpy
 from ..machine import interpolate, uncoupled
-from ._ais import LogPartition, independent_log_partition
-from ._annealing import own_bases
+from ._annealing import increasing_from_0_to_1, own_bases
 from ._gibbs import Gibbs
-from ._ladder import exchanged, mean_rate, swept_all
-from ._ladder_building import ladder_of
+from ._ladder import exchanged, ladder_of, mean_rate, swept_all
+from ._log_partition import LogPartition, independent_log_partition
 from ._needs import Needs
-from ._sampler import Sampler
+from ._sampler import Sampler, draw_visible
 
-_N_TEMPERATURES = 10
 RARE_EXCHANGES = 0.1  # acceptance of neighbours below which a ladder lacks rungs
 
 
@@ -39,6 +37,48 @@ class Replicas(NamedTuple):
     layers: tuple
     below: tuple
     turn: int = 0
+
+
+class Temperatures(NamedTuple):
+    """Rungs that are one machine at several inverse temperatures; a ladder without samples."""
+
+    betas: tuple
+
+    def check(self, machine):
+        """Take any machine."""
+
+    def machines_to(self, machine):
+        base = uncoupled(machine, own_bases(machine)[-1])
+        between = (interpolate(base, machine, beta) for beta in self.betas[1:-1])
+        return (base, *between, machine)
+
+    def given(self, X, observed):
+        return self  # the machine has the observed values
+
+    def below(self, machine, X, rng):
+        return (X,) * (len(self.betas) - 1)
+
+    def last(self, machine, n, rng):
+        return draw_visible(machine, rng, n)
+
+
+class Exchanges(NamedTuple):
+    """How often the chains of a ladder exchange their values, and how far these go.
+
+    Attributes
+    ----------
+    n_steps : int
+    acceptance : ndarray of shape (n_rungs - 1,)
+        Mean probability of the exchanges of each pair of neighbours; NaN where there were none.
+    round_trips : ndarray of shape (n_chains,), int
+        How often values came to the last rung that had been at the first one since they, or those
+        that they were exchanged for, were last there. If the first rung has independent units, such
+        values do not depend on the earlier ones.
+    """
+
+    n_steps: int
+    acceptance: np.ndarray
+    round_trips: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -63,7 +103,7 @@ class Tempering(Sampler):
     n_chains : int, default=64
         Independent chains of :meth:`log_partition`.
     n_sweeps : int, default=200
-        Steps of each of these; a fifth more come before them.
+        Steps of each of these, after a burn-in of a fifth as many.
 
     References
     ----------
@@ -84,39 +124,37 @@ class Tempering(Sampler):
         check_count("n_steps", self.n_steps, 1)
         check_count("n_chains", self.n_chains, 2)
         check_count("n_sweeps", self.n_sweeps, 2)
-        plan = self._plan
-        if hasattr(plan, "betas") and np.ndim(self.rungs):  # which is hashable
-            object.__setattr__(self, "rungs", plan.betas)
+        ladder = self._ladder
+        if np.ndim(self.rungs) and not hasattr(self.rungs, "samples"):
+            object.__setattr__(self, "rungs", ladder.betas)  # which is hashable
 
     @property
-    def _plan(self):
-        """Where the rungs come from: a ladder, or temperatures."""
-        return self.rungs if hasattr(self.rungs, "samples") else Temperatures.of(self.rungs)
+    def _ladder(self):
+        """The ladder or :class:`Temperatures`."""
+        if hasattr(self.rungs, "samples"):
+            return self.rungs
+        number = 10 if self.rungs is None else self.rungs
+        betas = np.linspace(0, 1, max(number, 0)) if isinstance(number, Integral) else number
+        betas = increasing_from_0_to_1(betas)
+        if betas is None:
+            raise ValueError(
+                "rungs must be a Ladder, a number of rungs (2 or more) or inverse temperatures "
+                f"that increase from 0 to 1, got {self.rungs!r}"
+            )
+        return Temperatures(tuple(betas.tolist()))
 
     def check(self, machine):
         super().check(machine)
-        if self._plan.samples is not None:
-            self.rungs.check(machine)
+        self._ladder.check(machine)
 
-    def machines(self, machine):
-        """Return the machines of all rungs, the last of which is the one given; a tuple."""
-        return self._plan.machines_to(machine)
+    def machines(self, machine) -> tuple:
+        """Return the machines of all rungs, the last of which is the one given."""
+        return self._ladder.machines_to(machine)
 
     def on(self, machine, rng, ladder=None, visible=None):
         """Return the sampler with rungs for a machine, where it has none of its own.
 
-        Parameters
-        ----------
-        machine : Machine
-        rng : Rng
-        ladder : Ladder, default=None
-            One that the machine has; None to build one by :func:`ladder_of`.
-        visible : Theta, default=None
-            Parameters of independent visible units for that.
-
-        Returns
-        -------
-        Tempering
+        They are those of a ladder, by default of one that :func:`ladder_of` builds.
         """
         self.check(machine)
         if self.rungs is not None:
@@ -125,50 +163,34 @@ class Tempering(Sampler):
         return replace(self, rungs=found.astype(machine.dtype))
 
     def given(self, X, observed):
-        """Return the sampler whose rungs have visible units at known values, as the machine has."""
-        if self._plan.samples is None:  # temperatures of the machine have them from it
-            return self
-        return replace(self, rungs=self.rungs.given(X, observed))
+        ladder = self._ladder.given(X, observed)
+        return replace(self, rungs=ladder) if hasattr(ladder, "samples") else self
 
     def start(self, machine, X, rng):
         """Return chains at visible values X; rungs below are at samples of a ladder, or at X."""
         self.check(machine)
-        n_below = len(self.machines(machine)) - 1
-        below = (X,) * n_below
-        if self._plan.samples is not None:
-            below = (_some(rows, X.shape[0], rng) for rows in self.rungs.samples[:-1])
-            below = tuple(machine.units[0].with_known(rows) for rows in below)
+        below = self._ladder.below(machine, X, rng)
         return Replicas(Gibbs().start(machine, X, rng).layers, below)
 
-    def _first_state(self, machine, rng):
-        """Return chains at samples of all rungs, where there are some."""
-        if self._plan.samples is None:
-            return self.init(machine, rng, self.n_chains, machine.weights[0])
-        X = _some(self.rungs.samples[-1], self.n_chains, rng)
-        return self.start(machine, X, rng)
-
     def step(self, machine, state, rng):
-        state, found = self.moved(machine, state, rng)
-        if not found.rates:
+        state, exchanges = self.moved(machine, state, rng)
+        if not exchanges:
             return state, {}
-        return state, {"exchange": sum(found.rates) / len(found.rates)}
+        return state, {"exchange": sum(pair.rate for pair in exchanges) / len(exchanges)}
 
     def moved(self, machine, state, rng):
-        """Return the state after one step, and which exchanges were accepted in it."""
-        machines = self.machines(machine)
-        rows = (*state.below, state.layers[0])
-        rows, found = exchanged(machines, rows, state.turn, rng)
+        """Return the state after one step, and the exchanges of it."""
+        machines, rows = self.machines(machine), (*state.below, state.layers[0])
+        rows, exchanges = exchanged(machines, rows, state.turn, rng)
         *below, X = swept_all(machines, rows, rng)
         layers = Gibbs().start(machine, X, rng).layers
-        return Replicas(layers, tuple(below), (state.turn + 1) % 2), found
+        return Replicas(layers, tuple(below), (state.turn + 1) % 2), exchanges
 
     def resumed(self, machine, state):
         if hasattr(state, "below"):
             return state
         n_below = len(self.machines(machine)) - 1
         return Replicas(state.layers, (state.layers[0],) * n_below)
-
-    # ------------------------------------------------------------------------- diagnosis, log Z
 
     def diagnose(self, machine, state, rng, n_steps, *, callback=None):
         """Run the chains and count what they exchange.
@@ -192,9 +214,9 @@ class Tempering(Sampler):
         sums, counts, trips = np.zeros(n_pairs), np.zeros(n_pairs), np.zeros(n, dtype=int)
         fresh = np.zeros((n_pairs + 1, n), dtype=bool)  # values that were last at the first rung
         for step in range(1, n_steps + 1):
-            state, found = self.moved(machine, state, rng)
+            state, exchanges = self.moved(machine, state, rng)
             fresh[0] = True
-            for k, rate, accepted in zip(found.pairs, found.rates, found.accepted, strict=True):
+            for k, _, rate, accepted in exchanges:
                 sums[k], counts[k] = sums[k] + float(to_numpy(rate).mean()), counts[k] + 1
                 taken = to_numpy(accepted)
                 fresh[k, taken], fresh[k + 1, taken] = fresh[k + 1, taken], fresh[k, taken]
@@ -206,13 +228,12 @@ class Tempering(Sampler):
             return state, Exchanges(n_steps, sums / counts, trips)
 
     @one_blas_thread
-    def log_partition(self, machine, rng, visible=None):
+    def log_partition(self, machine, rng, visible=None) -> LogPartition:
         """Estimate log Z along the rungs by Bennett's acceptance ratio.
 
         The standard error is that of the mean over independent chains, so that it holds whatever
         the autocorrelation of their steps; where neighbours have little in common, it is as large
-        as the difference of estimates by the samples of one of them alone tells. It does not show a
-        mode that no chain finds.
+        as the difference of one-sided estimates. It does not show a mode that no chain finds.
 
         Parameters
         ----------
@@ -232,75 +253,16 @@ class Tempering(Sampler):
         machines = self.machines(machine)
         if machines[0].scale != 0:
             raise ValueError("log Z needs a ladder whose first machine has independent units")
-        state = self._first_state(machine, rng)
+        state = self.start(machine, self._ladder.last(machine, self.n_chains, rng), rng)
         gains = [([], []) for _ in machines[1:]]
         n_burn_in = -(-self.n_sweeps // 5)
         for step in range(n_burn_in + self.n_sweeps):
-            state, found = self.moved(machine, state, rng)
+            state, exchanges = self.moved(machine, state, rng)
             if step >= n_burn_in:
-                for k, pair in zip(found.pairs, found.gains, strict=True):
-                    for kept, gain in zip(gains[k], pair, strict=True):
+                for exchange in exchanges:
+                    for kept, gain in zip(gains[exchange.k], exchange.gains, strict=True):
                         kept.append(to_numpy(gain))
         return _along(independent_log_partition(machines[0]), gains)
-
-
-class Temperatures(NamedTuple):
-    """Rungs that are a machine at several inverse temperatures, of which there are no samples."""
-
-    betas: tuple
-    samples: None = None
-
-    @classmethod
-    def of(cls, rungs):
-        """Return the temperatures of a number of rungs, of None, or those given.
-
-        Raises ValueError if they do not increase from 0 to 1.
-        """
-        number = _N_TEMPERATURES if rungs is None else rungs
-        betas = np.linspace(0, 1, max(number, 0)) if isinstance(number, Integral) else number
-        try:
-            betas = np.asarray(betas, dtype=np.float64)
-        except (TypeError, ValueError):  # such as text
-            betas = np.empty(0)
-        increases = betas.ndim == 1 and betas.size > 1 and bool((np.diff(betas) > 0).all())
-        if not increases or betas[0] != 0 or betas[-1] != 1:
-            raise ValueError(
-                "rungs must be a Ladder, a number of rungs (2 or more) or inverse temperatures "
-                f"that increase from 0 to 1, got {rungs!r}"
-            )
-        return cls(tuple(float(beta) for beta in betas))
-
-    def machines_to(self, machine):
-        """Return the machines of all rungs, the last of which is the one given; a tuple."""
-        base = uncoupled(machine, own_bases(machine)[-1])
-        below = (interpolate(base, machine, beta) for beta in self.betas[1:-1])
-        return (base, *below, machine)
-
-
-class Exchanges(NamedTuple):
-    """How often the chains of a ladder exchange their values, and how far these go.
-
-    Attributes
-    ----------
-    n_steps : int
-    acceptance : ndarray of shape (n_rungs - 1,)
-        Mean probability of the exchanges of each pair of neighbours; NaN where there were none.
-    round_trips : ndarray of shape (n_chains,), int
-        How often values came to the last rung that had been at the first one since they, or those
-        that they were exchanged for, were last there. If the first rung has independent units, such
-        values do not depend on the earlier ones.
-    """
-
-    n_steps: int
-    acceptance: np.ndarray
-    round_trips: np.ndarray
-
-
-def _some(rows, n, rng):
-    """Return ``n`` random rows, each at most once if there are as many."""
-    xp, size = namespace(rows), rows.shape[0]
-    index = rng.permutation(size)[:n] if n <= size else rng.integers(size, n)
-    return xp.take(rows, index, axis=0)
 
 
 def _along(log_z0, gains):
@@ -310,7 +272,11 @@ def _along(log_z0, gains):
         below, above = (np.array(part) for part in pair)  # (n_steps, n_chains)
         ratio, moved = bennett(below, above)
         value, influence = value + ratio, influence + moved
-        excess += max(0.0, _one_sided_std(below, above) ** 2 - _variance(moved))
+        # One-sided estimates, by the samples of one machine, are too small and too large on
+        # average. Where the machines have little in common, the spread of chains says little of
+        # the error of Bennett's ratio, which lies between the two.
+        first, second = (logsumexp(part) - np.log(part.size) for part in (below, -above))
+        excess += max(0.0, ((first + second) / 4) ** 2 - _variance(moved))
         rates.append(mean_rate(below, above))
     std = np.sqrt(_variance(influence) + excess)
     return LogPartition(float(value), float(std), n=influence.size, acceptance=min(rates))
@@ -319,17 +285,6 @@ def _along(log_z0, gains):
 def _variance(influence):
     """Return the variance of a sum of what independent chains add to it."""
     return (influence**2).sum() * influence.size / (influence.size - 1)
-
-
-def _one_sided_std(below, above):
-    """Return a quarter of the distance of two estimates, each by the samples of one machine.
-
-    One is too small on average and the other too large, and both by much where the machines have
-    little in common: there the spread of chains tells little of the error of Bennett's ratio, which
-    lies between them.
-    """
-    first, second = (logsumexp(part) - np.log(part.size) for part in (below, -above))
-    return abs(first + second) / 4
 
 
 def bennett(below, above):

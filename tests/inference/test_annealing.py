@@ -85,6 +85,13 @@ def test_resampled_chains_have_equal_weights():
     assert_array_equal(annealed.log_weights, annealed.log_weights[0])
 
 
+def test_groups_are_resampled_on_their_own():
+    annealed, _ = run(MACHINE, 0, resample=True, n_groups=3)
+    groups = annealed.log_weights.reshape(3, -1)
+    assert (groups == groups[:, :1]).all()
+    assert len(set(groups[:, 0])) == 3
+
+
 @resampling
 def test_temperatures_can_be_chosen_on_the_way(resample):
     """Each step is the largest after which the weights of the step keep their effective size."""
@@ -105,25 +112,6 @@ def test_temperatures_can_be_chosen_on_the_way(resample):
 
     assert_unbiased(DEEP, betas, resample=resample)
     assert taken.count(1.0) == 30 and len(taken) > 60  # steps were divided
-
-
-def test_a_chosen_path_is_the_same_as_a_given_one():
-    given = run(DEEP, 0)[0]
-    chosen = run(DEEP, 0, lambda gain: iter(BETAS[1:]))[0]
-    assert_array_equal(chosen.log_weights, given.log_weights)
-    assert_array_equal(chosen.layers[0], given.layers[0])
-
-
-def test_gain_is_what_a_step_adds():
-    gains = []
-
-    def betas(gain):
-        for beta in (0.3, 1.0):
-            gains.append(gain(beta))
-            yield beta
-
-    annealed, _ = run(DEEP, 0, betas)
-    assert_allclose(annealed.log_weights, gains[0] + gains[1], rtol=1e-12)
 
 
 def test_a_way_back_has_the_ratio_of_the_partition_functions():

@@ -50,7 +50,7 @@ def expected(W, b, c, product):
 
 
 @products
-@pytest.mark.parametrize("copies", [1, 10_000])
+@pytest.mark.parametrize("copies", [1, 3000])
 @pytest.mark.parametrize("n_hidden", [0, 1, 5])
 def test_enumeration(product, copies, n_hidden):
     """Of a few instances, and of more than a block of them."""
@@ -70,12 +70,6 @@ def test_enumeration(product, copies, n_hidden):
     assert_allclose(found.log_partition, np.tile(log_z, copies), rtol=1e-12)
     assert_allclose(found.pairs, copies * sum(pairs), rtol=1e-10, atol=1e-14)
     assert found.converged.all() and len(found.converged) == len(found.n_iter) == 6 * copies
-
-
-@products
-def test_nothing_but_what_is_asked_for(product):
-    found = solved(*instances(), product)
-    assert found.log_partition is None and found.pairs is None
 
 
 @products

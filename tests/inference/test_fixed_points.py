@@ -24,7 +24,6 @@ from skrbm.inference import (
     solve,
     solve_to_convergence,
 )
-from skrbm.units import UNITS
 
 SHAPES = {
     **{
@@ -49,8 +48,6 @@ ERROR_POWER = {
 # Without a Gaussian layer between them, the units of the other are coupled by products of two
 # weights, and adaptive TAP leaves out the third power of these.
 GAUSSIAN_POWER = {"adaptive_tap": 6}
-EXACT_BOUNDS = {"naive_mean_field"}
-
 
 CASES = [
     pytest.param(name, shape, id=f"{name}-{shape}")
@@ -59,6 +56,10 @@ CASES = [
     if method.applies_to(random_machine(kinds, sizes, 0))
 ]
 cases = pytest.mark.parametrize(("name", "shape"), CASES)
+FEW = ("bernoulli-bernoulli", "bernoulli-truncated_gauss_bernoulli", "gaussian-bernoulli", "deep")
+few_cases = pytest.mark.parametrize(
+    ("name", "shape"), [case for case in CASES if case.values[1] in FEW]
+)
 
 
 def make(shape, seed=0, strength=0.3, **kwargs):
@@ -121,7 +122,7 @@ def test_order_of_the_errors(name, shape):
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*FEW, "deep real"])
 def test_naive_mean_field_is_a_lower_bound_and_tap_is_closer(shape):
     naive, tap = [], []
     for seed in range(8):
@@ -150,7 +151,7 @@ def test_moments_are_the_derivatives_of_the_solved_log_partition(name, shape):
     assert len(names) >= 2 + len(machine.weights)
 
 
-@cases
+@few_cases
 def test_log_partition_is_stationary_at_a_solution(name, shape):
     """Errors of the state change log Z in the second order only, so that loose solutions do."""
     method, machine = FIXED_POINTS[name], make(shape, 3)
@@ -161,7 +162,7 @@ def test_log_partition_is_stationary_at_a_solution(name, shape):
     assert abs(method.log_partition(machine, moved)[0] - value) < 50 * size**2
 
 
-@cases
+@few_cases
 def test_moments_average_over_rows(name, shape):
     method, machine = FIXED_POINTS[name], make(shape, 4)
     state = start(method, machine, n=3)
@@ -184,7 +185,7 @@ def leaves(state):
     return found
 
 
-@cases
+@few_cases
 def test_scale_is_a_factor_on_the_weights(name, shape):
     method = FIXED_POINTS[name]
     machine = make(shape, 5, scale=0.5)
@@ -196,7 +197,7 @@ def test_scale_is_a_factor_on_the_weights(name, shape):
     assert_allclose(method.log_partition(machine, state), value, rtol=1e-12)
 
 
-@cases
+@few_cases
 def test_dtype_is_kept_and_float32_is_close(name, shape):
     method, machine = FIXED_POINTS[name], make(shape, 6)
     single = machine.astype(np.float32)
@@ -211,7 +212,7 @@ def test_dtype_is_kept_and_float32_is_close(name, shape):
 # What the driver promises, for each method.
 
 
-@cases
+@few_cases
 def test_step_and_start_leave_their_arguments_alone(name, shape):
     method, machine = FIXED_POINTS[name], make(shape, 7)
     before = machine.copy()
@@ -231,7 +232,7 @@ def lerp(near, far, mix):
     return map_rows(lambda a, b: a + np.multiply.outer(np.array(mix), (b - a)[0]), near, far)
 
 
-@cases
+@few_cases
 def test_each_row_stops_when_it_has_converged(name, shape):
     method, machine, tol = FIXED_POINTS[name], make(shape, 8, 0.4), 1e-12
     # Rows that differ in their distance from the solution need different numbers of sweeps.
@@ -257,17 +258,6 @@ def test_each_row_stops_when_it_has_converged(name, shape):
             assert_allclose(a[row], b[0], rtol=1e-9, atol=1e-12)
 
 
-@cases
-def test_rows_do_not_depend_on_their_neighbours(name, shape):
-    method, machine = FIXED_POINTS[name], make(shape, 9, 0.4)
-    together = solve(method, machine, start(method, machine, n=8))
-    for row in range(8):
-        alone = solve(method, machine, take(start(method, machine, n=8), [row]))
-        assert alone.n_iter[0] == together.n_iter[row]
-        for a, b in zip(alone.state.means, together.state.means, strict=True):
-            assert_allclose(a[0], b[row], rtol=1e-11, atol=1e-13)
-
-
 def tilt_each(machine, fields, row=slice(None)):
     """The machine with fields for each row, (n_rows, n_units), on every layer."""
     for l, field in enumerate(fields):
@@ -275,7 +265,7 @@ def tilt_each(machine, fields, row=slice(None)):
     return machine
 
 
-@cases
+@few_cases
 def test_each_row_may_have_parameters_of_its_own(name, shape):
     """Also after others have converged and left; sweeps and free energies are its own."""
     method, machine, n = FIXED_POINTS[name], make(shape, 14, 0.4), 6
@@ -297,31 +287,7 @@ def test_each_row_may_have_parameters_of_its_own(name, shape):
         assert_allclose(method.log_partition(own, alone.state)[0], values[row], rtol=1e-10)
 
 
-@pytest.mark.wide
-@cases
-@pytest.mark.parametrize("damping", [0.3, 0.8])
-def test_damping_has_the_same_fixed_point(name, shape, damping):
-    method, machine = FIXED_POINTS[name], make(shape, 10)
-    plain = fixed_point(method, machine)
-    damped = solve(
-        method, machine, start(method, machine), damping=damping, tol=1e-28, max_iter=5000
-    )
-    assert damped.converged.all()
-    for a, b in zip(plain.means, damped.state.means, strict=True):
-        assert_allclose(a, b, rtol=1e-9, atol=1e-11)
-
-
-@cases
-def test_damping_mixes_the_old_state_in(name, shape):
-    method, machine = FIXED_POINTS[name], make(shape, 10)
-    old = method.step(machine, start(method, machine, n=2))
-    new = method.step(machine, old)
-    damped = solve(method, machine, old, max_iter=1, damping=0.3, tol=0.0).state
-    for a, b, c in zip(leaves(old), leaves(new), leaves(damped), strict=True):
-        assert_allclose(c, 0.3 * a + 0.7 * b, rtol=1e-12, atol=1e-15)
-
-
-@cases
+@few_cases
 def test_max_iter_is_honoured_and_unconverged_rows_are_flagged(name, shape):
     method, machine = FIXED_POINTS[name], make(shape, 11)
     state = lerp(fixed_point(method, machine), start(method, machine), [1.0, 0.5, 0.0])
@@ -333,63 +299,12 @@ def test_max_iter_is_honoured_and_unconverged_rows_are_flagged(name, shape):
     assert solution.residual[2] <= 1e-25
     assert [iteration for iteration, _, _ in calls] == [1, 2]
     assert [rows.tolist() for _, _, rows in calls] == [[0, 1, 2], [0, 1]]
-    for (_, seen, rows), sweeps in zip(calls, (1, 2), strict=True):
-        expected = state
-        for _ in range(sweeps):
-            expected = method.step(machine, expected)
-        for a, b in zip(seen.means, expected.means, strict=True):
-            assert_allclose(a, b[rows], rtol=1e-12)
-
-
-@cases
-def test_a_row_that_converges_in_the_last_sweep_is_converged(name, shape):
-    method, machine = FIXED_POINTS[name], make(shape, 12)
-    state = start(method, machine, n=1)
-    n_iter = int(solve(method, machine, state, tol=1e-10, max_iter=100).n_iter[0])
-    last = solve(method, machine, state, tol=1e-10, max_iter=n_iter)
-    short = solve(method, machine, state, tol=1e-10, max_iter=n_iter - 1)
-    assert last.converged.all() and last.n_iter[0] == n_iter
-    assert not short.converged.any() and short.n_iter[0] == n_iter - 1
-
-
-@pytest.mark.parametrize("name", FIXED_POINTS)
-def test_hyper_parameters_of_the_method_are_the_defaults_of_the_driver(name):
-    machine = make("bernoulli-bernoulli", 13)
-    method = replace(FIXED_POINTS[name], max_iter=3, tol=0.0, damping=0.5)
-    state = start(method, machine, n=2)
-    solution = solve(method, machine, state)
-    given = solve(FIXED_POINTS[name], machine, state, max_iter=3, tol=0.0, damping=0.5)
-    assert solution.n_iter.tolist() == [3, 3]
-    assert_array_equal(solution.state.means[0], given.state.means[0])
-
-
-@pytest.mark.parametrize("name", FIXED_POINTS)
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        *(("max_iter", value) for value in (0, 1.5)),
-        *(("tol", value) for value in (-1.0, float("nan"), "a")),
-        *(("damping", value) for value in (1.0, -0.1, None)),
-    ],
-)
-def test_bad_hyper_parameters_are_named(name, argument, value):
-    with pytest.raises(ValueError, match=f"{argument} must be .* got {value!r}"):
-        replace(FIXED_POINTS[name], **{argument: value})
-
-
-def test_bad_order_is_named():
-    with pytest.raises(
-        ValueError, match=r"order must be one of \[2, 3\]; or take NaiveMeanField.*, got 4"
-    ):
-        TAP(order=4)
-
-
-def test_third_order_needs_units_with_cumulants():
-    kinds = [kind for kind in UNITS if not UNITS[kind].has_cumulants]
-    assert kinds
-    for kind in kinds:
-        with pytest.raises(ValueError, match="binary units"):
-            TAP(order=3).check(random_machine((kind, "bernoulli"), (2, 2), 0))
+    old, new = state, method.step(machine, state)
+    for a, b in zip(calls[0][1].means, new.means, strict=True):
+        assert_allclose(a, b, rtol=1e-12)
+    damped = solve(method, machine, old, max_iter=1, damping=0.3, tol=0.0).state
+    for a, b, c in zip(leaves(old), leaves(new), leaves(damped), strict=True):
+        assert_allclose(c, 0.3 * a + 0.7 * b, rtol=1e-12, atol=1e-15)
 
 
 def test_rows_with_parameters_of_their_own_converge_in_stages():

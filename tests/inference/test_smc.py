@@ -4,8 +4,6 @@ Seeds are fixed. Where the mean of 16 runs is compared, 8 standard errors are al
 distribution with 15 degrees of freedom a probability of 1e-6.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from _exact import Exact
@@ -15,9 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skrbm import BernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.evaluation import AIS, SMC, LogPartition, exact_log_partition, log_partition
+from skrbm.inference import by_effective_part
 from skrbm.inference._annealing import resampled_index
-from skrbm.inference._smc import _retimed, by_effective_part
-from skrbm.units import Bernoulli
+from skrbm.inference._log_partition import _spread_evenly
 
 SMC_RUNS = SMC._runs
 MACHINES = {
@@ -53,15 +51,6 @@ def test_strong_weights_whose_modes_annealed_importance_sampling_misses():
     assert sum(missed) >= 4  # or this test would show nothing
 
 
-def test_a_round_follows_until_the_error_is_as_asked():
-    machine, spent = MACHINES["binary"], []
-    for std in (1.0, 0.02):
-        found = SMC(std=std).log_partition(machine, make_rng(0, machine.weights[0]))
-        assert found.std <= std
-        spent.append(found.std)
-    assert spent[0] > 0.02  # the second needed more temperatures
-
-
 def test_no_more_sweeps_than_allowed():
     """The first round is made in any case, and its error is reported as it is."""
     machine = MACHINES["binary"]
@@ -75,7 +64,7 @@ def test_no_smaller_error_than_the_round_before_lets_expect(monkeypatch):
     """Runs of the trial are spread, and those of the first round equal by chance."""
     spread, lengths = np.linspace(0, 0.5, 16), []
 
-    def runs(self, machine, base, betas, rng, resample, samples=None):
+    def runs(self, machine, base, betas, rng, resample=0.5, samples=None):
         if callable(betas):
             return SMC_RUNS(self, machine, base, betas, rng, resample)
         lengths.append(len(betas) - 1)
@@ -87,31 +76,6 @@ def test_no_smaller_error_than_the_round_before_lets_expect(monkeypatch):
     found = SMC(std=1.0).log_partition(machine, make_rng(0, machine.weights[0]))
     assert len(lengths) == 3 and found.value == 3.0
     assert_allclose(found.std, spread.std(ddof=1) / 4 * np.sqrt(lengths[0] / lengths[2]))
-
-
-class Counted(Bernoulli):
-    """Binary units that count how often they are drawn."""
-
-    n_draws = 0
-
-    def sample(self, theta, rng):
-        type(self).n_draws += 1
-        return super().sample(theta, rng)
-
-
-def test_rounds_share_the_sweeps():
-    """The placement has n steps, the trial and the first round 4 n each; a draw starts each run.
-
-    There are two trials, from the units' own parameters and from those that know no data.
-    """
-    machine = replace(MACHINES["binary"], units=(Bernoulli(), Counted()))
-    spent = []
-    for max_sweeps in (1, 400):
-        before = Counted.n_draws
-        SMC(std=1e-9, max_sweeps=max_sweeps).log_partition(machine, make_rng(0, machine.weights[0]))
-        spent.append(Counted.n_draws - before)
-    first = (spent[0] - 5) / 14 * 4  # were both placements as long
-    assert 200 < spent[1] - spent[0] < 400 - 0.5 * first
 
 
 def test_interval_is_that_of_student():
@@ -132,11 +96,6 @@ def test_temperatures_by_the_effective_part():
     assert_allclose(parts[:-1], 0.9, atol=0.03)  # steps are known to a tenth
 
 
-def test_several_sweeps_at_each_temperature():
-    found = list(by_effective_part(n_sweeps=3)(lambda to: np.zeros(10)))  # any step is short enough
-    assert found == [1.0] * 3
-
-
 def uncorrelated(spreads, n=64):
     """Return columns of mean 0 and of these standard deviations, which are orthogonal."""
     columns = np.random.default_rng(0).normal(size=(n, len(spreads)))
@@ -147,7 +106,7 @@ def uncorrelated(spreads, n=64):
 def test_temperatures_lie_closer_where_weights_spread_faster():
     """Parts of m steps with variance s^2 have a density of steps of s / sqrt(m)."""
     spreads, betas = np.array([1.0, 3.0, 2.0]), np.linspace(0, 1, 8) ** 2
-    found = _retimed(betas, uncorrelated(spreads), 600)
+    found = _spread_evenly(betas, uncorrelated(spreads), 600)
     lengths = np.array([3, 2, 2])  # of 7 steps
     shares = spreads * np.sqrt(lengths)
     edges = betas[np.cumsum([0, *lengths])]
@@ -160,17 +119,17 @@ def test_slow_chains_count_by_what_parts_have_in_common():
     """In the first two parts chains add the same, as if they stood still: variances add to 4."""
     parts = uncorrelated([1.0, 1.0, np.sqrt(2.0)])
     parts[:, 1] = parts[:, 0]
-    found = _retimed(np.linspace(0, 1, 4), parts, 3000)
+    found = _spread_evenly(np.linspace(0, 1, 4), parts, 3000)
     counts = np.histogram(found[1:], [0, 1 / 3, 2 / 3, 2])[0]
     assert_allclose(counts, 1000, atol=1.01)
 
 
 def test_temperatures_where_nothing_or_not_everything_varies():
     betas = np.linspace(0, 1, 5) ** 2
-    assert_allclose(_retimed(betas, np.zeros((10, 4)), 4), betas)
-    found = _retimed(np.linspace(0, 1, 3), uncorrelated([1.0, 0.0]), 1100)
+    assert_allclose(_spread_evenly(betas, np.zeros((10, 4)), 4), betas)
+    found = _spread_evenly(np.linspace(0, 1, 3), uncorrelated([1.0, 0.0]), 1100)
     assert_allclose((found[1:] > 0.5).sum(), 100, atol=1.01)  # a tenth of the density is left
-    assert_allclose(_retimed(betas, np.full((10, 4), -np.inf), 4), betas)
+    assert_allclose(_spread_evenly(betas, np.full((10, 4), -np.inf), 4), betas)
 
 
 def test_rows_are_drawn_within_their_groups():

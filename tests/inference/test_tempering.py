@@ -6,17 +6,17 @@ errors are allowed: by Student's distribution with 63 degrees of freedom a proba
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from _distributions import LEVEL, assert_joint_distribution, exact_chains
 from _exact import Exact
 from _fractional import all_rows, fractional_machine, row_numbers
-from _machines import enumerable_pairs, random_machine
+from _machines import random_machine
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skrbm import BernoulliRBM
 from skrbm.arrays import make_rng
 from skrbm.evaluation import log_partition
 from skrbm.inference import (
@@ -26,7 +26,7 @@ from skrbm.inference import (
     LogPartition,
     Replicas,
     Tempering,
-    _ladder_building,
+    _ladder,
     bennett,
     clamped,
     collected,
@@ -40,7 +40,7 @@ from skrbm.inference import (
 from skrbm.machine import Machine, free_energy, uncoupled
 from skrbm.units import Bernoulli, Categorical, Theta
 
-PAIRS = enumerable_pairs()
+KINDS = [("bernoulli", "bernoulli"), ("gaussian", "bernoulli"), "categorical"]
 
 
 def name_of(kinds):
@@ -98,7 +98,7 @@ def tempering(kinds, which):
 @pytest.mark.law
 @pytest.mark.parametrize("n_steps", [1, 3])
 @pytest.mark.parametrize("which", ["temperatures", "machines"])
-@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+@pytest.mark.parametrize("kinds", KINDS, ids=name_of)
 def test_all_rungs_are_left_invariant(kinds, which, n_steps):
     method, machine = tempering(kinds, which)
     exacts = [Exact(rung) for rung in method.machines(machine)]
@@ -128,8 +128,7 @@ def test_units_that_only_propose_are_corrected_at_each_rung():
         assert stats.chisquare(counts, N * p).pvalue > LEVEL / 3
 
 
-@pytest.mark.law
-@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+@pytest.mark.parametrize("kinds", KINDS, ids=name_of)
 def test_proposals_of_samples_leave_the_distribution_invariant(kinds):
     """Also where few samples of a rung are moved, after proposals from the rung below."""
     first, second = mixed(kinds, 0.15), make(kinds)
@@ -149,14 +148,6 @@ def test_proposals_of_samples_leave_the_distribution_invariant(kinds):
         assert_joint_distribution(Exact(machine), Gibbs().start(machine, X, rng).layers)
 
 
-def test_rows_are_replaced_by_samples_of_the_same_machine():
-    machine = make(("bernoulli", "bernoulli"))
-    samples, chains = np.array([[0.0, 0, 0], [0, 1, 1]]), np.ones((40, 3))
-    rows, rate = renewed(machine, chains, machine, samples, rng_of(machine))
-    assert_array_equal(rate, 1.0)
-    assert set(row_numbers(rows)) == set(row_numbers(samples))
-
-
 @pytest.mark.parametrize("size, n", [(10, 3), (10, 10), (10, 40), (3, 2)])
 def test_each_sample_of_a_rung_is_moved_now_and_then(size, n):
     """One of four parts is drawn less than half as often as another with a probability of 1e-11."""
@@ -173,7 +164,7 @@ def test_each_sample_of_a_rung_is_moved_now_and_then(size, n):
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+@pytest.mark.parametrize("kinds", KINDS, ids=name_of)
 def test_chains_forget_their_start(kinds):
     """Steps that move no unit would leave all distributions invariant as well."""
     machine = make(kinds)
@@ -194,7 +185,7 @@ def test_both_ways_of_sweeping_are_one():
     for own in (machines, copies):
         method = Tempering(Ladder(own, samples))
         state = Replicas(Gibbs().start(machine, rows[-1], rng_of(machine)).layers, rows[:-1])
-        rates.append(method.moved(own[-1], state, rng_of(machine))[1].gains)
+        rates.append([pair.gains for pair in method.moved(own[-1], state, rng_of(machine))[1]])
     for pair, other in zip(*rates, strict=True):
         assert_allclose(pair, other, rtol=1e-9, atol=1e-9)
 
@@ -237,7 +228,7 @@ def test_diagnosis_counts_acceptance_and_round_trips():
 
 @pytest.mark.law
 @pytest.mark.parametrize("which", ["temperatures", "machines"])
-@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+@pytest.mark.parametrize("kinds", KINDS, ids=name_of)
 def test_chains_of_known_values_have_the_means_given_these(kinds, which):
     """Within 5 standard errors over 300 chains that begin far away, with a probability of 3e-6
     each; by the means of the second half of the steps, and by the last draws."""
@@ -273,12 +264,11 @@ def test_the_first_rungs_start_at_samples_that_have_the_known_values():
 # Ladders and log Z.
 
 
-@pytest.mark.law
 @pytest.mark.parametrize("which", ["temperatures", "machines"])
-@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+@pytest.mark.parametrize("kinds", KINDS, ids=name_of)
 def test_annealing_along_rungs_has_no_bias(kinds, which, monkeypatch):
     """Few steps, forwards and back: within 5 standard errors, but with a probability of 6e-7."""
-    monkeypatch.setattr("skrbm.inference._ais._BLOCK", 5000)
+    monkeypatch.setattr("skrbm.inference._log_partition._BLOCK", 5000)
     method, machine = tempering(kinds, which)
     rungs = method.machines(machine)
     if which == "machines":  # of other weights, one of them at another scale
@@ -293,18 +283,7 @@ def test_annealing_along_rungs_has_no_bias(kinds, which, monkeypatch):
         assert abs(estimate.value - truth) < 5 * estimate.std
 
 
-def test_rungs_that_annealing_cannot_go_along():
-    machine = two_modes()
-    with pytest.raises(ValueError, match="rungs must be a Ladder or None"):
-        AIS(rungs=5)
-    with pytest.raises(ValueError, match="first machine has independent units"):
-        AIS(rungs=Ladder((machine, machine), ((), ()))).log_partition(machine, rng_of(machine))
-
-
-OTHERS = [pytest.param(kinds, marks=pytest.mark.law) for kinds in PAIRS[1:]]
-
-
-@pytest.mark.parametrize("kinds", [PAIRS[0], "categorical", *OTHERS], ids=name_of)
+@pytest.mark.parametrize("kinds", KINDS, ids=name_of)
 def test_log_partition_is_that_of_enumeration(kinds):
     machine = make(kinds)
     found = Tempering(5).log_partition(machine, rng_of(machine))
@@ -313,7 +292,7 @@ def test_log_partition_is_that_of_enumeration(kinds):
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("kinds", [*PAIRS, "categorical"], ids=name_of)
+@pytest.mark.parametrize("kinds", KINDS, ids=name_of)
 def test_log_partition_along_a_ladder_that_is_built(kinds):
     machine = make(kinds)
     ladder = ladder_of(machine, rng_of(machine), n_sweeps=20)
@@ -322,20 +301,13 @@ def test_log_partition_along_a_ladder_that_is_built(kinds):
     assert abs(found.value - Exact(machine).log_z) < 8 * found.std
 
 
+@pytest.mark.law
 def test_intervals_hold_as_often_as_they_say():
     """Of 60 intervals of 95 %, fewer than 48 hold with a probability of 3e-5, if they are right."""
     machine = random_machine(("bernoulli", "bernoulli"), (5, 4), 3, 1.5)
     truth, method = Exact(machine).log_z, Tempering(5, n_chains=16, n_sweeps=20)
     found = [method.log_partition(machine, rng_of(machine, seed)).interval for seed in range(60)]
     assert sum(low < truth < high for low, high in found) >= 48
-
-
-def test_the_ladder_of_an_estimator_by_a_seed():
-    rbm = BernoulliRBM.from_parameters(np.eye(3), np.zeros(3), np.zeros(3), random_state=0)
-    first, second = ladder_of(rbm, 0), ladder_of(rbm.machine_, make_rng(0, rbm.components_))
-    assert len(first.machines) == len(second.machines)
-    for one, other in zip(first.samples, second.samples, strict=True):
-        assert_array_equal(one, other)
 
 
 def test_ladder_of_a_machine():
@@ -348,7 +320,7 @@ def test_ladder_of_a_machine():
     found = method.log_partition(machine, rng_of(machine, 1))
     assert abs(found.value - Exact(machine).log_z) < 8 * found.std
     state = method.init(machine, rng_of(machine), 50, machine.weights[0])
-    _, seen = method.diagnose(machine, state, rng_of(machine, 2), 200)
+    _, seen = method.diagnose(machine, state, rng_of(machine, 2), 100)
     assert (seen.acceptance > 0.2).all()
     assert (seen.acceptance[:-1] < 0.6).all()  # the last rung may be near
 
@@ -373,7 +345,7 @@ def test_ladders_that_are_built_have_both_of_two_mirrored_modes(seed):
     assert abs(found.value - Exact(machine).log_z) < min(8 * found.std, 0.4)
 
 
-@pytest.mark.parametrize("seed, of_chains", [(0, 0), (1, 1), (2, 0)])
+@pytest.mark.parametrize("seed, of_chains", [(0, 0), (1, 1)])
 def test_neighbours_that_are_far_apart_get_rungs_between_them(seed, of_chains):
     """Four chains predict rates badly; those that they have later on tell where rungs are missing.
 
@@ -394,12 +366,13 @@ def test_a_machine_near_independent_units_has_two_rungs():
     thetas = (Theta(3 * generator.normal(size=100)), Theta(np.zeros(20)))
     W = 0.01 * generator.normal(size=(20, 100))
     machine = Machine((Bernoulli(), Bernoulli()), thetas, (W,))
-    for seed in range(5):
+    for seed in range(3):
         assert len(ladder_of(machine, rng_of(machine, seed), n_sweeps=1)) == 2
 
 
+@pytest.mark.law
 def test_samples_of_a_ladder_have_the_distribution_of_each_rung(monkeypatch):
-    monkeypatch.setattr(_ladder_building, "_MOST_CHAINS", 4000)  # samples that are independent
+    monkeypatch.setattr(_ladder, "_MOST_CHAINS", 4000)  # samples that are independent
     machine = two_modes()
     ladder = ladder_of(machine, rng_of(machine), n_samples=4000)
     for rung, rows in zip(ladder.machines, ladder.samples, strict=True):
@@ -468,7 +441,7 @@ def test_the_acceptance_of_neighbours_is_reported():
     assert abs(found.acceptance - np.exp(log_p[0]) @ rates @ np.exp(log_p[1])) < 0.03
 
 
-@pytest.mark.parametrize("n_rungs", [2, 3, 4])
+@pytest.mark.parametrize("n_rungs", [2, 3])
 def test_errors_are_large_where_rungs_do_not_overlap(n_rungs):
     """The spread of chains alone says 0.5 of an error of 21 nats (two rungs)."""
     W = np.random.default_rng(0).normal(0, 3, (12, 64))
@@ -482,63 +455,40 @@ def test_errors_are_large_where_rungs_do_not_overlap(n_rungs):
 
 
 def test_bennett_of_two_normal_distributions():
-    """exp(-x^2 / 2) and exp(-(x - 1)^2 / 8): the ratio of integrals is 2."""
-    generator = np.random.default_rng(0)
-    first, second = generator.normal(size=(100, 50)), 1 + 2 * generator.normal(size=(100, 50))
-    below, above = (-((x - 1) ** 2) / 8 + x**2 / 2 for x in (first, second))
-    ratio, influence = bennett(below, above)
-    error = np.sqrt((influence**2).sum())
-    assert 0.005 < error < 0.05
-    assert abs(ratio - np.log(2)) < 5 * error
+    """exp(-x^2 / 2) and exp(-(x - 1)^2 / 8): the ratio of integrals is 2.
+
+    The spread of 40 ratios is their error, to 5 relative deviations of 1/sqrt(2 * 39) = 0.11.
+    """
+    generator, found = np.random.default_rng(0), []
+    for _ in range(40):
+        first, second = generator.normal(size=(10, 50)), 1 + 2 * generator.normal(size=(10, 50))
+        below, above = (-((x - 1) ** 2) / 8 + x**2 / 2 for x in (first, second))
+        ratio, influence = bennett(below, above)
+        found.append((ratio, np.sqrt((influence**2).sum())))
+    ratios, errors = np.array(found).T
+    assert abs(ratios.mean() - np.log(2)) < 5 * errors.mean() / np.sqrt(40)
+    assert 0.45 < ratios.std(ddof=1) / errors.mean() < 1.55
 
 
-@pytest.mark.parametrize(
-    "bad", [1, "abc", {}, [0.0, 0.5], [0.2, 1.0], [0.0, 0.7, 0.6, 1.0], [[0.0, 1.0]]]
-)
-def test_bad_rungs(bad):
-    with pytest.raises(ValueError, match="rungs must be a Ladder, a number of rungs"):
-        Tempering(bad)
-
-
-def test_machines_that_tempering_does_not_apply_to():
-    deep = random_machine(("bernoulli",) * 3, (3, 3, 2), 0)
-    with pytest.raises(ValueError, match="Tempering needs one hidden layer"):
-        Tempering().init(deep, rng_of(deep), 2, deep.weights[0])
-    machine = two_modes()
-    with pytest.raises(ValueError, match="first machine has independent units"):
-        Tempering(Ladder((machine, machine), (np.zeros((2, 8)),) * 2)).log_partition(
-            machine, rng_of(machine)
-        )
-
-
-@pytest.mark.parametrize(
-    "kinds, sizes, message",
-    [
-        (("spin", "bernoulli"), (8, 4), r"8 visible units Spin\(\), and the machine 8 Bernoulli"),
-        (("bernoulli", "spin"), (8, 4), r"4 hidden units Spin\(\), and the machine 4 Bernoulli"),
-        (("bernoulli", "bernoulli"), (7, 4), "7 visible units Bernoulli.*, and the machine 8 "),
-        (("bernoulli", "bernoulli"), (8, 3), "3 hidden units Bernoulli.*, and the machine 4 "),
-    ],
-)
-def test_ladders_of_other_units_are_refused(kinds, sizes, message):
-    other, machine = random_machine(kinds, sizes, 0), two_modes()
-    ladder, rng = ladder_of(other, rng_of(other), n_sweeps=1), rng_of(machine)
+@pytest.mark.parametrize("kinds, n", [(("bernoulli", "spin"), 8), (("bernoulli",) * 2, 7)])
+def test_ladders_of_other_units_are_errors(kinds, n):
+    other, machine = random_machine(kinds, (n, 4), 0), two_modes()
+    ladder = ladder_of(other, rng_of(other), n_sweeps=1)
     for method in (Tempering(ladder), AIS(rungs=ladder)):
-        with pytest.raises(ValueError, match=message):
-            method.log_partition(machine, rng)
-    with pytest.raises(ValueError, match=message):
-        Tempering(ladder).start(machine, np.zeros((2, 8)), rng)
+        with pytest.raises(ValueError, match="the ladder has"):
+            method.log_partition(machine, rng_of(machine))
+    coupled = Ladder((machine, machine), (np.zeros((2, 8)),) * 2)
+    for method in (Tempering(coupled), AIS(rungs=coupled)):
+        with pytest.raises(ValueError, match="first machine has independent units"):
+            method.log_partition(machine, rng_of(machine))
 
 
 @pytest.mark.parametrize(
     "model, options, error, message",
     [
-        (np.eye(3), {}, TypeError, "got ndarray. from_parameters makes"),
-        (None, {}, TypeError, "got NoneType. from_parameters makes"),
-        (random_machine(("bernoulli",) * 3, (3, 3, 2), 0), {}, ValueError, "one hidden layer, got"),
-        (two_modes(), {"n_sweeps": -1}, ValueError, "n_sweeps must be an integer >= 0"),
-        (two_modes(), {"n_sweeps": 1.5}, ValueError, "n_sweeps must be an integer >= 0"),
-        (two_modes(), {"visible": "x"}, ValueError, "visible must be a Theta of finite .* 8 units"),
+        (np.eye(3), {}, TypeError, "got ndarray"),
+        (random_machine(("bernoulli",) * 3, (3, 3, 2), 0), {}, ValueError, "one hidden layer"),
+        (two_modes(), {"n_sweeps": -1}, ValueError, "n_sweeps"),
         (two_modes(), {"visible": Theta(np.zeros(7))}, ValueError, "visible must be a Theta"),
     ],
 )
@@ -547,9 +497,9 @@ def test_ladders_that_cannot_be_built(model, options, error, message):
         ladder_of(model, 0, **options)
 
 
-def test_dtype_is_kept():
+def test_dtype_of_an_estimators_machine_is_kept():
     machine = random_machine(("gaussian", "bernoulli"), (3, 3), 0, dtype=np.float32)
-    ladder = ladder_of(machine, rng_of(machine), n_samples=20)
+    ladder = ladder_of(SimpleNamespace(machine_=machine), 0, n_samples=20)
     state = Tempering(ladder).init(machine, rng_of(machine), 4, machine.weights[0])
     state, _ = Tempering(ladder).step(machine, state, rng_of(machine))
     for rows in (*ladder.samples, *state.layers, *state.below):
@@ -568,7 +518,7 @@ def test_units_from_which_log_z_is_too_small_are_not_taken(log_z, std, is_taken)
     machines, rows = two_modes(), np.zeros((4, 6))
     few, many = (machines,) * 3, (machines,) * 5
     trials = [(few, rows, LogPartition(0.0, 0.1)), (many, rows, LogPartition(log_z, std))]
-    assert _ladder_building._chosen(trials)[0] is (many if is_taken else few)
+    assert _ladder._chosen(trials)[0] is (many if is_taken else few)
 
 
 @pytest.mark.parametrize("share, enough", [(0.0, True), (0.1, False), (1.0, False)])
@@ -584,4 +534,4 @@ def test_two_rungs_are_enough_if_they_reach_the_samples_of_others(share, enough)
     few, many = (base, machine), (base, machine, machine)
     log_z = LogPartition(0.0, 0.1)
     trials = [(few, (ones, ones), log_z), (many, (ones, both, both), log_z)]
-    assert _ladder_building._chosen(trials)[0] is (few if enough else many)
+    assert _ladder._chosen(trials)[0] is (few if enough else many)

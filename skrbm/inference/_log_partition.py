@@ -1,0 +1,403 @@
+"""Estimates of log Z by annealing: with independent chains, and with resampling."""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.special import stdtrit
+
+from .._checks import check_count, check_number
+from ..arrays import log_sum_exp, namespace, one_blas_thread, row_blocks, take_rows, to_numpy
+from ..machine import uncoupled
+from ._annealing import anneal, by_effective_part, increasing_from_0_to_1, own_bases
+from ._gibbs import Gibbs
+
+_BLOCK = 100  # chains of AIS in one job
+# Of SMC.
+_TRIAL = 4  # steps of a trial, relative to the adaptive schedule
+_REVERSE = 8  # steps of a reverse run, relative to the adaptive schedule
+_LONGER = 4, 16  # largest factor of the number of steps, in the first round and in later ones
+_MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
+_PARTS = 40  # parts of a path whose variances are compared
+_LEAST = 0.1  # density of temperatures in a part, relative to the largest
+_RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
+
+
+class LogPartition(NamedTuple):
+    """An estimate of log Z.
+
+    Attributes
+    ----------
+    value : float
+        log Z, in nats.
+    std : float
+        Standard error of ``value``; 0 if it is exact, NaN if it is not known.
+    ess : float
+        Effective number of the ``n`` independent estimates of Z; NaN if there are none.
+    n : int or None
+        Number of independent estimates of Z whose mean ``value`` is the logarithm of: chains of
+        :class:`AIS`, runs of :class:`SMC`, chains of :class:`~skrbm.inference.Tempering`.
+    acceptance : float
+        Mean probability of exchanges of the two neighbours of a ladder that exchange least often,
+        of :class:`~skrbm.inference.Tempering`; else NaN. Below 0.1 the ladder lacks rungs.
+    """
+
+    value: float
+    std: float = 0.0
+    ess: float = float("nan")
+    n: int | None = None
+    acceptance: float = float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval that contains log Z with a probability of 95 %.
+
+        By Student's distribution with n - 1 degrees of freedom; NaN if ``std`` is.
+        """
+        if self.std == 0:
+            return self.value, self.value
+        half = stdtrit((self.n or 1) - 1, 0.975) * self.std
+        return float(self.value - half), float(self.value + half)
+
+
+def mean_of_weights(log_weights, log_z0=0.0, sign=1) -> LogPartition:
+    """Return log Z = log_z0 + sign * log mean exp(log_weights)."""
+    top = log_weights.max()
+    weights = np.exp(log_weights - top)
+    mean, n = weights.mean(), weights.size
+    std = weights.std(ddof=1) / np.sqrt(n) / mean if n > 1 else float("nan")
+    ess = weights.sum() ** 2 / (weights**2).sum()
+    value = log_z0 + sign * (top + np.log(mean))
+    return LogPartition(float(value), float(std), float(ess), n)
+
+
+def independent_log_partition(base) -> float:
+    """Return log Z of independent units."""
+    pairs = zip(base.units, base.thetas, strict=True)
+    return sum(float(unit.total_log_partition(theta)) for unit, theta in pairs)
+
+
+@dataclass(frozen=True)
+class AIS:
+    """Annealed importance sampling of log Z.
+
+    The standard error measures the spread of the chains. It does not show a mode of the machine
+    that no chain finds. On random machines of 10 x 8 binary units with normal weights of standard
+    deviation up to 2, intervals of 95 % contained log Z in 96 to 98 % of cases; at 4 and 8 in 69
+    and 44 %, and where they missed it, log Z was mostly larger. A large effective sample size does
+    not exclude such an error, nor does agreement with the reverse estimate.
+
+    Parameters
+    ----------
+    n_chains : int, default=100
+        Independent chains; each gives one importance weight.
+    schedule : int, {"salakhutdinov2008"} or array, default=1000
+        Number of equal steps of the inverse temperature, the 14 500 steps of Salakhutdinov and
+        Murray (2008), or the inverse temperatures themselves.
+    n_jobs : int, default=None
+        Number of threads; each runs a block of 100 chains. The results do not depend on it.
+    rungs : Ladder, default=None
+        Anneal along the machines of a ladder, at equal distances on the schedule, instead of
+        temperatures of one machine. None is the ladder of a fitted estimator, where it has one.
+
+    References
+    ----------
+    Neal, R. M. (2001). Annealed importance sampling. Statistics and Computing 11.
+
+    Salakhutdinov, R., & Murray, I. (2008). On the quantitative analysis of deep belief networks.
+    ICML.
+    """
+
+    has_rungs = True
+
+    n_chains: int = 100
+    schedule: Any = 1000
+    n_jobs: int | None = None
+    rungs: Any = None
+
+    def __post_init__(self):
+        check_count("n_chains", self.n_chains, 1)
+        check_count("n_jobs", self.n_jobs, or_none=True)
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs must be a number of threads, -1 for all cores, or None")
+        _temperatures(self.schedule)
+        if self.rungs is not None and not hasattr(self.rungs, "machines_to"):
+            raise ValueError(f"rungs must be a Ladder or None, got {self.rungs!r}")
+
+    def on(self, machine, rng, ladder=None, visible=None):
+        """Return the method along the ladder of a machine, where it has no rungs of its own."""
+        if self.rungs is not None or ladder is None:
+            return self
+        return replace(self, rungs=ladder.astype(machine.dtype))
+
+    def log_partition(self, machine, rng, visible=None) -> LogPartition:
+        """Estimate log Z by chains from independent units to the machine.
+
+        The estimate of Z is unbiased, so that of log Z is too small on average, and more so for a
+        machine with modes that the chains miss.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        visible : Theta, default=None
+            Parameters of the independent visible units to start from, such as those of the data;
+            default: the machine's own. They do not count along a ladder, which has its own.
+        """
+        path = self._path(machine, visible)
+        base, _, _ = path[0]
+
+        def run(n, rng):
+            start = Gibbs().init(base, rng, n, machine.weights[0]).layers
+            return _anneal_along(path, start, rng)
+
+        full, rest = divmod(self.n_chains, _BLOCK)
+        log_weights = self._run(run, [_BLOCK] * full + [rest] * bool(rest), rng)
+        return mean_of_weights(log_weights, independent_log_partition(base))
+
+    def reverse_log_partition(self, machine, rng, samples, visible=None) -> LogPartition:
+        """Estimate log Z by chains from samples of the machine to independent units.
+
+        With samples from the machine itself, the estimate of log Z is too large on average.
+        Together with :meth:`log_partition` it brackets log Z.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        samples : sequence of arrays of shape (n_chains, n_units[l])
+            Draws of all layers from the machine, such as the ends of long Gibbs chains. Each
+            gives one importance weight.
+        visible : Theta, default=None
+            As in :meth:`log_partition`.
+        """
+        path = self._path(machine, visible)
+        back = [(lower, upper, betas[::-1]) for lower, upper, betas in path[::-1]]
+
+        def run(layers, rng):
+            return _anneal_along(back, layers, rng)
+
+        blocks = zip(*(row_blocks(layer, _BLOCK) for layer in samples), strict=True)
+        log_weights = self._run(run, list(blocks), rng)
+        return mean_of_weights(log_weights, independent_log_partition(path[0][0]), sign=-1)
+
+    def _path(self, machine, visible):
+        """Return a list of neighbours on the path and the inverse temperatures between them."""
+        machines = uncoupled(machine, visible), machine
+        if self.rungs is not None:
+            self.rungs.check(machine)
+            machines = self.rungs.machines_to(machine)
+            if machines[0].scale != 0:
+                raise ValueError("AIS needs a ladder whose first machine has independent units")
+        betas, path = _temperatures(self.schedule) * (len(machines) - 1), []
+        for k, pair in enumerate(pairwise(machines)):
+            between = betas[(betas > k) & (betas < k + 1)] - k
+            path.append((*_comparable(*pair), np.concatenate([[0.0], between, [1.0]])))
+        return path
+
+    @one_blas_thread
+    def _run(self, run, blocks, rng):
+        """Return the log weights of all blocks, each with a random stream of its own."""
+        jobs = zip(blocks, rng.spawn(len(blocks)), strict=True)
+        parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            delayed(run)(block, stream) for block, stream in jobs
+        )
+        return np.concatenate([to_numpy(part) for part in parts])
+
+
+def _temperatures(schedule):
+    """Return the inverse temperatures of a schedule, increasing from 0 to 1."""
+    if isinstance(schedule, str) and schedule == "salakhutdinov2008":
+        low = np.linspace(0, 0.5, 500, endpoint=False), np.linspace(0.5, 0.9, 4000, endpoint=False)
+        return np.concatenate([*low, np.linspace(0.9, 1.0, 10_001)])
+    if np.ndim(schedule) == 0:
+        check_count("schedule, unless 'salakhutdinov2008' or an array,", schedule, 1)
+        return np.linspace(0, 1, int(schedule) + 1)
+    betas = increasing_from_0_to_1(schedule)
+    if betas is None:
+        raise ValueError("schedule must be inverse temperatures that increase from 0 to 1")
+    return betas
+
+
+def _anneal_along(path, layers, rng):
+    """Return the log weights of chains that are annealed along neighbours of a path."""
+    total = 0.0
+    for lower, upper, betas in path:
+        layers, log_weights, _ = anneal(upper, lower, betas, layers, rng)
+        total = total + log_weights
+    return total
+
+
+def _comparable(lower, upper):
+    """Return two machines so that they share their weights, or have the same scale."""
+    if lower.weights[0] is upper.weights[0]:
+        return lower, upper
+    if lower.scale == 0:
+        return replace(lower, weights=upper.weights), upper
+    return tuple(
+        replace(machine, weights=tuple(machine.scale * W for W in machine.weights), scale=1.0)
+        for machine in (lower, upper)
+    )
+
+
+@dataclass(frozen=True)
+class SMC:
+    """Sequential Monte Carlo estimate of log Z, to a given standard error.
+
+    Chains go from independent units to the machine, one Gibbs sweep at each temperature. Chains of
+    a run are resampled by their importance weights when less than half of them are effective. The
+    estimate of Z is the mean of independent runs, each without bias. Its standard error comes from
+    their spread, and is not taken to be smaller than the previous round predicts, since few runs
+    may agree by chance.
+
+    The temperatures of a trial leave an effective part of 0.9 of the chains in each step, and each
+    step is split in four. Of several kinds of independent units, those are taken whose runs have
+    the largest mean log Z in a trial, since that is a lower bound. Rounds with more temperatures
+    follow until the standard error is reached. The density of their temperatures is proportional to
+    the root of the rate at which the variance of the log weights grew in the last round, which
+    minimizes the variance (Sivak and Crooks 2012).
+
+    Parameters
+    ----------
+    n_runs : int, default=16
+        Independent runs.
+    n_chains : int, default=8
+        Chains of each run.
+    std : float, default=0.1
+        Standard error of log Z to reach, in nats.
+    max_sweeps : int, default=10000
+        Largest number of sweeps of all chains in all rounds. The trials and a first round that is
+        as long as a trial are made in any case.
+
+    References
+    ----------
+    Del Moral, P., Doucet, A., & Jasra, A. (2006). Sequential Monte Carlo samplers. Journal of the
+    Royal Statistical Society B 68.
+
+    Sivak, D. A., & Crooks, G. E. (2012). Thermodynamic metrics and optimal paths. Physical Review
+    Letters 108.
+    """
+
+    has_rungs = False
+
+    n_runs: int = 16
+    n_chains: int = 8
+    std: float = 0.1
+    max_sweeps: int = 10_000
+
+    def __post_init__(self):
+        check_count("n_runs", self.n_runs, 2)
+        check_count("n_chains", self.n_chains, 1)
+        check_number("std", self.std, above=0)
+        check_count("max_sweeps", self.max_sweeps, 1)
+
+    @one_blas_thread
+    def log_partition(self, machine, rng, visible=None) -> LogPartition:
+        """Estimate log Z.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        visible : Theta, default=None
+            Parameters of independent visible units to start from, in addition to the machine's own
+            and, if units are bounded, those of units that know no data.
+        """
+        bases = [*own_bases(machine), *([] if visible is None else [visible])]
+        trials = []
+        for theta in bases:
+            base = uncoupled(machine, theta)
+            betas = self._adaptive(machine, base, rng, _TRIAL)
+            trials.append((base, betas, self._runs(machine, base, betas, rng)))
+        base, betas, (log_z, parts) = max(trials, key=lambda trial: np.mean(trial[2][0]))
+        result, n, left = mean_of_weights(log_z), len(betas) - 1, self.max_sweeps
+        n = max(n, min(self._n_steps_wanted(n, result, _LONGER[0]), left))
+        while True:
+            # The variance of log Z falls with the number of steps.
+            expected = np.std(log_z, ddof=1) * np.sqrt((len(betas) - 1) / n / self.n_runs)
+            betas = _spread_evenly(betas, parts, n)
+            log_z, parts = self._runs(machine, base, betas, rng)
+            result, left = mean_of_weights(log_z), left - n
+            result = result._replace(std=max(result.std, float(expected)))
+            if result.std <= self.std or left <= n:
+                return result
+            wanted = self._n_steps_wanted(n, result, _LONGER[1])
+            n = left if 2 * wanted > left else wanted
+
+    def _n_steps_wanted(self, n, result, longer):
+        """Return how many steps may reach the standard error, at most ``longer`` times as many."""
+        ratio = _MARGIN * (result.std / self.std) ** 2
+        return int(np.ceil(n * min(max(1, ratio), longer)))
+
+    @one_blas_thread
+    def reverse_log_partition(self, machine, rng, samples, visible=None) -> LogPartition:
+        """Estimate log Z by chains from samples of the machine to independent units.
+
+        With samples from the machine itself, the estimate of 1 / Z has no bias, and that of log Z
+        is too large on average. There is one round.
+
+        Parameters
+        ----------
+        machine : Machine
+        rng : Rng
+        samples : sequence of arrays of shape (n_samples, n_units[l])
+            Draws of all layers from the machine. Each chain starts at one of them; they are
+            repeated, or the first are used, to have as many as there are chains.
+        visible : Theta, default=None
+            Parameters of the independent visible units where chains end; default: the machine's
+            own.
+        """
+        base = uncoupled(machine, visible)
+        betas = self._adaptive(machine, base, rng, _REVERSE)[::-1]
+        order = np.resize(np.arange(samples[0].shape[0]), self.n_runs * self.n_chains)
+        # The first samples are spread over the runs, which should differ as little as possible.
+        order = np.ascontiguousarray(np.reshape(order, (self.n_chains, self.n_runs)).T).ravel()
+        start = [take_rows(layer, order) for layer in samples]
+        log_z, _ = self._runs(machine, base, betas, rng, samples=start)
+        return mean_of_weights(-log_z, sign=-1)
+
+    def _adaptive(self, machine, base, rng, finer):
+        """Return adaptive temperatures, each step of which is split in ``finer`` parts."""
+        betas = [0.0]
+        self._runs(machine, base, by_effective_part(betas), rng, resample=1.0)
+        places = np.arange(len(betas))
+        return np.interp(np.linspace(0, places[-1], finer * places[-1] + 1), places, betas)
+
+    def _runs(self, machine, base, betas, rng, resample=_RESAMPLED, samples=None):
+        """Return log Z by each of the runs, forward or in reverse from samples, (n_runs,).
+
+        The second result has the contributions of parts of the path to the log weights of chains,
+        (n_chains, n_parts); it is None for adaptive temperatures.
+        """
+        n, start = self.n_runs * self.n_chains, samples
+        if samples is None:
+            start = Gibbs().init(base, rng, n, machine.weights[0]).layers
+        n_parts = 0 if callable(betas) else min(_PARTS, len(betas) - 1)
+        options = {"resample": resample, "n_groups": self.n_runs, "n_parts": n_parts}
+        _, ends, parts = anneal(machine, base, betas, start, rng, **options)
+        runs = namespace(ends).reshape(ends, (self.n_runs, self.n_chains))
+        sums = to_numpy(log_sum_exp(runs)) - np.log(self.n_chains)
+        log_z = independent_log_partition(base) + (sums if samples is None else -sums)
+        return log_z, None if parts is None else to_numpy(parts)
+
+
+def _spread_evenly(betas, parts, n_steps):
+    """Return inverse temperatures that lie closer where the log weights of chains spread faster.
+
+    ``parts``, of shape (n_chains, n_parts), are the contributions of parts of the path ``betas`` to
+    log weights. The variance that a part adds is its covariance with the whole, and at least its
+    own variance; chance can make the former too small.
+    """
+    n, n_parts = len(betas) - 1, parts.shape[1]
+    lengths = np.bincount(np.arange(n) * n_parts // n)  # as anneal splits its steps
+    with np.errstate(over="ignore", invalid="ignore"):
+        parts = parts - parts.mean(axis=0)
+        common = (parts * parts.sum(axis=1, keepdims=True)).mean(axis=0)
+        variances = np.nan_to_num(np.maximum((parts**2).mean(axis=0), common))
+    density = np.sqrt(variances / lengths)
+    density = np.maximum(density, _LEAST * density.max()) + np.finfo(float).tiny
+    edges, clock = (np.cumsum([0, *each]) for each in (lengths, density * lengths))
+    steps = np.interp(np.linspace(0, clock[-1], n_steps + 1), clock, edges)
+    return np.interp(steps, np.arange(n + 1), betas)

@@ -1,0 +1,200 @@
+"""Names and hyper-parameters of methods, and what methods need of machines."""
+
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+from _machines import random_machine
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from skrbm import TAPRBM, GaussianBernoulliRBM
+from skrbm.evaluation import pseudo_log_likelihood
+from skrbm.inference import (
+    CAPABILITIES,
+    FIXED_POINTS,
+    METHODS,
+    SAMPLERS,
+    TAP,
+    AdaptiveTAP,
+    BeliefPropagation,
+    FixedPoint,
+    Gibbs,
+    InferenceMethod,
+    Langevin,
+    NaiveMeanField,
+    RelaxedBP,
+    Sampler,
+    Tempering,
+    anneal,
+    method_names,
+    resolve,
+    solve_to_convergence,
+)
+from skrbm.machine import Machine, uncoupled
+from skrbm.units import UNITS, Bernoulli, Categorical, Fractional, Gaussian, Theta
+
+
+def test_names_and_objects():
+    for name, method in METHODS.items():
+        found = resolve(name, InferenceMethod)
+        assert found == method and found is not method  # objects can be set
+        assert resolve(method, InferenceMethod) is method
+    assert resolve("mean_field", FixedPoint) == NaiveMeanField()
+    assert method_names(FixedPoint) == sorted([*FIXED_POINTS, "mean_field"])
+    assert method_names(Sampler) == sorted([*SAMPLERS, "cd"])
+    assert resolve("tap", FixedPoint, max_iter=7, step_size=1.0) == TAP(max_iter=7)
+    assert resolve(TAP(max_iter=3), FixedPoint, max_iter=7) == TAP(max_iter=3)
+
+
+@pytest.mark.parametrize("wrong", ["wrong", "gibbs", Gibbs(), TAP, None])
+def test_bad_methods_are_errors(wrong):
+    with pytest.raises(ValueError, match="method must be one of"):
+        resolve(wrong, FixedPoint, argument="method")
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_clones_are_equal_and_others_are_not(method):
+    copy = clone(method)
+    assert copy is not method
+    assert copy == method and hash(copy) == hash(method) and repr(copy) == repr(method)
+    params = method.get_params().items()
+    name, value = next((name, value) for name, value in params if value is not None)
+    copy.set_params(**{name: value / 2 if isinstance(value, float) else value + 1})
+    assert copy != method and copy == type(method)(**copy.get_params())
+    with pytest.raises(FrozenInstanceError):
+        setattr(copy, name, value)
+    with pytest.raises(ValueError, match="Invalid parameter 'wrong'"):
+        copy.set_params(wrong=1)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "value"),
+    [
+        (TAP(), "damping", 1.0),
+        (TAP(), "max_iter", 1.5),
+        (TAP(), "tol", -1.0),
+        (TAP(), "order", 4),
+        (Langevin(), "step_size", 2.0),
+        (Langevin(), "adjust_after", -1),
+        (Langevin(), "step_scale", "median"),
+        (Langevin(), "target_acceptance", 1.0),
+        (Langevin(target_acceptance=0.6), "adjust_after", None),
+        (METHODS["gibbs_langevin"], "n_inner_steps", 0),
+        (Gibbs(), "n_steps", 0),
+        (BeliefPropagation(), "product", "min"),
+        *((Tempering(), "rungs", bad) for bad in (1, "abc", [0.2, 1.0], [0.0, 0.7, 0.6, 1.0])),
+    ],
+)
+def test_bad_hyper_parameters_are_errors_and_change_nothing(method, name, value):
+    copy = clone(method)
+    with pytest.raises(ValueError, match=name):
+        copy.set_params(**{name: value})
+    assert copy == method
+
+
+@pytest.mark.parametrize(
+    ("estimator", "method", "name", "values"),
+    [
+        (TAPRBM(n_components=2, n_iter=1, random_state=0), TAP(), "damping", [0.0, 0.5]),
+        (
+            GaussianBernoulliRBM(n_components=2, n_iter=1, n_steps=2, random_state=0),
+            Langevin(),
+            "step_size",
+            [0.1, 0.5],
+        ),
+    ],
+)
+def test_grid_search_sets_hyper_parameters(estimator, method, name, values):
+    estimator = clone(estimator).set_params(inference=method)
+    X = np.random.default_rng(0).integers(0, 2, (20, 3)).astype(float)
+    search = GridSearchCV(estimator, {f"inference__{name}": values}, cv=2, error_score="raise")
+    search.fit(X)
+    assert_array_equal(search.cv_results_[f"param_inference__{name}"].data.astype(float), values)
+    for value, score in zip(values, search.cv_results_["split0_test_score"], strict=True):
+        own = clone(estimator).set_params(inference=type(method)(**{name: value}))
+        assert own.fit(X[10:]).score(X[:10]) == score
+    assert estimator.inference is method and method == type(method)()
+
+
+# What methods need.
+
+
+def machine_of(*units, n=3):
+    thetas = [unit.default_theta(n, np.zeros(1)) for unit in units]
+    return Machine(tuple(units), tuple(thetas), (np.zeros((n, n)),) * (len(units) - 1))
+
+
+def test_units_have_what_they_say():
+    for unit in [*(kind() for kind in UNITS.values()), Categorical(), Fractional(np.ones(2))]:
+        assert all(getattr(unit, name) in (True, False) for name in CAPABILITIES)
+        if unit.has_cumulants:
+            mean, variance, third, _ = unit.central_moments(Theta(np.zeros(2)))
+            second, half_third, _ = unit.cumulants(mean)
+            assert_allclose(second, variance)
+            assert_allclose(2 * half_third, third)
+
+
+FRACTIONAL = machine_of(Bernoulli(), Fractional(np.full(3, 0.5)))
+DEEP = machine_of(Bernoulli(), Bernoulli(), Bernoulli())
+REAL = machine_of(Gaussian(), Bernoulli())
+STRONG = random_machine(("bernoulli", "bernoulli"), (3, 2), 0, strength=1e4)
+
+
+@pytest.mark.parametrize(
+    ("method", "machine", "words"),
+    [
+        (TAP(), FRACTIONAL, "precision.*; use AIS"),
+        (RelaxedBP(), FRACTIONAL, "central moments"),
+        (TAP(), machine_of(Categorical()), "precision.*; use inference 'mean_field'"),
+        (TAP(order=3), REAL, r"cumulants.*; use .*TAP\(order=2\)"),
+        (Langevin(), DEEP, "one hidden layer and visible Gaussian units"),
+        (Tempering(), DEEP, "one hidden layer"),
+        (BeliefPropagation(), DEEP, "one hidden layer, .*; use 'tap'"),
+        (BeliefPropagation(), REAL, "binary units"),
+        (BeliefPropagation(), STRONG, "weights between"),
+    ],
+)
+def test_machines_that_lack_something(method, machine, words):
+    assert not method.applies_to(machine)
+    with pytest.raises(ValueError, match=f"{words}"):
+        method.check(machine)
+
+
+def test_machines_that_lack_nothing():
+    NaiveMeanField().check(FRACTIONAL)
+    AdaptiveTAP().check(DEEP)
+    Langevin().check(REAL)
+
+
+def replicas():
+    """A machine of two rows with couplings of different strength, and one machine for each."""
+    machine = random_machine(("bernoulli", "bernoulli"), (3, 2), 0)
+    scales = np.array([0.5, 1.0])
+    return replace(machine, scale=scales), [replace(machine, scale=float(s)) for s in scales]
+
+
+def test_methods_for_one_scale_refuse_several():
+    machine, (first, _) = replicas()
+    for name in ("tap3", "adaptive_tap", "relaxed_bp", "bp"):
+        METHODS[name].check(first)
+        with pytest.raises(ValueError, match="one scale for all rows"):
+            METHODS[name].check(machine)
+    with pytest.raises(ValueError, match="one scale for all rows"):
+        anneal(machine, uncoupled(machine), [0.0, 1.0], (np.zeros((2, 3)), None), None)
+
+
+@pytest.mark.parametrize("name", ["naive_mean_field", "tap"])
+def test_fixed_points_of_rows_with_their_own_scale(name):
+    machine, singles = replicas()
+    method, X = METHODS[name], np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
+    method.check(machine)
+    together = solve_to_convergence(method, machine, method.start(machine, X)).state
+    values = method.log_partition(machine, together)
+    for i, single in enumerate(singles):
+        alone = solve_to_convergence(method, single, method.start(single, X[i : i + 1])).state
+        assert_allclose(together.means[0][i], alone.means[0][0], atol=1e-6)
+        assert_allclose(values[i], method.log_partition(single, alone)[0], atol=1e-6)
+    alone = [pseudo_log_likelihood(m, X[i : i + 1])[0] for i, m in enumerate(singles)]
+    assert_allclose(pseudo_log_likelihood(machine, X), alone, rtol=1e-12)
