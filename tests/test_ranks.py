@@ -89,7 +89,6 @@ def test_ranks_have_the_same_parameters_and_history(estimator):
 def test_data_that_are_read_in_blocks_are_refused():
     found = on_ranks(lambda rank: RBM(3, n_iter=1).fit(as_blocks(data())))
     assert all(isinstance(error, ValueError) for error in found)
-    assert all("give each rank its own rows as an array" in str(error) for error in found)
 
 
 def test_ranks_go_on_from_their_checkpoints(tmp_path):

@@ -1,14 +1,5 @@
-"""Data and parameters that users give: checks, and machines made of arrays."""
+"""Data and parameters that users pass: checks, encoders, blocks of rows and weights."""
 
-from ._arrays import (
-    LAYER_ATTRIBUTES,
-    THETA_ATTRIBUTES,
-    layers_from,
-    machine_from,
-    parameter,
-    public_parts,
-    theta_of,
-)
 from ._block_rows import BlockRows, reference_of, rows_of
 from ._blocks import CheckedBlocks, RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
 from ._check_data import (
@@ -34,10 +25,19 @@ from ._encoding import (
     missing_values,
     one_hot,
 )
-from ._rows import Rows, ends_of_ranks, split_missing
+from ._parameters import (
+    LAYER_ATTRIBUTES,
+    THETA_ATTRIBUTES,
+    layers_from,
+    machine_from,
+    parameter,
+    public_parts,
+    theta_of,
+)
+from ._rows import DistinctRows, Rows, ends_of_ranks, split_missing
 from ._table_columns import KINDS
 from ._tables import TableEncoder
-from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
+from ._weights import check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
 __all__ = [
     "KINDS",
