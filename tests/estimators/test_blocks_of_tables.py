@@ -147,8 +147,8 @@ def test_all_blocks_of_a_file_tell_the_categories(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "match"),
     [
-        ([np.array(["a", "b"]), np.array([1.5, 2.5])], "column 'c'"),
-        ([np.array([1.0, 2.5]), np.array(["a", "b", "c"])], "column 'c'"),
+        ([np.array(["a", "b"]), np.array([1.5, 2.5])], "parts of kind"),
+        ([np.array([1.0, 2.5]), np.array(["a", "b", "c"])], "parts of kind"),
     ],
 )
 def test_blocks_of_columns_of_two_kinds(columns, match):

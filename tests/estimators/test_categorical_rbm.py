@@ -361,7 +361,7 @@ def test_a_site_without_a_known_value(column):
     X = sequences(50).astype(object)
     X[:, 2] = column
     rbm = small(categories=[list("ACGD")] * X.shape[1], handle_unknown="ignore")
-    with pytest.raises(ValueError, match=r"sites \[2\]"):
+    with pytest.raises(ValueError, match=r"sites \[2\], which contain missing or unknown values"):
         rbm.fit(X)
 
 

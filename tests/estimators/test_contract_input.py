@@ -45,7 +45,7 @@ BAD_DATA = [
     (np.zeros((3, 2), dtype=complex), "Complex"),
     ("some text", "path 'some text', and only .npy files"),
     (None, "Expected 2D array"),
-    (np.ma.masked_array(binary_data(), binary_data() > 0), "masked"),
+    (np.ma.masked_array(binary_data(), binary_data() > 0), "masks are not read; give NaN"),
 ]
 
 
@@ -123,7 +123,7 @@ def test_unfitted(Estimator):
 def test_hidden_values_are_checked(Estimator):
     estimator = read_only(Estimator)
     n = estimator.transform(binary_data()).shape[1]
-    message = f"H has {n + 1} columns, but the machine has {n} units"
+    message = f"H has {n + 1} columns, but the machine has {n} such units"
     with pytest.raises(ValueError, match=message):
         estimator.inverse_transform(np.zeros((2, n + 1)))
     with pytest.raises(ValueError, match="NaN"):

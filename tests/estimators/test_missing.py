@@ -265,7 +265,7 @@ N_DRAWS = 20_000  # frequencies have a standard deviation of at most 0.0036
 
 def test_what_needs_complete_rows_says_what_to_do():
     table = TabularRBM(2, n_iter=1, random_state=0).fit(HOLES)
-    message = r"NaN"
+    message = r"NaN, and complete rows .* leave out rows .*impute.* of an RBM, which"
     with pytest.raises(ValueError, match=message):
         diagnose(table, HOLES)
 

@@ -138,7 +138,7 @@ def test_intervals_are_categories():
 def test_values_that_are_several_are_an_error(values):
     pl = pytest.importorskip("polars")
     for X in (pd.DataFrame({"d": values}), pl.DataFrame({"d": values})):
-        with pytest.raises(ValueError, match=r"column 'd' of X .* nested"):
+        with pytest.raises(ValueError, match=r"column 'd' of X .* each value is several"):
             fitted(X)
 
 
@@ -318,7 +318,7 @@ def test_values_that_were_not_in_training():
         ({"when": pd.Timestamp("2026-01-01")}, {}, "turn it into numbers"),
         ({}, {"kinds": {"town": "real"}}, "kinds must name columns of X"),
         ({}, {"kinds": {"age": "integer"}}, "kinds must name columns of X"),
-        ({}, {"kinds": {"city": "real"}}, "'city'"),
+        ({}, {"kinds": {"city": "real"}}, "values that are no numbers"),
         ({}, {"kinds": {"city": "binary"}}, "kind 'binary' and 3 values"),
         ({}, {"kinds": {"income": "count"}}, "no whole numbers|negative values"),
         ({"debt": -1.0}, {"kinds": {"debt": "positive"}}, "negative values"),
@@ -400,10 +400,17 @@ def test_a_fit_does_not_start_at_a_machine_of_another_table(other):
         fitted(other, init=fitted(of_small_table()))
 
 
+def test_what_differs_between_tables_is_told_in_few_words():
+    many = of_small_table(s=[f"value {i}" for i in range(60)])
+    with pytest.raises(ValueError, match=r"X has the column \('s'.*, it has \('s'") as error:
+        fitted(many, init=fitted(of_small_table()))
+    assert len(str(error.value)) < 400
+
+
 def test_a_fit_of_a_table_does_not_start_at_a_machine_of_categories_nor_the_reverse():
     X = of_small_table()[["s"]]
     categories = CategoricalRBM(4, n_iter=1, random_state=0).fit(X)
-    with pytest.raises(ValueError, match="init"):
+    with pytest.raises(ValueError, match="give a TabularRBM"):
         fitted(X, init=categories)
     with pytest.raises(ValueError, match="other categories"):
         categories.set_params(init=fitted(X)).fit(X)
