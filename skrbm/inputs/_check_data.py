@@ -21,7 +21,7 @@ from ..arrays import (
 )
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
-from ._encoding import check_unmasked, column_of
+from ._encoding import check_unmasked
 
 
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
@@ -75,24 +75,18 @@ def _check_data(estimator, X, reset, missing, sparse):
     if is_foreign(X):
         return _check_foreign_data(estimator, X, reset, missing)
     check_unmasked(X)
-    frame = X
-    try:
-        X = validate_data(
-            estimator,
-            X,
-            accept_sparse="csr" if sparse else False,
-            dtype="numeric",
-            reset=reset,
-            ensure_all_finite=False if missing else "allow-nan",
-        )
-        if X.dtype.kind == "O":  # lists and frames with None, which scikit-learn does not convert
-            X = X.astype(np.float64)
-            _check_infinity(X)
-    except (TypeError, ValueError) as error:
-        _check_columns(frame, error)
-        raise
+    X = validate_data(
+        estimator,
+        X,
+        accept_sparse="csr" if sparse else False,
+        dtype="numeric",
+        reset=reset,
+        ensure_all_finite=False if missing else "allow-nan",
+    )
+    if X.dtype.kind == "O":  # lists and frames with None, which scikit-learn does not convert
+        X = X.astype(np.float64)
+        _check_infinity(X)
     if X.dtype.kind not in "biuf":
-        _check_columns(frame)
         raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
     (_check_infinity if missing else check_complete)(X)
     return canonical(X) if sp.issparse(X) else X
@@ -150,22 +144,6 @@ def check_known(columns, unit=None):
         name, unknown = "columns", np.flatnonzero(~known).tolist()
     if unknown:
         raise ValueError(f"X has no observed value in {name} {unknown[:10]}, but only NaN")
-
-
-def _check_columns(X, cause=None):
-    """Raise ValueError if columns of a data frame do not hold numbers."""
-    columns = enumerate(getattr(X, "columns", ()))
-    names = [name for j, name in columns if _is_not_numeric(column_of(X, j))]
-    if names:
-        raise ValueError(
-            f"columns {names} of X hold text, categories or dates; encode them, as with "
-            "OneHotEncoder, or use TabularRBM"
-        ) from cause
-
-
-def _is_not_numeric(column):
-    kind = getattr(getattr(column, "dtype", None), "kind", "O")
-    return kind in "Mm" or any(isinstance(value, str | bytes) for value in column)
 
 
 def canonical(X):

@@ -9,21 +9,13 @@ from ._blocks import RowBlocks
 
 _BLOCK_ELEMENTS = 2**16  # values of a block of rows, 512 KiB in float64
 _MAX_REPEATED = 10**8  # rows of an epoch by whole weights, whose index array takes 800 MB
-_LARGEST_RATIO = 2.0**53  # of weights, beyond which float64 sums lose the smaller one
 _ROUNDING = 1e-12  # difference of the keys of equal rows, relative to the largest key
 _NAN = 0.7390851332151607  # replaces NaN in keys
 _SEED = 20160620  # of the random projection, the same in all fits
 
 
 def check_weights(sample_weight, X):
-    """Return the weights of the rows of X, float64, or None if all are 1.
-
-    Raises
-    ------
-    ValueError
-        If a weight is negative or not finite, if all are 0, or if the largest is more than 2**53
-        times the smallest positive one, which sums would then lose.
-    """
+    """Return the checked weights of the rows of X, float64, or None if all are 1."""
     if sample_weight is None:
         return None
     if isinstance(X, RowBlocks):
@@ -37,12 +29,6 @@ def check_weights(sample_weight, X):
         raise ValueError("sample_weight has negative values")
     if not weights.any():
         raise ValueError("sample_weight is 0 for all rows")
-    smallest, largest = weights[weights > 0].min(), weights.max()
-    if smallest < largest / _LARGEST_RATIO:
-        raise ValueError(
-            f"sample_weight has positive values from {smallest:.3g} to {largest:.3g}, a ratio "
-            "beyond the precision of float64; set the smallest to 0"
-        )
     return None if (weights == 1).all() else weights
 
 

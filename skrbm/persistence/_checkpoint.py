@@ -84,7 +84,7 @@ class Checkpoint:
             path.unlink(missing_ok=True)
 
     def teardown(self, estimator, context):
-        pass
+        """Do nothing."""
 
     def on_fit_task_begin(self, estimator, context, *, fitted_estimator=None):
         """Write a file when the fit starts."""

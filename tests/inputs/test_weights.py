@@ -233,8 +233,6 @@ def test_checked_weights():
         weights = check_weights(np.float32([0.5, 0.0, 2.0, 1.0]), X)
         assert weights.dtype == np.float64
         assert_array_equal(weights, [0.5, 0.0, 2.0, 1.0])
-    large = 1e290 * np.array([2.0**53, 1.0, 0.0, 2.0])
-    assert_array_equal(check_weights(large, data(n=4)), large)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +244,6 @@ def test_checked_weights():
         np.ones(3),
         np.ones((4, 2)),
         ["a", "b", "c", "d"],
-        [1e20, 0, 1, 1],
     ],
 )
 def test_invalid_weights(weights):
