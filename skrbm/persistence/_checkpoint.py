@@ -166,10 +166,10 @@ def resume(path, X, y=None, sample_weight=None, *, callbacks=()):
     UserWarning
         If the newest file cannot be read, and an older one is taken.
     """
-    return to_go_on(path, callbacks).fit(X, y, sample_weight=sample_weight)
+    return estimator_to_resume(path, callbacks).fit(X, y, sample_weight=sample_weight)
 
 
-def to_go_on(path, callbacks=()):
+def estimator_to_resume(path, callbacks=()):
     """Return an estimator whose next ``fit`` continues an interrupted one.
 
     Parameters and errors are those of :func:`resume`.

@@ -194,10 +194,10 @@ class _Writer:
             return {"array": number, "library": library, "device": str(value.device)}
         if isinstance(value, np.random.SeedSequence):
             return {"seed": self.tree(value.state, path)}
-        if isinstance(value, np.random.Generator):
-            return {"generator": self.tree(value.bit_generator.state, path)}
-        if isinstance(value, np.random.RandomState):
-            return {"random_state": self.tree(value.get_state(legacy=False), path)}
+        if isinstance(value, np.random.Generator | np.random.RandomState):
+            is_new = isinstance(value, np.random.Generator)
+            state = value.bit_generator.state if is_new else value.get_state(legacy=False)
+            return {"generator": self.tree(state, path)}
         name = type(value).__name__
         if _types().get(name) is not type(value):
             raise TypeError(
@@ -241,7 +241,6 @@ class _Reader:
             "array": self._stored,
             "seed": lambda state: np.random.SeedSequence(**self.value(state)),
             "generator": self._generator,
-            "random_state": self._random_state,
         }
 
     def value(self, tree):
@@ -280,17 +279,16 @@ class _Reader:
 
     def _generator(self, content):
         state = self.value(content)
+        if "has_gauss" in state:
+            found = np.random.RandomState()
+            found.set_state(state)
+            return found
         cls = getattr(np.random, state["bit_generator"], None)
         if not (inspect.isclass(cls) and issubclass(cls, np.random.BitGenerator)):
             raise ValueError(f"there is no generator {state['bit_generator']}")
         bits = cls()
         bits.state = state
         return np.random.Generator(bits)
-
-    def _random_state(self, content):
-        found = np.random.RandomState()
-        found.set_state(self.value(content))
-        return found
 
     def _object(self, type, state):
         if type not in _types():

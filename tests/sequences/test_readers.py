@@ -253,7 +253,7 @@ def test_invalid_files_of_pgm(tmp_path, content):
         read_pgm(tmp_path / "a")
 
 
-@pytest.mark.parametrize("visible, hidden", [("Gaussian", "Spin"), ("Potts", "Potts")])
+@pytest.mark.parametrize("visible, hidden", [("Gaussian", "Spin")])
 def test_other_machines_of_pgm(tmp_path, pgm, visible, hidden):
     path, *_ = saved(tmp_path, pgm, visible, hidden, fields=np.zeros(2))
     with pytest.raises(ValueError, match=f"has {visible} and {hidden} units"):
