@@ -21,7 +21,7 @@ from ..arrays import (
 )
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
-from ._encoding import check_unmasked
+from ._encoding import check_unmasked, column_of
 
 
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
@@ -75,21 +75,29 @@ def _check_data(estimator, X, reset, missing, sparse):
     if is_foreign(X):
         return _check_foreign_data(estimator, X, reset, missing)
     check_unmasked(X)
-    X = validate_data(
-        estimator,
-        X,
-        accept_sparse="csr" if sparse else False,
-        dtype="numeric",
-        reset=reset,
-        ensure_all_finite=False if missing else "allow-nan",
-    )
-    if X.dtype.kind == "O":  # lists and frames with None, which scikit-learn does not convert
-        X = X.astype(np.float64)
-        _check_infinity(X)
+    options = {"accept_sparse": "csr" if sparse else False, "dtype": "numeric", "reset": reset}
+    finite = False if missing else "allow-nan"
+    try:
+        found = validate_data(estimator, X, ensure_all_finite=finite, **options)
+        if found.dtype.kind == "O":  # lists and frames with None
+            found = found.astype(np.float64)
+            _check_infinity(found)
+    except (TypeError, ValueError) as error:
+        columns = enumerate(getattr(X, "columns", ()))
+        names = [name for j, name in columns if _is_not_numeric(column_of(X, j))]
+        if names:
+            raise ValueError(f"columns {names} of X are not numeric; encode them first") from error
+        raise
+    X = found
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
     (_check_infinity if missing else check_complete)(X)
     return canonical(X) if sp.issparse(X) else X
+
+
+def _is_not_numeric(column):
+    kind = getattr(getattr(column, "dtype", None), "kind", "O")
+    return kind in "Mm" or any(isinstance(value, str | bytes) for value in column)
 
 
 def _check_foreign_data(estimator, X, reset, missing):
