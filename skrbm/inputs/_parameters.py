@@ -106,7 +106,7 @@ def _check_source(estimator, units, sizes):
     name = type(estimator).__name__
     if not hasattr(estimator, "intercept_hidden_"):
         raise ValueError(
-            f"{name} is not a fitted machine; in a meta-estimator, which clones its parameters, "
+            f"{name} is not fitted, or not a machine; in a meta-estimator, which clones it, "
             "wrap one in sklearn.frozen.FrozenEstimator"
         )
     if estimator.components_.shape[0] == 0:
@@ -164,7 +164,7 @@ def layers_from(components, parts, visible, hidden):
         )
     components = list(components)
     if not components:
-        raise ValueError("components must have the weights of at least one hidden layer")
+        raise ValueError("components must be the weights of at least one hidden layer")
     units, weights = (visible, *[hidden] * len(components)), []
     for l, W in enumerate(components):
         weights.append(parameter(f"components[{l}]", W, 2, weights[0] if l else None))
