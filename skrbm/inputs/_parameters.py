@@ -110,7 +110,7 @@ def _check_source(estimator, units, sizes):
             "wrap one in sklearn.frozen.FrozenEstimator"
         )
     if estimator.components_.shape[0] == 0:
-        raise ValueError(f"{name} has no hidden units to start from")
+        raise ValueError(f"{name} has no hidden unit to start from")
     # The units of an ordinary machine are binary, whatever the fitted ones are.
     found = () if hasattr(estimator, "ordinary_machine") else getattr(estimator, "units_", ())
     own = estimator.machine_.n_units if found else ()
