@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from .._checks import check_number
 from .._ranks import ranks, use
-from ..persistence._checkpoint import to_go_on
+from ..persistence._checkpoint import estimator_to_resume
 from ._torch import TorchCommunicator
 
 
@@ -228,7 +228,7 @@ def _fit_rank(estimator, blocks, labels, weights, place, local_steps, resume):
                 ranks().interrupted = True
             if resume is not None:
                 own = {k: v for k, v in vars(estimator).items() if "_callback" in k}
-                begun = to_go_on(resume)
+                begun = estimator_to_resume(resume)
                 if type(begun) is not type(estimator):
                     raise ValueError(
                         f"the checkpoints in {resume} are of {type(begun).__name__}, and this is "

@@ -1,14 +1,5 @@
-"""Data and parameters that users give: checks, and machines made of arrays."""
+"""Data and parameters that users pass: checks, encoders, blocks of rows and weights."""
 
-from ._arrays import (
-    LAYER_ATTRIBUTES,
-    THETA_ATTRIBUTES,
-    layers_from,
-    machine_from,
-    parameter,
-    public_parts,
-    theta_of,
-)
 from ._block_rows import BlockRows, reference_of, rows_of
 from ._blocks import CheckedBlocks, RowBlocks, as_blocks, find_blocks, is_dask, whole_rows
 from ._check_data import (
@@ -34,57 +25,17 @@ from ._encoding import (
     missing_values,
     one_hot,
 )
-from ._rows import Rows, ends_of_ranks, split_missing
-from ._table_columns import KINDS
+from ._parameters import (
+    LAYER_ATTRIBUTES,
+    THETA_ATTRIBUTES,
+    layers_from,
+    machine_from,
+    parameter,
+    public_parts,
+    theta_of,
+)
+from ._rows import DistinctRows, Rows, ends_of_ranks, split_missing
 from ._tables import TableEncoder
-from ._weights import DistinctRows, check_weights, distinct_rows, rows_of_epoch, rows_with_weight
+from ._weights import check_weights, distinct_rows, rows_of_epoch, rows_with_weight
 
-__all__ = [
-    "KINDS",
-    "LAYER_ATTRIBUTES",
-    "THETA_ATTRIBUTES",
-    "BlockRows",
-    "CategoryEncoder",
-    "CheckedBlocks",
-    "Coordinates",
-    "DistinctRows",
-    "RowBlocks",
-    "Rows",
-    "TableEncoder",
-    "as_blocks",
-    "canonical",
-    "check_complete",
-    "check_data",
-    "check_held",
-    "check_known",
-    "check_n_features",
-    "check_range",
-    "check_rows",
-    "check_scale_known",
-    "check_unmasked",
-    "check_weights",
-    "columns_of",
-    "distinct_rows",
-    "ends_of_ranks",
-    "filled",
-    "find_blocks",
-    "into_support",
-    "is_dask",
-    "joined_values",
-    "layers_from",
-    "machine_from",
-    "missing_values",
-    "one_hot",
-    "parameter",
-    "public_parts",
-    "reference_of",
-    "rows_of",
-    "rows_of_epoch",
-    "rows_with_weight",
-    "split_missing",
-    "theta_of",
-    "varies",
-    "warn_clipped",
-    "warn_far",
-    "whole_rows",
-]
+__all__ = ["BlockRows", "RowBlocks", "Rows", "as_blocks"]

@@ -1,4 +1,4 @@
-"""Checks of the data that users give, with errors that say what to do."""
+"""Checks of the data that users pass."""
 
 import math
 import warnings
@@ -27,151 +27,88 @@ from ._encoding import check_unmasked, column_of
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
     """Return X checked against an estimator's features, in its own dtype.
 
-    ``missing`` allows NaN in a dense X, ``sparse`` a sparse one. With ``reset`` the features of X
-    become those of the estimator; without, X becomes an array of the library that holds the
-    estimator's parameters. ``blocks`` returns data that are read in blocks as
-    :class:`CheckedBlocks`; without, arrays of them are read as a whole.
+    Parameters
+    ----------
+    estimator : estimator
+    X : array-like, sparse matrix or data in blocks
+    reset : bool, default=False
+        Whether the features of X become those of the estimator. Without, X becomes an array of the
+        library that holds the estimator's parameters.
+    missing : bool, default=False
+        Whether a dense X may have NaN.
+    sparse : bool, default=True
+        Whether X may be sparse.
+    blocks : bool, default=False
+        Whether data that are read in blocks are returned as :class:`CheckedBlocks`; without,
+        arrays of them are read as a whole.
     """
     source = find_blocks(X)
     if source is not None and blocks:
         return _check_blocks(estimator, source, reset, missing)
     if source is not None and not hasattr(X, "__array__"):
-        raise TypeError(
-            f"{type(estimator).__name__} needs all rows in one array here, and X is read in blocks"
-        )
+        raise TypeError(f"{type(estimator).__name__} needs all rows in one array")
     X = _check_data(estimator, X, reset, missing, sparse)
-    return X if reset else _placed(X, estimator.machine_.weights[0])
+    return X if reset else _like_parameters(X, estimator)
 
 
-def _placed(X, place):
-    """Return X in the library of parameters."""
+def _like_parameters(X, estimator):
+    """Return X in the library of the parameters of a fitted estimator."""
+    place = estimator.machine_.weights[0]
     if sp.issparse(X) and is_foreign(place):
-        raise TypeError("sparse X needs parameters in NumPy arrays; make X dense")
+        raise TypeError("a sparse X needs parameters in NumPy arrays")
     return X if sp.issparse(X) else as_like(X, place)
+
+
+def _check_blocks(estimator, source, reset, missing):
+    is_fit = reset
+
+    def check(block):
+        nonlocal reset
+        block = _check_data(estimator, block, reset, missing, sparse=True)
+        reset = False  # later blocks are checked against the features of the first
+        return block if is_fit else _like_parameters(block, estimator)
+
+    return CheckedBlocks(source, check)
 
 
 def _check_data(estimator, X, reset, missing, sparse):
     if is_foreign(X):
         return _check_foreign_data(estimator, X, reset, missing)
     check_unmasked(X)
-    frame = X
+    options = {"accept_sparse": "csr" if sparse else False, "dtype": "numeric", "reset": reset}
+    finite = False if missing else "allow-nan"
     try:
-        X = validate_data(
-            estimator,
-            X,
-            accept_sparse="csr" if sparse else False,
-            dtype="numeric",
-            reset=reset,
-            ensure_all_finite=False if missing else "allow-nan",
-        )
-        if X.dtype.kind == "O":  # of lists and frames with None, which scikit-learn leaves as it is
-            X = X.astype(np.float64)
-            _check_infinity(X)
+        found = validate_data(estimator, X, ensure_all_finite=finite, **options)
+        if found.dtype.kind == "O":  # lists and frames with None
+            found = found.astype(np.float64)
+            _check_infinity(found)
     except (TypeError, ValueError) as error:
-        _check_columns(frame, error)
+        columns = enumerate(getattr(X, "columns", ()))
+        names = [name for j, name in columns if _is_not_numeric(column_of(X, j))]
+        if names:
+            raise ValueError(f"columns {names} of X are not numeric; encode them first") from error
         raise
+    X = found
     if X.dtype.kind not in "biuf":
-        _check_columns(frame)
         raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
-    if missing:
-        _check_infinity(X)
-    else:
-        check_complete(X)
+    (_check_infinity if missing else check_complete)(X)
     return canonical(X) if sp.issparse(X) else X
 
 
-def _check_blocks(estimator, source, reset, missing):
-    """Return blocks of rows that are checked when they are read, a :class:`CheckedBlocks`."""
-    place = None if reset else estimator.machine_.weights[0]
-
-    def check(block):
-        nonlocal reset
-        block = _check_data(estimator, block, reset, missing, sparse=True)
-        reset = False  # the first block has the features of all
-        return block if place is None else _placed(block, place)
-
-    return CheckedBlocks(source, check)
-
-
-def _check_infinity(X):
-    """Raise ValueError if X has infinite values, or if a sparse X has NaN."""
-    values = X.data if sp.issparse(X) else X
-    with np.errstate(over="ignore", invalid="ignore"):
-        if values.dtype.kind != "f" or is_finite(values):
-            return
-    if np.isinf(values).any():
-        raise ValueError("X contains infinity; only NaN marks a missing value")
-    if sp.issparse(X) and np.isnan(values).any():
-        raise ValueError("a sparse X contains NaN; for missing values make it dense: X.toarray()")
-
-
-def check_complete(X, name="X"):
-    """Raise ValueError if a dense or a sparse X has NaN, where all values must be known."""
-    if has_missing(X):
-        raise ValueError(
-            f"Input {name} contains NaN, and complete rows are needed here: leave out rows with "
-            "missing values, or fill them in by sklearn.impute, or by impute or sample(given=...) "
-            "of an RBM, which learns from rows with NaN"
-        )
-
-
-def check_known(columns, unit=None):
-    """Raise ValueError if a column of data has no value but NaN.
-
-    Of a ``unit`` of categories the error names sites instead of their columns.
-    """
-    known = columns.are_known
-    unknown, name, what = np.flatnonzero(~known), "columns", "NaN"
-    sites = [] if unit is None else unit.exclusive(len(known))
-    if sites and sum(map(len, sites)) == len(known):
-        name, what = "sites", "missing or unknown values"
-        unknown = np.array([i for i, site in enumerate(sites) if not known[site].any()])
-    if unknown.size:
-        raise ValueError(
-            f"X has no observed value in {name} {unknown[:10].tolist()}, which contain {what} "
-            f"alone; leave these {name} out"
-        )
-
-
-def _check_columns(X, cause=None):
-    """Raise ValueError of columns of a data frame that do not hold numbers, if there are."""
-    named = enumerate(getattr(X, "columns", ()))
-    names = [name for j, name in named if _is_no_number(column_of(X, j))]
-    if names:
-        raise ValueError(
-            f"columns {names} of X hold text, categories or dates, not numbers. Encode them, such "
-            "as by OneHotEncoder in a ColumnTransformer, or leave them out"
-        ) from cause
-
-
-def _is_no_number(column):
+def _is_not_numeric(column):
     kind = getattr(getattr(column, "dtype", None), "kind", "O")
     return kind in "Mm" or any(isinstance(value, str | bytes) for value in column)
-
-
-def canonical(X):
-    """Return a sparse matrix with sorted indices and without duplicates, itself if it is so.
-
-    SciPy would sum duplicates in place, in the caller's matrix, when it compares it with a number.
-    """
-    if X.has_canonical_format:
-        return X
-    X = X.copy()
-    X.sum_duplicates()
-    return X
 
 
 def _check_foreign_data(estimator, X, reset, missing):
     xp = namespace(X)
     if X.ndim != 2 or 0 in X.shape:
-        raise ValueError(
-            f"X must have 2 dimensions, with rows and columns, got shape {tuple(X.shape)}"
-        )
+        raise ValueError(f"X must be a non-empty 2D array, got shape {tuple(X.shape)}")
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError("Complex data not supported")
     if xp.isdtype(X.dtype, "real floating"):
         wrong = xp.isinf(X) if missing else ~xp.isfinite(X)
-        if bool(xp.any(wrong)):  # the one look, for which a device waits
+        if bool(xp.any(wrong)):  # the only synchronization with a device
             if not missing:
                 check_complete(X)
             raise ValueError("X contains infinity")
@@ -182,8 +119,55 @@ def _check_foreign_data(estimator, X, reset, missing):
     return X
 
 
+def _check_infinity(X):
+    """Raise ValueError if X has infinite values, or if a sparse X has NaN."""
+    values = X.data if sp.issparse(X) else X
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype.kind != "f" or is_finite(values):
+            return
+    if np.isinf(values).any():
+        raise ValueError("X contains infinity")
+    if sp.issparse(X) and np.isnan(values).any():
+        raise ValueError(
+            "a sparse X contains NaN; missing values need a dense X, as of X.toarray()"
+        )
+
+
+def check_complete(X, name="X"):
+    """Raise ValueError if a dense or a sparse X has NaN."""
+    if has_missing(X):
+        raise ValueError(
+            f"Input {name} contains NaN; impute missing values first, by sklearn.impute or by the "
+            "impute method of an RBM"
+        )
+
+
+def check_known(columns, unit=None):
+    """Raise ValueError if a column of data, or a site of categories, has no value but NaN."""
+    known = columns.are_known
+    sites = [] if unit is None else unit.exclusive(len(known))
+    if sites and sum(map(len, sites)) == len(known):
+        name, unknown = "sites", [i for i, site in enumerate(sites) if not known[site].any()]
+    else:
+        name, unknown = "columns", np.flatnonzero(~known).tolist()
+    if unknown:
+        raise ValueError(f"X has no observed value in {name} {unknown[:10]}, but only NaN")
+
+
+def canonical(X):
+    """Return a sparse matrix with sorted indices and without duplicates.
+
+    Otherwise SciPy sums duplicates in place, in the caller's matrix, in some operations.
+    """
+    if X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
+
+
 def check_n_features(estimator, X):
-    """Raise ValueError unless X has as many columns as what the estimator was fitted to."""
+    """Raise ValueError unless X has as many columns as the training data of the estimator."""
     if X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
@@ -192,7 +176,7 @@ def check_n_features(estimator, X):
 
 
 def _outside(columns, bounds):
-    """Return the smallest and the largest value of columns if one is out of bounds, else None."""
+    """Return the range of columns if it exceeds the bounds, else None."""
     if bounds == (-np.inf, np.inf):
         return None
     least, most = columns.range
@@ -200,47 +184,34 @@ def _outside(columns, bounds):
 
 
 def check_range(columns, unit, binarize):
-    """Warn of data to learn from that a unit cannot represent, or refuse them.
+    """Check whether a unit can represent training data.
 
-    Binary units clip what lies outside of [0, 1]; bounds of other units that the data exceed are
-    a contradiction. Returns whether rows of X need :func:`into_support`.
+    Binary units clip values outside of [0, 1] with a warning; other bounds are never exceeded.
+    Return whether rows of X need :func:`into_support`.
     """
     if binarize is not None and not unit.is_binary:
-        raise ValueError(
-            f"binarize={binarize} makes data binary, and the visible units are {unit}; set "
-            "binarize=None"
-        )
+        raise ValueError(f"binarize={binarize} needs binary visible units, got {unit}")
     if binarize is not None:
         return True
     outside = _outside(columns, unit.bounds)
     if outside is None:
         if unit.values == (-1.0, 1.0) and tuple(columns.range) == (0, 1):
             warnings.warn(
-                "X has values from 0 to 1, and those of its units are -1 and 1, so that 0 is "
-                "learnt as a draw of either. Give 2 * X - 1, or take Bernoulli units.",
+                "X has values from 0 to 1, but spins are -1 and 1; use 2 * X - 1 or Bernoulli "
+                "units",
                 DataRangeWarning,
                 stacklevel=2,
             )
         return False
     found = (
-        f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
-        f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units,"
+        f"X has values from {outside[0]:.4g} to {outside[1]:.4g}, outside "
+        f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of {type(unit).__name__} units"
     )
     if not unit.clips:
-        kind = type(unit).__name__
-        advice = (
-            f"give {kind} wider bounds; bounds that are not given are those of the first data seen."
-            if hasattr(unit, "lower")
-            else f"take other units than {kind}."
-        )
-        raise ValueError(f"{found} cannot be learnt. Scale or clip X, or {advice}")
-    advice = "Scale X (MinMaxScaler), or set binarize to a threshold above which values count as 1."
-    if outside[0] < 0:
-        advice += (
-            " RBM learns real columns by visible='gaussian', and values -1 and 1 by visible='spin'."
-        )
+        raise ValueError(f"{found}; scale X or use other units")
     warnings.warn(
-        f"{found} are clipped. {advice}",
+        f"{found}, which are clipped; scale X (MinMaxScaler), set binarize, or use "
+        "visible='gaussian'",
         DataRangeWarning,
         stacklevel=2,
     )
@@ -248,22 +219,21 @@ def check_range(columns, unit, binarize):
 
 
 def warn_clipped(X, unit, binarize):
-    """Warn that new data are clipped, unless they are made binary by a threshold."""
+    """Warn that new data are clipped, unless they are binarized."""
     outside = None if binarize is not None else _outside(Columns(X), unit.bounds)
     if outside is not None:
         warnings.warn(
-            f"X has values from {outside[0]:.4g} to {outside[1]:.4g}; those outside "
-            f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of the units, are clipped. "
-            "Scale X as the data of fit.",
+            f"X has values from {outside[0]:.4g} to {outside[1]:.4g}, which are clipped to "
+            f"[{unit.bounds[0]:g}, {unit.bounds[1]:g}], the range of its units",
             DataRangeWarning,
             stacklevel=2,
         )
 
 
 def into_support(X, unit, binarize):
-    """Return X with values that the unit can have: 0 or 1 by a threshold, or else clipped.
+    """Return X with values of the unit's support: binarized by a threshold, or else clipped.
 
-    NaN stays NaN. The result is X itself where nothing changes.
+    NaN stays NaN. The result is X itself if nothing changes.
     """
     if is_foreign(X):  # not every library compares or clips bytes and booleans
         X = cast(X, working_dtype(X))
@@ -272,10 +242,7 @@ def into_support(X, unit, binarize):
         return namespace(X).where(X == X, above, X)
     if binarize is not None:
         if sp.issparse(X) and binarize < 0:
-            raise ValueError(
-                f"binarize={binarize} would make the zeros of a sparse X ones; use a threshold "
-                ">= 0 or a dense X"
-            )
+            raise ValueError(f"binarize={binarize} would make the zeros of a sparse X ones")
         return X > binarize
     if _outside(Columns(X), unit.bounds) is None:
         return X
@@ -287,29 +254,26 @@ def into_support(X, unit, binarize):
 
 
 def check_scale_known(rows):
-    """Raise ValueError if one row is all that tells the scale of real columns; None is no rows."""
+    """Raise ValueError if real columns, whose scale is learnt, have one sample only."""
     if rows is None or rows.total > 1:
         return
     if rows.unit.standardised(rows.X.shape[1])[1].any():  # columns with a precision
-        raise ValueError(
-            "X has 1 sample, and the scale of real columns is that of the first samples; give more "
-            "of them, also in the first call of partial_fit"
-        )
+        raise ValueError("X has 1 sample, and the scale of real columns needs more")
 
 
 def warn_far(mean, divisor, precision=None, names=None):
-    """Warn of columns so far from 0 for their spread that rounding spoils log-likelihoods.
+    """Warn of columns whose mean is so large that log-likelihoods lose their precision.
 
     These are differences of terms like precision * mean**2.
 
     Parameters
     ----------
     mean, divisor : arrays of shape (n_columns,)
-        Of the columns, in the dtype of the machine. Those with a mean of 0 are near.
+        Of the columns, in the dtype of the machine.
     precision : array of shape (n_columns,), default=None
-        Of independent units: of a column that is constant it is large.
+        Of independent units, which is large for constant columns.
     names : list, default=None
-        What the user calls the columns; None for their numbers.
+        Names of the columns; None for their numbers.
     """
     dtype, eps = mean.dtype, float(namespace(mean).finfo(mean.dtype).eps)
     mean, divisor = (to_numpy(part).astype(np.float64) for part in (mean, divisor))
@@ -319,8 +283,8 @@ def warn_far(mean, divisor, precision=None, names=None):
     if far.size:
         far = far[:10].tolist() if names is None else [names[j] for j in far[:10]]
         warnings.warn(
-            f"columns {far} of X are so far from 0 for their spread, up to {ratio.max():.2g} times "
-            f"as far, that log-likelihoods are wrong by nats in {dtype}. Subtract their means "
+            f"columns {far} of X have means of up to {ratio.max():.2g} standard deviations, for "
+            f"which log-likelihoods are inaccurate in {dtype}; subtract the means "
             "(StandardScaler)",
             DataRangeWarning,
             stacklevel=2,
@@ -334,13 +298,13 @@ def check_held(X, dtype):
     largest = max(abs(value) for value in value_range(X))
     if largest > float(namespace(X).finfo(dtype).max):
         raise ValueError(
-            f"X has values of up to {largest:.3g}, beyond the range of {dtype}, the dtype of the "
-            "machine. Scale X, or fit to float64 data."
+            f"X has values of up to {largest:.3g}, beyond the range of {dtype}; scale X, or fit to "
+            "float64 data"
         )
 
 
 def check_squares(rows):
-    """Raise ValueError if units without bounds are to learn values whose squares are infinite."""
+    """Raise ValueError if squares of values of units without bounds overflow."""
     if np.isfinite(rows.unit.bounds).all():
         return
     (least, most), largest = rows.range, namespace(rows.X).finfo(rows.dtype).max
@@ -356,22 +320,19 @@ def check_rows(name, X, n_columns, place):
     if sp.issparse(X):
         X = X.toarray()
     if not is_foreign(X):
-        least = min(n_columns, 1)  # a layer may have no unit
         X = check_array(
             X,
             dtype=(np.float64, np.float32),
             input_name=name,
-            ensure_min_features=least,
+            ensure_min_features=min(n_columns, 1),  # a layer may have no unit
             ensure_all_finite="allow-nan",
         )
     elif X.ndim != 2 or X.shape[0] == 0 or (X.shape[1] == 0 and n_columns):
-        raise ValueError(f"{name} must have 2 dimensions, with rows, got shape {tuple(X.shape)}")
+        raise ValueError(f"{name} must be a non-empty 2D array, got shape {tuple(X.shape)}")
     if X.shape[1] != n_columns:
-        raise ValueError(
-            f"{name} has {X.shape[1]} columns, but the machine has {n_columns} such units"
-        )
+        raise ValueError(f"{name} has {X.shape[1]} columns, but the machine has {n_columns} units")
     check_complete(X, name)
-    with np.errstate(over="ignore"):  # the next lines say so
+    with np.errstate(over="ignore"):  # checked below
         X = cast(as_like(X, place), place.dtype)
     if not bool(namespace(X).all(namespace(X).isfinite(X))):
         raise ValueError(f"{name} contains infinity, or values beyond {place.dtype}")

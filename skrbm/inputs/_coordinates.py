@@ -1,4 +1,4 @@
-"""Coordinates of learning, and those of the user."""
+"""Standardized coordinates of visible values."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from ..arrays import cast, from_numpy, namespace, to_numpy
 from ..units import Theta
 
-_ROUNDING = 1e-12  # part of the mean that sums of many rows are off by
+_ROUNDING = 1e-12  # error of sums over many rows, relative to the mean
 
 
 class Coordinates(NamedTuple):
@@ -27,8 +27,8 @@ class Coordinates(NamedTuple):
     def standard(cls, mean, deviation, columns=None):
         """Return the coordinates in which columns have mean 0 and standard deviation 1.
 
-        Columns in which nothing but rounding varies are constant (:func:`filled`). ``columns``, a
-        NumPy array of bool, says which are standardised; None is all.
+        Constant columns get the median deviation of the others (:func:`filled`). ``columns``, a
+        NumPy array of bool, selects those that are standardized; None is all.
         """
         xp = namespace(mean)
         kept = varies(mean, deviation, mean.dtype)
@@ -50,7 +50,7 @@ class Coordinates(NamedTuple):
 
     @property
     def log_volume(self):
-        """``log |dv / dz|``: what a log-density of v is lower by than that of z, float64."""
+        """``log |dv / dz|``, which a log-density of z exceeds that of v by, float64."""
         xp = namespace(self.divisor)
         return xp.sum(xp.log(cast(self.divisor, xp.float64)))
 
@@ -60,10 +60,7 @@ class Coordinates(NamedTuple):
         return cast(observed, xp.float64) @ xp.log(cast(self.divisor, xp.float64))
 
     def machine_inward(self, machine):
-        """Return the machine of z for a machine of v with Gaussian visible units.
-
-        It is converted in float64.
-        """
+        """Return the machine of z for a machine of v with Gaussian visible units."""
         dtype, machine = machine.dtype, machine.astype(namespace(self.offset).float64)
         offset, divisor = (cast(part, machine.dtype) for part in self)
         (W,), (own, hidden) = machine.weights, machine.thetas
@@ -77,16 +74,16 @@ class Coordinates(NamedTuple):
         return Coordinates(-self.offset / self.divisor, 1 / self.divisor).machine_inward(machine)
 
     def ladder_inward(self, ladder):
-        """Return the ladder of z for one of v; machines that share their weights still do."""
+        """Return the ladder of z for a ladder of v."""
         return _mapped(ladder, self.machine_inward, self.inward)
 
     def ladder_outward(self, ladder):
-        """Return the ladder of v for one of z."""
+        """Return the ladder of v for a ladder of z."""
         return _mapped(ladder, self.machine_outward, self.outward)
 
 
 def _mapped(ladder, of_machine, of_rows):
-    """Return a ladder whose machines and samples are functions of those of another one."""
+    """Apply functions to the machines and samples of a ladder; shared weights stay shared."""
     shared, machines = {}, []
     for machine in ladder.machines:
         mapped = of_machine(machine)
@@ -97,16 +94,13 @@ def _mapped(ladder, of_machine, of_rows):
 
 
 def varies(mean, deviation, dtype):
-    """Whether deviations are more than rounding, of values in ``dtype`` and of sums in float64."""
+    """Whether deviations exceed rounding errors of values in ``dtype`` and of float64 sums."""
     xp = namespace(mean)
     return deviation > max(_ROUNDING, 2.0 * float(xp.finfo(dtype).eps)) * xp.abs(mean)
 
 
 def filled(deviation):
-    """Return the deviations with the median of the others for columns that are constant.
-
-    Of these only the mean is known. Where all are, it is 1.
-    """
+    """Replace deviations of 0 by the median of the others, or by 1."""
     xp, known = namespace(deviation), to_numpy(deviation)
     median = float(np.median(known[known > 0])) if (known > 0).any() else 1.0
     return xp.where(deviation > 0, deviation, median * xp.ones_like(deviation))

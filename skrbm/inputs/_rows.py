@@ -1,5 +1,7 @@
-"""The data of a fit: rows as the visible units of a machine take them."""
+"""The rows of a fit: merged, weighted, and as the visible units of a machine take them."""
 
+import hashlib
+import warnings
 from functools import cached_property
 
 import numpy as np
@@ -11,50 +13,168 @@ from ..arrays import (
     cast,
     dense,
     dense_rows,
+    from_numpy,
     has_missing,
+    is_foreign,
     namespace,
+    near_equal_parts,
     parameter_reference,
     row_blocks,
     take_columns,
+    take_rows,
     to_numpy,
     value_range,
 )
 from ..units import Theta, joined
 from ._check_data import check_held, check_range, check_squares, into_support
-from ._weights import DistinctRows
+from ._weights import are_whole, distinct_rows, rows_of_epoch
+
+_HASHED_ROWS = 1000  # that are dense together
+_SEED = 20160620  # of the order of the distinct rows, the same in all fits
 
 
-def ends_of_ranks(X):
-    """Return :class:`~skrbm.arrays.Columns` with the range of the rows of all ranks.
+class DistinctRows:
+    """The distinct rows of data, with weights.
 
-    For one process they are those of X.
+    Equal rows are merged (:func:`distinct_rows`), and the order is random but the same in all fits.
+    Positions count distinct rows.
 
-    Raises
-    ------
-    ValueError
-        On all ranks, if their rows differ in width or dtype.
+    Parameters
+    ----------
+    arrays, weights
+        As in :func:`distinct_rows`.
+
+    Attributes
+    ----------
+    index : ndarray of int of shape (n_distinct,)
+        The rows of the arrays at the positions.
+    weights : ndarray of shape (n_distinct,) or None
+        Their weights, float64; None if all are 1.
+    total : int
+        Number of samples: the sum of the weights if they are whole, else the number of distinct
+        rows.
     """
-    if ranks().size == 1:
-        return Columns(X)
-    found = ranks().gather((X.shape[1], str(parameter_reference(X).dtype), value_range(X)))
-    for rank, (width, dtype, _) in enumerate(found):
-        if (width, dtype) != found[0][:2]:
+
+    def __init__(self, arrays, weights=None):
+        self._reference = arrays[0]
+        index, weights = distinct_rows(arrays, weights)
+        order = np.random.default_rng(_SEED).permutation(len(index))
+        self.index, weights = index[order], weights[order]
+        self.weights = None if (weights == 1).all() else weights
+        self.total = int(weights.sum()) if are_whole(weights) else len(index)
+
+    def __len__(self):
+        return len(self.index)
+
+    @property
+    def counts(self):
+        """The weights of all distinct rows, float64."""
+        return np.ones(len(self)) if self.weights is None else self.weights
+
+    def weights_of(self, positions):
+        """Return the weights of the rows at some positions, float64."""
+        return np.ones(len(positions)) if self.weights is None else self.weights[positions]
+
+    def places(self, positions):
+        """Return the rows of the arrays at positions, in the library of the first of the arrays."""
+        if not is_foreign(self._reference):
+            return self.index[positions]
+        return take_rows(self._index_on_device, positions)
+
+    @cached_property
+    def _index_on_device(self):
+        return from_numpy(self.index, self._reference)
+
+    def hashed(self, values, *others):
+        """Return a hash of rows and weights, by which a resumed fit knows its data.
+
+        Parameters
+        ----------
+        values : callable
+            Returns a list of dense arrays: the rows at an array of positions.
+        *others : array
+            Hashed too.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+
+        def add(array):
+            array = np.nan_to_num(to_numpy(array).astype(np.float64), nan=np.pi) + 0.0  # no -0
+            digest.update(repr(array.shape).encode() + array.tobytes())
+
+        for array in (self.counts, *others):
+            add(array)
+        for start in range(0, len(self), _HASHED_ROWS):
+            for array in values(np.arange(start, min(start + _HASHED_ROWS, len(self)))):
+                add(array)
+        return digest.hexdigest()
+
+    def epoch(self, positions, rng):
+        """Return the positions of an epoch, each repeated according to the weight of its row."""
+        if self.weights is None:
+            return positions
+        return rows_of_epoch(positions, self.weights[positions], rng)
+
+    def batches(self, positions, rng, n_batches, shuffle):
+        """Return the mini-batches of an epoch, index arrays.
+
+        Parameters
+        ----------
+        positions : ndarray of int
+            Rows to learn from.
+        rng : Rng
+        n_batches : callable
+            ``n_batches(n_rows)`` returns the number of batches for the rows of the epoch.
+        shuffle : bool
+        """
+        rows = self.epoch(positions, rng)
+        if shuffle:
+            rows = rows[rng.order(len(rows))]
+        # Equal sizes, since a last batch of few rows would be a noisy step of full length.
+        # A device receives the positions of the epoch at once.
+        return near_equal_parts(from_numpy(rows, self._reference), n_batches(len(rows)))
+
+    def drawn(self, n, rng):
+        """Return ``n`` positions drawn with replacement, in proportion to the weights."""
+        ends = np.cumsum(self.counts)
+        noise = to_numpy(rng.uniform((n,))).astype(np.float64)
+        return np.minimum(np.searchsorted(ends, noise * ends[-1], side="right"), len(self) - 1)
+
+    def split(self, fraction, rng, positions=None):
+        """Split positions at random into a training and a validation set.
+
+        The validation set has about ``fraction`` of the weight. It is None, with a warning, if all
+        rows are equal.
+
+        Raises
+        ------
+        ValueError
+            If one of the sets would be empty although rows differ.
+        """
+        positions = np.arange(len(self)) if positions is None else positions
+        if len(positions) == 1:
+            warnings.warn("no validation set, since all rows are equal", stacklevel=2)
+            return positions, None
+        order = positions[to_numpy(rng.permutation(len(positions)))]
+        weights = self.weights_of(order)
+        total, before = weights.sum(), np.cumsum(weights) - weights
+        n = total if are_whole(weights) else len(order)  # real weights have a mean of 1
+        n_validation = int(np.sum(before < round(fraction * n) * (total / n)))
+        if not 0 < n_validation < len(order):
             raise ValueError(
-                f"X has {width} features, to learn from in {dtype}, on rank {rank}, and "
-                f"{found[0][0]}, in {found[0][1]}, on rank 0; all ranks need rows of the same kind"
+                f"validation_fraction={fraction} of {self.total} samples, of which {len(order)} "
+                "differ, leaves an empty training or validation set"
             )
-    least, most = zip(*(ends for _, _, ends in found), strict=True)
-    return Columns(np.array([[min(least)], [max(most)]]))
+        return np.sort(order[n_validation:]), order[:n_validation]
 
 
 class Rows(DistinctRows):
-    """The data of a fit: its distinct rows, dense, as the visible units of a machine take them.
+    """The distinct rows of a fit, dense, as the visible units of a machine take them.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n_samples, n_visible)
-        Checked data. Values that the units cannot have are clipped, or thresholded, in a copy. NaN
-        in a dense X marks what is missing.
+        Checked data. Values outside the support of the units are clipped, or thresholded, in a
+        copy. NaN in a dense X is a missing value.
     unit : Unit
         Kind of the visible units.
     dtype : dtype
@@ -69,8 +189,8 @@ class Rows(DistinctRows):
     Attributes
     ----------
     part : float
-        The part of all rows that this rank has. ``total``, ``n_known`` and the means, moments and
-        parameters of the columns are those of all ranks.
+        The fraction of all samples that this rank has. ``total``, ``n_known`` and the means,
+        moments and parameters of the columns are those of all ranks.
     """
 
     def __init__(self, X, unit, dtype, binarize=None, weights=None, coordinates=None):
@@ -86,21 +206,21 @@ class Rows(DistinctRows):
         if ranks().size > 1:
             self.total = sum(ranks().gather(here))
             self._total_of_ranks = lambda sums: ranks().sum([sums])[0]
-            _ = self.n_known, self.means  # now, while all ranks are there
+            _ = self.n_known, self.means  # computed now, since all ranks take part
         self.part = here / self.total
 
     def __getitem__(self, positions):
         """Return the rows at an array of positions, dense, in the coordinates of learning.
 
-        Positions may be in NumPy or in the library of X. What is missing is NaN.
+        Positions may be in NumPy or in the library of X. Missing values are NaN.
         """
         rows = dense_rows(self.X, self.places(positions), self.dtype)
         return rows if self.coordinates is None else self.coordinates.inward(rows)
 
     @cached_property
     def fingerprint(self):
-        """A text that differs, but for chance, if rows or their weights differ."""
-        return self.told_by(lambda positions: [self[positions]])
+        """A hash of the rows and their weights."""
+        return self.hashed(lambda positions: [self[positions]])
 
     @property
     def range(self):
@@ -112,41 +232,31 @@ class Rows(DistinctRows):
         """The columns of all distinct rows, in the user's units, with their weights."""
         return Columns(self.X, self.counts, self.index, self._total_of_ranks)
 
-    @property
-    def counts(self):
-        """The weights of all distinct rows, float64."""
-        return np.ones(len(self)) if self.weights is None else self.weights
-
     def batch(self, positions):
         """Return (rows, observed) at an array of positions.
 
-        ``observed`` is True where values are known, and missing ones are the means of their
-        columns. It is None where no value is missing.
+        ``observed`` is True where values are known, and missing ones are replaced by the means of
+        their columns. It is None if no value is missing.
         """
         rows = self[positions]
         return split_missing(rows, self._filling) if self.has_missing else (rows, None)
 
     @cached_property
     def has_fractions(self):
-        """Whether visible units of bits have values between 0 and 1."""
-        X = self.X.data[:, None] if sp.issparse(self.X) else self.X
-        xp = namespace(X)
-        if not self.unit.has_bits or not xp.isdtype(X.dtype, "real floating"):
-            return False
-        between = (xp.any((rows > 0) & (rows < 1)) for rows in row_blocks(X, 1024))
-        return any(bool(found) for found in between)
+        """Whether binary visible units have values between 0 and 1."""
+        return has_fractions(self.X, self.unit)
 
     @cached_property
     def initial_theta(self):
-        """The parameters of independent units fitted to the rows, to what is known of them."""
+        """The parameters of independent units fitted to the observed values."""
         if not self.has_missing:
             return self.unit.initial_theta(self.columns)
         unit, n = self.unit, self.X.shape[1]
-        together = unit.joint_columns(n)
-        if not len(together):
+        shared = unit.joint_columns(n)  # those with one precision matrix
+        if not len(shared):
             return joined([self._initial_theta(site) for site in unit.groups(n)])
-        found = unit.part(n, together).initial_theta(self.columns.part(together))
-        places = {column: k for k, column in enumerate(together.tolist())}
+        found = unit.part(n, shared).initial_theta(self.columns.part(shared))
+        places = {column: k for k, column in enumerate(shared.tolist())}
         sites = [
             Theta(found.field[places[site[0]] : places[site[0]] + 1])
             if site[0] in places
@@ -169,9 +279,7 @@ class Rows(DistinctRows):
 
         It is NaN where none is known.
         """
-        if not self.has_missing:
-            return self.columns.means
-        return self._mean_of(lambda rows: rows)
+        return self._mean_of(lambda rows: rows) if self.has_missing else self.columns.means
 
     @property
     def moments(self):
@@ -182,38 +290,68 @@ class Rows(DistinctRows):
 
     @property
     def n_known(self):
-        """How many rows have a value in each column: ``total``, or an array if some are missing."""
-        return self.total * self._share if self.has_missing else self.total
+        """Number of known values of each column: ``total``, or an array if some are missing."""
+        return self.total * self._known_fraction if self.has_missing else self.total
 
     @cached_property
-    def _share(self):
-        """The part of the rows that have a value in each column, float64."""
+    def _known_fraction(self):
         return self.columns.means_of(lambda x: cast(x == x, x.dtype))
 
     def _mean_of(self, function):
         """Return the means of a function of the rows where it is not NaN."""
-        total = self.columns.means_of(lambda x: _without_nan(function(x), 0.0 * self._share))
+        zero = 0.0 * self._known_fraction
+        total = self.columns.means_of(lambda x: _without_nan(function(x), zero))
         with np.errstate(invalid="ignore"):
-            return total / self._share
+            return total / self._known_fraction
 
     @cached_property
     def _filling(self):
-        """What stands for missing values at first, in the coordinates of learning."""
+        """What replaces missing values at first, in the coordinates of learning."""
         middle = min(max(0.0, self.unit.bounds[0]), self.unit.bounds[1])
         means = _without_nan(self.means, middle * namespace(self.X).ones_like(self.means))
         means = cast(means, self.dtype)
         return means if self.coordinates is None else self.coordinates.inward(means)
 
     def some(self, n, rng):
-        """Return at most ``n`` rows, at random; missing values are the means of their columns."""
+        """Return at most ``n`` random rows, with missing values replaced by column means."""
         positions = self.epoch(np.arange(len(self)), rng)
         return self.batch(positions[rng.order(len(positions))[:n]])[0]
+
+
+def ends_of_ranks(X):
+    """Return :class:`~skrbm.arrays.Columns` with the range of the rows of all ranks.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if their rows differ in width or dtype.
+    """
+    if ranks().size == 1:
+        return Columns(X)
+    found = ranks().gather((X.shape[1], str(parameter_reference(X).dtype), value_range(X)))
+    for rank, (width, dtype, _) in enumerate(found):
+        if (width, dtype) != found[0][:2]:
+            raise ValueError(
+                f"X has {width} features ({dtype}) on rank {rank} and {found[0][0]} "
+                f"({found[0][1]}) on rank 0"
+            )
+    least, most = zip(*(ends for _, _, ends in found), strict=True)
+    return Columns(np.array([[min(least)], [max(most)]]))
+
+
+def has_fractions(X, unit):
+    """Whether a dense or sparse X has values between 0 and 1 for binary units."""
+    X = X.data[:, None] if sp.issparse(X) else X
+    xp = namespace(X)
+    if not unit.has_bits or not xp.isdtype(X.dtype, "real floating"):
+        return False
+    return any(bool(xp.any((rows > 0) & (rows < 1))) for rows in row_blocks(X, 1024))
 
 
 def split_missing(X, filling=None):
     """Return (rows, observed): X with ``filling`` for NaN, or zeros, and True where it has none.
 
-    ``observed`` is None where X has no NaN.
+    ``observed`` is None if X has no NaN.
     """
     if not has_missing(X):
         return X, None

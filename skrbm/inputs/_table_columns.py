@@ -1,4 +1,4 @@
-"""The kinds of columns of tables: which units they have, and their values as those and back."""
+"""The kinds of columns of tables: their units, and the encoding of their values."""
 
 import warnings
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import numpy as np
 
 from ..exceptions import DataRangeWarning
 from ..units import Bernoulli, Binomial, Categorical, Gaussian, Poisson, ReLU, TruncatedGaussian
+from ._encoding import codes_of, missing_values
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,15 @@ class TableColumn:
     Attributes
     ----------
     kind : str
-        What users call columns of the class.
+        The public name of the class.
     is_named : bool
-        Whether it has values that are told from each other, rather than numbers.
+        Whether the values are labels rather than numbers.
     is_site : bool
-        Whether it has a column of units for each value.
+        Whether it is encoded as one column for each value.
     unit : Unit
-        The kind of units of the column; columns with equal units make one part.
+        The kind of units of the column.
+    width : int
+        The number of encoded columns.
     """
 
     name: Any
@@ -38,31 +41,17 @@ class TableColumn:
     kind: ClassVar[str]
     is_named: ClassVar[bool]
     is_site: ClassVar[bool] = False
-
-    @property
-    def width(self):
-        """The number of columns of units."""
-        return 1
+    width: ClassVar[int] = 1
 
     @property
     def meaning(self):
-        """What the parameters of the column depend on, a tuple."""
+        """All that the meaning of the column's parameters depends on, a tuple."""
         return self.name, self.kind
 
 
 @dataclass(frozen=True)
 class NamedColumn(TableColumn):
-    """Column of values that are told from each other.
-
-    Parameters
-    ----------
-    name, dtype
-        As in :class:`TableColumn`.
-    values : ndarray
-        The values, in order.
-    ordered : bool, default=False
-        Whether it is a pandas Categorical that is ordered.
-    """
+    """Column of labels: ``values``, in order, which are ``ordered`` in pandas or not."""
 
     values: Any
     ordered: bool = False
@@ -73,9 +62,13 @@ class NamedColumn(TableColumn):
     def meaning(self):
         return *super().meaning, self.values.tolist()
 
-    def into_values(self, rows):
-        """Return rows of the unit, or their means, as values of the user."""
-        return self.values[self._places(rows)]
+    def encode(self, column):
+        """Return the codes of values, and the values that are unknown."""
+        return codes_of(self.values, column)
+
+    def decode(self, rows):
+        """Return values of rows of the units, or of their means."""
+        return self.values[self._codes(rows)]
 
 
 @dataclass(frozen=True)
@@ -91,13 +84,17 @@ class BinaryColumn(NamedColumn):
                 f"column {self.name!r} has kind 'binary' and {len(self.values)} values"
             )
 
-    def _places(self, rows):
+    def encode(self, column):
+        codes, unknown = super().encode(column)
+        return np.where(codes < 0, np.nan, codes), unknown
+
+    def _codes(self, rows):
         return np.minimum(rows[:, 0] > 0.5, len(self.values) - 1)
 
 
 @dataclass(frozen=True)
 class CategoricalColumn(NamedColumn):
-    """Column of several values: a site."""
+    """Column of several values, a site of one-hot columns."""
 
     kind, is_site = "categorical", True
 
@@ -109,66 +106,54 @@ class CategoricalColumn(NamedColumn):
     def width(self):
         return len(self.values)
 
-    def _places(self, rows):
+    def _codes(self, rows):
         return rows.argmax(axis=1)
 
 
 @dataclass(frozen=True)
 class NumberColumn(TableColumn):
-    """Column of numbers.
-
-    Parameters
-    ----------
-    name, dtype
-        As in :class:`TableColumn`.
-    lower, upper : float
-        The smallest and the largest number of the training data.
-    """
+    """Column of numbers, those of the training data between ``lower`` and ``upper``."""
 
     lower: float
     upper: float
 
-    is_named = False
-    is_whole: ClassVar[bool] = False
+    is_named, origin, is_whole = False, 0.0, False
     unit = Gaussian()
 
-    @property
-    def _origin(self):
-        """The number that is 0 of the unit."""
-        return 0.0
-
-    def into_numbers(self, values, missing):
-        """Return values of the user as those of the unit, float64, NaN where they are missing."""
-        numbers = np.full(len(values), np.nan)
-        numbers[~missing] = as_numbers(values[~missing], self.name) - self._origin
+    def encode(self, column):
+        """Return values as float64 values of the unit, NaN where missing, and an empty tuple."""
+        missing = missing_values(column)
+        numbers = np.full(len(column), np.nan)
+        numbers[~missing] = as_numbers(column[~missing], self.name) - self.origin
         if self.is_whole and (numbers[~missing] % 1 != 0).any():
             raise ValueError(f"column {self.name!r} has kind {self.kind!r} and no whole numbers")
-        return self._clipped(numbers, missing)
-
-    def _clipped(self, numbers, missing):
         lower, upper = self.unit.bounds
-        outside = ~missing & ((numbers < lower) | (numbers > upper))
-        if outside.any():
+        if (~missing & ((numbers < lower) | (numbers > upper))).any():
             warnings.warn(
-                f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], those "
-                "in training, which are clipped",
+                f"column {self.name!r} has values out of [{self.lower:g}, {self.upper:g}], the "
+                "range of the training data, which are clipped",
                 DataRangeWarning,
                 stacklevel=2,
             )
-        return np.clip(numbers, lower, upper)
+        return np.clip(numbers, lower, upper), ()
 
-    def into_values(self, rows):
-        """Return rows of the unit, or their means, as values of the user.
+    def decode(self, rows):
+        """Return values of rows of the unit, or of their means.
 
         A column that was constant in training keeps its value.
         """
-        numbers = rows[:, 0].astype(np.float64) + self._origin
+        numbers = rows[:, 0].astype(np.float64) + self.origin
         if self.lower == self.upper:
             numbers = np.full_like(numbers, self.lower)
         if self.is_whole or "int" in self.dtype.lower():
             numbers = np.rint(numbers)
-        bounds = _range_of(self.dtype)
-        return numbers if bounds is None else np.clip(numbers, *bounds)
+        try:
+            info = np.iinfo(self.dtype.lower())
+        except (TypeError, ValueError):
+            return numbers
+        # the largest float that an int64 holds is below its maximum
+        largest = min(float(info.max), np.nextafter(float(info.max) + 1, 0))
+        return np.clip(numbers, float(info.min), largest)
 
 
 @dataclass(frozen=True)
@@ -180,7 +165,7 @@ class RealColumn(NumberColumn):
 
 @dataclass(frozen=True)
 class BoundedColumn(NumberColumn):
-    """Column of numbers between those of the training data."""
+    """Column of numbers within the range of the training data."""
 
     kind = "bounded"
 
@@ -204,29 +189,26 @@ class RatingColumn(NumberColumn):
         return *super().meaning, self.lower, self.upper
 
     @property
-    def _origin(self):
+    def origin(self):
         return self.lower
 
 
 @dataclass(frozen=True)
-class _NotNegative(NumberColumn):
+class PositiveColumn(NumberColumn):
+    """Column of numbers that are 0 or more."""
+
+    kind, unit = "positive", ReLU()
+
     def __post_init__(self):
         if self.lower < 0:
             raise ValueError(f"column {self.name!r} has kind {self.kind!r} and negative values")
 
 
 @dataclass(frozen=True)
-class CountColumn(_NotNegative):
-    """Column of whole numbers without an upper end."""
+class CountColumn(PositiveColumn):
+    """Column of whole numbers from 0 on without an upper bound."""
 
     kind, is_whole, unit = "count", True, Poisson()
-
-
-@dataclass(frozen=True)
-class PositiveColumn(_NotNegative):
-    """Column of numbers that are 0 or more."""
-
-    kind, unit = "positive", ReLU()
 
 
 _IN_ORDER = (
@@ -239,24 +221,12 @@ _IN_ORDER = (
     CategoricalColumn,
 )
 KINDS = {cls.kind: cls for cls in _IN_ORDER}
-"""The kinds of columns by name, in the order in which the units have them."""
-
-
-def _range_of(dtype):
-    """Return the least and the largest float that an integer dtype holds; None of others."""
-    try:
-        info = np.iinfo(dtype.lower())
-    except (TypeError, ValueError):
-        return None
-    return float(info.min), min(float(info.max), np.nextafter(float(info.max) + 1, 0))
+"""The kinds of columns by name, in the order of the encoded columns."""
 
 
 def as_numbers(values, name):
-    """Return the values of a column as float64; ValueError that names it if they are no numbers."""
+    """Return the values of a column as float64."""
     try:
         return values.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"column {name!r} has values that are no numbers: {error}; give it the kind "
-            "'categorical' or 'binary'"
-        ) from error
+        raise ValueError(f"column {name!r} has values that are not numbers: {error}") from error

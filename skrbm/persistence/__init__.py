@@ -1,4 +1,4 @@
-"""Files of fitted estimators: plain arrays and JSON, which run no code when they are loaded."""
+"""Saving of fitted estimators, and checkpoints of fits."""
 
 from ._checkpoint import Checkpoint, resume
 from ._files import load, save, trusted_types

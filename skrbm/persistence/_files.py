@@ -1,4 +1,4 @@
-"""Files of fitted estimators: plain arrays and JSON, which run no code when they are loaded."""
+"""Files of fitted estimators: arrays and JSON, which run no code when they are loaded."""
 
 import importlib
 import inspect
@@ -18,52 +18,51 @@ from sklearn.base import BaseEstimator
 from .._sklearn import is_of_scikit_learn
 from ..arrays import from_numpy, is_foreign, to_numpy
 
-_FORMAT = 1
+_FORMAT = 2
 _LIBRARIES = ("torch", "cupy", "array_api_strict")
-_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _TREE = "tree"  # name of the JSON among the arrays
 
 
 def save(estimator, path):
-    """Write an estimator to a file, which is there as a whole or not at all.
+    """Write an estimator to a file, which is replaced as a whole or not at all.
 
-    The file is an ``.npz`` archive of arrays, one of which is JSON text. What a fit goes on from is
-    in it (chains, random stream, state of the optimiser), so that ``partial_fit`` and
-    ``warm_start`` go on from a loaded estimator as from the saved one. Callbacks are not kept, nor
-    what ``set_fit_request`` and its kind have asked for.
+    The file is an ``.npz`` archive of arrays, one of which is JSON text. It has all that training
+    continues from (chains, random stream, state of the optimizer), so that ``partial_fit`` and
+    ``warm_start`` continue from a loaded estimator as from the saved one. Callbacks and requests
+    for metadata are not saved.
 
     Parameters
     ----------
     estimator : estimator of skrbm
         Fitted or not.
     path : str or path-like
-        Of the file, which is replaced if it is there. No suffix is added.
+        No suffix is added.
 
     Raises
     ------
     TypeError
-        If a parameter or an attribute is neither an array nor made of plain values and objects of
-        skrbm, such as a function as ``schedule``.
+        If a parameter or an attribute is not made of arrays, plain values and objects of skrbm,
+        such as a function as ``schedule``.
     """
     check_own(estimator, "save")
     write(path, estimator=estimator)
 
 
 def check_own(estimator, name):
-    """Raise TypeError unless ``estimator`` is one of skrbm, which ``name`` takes."""
+    """Raise TypeError unless ``estimator`` is one of skrbm, as ``name`` needs it."""
     cls = type(estimator)
     if _types().get(cls.__name__) is not cls or not isinstance(estimator, BaseEstimator):
         raise TypeError(f"{name} takes an estimator of skrbm, got {cls.__module__}.{cls.__name__}")
 
 
 def write(path, **values):
-    """Write values to a file, which is there as a whole or not at all."""
+    """Write values to a file, which is replaced as a whole or not at all."""
     writer = _Writer()
     tree = {"format": _FORMAT, "skrbm": skrbm().__version__}
     tree |= {name: writer.tree(value, type(value).__name__) for name, value in values.items()}
     text = np.frombuffer(json.dumps(tree, allow_nan=False).encode(), np.uint8)
     arrays = {str(number): array for number, array in enumerate(writer.arrays)}
-    path = Path(path).resolve()  # what a link leads to is replaced, not the link
+    path = Path(path).resolve()  # the target of a link is replaced, not the link
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with open(temporary, "xb") as file:
@@ -83,8 +82,8 @@ def load(path, *, device=None):
     ----------
     path : str or path-like
     device : str, default=None
-        Device of its torch tensors, such as "cpu" where there is no GPU; default: that on which
-        they were. On another kind of device learning goes on with other random numbers.
+        Device of its torch tensors, such as "cpu" without a GPU; default: that of the saved ones.
+        On another kind of device training continues with other random numbers.
 
     Returns
     -------
@@ -102,22 +101,19 @@ def load(path, *, device=None):
 
 
 def read(path, *names, device=None):
-    """Return the values of some names in a file, None where it has none; errors as :func:`load`."""
+    """Return values of a file by name, None where missing; raise errors as :func:`load`."""
     with open(path, "rb") as file:
         if not is_zipfile(file):
-            raise ValueError(f"{path} is no file of skrbm.persistence.save, or only a part of one")
-        file.seek(0)  # where NumPy looks for what kind of file it is
+            raise ValueError(f"{path} is no file of skrbm.persistence.save")
+        file.seek(0)
         try:
             archive = np.load(file, allow_pickle=False)
             tree = json.loads(archive[_TREE].tobytes())
             version, release = int(tree["format"]), tree["skrbm"]
-        except Exception as error:  # lost bytes make zipfile and NumPy raise almost anything
+        except Exception as error:  # zipfile and NumPy raise almost anything for damaged files
             raise ValueError(f"{path} is no file of skrbm.persistence.save: {error}") from error
         if version > _FORMAT:
-            raise ValueError(
-                f"{path} was written by skrbm {release} in format {version}, and this is "
-                f"skrbm {skrbm().__version__} with format {_FORMAT}; install a later release"
-            )
+            raise ValueError(f"{path} was written by a later release, skrbm {release}")
         try:
             reader = _Reader(archive, device)
             return [reader.value(tree.get(name)) for name in names]
@@ -125,8 +121,7 @@ def read(path, *names, device=None):
             raise
         except Exception as error:
             raise ValueError(
-                f"skrbm {skrbm().__version__} does not read {path}, which was written by skrbm "
-                f"{release}: {error}"
+                f"{path}, which was written by skrbm {release}, cannot be read: {error}"
             ) from error
 
 
@@ -158,7 +153,7 @@ def _types():
     """Return the classes of skrbm by name."""
     found = {}
     for module in pkgutil.walk_packages(skrbm().__path__, "skrbm."):
-        if module.name.endswith("_triton"):  # kernels, which need a library that may be missing
+        if module.name.endswith("_triton"):  # needs a library that may be missing
             continue
         for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if cls.__module__ == module.name and not issubclass(cls, BaseException):
@@ -167,13 +162,13 @@ def _types():
 
 
 class _Writer:
-    """Turns values into what JSON holds, and numbers of arrays."""
+    """Convert values to JSON, in which arrays are numbers of ``arrays``."""
 
     def __init__(self):
         self.arrays, self._numbers, self._kept = [], {}, []
 
     def tree(self, value, path):
-        """Return a value as JSON; ``path`` says where it is."""
+        """Return a value as JSON; ``path`` is its name in errors."""
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:
@@ -185,53 +180,43 @@ class _Writer:
         if type(value) is dict:
             items = [[self.tree(k, path), self.tree(v, f"{path}[{k!r}]")] for k, v in value.items()]
             return {"dict": items}
-        return self._array(value, path) or self._random(value, path) or self._object(value, path)
-
-    def _array(self, value, path):
         if isinstance(value, np.dtype):
             return {"dtype": value.str}
-        if isinstance(value, np.ndarray) and value.dtype.hasobject:
-            return {"strings": self.tree(value.tolist(), path)}
         if isinstance(value, np.generic):
             return {"scalar": self._number(value, np.asarray(value))}
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            return {"objects": self.tree(value.tolist(), path)}
         if isinstance(value, np.ndarray):
             return {"array": self._number(value, value)}
         library = type(value).__module__.partition(".")[0]
         if is_foreign(value) and library in _LIBRARIES:
             number = self._number(value, to_numpy(value))
             return {"array": number, "library": library, "device": str(value.device)}
-        return None
-
-    def _number(self, value, array):
-        """Return the number of an array, the same for the same object."""
-        if id(value) not in self._numbers:
-            self._numbers[id(value)] = len(self.arrays)
-            self.arrays.append(array)
-            self._kept.append(value)  # so that no other object gets its id
-        return self._numbers[id(value)]
-
-    def _random(self, value, path):
         if isinstance(value, np.random.SeedSequence):
             return {"seed": self.tree(value.state, path)}
-        if isinstance(value, np.random.Generator):
-            return {"generator": self.tree(value.bit_generator.state, path)}
-        if isinstance(value, np.random.RandomState):
-            return {"random_state": self.tree(value.get_state(legacy=False), path)}
-        return None
-
-    def _object(self, value, path):
+        if isinstance(value, np.random.Generator | np.random.RandomState):
+            is_new = isinstance(value, np.random.Generator)
+            state = value.bit_generator.state if is_new else value.get_state(legacy=False)
+            return {"generator": self.tree(state, path)}
         name = type(value).__name__
         if _types().get(name) is not type(value):
             raise TypeError(
-                f"{path} is of type {type(value).__module__}.{name}, which a file of arrays and "
-                "JSON does not hold; set another value, or use pickle, joblib or skops"
+                f"{path} is of type {type(value).__module__}.{name}, which cannot be saved"
             )
-        state = _state(value)
-        return {"type": name, "state": {k: self.tree(v, f"{path}.{k}") for k, v in state.items()}}
+        state = {k: self.tree(v, f"{path}.{k}") for k, v in _state(value).items()}
+        return {"type": name, "state": state}
+
+    def _number(self, value, array):
+        """Return the number of an array, one for each object."""
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = len(self.arrays)
+            self.arrays.append(array)
+            self._kept.append(value)  # keeps its id from being used again
+        return self._numbers[id(value)]
 
 
 def _state(value):
-    """Return what an object is made of, by name."""
+    """Return the content of an object by name."""
     if isinstance(value, BaseEstimator):
         return {k: v for k, v in vars(value).items() if not is_of_scikit_learn(k)}
     if is_dataclass(value):
@@ -242,25 +227,24 @@ def _state(value):
 
 
 class _Reader:
-    """Turns JSON and numbers of arrays into values again. What it may make is written down here."""
+    """Convert JSON and arrays back to values, of a fixed set of types."""
 
     def __init__(self, archive, device=None):
         self._archive, self._device, self._arrays = archive, device, {}
         self._kinds = {
             "float": float,
-            "tuple": lambda items: (*self.value(items),),
+            "tuple": lambda items: tuple(self.value(items)),
             "dict": lambda items: {self.value(key): self.value(item) for key, item in items},
             "dtype": np.dtype,
-            "strings": lambda items: np.array(self.value(items), dtype=object),
             "scalar": lambda number: self._stored(number)[()],
+            "objects": lambda items: np.array(self.value(items), dtype=object),
             "array": self._stored,
             "seed": lambda state: np.random.SeedSequence(**self.value(state)),
             "generator": self._generator,
-            "random_state": self._random_state,
         }
 
     def value(self, tree):
-        """Return the value that JSON stands for."""
+        """Return the value of JSON."""
         if isinstance(tree, list):
             return [self.value(item) for item in tree]
         if not isinstance(tree, dict):
@@ -279,32 +263,32 @@ class _Reader:
 
     def _foreign(self, array, library, device):
         if library not in _LIBRARIES:
-            raise ValueError(f"arrays of {library} are not loaded")
+            raise ValueError(f"arrays of {library} are not supported")
         if (array, library) not in self._arrays:
             xp = importlib.import_module(library)
-            options = {"device": self._device or device} if library == "torch" else {}
+            device = self._device or device
+            options = {"device": device} if library == "torch" else {}
             try:
                 reference = xp.empty(0, **options)
             except (AssertionError, RuntimeError) as error:
                 raise ValueError(
-                    f"it has arrays for device {options.get('device')!r}, which is not there "
-                    f"({error}); pass device='cpu'"
+                    f"device {device!r} is not available; pass device='cpu'"
                 ) from error
             self._arrays[array, library] = from_numpy(self._stored(array), reference)
         return self._arrays[array, library]
 
     def _generator(self, content):
         state = self.value(content)
-        if state["bit_generator"] not in _GENERATORS:
-            raise ValueError(f"random streams of {state['bit_generator']} are not loaded")
-        bits = getattr(np.random, state["bit_generator"])()
+        if "has_gauss" in state:
+            found = np.random.RandomState()
+            found.set_state(state)
+            return found
+        cls = getattr(np.random, state["bit_generator"], None)
+        if not (inspect.isclass(cls) and issubclass(cls, np.random.BitGenerator)):
+            raise ValueError(f"there is no generator {state['bit_generator']}")
+        bits = cls()
         bits.state = state
         return np.random.Generator(bits)
-
-    def _random_state(self, content):
-        found = np.random.RandomState()
-        found.set_state(self.value(content))
-        return found
 
     def _object(self, type, state):
         if type not in _types():
@@ -313,14 +297,6 @@ class _Reader:
         if is_dataclass(cls) or issubclass(cls, tuple):
             return cls(**values)
         found = cls.__new__(cls)
-        if issubclass(cls, BaseEstimator):  # an earlier release may not have had all parameters
-            values = _defaults(cls) | values
         has_own = hasattr(cls, "__setstate__") and not issubclass(cls, BaseEstimator)
         (found.__setstate__ if has_own else vars(found).update)(values)
         return found
-
-
-def _defaults(cls):
-    """Return the defaults of the parameters of an estimator."""
-    params = inspect.signature(cls.__init__).parameters.values()
-    return {param.name: param.default for param in params if param.default is not param.empty}

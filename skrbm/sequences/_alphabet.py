@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._checks import check_count, look_up
-from ..inputs import one_hot as _columns
+from ..inputs import one_hot as _one_hot
 
 ALPHABETS = {
     "protein": "-ACDEFGHIKLMNPQRSTVWY",
@@ -14,8 +14,8 @@ ALPHABETS = {
     "dna": "-ACGT",
 }
 MISSING = -1
-_OTHER = re.compile(r"[^\x00-\x7f]")  # what no alphabet has
-_SAME = {"rna": ("T", "U"), "dna": ("U", "T")}  # the letter that stands for another
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_SYNONYMS = {"rna": ("T", "U"), "dna": ("U", "T")}  # a letter, and the one that it stands for
 
 
 def letters_of(alphabet):
@@ -24,8 +24,8 @@ def letters_of(alphabet):
     Parameters
     ----------
     alphabet : str
-        "protein" (the gap and 20 amino acids), "rna" or "dna" (the gap and four bases), all in
-        alphabetical order, or "DNA" and so on; or the letters themselves, such as
+        "protein" (the gap and 20 amino acids), "rna" or "dna" (the gap and four bases), in
+        alphabetical order and in any case; or the letters themselves, such as
         "ACDEFGHIKLMNPQRSTVWY" for proteins without gaps.
 
     Returns
@@ -43,8 +43,8 @@ def letters_of(alphabet):
         if len(set(alphabet)) == len(alphabet) and not (set(alphabet) & set(".> \t\r\n")):
             return alphabet
     raise ValueError(
-        f"alphabet must be one of {sorted(ALPHABETS)} or a string of at least two different ASCII "
-        f"letters, without '.', '>' and spaces, got {alphabet!r}"
+        f"alphabet must be one of {sorted(ALPHABETS)} or at least two different ASCII letters, "
+        f"got {alphabet!r}"
     )
 
 
@@ -54,62 +54,49 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
     Parameters
     ----------
     sequences : iterable of str
-        All of one length. '.' is a gap, and so is '-'. In the alphabets "rna" and "dna" T and U
-        stand for each other.
+        Of the same length. '.' and '-' are gaps. In "rna" and "dna" T and U stand for each other.
     alphabet : str, default="protein"
         As in :func:`letters_of`.
     unknown : {"missing", "gap", "error"}, default="missing"
-        What letters are that the alphabet does not have, such as X, B, Z and N: -1, the code of the
-        gap, or an error.
+        Whether letters that are not in the alphabet, such as X, B, Z and N, are encoded as -1 or
+        as the gap, or an error.
 
     Returns
     -------
     ndarray of int8 of shape (n_sequences, n_sites)
-        The place of each letter in the alphabet; -1 is missing.
+        The position of each letter in the alphabet; -1 is missing.
 
     Raises
     ------
     ValueError
-        If the sequences differ in length, have unknown letters that are to be an error, or have
-        small letters that the alphabet has as capitals: those may be insertions, as of
-        :func:`read_fasta`.
+        If the sequences differ in length, have unknown letters with ``unknown="error"``, or have
+        lower-case letters of an upper-case alphabet, which may be insertions (see
+        :func:`read_fasta`).
     """
-    table, sequences = _table(alphabet, unknown), list(sequences)
+    letters, table, sequences = letters_of(alphabet), _table(alphabet, unknown), list(sequences)
     if not all(isinstance(row, str) for row in sequences):
         raise ValueError("sequences must be strings")
-    rows = [_OTHER.sub("\0", row).encode() for row in sequences]  # a byte for each letter
+    rows = [_NOT_ASCII.sub("\0", row).encode() for row in sequences]  # a byte for each letter
     lengths = np.array([len(row) for row in rows])
     if not lengths.any():
-        raise ValueError("there must be at least one sequence with at least one letter, got none")
+        raise ValueError("sequences must have at least one sequence with at least one letter")
     if (lengths != lengths[0]).any():
-        odd = int(np.argmax(lengths != lengths[0]))
+        i = int(np.argmax(lengths != lengths[0]))
         raise ValueError(
-            f"aligned sequences have one length: the first has {lengths[0]} sites, number {odd} "
-            f"(from 0) has {lengths[odd]}; align them, or see the option inserts of read_fasta"
+            f"sequences must have the same length, but sequence 0 has {lengths[0]} sites and "
+            f"sequence {i} has {lengths[i]}"
         )
-    letters = np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)
-    _check_capitals(letters, letters_of(alphabet))
-    codes = table[letters]
-    if unknown == "error" and (codes < 0).any():
-        i, j = np.argwhere(codes < 0)[0]
-        raise ValueError(
-            f"the alphabet {letters_of(alphabet)!r} has no letter {sequences[i][j]!r} (sequence "
-            f"{i}, site {j}, from 0); give unknown='missing' or 'gap', or another alphabet"
-        )
-    return codes
-
-
-def _check_capitals(letters, alphabet):
-    """Raise ValueError if bytes have small letters of which the alphabet has the capitals alone."""
-    small = [ord(letter.lower()) for letter in alphabet if letter.lower() not in alphabet]
-    wrong = np.isin(letters, small)
+    found = np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)
+    lower = np.isin(found, [ord(c.lower()) for c in letters if c.lower() not in letters])
+    codes = table[found]
+    wrong = lower | (codes < 0) if unknown == "error" else lower
     if wrong.any():
         i, j = np.argwhere(wrong)[0]
         raise ValueError(
-            f"sequence {i} has the small letter {chr(letters[i, j])!r} (site {j}, from 0), and the "
-            f"alphabet {alphabet!r} has capitals. If small letters are part of the alignment, give "
-            "row.upper(); in a2m and a3m files they are insertions, which read_fasta leaves out"
+            f"alphabet {letters!r} has no letter {sequences[i][j]!r} (sequence {i}, site {j})"
+            + ("; lower-case letters may be insertions, see read_fasta" if lower[i, j] else "")
         )
+    return codes
 
 
 def _table(alphabet, unknown):
@@ -122,14 +109,14 @@ def _table(alphabet, unknown):
     table = np.full(256, other, dtype=np.int8)
     table[np.frombuffer(letters.encode(), dtype=np.uint8)] = np.arange(len(letters))
     table[ord(".")] = gap
-    if alphabet.lower() in _SAME:
-        letter, meant = map(ord, _SAME[alphabet.lower()])
+    if alphabet.lower() in _SYNONYMS:
+        letter, meant = map(ord, _SYNONYMS[alphabet.lower()])
         table[letter] = table[meant]
     return table
 
 
 def decode(codes, alphabet="protein", *, missing="X"):
-    """Return the sequences that have these codes.
+    """Return the sequences of codes.
 
     Parameters
     ----------
@@ -152,61 +139,42 @@ def decode(codes, alphabet="protein", *, missing="X"):
 
 
 def check_codes(codes, n_letters=None, name="codes"):
-    """Return codes as an array of int, after a check of their shape and values.
+    """Return codes as a checked array of integers of shape (n_sequences, n_sites).
 
     Parameters
     ----------
     codes : array-like of shape (n_sequences, n_sites)
-        Of integers, or of floats that are integers; NaN is missing.
+        Of integers, or of floats with integer values; NaN is missing.
     n_letters : int, default=None
         Number of letters; None allows for any code from -1 on.
     name : str, default="codes"
-        What an error calls them.
-
-    Returns
-    -------
-    ndarray of shape (n_sequences, n_sites), of integers
-
-    Raises
-    ------
-    ValueError
-        If they are no codes.
+        In errors.
     """
     try:
         codes = np.asarray(codes)
+        if codes.dtype.kind == "f":
+            whole = np.where(np.isnan(codes), MISSING, codes)
+            codes = whole.astype(np.int64) if (whole % 1 == 0).all() else codes
     except ValueError as error:
+        raise ValueError(f"{name} must be an array of integers: {error}") from error
+    if codes.dtype.kind not in "iu" or codes.ndim != 2 or 0 in codes.shape:
         raise ValueError(
-            f"{name} must be rows of one length, and numbers; of an Alignment give its codes"
-        ) from error
-    if codes.ndim == 1 and codes.size and isinstance(codes[0], str):
-        raise ValueError(f"{name} must be integers; encode letters by skrbm.sequences.encode")
-    if codes.ndim != 2 or 0 in codes.shape:
-        raise ValueError(
-            f"{name} must have the shape (n_sequences, n_sites), both at least 1, got {codes.shape}"
-        )
-    if codes.dtype.kind == "f":
-        whole = np.where(np.isnan(codes), MISSING, codes)
-        if not np.array_equal(whole, np.trunc(whole)) or np.isinf(whole).any():
-            raise ValueError(f"{name} must be integers; encode letters by skrbm.sequences.encode")
-        codes = whole.astype(np.int64)
-    if codes.dtype.kind not in "iu":
-        raise ValueError(
-            f"{name} must be integers, got {codes.dtype}; encode letters by skrbm.sequences.encode"
+            f"{name} must be integers of shape (n_sequences, n_sites), got shape {codes.shape} and "
+            f"dtype {codes.dtype}; see encode"
         )
     low, high = codes.min(), codes.max()
     if low < MISSING or (n_letters is not None and high >= n_letters):
-        most = "" if n_letters is None else f" to {n_letters - 1}"
         raise ValueError(
-            f"{name} must be from 0{most}, or -1 where missing, but are from {low} to {high}; the "
-            "alphabet must be that of the codes"
+            f"{name} are from {low} to {high}, but must be -1 (missing) or from 0 to "
+            f"{'' if n_letters is None else n_letters - 1}"
         )
     return codes
 
 
 def one_hot(codes, n_letters):
-    """Return codes as columns, of which exactly one of each site is 1.
+    """Return codes as one-hot columns.
 
-    They are what :class:`skrbm.RBM` with ``visible=Categorical((n_letters,) * n_sites)`` takes.
+    :class:`skrbm.RBM` takes them with ``visible=Categorical((n_letters,) * n_sites)``.
 
     Parameters
     ----------
@@ -220,32 +188,26 @@ def one_hot(codes, n_letters):
     """
     check_count("n_letters", n_letters, 2)
     codes = check_codes(codes, n_letters)
-    return _columns(codes.astype(np.int64), (n_letters,) * codes.shape[1])
+    return _one_hot(codes.astype(np.int64), (n_letters,) * codes.shape[1])
 
 
 def known_rows(codes, n_letters, n_sites, name="codes"):
-    """Return codes, checked, and their columns, sparse and in float64.
-
-    Raises ValueError if a letter is missing, or the machine has another number of sites.
-    """
+    """Return checked codes without missing letters, and their one-hot columns in float64."""
     codes = check_codes(codes, n_letters, name)
     if codes.shape[1] != n_sites:
-        raise ValueError(f"the machine has {n_sites} sites, but {name} have {codes.shape[1]}")
+        raise ValueError(f"{name} have {codes.shape[1]} sites, but the machine has {n_sites}")
     if (codes < 0).any():
-        raise ValueError(
-            f"{name} have missing letters, -1; read with unknown='gap', leave such sequences out, "
-            "or impute them"
-        )
+        raise ValueError(f"{name} must have no missing letters (-1)")
     return codes, one_hot(codes, n_letters).astype(np.float64)
 
 
 def codes_of(X, n_letters):
-    """Return the codes of one-hot rows; a site whose columns are NaN is missing.
+    """Return the codes of one-hot rows; a site with NaN is missing.
 
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_sequences, n_sites * n_letters)
-        Such as the result of ``sample``; of other values the largest of each site counts.
+        Such as samples; of probabilities the largest of each site counts.
     n_letters : int
 
     Returns

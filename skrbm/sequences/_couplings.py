@@ -1,4 +1,4 @@
-"""Couplings between sites that the hidden units stand for, and the contacts that they tell."""
+"""Effective couplings between sites, and the contacts that they predict."""
 
 import numpy as np
 
@@ -9,59 +9,37 @@ from ..machine import Machine
 from ..units import Categorical
 from ._alphabet import known_rows
 
-_BLOCK_ELEMENTS = 2**22  # hidden inputs that are summed over together
-_REMEDY = (
-    "fit CategoricalRBM with categories=[range(n_letters)] * n_sites, as some letters occur at "
-    "some sites only, or RBM with visible=Categorical((n_letters,) * n_sites)"
-)
+_BLOCK_ELEMENTS = 2**22  # inputs of hidden units that are summed over together
 
 
 def sequence_machine(model):
     """Return the machine of a model in NumPy and float64, and its number of letters.
 
-    Parameters
-    ----------
-    model : fitted estimator or Machine
-        With visible units :class:`~skrbm.units.Categorical` of one size, and one hidden layer.
-
-    Returns
-    -------
-    machine : Machine
-    n_letters : int
-
-    Raises
-    ------
-    TypeError
-        If it is no such machine.
+    Raises TypeError unless the model is a fitted estimator or Machine of one hidden layer and of
+    visible units Categorical of one size, whose categories are the letters of one alphabet.
     """
     if not isinstance(model, Machine) and not hasattr(type(model), "machine_"):
-        raise TypeError(f"model must be a fitted machine or a Machine, got {type(model).__name__}")
+        raise TypeError(f"model must be a fitted machine, got {type(model).__name__}")
     machine = model if isinstance(model, Machine) else model.machine_
     sizes = ()
     if isinstance(machine.units[0], Categorical) and len(machine.units) == 2:
         sizes = set(machine.units[0].sites(machine.n_units[0]))
     if len(sizes) != 1:
         raise TypeError(
-            "sequences need a machine of one hidden layer whose visible units are categories, the "
-            f"same letters at all sites, got {machine.units}; {_REMEDY}"
+            "model must have one hidden layer and visible units with the same letters at all "
+            f"sites, got units {machine.units}"
         )
-    _check_letters(getattr(model, "categories_", ()))
+    categories = [list(values) for values in getattr(model, "categories_", ())]
+    for site, values in enumerate(categories):
+        is_text = isinstance(values[0], str | bytes)
+        if values != (categories[0] if is_text else list(range(len(values)))):
+            raise TypeError(
+                f"model has the categories {values} at site {site}, not those of one alphabet; fit "
+                "CategoricalRBM with categories=[range(n_letters)] * n_sites"
+            )
     thetas = tuple(theta.map(_in_double) for theta in machine.thetas)
     weights = (machine.scale * _in_double(machine.weights[0]),)
     return Machine(machine.units, thetas, weights), sizes.pop()
-
-
-def _check_letters(categories):
-    """Raise TypeError if codes are not the places of the values of all sites."""
-    for site, values in enumerate(map(list, categories)):
-        expected = list(range(len(values)))
-        if isinstance(values[0], str | bytes):
-            expected = list(categories[0])
-        if values != expected:
-            raise TypeError(
-                f"codes are the places of letters in one alphabet, {expected}, but site {site} of "
-                f"the machine has the values {values}; {_REMEDY}"
-            )
 
 
 def _in_double(part):
@@ -69,11 +47,11 @@ def _in_double(part):
 
 
 def effective_couplings(model, codes, sample_weight=None, *, method="variance"):
-    """Return the couplings between pairs of sites that the hidden units make.
+    """Return the couplings between pairs of sites that the hidden units mediate.
 
     Summed over its hidden units, a machine has log p(v) = b'v + sum_m G_m(W_m v) + constant, with
     the log-partition function G_m of hidden unit m. Given the other letters of a sequence, the
-    coupling of the letters at sites i and j is the part of G_m that both change together.
+    coupling of the letters at sites i and j is the part of G_m that depends on both.
 
     Parameters
     ----------
@@ -89,7 +67,7 @@ def effective_couplings(model, codes, sample_weight=None, *, method="variance"):
         summed over m, as Tubiana et al. (2019) predict contacts. It is exact for Gaussian hidden
         units. "difference" is the mean of G_m with letters a and b put in at i and j, in zero-sum
         gauge: exact for any units, but its time grows with n_sequences n_sites**2 n_letters**2, so
-        give some tens of sequences.
+        use some tens of sequences.
 
     Returns
     -------
@@ -160,16 +138,14 @@ def zero_sum(couplings):
     sites = np.arange(len(found))
     found[sites, :, sites, :] = 0
     if not np.isfinite(found).all():
-        raise ValueError(
-            "couplings of different sites contain NaN or infinity; leave these sites out"
-        )
+        raise ValueError("couplings of different sites contain NaN or infinity")
     for axis in (1, 3):
         found -= found.mean(axis=axis, keepdims=True)
     return found
 
 
 def check_couplings(couplings):
-    """Return couplings as an array of float64, after a check of their shape."""
+    """Return couplings as an array of float64 of a checked shape."""
     couplings = np.asarray(couplings, dtype=np.float64)
     if couplings.ndim != 4 or couplings.shape[:2] != couplings.shape[2:]:
         raise ValueError(
@@ -180,23 +156,23 @@ def check_couplings(couplings):
 
 
 def contact_scores(couplings, *, gap=None, correct=True):
-    """Return a score of each pair of sites: the size of its couplings.
+    """Return a score of each pair of sites: the norm of its couplings.
 
     Parameters
     ----------
     couplings : array-like of shape (n_sites, n_letters, n_sites, n_letters)
-        Such as :func:`effective_couplings`. They are brought to zero-sum gauge.
+        Such as :func:`effective_couplings`, in any gauge.
     gap : int, default=None
         The code of a letter whose couplings do not count, such as 0 for the gap of "protein".
     correct : bool, default=True
-        Whether the average product is subtracted (Dunn et al. 2008): what is due to a site and
-        not to the pair.
+        Whether the average product correction is applied (Dunn et al. 2008), which subtracts what
+        is due to single sites.
 
     Returns
     -------
     ndarray of shape (n_sites, n_sites)
-        Symmetric, 0 on the diagonal: Frobenius norms F_ij, less F_i F_j / F if they are corrected,
-        where F_i and F are the sums of F_ij over j, and over all pairs.
+        Symmetric, 0 on the diagonal: Frobenius norms F_ij, less F_i F_j / F if corrected, where F_i
+        and F are the sums of F_ij over j, and over all pairs.
     """
     couplings = zero_sum(couplings)
     if gap is not None:
@@ -213,15 +189,15 @@ def contact_scores(couplings, *, gap=None, correct=True):
 
 
 def ranked_pairs(scores, *, min_separation=5, n_pairs=None):
-    """Return pairs of sites, those of the highest scores first.
+    """Return pairs of sites in the order of decreasing scores.
 
     Parameters
     ----------
     scores : array-like of shape (n_sites, n_sites)
     min_separation : int, default=5
-        The smallest difference of the two sites; close sites touch in any case.
+        The smallest difference of the two sites, since neighbours are always in contact.
     n_pairs : int, default=None
-        How many pairs are returned; None for all of them.
+        Number of pairs; None for all.
 
     Returns
     -------
@@ -235,8 +211,6 @@ def ranked_pairs(scores, *, min_separation=5, n_pairs=None):
     check_count("n_pairs", n_pairs, 1, or_none=True)
     i, j = np.triu_indices(len(scores), min_separation)
     if not np.isfinite(scores[i, j]).all():
-        raise ValueError(
-            "scores contain NaN or infinity, which have no rank; leave these sites out"
-        )
+        raise ValueError("scores contain NaN or infinity")
     order = np.argsort(-scores[i, j], kind="stable")[:n_pairs]
     return np.stack([i[order], j[order]], axis=1)

@@ -1,4 +1,4 @@
-"""Sequences that a machine makes, also at a low temperature."""
+"""Sampling of sequences, also at a low temperature."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from ..machine import precise_free_energy
 from ._alphabet import codes_of, known_rows
 from ._couplings import sequence_machine
 
-_BLOCK_ROWS = 512  # sequences whose columns are dense together
+_BLOCK_ROWS = 512  # sequences whose one-hot columns are dense together
 
 
 def at_temperature(machine, temperature):
@@ -36,7 +36,7 @@ def at_temperature(machine, temperature):
 
 @one_blas_thread
 def design(model, n_samples=1, *, temperature=1.0, n_steps=100, init=None, random_state=None):
-    """Draw sequences, and tell how probable the model finds them.
+    """Sample sequences, and compute their log-likelihoods.
 
     Chains run at the temperature (see :func:`at_temperature`); below 1 their sequences score higher
     than those of the data, and vary less.
@@ -48,17 +48,17 @@ def design(model, n_samples=1, *, temperature=1.0, n_steps=100, init=None, rando
     n_samples : int, default=1
     temperature : float > 0, default=1.0
     n_steps : int, default=100
-        Sweeps of block Gibbs sampling of each chain.
+        Steps of block Gibbs sampling of each chain.
     init : array-like of int of shape (n_samples, n_sites), default=None
         Codes where the chains start, such as natural sequences; default: random rows of
-        ``starts_``, which were kept in fit.
+        ``starts_``.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
     codes : ndarray of int8 of shape (n_samples, n_sites)
     log_likelihood : ndarray of shape (n_samples,)
-        By the model itself, at temperature 1, in nats.
+        Of the model itself, at temperature 1, in nats.
     """
     check_count("n_samples", n_samples, 1)
     check_count("n_steps", n_steps, 0)

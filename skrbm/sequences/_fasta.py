@@ -1,4 +1,4 @@
-"""Alignments in FASTA files, and in a2m and a3m files."""
+"""Alignments in FASTA, a2m and a3m files."""
 
 import gzip
 import os
@@ -11,11 +11,7 @@ from ._alphabet import decode, encode, letters_of
 
 _INSERTS = str.maketrans("", "", "abcdefghijklmnopqrstuvwxyz.")
 _GZIP = b"\x1f\x8b"
-_READ = {
-    "mode": "rt",
-    "encoding": "utf-8-sig",
-    "errors": "replace",
-}  # names of old files are latin-1
+_READ = {"mode": "rt", "encoding": "utf-8-sig", "errors": "replace"}  # old files are latin-1
 _WRITE = {"mode": "wt", "encoding": "utf-8"}
 
 
@@ -25,9 +21,9 @@ class Alignment(NamedTuple):
     Attributes
     ----------
     names : list of str
-        What follows ">" in the lines of the names.
+        The lines that start with ">", without it.
     codes : ndarray of int8 of shape (n_sequences, n_sites)
-        The place of each letter in the alphabet; -1 is missing.
+        The position of each letter in the alphabet; -1 is missing.
     alphabet : str
         The letters.
     """
@@ -40,21 +36,19 @@ class Alignment(NamedTuple):
 def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
     """Read an alignment from a FASTA file, also one compressed by gzip.
 
-    A sequence may go over several lines, and end with '*'. Names need not differ, and sequences may
-    be equal.
+    A sequence may have several lines, and end with '*'.
 
     Parameters
     ----------
-    path : str, path or file
-        A file that is open must be open for text.
+    path : str, path-like or text file
     alphabet : {"protein", "rna", "dna"} or str, default="protein"
-        As in :func:`letters_of`.
+        As in :func:`letters_of`, in upper case.
     unknown : {"missing", "gap", "error"}, default="missing"
-        What letters are that the alphabet does not have, such as X, B, Z and N: the code -1, the
-        code of the gap, or an error.
+        Whether letters that are not in the alphabet, such as X, B, Z and N, are encoded as -1 or
+        as the gap, or an error.
     inserts : {"drop", "keep"}, default="drop"
-        "drop" leaves out small letters and '.', which are insertions between the columns of the
-        alignment in a2m and a3m files. "keep" takes small letters as capitals, and '.' as a gap.
+        "drop" leaves out lower-case letters and '.', which are insertions between the columns of
+        the alignment in a2m and a3m files. "keep" reads them as upper-case letters and gaps.
 
     Returns
     -------
@@ -63,45 +57,36 @@ def read_fasta(path, alphabet="protein", *, unknown="missing", inserts="drop"):
     Raises
     ------
     TypeError
-        If the file is open for bytes.
+        If the file is open in binary mode.
     ValueError
-        If the file has no sequence, or the sequences have not the same length.
+        If the file has no sequence, or the sequences differ in length.
     """
     look_up("inserts", inserts, {"drop": None, "keep": None})
-    letters = letters_of(alphabet)  # before a long file is read
+    letters = letters_of(alphabet)
     if letters != letters.upper():
-        raise ValueError(
-            f"read_fasta reads capitals, so that alphabet must have them, got {letters!r}"
-        )
+        raise ValueError(f"alphabet must be in upper case, got {letters!r}")
     names, rows = _records(path)
     if "*" not in letters:
         rows = [row.removesuffix("*") for row in rows]
-    is_empty = not any(rows)
-    if inserts == "drop":
-        rows = [row.translate(_INSERTS) for row in rows]
-    else:
-        rows = [row.upper() for row in rows]
-    if not is_empty and not any(rows):
-        raise ValueError(
-            "all letters are small ones or '.', which are insertions in a2m and a3m files; give "
-            "inserts='keep' if they are the alignment"
-        )
-    return Alignment(names, encode(rows, alphabet, unknown=unknown), letters)
+    kept = [row.translate(_INSERTS) if inserts == "drop" else row.upper() for row in rows]
+    if any(rows) and not any(kept):
+        raise ValueError("all letters are insertions; set inserts='keep'")
+    return Alignment(names, encode(kept, alphabet, unknown=unknown), letters)
 
 
 def _records(path):
     """Return the names and the sequences of a file."""
     if hasattr(path, "read"):
         if isinstance(path.read(0), bytes):
-            raise TypeError("the file is open for bytes; open it for text, or give its path")
-        return _parsed(path)
+            raise TypeError("the file must be open in text mode")
+        return _parse(path)
     with open(path, "rb") as file:
         is_gzip = file.read(2) == _GZIP
     with gzip.open(path, **_READ) if is_gzip else open(path, **_READ) as file:
-        return _parsed(file)
+        return _parse(file)
 
 
-def _parsed(lines):
+def _parse(lines):
     names, parts = [], []
     for line in lines:
         line = line.strip()
@@ -110,9 +95,7 @@ def _parsed(lines):
             parts.append([])
         elif line and not line.startswith(";"):  # a comment
             if not names:
-                raise ValueError(
-                    f"a FASTA file begins with '>' and a name, but this one with {line[:20]!r}"
-                )
+                raise ValueError(f"a FASTA file starts with '>', got {line[:20]!r}")
             parts[-1].append("".join(line.split()))
     if not names:
         raise ValueError("the file has no sequences")
@@ -124,9 +107,9 @@ def write_fasta(path, codes, names=None, alphabet="protein"):
 
     Parameters
     ----------
-    path : str or path
+    path : str or path-like
     codes : array-like of int of shape (n_sequences, n_sites), or Alignment
-        -1, what is missing, is written as X, of "rna" and "dna" as N.
+        Missing letters, -1, are written as X, or as N in "rna" and "dna".
     names : sequence of str, default=None
         Default: those of the alignment, or 1, 2, ...
     alphabet : str, default="protein"
@@ -135,18 +118,18 @@ def write_fasta(path, codes, names=None, alphabet="protein"):
     Raises
     ------
     ValueError
-        If the names are not as many as the sequences, or one goes over several lines.
+        If there are more or fewer names than sequences, or a name has several lines.
     """
     if isinstance(codes, Alignment):
         names = codes.names if names is None else names
         codes, alphabet = codes.codes, codes.alphabet
-    missing = "X" if set("EFILPQZ") & set(letters_of(alphabet)) else "N"
-    rows = decode(codes, alphabet, missing=missing)
+    is_protein = set("EFILPQZ") & set(letters_of(alphabet))
+    rows = decode(codes, alphabet, missing="X" if is_protein else "N")
     names = [str(i + 1) for i in range(len(rows))] if names is None else [*map(str, names)]
     if len(names) != len(rows):
         raise ValueError(f"there are {len(rows)} sequences, but {len(names)} names")
     if any("\n" in name or "\r" in name for name in names):
-        raise ValueError("a name in a FASTA file is one line")
+        raise ValueError("names must be single lines")
     is_gzip = os.fspath(path).endswith(".gz")
     with gzip.open(path, **_WRITE) if is_gzip else open(path, **_WRITE) as file:
         file.writelines(f">{name}\n{row}\n" for name, row in zip(names, rows, strict=True))

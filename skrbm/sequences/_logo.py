@@ -1,4 +1,4 @@
-"""Logos: columns of letters whose heights are frequencies, or weights of a hidden unit."""
+"""Sequence logos of frequencies, or of the weights of a hidden unit."""
 
 import numpy as np
 
@@ -7,14 +7,16 @@ from ._alphabet import letters_of
 from ._couplings import sequence_machine
 
 # Amino acids by their chemistry, and bases; other letters are grey.
-_COLOURS = {"#2a7f3f": "GSTYC", "#7b3f9d": "NQ", "#1f4fb4": "KRH", "#c22f2f": "DE", "k": "AVLIPWFM"}
+_GROUPS = {"#2a7f3f": "GSTYC", "#7b3f9d": "NQ", "#1f4fb4": "KRH", "#c22f2f": "DE", "k": "AVLIPWFM"}
+_AMINO_ACIDS = {letter: colour for colour, group in _GROUPS.items() for letter in group}
 _BASES = {"A": "#2a7f3f", "C": "#1f4fb4", "G": "#d98a1f", "T": "#c22f2f", "U": "#c22f2f"}
-_PER_ROW = 40  # sites in one row of a logo
-_WIDTH = 0.92  # of a letter, as a part of its column
+_WIDTH = 0.92  # of a letter, relative to its column
 
 
 class LogoDisplay:
-    """Letters piled up at each site, the largest outermost; negative heights hang below the line.
+    """Sequence logo: letters stacked at each site, the largest outermost.
+
+    Letters of negative height are below the line.
 
     Parameters
     ----------
@@ -37,7 +39,7 @@ class LogoDisplay:
         n_letters = len(self.alphabet)
         if self.heights.ndim != 2 or self.heights.shape[1] != n_letters:
             raise ValueError(
-                f"heights must have the shape (n_sites, {n_letters}) for the alphabet "
+                f"heights must have the shape (n_sites, {n_letters}) of the alphabet "
                 f"{self.alphabet!r}, got {self.heights.shape}"
             )
         if not np.isfinite(self.heights).all():
@@ -46,8 +48,6 @@ class LogoDisplay:
     @classmethod
     def from_estimator(cls, estimator, unit=0, *, alphabet="protein", **plot_params):
         """Show the weights of a hidden unit, in zero-sum gauge.
-
-        Letters above the line raise the input of the unit, letters below lower it.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class LogoDisplay:
     def from_profile(cls, profile, *, alphabet="protein", **plot_params):
         """Show the frequencies of letters, times the information at each site.
 
-        The information is log2(n_letters) less the entropy, in bits (Schneider and Stephens 1990).
+        The information is log2(n_letters) minus the entropy, in bits (Schneider and Stephens 1990).
 
         Parameters
         ----------
@@ -98,19 +98,19 @@ class LogoDisplay:
         information = np.log2(profile.shape[1]) + (profile * logs).sum(axis=1, keepdims=True)
         return cls(profile * information, alphabet, "bits").plot(**plot_params)
 
-    def plot(self, *, sites=None, min_height=0.01, per_row=_PER_ROW, figure=None):
+    def plot(self, *, sites=None, min_height=0.01, per_row=40, figure=None):
         """Draw the logo.
 
         Parameters
         ----------
         sites : sequence of int, default=None
-            Which sites to show, from 0 on; default: all.
+            Default: all.
         min_height : float, default=0.01
-            Letters that are smaller than this part of the highest pile are left out.
+            Letters below this fraction of the highest stack are left out.
         per_row : int, default=40
-            Sites in one row.
+            Number of sites in a row.
         figure : matplotlib Figure or SubFigure, default=None
-            Where to draw; default: a new figure.
+            Default: a new figure.
 
         Returns
         -------
@@ -119,11 +119,11 @@ class LogoDisplay:
         import matplotlib.pyplot as plt
 
         check_count("per_row", per_row, 1)
-        known = np.arange(len(self.heights))
-        sites = known if sites is None else np.asarray(sites)
+        n_sites = len(self.heights)
+        sites = np.arange(n_sites) if sites is None else np.asarray(sites)
         is_list = sites.ndim == 1 and sites.dtype.kind in "iu" and sites.size
-        if not is_list or not np.isin(sites, known).all():
-            raise ValueError(f"sites must be a list of int from 0 to {len(known) - 1}, got {sites}")
+        if not is_list or sites.min() < 0 or sites.max() >= n_sites:
+            raise ValueError(f"sites must be a list of int from 0 to {n_sites - 1}, got {sites}")
         up, down = (np.clip(sign * self.heights[sites], 0, None).sum(axis=1) for sign in (1, -1))
         top, bottom = up.max(), down.max()
         n_rows = -(-len(sites) // per_row)
@@ -135,25 +135,21 @@ class LogoDisplay:
         for row, ax in enumerate(axes):
             shown = sites[row * per_row : (row + 1) * per_row]
             for x, site in enumerate(shown):
-                self._pile(ax, x, self.heights[site], smallest)
+                self._stack(ax, x, self.heights[site], smallest)
             self._frame(ax, shown, min(len(sites), per_row), top, bottom)
         self.figure_, self.axes_ = figure, axes
         return self
 
-    def _pile(self, ax, x, heights, smallest):
-        """Put the letters of one site on each other, away from the line."""
-        ends = {1: 0.0, -1: 0.0}
+    def _stack(self, ax, x, heights, smallest):
+        """Stack the letters of one site, away from the line."""
+        ends, is_bases = {1: 0.0, -1: 0.0}, set(self.alphabet) <= set("ACGTU-")
         for code in np.argsort(np.abs(heights)):
             height = heights[code]
             if abs(height) > smallest:
                 sign = 1 if height > 0 else -1
                 low = min(ends[sign], ends[sign] + height)
-                ax.add_patch(_letter(self.alphabet[code], self._is_bases, x, low, abs(height)))
+                ax.add_patch(_letter(self.alphabet[code], is_bases, x, low, abs(height)))
                 ends[sign] += height
-
-    @property
-    def _is_bases(self):
-        return set(self.alphabet) <= set("ACGTU-")
 
     def _frame(self, ax, shown, n_columns, top, bottom):
         margin = 0.05 * (top + bottom) or 1.0
@@ -166,7 +162,7 @@ class LogoDisplay:
 
 
 def _letter(letter, is_bases, x, low, height):
-    """Return a letter that fills a box around x, from ``low`` up."""
+    """Return a letter that fills a box around x, upwards from ``low``."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.patches import PathPatch
     from matplotlib.textpath import TextPath
@@ -174,13 +170,8 @@ def _letter(letter, is_bases, x, low, height):
 
     path = TextPath((0, 0), letter, size=1, prop=FontProperties(weight="bold"))
     box = path.get_extents()
-    wide = box.width if letter == "-" else max(box.width, 0.5)  # an I is no beam
+    wide = box.width if letter == "-" else max(box.width, 0.5)  # I stays narrow
     move = Affine2D().translate(-box.x0 - box.width / 2, -box.y0 - box.height / 2)
     move = move.scale(_WIDTH / wide, height / box.height).translate(x, low + height / 2)
-    return PathPatch(move.transform_path(path), lw=0, fc=_colour(letter, is_bases))
-
-
-def _colour(letter, is_bases):
-    if is_bases:
-        return _BASES.get(letter, "0.6")
-    return next((colour for colour, group in _COLOURS.items() if letter in group), "0.6")
+    colour = (_BASES if is_bases else _AMINO_ACIDS).get(letter, "0.6")
+    return PathPatch(move.transform_path(path), lw=0, fc=colour)

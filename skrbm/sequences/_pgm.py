@@ -1,4 +1,4 @@
-"""Machines of PGM, which writes pickles, read without running anything that is in them."""
+"""Reader of the pickles of PGM, which runs no code of them."""
 
 import pickle
 import re
@@ -9,11 +9,10 @@ from ..estimators import RBM, CategoricalRBM
 
 _NUMBERS = re.compile(r"[<>|=]?[fiub][1248]")
 _VISIBLE = {"Potts": "categories", "Bernoulli": "bernoulli", "Spin": "spin"}
-_ADVICE = "those that are read have Potts, Bernoulli or Spin visible units and no mixture"
 
 
 class _Record:
-    """What a pickle asks for, whatever its name: it only keeps what it is given."""
+    """Stands for any object of a pickle, and stores its arguments and state."""
 
     name, state = "", None
 
@@ -29,14 +28,14 @@ class _Record:
         self.state = state
 
     def __getitem__(self, key):
-        """An attribute of the object that was pickled; ValueError if it has none."""
+        """Return an attribute of the pickled object."""
         if not isinstance(self.state, dict) or key not in self.state:
-            raise ValueError(f"the file has no machine of PGM: {self.name} has no {key!r}")
+            raise ValueError(f"no machine of PGM: {self.name} has no {key!r}")
         return self.state[key]
 
 
 class _Records(pickle.Unpickler):
-    """Reads a pickle as records: no name in it is imported, and none is called."""
+    """Unpickler that imports and calls nothing."""
 
     def find_class(self, module, name):
         return type(name, (_Record,), {"name": f"{module}.{name}"})
@@ -45,9 +44,7 @@ class _Records(pickle.Unpickler):
 def read_pgm(path, **params):
     """Read a machine that PGM has saved by ``saveRBM``.
 
-    Such a file is a pickle, which can run any program when Python loads it. Here it cannot:
-    objects in it become records of what they hold, nothing is imported or called, and arrays of
-    numbers are made from their bytes. PGM itself need not be there.
+    The file is a pickle, but nothing in it is imported or called. PGM is not needed.
 
     Parameters
     ----------
@@ -58,31 +55,24 @@ def read_pgm(path, **params):
     Returns
     -------
     CategoricalRBM or RBM
-        Fitted. PGM's codes of amino acids are those of the alphabet "ACDEFGHIKLMNPQRSTVWY-", with
-        the gap at the end. Hidden dReLU and ReLU units become "double_relu", ReLUplus units "relu".
+        Fitted. PGM's alphabet of amino acids is "ACDEFGHIKLMNPQRSTVWY-". Hidden dReLU and ReLU
+        units become "double_relu", ReLUplus units "relu".
 
     Raises
     ------
     ValueError
-        If the file is no such machine.
+        If the file is no such machine, or one with other units.
     """
     with open(path, "rb") as file:
         try:
             rbm = _Records(file, encoding="latin1").load()
-        except (
-            pickle.UnpicklingError,
-            EOFError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            LookupError,
-        ) as error:
-            raise ValueError(f"{path} is no pickle of a machine: {error}") from None
+        except Exception as error:  # damaged pickles raise almost anything
+            raise ValueError(f"{path} is no pickle of a machine: {error}") from error
     if not isinstance(rbm, _Record):
-        raise ValueError(f"{path} is no pickle of a machine, but of a {type(rbm).__name__}")
+        raise ValueError(f"{path} is no pickle of a machine, but of {type(rbm).__name__}")
     visible, hidden = rbm["visible"], rbm["hidden"]
     if visible not in _VISIBLE or hidden not in _HIDDEN:
-        raise ValueError(f"{path} has {visible} and {hidden} units; {_ADVICE}")
+        raise ValueError(f"{path} has {visible} and {hidden} units, which are not supported")
     W, fields = _array(rbm["weights"]), _array(rbm["vlayer"]["fields"])
     unit, parts = _HIDDEN[hidden](lambda name: _array(rbm["hlayer"][name]))
     parts = {f"{name}_hidden": part for name, part in parts.items()}
@@ -93,7 +83,7 @@ def read_pgm(path, **params):
 
 
 def _array(record):
-    """Return the array of numbers that a record tells of."""
+    """Return the array of a record."""
     name = record.name.rpartition(".")[2] if isinstance(record, _Record) else ""
     if name == "_reconstruct" and record.state is not None:
         _, shape, dtype, is_fortran, raw = record.state
@@ -101,7 +91,7 @@ def _array(record):
     elif name == "_frombuffer":  # of newer protocols
         raw, dtype, shape, order = record.args
     else:
-        raise ValueError("a parameter in the file is no array")
+        raise ValueError("a parameter in the file is not an array")
     dtype = _dtype(dtype)
     if isinstance(raw, _Record) and raw.name == "_codecs.encode":  # bytes of older protocols
         raw = raw.args[0]
@@ -112,45 +102,38 @@ def _array(record):
 def _dtype(record):
     code = str(record.args[0])
     if not _NUMBERS.fullmatch(code):
-        raise ValueError(f"a parameter in the file is of dtype {code!r}, and no number")
+        raise ValueError(f"a parameter in the file has dtype {code!r}")
     is_swapped = record.state is not None and record.state[1] == ">"
     return np.dtype(code).newbyteorder(">" if is_swapped else "=")
 
 
-# Units of PGM have the energy gamma h**2 / 2 + theta h, on each side of 0 by itself.
+# Units of PGM have the energy gamma h**2 / 2 + theta h, with parameters of each sign of h.
 
 
-def _fields(part):
+def _discrete(part):
     return {"intercept": part("fields")}
 
 
-def _line(part):
+def _quadratic(part):
     return {"intercept": -part("theta"), "precision": part("gamma")}
 
 
-def _sides(right, left, theta_right, theta_left):
+def _two_sided(part, gammas=("gamma_plus", "gamma_minus")):
+    plus, minus = map(part, gammas)
+    theta_plus, theta_minus = part("theta_plus"), part("theta_minus")
     return {
-        "intercept": (theta_left - theta_right) / 2,
-        "absolute": -(theta_right + theta_left) / 2,
-        "precision": (right + left) / 2,
-        "skew": (right - left) / 2,
+        "intercept": (theta_minus - theta_plus) / 2,
+        "absolute": -(theta_plus + theta_minus) / 2,
+        "precision": (plus + minus) / 2,
+        "skew": (plus - minus) / 2,
     }
 
 
-def _two_sides(part):
-    names = "gamma_plus", "gamma_minus", "theta_plus", "theta_minus"
-    return _sides(*map(part, names))
-
-
-def _equal_sides(part):
-    return _sides(part("gamma"), part("gamma"), part("theta_plus"), part("theta_minus"))
-
-
 _HIDDEN = {
-    "Bernoulli": lambda part: ("bernoulli", _fields(part)),
-    "Spin": lambda part: ("spin", _fields(part)),
-    "Gaussian": lambda part: ("gaussian", _line(part)),
-    "ReLUplus": lambda part: ("relu", _line(part)),
-    "dReLU": lambda part: ("double_relu", _two_sides(part)),
-    "ReLU": lambda part: ("double_relu", _equal_sides(part)),
+    "Bernoulli": lambda part: ("bernoulli", _discrete(part)),
+    "Spin": lambda part: ("spin", _discrete(part)),
+    "Gaussian": lambda part: ("gaussian", _quadratic(part)),
+    "ReLUplus": lambda part: ("relu", _quadratic(part)),
+    "dReLU": lambda part: ("double_relu", _two_sided(part)),
+    "ReLU": lambda part: ("double_relu", _two_sided(part, ("gamma", "gamma"))),
 }

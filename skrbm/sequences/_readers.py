@@ -1,4 +1,4 @@
-"""Machines of other programs, from their files."""
+"""Readers of the files of rbms and adabmDCA, and machines of Potts models."""
 
 import re
 from pathlib import Path
@@ -15,10 +15,7 @@ _SMALL = 1e-10  # eigenvalues, relative to the largest, that are rounding
 
 
 def read_rbms(path, update=None, **params):
-    """Read a machine from an HDF5 file of ``rbms``; needs h5py.
-
-    Files of ``rbms`` 0.5 hold a group ``update_N`` for each saved machine, with its
-    ``weight_matrix``, ``vbias`` and ``hbias``.
+    """Read a machine from an HDF5 file of ``rbms`` 0.5; needs h5py.
 
     Parameters
     ----------
@@ -31,7 +28,7 @@ def read_rbms(path, update=None, **params):
     Returns
     -------
     CategoricalRBM or BernoulliRBM
-        Fitted: a ``PBRBM`` (categories, codes in the order of its letters) or a ``BBRBM``.
+        Fitted; of a ``PBRBM`` or a ``BBRBM``.
 
     Raises
     ------
@@ -50,14 +47,14 @@ def read_rbms(path, update=None, **params):
     with h5py.File(path, "r") as file:
         saved = sorted(int(m[1]) for m in map(_UPDATE.fullmatch, file) if m)
         if not saved or (update is not None and update not in saved):
-            raise ValueError(f"{path} has no machine update_{update}; it has updates {saved}")
+            raise ValueError(f"{path} has no update {update}, but {saved}")
         group = file[f"update_{saved[-1] if update is None else update}"]
         group = group.get("params", group)  # older files have no such group
         kind = file["model_type"].asstr()[()] if "model_type" in file else None
         if kind not in (None, "PBRBM", "BBRBM") or any(name not in group for name in _PARAMETERS):
             raise ValueError(
-                f"{path} holds a machine {kind} with {sorted(group)}; those that are read are "
-                f"PBRBM and BBRBM, which have {sorted(_PARAMETERS)}"
+                f"{path} must hold a PBRBM or BBRBM with {sorted(_PARAMETERS)}, got {kind} with "
+                f"{sorted(group)}"
             )
         W, hidden, visible = (np.asarray(group[name][()]) for name in _PARAMETERS)
     if W.ndim == 3:
@@ -66,18 +63,15 @@ def read_rbms(path, update=None, **params):
 
 
 def read_adabmdca(path, alphabet="protein", **params):
-    """Read a Potts model from a file of parameters of adabmDCA, as a machine.
-
-    Such a model has couplings J between sites, and no hidden units. :func:`potts_machine` makes
-    the machine with Gaussian hidden units that has the same distribution.
+    """Read a Potts model from a parameter file of adabmDCA, as a machine (:func:`potts_machine`).
 
     Parameters
     ----------
     path : str or path
-        Lines "J i j a b value" and "h i a value", where a and b are letters or, in old files,
-        codes. Couplings that are not there are 0.
+        Of lines "J i j a b value" and "h i a value", where a and b are letters or codes. Missing
+        couplings are 0.
     alphabet : str, default="protein"
-        As in :func:`letters_of`; it must be that of the file.
+        That of the file, as in :func:`letters_of`.
     **params : dict
         Parameters of the estimator, such as ``random_state``.
 
@@ -89,7 +83,7 @@ def read_adabmdca(path, alphabet="protein", **params):
     Raises
     ------
     ValueError
-        If a line is not of this kind, or couplings are of sites that have no fields.
+        If a line is invalid, or couplings are of sites without fields.
     """
     letters = letters_of(alphabet)
     code = {letter: i for i, letter in enumerate(letters)}
@@ -101,8 +95,8 @@ def read_adabmdca(path, alphabet="protein", **params):
                 entries[parts[0]].append(_entry(parts, code))
             except (KeyError, ValueError, IndexError):
                 raise ValueError(
-                    f"line {number} of {path} is {line[:60]!r}, but must be 'J i j a b value' or "
-                    f"'h i a value' with letters of {letters!r}"
+                    f"line {number} of {path} must be 'J i j a b value' or 'h i a value' with "
+                    f"letters of {letters!r}, got {line[:60]!r}"
                 ) from None
     if not entries["h"]:
         raise ValueError(f"{path} has no line 'h i a value'")
@@ -110,7 +104,6 @@ def read_adabmdca(path, alphabet="protein", **params):
 
 
 def _entry(parts, code):
-    """Return the indices and the value of a line."""
     if parts[0] == "h":
         site, letter, value = parts[1:]
         return int(site), code[letter], float(value)
@@ -119,20 +112,18 @@ def _entry(parts, code):
 
 
 def _potts(entries, n_letters):
-    """Return the couplings and the fields of entries."""
+    """Return arrays of couplings and fields."""
     *index, values = zip(*entries["h"], strict=True)
-    if min(index[0]) < 0:
-        raise ValueError(f"sites are numbered from 0 on, got fields of site {min(index[0])}")
     n_sites = max(index[0]) + 1
+    sites = {*index[0], *(site for entry in entries["J"] for site in entry[:2])}
+    if not sites <= set(range(n_sites)):
+        raise ValueError(
+            f"sites must be those with fields, 0 to {n_sites - 1}, got {sorted(sites)}"
+        )
     fields, couplings = np.zeros((n_sites, n_letters)), np.zeros((n_sites, n_letters) * 2)
     fields[tuple(map(list, index))] = values
     if entries["J"]:
         i, j, a, b, values = map(list, zip(*entries["J"], strict=True))
-        if max(*i, *j) >= n_sites or min(*i, *j) < 0:
-            raise ValueError(
-                f"couplings are of sites {min(*i, *j)} to {max(*i, *j)}, fields of 0 to "
-                f"{n_sites - 1}"
-            )
         couplings[i, a, j, b] = values
         couplings[j, b, i, a] = values
     return couplings, fields
@@ -141,15 +132,15 @@ def _potts(entries, n_letters):
 def potts_machine(couplings, fields, **params):
     """Return the machine with Gaussian hidden units that has the distribution of a Potts model.
 
-    log p(v) = sum_i h_i(v_i) + sum_{i<j} J_ij(v_i, v_j) + constant. In zero-sum gauge J becomes
-    positive where a constant is added to log p(v), a multiple of the identity to J; then
-    J = W'W, and hidden units with variance 1 and weights W give the same sum. Their number is at
-    most n_sites (n_letters - 1). Chains mix slowly where the multiple is large.
+    log p(v) = sum_i h_i(v_i) + sum_{i<j} J_ij(v_i, v_j) + constant. In zero-sum gauge a multiple of
+    the identity, which changes the constant, makes J positive semidefinite; then J = W'W with at
+    most n_sites (n_letters - 1) hidden units of variance 1. Chains mix slowly if the multiple is
+    large.
 
     Parameters
     ----------
     couplings : array-like of shape (n_sites, n_letters, n_sites, n_letters)
-        J, symmetric. What is at i = j does not count.
+        J, symmetric; entries with i = j are ignored.
     fields : array-like of shape (n_sites, n_letters)
         h.
     **params : dict
@@ -165,7 +156,7 @@ def potts_machine(couplings, fields, **params):
     if fields.shape != (n_sites, n_letters):
         raise ValueError(f"fields must have the shape {(n_sites, n_letters)}, got {fields.shape}")
     if not np.isfinite(fields).all() or not np.allclose(J, J.transpose(2, 3, 0, 1)):
-        raise ValueError("fields must be finite, and couplings symmetric: J_ij(a, b) = J_ji(b, a)")
+        raise ValueError("fields must be finite, and couplings symmetric")
     sites, n = np.arange(n_sites), n_sites * n_letters
     J[sites, :, sites, :] = 0
     fields = fields + J.mean(axis=3).sum(axis=2)  # what the gauge takes from the couplings

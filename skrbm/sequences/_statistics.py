@@ -1,12 +1,11 @@
 """Frequencies of letters at sites and at pairs of sites."""
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._checks import check_count, check_number
 from ..inputs import check_weights
 from ._alphabet import check_codes
-
-_BLOCK_ROWS = 2048
 
 
 def profile(codes, n_letters, sample_weight=None, *, pseudo_count=0.0):
@@ -20,17 +19,16 @@ def profile(codes, n_letters, sample_weight=None, *, pseudo_count=0.0):
     sample_weight : array-like of shape (n_sequences,), default=None
         Such as those of :func:`sequence_weights`.
     pseudo_count : float in [0, 1], default=0.0
-        Part of the uniform distribution that is mixed in: (1 - a) f + a / n_letters.
+        Fraction a of the uniform distribution in the mixture (1 - a) f + a / n_letters.
 
     Returns
     -------
     ndarray of shape (n_sites, n_letters), float64
         Rows sum to 1. A site without any letter has the uniform distribution.
     """
-    codes, weights = _checked(codes, n_letters, sample_weight)
-    check_number("pseudo_count", pseudo_count, at_least=0, at_most=1)
-    counts = np.stack([_counts(site, weights, n_letters) for site in codes.T])
-    return _mixed(_frequencies(counts, counts.sum(axis=1, keepdims=True)), pseudo_count, n_letters)
+    X, weights = _one_hot(codes, n_letters, sample_weight)
+    counts = (X.T @ weights).reshape(-1, n_letters)
+    return _frequencies(counts, counts.sum(axis=1, keepdims=True), n_letters, pseudo_count)
 
 
 def pair_statistics(codes, n_letters, sample_weight=None, *, pseudo_count=0.0):
@@ -39,30 +37,22 @@ def pair_statistics(codes, n_letters, sample_weight=None, *, pseudo_count=0.0):
     Parameters
     ----------
     codes : array-like of int of shape (n_sequences, n_sites)
-        A pair counts where both letters are known.
+        A pair counts if both letters are known.
     n_letters : int
     sample_weight : array-like of shape (n_sequences,), default=None
     pseudo_count : float in [0, 1], default=0.0
-        Part of the uniform distribution over pairs that is mixed in, at one site that over letters.
+        Fraction of the uniform distribution over pairs, or at one site over letters.
 
     Returns
     -------
     ndarray of shape (n_sites, n_letters, n_sites, n_letters), float64
         Entry (i, a, j, b); at one site the frequencies of letters where a = b, and 0 elsewhere.
     """
-    codes, weights = _checked(codes, n_letters, sample_weight)
-    check_number("pseudo_count", pseudo_count, at_least=0, at_most=1)
-    n_sites, n = codes.shape[1], codes.shape[1] * n_letters
-    counts, known = np.zeros((n, n)), np.zeros((n_sites, n_sites))
-    for start in range(0, len(codes), _BLOCK_ROWS):
-        block, w = codes[start : start + _BLOCK_ROWS], weights[start : start + _BLOCK_ROWS, None]
-        X = (block[:, :, None] == np.arange(n_letters)).reshape(len(block), n).astype(np.float64)
-        is_known = (block >= 0).astype(np.float64)
-        counts += X.T @ (w * X)
-        known += is_known.T @ (w * is_known)
-    counts = counts.reshape(n_sites, n_letters, n_sites, n_letters)
-    found = _frequencies(counts, known[:, None, :, None], n_letters**2)
-    found = _mixed(found, pseudo_count, n_letters**2)
+    X, weights = _one_hot(codes, n_letters, sample_weight)
+    n_sites = X.shape[1] // n_letters
+    counts = (X.T @ (X * weights[:, None])).toarray().reshape(2 * (n_sites, n_letters))
+    known = counts.sum(axis=(1, 3), keepdims=True)
+    found = _frequencies(counts, known, n_letters**2, pseudo_count)
     sites = np.arange(n_sites)
     own = profile(codes, n_letters, weights, pseudo_count=pseudo_count)
     found[sites, :, sites, :] = own[:, :, None] * np.eye(n_letters)
@@ -70,7 +60,7 @@ def pair_statistics(codes, n_letters, sample_weight=None, *, pseudo_count=0.0):
 
 
 def connected_correlations(codes, n_letters, sample_weight=None, *, pseudo_count=0.0):
-    """Return how far the frequencies of pairs are from those of independent sites.
+    """Return the connected correlations of pairs of letters.
 
     Parameters
     ----------
@@ -86,16 +76,16 @@ def connected_correlations(codes, n_letters, sample_weight=None, *, pseudo_count
     ndarray of shape (n_sites, n_letters, n_sites, n_letters), float64
         f_ij(a, b) - f_i(a) f_j(b).
     """
-    more = {"sample_weight": sample_weight, "pseudo_count": pseudo_count}
-    own = profile(codes, n_letters, **more)
-    return pair_statistics(codes, n_letters, **more) - own[:, :, None, None] * own
+    own = profile(codes, n_letters, sample_weight, pseudo_count=pseudo_count)
+    pairs = pair_statistics(codes, n_letters, sample_weight, pseudo_count=pseudo_count)
+    return pairs - own[:, :, None, None] * own
 
 
 def pair_correlation(codes, others, n_letters, sample_weight=None, other_weight=None):
     """Return the Pearson correlation of connected pair correlations of data and of samples.
 
-    All pairs of letters at all pairs of different sites count. The noise of few sequences makes it
-    smaller: compare with that of two halves of the data.
+    All pairs of letters at all pairs of different sites count. Sampling noise lowers it: compare
+    with that of two halves of the data.
 
     Parameters
     ----------
@@ -111,7 +101,7 @@ def pair_correlation(codes, others, n_letters, sample_weight=None, other_weight=
     Returns
     -------
     float
-        NaN if all connected correlations of one of them are equal, or there is one site alone.
+        NaN if the connected correlations of one of them are constant, or there is one site.
     """
     found = connected_correlations(codes, n_letters, sample_weight)
     other = connected_correlations(others, n_letters, other_weight)
@@ -126,23 +116,20 @@ def pair_correlation(codes, others, n_letters, sample_weight=None, other_weight=
     return float(x @ y / size) if size > 0 else float("nan")
 
 
-def _checked(codes, n_letters, sample_weight):
+def _one_hot(codes, n_letters, sample_weight):
+    """Return sparse one-hot columns, all 0 at missing letters, and weights."""
     check_count("n_letters", n_letters, 2)
     codes = check_codes(codes, n_letters)
     weights = check_weights(sample_weight, codes)
-    return codes, np.ones(len(codes)) if weights is None else weights
+    rows, sites = np.nonzero(codes >= 0)
+    columns = sites * n_letters + codes[rows, sites]
+    shape = len(codes), codes.shape[1] * n_letters
+    X = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+    return X, np.ones(len(codes)) if weights is None else weights
 
 
-def _counts(site, weights, n_letters):
-    """Return the weight of each letter at one site."""
-    return np.bincount(site[site >= 0], weights[site >= 0], minlength=n_letters)
-
-
-def _frequencies(counts, total, n=None):
-    """Return counts over their sum, and the uniform distribution where nothing was counted."""
-    n = counts.shape[-1] if n is None else n
-    return np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / n)
-
-
-def _mixed(frequencies, part, n):
-    return (1 - part) * frequencies + part / n
+def _frequencies(counts, total, n, pseudo_count):
+    """Return normalized counts, uniform if nothing was counted, with a pseudo-count."""
+    check_number("pseudo_count", pseudo_count, at_least=0, at_most=1)
+    found = np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / n)
+    return (1 - pseudo_count) * found + pseudo_count / n

@@ -1,4 +1,4 @@
-"""Sequences that are close to each other: weights that make up for them, and clusters."""
+"""Weights and clusters of similar sequences."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -8,14 +8,14 @@ from .._checks import check_number
 from ._alphabet import check_codes
 from ._fasta import Alignment
 
-_BLOCK = 2**21  # pairs that are compared together; their counts stay in a cache
+_BLOCK = 2**21  # pairs that are compared together, whose counts fit into the cache
 
 
 def sequence_weights(codes, max_distance=0.2):
-    """Return 1 over the number of sequences that are within a distance, itself included.
+    """Return 1 over the number of sequences within a distance of each, itself included.
 
-    The distance is the part of the sites at which two sequences differ; a site where a letter is
-    missing in one of them does not count. Their sum is the effective number of sequences.
+    The distance is the fraction of sites at which two sequences differ, without sites at which one
+    of them is missing. The sum of the weights is the effective number of sequences.
 
     Parameters
     ----------
@@ -38,10 +38,10 @@ def sequence_weights(codes, max_distance=0.2):
 
 
 def sequence_clusters(codes, max_distance=0.2):
-    """Return the cluster of each sequence: neighbours are in one, and neighbours of neighbours.
+    """Return single-linkage clusters of sequences.
 
-    They are groups for scikit-learn's ``GroupKFold`` and ``GroupShuffleSplit``: what is held out
-    then has no close relative among the sequences of training, and its likelihood tells more.
+    As groups of scikit-learn's ``GroupKFold`` and ``GroupShuffleSplit`` they keep close relatives
+    of the test sequences out of the training set.
 
     Parameters
     ----------
@@ -69,9 +69,10 @@ def _codes_of(codes):
 
 
 def _neighbours(codes, max_distance):
-    """Yield the pairs of neighbours block by block: indices of the first and of the second."""
+    """Yield the pairs of neighbours in blocks, as index arrays of the first and the second."""
     check_number("max_distance", max_distance, at_least=0, below=1)
-    sites = np.ascontiguousarray(_small(codes).T)
+    small = codes.astype(np.int8 if codes.max() < 128 else np.int64)  # bytes are compared fastest
+    sites = np.ascontiguousarray(small.T)
     known = (codes >= 0).astype(np.float32) if (codes < 0).any() else None
     n = codes.shape[0]
     step = max(1, _BLOCK // n)
@@ -82,13 +83,8 @@ def _neighbours(codes, max_distance):
         yield earlier[kept] + start, later[kept] + start
 
 
-def _small(codes):
-    """Return codes of one byte if there are few letters: they are compared fastest."""
-    return codes.astype(np.int8 if codes.max() < 128 else np.int64)
-
-
 def _near(sites, known, start, stop, max_distance):
-    """Return whether rows from ``start`` to ``stop`` are near to the rows from ``start`` on."""
+    """Return whether rows ``start`` to ``stop`` are neighbours of the rows from ``start`` on."""
     n_sites, n = sites.shape
     shape = stop - start, n - start
     counts = np.zeros(shape, dtype=np.uint8 if n_sites < 256 else np.int32)
@@ -105,5 +101,5 @@ def _near(sites, known, start, stop, max_distance):
 
 
 def _limit(max_distance, n_sites):
-    """Return the largest number of sites that may differ; 0.2 of 5 sites is 1."""
+    """Return the largest number of different sites, robust to rounding."""
     return np.floor(max_distance * n_sites + 1e-9)

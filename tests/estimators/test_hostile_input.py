@@ -33,7 +33,7 @@ def test_values_that_overflow_float32(Estimator, method):
     if method == "score_samples":  # in float64
         assert np.isfinite(rbm.score_samples(far)).all()
         return
-    with pytest.raises(ValueError, match=r"beyond the range of float32.*Scale X"):
+    with pytest.raises(ValueError, match=r"beyond the range of float32"):
         getattr(rbm, method)(np.array(far))
 
 

@@ -108,13 +108,13 @@ def written(path, **changes):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"format": 99, "skrbm": "7.0"}, "written by skrbm 7.0 in format 99, .* later release"),
+        ({"format": 99, "skrbm": "7.0"}, "later release"),
         ({"estimator": {"type": "Popen", "state": {"args": "ls"}}}, "there is no Popen"),
         ({"estimator": {"eval": "1"}}, "was written by skrbm"),
         ({"estimator": {"array": 77}}, "was written by skrbm"),
         ({"estimator": {"type": "SGD", "state": {"speed": 1}}}, "unexpected keyword .*'speed'"),
         ({"estimator": {"array": 0, "library": "os", "device": "cpu"}}, "arrays of os"),
-        ({"estimator": {"generator": {"dict": [["bit_generator", "seed"]]}}}, "streams of seed"),
+        ({"estimator": {"generator": {"dict": [["bit_generator", "seed"]]}}}, "generator seed"),
     ],
     ids=str,
 )

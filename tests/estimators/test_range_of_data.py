@@ -41,7 +41,7 @@ def test_new_data_out_of_range(RBM):
     rbm = small(RBM).fit(X)
     for method in ("transform", "score_samples"):
         (message,) = range_warnings(lambda method=method: getattr(rbm, method)(255 * X))
-        assert "from 0 to 255; those outside [0, 1]" in message and "are clipped" in message
+        assert "from 0 to 255" in message and "are clipped" in message
         assert not range_warnings(lambda method=method: getattr(rbm, method)(0.5 * X))
     rbm = small(RBM, binarize=100).fit(255 * X)
     assert not range_warnings(lambda: rbm.transform(255 * X))
@@ -65,7 +65,7 @@ def test_binarize(RBM, make, dtype):
 def test_binarize_below_zero(RBM):
     X = binary_data() - 1
     assert not range_warnings(lambda: small(RBM, binarize=-0.5).fit(X))
-    with pytest.raises(ValueError, match=r"binarize=-0\.5 .* sparse .* threshold >= 0 or a dense"):
+    with pytest.raises(ValueError, match=r"binarize=-0\.5"):
         small(RBM, binarize=-0.5).fit(sp.csr_array(X))
 
 

@@ -146,7 +146,7 @@ def test_bounds_of_the_data_and_beyond(kind):
     with pytest.warns(DataRangeWarning, match="from -3 to 3.*are clipped"):
         clipped = rbm.transform(np.array([[-3.0, 3, 0, 0, 0, 0]]))
     assert_array_equal(clipped, rbm.transform(np.array([[X.min(), X.max(), 0, 0, 0, 0]])))
-    with pytest.raises(ValueError, match=r"from .* to 9; .*cannot be learnt.*wider bounds"):
+    with pytest.raises(ValueError, match=r"from .* to 9"):
         rbm.partial_fit(np.full((3, 6), 9.0))
 
 

@@ -164,7 +164,7 @@ def test_tables_of_polars():
         made.schema == X.schema
         and rbm.impute(X, random_state=0).null_count().sum_horizontal()[0] == 0
     )
-    with pytest.raises(ValueError, match=r"'t' of X has dtype Struct.*each value is several"):
+    with pytest.raises(ValueError, match=r"'t' of X has dtype Struct"):
         fitted(X.with_columns(t=pl.struct("x", "n")))
 
 

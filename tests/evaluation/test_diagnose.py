@@ -327,7 +327,7 @@ def test_given_chains():
         ({"model": two_modes(), "X": np.ones((1, 6))}, "X has one row"),
         (
             {"model": two_modes(), "X": np.full((3, 6), np.nan)},
-            "NaN, and complete rows .* leave",
+            "NaN",
         ),
         ({"model": two_modes(), "n_steps": 7}, "n_steps must be an integer >= 8"),
     ],

@@ -1,7 +1,4 @@
-"""Columns of categories: against scikit-learn's encoders, and values that cannot be encoded."""
-
-import warnings
-from decimal import Decimal
+"""Encoding of columns of categories, against scikit-learn's encoder, and of tables."""
 
 import numpy as np
 import pytest
@@ -10,12 +7,12 @@ from sklearn.base import BaseEstimator
 from sklearn.preprocessing import OneHotEncoder
 
 from skrbm.exceptions import DataRangeWarning
-from skrbm.inputs import CategoryEncoder, columns_of, one_hot
+from skrbm.inputs import CategoryEncoder, TableEncoder, columns_of, one_hot
+from skrbm.units import Binomial
 
 TABLES = {
     "text": np.array([["A", "x"], ["C", "y"], ["A", "z"]]),
     "bytes": np.array([[3, 1], [0, 1], [3, 7]], dtype=np.uint8),
-    "negative": np.array([[-3, 1], [0, 1], [-3, 7]]),
     "bool": np.array([[True, False], [False, False], [True, True]]),
     "float": np.array([[0.5, 1], [-2.0, 1], [0.5, 3]]),
     "objects": np.array([["A", 1], ["C", 0], ["A", 2]], dtype=object),
@@ -43,15 +40,11 @@ def test_columns_are_those_of_scikit_learn(name):
 
 
 def test_probabilities_are_decoded_as_the_most_probable_values():
-    encoder, _ = fitted(TABLES["text"])
-    assert_array_equal(encoder.decode([np.array([[0.4, 0.6, 0.2, 0.5, 0.3]])]), [["C", "y"]])
-
-
-def test_text_is_decoded_to_numpy_from_rows_of_any_library():
     xp = pytest.importorskip("array_api_strict")
-    encoder, columns = fitted(TABLES["text"])
-    rows = xp.asarray(encoder.encode(columns).toarray())
-    assert_array_equal(encoder.decode([rows]), TABLES["text"])
+    encoder, _ = fitted(TABLES["text"])
+    P = np.array([[0.4, 0.6, 0.2, 0.5, 0.3]])
+    for rows in (P, xp.asarray(P)):
+        assert_array_equal(encoder.decode([rows]), [["C", "y"]])
 
 
 def test_missing_values_are_nan_in_all_columns_of_a_site():
@@ -63,14 +56,11 @@ def test_missing_values_are_nan_in_all_columns_of_a_site():
     assert_array_equal(rows.toarray(), expected)
 
 
-def test_all_marks_of_missing_values_are_known():
+def test_missing_values_of_objects():
     pd = pytest.importorskip("pandas")
     column = np.array(["a", None, np.nan, pd.NA, pd.NaT, "b"], dtype=object)[:, None]
     encoder, columns = fitted(column)
-    assert encoder.sizes == (2,)
-    assert_array_equal(
-        np.isnan(encoder.encode(columns).toarray()[:, 0]), [False, True, True, True, True, False]
-    )
+    assert_array_equal(encoder.codes(columns)[:, 0], [0, -1, -1, -1, -1, 1])
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -85,143 +75,77 @@ def test_categories_that_a_dtype_declares(library):
     encoder, columns = fitted(frame)
     assert_array_equal(encoder.categories_[0], ["low", "middle", "high"])
     assert_array_equal(encoder.categories_[1], [1, 3])
-    assert_array_equal(np.nan_to_num(encoder.encode(columns).toarray(), nan=9)[[0, 3]], [
-        [1, 0, 0, 0, 1], [9, 9, 9, 0, 1]
-    ])  # fmt: skip
-
-
-def test_whole_numbers_beside_missing_ones_stay_so():
-    pd = pytest.importorskip("pandas")
-    X = pd.DataFrame({"a": pd.array([3, None, 1, 3], dtype="Int64"), "b": [0.5, 1.5, None, 0.5]})
-    columns = [np.asarray(X["a"].astype(float)), np.asarray(X["b"])]
-    encoder = CategoryEncoder().fit(X, columns)
-    assert [values.dtype.kind for values in encoder.categories_] == ["i", "f"]
-    assert_array_equal(encoder.codes(columns), [[1, 0], [-1, 1], [0, -1], [1, 0]])
+    assert encoder.categories_[1].dtype.kind in "iO"
+    assert_array_equal(encoder.codes(columns), [[0, 1], [2, -1], [0, 0], [-1, 1]])
 
 
 def test_given_categories_keep_their_order():
-    X = np.array([["b"], ["a"]])
-    encoder, columns = fitted(X, categories=[["c", "b", "a"]])
-    assert_array_equal(encoder.encode(columns).toarray(), [[0, 1, 0], [0, 0, 1]])
-    numbers, columns = fitted(np.array([[5], [1]]), categories=[[5, 7, 1]])
-    assert_array_equal(numbers.encode(columns).toarray(), [[1, 0, 0], [0, 0, 1]])
+    encoder, columns = fitted(np.array([["b"], ["a"]]), categories=[["c", "b", "a"]])
+    assert_array_equal(encoder.codes(columns), [[1], [2]])
+    encoder, columns = fitted(np.array([[5.0], [1.0]]), categories=[[5, 7, 1]])
+    assert_array_equal(encoder.codes(columns), [[0], [2]])
 
 
-@pytest.mark.parametrize(
-    "X, warns",
-    [
-        (np.array([[-1, 0], [3, 2]]), True),
-        (np.array([[0, 0], [3, 2]]), False),
-        (np.array([[-2, -1], [3, 2]]), False),
-        (np.array([[-1, 0], [1, 1]]), False),  # no, no opinion, yes
-        (np.array([["-1", "0"], ["3", "2"]]), False),
-    ],
-)
-def test_codes_with_minus_one(X, warns):
-    """It is mostly what marks missing values, and then no category."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        encoder, _ = fitted(X)
-    assert [w.category for w in caught] == [DataRangeWarning] * warns
-    assert all("categories=[range(4)] * 2" in str(w.message) for w in caught)
+@pytest.mark.parametrize("least, most, warns", [(-1, 3, True), (0, 3, False), (-1, 1, False)])
+def test_codes_with_minus_one(least, most, warns, recwarn):
+    encoder, _ = fitted(np.array([[least, 0], [most, 2]]))
+    assert [w.category for w in recwarn] == [DataRangeWarning] * warns
     assert encoder.sizes == (2, 2)
 
 
-@pytest.mark.parametrize("divisor, n, warns", [(7, 30, True), (1, 30, False), (7, 20, False)])
-def test_columns_that_look_real(divisor, n, warns):
-    """Each number would be a category; few of them may be, and so may whole numbers."""
-    X = np.column_stack([np.arange(n) % 2, np.arange(n) / divisor])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        encoder, _ = fitted(X)
-    assert [w.category for w in caught] == [DataRangeWarning] * warns
-    assert all("columns [1] of X" in str(w.message) for w in caught)
-    assert encoder.sizes == (2, n)
-
-
-def test_categories_say_what_minus_one_is():
-    X = np.array([[-1, 0], [3, 2]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        encoder, columns = fitted(X, categories=[range(4)] * 2, handle_unknown="ignore")
-        assert_array_equal(encoder.codes(columns), X)
-        encoder, columns = fitted(X, categories=[range(-1, 4)] * 2)
-        assert_array_equal(encoder.codes(columns), X + 1)
-
-
-@pytest.mark.parametrize("new", [["Q"], [1.5]], ids=str)
+@pytest.mark.parametrize("new", ["Q", 1.5])
 def test_unknown_values(new):
-    X = np.array([["A"], ["C"]]) if new == ["Q"] else np.array([[1], [2]])
-    error, _ = fitted(X, handle_unknown="error")
+    X = TABLES["text" if new == "Q" else "bytes"]
+    row = [np.array([new]), X[:1, 1]]
     with pytest.raises(ValueError, match=r"unknown categories .* in column 0"):
-        error.encode([np.array(new)])
-    warns, _ = fitted(X)
-    with pytest.warns(DataRangeWarning, match="taken as missing"):
-        rows = warns.encode([np.array(new)])
-    assert np.isnan(rows.toarray()).all()
-    ignores, _ = fitted(X, handle_unknown="ignore")
-    assert np.isnan(ignores.encode([np.array(new)]).toarray()).all()
-
-
-def test_unknown_values_of_all_columns_are_told_at_once():
-    encoder, _ = fitted(np.array([["A", "A", "A"], ["C", "C", "C"]]))
-    with pytest.warns(DataRangeWarning) as warned:
-        rows = encoder.encode([np.array(["A"]), np.array(["Q"]), np.array(["P"])])
-    assert len(warned) == 1
-    assert "['Q'] in column 1 of X, and others in columns [2]" in str(warned[0].message)
-    assert_array_equal(np.isnan(rows.toarray()), [[False, False, True, True, True, True]])
-
-
-@pytest.mark.parametrize("unit", ["D", "us", "ns"])
-def test_times(unit):
-    times = np.array(["2021-01-01", "2020-01-01", "NaT"], dtype=f"M8[{unit}]")
-    others = np.array(["b", "a", "c"]), np.array([2, 1, 3]), np.array([True, False, True])
-    for other in others:
-        columns = [times, other]
-        encoder = CategoryEncoder().fit(None, columns)
-        rows = encoder.encode(columns).toarray()
-        back = encoder.decode([rows[:2]])
-        assert back.dtype == object and back.tolist() == [
-            [times[0], other[0]],
-            [times[1], other[1]],
-        ]
-        assert_array_equal(encoder.encode(list(back.T)).toarray(), rows[:2])
-        in_seconds = [times.astype("M8[s]"), other]
-        assert_array_equal(encoder.encode(in_seconds).toarray(), rows)
-    half_a_day = [times[:1] + np.timedelta64(12, "h"), other[:1]]
-    with pytest.warns(DataRangeWarning, match="unknown categories"):
-        assert np.isnan(encoder.encode(half_a_day).toarray()[0, 0])
-
-
-def test_truth_values_stay_so_beside_numbers():
-    columns = [np.array([True, False]), np.array([5, 7])]
-    encoder = CategoryEncoder().fit(None, columns)
-    back = encoder.decode([encoder.encode(columns).toarray()])
-    assert back.dtype == object and back[0, 0] is True and back.tolist() == [[True, 5], [False, 7]]
-
-
-def test_text_is_no_number():
-    encoder, _ = fitted(np.array([["1"], ["2"]]), handle_unknown="error")
-    with pytest.raises(ValueError, match="unknown categories"):
-        encoder.encode([np.array([1, 2])])
+        fitted(X, handle_unknown="error")[0].encode(row)
+    with pytest.warns(DataRangeWarning, match="column 0 of X"):
+        expected = fitted(X)[0].codes(row)
+    assert_array_equal(expected, [[-1, 0]])
+    assert_array_equal(fitted(X, handle_unknown="ignore")[0].codes(row), expected)
 
 
 @pytest.mark.parametrize(
-    "X, params, message",
+    "X, categories",
     [
-        ([["a", 1], [None, 2]], {"categories": [["a"]]}, "1 lists, and X 2 columns"),
-        ([["a"], ["b"]], {"categories": [["a", "a"]]}, "a value twice"),
-        ([["a"], ["b"]], {"categories": [["a", None]]}, "none of them missing"),
-        ([["a"], ["b"]], {"categories": [[]]}, "must be values of a column"),
-        ([[None], [np.nan]], {}, "no observed value in column 0"),
-        ([["a"], [1]], {}, "uniformly strings or numbers"),
-        ([[1.0], [np.inf]], {}, "Input X contains infinity"),
-        ([["a"], [-np.inf]], {}, "Input X contains infinity"),
-        ([[1], [Decimal("inf")]], {}, "Input X contains infinity"),
-        ([["a"], ["b"]], {"categories": [["a", np.inf]]}, r"categories\[0\] contains infinity"),
+        ([["a", 1], [None, 2]], [["a"]]),
+        ([["a"], ["b"]], [["a", "a"]]),
+        ([["a"], ["b"]], [["a", None]]),
+        ([["a"], ["b"]], [["a", np.inf]]),
+        ([["a"], ["b"]], [[]]),
+        ([[None], [np.nan]], "auto"),
+        ([["a"], [1]], "auto"),
+        ([[1.0], [np.inf]], "auto"),
+        (np.array([["2020-01-01"]], "M8[D]"), "auto"),
     ],
 )
-def test_what_cannot_be_encoded(X, params, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        encoder, columns = fitted(np.array(X, object), **params)
-        encoder.encode(columns)
+def test_columns_that_cannot_be_encoded(X, categories):
+    with pytest.raises((TypeError, ValueError), match=r"categories|column|Input X"):
+        X = X if isinstance(X, np.ndarray) else np.array(X, object)
+        fitted(X, categories=categories)
+
+
+# ------------------------------------------------------------------------------- tables
+
+
+def table(*columns, **params):
+    columns = [np.asarray(column) for column in columns]
+    return TableEncoder(**params).fit(None, columns), columns
+
+
+def test_columns_of_equal_units_make_one_part():
+    stars, points = np.array([1, 2, 3, 4, 5, 1]), np.array([0, 7, 3, 2, 1, 5])
+    found, columns = table(stars, points, stars[::-1])
+    assert found.unit.units == (Binomial(4), Binomial(7))
+    X = found.encode(columns)
+    assert_array_equal(X, np.stack([stars - 1, stars[::-1] - 1, points], axis=1))
+    assert_array_equal(found.decode([X]), np.stack(columns, axis=1))
+
+
+def test_columns_of_one_value():
+    found, columns = table([True, True, True], [0.5, 1.5, 2.5], ["a", "a", "a"])
+    assert [column.kind for column in found.table] == ["binary", "real", "categorical"]
+    X = found.encode(columns).toarray()
+    X[:, 0] = [0, 1, 1]  # the unit has two values
+    assert list(found.decode([X])[:, 0]) == [True] * 3
+    assert table([3, 3, 3], kinds={0: "rating"})[0].unit.units == (Binomial(1),)

@@ -20,9 +20,9 @@ from skrbm.sequences import (
     ranked_pairs,
     zero_sum,
 )
-from skrbm.units import Bernoulli, Categorical, DoubleReLU, Gaussian, ReLU, Spin, Theta
+from skrbm.units import Bernoulli, Categorical, DoubleReLU, Gaussian, Spin, Theta
 
-HIDDEN = [Bernoulli(), Spin(), Gaussian(), ReLU(), DoubleReLU(), Categorical(3)]
+HIDDEN = [Bernoulli(), Gaussian(), DoubleReLU(), Categorical(3)]
 SITES, LETTERS = 3, 3
 SHAPE = SITES, LETTERS, SITES, LETTERS
 CODES = np.array(list(product(range(LETTERS), repeat=SITES)))
@@ -86,7 +86,7 @@ def test_couplings_of_gaussian_units_are_products_of_weights():
             assert_allclose(effective_couplings(machine, codes, method=method), expected)
 
 
-@pytest.mark.parametrize("hidden", HIDDEN[:5], ids=lambda unit: type(unit).__name__)
+@pytest.mark.parametrize("hidden", HIDDEN[:3], ids=lambda unit: type(unit).__name__)
 def test_variances_are_the_second_order_of_differences(hidden):
     """Half the weights leave a fourth of the couplings, and an eighth of what the order lacks."""
     lacks = []
@@ -108,27 +108,16 @@ def test_variances_are_those_of_hidden_units_given_sequences():
 
 
 def test_couplings_of_a_fitted_machine_and_of_a_scaled_one():
-    X = one_hot(CODES, LETTERS).astype(np.float32)
-    rbm = RBM(4, visible=Categorical((LETTERS,) * SITES), n_iter=2, random_state=0).fit(X)
-    found = effective_couplings(rbm, CODES)
+    rbm = CategoricalRBM(4, n_iter=2, random_state=0, categories=[range(LETTERS)] * SITES)
+    found = effective_couplings(rbm.fit(CODES), CODES)
     assert found.shape == SHAPE and found.dtype == np.float64
-    assert_array_equal(found, effective_couplings(rbm.machine_, CODES))
-    machine = random_machine(Spin())
+    machine = rbm.machine_
+    assert_array_equal(found, effective_couplings(machine, CODES))
     half = Machine(machine.units, machine.thetas, machine.weights, 0.5)
-    written = Machine(machine.units, machine.thetas, (0.5 * machine.weights[0],))
-    assert_allclose(effective_couplings(half, CODES), effective_couplings(written, CODES))
-
-
-def test_codes_as_categories():
-    names = {"categories": [range(LETTERS)] * SITES, "handle_unknown": "ignore"}
-    codes = np.where(np.random.default_rng(0).random(CODES.shape) < 0.1, -1, CODES)
-    rbm = CategoricalRBM(4, n_iter=2, hidden="double_relu", random_state=0, **names).fit(codes)
-    machine = Machine(rbm.units_, rbm.machine_.thetas, rbm.machine_.weights)
-    assert_array_equal(effective_couplings(rbm, CODES), effective_couplings(machine, CODES))
-    designed, found = design(rbm, 7, n_steps=3, random_state=0)
-    assert_allclose(found, rbm.score_samples(designed), rtol=1e-6)
-    with pytest.raises(TypeError, match=r"categories=\[range\(n_letters\)\] \* n_sites"):
-        effective_couplings(CategoricalRBM(2, n_iter=1).fit(CODES[:4]), CODES)
+    halved = Machine(machine.units, machine.thetas, (0.5 * machine.weights[0],))
+    assert_allclose(effective_couplings(half, CODES), effective_couplings(halved, CODES))
+    codes, log_likelihood = design(rbm, 7, n_steps=3, random_state=0)
+    assert_allclose(log_likelihood, rbm.score_samples(codes), rtol=1e-6)
 
 
 def test_zero_sum_gauge_changes_no_probability():
@@ -145,52 +134,41 @@ def test_zero_sum_gauge_changes_no_probability():
 
 
 @pytest.mark.parametrize(
-    "change, error, message",
+    "change, error, match",
     [
-        ({"model": 3}, TypeError, "fitted machine"),
+        ({"model": 3}, TypeError, "model"),
         ({"model": RBM()}, NotFittedError, "not fitted"),
-        ({"codes": CODES[:, :2]}, ValueError, "3 sites, but codes have 2"),
-        ({"codes": CODES + 1}, ValueError, "from 0 to 2"),
-        ({"codes": np.full((1, 3), -1)}, ValueError, "have missing letters"),
-        ({"method": "third"}, ValueError, "method must be one of"),
-        ({"model": random_machine(Categorical(3)), "method": "variance"}, ValueError, "difference"),
+        ({"model": BernoulliRBM.from_parameters(np.ones((2, 9)))}, TypeError, "model"),
+        ({"codes": CODES[:, :2]}, ValueError, "codes"),
+        ({"codes": CODES + 1}, ValueError, "codes"),
+        ({"codes": np.full((1, 3), -1)}, ValueError, "codes"),
+        ({"method": "third"}, ValueError, "method"),
+        ({"model": random_machine(Categorical(3)), "method": "variance"}, ValueError, "method"),
     ],
 )
-def test_wrong_use(change, error, message):
+def test_invalid_arguments(change, error, match):
     given = {"model": random_machine(Spin()), "codes": CODES, **change}
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=match):
         effective_couplings(**given)
 
 
-@pytest.mark.parametrize("visible", [Categorical((3, 3, 2)), Bernoulli()])
-def test_machines_of_no_sequences(visible):
-    machine = Machine(
-        (visible, Spin()), (Theta(np.zeros(8)), Theta(np.zeros(2))), (np.ones((2, 8)),)
-    )
-    with pytest.raises(TypeError, match="the same letters at all sites"):
-        effective_couplings(machine, CODES)
-
-
 @pytest.mark.parametrize(
-    "categories",
+    "categories, is_valid",
     [
-        [range(1, 4)] * SITES,
-        [range(3), range(3), [2, 1, 0]],
-        ["ABC", "ABC", "ABE"],
-        ["ABC"] * SITES,
+        (["ABC"] * SITES, True),
+        ([range(1, 4)] * SITES, False),
+        ([range(3), range(3), [2, 1, 0]], False),
+        (["ABC", "ABC", "ABE"], False),
     ],
-    ids=str,
 )
-def test_codes_are_the_values_of_a_machine_or_their_places(categories):
+def test_codes_are_those_of_one_alphabet(categories, is_valid):
     categories = [list(values) for values in categories]
     rbm = CategoricalRBM.from_parameters(np.ones((2, *SHAPE[:2])), categories=categories)
-    if categories[2] == list("ABC"):
+    if is_valid:
         assert effective_couplings(rbm, CODES).shape == SHAPE
         return
-    with pytest.raises(TypeError, match=r"codes are the places .* site [02]"):
+    with pytest.raises(TypeError, match="categories"):
         effective_couplings(rbm, CODES)
-    with pytest.raises(TypeError, match=r"categories=\[range"):
-        design(rbm, init=CODES[:1])
 
 
 # Contacts.
@@ -212,22 +190,6 @@ def test_scores_are_norms_less_the_average_product():
     assert_array_equal(contact_scores(np.zeros((4, 2, 4, 2))), np.zeros((4, 4)))
 
 
-def spoilt(shape, value):
-    """Zeros, and a value at the first and the last site."""
-    found = np.zeros(shape)
-    found[(0, -1) if len(shape) == 2 else (0, 1, -1, 1)] = value
-    return found
-
-
-def test_what_does_not_count_may_be_missing():
-    J = np.random.default_rng(0).normal(size=(3, 2, 3, 2))
-    holes = J.copy()
-    holes[np.arange(3), :, np.arange(3), :] = np.nan
-    assert_array_equal(contact_scores(holes), contact_scores(J))
-    scores = np.where(np.eye(4), np.nan, 1.0)
-    assert len(ranked_pairs(scores, min_separation=1)) == 6
-
-
 def test_pairs_in_order_of_their_scores():
     scores = np.random.default_rng(2).random((9, 9))
     scores = scores + scores.T
@@ -238,38 +200,24 @@ def test_pairs_in_order_of_their_scores():
     assert len(ranked_pairs(scores, min_separation=9)) == 0
 
 
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: contact_scores(np.zeros((2, 3, 3, 2))), "shape"),
-        (lambda: contact_scores(np.zeros((2, 3, 2, 3)), gap=3), "from 0 to 2"),
-        (lambda: contact_scores(spoilt((2, 3, 2, 3), np.nan)), "couplings of different sites"),
-        (lambda: zero_sum(spoilt((2, 3, 2, 3), np.inf)), "couplings of different sites"),
-        (lambda: ranked_pairs(spoilt((6, 6), np.nan), min_separation=5), "scores contain NaN"),
+def test_invalid_couplings_and_scores():
+    J = np.zeros((2, 3, 2, 3))
+    infinite = np.full(J.shape, np.inf)
+    for call, match in (
+        (lambda: contact_scores(J[..., :2]), "shape"),
+        (lambda: contact_scores(J, gap=3), "gap"),
+        (lambda: zero_sum(infinite), "couplings"),
+        (lambda: ranked_pairs(np.full((6, 6), np.nan)), "scores"),
         (lambda: ranked_pairs(np.zeros((2, 3))), "shape"),
         (lambda: ranked_pairs(np.zeros((3, 3)), min_separation=0), "min_separation"),
-        (lambda: ranked_pairs(np.zeros((3, 3)), n_pairs=0), "n_pairs"),
-    ],
-)
-def test_no_scores(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        with pytest.raises(ValueError, match=match):
+            call()
+    own = np.where(np.eye(2, dtype=bool)[:, None, :, None], np.nan, J)
+    assert_array_equal(contact_scores(own), np.zeros((2, 2)))  # a site with itself is ignored
 
 
 # Temperatures.
-
-
-@by_hidden
-def test_a_temperature_divides_all_parameters(hidden):
-    machine = random_machine(hidden)
-    cold = at_temperature(machine, 0.5)
-    for before, after in zip(machine.thetas, cold.thetas, strict=True):
-        for x, y in zip(before, after, strict=True):
-            assert (x is None and y is None) or np.array_equal(y, 2 * x)
-    assert_array_equal(cold.weights[0], 2 * machine.weights[0])
-    for wrong in (0, -1, np.inf, "1"):
-        with pytest.raises(ValueError, match="temperature must be"):
-            at_temperature(machine, wrong)
 
 
 def estimator_of(machine):
@@ -299,13 +247,9 @@ def test_starts_of_designed_sequences():
     assert_array_equal(codes, CODES[:5])
     one, two = (design(rbm, 5, random_state=3)[0] for _ in range(2))
     assert_array_equal(one, two)
-    with pytest.raises(ValueError, match="init has 4 rows, but n_samples=5"):
+    with pytest.raises(ValueError, match="init"):
         design(rbm, 5, init=CODES[:4])
-    with pytest.raises(ValueError, match="3 sites, but init have 2"):
-        design(rbm, 5, init=CODES[:5, :2])
     with pytest.raises(ValueError, match="n_samples"):
         design(rbm, 0)
-    with pytest.raises(TypeError, match="must be a fitted estimator"):
+    with pytest.raises(TypeError, match="fitted estimator"):
         design(rbm.machine_, 5)
-    with pytest.raises(TypeError, match="the same letters at all sites"):
-        design(BernoulliRBM.from_parameters(np.ones((2, 9))))

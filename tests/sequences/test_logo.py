@@ -1,4 +1,4 @@
-"""Logos have the letters and the heights that they are given."""
+"""Sequence logos."""
 
 import numpy as np
 import pytest
@@ -41,22 +41,15 @@ def test_letters_fill_their_heights_and_the_largest_is_outermost():
     ax.figure.canvas.draw()
 
 
-@pytest.mark.parametrize("letters", ["-ACDEFGHIKLMNPQRSTVWY", "-ACGU"])
-def test_every_letter_fills_its_box(letters):
-    (ax,) = LogoDisplay(np.diag(np.arange(1.0, len(letters) + 1)), letters).plot().axes_
+def test_letters_fill_their_boxes_and_small_ones_are_left_out():
+    letters = "-ACDEFGHIKLMNPQRSTVWY"
+    display = LogoDisplay(np.diag(np.arange(1.0, 22.0)), letters)
+    (ax,) = display.plot().axes_
     for x, ((low, high),) in boxes(ax).items():
         assert_allclose((low, high), (0, x + 1), atol=1e-9)
     for patch in ax.patches:
         assert 0.2 < patch.get_path().get_extents().width < 1
-
-
-def test_small_letters_are_left_out():
-    display = LogoDisplay([[1.0, 0.02, -0.009]], "ACG")
-    assert [len(display.plot(min_height=m).axes_[0].patches) for m in (0.0, 0.015, 0.1)] == [
-        3,
-        2,
-        1,
-    ]
+    assert len(display.plot(min_height=0.5).axes_[0].patches) == 11
 
 
 def test_rows_and_sites():
@@ -66,8 +59,8 @@ def test_rows_and_sites():
     assert [text.get_text() for text in axes[1].get_xticklabels()] == ["5"]
     (ax,) = display.plot(sites=[7, 2]).axes_
     assert len(ax.patches) == 2 and ax.get_xticklabels()[0].get_text() == "8"
-    for wrong in ([], [10], [-1], 3, [0.5], [True] * 10):
-        with pytest.raises(ValueError, match="sites must be a list of int from 0 to 9"):
+    for wrong in ([], [10], [-1], 3, [0.5]):
+        with pytest.raises(ValueError, match="sites"):
             display.plot(sites=wrong)
     figure = plt.figure()
     assert display.plot(figure=figure).figure_ is figure
@@ -80,9 +73,9 @@ def test_weights_of_a_hidden_unit_are_in_zero_sum_gauge():
     by_site = W[2].reshape(2, 4)
     assert_allclose(display.heights, by_site - by_site.mean(axis=1, keepdims=True))
     assert display.axes_[0].get_ylabel() == "weights of unit 2"
-    with pytest.raises(ValueError, match="unit must be below 3"):
+    with pytest.raises(ValueError, match="unit"):
         LogoDisplay.from_estimator(rbm, 3, alphabet="ACGU")
-    with pytest.raises(ValueError, match=r"\(n_sites, 21\) for the alphabet"):
+    with pytest.raises(ValueError, match="alphabet"):
         LogoDisplay.from_estimator(rbm, 0)
 
 
@@ -96,6 +89,6 @@ def test_information_of_a_profile():
 
 
 @pytest.mark.parametrize("wrong", [np.ones(4), np.ones((2, 3)), np.full((2, 4), np.nan)])
-def test_no_heights(wrong):
-    with pytest.raises(ValueError, match="heights must"):
+def test_invalid_heights(wrong):
+    with pytest.raises(ValueError, match="heights"):
         LogoDisplay(wrong, "ACGU")

@@ -48,14 +48,14 @@ class LabelledRows(DistinctRows):
 
     @cached_property
     def fingerprint(self):
-        """A text that differs, but for chance, if rows, targets or their weights differ."""
+        """A hash of the rows, targets and weights."""
 
         def values(positions):
             index = self.index[positions]
             V = dense_rows(self.V, index, self.V.dtype)
             return dense_rows(self.X, from_numpy(index, self.X), self.X.dtype), V
 
-        return self.told_by(values)
+        return self.hashed(values)
 
     def initial_field(self, unit):
         """Return the field of independent visible units fitted to the targets."""

@@ -1,4 +1,4 @@
-"""Machines of arrays and of fitted estimators that users give."""
+"""Machines made of arrays and of fitted estimators."""
 
 import numpy as np
 
@@ -6,42 +6,36 @@ from ..arrays import as_like, cast, from_numpy, is_foreign, like, namespace, wor
 from ..machine import Machine
 from ..units import Theta
 
-SIDES = ("visible", "hidden")
-_ASYMMETRY = 1e-5  # of a precision matrix, by rounding
+_SIDES = ("visible", "hidden")
+_ASYMMETRY = 1e-5  # of a precision matrix, relative, by rounding
 
-
-# The names that users know natural parameters by; a precision matrix is a precision.
+# The public names of natural parameters; a precision matrix is a precision.
 _PUBLIC = ("intercept", "precision", "spike", "absolute", "skew")
 LAYER_ATTRIBUTES = tuple(f"{statistic}s_" for statistic in _PUBLIC)  # lists, of all layers
-THETA_ATTRIBUTES = tuple(f"{statistic}_{side}_" for side in SIDES for statistic in _PUBLIC)
+THETA_ATTRIBUTES = tuple(f"{statistic}_{side}_" for side in _SIDES for statistic in _PUBLIC)
 
 
 def public_parts(unit, theta):
-    """Return the parameters of a layer as users know them, in the order of their names.
+    """Return the public parameters of a layer, in the order of their names.
 
-    A precision matrix has the precisions of other columns on its diagonal.
+    A precision matrix of some columns has the precisions of the others on its diagonal.
     """
     *parts, joint = theta
     if joint is not None:
-        columns = unit.joint_columns(theta.field.shape[0])
-        if len(columns) < theta.field.shape[0]:
-            joint = _embedded(joint, columns, theta)
+        n, xp = theta.field.shape[0], namespace(joint)
+        columns = unit.joint_columns(n)
+        if len(columns) < n:
+            place = np.zeros((n, len(columns)))
+            place[columns, np.arange(len(columns))] = 1.0
+            place = cast(from_numpy(place, joint), joint.dtype)
+            diagonal = xp.zeros(n, **like(joint)) if theta.precision is None else theta.precision
+            joint = place @ joint @ place.T + diagonal * xp.eye(n, **like(joint))
         parts[1] = joint
     return tuple(parts)
 
 
-def _embedded(joint, columns, theta):
-    """Return the precision matrix of all columns of a layer."""
-    n, xp = theta.field.shape[0], namespace(joint)
-    place = np.zeros((n, len(columns)))
-    place[columns, np.arange(len(columns))] = 1.0
-    place = cast(from_numpy(place, joint), joint.dtype)
-    diagonal = xp.zeros(n, **like(joint)) if theta.precision is None else theta.precision
-    return place @ joint @ place.T + diagonal * xp.eye(n, **like(joint))
-
-
 def theta_of(unit, parts):
-    """Return the Theta of a layer whose parameters users know: the inverse of public_parts."""
+    """Return the Theta of a layer with public parameters: the inverse of :func:`public_parts`."""
     field, precision, *others = parts
     if not unit.is_joint or precision is None:
         return Theta(field, precision, *others)
@@ -62,14 +56,18 @@ def theta_of(unit, parts):
 def machine_from(
     components, intercept_hidden, intercept_visible, units, defaults=None, **statistics
 ):
-    """Return the machine of a fitted estimator, or of arrays.
+    """Return the machine of arrays, or of a fitted estimator.
 
-    An estimator whose units may count in part has a method ``ordinary_machine()``, which returns a
-    :class:`~skrbm.machine.Machine` of whole units: its parameters are taken then.
-
-    ``statistics`` are arrays ``precision_visible`` and the like. Those that are not given are the
-    ones of the machine ``defaults``, in whose library they then are, or of units that know
-    no data.
+    Parameters
+    ----------
+    components : array-like of shape (n_hidden, n_visible), or fitted estimator
+        Of an estimator with a method ``ordinary_machine()`` that machine is taken.
+    intercept_hidden, intercept_visible : array-like or None
+    units : tuple of Unit
+    defaults : Machine, default=None
+        Its parameters and library are the defaults; without, those of units that know no data.
+    **statistics : array-like
+        ``precision_visible`` and the like.
     """
     given = {"intercept_hidden": intercept_hidden, "intercept_visible": intercept_visible}
     given |= statistics
@@ -91,51 +89,44 @@ def machine_from(
             f"_{side}",
             unit,
             n,
-            [given.get(name.rstrip("_")) for name in THETA_ATTRIBUTES if side in name],
+            [given.get(f"{statistic}_{side}") for statistic in _PUBLIC],
             unit.default_theta(n, W) if defaults is None else defaults.thetas[l],
             W,
         )
-        for l, (side, unit, n) in enumerate(zip(SIDES, units, W.shape[::-1], strict=True))
+        for l, (side, unit, n) in enumerate(zip(_SIDES, units, W.shape[::-1], strict=True))
     )
     return Machine(units, thetas, (W,))
 
 
 def _check_source(estimator, units, sizes):
-    """Refuse an estimator that is no fitted machine, or whose units have other values.
+    """Raise ValueError unless an estimator is a fitted machine whose units have the same values.
 
-    ``sizes`` are the numbers of units that are wanted, None for those of the estimator.
+    ``sizes`` are the required numbers of units, None for those of the estimator.
     """
     name = type(estimator).__name__
     if not hasattr(estimator, "intercept_hidden_"):
-        if hasattr(estimator, "n_features_in_"):
-            raise ValueError(
-                f"{name} is fitted, but no machine with components_, intercept_hidden_ and "
-                "intercept_visible_; give such a machine, or these arrays"
-            )
         raise ValueError(
-            f"{name} is not fitted, or is not a machine. Meta-estimators such as GridSearchCV "
-            "clone their parameters; wrap a fitted one in sklearn.frozen.FrozenEstimator"
+            f"{name} is not fitted, or not a machine; in a meta-estimator, which clones it, "
+            "wrap one in sklearn.frozen.FrozenEstimator"
         )
     if estimator.components_.shape[0] == 0:
-        raise ValueError(f"{name} has no hidden unit to start from; start at random")
+        raise ValueError(f"{name} has no hidden unit to start from")
     # The units of an ordinary machine are binary, whatever the fitted ones are.
     found = () if hasattr(estimator, "ordinary_machine") else getattr(estimator, "units_", ())
     own = estimator.machine_.n_units if found else ()
     for unit, other, n, m in zip(units, found, own if sizes is None else sizes, own, strict=False):
-        if n != m:  # an error that tells of both layers follows
-            continue
-        pairs = zip(unit.supports(n), other.supports(n), strict=True)
+        pairs = zip(unit.supports(n), other.supports(n), strict=True) if n == m else ()
         if any(wanted is not None and wanted != support for wanted, support in pairs):
-            raise ValueError(
-                f"{name} has units {other}, whose parameters mean nothing to {unit} units; give "
-                "a machine with the same kinds of units, or arrays"
-            )
+            raise ValueError(f"{name} has units {other} with other values than {unit}")
 
 
 def _theta(where, unit, n, values, default, W):
-    """Return the parameters of one layer: the biases that are given or 0, the rest as default."""
+    """Return the checked parameters of one layer: intercepts default to 0, others to ``default``.
+
+    ``where`` is the end of the names of the parameters in errors.
+    """
     default = default._replace(field=namespace(W).zeros(n, **like(W)))
-    parts, shape = [], ()
+    parts = []
     for statistic, value, usual in zip(_PUBLIC, values, public_parts(unit, default), strict=True):
         shape = (n, n) if unit.is_joint and statistic == "precision" else (n,)
         name = f"{statistic}{where}"
@@ -144,39 +135,36 @@ def _theta(where, unit, n, values, default, W):
         parts.append(usual if value is None else parameter(name, value, len(shape), W))
         if parts[-1] is not None and tuple(parts[-1].shape) != shape:
             raise ValueError(
-                f"{name} has shape {tuple(parts[-1].shape)}, but components {tuple(W.shape)} "
-                f"needs {shape}"
+                f"{name} has shape {tuple(parts[-1].shape)}, and components of shape "
+                f"{tuple(W.shape)} needs {shape}"
             )
     theta = theta_of(unit, parts)
     if theta.joint is not None:
-        apart = abs(theta.joint - theta.joint.T)
-        xp, joint = namespace(apart), 0.5 * (theta.joint + theta.joint.T)
-        if bool(xp.max(apart) > _ASYMMETRY * xp.max(abs(joint))):
+        asymmetry = abs(theta.joint - theta.joint.T)
+        xp, joint = namespace(asymmetry), 0.5 * (theta.joint + theta.joint.T)
+        if bool(xp.max(asymmetry) > _ASYMMETRY * xp.max(abs(joint))):
             raise ValueError(f"precision{where} must be a symmetric matrix")
         theta = theta._replace(joint=joint)
     improper = unit.is_improper(theta)
     if improper is not None and bool(namespace(improper).any(improper)):
-        raise ValueError(
-            f"precision{where} must be positive for {unit}, whose density has no integral "
-            "otherwise; units with bounds, such as TruncatedGaussian(lower, upper), take any"
-        )
+        raise ValueError(f"precision{where} must be positive for {unit}")
     return theta
 
 
 def layers_from(components, parts, visible, hidden):
-    """Return the machine of lists of arrays: weights and, for each statistic, those of each layer.
+    """Return the machine of lists of weights and of the parameters of each layer.
 
-    ``parts`` are lists as long as there are layers, of arrays or None, or None.
+    ``parts`` are lists with one array or None for each layer, or None, in the order of
+    ``LAYER_ATTRIBUTES``.
     """
     if hasattr(components, "fit") or not np.iterable(components):
         raise ValueError(
-            "components must be a list of arrays, the weights of each hidden layer upwards, got "
-            f"{type(components).__name__}; of a machine with one hidden layer give "
-            "[components_] and [intercept_visible_, intercept_hidden_]"
+            "components must be a list of arrays, the weights of each hidden layer, got "
+            f"{type(components).__name__}"
         )
     components = list(components)
     if not components:
-        raise ValueError("components must be the weights of at least one hidden layer, got none")
+        raise ValueError("components must be the weights of at least one hidden layer")
     units, weights = (visible, *[hidden] * len(components)), []
     for l, W in enumerate(components):
         weights.append(parameter(f"components[{l}]", W, 2, weights[0] if l else None))
@@ -207,8 +195,15 @@ def parameter(name, values, ndim, place=None, *, empty=False):
 
     ``empty`` allows for no units.
     """
-    array = namespace(values).asarray(values, copy=True) if is_foreign(values) else None
-    array = _real_array(name, values) if array is None else array
+    if is_foreign(values):
+        array = namespace(values).asarray(values, copy=True)
+    else:
+        try:
+            array = np.array(values, order="C", copy=True)
+            if array.dtype.kind not in "biuf":
+                array = array.astype(np.float64, casting="safe")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be an array of real numbers: {error}") from error
     dtype = working_dtype(array)
     if place is not None:
         array, dtype = as_like(array, place), place.dtype
@@ -218,11 +213,3 @@ def parameter(name, values, ndim, place=None, *, empty=False):
     if not bool(namespace(array).all(namespace(array).isfinite(array))):
         raise ValueError(f"{name} contains NaN or infinity")
     return array
-
-
-def _real_array(name, values):
-    try:
-        array = np.array(values, order="C", copy=True)
-        return array if array.dtype.kind in "biuf" else array.astype(np.float64, casting="safe")
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of real numbers: {error}") from error
