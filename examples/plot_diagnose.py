@@ -3,18 +3,15 @@
 Do the chains mix, and are the samples like the data?
 =====================================================
 
-:func:`~skrbm.evaluation.diagnose` runs chains of a machine and says in one sentence what is wrong
-with them, and :class:`~skrbm.inspection.DiagnosisDisplay` draws what it found. Here two machines
-learn the same data: one from chains that restart for each batch and make few sweeps, one from
-persistent chains.
+:func:`~skrbm.evaluation.diagnose` runs chains of a machine and compares its samples with data;
+:class:`~skrbm.inspection.DiagnosisDisplay` draws the result. Here two machines learn the same data:
+one from chains that restart for each batch and make few sweeps, one from persistent chains.
 """
 
 # %%
 # Data in two clusters
 # --------------------
 # Rows of 16 bits are near to a pattern, three of ten, or to its opposite: a bit of twenty differs.
-
-from textwrap import fill
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,7 +43,7 @@ X_train, X_test = draw(500), draw(500)
 restarted = RBM(16, starts="noise", n_steps=3, learning_rate=0.05, n_iter=200, random_state=0)
 restarted.fit(X_train)
 diagnosis = diagnose(restarted, X_test, n_chains=200, n_steps=2000, random_state=0)
-print(fill(diagnosis.verdict, 76))
+print(diagnosis)
 DiagnosisDisplay.from_diagnosis(diagnosis)
 plt.show()
 
@@ -55,18 +52,19 @@ plt.show()
 # -----------------
 # The second machine keeps its chains from batch to batch, and its learning rate decreases to zero.
 # Its moments are those of the data. Chains need about a thousand sweeps to go from one cluster
-# to the other, as the clusters are far apart, and the verdict says so.
+# to the other, as the clusters are far apart.
 
 persistent = RBM(16, n_steps=5, learning_rate=0.2, schedule="linear", n_iter=200, random_state=0)
 persistent.fit(X_train)
 display = DiagnosisDisplay.from_estimator(persistent, X_test, n_chains=200, random_state=0)
-print(fill(display.diagnosis.verdict, 76))
+print(display.diagnosis)
 plt.show()
 
 # %%
-# Where chains mix slowly, hold the estimate of log Z against one from above.
+# Where chains mix slowly, compare the estimate of log Z with one from above.
 
-print(fill(bracket(persistent, X_train, random_state=0).verdict, 76))
+found = bracket(persistent, X_train, random_state=0)
+print(found, found.agrees)
 
 # %%
 # Samples that look right after a few sweeps do not make a good model. The scores of held-out rows,

@@ -522,7 +522,7 @@ def test_diagnosis(rbm):
         assert ax.get_title().startswith(f"{order} moments")
     assert_array_equal(last.lines[0].get_xdata(), d.quality.sweeps)
     assert_array_equal(last.lines[0].get_ydata(), d.quality.error)
-    assert display.figure_.get_suptitle().replace("\n", " ") == d.verdict
+    assert display.figure_.get_suptitle() == d.summary
     display.figure_.canvas.draw()
 
 

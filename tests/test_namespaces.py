@@ -491,15 +491,6 @@ def test_solutions(library, kinds):
     assert len(found) == found.n_unique[1e-2]
 
 
-def test_compare(library):
-    machine, same = make(("gaussian", "bernoulli"), library)
-    table = evaluation.compare(same, n_steps=20, random_state=0)
-    names = {row["method"] for row in table}
-    sampled = {"ais", "reverse_ais", "gibbs"}
-    assert names == {"exact", *sampled, *(name for name, _ in methods(machine))}
-    assert all(row["error"] is None or abs(row["error"]) < 0.5 for row in table)
-
-
 def test_chains_of_one_seed_do_not_depend_on_other_streams(library):
     _, same = make(("bernoulli", "bernoulli"), library)
     draws = []

