@@ -257,14 +257,13 @@ def diagnose(
 
 def _sampler(density, method, rng):
     """Return the sampler behind a name, with rungs if it is tempering."""
-    ladder = getattr(density, "ladder", None)
-    own = {"auto": Gibbs() if ladder is None else Tempering()}
+    own = {"auto": Gibbs() if density.ladder is None else Tempering()}
     sampler = resolve(method, Sampler, argument="method", own=own)
     sampler.check(density.machine)
     if not sampler.has_rungs:
         return sampler
     base = None if density.starts is None else density.independent_units(density.starts)
-    return sampler.on(density.machine, rng, ladder, base)
+    return sampler.on(density.machine, rng, density.ladder, base)
 
 
 def _checked_data(density, X, chains):

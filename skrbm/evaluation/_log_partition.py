@@ -27,14 +27,14 @@ _ANNEALERS = {"ais": AIS(), "smc": SMC()}
 
 
 def can_enumerate(model, max_units=None):
-    """Whether every other layer is small enough for log Z to be summed exactly, unasked.
+    """Whether ``log_partition(model)`` sums log Z exactly, as a layer is small.
 
     Parameters
     ----------
     model : estimator or Machine
     max_units : int, default=None
-        Most units that are enumerated. None: 20, or as many as are summed by halves in about half
-        a second (see :func:`exact_log_partition`): 24 beside 64 bits, 26 beside 30 normal units.
+        Largest number of units to enumerate; default: 20, or as many as take half a second (see
+        :func:`exact_log_partition`), such as 24 beside 64 bits.
 
     Returns
     -------
@@ -46,18 +46,16 @@ def can_enumerate(model, max_units=None):
 def exact_log_partition(model, max_units=None):
     """Sum log Z over all configurations of the smaller binary layer.
 
-    In a deep machine these are every other layer, even or odd; the layers between are independent
-    given them. With two layers, each half of the small one is enumerated for itself, and products
-    of matrices sum over all pairs: in a twentieth of the time. The units of the other layer must be
-    bits, spins, categories, small whole numbers or normal for that, and weights moderate.
+    In a deep machine every other layer is enumerated, even or odd. With two layers each half of the
+    small one is enumerated for itself, and matrix products sum over all pairs, where the other
+    layer has bits, spins, categories, small whole numbers or normal units and weights are moderate.
 
     Parameters
     ----------
     model : estimator or Machine
     max_units : int, default=None
-        Most units that are enumerated; the time doubles with each unit, the memory does not. None:
-        20, or as many as such products sum over in about three seconds, such as 23 beside 784 bits
-        and 26 beside 64.
+        Largest number of units to enumerate; the time doubles with each. Default: 20, or as many
+        as take three seconds by matrix products, such as 23 beside 784 bits and 26 beside 64.
 
     Returns
     -------
@@ -112,26 +110,23 @@ def log_partition(
     ----------
     model : estimator or Machine
     method : str or object, default="auto"
-        "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`, which goes along the ladder of
-        an estimator that was fitted with one; "tempering" or a
-        :class:`~skrbm.inference.Tempering`: Bennett's ratio along such a ladder, else along one
-        that is built by annealing; "tap", "tap3",
-        "adaptive_tap", "naive_mean_field", "relaxed_bp", "bethe" (of belief propagation, "bp") or a
-        fixed-point object: minus the free energy, averaged over its unique solutions from
-        ``starts`` (Eq. 39 of Tramel et al. 2018).
-        "auto" is "exact" where a layer is small enough, else "tempering" where the estimator has a
+        "exact"; "smc" or an :class:`SMC`; "ais" or an :class:`AIS`, along the ladder of the
+        estimator if it has one; "tempering" or a :class:`~skrbm.inference.Tempering`: Bennett's
+        ratio along that ladder, else along one built by annealing; "tap", "tap3", "adaptive_tap",
+        "naive_mean_field", "relaxed_bp", "bethe" or a fixed-point object: minus the mean free
+        energy of its unique solutions from ``starts`` (Eq. 39 of Tramel et al. 2018).
+        "auto" is "exact" if a layer is small enough, else "tempering" if the estimator has a
         ladder, else "smc".
     max_units : int, default=None
-        Most units that "exact" and "auto" enumerate. None: 20, or by "auto" as many as are summed
-        by halves in half a second, and by "exact" in three (see :func:`exact_log_partition`).
+        Largest number of units to enumerate; default as in :func:`can_enumerate` for "auto" and
+        in :func:`exact_log_partition` for "exact".
     starts : array of shape (n_starts, n_visible), default=None
-        Where fixed points start; default: the estimator's ``starts_``, else the ends of 100 short
-        Gibbs chains.
+        Initial values of fixed points; default: the estimator's ``starts_``, else the ends of 100
+        short Gibbs chains.
     base : Theta, default=None
-        Visible parameters of the independent units where annealing starts; default: those of binary
-        units fitted to ``starts`` where given, else to the estimator's; of Gaussian units the same,
-        but with variances no smaller than the machine's own, as marginal variances cannot be; of
-        others the machine's own. :class:`SMC` tries others too. A ladder has its own.
+        Visible parameters of the independent units where annealing starts; default: binary and
+        Gaussian units fitted to ``starts`` (variances at least the machine's own), others the
+        machine's own. :class:`SMC` tries others too. A ladder has its own.
     random_state : int, RandomState or SeedSequence, default=None
 
     Returns
@@ -143,7 +138,7 @@ def log_partition(
     machine = in_double(density.machine)
     density = replace(density, machine=machine)
     base = None if base is None else density.checked_base(base)
-    ladder = _ladder_of(density)
+    ladder = density.ladder
     auto = SMC() if ladder is None else Tempering()
     method = method_of(method, None if can_enumerate(machine, max_units) else auto)
     if method is None:
@@ -160,8 +155,7 @@ def log_partition(
         value = find_solutions(machine, method, starts).log_partition()
     if not np.isfinite(value):
         raise DivergenceError(
-            f"log Z by {method} is {value}: the solutions grow without end, as they do if "
-            "couplings between units without bounds are stronger than the units' precisions; use "
+            f"log Z by {method} is {value}: the solutions diverge; use "
             "TruncatedGaussian(lower, upper) or smaller weights"
         )
     return LogPartition(value, float("nan"))
@@ -173,9 +167,9 @@ def reverse_log_partition(
 ):
     """Estimate the log-partition function by annealing from samples of the machine.
 
-    The samples are the ends of Gibbs chains. As far as these have the machine's distribution, log Z
-    is overestimated on average, where AIS underestimates it: the two bracket a likelihood, unless
-    both miss the same mode, as they often do where weights are strong (see :class:`AIS`).
+    The samples are the ends of Gibbs chains. If these have the machine's distribution, log Z is
+    overestimated on average, where AIS underestimates it: the two bracket it, unless both miss the
+    same mode (see :class:`AIS`).
 
     Parameters
     ----------
@@ -184,8 +178,7 @@ def reverse_log_partition(
         Visible values where the chains start, such as rows of data; default: the estimator's
         ``starts_``, else draws without couplings.
     method : "ais", "smc", AIS or SMC, default="ais"
-        Of :class:`AIS` schedule, ``n_jobs`` and ladder are taken, and there is a chain for each
-        start; it goes along the ladder of an estimator that was fitted with one.
+        :class:`AIS` has one chain for each start, along the ladder of the estimator if it has one;
         :class:`SMC` has its own number of chains, and repeats starts.
     burn_in : int, default=1000
         Gibbs sweeps before the annealing.
@@ -209,7 +202,7 @@ def reverse_log_partition(
     check_count("burn_in", burn_in, 0)
     base = density.independent_units(starts) if base is None else base
     if method.has_rungs:
-        method = method.on(machine, rng, _ladder_of(density))
+        method = method.on(machine, rng, density.ladder)
     chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
     return method.reverse_log_partition(machine, rng, chains.layers, base)
 
@@ -293,13 +286,8 @@ def bracket(
     return Bracket(below, above)
 
 
-def _ladder_of(density):
-    """Return the ladder of a density, None if it has none, as a deep one does."""
-    return getattr(density, "ladder", None)
-
-
 def method_of(method, auto):
-    """Return the object behind the name of a method, ``auto`` behind "auto"; None is exact."""
+    """Return the method of a name, ``auto`` for "auto" and None for "exact"."""
     own = {"auto": auto, "exact": None, **_ANNEALERS}
     own["bethe"] = FIXED_POINTS["bp"]
     return resolve(method, FixedPoint, AIS, SMC, Tempering, argument="method", own=own)
