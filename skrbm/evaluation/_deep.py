@@ -102,10 +102,8 @@ class DeepDensity(Density):
         """Return ``exact_sums``; rows with equal missing units are summed together."""
         xp, unit = namespace(X), machine.units[0]
         known = xp.where(observed, X, xp.zeros_like(X))
-        total, field = (
-            unit.log_weight(machine.thetas[0], known),
-            input_field(machine, 1, (known, None)),
-        )
+        total = unit.log_weight(machine.thetas[0], known)
+        field = input_field(machine, 1, (known, None))
         patterns, index = np.unique(to_numpy(observed), axis=0, return_inverse=True)
         exact = np.zeros(X.shape[0], dtype=bool)
         for number, pattern in enumerate(patterns):
