@@ -50,7 +50,6 @@ OPTIONAL = {
     "triton": {"inference._odds_triton"},
     "dask": {"distributed._dask"},
     "mpi4py": {"distributed._mpi"},
-    "array_api_compat": {"arrays._namespace"},
     "array_api_strict": set(),
     "matplotlib": {*(f"inspection.{name}" for name in DISPLAYS), "sequences._logo"},
     "pandas": set(),
