@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
-from sklearn.neural_network import BernoulliRBM as ScikitLearnRBM
 from sklearn.pipeline import make_pipeline
 
-from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier, inspection
+from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier
 from skrbm.evaluation import diagnose
 from skrbm.inspection import (
     ComponentsDisplay,
@@ -65,29 +64,6 @@ def test_some_components(rbm):
     assert images(display)[0].get_cmap().name == "gray"
 
 
-def test_components_in_a_given_figure(rbm):
-    figure = plt.figure()
-    left, right = figure.subfigures(1, 2)
-    display = ComponentsDisplay.from_estimator(rbm, image_shape=(3, 4), figure=left)
-    assert display.figure_ is left
-    assert len(left.axes) == 9 and not right.axes
-
-
-def test_square_images_and_other_estimators():
-    X = np.eye(9)
-    for Estimator in (BernoulliRBM, ScikitLearnRBM):
-        rbm = Estimator(n_components=2, n_iter=1, random_state=0).fit(X)
-        display = ComponentsDisplay.from_estimator(rbm)
-        assert images(display)[0].get_array().shape == (3, 3)
-        assert len(images(display)) == 2
-
-
-@pytest.mark.parametrize("image_shape", [None, (3, 3), (12,) * 2, (2, 2, 2)])
-def test_features_that_fill_no_image(rbm, image_shape):
-    with pytest.raises(ValueError, match=r"12 features do not fill .* image_shape=\(height, width"):
-        ComponentsDisplay.from_estimator(rbm, image_shape=image_shape)
-
-
 def test_components_that_are_given_keep_their_order():
     rows = np.random.default_rng(0).normal(size=(3, 12))
     display = ComponentsDisplay.from_components(rows.tolist(), image_shape=(4, 3), n_columns=3)
@@ -99,20 +75,6 @@ def test_components_that_are_given_keep_their_order():
         ComponentsDisplay.from_components(rows[0])
 
 
-def test_every_display_is_made_from_an_estimator_and_from_its_own_data():
-    displays = [value for name, value in vars(inspection).items() if name.endswith("Display")]
-    assert len(displays) >= 5
-    for display in displays:
-        makers = [name for name in vars(display) if name.startswith("from_")]
-        assert "from_estimator" in makers and len(makers) > 1
-
-
-def test_history_that_is_given():
-    history = {"epoch": [1, 2], "time": [0.5, 0.25], "log_likelihood": [-3.0, -2.0]}
-    display = HistoryDisplay.from_history(history, quantity="time")
-    assert_array_equal(display.lines_[0].get_ydata(), [0.5, 0.25])
-
-
 def test_history(rbm):
     display = HistoryDisplay.from_estimator(rbm, color="red")
     (line,) = display.lines_
@@ -122,15 +84,6 @@ def test_history(rbm):
     assert display.ax_.get_xlabel() == "epoch"
     assert display.ax_.get_ylabel() == "log likelihood"
     display.figure_.canvas.draw()
-
-
-def test_history_of_another_quantity_in_given_axes(rbm):
-    _, ax = plt.subplots()
-    display = HistoryDisplay.from_estimator(rbm, quantity="time", ax=ax)
-    assert display.ax_ is ax and len(ax.lines) == 1
-    assert_array_equal(ax.lines[0].get_ydata(), rbm.history_["time"])
-    display.plot(quantity="learning_rate", ax=ax)
-    assert len(ax.lines) == 2
 
 
 def test_history_of_likelihoods_has_a_band():
@@ -150,11 +103,6 @@ def test_history_of_likelihoods_has_a_band():
     assert HistoryDisplay(history).plot(quantity="tap_log_likelihood").band_ is None
     history["log_likelihood"][1:3] = [np.nan, np.nan]
     assert HistoryDisplay(history).plot().ax_.get_ylabel() == "tap log likelihood"
-
-
-def test_history_that_was_not_recorded(rbm):
-    with pytest.raises(ValueError, match=r"quantity must be one of \[.*'time'\], got 'accuracy'"):
-        HistoryDisplay.from_estimator(rbm, quantity="accuracy")
 
 
 @pytest.mark.parametrize(
@@ -179,14 +127,6 @@ def test_components_by_spread(rbm):
         assert_array_equal(display.components, rbm.components_[order])
 
 
-def test_spread_tells_local_fields_from_wide_ones():
-    """Of one norm, a field on one pixel is the most local, and a constant one the widest."""
-    W = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0.5, 0.5], [0.5**0.5, 0.5**0.5, 0, 0]])
-    rbm = BernoulliRBM.from_parameters(W)
-    display = ComponentsDisplay.from_estimator(rbm, rank_by="spread")
-    assert_array_equal(display.components, W[[1, 2, 0]])
-
-
 def test_components_by_activation(rbm):
     X = np.random.default_rng(1).random((20, 12)).round()
     display = ComponentsDisplay.from_estimator(rbm, X, image_shape=(3, 4), rank_by="activation")
@@ -196,32 +136,19 @@ def test_components_by_activation(rbm):
 
 
 @pytest.mark.parametrize(
-    "params, message",
+    "params, name",
     [
-        ({"rank_by": "size"}, "rank_by must be one of .* got 'size'"),
-        ({"rank_by": None}, "rank_by must be one of .* got None"),
-        ({"rank_by": "activation"}, "rank_by='activation' needs the data X"),
-        ({"end": "middle"}, r"end must be one of \['highest', 'lowest'\], got 'middle'"),
-        ({"n_components": 0}, "n_components must be an integer >= 1, got 0"),
-        ({"n_columns": 0}, "n_columns must be an integer >= 1, got 0"),
-        ({"n_columns": 2.5}, "n_columns must be an integer >= 1, got 2.5"),
+        ({"rank_by": "size"}, "rank_by"),
+        ({"rank_by": "activation"}, "X"),
+        ({"end": "middle"}, "end"),
+        ({"n_components": 0}, "n_components"),
+        ({"n_columns": 2.5}, "n_columns"),
+        ({"image_shape": None}, "image_shape"),
     ],
 )
-def test_components_that_cannot_be_ranked(rbm, params, message):
-    with pytest.raises(ValueError, match=message):
-        ComponentsDisplay.from_estimator(rbm, image_shape=(3, 4), **params)
-
-
-def test_history_of_a_machine_that_was_not_trained():
-    with pytest.raises(ValueError, match="not trained by fit"):
-        HistoryDisplay.from_estimator(BernoulliRBM.from_parameters(np.eye(3)))
-
-
-def test_history_of_real_units():
-    X = np.random.default_rng(0).normal(size=(30, 3))
-    rbm = TAPRBM(2, visible="truncated_gaussian", n_iter=2, random_state=0).fit(X)
-    display = HistoryDisplay.from_estimator(rbm)
-    assert_array_equal(display.lines_[0].get_ydata(), rbm.history_["log_likelihood"])
+def test_errors_of_components(rbm, params, name):
+    with pytest.raises(ValueError, match=name):
+        ComponentsDisplay.from_estimator(rbm, **{"image_shape": (3, 4), **params})
 
 
 @pytest.mark.parametrize(
@@ -241,13 +168,6 @@ def test_history_of_a_conditional_machine(params, name):
     display = HistoryDisplay.from_estimator(crbm)
     assert_array_equal(display.lines_[0].get_ydata(), crbm.history_[name])
     assert display.ax_.get_ylabel() == name.replace("_", " ")
-
-
-@pytest.mark.parametrize("Display", [FreeEnergyDisplay, LandscapeDisplay])
-def test_displays_of_solutions_need_an_estimator_that_has_them(Display):
-    crbm = ConditionalRBM.from_parameters(np.ones((2, 3)), np.ones((3, 2)))
-    with pytest.raises(TypeError, match=r"has solutions\(X\), such as TAPRBM, got ConditionalRBM"):
-        Display.from_estimator(crbm)
 
 
 # ---------------------------------------------------------------- recorder of solutions
@@ -299,10 +219,6 @@ def test_records_are_the_solutions_of_each_epoch(recorded):
     assert first["log_partition"] == pytest.approx(6 * np.log(2) - np.log(1 - rates).sum(), abs=0.1)
 
 
-def test_recording_changes_nothing(recorded):
-    assert_array_equal(recorded[0].components_, machine().fit(pattern_rows()).components_)
-
-
 def test_records_of_chosen_epochs_and_of_the_own_starts():
     recorder = SolutionsRecorder(epochs=[1, 3, 99])
     rbm = machine(n_iter=3).set_callbacks(recorder).fit(pattern_rows())
@@ -322,22 +238,14 @@ def test_records_go_on_with_a_warm_start_and_begin_anew_without():
 
 
 @pytest.mark.parametrize(
-    "params, message",
-    [
-        ({"every": 0}, "every must be an integer >= 1, got 0"),
-        ({"epochs": [1, -1]}, "each of epochs must be an integer >= 0, got -1"),
-        ({"epochs": [0.5]}, r"each of epochs must be an integer >= 0, got 0\.5"),
-        ({"epochs": "all"}, "each of epochs must be an integer >= 0, got 'a'"),
-        ({"epochs": 3}, "epochs must be a list of integers, got 3; for every k-th epoch"),
-    ],
+    "params", [{"every": 0}, {"epochs": [1, -1]}, {"epochs": "all"}, {"epochs": 3}]
 )
-def test_wrong_parameters_of_the_recorder(params, message):
-    with pytest.raises(ValueError, match=message):
+def test_errors_of_recorders_and_of_what_lacks_records(params):
+    with pytest.raises(ValueError, match=next(iter(params))):
         SolutionsRecorder(**params)
-
-
-def test_recorder_of_an_estimator_without_solutions():
-    with pytest.raises(TypeError, match="such as TAPRBM, got BernoulliRBM"):
+    with pytest.raises(ValueError, match="recorder"):
+        LandscapeDisplay.from_recorder(SolutionsRecorder())
+    with pytest.raises(TypeError, match="solutions"):
         BernoulliRBM(2).set_callbacks(SolutionsRecorder()).fit(pattern_rows())
 
 
@@ -364,16 +272,6 @@ def test_free_energies_over_the_epochs(recorded):
     (density,) = last.lines
     assert 0.8 < np.trapezoid(density.get_ydata(), density.get_xdata()) <= 1
     display.figure_.canvas.draw()
-
-
-def test_free_energies_per_unit_in_a_given_figure(recorded):
-    figure = plt.figure()
-    left, right = figure.subfigures(1, 2)
-    display = FreeEnergyDisplay.from_recorder(recorded[1], per_unit=True, bins=3, figure=left)
-    assert display.figure_ is left and not right.axes
-    energies = recorded[1].records_[-1]["free_energies"]
-    assert_allclose(display.axes_[0].lines[1].get_ydata()[-1], energies.mean() / 18)
-    assert len(display.axes_[-1].patches) == 3
 
 
 def test_free_energies_of_one_machine(trained):
@@ -481,27 +379,15 @@ def test_landscape_by_isomap_and_by_embeddings_without_transform(trained, fit_on
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"fit_on": "data"}, r"fit_on must be one of \['solutions', 'starts'\], got 'data'"),
-        ({"y": np.zeros(60)}, "y colours the starts"),
-        ({"fit_on": "starts", "y": np.zeros(3)}, "y has 3 entries, but there are 60 starts"),
-        ({"embedding": Whole(3)}, "embedding must have 2 components, and Whole gave 3"),
-        ({"n_columns": 0}, "n_columns must be an integer >= 1"),
+        ({"fit_on": "data"}, "fit_on"),
+        ({"y": np.zeros(60)}, "y"),
+        ({"fit_on": "starts", "y": np.zeros(3)}, "y"),
+        ({"embedding": Whole(3)}, "embedding"),
     ],
 )
 def test_landscapes_that_cannot_be_drawn(trained, params, message):
     with pytest.raises(ValueError, match=message):
         LandscapeDisplay.from_estimator(trained, pattern_rows(), **params)
-
-
-def test_landscapes_that_lack_something(recorded):
-    with pytest.raises(ValueError, match="at least 4 rows, and there are 1"):
-        LandscapeDisplay.from_estimator(machine(n_iter=0).fit(pattern_rows()))
-    with pytest.raises(ValueError, match="the recorder has no records"):
-        LandscapeDisplay.from_recorder(SolutionsRecorder())
-    recorder = SolutionsRecorder()
-    machine(n_iter=1).set_callbacks(recorder).fit(pattern_rows())
-    with pytest.raises(ValueError, match="needs keep_solutions=True"):
-        LandscapeDisplay.from_recorder(recorder)
 
 
 def test_diagnosis(rbm):
@@ -522,19 +408,7 @@ def test_diagnosis(rbm):
         assert ax.get_title().startswith(f"{order} moments")
     assert_array_equal(last.lines[0].get_xdata(), d.quality.sweeps)
     assert_array_equal(last.lines[0].get_ydata(), d.quality.error)
-    assert display.figure_.get_suptitle().replace("\n", " ") == d.verdict
-    display.figure_.canvas.draw()
-
-
-def test_diagnosis_along_a_ladder(rbm):
-    X = (np.random.default_rng(1).random((60, 12)) < 0.5).astype(float)
-    found = diagnose(rbm, X, method="tempering", n_chains=20, n_steps=40, random_state=0)
-    display = DiagnosisDisplay.from_diagnosis(found)
-    assert len(display.axes_) == 6
-    (line,) = display.axes_[1].lines
-    assert_array_equal(line.get_ydata(), found.exchanges.acceptance)
-    assert f"{found.exchanges.round_trips.mean():.3g} round trips" in display.axes_[1].get_title()
-    assert display.axes_[2].get_title().startswith("first moments")
+    assert display.figure_.get_suptitle() == d.summary
     display.figure_.canvas.draw()
 
 

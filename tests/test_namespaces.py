@@ -34,7 +34,6 @@ from skrbm.inference import (
     AIS,
     FIXED_POINTS,
     SAMPLERS,
-    STEP_SCALES,
     TAP,
     Clamped,
     Gibbs,
@@ -58,7 +57,6 @@ from skrbm.machine import condition, data_moments, energy, free_energy, interpol
 from skrbm.units import UNITS, Categorical, log_weight
 
 pytestmark = pytest.mark.arrays
-LIBRARIES = ["numpy", *OTHER_LIBRARIES]
 TOLERANCE = {"float64": {"rtol": 1e-12, "atol": 1e-12}, "float32": {"rtol": 1e-5, "atol": 1e-5}}
 PAIRS = enumerable_pairs()
 pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
@@ -72,8 +70,6 @@ class Library:
     """An array library and a dtype, with the conversions that the tests need."""
 
     def __init__(self, name, dtype):
-        if name != "numpy":
-            pytest.importorskip("array_api_compat")
         self.xp, self.name = pytest.importorskip(name), dtype
         self.dtype = getattr(self.xp, dtype)
         self.tolerance = TOLERANCE[dtype]
@@ -99,7 +95,7 @@ class Library:
         assert_allclose(self.check(x, dtype), expected, **self.tolerance)
 
 
-@pytest.fixture(params=[f"{library} {dtype}" for library in LIBRARIES for dtype in TOLERANCE])
+@pytest.fixture(params=[*(f"{name} float64" for name in OTHER_LIBRARIES), "torch float32"])
 def library(request):
     return Library(*request.param.split())
 
@@ -161,12 +157,11 @@ def test_backend(library):
     library.close(result, 1 + 0.5 * left.T @ right)
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
 @pytest.mark.parametrize(
     "given, expected", [("uint8", "float32"), ("int64", "float64"), ("bool", "float32")]
 )
-def test_working_dtype_of_what_is_no_float(name, given, expected):
-    xp = Library(name, "float64").xp
+def test_working_dtype_of_other_dtypes(library, given, expected):
+    xp = library.xp
     assert working_dtype(xp.asarray(np.ones((2, 2), given))) == getattr(xp, expected)
 
 
@@ -270,9 +265,8 @@ def test_clamped_fixed_points(library, kinds):
 
 
 @pairs
-@pytest.mark.parametrize("start", ["data", "persistent"])
-def test_samplers(library, kinds, start):
-    method = Gibbs()
+def test_samplers(library, kinds):
+    method, start = Gibbs(), "persistent"
     machine, same = make(kinds, library)
     exact = Exact(machine)
     n = 4000
@@ -300,36 +294,15 @@ def test_samplers(library, kinds, start):
     assert np.isfinite(means).all()
 
 
-@pytest.mark.parametrize("name", ["gibbs_langevin", "langevin"])
-@pytest.mark.parametrize("scale", sorted(STEP_SCALES))
-def test_langevin_samplers(library, name, scale):
-    machine, same = make(("gaussian", "bernoulli"), library)
-    method, exact = replace(SAMPLERS[name], step_scale=scale), Exact(machine)
-    n = 4000
-    X, rng = library.array(data(machine, n)), make_rng(0, same.weights[0])
-    state = sample(method, same, method.start(same, X, rng), rng, 3)
-    for layer in state.layers:
-        library.check(layer)
-    # The chains began at the joint law and stay there.
-    mean = to_numpy(state.layers[0]).mean(axis=0)
-    assert (np.abs(mean - exact.mean(0)) < 5 * np.sqrt(exact.variance(0) / n)).all()
-
-
 @pytest.mark.parametrize(
-    ("name", "start"),
-    [
-        (name, start)
-        for name in ("gibbs", "gibbs_langevin", "langevin")
-        for start in sorted(CHAINS)
-        if start != "tempered" or name == "gibbs"  # slow; exchanges know no sampler
-    ],
+    "name, start",
+    [*(("gibbs", start) for start in sorted(CHAINS)), ("gibbs_langevin", "data")],
 )
-@pytest.mark.parametrize("burn_in", [None, 1])
-def test_chain_phases(library, name, start, burn_in):
+def test_chain_phases(library, name, start):
     machine, same = make(("gaussian", "bernoulli"), library)
     X, rng = library.array(data(machine)), make_rng(0, same.weights[0])
     for gradient in GRADIENTS:
-        phase = ChainPhase(SAMPLERS[name], start, 3, burn_in, gradient)
+        phase = ChainPhase(SAMPLERS[name], start, 3, None, gradient)
         state, *both = phase.phases(same, phase.init(same, rng, 7, X), X, rng)
         assert name == "gibbs" or 0 < state.acceptance <= 1
         library.check(phase.visible(state))
@@ -489,24 +462,3 @@ def test_solutions(library, kinds):
         assert_array_equal(found.labels, expected.labels)
     found = evaluation.solutions(same, random_state=0)
     assert len(found) == found.n_unique[1e-2]
-
-
-def test_compare(library):
-    machine, same = make(("gaussian", "bernoulli"), library)
-    table = evaluation.compare(same, n_steps=20, random_state=0)
-    names = {row["method"] for row in table}
-    sampled = {"ais", "reverse_ais", "gibbs"}
-    assert names == {"exact", *sampled, *(name for name, _ in methods(machine))}
-    assert all(row["error"] is None or abs(row["error"]) < 0.5 for row in table)
-
-
-def test_chains_of_one_seed_do_not_depend_on_other_streams(library):
-    _, same = make(("bernoulli", "bernoulli"), library)
-    draws = []
-    for extra in (0, 3):
-        rng = make_rng(4, same.weights[0])
-        streams = rng.spawn(2)
-        for _ in range(extra):
-            streams[0].uniform((2, 2))
-        draws.append(to_numpy(Gibbs().init(same, streams[1], 9, same.weights[0]).layers[0]))
-    assert_array_equal(*draws)

@@ -30,30 +30,17 @@ def two_threads():
         yield blas_threads()
 
 
-def test_one_blas_thread_holds_and_restores(two_threads):
-    assert set(_threads.one_blas_thread(blas_threads)()) <= {1}
-    assert blas_threads() == two_threads
-
-
-def test_one_blas_thread_nests(two_threads):
+def test_one_blas_thread_nests_and_restores_after_an_error(two_threads):
     @_threads.one_blas_thread
     def outer():
         assert _threads.one_blas_thread(_threads.n_threads)() == 2
         assert set(blas_threads()) == {1}
-        return _threads.n_threads()
-
-    assert outer() == 2
-    assert _threads.n_threads() == 1
-    assert blas_threads() == two_threads
-
-
-def test_an_error_gives_the_threads_back(two_threads):
-    @_threads.one_blas_thread
-    def fails():
+        assert _threads.n_threads() == 2
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        fails()
+        outer()
+    assert _threads.n_threads() == 1
     assert blas_threads() == two_threads
 
 
@@ -115,16 +102,14 @@ print(allowed, n_interrupts, n_wrong)
 """
 
 
+@pytest.mark.law
 @pytest.mark.skipif(
     sys.version_info >= (3, 14),
     reason="Python 3.14 may handle a signal after `with` has taken a lock, as in threadpoolctl",
 )
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
 def test_interrupts_give_the_threads_back():
-    """1000 interrupts at random moments of calls that do nothing but hold and release.
-
-    As a context manager, 23 % of them left BLAS at one thread.
-    """
+    """1000 interrupts at random moments of calls that do nothing but hold and release."""
     run = subprocess.run(
         [sys.executable, "-c", INTERRUPTS],
         env={**os.environ, "OPENBLAS_NUM_THREADS": "2"},
@@ -169,9 +154,8 @@ def parts(monkeypatch):
     _threads._release(0)
 
 
-@dtypes
+@pytest.mark.parametrize("dtype, layout", [(np.float64, "C"), (np.float32, "F")])
 @pytest.mark.parametrize("shape", [(300, 500, 200), (200, 500, 300)], ids=["rows", "columns"])
-@pytest.mark.parametrize("layout", ["C", "F"])
 def test_shared_products_equal_those_of_one_thread(parts, dtype, shape, layout):
     case = Factors(dtype, shape)
     left, right = np.asarray(case.left, order=layout), np.asarray(case.right, order=layout)
@@ -197,9 +181,8 @@ def test_shared_sums_of_products_equal_those_of_one_thread(parts, dtype):
     assert len(parts) == 3
 
 
-@dtypes
-@pytest.mark.parametrize("layout", ["C", "F"])
-@pytest.mark.parametrize("n_rows", [2, 5, 20, 21])
+@pytest.mark.parametrize("dtype, layout", [(np.float64, "C"), (np.float32, "F")])
+@pytest.mark.parametrize("n_rows", [2, 20, 21])
 def test_products_of_few_rows_are_done_in_parts(dtype, layout, n_rows, monkeypatch):
     """Each of at most 10**6 multiplications, so that BLAS does not copy the large factor."""
     parts, fill = [], _products._fill_columns
@@ -221,23 +204,6 @@ def test_small_products_are_not_shared(parts):
     arrays.matmul(np.ones((10, 500)), np.ones((500, 784)))
     arrays.add_products(np.zeros((500, 784)), [(np.ones((10, 500)), np.ones((10, 784)), 1.0)])
     assert not parts
-
-
-def test_products_of_other_threads_are_not_shared(parts):
-    """Workers of joblib share the processor already; only who holds BLAS calls helpers."""
-    case = Factors(np.float64)
-    worker = threading.Thread(target=arrays.matmul, args=(case.left, case.right))
-    worker.start()
-    worker.join()
-    assert parts == []
-    assert _threads.n_threads() == 3
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_number_of_threads_is_what_blas_was_allowed(n):
-    with threadpool_limits(n, user_api="blas"):
-        assert _threads.one_blas_thread(_threads.n_threads)() == min(blas_threads())
-    assert _threads.n_threads() == 1
 
 
 def test_threads_that_hold_blas_share_what_it_was_allowed(two_threads):
@@ -262,16 +228,6 @@ def test_threads_that_hold_blas_share_what_it_was_allowed(two_threads):
     found = joblib.Parallel(n_jobs=2, backend="threading")(calls)
     assert [together for together, _ in found] == [1, 1]
     assert found[1][1] == 2
-
-
-def test_environment_variable_sets_the_number_of_threads():
-    code = (
-        "from skrbm.arrays import _threads\nprint(_threads.one_blas_thread(_threads.n_threads)())"
-    )
-    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-    environment = {**os.environ, **dict.fromkeys(names, "1")}
-    run = [sys.executable, "-c", code]
-    assert subprocess.run(run, env=environment, capture_output=True, text=True).stdout == "1\n"
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
@@ -319,36 +275,6 @@ def test_parts_run_at_once_and_in_the_context_of_the_caller(parts):
     assert settings == ["raise", "raise"]
 
 
-def test_helpers_that_are_busy_are_not_waited_for(parts):
-    """Parts inside of a part, when all helpers, one for each core, have work of the outer one."""
-    release, inner = threading.Event(), []
-
-    def outer(part):
-        if threading.current_thread() is threading.main_thread():
-            _threads.share(lambda part: inner.append(threading.current_thread()), [0, 1, 2])
-            release.set()
-        else:
-            assert release.wait(10)
-
-    n_parts = 1 + os.cpu_count()
-    meeting = threading.Barrier(n_parts, timeout=10)
-
-    def occupy(part):
-        meeting.wait()
-        outer(part)
-
-    _threads.share(occupy, range(n_parts))
-    assert inner == [threading.main_thread()] * 3
-
-
-@_threads.one_blas_thread
-def _product_in_child(pipe):
-    case = Factors(np.float64)
-    _threads._N_THREADS = 3
-    error = np.abs(arrays.matmul(case.left, case.right) - case.exact).max()
-    pipe.send(error <= case.rounding)
-
-
 def _forked(function):
     """Return what a function sends through a pipe from a forked process."""
     context = multiprocessing.get_context("fork")
@@ -363,14 +289,6 @@ def _forked(function):
 
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-
-
-@forks
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_forked_process_starts_helpers_of_its_own(parts):
-    case = Factors(np.float64)
-    arrays.matmul(case.left, case.right)
-    assert _forked(_product_in_child)
 
 
 @forks

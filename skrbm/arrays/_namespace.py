@@ -1,21 +1,22 @@
-"""Which array library the numbers live in, and what differs between libraries.
+"""Array namespaces, and functions that differ between array libraries.
 
-NumPy 2 is its own array namespace. Other libraries (torch, JAX, CuPy, array-api-strict) are served
-through ``array-api-compat``, which is imported only when such an array comes.
+NumPy 2 is its own array namespace; other libraries (torch, JAX, CuPy) have that of
+``array-api-compat``.
 """
 
 from collections.abc import Sequence
 from math import exp, isfinite
 from typing import Any
 
+import array_api_compat
 import numpy as np
 
 from ._types import Array
 
 _NAMESPACES: dict[type, Any] = {}  # of arrays by their types
 _NUMPY = np.ndarray, np.generic  # a tuple: a union would be built again in each call
-_FEW = 2**16  # numbers that are summed by products, for which they are copied to float64
-_SHORT = 8  # columns below which halves are not multiplied, as that takes as long as logarithms
+_FEW = 2**16  # numbers to sum by a matrix product with a float64 copy
+_SHORT = 8  # columns below which logarithms are as fast as products of halves
 
 
 def is_foreign(X: Any) -> bool:
@@ -31,19 +32,11 @@ def is_torch(x: Any) -> bool:
 
 
 def namespace(x: Any) -> Any:
-    """Return the array namespace of ``x``; NumPy for everything that is no foreign array."""
+    """Return the array namespace of ``x``, NumPy by default."""
     if type(x) is np.ndarray or not is_foreign(x):  # the usual type is checked first
         return np
-    if type(x) in _NAMESPACES:  # a search takes microseconds, and a step asks dozens of times
-        return _NAMESPACES[type(x)]
-    try:
-        import array_api_compat
-    except ImportError as error:
-        raise ImportError(
-            f"an array of type {type(x).__module__}.{type(x).__name__} needs the optional package "
-            "array-api-compat: pip install 'skrbm[array]', or pass NumPy arrays"
-        ) from error
-    _NAMESPACES[type(x)] = array_api_compat.array_namespace(x)
+    if type(x) not in _NAMESPACES:  # a search takes microseconds, and a step asks dozens of times
+        _NAMESPACES[type(x)] = array_api_compat.array_namespace(x)
     return _NAMESPACES[type(x)]
 
 
@@ -51,26 +44,20 @@ def like(x: Array) -> dict[str, Any]:
     """Return the arguments that create an array like ``x``: its dtype and device."""
     if not is_foreign(x):
         return {"dtype": x.dtype}
-    import array_api_compat
-
     return {"dtype": x.dtype, "device": array_api_compat.device(x)}
 
 
 def is_on_device(x: Any) -> bool:
-    """Whether an array is elsewhere than in the memory of the processor, such as on a GPU."""
+    """Whether an array is not in host memory, such as on a GPU."""
     if not is_foreign(x):
         return False
-    import array_api_compat
-
-    # Not every library calls its device for NumPy's memory "cpu" alone, nor takes that name.
+    # Not every library calls host memory "cpu" alone, nor takes that name.
     return "cpu" not in str(array_api_compat.device(x)).lower()
 
 
 def to_numpy(x: Any) -> np.ndarray:
     """Return ``x`` as a NumPy array; the identity for NumPy arrays."""
     if is_on_device(x):
-        import array_api_compat
-
         x = array_api_compat.to_device(x, "cpu")
     return np.asarray(x)
 
@@ -102,11 +89,10 @@ def cast(x: Array, dtype: Any) -> Array:
 
 
 def working_dtype(X: Array) -> Any:
-    """Return the floating dtype that parameters learnt from ``X`` have.
+    """Return the floating dtype of parameters learnt from ``X``.
 
-    The promotion of X's dtype with float32: floating dtypes are kept, bytes and booleans
-    become float32, wider integers float64; half precision and long double have no BLAS and
-    become the nearest of the two.
+    float32 and float64 are kept; bytes, booleans and half precision become float32, wider integers
+    and long double float64.
     """
     if is_foreign(X):
         xp = namespace(X)
@@ -118,7 +104,7 @@ def working_dtype(X: Array) -> Any:
 
 
 def below(noise: Array, threshold: Array) -> Array:
-    """Return 1 where noise is below a threshold, else 0, in its dtype; it may be written over."""
+    """Return 1 where noise is below a threshold, else 0, in its dtype; may overwrite noise."""
     if is_torch(noise):
         return noise.lt_(threshold)
     return cast(noise < threshold, noise.dtype)
@@ -143,7 +129,7 @@ def is_finite(x: Array) -> bool:
 def are_finite(parts: Sequence[Array]) -> Any:
     """Whether no entry of some arrays is infinite or NaN, by sums.
 
-    A bool, or in another library than NumPy an array of no dimensions, for which nobody waits.
+    A bool, or in another library than NumPy a 0-d array, without synchronisation of the device.
     """
     if not parts or not is_foreign(parts[0]):
         for part in parts:  # a generator would take as long as the sums of few numbers
@@ -184,7 +170,7 @@ def softplus_sums(x: Array) -> Array:
 def log_products(x: Array) -> Array:
     """Sum of log(x) over the last axis, in float64, with one logarithm for up to 64 entries.
 
-    Entries are between 1/2 and 2, so that products of 64 neither overflow nor vanish.
+    Entries must be between 1/2 and 2, so that products of 64 neither overflow nor underflow.
     """
     for _ in range(6):
         half, odd = divmod(x.shape[-1], 2)
@@ -210,10 +196,7 @@ def log_sum_exp(x: Array) -> Array:
 
 
 def cumulative_sum(x: Array, axis: int = -1) -> Array:
-    """Sum up along an axis.
-
-    NumPy 2.0 has the function by its old name alone, which is slow for a few long vectors.
-    """
+    """Return cumulative sums along an axis; ``np.cumsum`` is slow for a few long vectors."""
     xp = namespace(x)
     if xp is not np:
         return xp.cumulative_sum(x, axis=axis)

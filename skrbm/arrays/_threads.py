@@ -1,8 +1,7 @@
-"""Threads of our own, each with one BLAS thread.
+"""Threads for large matrix products, each with one BLAS thread.
 
-BLAS's own threads wait for work by spinning, and between elementwise operations that made a fit
-slower than one thread does. So BLAS is held to one thread while we compute, and large matrix
-products are cut into parts, for as many threads as BLAS was allowed before.
+The threads of BLAS wait for work by spinning, which made fits slower than one thread. So BLAS is
+limited to one thread, and large products are split among as many threads as BLAS was allowed.
 """
 
 import os
@@ -20,28 +19,23 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-# Ctrl-C may come after ``with`` has taken a lock and before it enters its block: nobody would
-# release it. So this one is taken inside of ``try``, and it knows its thread.
 _LOCK = threading.RLock()
-_HOLDERS: set[int] = set()  # the threads that hold BLAS to one thread
-_ALLOWED: list[
-    tuple[Any, int]
-] = []  # pairs of a library and its number of threads before the first holder came
+_HOLDERS: set[int] = set()  # threads that hold BLAS to one thread
+_ALLOWED: list[tuple[Any, int]] = []  # libraries and their numbers of threads before
 _N_THREADS = 1  # the smallest of these numbers
-_HERE = threading.local()  # how often the holders nest in this thread
+_HERE = threading.local()  # nesting depth of holders in this thread
 
-# Both in multiplications, as measured: what a thread does while another one wakes, and the
-# smallest product that is worth that.
-_WAKING, _LEAST_WORK = 2**21, 2**23
+# In multiplications, as measured: the work of a thread while another one wakes up, and the smallest
+# part of a product worth a thread of its own.
+_WAKE_UP, _MIN_WORK = 2**21, 2**23
 
 
 def one_blas_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a function that holds BLAS to one thread; products may use threads of our own.
+    """Decorate a function that limits BLAS to one thread; products may use threads of our own.
 
-    The limit holds for the whole process, so of the threads that ask for it the first sets it and
-    the last lifts it. It is a decorator and no context manager, because Ctrl-C may come before the
-    first instruction of ``__exit__``, where nothing lifts the limit. Here the instructions around
-    the call are in one frame, and releasing is done again if it was interrupted.
+    The limit holds for the whole process: the first holder sets it and the last one lifts it. A
+    decorator rather than a context manager, as Ctrl-C may come before the first instruction of
+    ``__exit__``.
     """
 
     @wraps(function)
@@ -53,7 +47,7 @@ def one_blas_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
         finally:
             try:
                 _release(outer)
-            except BaseException:
+            except BaseException:  # Ctrl-C
                 _release(outer)
                 raise
 
@@ -65,8 +59,7 @@ def _hold(depth: int) -> None:
     _HERE.depth = depth
     if depth > 1:
         return
-    try:
-        _LOCK.acquire()
+    with _LOCK:
         _HOLDERS.add(threading.get_ident())
         if not _ALLOWED:
             libraries = _controller().select(user_api="blas").lib_controllers
@@ -74,39 +67,27 @@ def _hold(depth: int) -> None:
             _N_THREADS = min((n for _, n in _ALLOWED), default=1)
             for library in libraries:
                 _set_threads(library, 1)
-    finally:
-        try:
-            _LOCK.release()
-        except RuntimeError:  # it was not taken
-            pass
 
 
 def _release(depth: int) -> None:
-    """Go back to a depth; doing it twice is doing it once."""
     _HERE.depth = depth
     if depth:
         return
-    try:
-        _LOCK.acquire()
+    with _LOCK:
         _HOLDERS.discard(threading.get_ident())
         if not _HOLDERS:
             _lift()
-    finally:
-        try:
-            _LOCK.release()
-        except RuntimeError:  # it was not taken
-            pass
 
 
 def _lift() -> None:
-    """Give BLAS the threads back that it was allowed."""
+    """Restore the numbers of threads of BLAS."""
     for library, n_threads in _ALLOWED:
         _set_threads(library, n_threads)
     _ALLOWED.clear()
 
 
 def _set_threads(library: Any, n_threads: int) -> None:
-    """Set a limit from any thread: threadpoolctl (3.8) keeps that to the one which did so first."""
+    """Set a limit from any thread, which threadpoolctl 3.8 leaves to the first one that did so."""
     take_over = getattr(library, "clear_controlling_thread", lambda force: None)
     take_over(force=True)
     library.set_num_threads(n_threads)
@@ -120,9 +101,8 @@ def _depth() -> int:
 def n_threads() -> int:
     """Return how many threads the calling thread may use.
 
-    Threads that hold BLAS at the same time, such as workers of joblib that fit an estimator each,
-    share what BLAS was allowed. It is one for all that do not hold it: helpers, and workers of
-    joblib inside of a method, which share the processor already.
+    Concurrent holders, such as workers of joblib that fit an estimator each, share what BLAS was
+    allowed. Other threads, such as workers of joblib within a method, have one.
     """
     return max(1, _N_THREADS // max(1, len(_HOLDERS))) if _depth() else 1
 
@@ -133,17 +113,16 @@ def _controller() -> ThreadpoolController:
 
 
 def split(n: int, work: float) -> list[slice]:
-    """Return slices that make up ``range(n)``, one for each thread that is worth its waking.
+    """Return slices of ``range(n)``, one for each thread.
 
-    The first is longer, for the thread that need not wake. ``work`` is the number of
-    multiplications over all of them.
+    The first is longer, for the calling thread. ``work`` is the total number of multiplications.
     """
-    if work < 2 * _LEAST_WORK:  # which is told before anything is looked up
+    if work < 2 * _MIN_WORK:
         return [slice(0, n)]
-    n_parts = min(n_threads(), int(work / _LEAST_WORK), n)
+    n_parts = min(n_threads(), int(work / _MIN_WORK), n)
     if n_parts < 2:
         return [slice(0, n)]
-    each = n * (1 - _WAKING / work) / n_parts
+    each = n * (1 - _WAKE_UP / work) / n_parts
     cuts = [0, *(n - round(each * i) for i in range(n_parts - 1, -1, -1))]
     return [slice(*ends) for ends in pairwise(cuts)]
 
@@ -151,9 +130,7 @@ def split(n: int, work: float) -> list[slice]:
 def share(function: Callable[..., Any], parts: list[slice], *args: Any) -> None:
     """Call ``function(part, *args)`` for each part, here and in other threads.
 
-    The calls must not depend on each other, and gain only where they release the interpreter lock,
-    as NumPy's operations do. Parts that no other thread has begun are done here: if the helpers
-    are busy, or their cores are, nobody waits for them.
+    Parts that no other thread has started are done here, so that busy helpers are not waited for.
     """
     try:
         waiting = [(part, _submit(function, part, *args)) for part in parts[1:]]
@@ -184,10 +161,10 @@ def _executor() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="skrbm")
 
 
-def _start_anew() -> None:
-    """Give up, in a forked process, threads that did not come along, and limits that they hold."""
+def _reset_after_fork() -> None:
+    """Drop threads that a forked process does not have, and their limits."""
     global _LOCK
-    _LOCK = threading.RLock()  # another thread may have had it
+    _LOCK = threading.RLock()  # another thread may have held it
     _executor.cache_clear()
     _HOLDERS.intersection_update({threading.get_ident()})
     if not _HOLDERS:
@@ -195,4 +172,4 @@ def _start_anew() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -1,18 +1,22 @@
-"""How good a machine is: log-partition functions, likelihoods, and comparisons of methods.
+"""Log-partition functions, likelihoods, fixed-point solutions and diagnosis of chains.
 
 Every function takes a fitted estimator of a density, a :class:`Density` or a
 :class:`~skrbm.machine.Machine`.
 """
 
 from ..inference import AIS, SMC, LogPartition
-from ._bracket import Bracket, bracket
-from ._compare import compare
 from ._deep import DeepDensity
 from ._density import Density, density_of
-from ._diagnose import diagnose
-from ._diagnosis import Diagnosis
-from ._exact import can_enumerate, exact_log_partition, exact_marginals
-from ._log_partition import log_partition, reverse_log_partition
+from ._diagnose import Diagnosis, diagnose
+from ._log_partition import (
+    Bracket,
+    bracket,
+    can_enumerate,
+    exact_log_partition,
+    exact_marginals,
+    log_partition,
+    reverse_log_partition,
+)
 from ._pseudo_likelihood import pseudo_log_likelihood
 from ._solutions import Solutions, find_solutions, solutions
 
@@ -27,7 +31,6 @@ __all__ = [
     "Solutions",
     "bracket",
     "can_enumerate",
-    "compare",
     "density_of",
     "diagnose",
     "exact_log_partition",

@@ -1,4 +1,4 @@
-"""How samples agree with data: connected moments, neighbours, and both by sweeps."""
+"""Agreement of samples with data: connected moments and nearest neighbours."""
 
 from itertools import combinations
 from math import comb, nan
@@ -10,10 +10,10 @@ from sklearn.neighbors import NearestNeighbors
 
 from ..arrays import row_blocks
 
-_MOST_MOMENTS = 5000  # of one order that are compared
+_MAX_MOMENTS = 5000  # of each order
 _BLOCK_ROWS = 128
-_SOME_ROWS = 300  # that tell how correlated moments are
-_CHANCE = 1e-4  # of an error above its limit
+_N_COVARIANCE_ROWS = 300  # for the degrees of freedom of moments
+_LEVEL = 1e-4  # probability of an error above its limit
 
 
 class ComparedMoments(NamedTuple):
@@ -23,17 +23,13 @@ class ComparedMoments(NamedTuple):
     ----------
     data, samples : ndarray of shape (n_moments,)
         Means of (products of) deviations from the columns' means; means themselves for order 1.
-    correlation : float
-        Pearson correlation of the two.
-    slope : float
-        Of the line of least squares through the moments of samples over those of data.
+    correlation, slope : float
+        Pearson correlation, and slope of the regression of ``samples`` on ``data``.
     error : float
-        Root of the mean squared difference.
-    noise : float
-        What ``error`` would be, for as many independent rows, if the distributions were equal.
-    limit : float
-        What ``error`` would then exceed with a probability of 1e-4 (by Satterthwaite's degrees of
-        freedom, as moments are correlated).
+        Root mean squared difference.
+    noise, limit : float
+        Expectation of ``error`` for independent rows of the same distribution, and the value that
+        it would exceed with a probability of 1e-4 (with Satterthwaite's degrees of freedom).
     """
 
     data: np.ndarray
@@ -48,21 +44,17 @@ class ComparedMoments(NamedTuple):
 class Quality(NamedTuple):
     """Errors of the moments of samples after a number of Gibbs sweeps from random starts.
 
-    The error is the root of the mean squared difference of means to those of data, plus the mean
-    squared difference of second moments about the means of the data.
-
     Attributes
     ----------
     sweeps : ndarray of int of shape (n_marks,)
     error, error_std : ndarray of shape (n_marks,)
-        The error and its standard error (jackknife over chains).
+        Root of the mean squared differences of first and second moments (about the means of the
+        data), and its jackknife standard error.
     noise : float
-        The error that as many rows of the data's own distribution would have.
+        Error of as many rows of the distribution of the data.
     fall, fall_std, rise, rise_std : float
-        How far the error falls from the start to its minimum, how far it rises from there to the
-        end, and standard errors.
+        Change of the error from the start to its minimum and from there to the end.
     n_chains : int
-        Chains from random starts. Standard errors of few are uncertain themselves.
     """
 
     sweeps: np.ndarray
@@ -82,12 +74,12 @@ class Neighbours(NamedTuple):
     Attributes
     ----------
     truth : float
-        Part of the rows of data whose nearest other row of data is closer than the nearest sample.
-        Below 0.5 samples are copies of data, above 0.5 they miss parts of the data.
+        Fraction of rows of data whose nearest other row is closer than the nearest sample. Below
+        0.5 samples copy the data, above they miss parts of it.
     synth : float
-        The same of samples. Above 0.5 samples are closer to each other than to data.
+        The same of samples. Above 0.5 they are closer to each other than to data.
     std : float
-        Standard error of each, if rows are independent.
+        Standard error of each for independent rows.
     """
 
     truth: float = nan
@@ -96,21 +88,16 @@ class Neighbours(NamedTuple):
 
 
 def index_sets(n, order, generator):
-    """Return sets of ``order`` columns out of ``n``, at random if there are very many.
-
-    Returns
-    -------
-    ndarray of int of shape (n_sets, order)
-    """
-    if comb(n, order) <= _MOST_MOMENTS:
+    """Return all sets of ``order`` columns, or random ones, of shape (n_sets, order)."""
+    if comb(n, order) <= _MAX_MOMENTS:
         return np.array(list(combinations(range(n), order)), dtype=np.intp).reshape(-1, order)
-    drawn = np.sort(generator.integers(n, size=(2 * _MOST_MOMENTS, order)), axis=1)
+    drawn = np.sort(generator.integers(n, size=(2 * _MAX_MOMENTS, order)), axis=1)
     drawn = np.unique(drawn[(np.diff(drawn, axis=1) > 0).all(axis=1)], axis=0)
-    return generator.permutation(drawn)[:_MOST_MOMENTS]
+    return generator.permutation(drawn)[:_MAX_MOMENTS]
 
 
 def compared_moments(X, samples, order, generator):
-    """Return the connected moments of one order of both, as :class:`ComparedMoments`."""
+    """Return the :class:`ComparedMoments` of one order."""
     index, found = index_sets(X.shape[1], order, generator), []
     for rows in (X, samples):
         centre = rows.mean(axis=0)
@@ -122,9 +109,9 @@ def compared_moments(X, samples, order, generator):
         correlation, slope = x @ y / np.sqrt(x @ x * (y @ y)), x @ y / (x @ x)
     error = np.sqrt(np.mean((data - model) ** 2))
     noise = np.sqrt(data_noise + model_noise)
-    some = X[generator.permutation(len(X))[:_SOME_ROWS]] - X.mean(axis=0)
+    some = X[generator.permutation(len(X))[:_N_COVARIANCE_ROWS]] - X.mean(axis=0)
     n = _degrees_of_freedom(_products(some, index))
-    limit = noise * np.sqrt(chdtri(n, _CHANCE) / n)
+    limit = noise * np.sqrt(chdtri(n, _LEVEL) / n)
     return ComparedMoments(data, model, *map(float, (correlation, slope, error, noise, limit)))
 
 
@@ -157,10 +144,7 @@ def _products(rows, index):
 
 
 def neighbours(X, samples):
-    """Return the adversarial accuracy of as many rows of both, as :class:`Neighbours`.
-
-    A row that is as far from one set as from the other counts half.
-    """
+    """Return the :class:`Neighbours` of equally many rows of both; ties count half."""
     accuracies = []
     for own, other in ((X, samples), (samples, X)):
         within, across = _nearest(own), _nearest(other, own)
@@ -174,13 +158,13 @@ def _nearest(rows, queries=None):
 
 
 def quality_by_sweeps(X, states, generator):
-    """Return how far moments of chains are from those of data, as :class:`Quality`.
+    """Return the :class:`Quality` of samples.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_columns)
     states : dict of int to ndarray of shape (n_chains, n_columns)
-        Values of the same chains by their number of sweeps, in rising order.
+        Values of the chains by their number of sweeps, in increasing order.
     generator : numpy.random.Generator
     """
     centre, index = X.mean(axis=0), index_sets(X.shape[1], 2, generator)

@@ -1,4 +1,4 @@
-"""Densities of machines with several hidden layers, which depend on each other given the data."""
+"""Densities of machines with several hidden layers, which are dependent given the data."""
 
 from dataclasses import dataclass
 from math import log2
@@ -19,15 +19,15 @@ from ..inputs import split_missing
 from ..machine import hidden_layers, input_field
 from ..machine._enumeration import log_partition, n_enumerated
 from ._density import Density, in_float64
-from ._observed import PRECISE, free_energy_given, given_observed, replaced
+from ._observed import PRECISE, given_observed, replaced
 
-_BLOCK_ROWS = 1000  # rows that are solved together
-_LOG2_WORK = 18  # binary logarithm of configurations times units that are summed for a row
+_BLOCK_ROWS = 1000
+_LOG2_WORK = 18  # log2 of configurations times units to sum over in a row
 
 
 @dataclass(frozen=True)
 class DeepDensity(Density):
-    """A deep machine as a model of data; what depends on hidden layers is found by a fixed point.
+    """A deep machine as a model of data; its hidden layers are found by a fixed point.
 
     Parameters
     ----------
@@ -37,10 +37,9 @@ class DeepDensity(Density):
     binarize : float or None, default=None
         All four as in :class:`Density`.
     method : FixedPoint
-        Whose solutions given the data are the hidden layers.
+        Of the hidden layers given the data.
     precise : bool, default=True
-        Whether solutions are followed to a mean squared change of 1e-12, in float64; otherwise to
-        the tolerance of the method.
+        Solve to a mean squared change of 1e-12, in float64; otherwise to the method's tolerance.
     """
 
     method: FixedPoint = None
@@ -60,7 +59,7 @@ class DeepDensity(Density):
         return machine, method, solve_to_convergence(method, machine, start, tol=tol).state
 
     def hidden_means(self, X, l, machine=None):
-        """Return the means of layer ``l`` of the machine, or another, given those of layer 0."""
+        """Return the means of layer ``l`` given those of layer 0."""
         return self.by_blocks(
             lambda machine, *rows: self.solve(machine, *rows)[-1].means[l - len(machine.units)],
             X,
@@ -71,7 +70,7 @@ class DeepDensity(Density):
         return self.by_blocks(self._free_energy, X)
 
     def free_energy_given(self, X, seed, accuracy=PRECISE):
-        if len(self.machine.weights) == 1:  # given complete rows it needs no equations either
+        if len(self.machine.weights) == 1:  # no fixed point is needed
             return super().free_energy_given(X, seed, accuracy)
         return self.by_blocks(self._free_energy, X)
 
@@ -99,9 +98,21 @@ class DeepDensity(Density):
             above, solve_to_convergence(mean_field, above, start).state
         )
 
-    def log_weight_given(self, X, seed, accuracy=PRECISE):
-        """Return log p(observed) + log Z: summed where few units are left, else by annealing."""
-        return -free_energy_given(self, X, seed, accuracy, sums=_sums)
+    def observed_sums(self, machine, X, observed):
+        """Return ``exact_sums``; rows with equal missing units are summed together."""
+        xp, unit = namespace(X), machine.units[0]
+        known = xp.where(observed, X, xp.zeros_like(X))
+        total = unit.log_weight(machine.thetas[0], known)
+        field = input_field(machine, 1, (known, None))
+        patterns, index = np.unique(to_numpy(observed), axis=0, return_inverse=True)
+        exact = np.zeros(X.shape[0], dtype=bool)
+        for number, pattern in enumerate(patterns):
+            rows = np.flatnonzero(index.ravel() == number)
+            rest = given_observed(machine, take_rows(field, rows), pattern)
+            if _is_small(rest):
+                total = replaced(total, rows, take_rows(total, rows) + log_partition(rest))
+                exact[rows] = True
+        return total, None, exact
 
     def by_blocks(self, function, X, machine=None):
         """Return ``function(machine, rows)`` of blocks of rows, in float64 if ``precise``.
@@ -135,21 +146,5 @@ def _with_missing(function, machine, X):
 
 
 def _is_small(machine):
-    """Whether sums over the configurations of a machine are quick."""
+    """Whether a machine is enumerated quickly."""
     return n_enumerated(machine) + log2(sum(machine.n_units)) <= _LOG2_WORK
-
-
-def _sums(machine, X, observed):
-    """Return what ``exact_sums`` does, of a deep machine: rows that lack the same go together."""
-    xp, unit = namespace(X), machine.units[0]
-    known = xp.where(observed, X, xp.zeros_like(X))
-    total, field = unit.log_weight(machine.thetas[0], known), input_field(machine, 1, (known, None))
-    patterns, index = np.unique(to_numpy(observed), axis=0, return_inverse=True)
-    exact = np.zeros(X.shape[0], dtype=bool)
-    for number, pattern in enumerate(patterns):
-        rows = np.flatnonzero(index.ravel() == number)
-        rest = given_observed(machine, take_rows(field, rows), pattern)
-        if _is_small(rest):
-            total = replaced(total, rows, take_rows(total, rows) + log_partition(rest))
-            exact[rows] = True
-    return total, None, exact

@@ -1,4 +1,4 @@
-"""Densities: machines with what it takes to compare them with a user's data."""
+"""Densities: machines with the coordinates and encoding of a user's data."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,16 +9,17 @@ from ..inference import chain_ends, draw_visible
 from ..inputs import Coordinates, check_rows, into_support
 from ..machine import Machine, check_has_integral, free_energy, precise_free_energy
 from ..units import Theta
+from . import _observed
 from ._observed import PRECISE, free_energy_given
 
-_N_STARTS = 100  # short Gibbs chains, where a density has no starts
+_N_STARTS = 100  # short Gibbs chains if a density has no starts
 
 
 @dataclass(frozen=True)
 class Density:
-    """A machine as a model of data: what :mod:`skrbm.evaluation` takes.
+    """A machine as a model of data, as the functions of :mod:`skrbm.evaluation` take it.
 
-    Fitted estimators of densities give theirs as ``density_``.
+    Fitted estimators of densities have theirs as ``density_``.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class Density:
 
     @property
     def density_(self):
-        """Itself, as a density is one of its own."""
+        """The density itself, so that functions take it like an estimator."""
         return self
 
     def visible(self, X, name="X"):
@@ -83,16 +84,15 @@ class Density:
         return -self.free_energy(X)
 
     def free_energy_given(self, X, seed, accuracy=PRECISE):
-        """Return the free energy of what is observed of rows, in nats, float64.
+        """Return the free energy of the observed values of rows, in nats, float64.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_visible)
-            NaN marks what is missing.
+            NaN marks missing values.
         seed : SeedSequence, or its state
-            Of chains, where these are needed.
+            Of chains, where sums are not exact.
         accuracy : Accuracy
-            Of chains.
         """
         return free_energy_given(self, X, seed, accuracy)
 
@@ -100,8 +100,12 @@ class Density:
         """Return log p(observed) + log Z of rows in which some values are missing."""
         return -free_energy_given(self, X, seed, accuracy)
 
+    def observed_sums(self, machine, X, observed):
+        """Return :func:`exact_sums` of rows with missing values."""
+        return _observed.exact_sums(machine, X, observed)
+
     def starting_rows(self, starts, rng):
-        """Return visible rows to start at: those given, its own, or ends of short Gibbs chains."""
+        """Return initial visible rows: the given ones, its own, or ends of short Gibbs chains."""
         machine = self.machine
         if starts is not None:
             return self.visible(starts, "starts")
@@ -114,11 +118,9 @@ class Density:
         return self.machine.units[0].base_theta(self.machine.thetas[0], Columns(starts))
 
     def checked_base(self, base):
-        """Return given parameters of independent visible units, in the machine's coordinates.
+        """Return a user's Theta of independent visible units, in the machine's coordinates.
 
-        They are a Theta, or a tuple of the same parts.
-
-        Raises ValueError if they are not those of the machine's visible units.
+        Raises ValueError if its parts are not those of the machine's visible units.
         """
         machine = self.machine
         own, unit = machine.thetas[0], machine.units[0]
@@ -140,7 +142,7 @@ class Density:
 
 
 def _check_machine(machine):
-    """Raise ValueError if the parts of a machine, which users build, do not fit together."""
+    """Raise ValueError if the parts of a user's machine do not fit together."""
     units, thetas, weights = machine.units, machine.thetas, machine.weights
     if not len(units) == len(thetas) == len(weights) + 1:
         raise ValueError(
@@ -170,7 +172,6 @@ def density_of(model):
     Parameters
     ----------
     model : estimator, Machine or Density
-        A density is returned as it is.
 
     Returns
     -------
@@ -183,7 +184,7 @@ def density_of(model):
     ValueError
         If the parts of a machine do not fit together, or are not finite.
     DivergenceError
-        If its distribution has no integral.
+        If the distribution cannot be normalized.
     """
     if isinstance(model, Machine):
         _check_machine(model)

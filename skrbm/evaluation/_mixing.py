@@ -1,7 +1,7 @@
-"""How well chains mix: autocorrelation times, R-hat and effective sample sizes.
+"""Autocorrelation times, R-hat and effective sample sizes of parallel chains.
 
-All functions take one observable of parallel chains, an array of shape (n_steps, n_chains), and
-use all chains together, so that chains in different modes count as correlated.
+All functions take one observable of shape (n_steps, n_chains) and pool the chains, so that chains
+in different modes count as correlated.
 """
 
 from typing import NamedTuple
@@ -11,25 +11,11 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-_ROUNDING = 1e-20  # part of a variance that is none
+_ROUNDING = 1e-20  # relative variance that counts as zero
 
 
 class Mixing(NamedTuple):
-    """How one observable mixes in parallel chains.
-
-    Attributes
-    ----------
-    time : float
-        Integrated autocorrelation time, in steps; 1 for independent draws.
-    time_std : float
-        Its standard error.
-    r_hat : float
-        Rank-normalised split R-hat; 1 for chains with one distribution.
-    ess : float
-        Effective sample size of all chains together, of the ranks of the observable.
-    autocorrelation : ndarray of shape (n_steps,)
-        By lag, from 0.
-    """
+    """How one observable mixes in parallel chains; see :class:`Diagnosis`."""
 
     time: float
     time_std: float
@@ -39,9 +25,9 @@ class Mixing(NamedTuple):
 
 
 def mixing(x):
-    """Return how an observable of shape (n_steps, n_chains) mixes, as :class:`Mixing`.
+    """Return the :class:`Mixing` of an observable of shape (n_steps, n_chains).
 
-    All numbers but the autocorrelation at lag 0 are NaN if it has one value only, but for rounding.
+    All numbers are NaN, except for the autocorrelation at lag 0, if it is constant up to rounding.
     """
     if x.var() <= _ROUNDING * np.mean(x * x):
         x = np.zeros_like(x)
@@ -75,9 +61,8 @@ def autocorrelation(x):
 def integrated_time(rho, n_draws):
     """Return the integrated autocorrelation time 1 + 2 sum_t rho_t, and the lag where it ends.
 
-    The sum ends where that of an even lag and the next is no longer positive, and these sums are
-    made to decrease (the initial monotone sequence of Geyer 1992). The time is at least
-    1 / log10(n_draws), as negative correlations are not known better.
+    It is the initial monotone sequence estimator of Geyer (1992), bounded below by
+    1 / log10(n_draws), the precision of negative correlations.
     """
     if np.isnan(rho[-1]):
         return float("nan"), 0
@@ -90,8 +75,8 @@ def integrated_time(rho, n_draws):
 def r_hat(x):
     """Return the rank-normalised split R-hat (Eq. 4 and Sec. 4.2 of Vehtari et al. 2021).
 
-    It is the larger of two: of the values, which shows chains of different means, and of their
-    distances from the median, which shows chains of different variances.
+    It is the larger of those of the values and of their distances from the median, which compare
+    the means and the variances of chains.
     """
     halves = _halves(x)
     return max(_plain_r_hat(halves), _plain_r_hat(np.abs(halves - np.median(halves))))

@@ -1,7 +1,7 @@
-"""Sums over the visible units that are missing in a row of data, given those that are observed.
+"""Likelihoods of rows with missing values: sums over the missing visible units.
 
-They are exact where the hidden units, or the missing visible ones, have few configurations, and
-estimated by annealing elsewhere, with the observed units held at their values.
+They are exact where the hidden or the missing visible units have few configurations, and estimated
+by annealing with clamped observed units elsewhere.
 """
 
 import math
@@ -28,14 +28,15 @@ from ..inputs import split_missing
 from ..machine import MAX_UNITS, _enumeration, conditional, input_field
 
 _ELEMENTS = 2**18  # of the largest temporary array of sums
-_FEW = 12  # binary units that are enumerated for each row: more take longer than annealing
-_CHAIN_ELEMENTS = 2**21  # of visible values of chains that are annealed together
+_MAX_MISSING = 12  # binary units to enumerate in each row: more take longer than annealing
+_CHAIN_ELEMENTS = 2**21  # of chains that are annealed together
 
 
 class Accuracy(NamedTuple):
-    """How rows are annealed: the standard error that is asked for, chains and temperatures.
+    """Settings of annealing.
 
-    Rows that miss ``std``, in nats, are annealed again by the next number of temperatures.
+    Rows whose standard error exceeds ``std`` nats are annealed again with the next number of
+    temperatures.
     """
 
     std: float = 0.1
@@ -44,12 +45,11 @@ class Accuracy(NamedTuple):
 
 
 PRECISE = Accuracy()
-QUICK = Accuracy(np.inf, 8, (50,))
-"""For what is measured after each epoch."""
+QUICK = Accuracy(np.inf, 8, (50,))  # for monitoring after each epoch
 
 
-def free_energy_given(density, X, seed, accuracy=PRECISE, sums=None):
-    """Return minus log p(observed) minus log Z of rows of which NaN marks what is missing.
+def free_energy_given(density, X, seed, accuracy=PRECISE):
+    """Return -log p(observed) - log Z of rows in which NaN marks missing values.
 
     Parameters
     ----------
@@ -57,12 +57,8 @@ def free_energy_given(density, X, seed, accuracy=PRECISE, sums=None):
     X : array of shape (n_rows, n_visible)
         Visible values in the machine's coordinates.
     seed : SeedSequence, or its state
-        Of the chains. Each row has the same random numbers, so that a row's result does not depend
-        on the others.
+        Of the chains. All rows share random numbers, so that results do not depend on other rows.
     accuracy : Accuracy
-        Of rows that are annealed.
-    sums : callable, default=None
-        What stands for :func:`exact_sums`, which is for machines with one hidden layer.
 
     Returns
     -------
@@ -72,7 +68,7 @@ def free_energy_given(density, X, seed, accuracy=PRECISE, sums=None):
     Warns
     -----
     LikelihoodWarning
-        If rows miss the standard error that ``accuracy`` asks for.
+        If standard errors exceed that of ``accuracy``.
     """
     X, observed = split_missing(X)
     if observed is None:
@@ -81,7 +77,7 @@ def free_energy_given(density, X, seed, accuracy=PRECISE, sums=None):
     values, seen = (take_rows(part, holes) for part in (X, observed))
     machine = density.machine.astype(namespace(X).float64)
     values = cast(values, machine.dtype)
-    found, _, exact = (exact_sums if sums is None else sums)(machine, values, seen)
+    found, _, exact = density.observed_sums(machine, values, seen)
     left = np.flatnonzero(~exact)
     if left.size:
         base = machine.thetas[0]
@@ -101,36 +97,32 @@ def free_energy_given(density, X, seed, accuracy=PRECISE, sums=None):
 
 
 def replaced(values, index, others):
-    """Return an array with other values at a NumPy index array."""
+    """Return a vector with other values at a NumPy index array."""
     return with_rows(values[:, None], index, others[:, None])[:, 0]
 
 
-# ------------------------------------------------------------------------------- exact sums
-
-
 def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
-    """Sum over hidden and missing visible units, exactly, in rows where that is possible.
+    """Sum over hidden and missing visible units exactly, in rows where that is cheap.
 
     Parameters
     ----------
     machine : Machine
         With one hidden layer.
     X : array of shape (n_rows, n_visible)
-        Values where ``observed``, which some are not.
     observed : array of shape (n_rows, n_visible), bool
     max_units : int, default=20
-        Largest number of binary hidden units that are enumerated, for all rows together. Of the
-        missing ones, which are enumerated row by row where they are fewer, it is 12 at most.
+        Largest number of binary hidden units to enumerate for all rows together. Missing units,
+        if fewer, are enumerated row by row, 12 at most.
     means : bool, default=False
-        Whether the means of the hidden units are asked for.
+        Whether to compute the means of the hidden units.
 
     Returns
     -------
     log_weights : array of shape (n_rows,), float64
-        log p(observed) + log Z, 0 where it is not possible.
+        log p(observed) + log Z, 0 in other rows.
     hidden_means : array of shape (n_rows, n_hidden) or None
     exact : ndarray of shape (n_rows,), bool
-        The rows where it is possible.
+        Rows that were summed.
     """
     xp, (unit, hidden) = namespace(X), machine.units
     known = xp.where(observed, X, xp.zeros_like(X))
@@ -139,7 +131,7 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
     n_missing, n_hidden = _n_missing(unit, observed), float("inf")
     if hidden.is_discrete:
         n_hidden = math.log2(hidden.n_configurations(machine.n_units[1]))
-    few = n_missing <= min(max_units, _FEW)
+    few = n_missing <= min(max_units, _MAX_MISSING)
     shared = (n_hidden <= max_units) & (~few | (n_hidden <= n_missing))
     total, found = xp.zeros_like(own), xp.zeros_like(field)
     together = np.flatnonzero(shared)
@@ -157,7 +149,7 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
 
 
 def _n_missing(unit, observed):
-    """Return how many binary units have as many values as the missing ones of each row."""
+    """Return log2 of the number of configurations of the missing units of each row."""
     missing, n = ~to_numpy(observed), observed.shape[1]
     if not unit.is_discrete:
         return np.where(missing.any(axis=1), np.inf, 0.0)
@@ -197,13 +189,13 @@ def _by_missing(machine, row, own, field, observed):
 
 
 def given_observed(machine, field, observed):
-    """Return the machine of which the missing visible units alone are left.
+    """Return the machine of the missing visible units.
 
     Parameters
     ----------
     machine : Machine
     field : array of shape (n_hidden,) or (n_rows, n_hidden)
-        That of the observed units on the first hidden layer.
+        Field of the observed units on the first hidden layer.
     observed : ndarray of shape (n_visible,), bool
     """
     (unit, hidden, *above), (visible, theta, *thetas) = machine.units, machine.thetas
@@ -219,7 +211,7 @@ def given_observed(machine, field, observed):
 
 
 def _summed(blocks, wanted):
-    """Return the log of the sums of weights, and the means that they give, if wanted."""
+    """Return the logarithms of sums of weights, and weighted means if wanted."""
     total = means = None
     for log_weights, values in blocks:
         xp, part, old = namespace(log_weights), log_sum_exp(log_weights), total
@@ -228,9 +220,6 @@ def _summed(blocks, wanted):
             more = xp.exp(log_weights - total[:, None]) @ values
             means = more if old is None else xp.exp(old - total)[:, None] * means + more
     return total, means
-
-
-# ---------------------------------------------------------------------------- by annealing
 
 
 def _annealed(machine, base, X, observed, seed, accuracy):
@@ -242,7 +231,7 @@ def _annealed(machine, base, X, observed, seed, accuracy):
         for part in np.array_split(rows, -(-len(rows) // size)):
             rng = make_rng(_seed(seed, round_), machine.weights[0])
             rng = CommonRng(rng, len(part))
-            log_weights = _chains(
+            values[part], errors[part] = _chains(
                 machine,
                 base,
                 take_rows(X, part),
@@ -250,15 +239,13 @@ def _annealed(machine, base, X, observed, seed, accuracy):
                 rng,
                 (accuracy.n_chains, n_temperatures),
             )
-            values[part], errors[part] = log_weights
         rows = rows[errors[rows] > accuracy.std]
         if not rows.size:
             break
     else:
         warnings.warn(
             f"log p of the observed values of {rows.size} rows has standard errors of up to "
-            f"{errors.max():.2g}, more than {accuracy.std:g}: the chains that sum over their "
-            "missing values miss parts of the distribution",
+            f"{errors.max():.2g}, more than {accuracy.std:g}",
             LikelihoodWarning,
             stacklevel=2,
         )
@@ -271,10 +258,7 @@ def _seed(seed, round_):
 
 
 def _chains(machine, base, X, observed, rng, size):
-    """Return log weights of rows and their standard errors, by chains that are annealed.
-
-    Couplings rise from 0. The first hidden units begin in the field of the observed ones.
-    """
+    """Return log weights of rows and standard errors, by annealing the couplings from 0."""
     n_chains, n_temperatures = size
     every = np.repeat(np.arange(X.shape[0]), n_chains)
     X, observed = take_rows(X, every), take_rows(observed, every)

@@ -1,4 +1,4 @@
-"""The solutions of a machine's fixed-point equations: which of them are one, and their worth."""
+"""Distinct solutions of the fixed-point equations of a machine."""
 
 import math
 import warnings
@@ -14,9 +14,9 @@ from ..inference import FixedPoint, map_rows, resolve, solve_to_convergence
 from ..machine import conditional
 from ._density import density_of, in_float64
 
-TOLERANCES = (1e-1, 1e-2, 1e-3)  # at which distinct solutions are always counted
-_BLOCK_ELEMENTS = 2**20  # of an array of a block of starts
-_PROBES = (8, 64)  # columns that are looked at before all
+TOLERANCES = (1e-1, 1e-2, 1e-3)
+_BLOCK_ELEMENTS = 2**20  # of the largest array of a block of starts
+_PROBES = (8, 64)  # columns to compare before all of them
 
 
 def _boltzmann_average(free_energies):
@@ -29,7 +29,7 @@ _AVERAGES = {"uniform": np.mean, "boltzmann": _boltzmann_average}
 
 @dataclass(frozen=True)
 class Solutions:
-    """Distinct solutions of a machine's fixed-point equations, the lowest free energy first.
+    """Distinct solutions of fixed-point equations, the lowest free energy first.
 
     Attributes
     ----------
@@ -38,19 +38,18 @@ class Solutions:
     variances : tuple of arrays of shape (n_solutions, n_units[l])
         Variances of the units of each layer.
     free_energies : ndarray of shape (n_solutions,)
-        In nats, float64; minus the log Z that a solution stands for.
+        In nats, float64; minus the estimate of log Z by a solution.
     counts : ndarray of int of shape (n_solutions,)
-        How many starts lead to each solution.
+        Number of starts that lead to each solution.
     starts : array of shape (n_starts, n_visible)
-        The visible values that were started at.
+        Initial visible values.
     labels : ndarray of int of shape (n_starts,)
-        The solution to which each start leads; -1 for those that did not converge.
+        Solution to which each start leads; -1 for those that did not converge.
     n_unconverged : int
-        Starts that did not converge.
     unique_tol : float
-        Solutions are one when no visible mean differs by this much.
+        Solutions are equal if no visible mean differs by this much.
     n_unique : dict of float to int
-        Number of distinct solutions by tolerance: 1e-1, 1e-2, 1e-3 and ``unique_tol``.
+        Number of distinct solutions at the tolerances 1e-1, 1e-2, 1e-3 and ``unique_tol``.
     """
 
     means: tuple
@@ -94,17 +93,17 @@ class Solutions:
 
     @property
     def n_units(self):
-        """Number of units of each layer; free energies per unit are divided by their sum."""
+        """Number of units of each layer."""
         return tuple(mean.shape[1] for mean in self.means)
 
     def log_partition(self, weights="uniform"):
-        """Average what the solutions say of log Z.
+        """Return the average estimate of log Z.
 
         Parameters
         ----------
         weights : {"uniform", "boltzmann"}, default="uniform"
-            Each solution alike, as Eq. 39 of Tramel et al. (2018) has it, or in proportion to
-            exp(-free energy), so that high-lying solutions do not count (Sec. V of the same).
+            Equal weights (Eq. 39 of Tramel et al. 2018), or proportional to exp(-free energy)
+            (Sec. V of the same).
 
         Returns
         -------
@@ -113,8 +112,7 @@ class Solutions:
 
         Notes
         -----
-        Either is an average, and so at most the log Z of the best solution. If the solutions are
-        states that share the probability out between them, log Z is the logarithm of their sum:
+        If the solutions are separate modes, log Z is rather
         ``scipy.special.logsumexp(-solutions.free_energies)``.
         """
         return -float(look_up("weights", weights, _AVERAGES)(self.free_energies))
@@ -122,10 +120,10 @@ class Solutions:
 
 @one_blas_thread
 def find_solutions(machine, method, starts, unique_tol=1e-2):
-    """Return the distinct solutions to which visible values lead, as :class:`Solutions`.
+    """Return the distinct solutions reached from visible values.
 
-    They are solved for in float64 to a mean squared change of 1e-12. Of the rows that are one
-    solution, the one with the smallest change in its last sweep stands for it.
+    Equations are solved in float64 to a mean squared change of 1e-12. Of equal solutions the one
+    with the smallest last change is returned.
 
     Parameters
     ----------
@@ -135,13 +133,11 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     starts : array of shape (n_starts, n_visible)
         Visible values in the machine's units, without NaN.
     unique_tol : float, default=1e-2
-        Solutions are one if no visible mean differs by as much, or if others lead from one to the
-        other in such steps.
+        As in :func:`solutions`.
 
     Returns
     -------
     Solutions
-        In the order of their free energies, the lowest first.
 
     Raises
     ------
@@ -151,7 +147,7 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
     Warns
     -----
     ConvergenceWarning
-        If no start converged; the states where they ended are then taken for solutions.
+        If no start converged; the last states are then returned.
     """
     check_number("unique_tol", unique_tol, above=0)
     method.check_marginals()
@@ -182,10 +178,9 @@ def find_solutions(machine, method, starts, unique_tol=1e-2):
 
 
 def _settled(machine, method, starts):
-    """Follow starts to convergence, block by block, in float64.
+    """Return ((means, variances), residual, converged, free energies) of all starts.
 
-    Returns ((means, variances), residual, converged, free energies) of all rows; the last three
-    are NumPy arrays. States themselves are not kept: those of messages on edges are large.
+    The last three are NumPy arrays. States are not kept, as those of belief propagation are large.
     """
     double, pieces = in_float64(machine), []
     for rows in row_blocks(starts, _block_size(double, method, starts)):
@@ -200,7 +195,7 @@ def _settled(machine, method, starts):
 
 
 def _block_size(machine, method, starts):
-    """Return how many rows to solve for at once, by the largest array of a state."""
+    """Return the number of rows to solve at once, by the largest array of a state."""
     sizes = []
     first = method.start(machine, cast(starts[:1, :], machine.dtype))
     map_rows(lambda leaf: sizes.append(math.prod(leaf.shape)), first)
@@ -208,13 +203,12 @@ def _block_size(machine, method, starts):
 
 
 def _usable(converged):
-    """Return the rows that converged; all of them, with a warning, if none did."""
+    """Return the converged rows, or all of them, with a warning, if none converged."""
     if converged.any():
         return np.flatnonzero(converged)
     warnings.warn(
-        f"none of the {converged.size} starts converged: the states where they ended are taken "
-        "for solutions. The weights are outside of the range of the equations; more damping in "
-        "the method or a stronger penalty in fit may help",
+        f"none of the {converged.size} starts converged and their last states are returned; use "
+        "more damping in the method or a stronger penalty in fit",
         ConvergenceWarning,
         stacklevel=5,  # beyond the functions here and their wrapper
     )
@@ -222,7 +216,7 @@ def _usable(converged):
 
 
 def _variances(machine, state):
-    """Return the variances of all layers, also those that the method does not keep."""
+    """Return the variances of all layers, including those that the method does not keep."""
     layers = enumerate(zip(machine.units, state.means, state.variances, strict=True))
     return tuple(
         _variance(machine, l, unit, state.means, mean) if known is None else known
@@ -237,14 +231,12 @@ def _variance(machine, l, unit, means, mean):
 
 
 def solution_groups(means, tol):
-    """Return the group of each row, counted from 0 in the order of their first rows.
+    """Return the group of each row by single linkage, numbered by their first rows.
 
-    Rows are of one group if a chain of rows leads from one to the other in which no mean moves by
-    ``tol`` or more in one step. So the groups do not depend on the order of the rows, and rows of
-    two groups are never closer than ``tol``.
+    Rows closer than ``tol`` in all columns are linked, so that groups do not depend on their order.
     """
     means = to_numpy(means)
-    # Rows that differ do so in the columns that vary most, which are looked at first.
+    # Different rows differ in the columns that vary most, which are compared first.
     means = means[:, np.argsort(-means.var(axis=0), kind="stable")]
     groups, free, n_groups = np.full(len(means), -1), np.arange(len(means)), 0
     while free.size:
@@ -268,24 +260,23 @@ def _near(means, row, others, tol):
 
 
 def solutions(model, method="auto", starts=None, *, unique_tol=1e-2, random_state=None):
-    """Find the distinct solutions of the fixed-point equations that starts lead to.
+    """Find the distinct solutions of the fixed-point equations from several starts.
 
-    Every start is followed to a mean squared change of 1e-12, in float64: by sweeps of the method,
-    and if 500 of these do not do, as where they jump back and forth between two states, by sweeps
-    with more damping. ``unique_tol`` then says which ends are one solution.
+    Equations are solved in float64 to a mean squared change of 1e-12: by sweeps of the method, and
+    with more damping if 500 of them do not converge.
 
     Parameters
     ----------
     model : estimator or Machine
     method : str or object, default="auto"
         "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp" or a fixed-point
-        object. "auto" is that by which an estimator learns, and "tap" where it samples.
+        object. "auto" is the one an estimator learns by, and "tap" if it samples.
     starts : array-like of shape (n_starts, n_visible), default=None
-        Visible values to start at; default: the estimator's ``starts_``, else the ends of 100
-        short Gibbs chains.
+        Initial visible values; default: the estimator's ``starts_``, else the ends of 100 short
+        Gibbs chains.
     unique_tol : float, default=1e-2
-        Two solutions are one if no visible mean differs by this much or more, or if a chain of
-        such pairs links them, so that their number does not depend on the order of the starts.
+        Two solutions are equal if no visible mean differs by this much, or if a chain of such
+        pairs links them.
     random_state : int, RandomState or SeedSequence, default=None
         Of the Gibbs chains.
 
@@ -296,7 +287,7 @@ def solutions(model, method="auto", starts=None, *, unique_tol=1e-2, random_stat
     Warns
     -----
     ConvergenceWarning
-        If no start converges. The states where they ended are then returned.
+        If no start converges; the last states are then returned.
     """
     density = density_of(model)
     own = {"auto": resolve("tap", FixedPoint) if density.method is None else density.method}

@@ -1,4 +1,4 @@
-"""What displays share: records of solutions, an epoch each, and grids of pictures."""
+"""Records of solutions and grids of images."""
 
 import math
 
@@ -6,7 +6,7 @@ from .._checks import check_count
 
 
 def record_of(estimator, X, unique_tol, epoch):
-    """Find the solutions of an estimator; return their record, with the solutions themselves."""
+    """Return a record of the solutions of an estimator after an epoch."""
     found = estimator.solutions(X, unique_tol=unique_tol)
     return {
         "epoch": epoch,
@@ -25,24 +25,23 @@ def final_record(estimator, X, unique_tol):
     """Return the record of a fitted estimator."""
     if not hasattr(estimator, "solutions"):
         raise TypeError(
-            "this display needs an estimator that has solutions(X), such as TAPRBM, got "
+            "the display needs an estimator with solutions(X), such as TAPRBM, got "
             f"{type(estimator).__name__}"
         )
     return record_of(estimator, X, unique_tol, getattr(estimator, "n_iter_", 0))
 
 
 def records_of(recorder):
-    """Return what a recorder has."""
-    records = recorder.records_
-    if not records:
+    """Return the records of a recorder, of which there must be some."""
+    if not recorder.records_:
         raise ValueError(
             "the recorder has no records; give it to set_callbacks of an estimator and call fit"
         )
-    return records
+    return recorder.records_
 
 
 def spread(items, n):
-    """Return at most ``n`` of the items, spread evenly, with the first and the last."""
+    """Return at most ``n`` evenly spaced items, including the first and the last."""
     n = min(n, len(items))
     if n == 1:
         return [items[-1]]
@@ -50,7 +49,7 @@ def spread(items, n):
 
 
 def grid_shape(n_images, n_columns):
-    """Return rows and columns of a grid; as many of both where ``n_columns`` is None."""
+    """Return numbers of rows and columns of a grid; a square if ``n_columns`` is None."""
     if n_columns is None:
         n_columns = math.ceil(math.sqrt(n_images))
     check_count("n_columns", n_columns, 1)

@@ -44,25 +44,24 @@ class ComponentsDisplay:
         end="highest",
         **plot_params,
     ):
-        """Show the receptive fields of the units at one end of a ranking.
+        """Show the receptive fields of the highest or lowest ranked units.
 
         Parameters
         ----------
         estimator : fitted estimator with ``components_``
             Of a deep machine, the units of the first hidden layer are shown.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Data over which activations are averaged; needed for ``rank_by="activation"`` alone.
+            Data for ``rank_by="activation"``.
         image_shape : tuple of int, default=None
             Height and width of the images; default: a square.
         n_components : int, default=100
-            Number of units to show at most.
+            Maximum number of units.
         rank_by : {"norm", "spread", "activation"}, default="norm"
             The Euclidean norm of the weights of a unit; their l_0.1 norm
-            ``(sum |w| ** 0.1) ** 10``, which is large if the field is spread out over the image
-            and small if it is local; or the mean of the unit's activation over X. The last two
-            are those of Fig. 4 of Tramel et al. (2018).
+            ``(sum |w| ** 0.1) ** 10``, small for local fields; or the mean activation over X. The
+            last two are those of Fig. 4 of Tramel et al. (2018).
         end : {"highest", "lowest"}, default="highest"
-            Which end of the ranking to show; the units nearest to it come first.
+            End of the ranking to show.
         **plot_params
             Passed to :meth:`plot`.
 
@@ -73,7 +72,7 @@ class ComponentsDisplay:
         Raises
         ------
         ValueError
-            If the features do not fill an image, or a ranking cannot be made.
+            If the features do not fill an image, or ``rank_by`` needs X.
         TypeError
             If the estimator has no ``components_``.
         """
@@ -96,7 +95,7 @@ class ComponentsDisplay:
 
     @classmethod
     def from_components(cls, components, *, image_shape=None, **plot_params):
-        """Show weights, or other rows of visible values such as samples, in the order given.
+        """Show weights, or other rows of visible values such as samples.
 
         Parameters
         ----------
@@ -128,7 +127,7 @@ class ComponentsDisplay:
         return cls(components, image_shape).plot(**plot_params)
 
     def plot(self, *, n_columns=None, cmap="RdBu_r", figure=None):
-        """Draw the images, all on one symmetric scale of colours.
+        """Draw the images on one symmetric colour scale.
 
         Parameters
         ----------
@@ -176,9 +175,7 @@ def _spreads(estimator, components, X):
 
 def _activations(estimator, components, X):
     if X is None:
-        raise ValueError(
-            "rank_by='activation' needs the data X over which activations are averaged"
-        )
+        raise ValueError("rank_by='activation' needs X")
     deep = _is_deep(estimator)
     hidden = estimator.transform_layer(X, 0) if deep else estimator.transform(X)
     return np.asarray(to_numpy(hidden), dtype=np.float64).mean(axis=0)

@@ -1,17 +1,15 @@
-"""How chains mix, and how their samples agree with data."""
-
-from textwrap import fill
+"""Plots of a diagnosis."""
 
 import numpy as np
 
 from ..evaluation import diagnose
 
 _ORDERS = ("first", "second", "third")
-_POINTS = 2000  # moments that are drawn, of one order
+_N_POINTS = 2000  # plotted moments of each order
 
 
 class DiagnosisDisplay:
-    """Autocorrelations, exchanges, moments of samples against those of data, quality by sweeps.
+    """Autocorrelations, exchanges, moments and errors by sweeps of a diagnosis.
 
     Parameters
     ----------
@@ -22,9 +20,8 @@ class DiagnosisDisplay:
     ----------
     figure_ : matplotlib Figure or SubFigure
     axes_ : ndarray of matplotlib Axes
-        The autocorrelations; the acceptance of exchanges, if chains were run along a ladder; then,
-        if there were data, a panel for each order of moments; and the errors by sweeps, if chains
-        were run.
+        The autocorrelations, the acceptance of exchanges along a ladder, a panel for each order
+        of moments of data, and the errors by sweeps, as far as the diagnosis has them.
     """
 
     def __init__(self, diagnosis):
@@ -40,11 +37,9 @@ class DiagnosisDisplay:
         ----------
         estimator : fitted estimator of a density, Density or Machine
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Data that samples are compared with.
+            Data to compare samples with.
         n_chains : int, default=100
-            Number of chains.
         n_steps : int, default=1000
-            Sweeps of each chain.
         random_state : int, RandomState or SeedSequence, default=None
         **plot_params
             Passed to :meth:`plot`.
@@ -75,7 +70,7 @@ class DiagnosisDisplay:
         return cls(diagnosis).plot(**plot_params)
 
     def plot(self, *, figure=None):
-        """Draw the panels, with the verdict above them.
+        """Draw the panels, with the summary above them.
 
         Parameters
         ----------
@@ -107,13 +102,13 @@ class DiagnosisDisplay:
             _draw_moments(ax, order, moments)
         if d.quality is not None:
             _draw_quality(axes[-1], d.quality)
-        figure.suptitle(fill(d.verdict, max(36 * n_columns, 54)), fontsize="medium")
+        figure.suptitle(d.summary, fontsize="medium")
         self.figure_, self.axes_ = figure, axes
         return self
 
 
 def _draw_autocorrelation(ax, d):
-    """The observables with the largest times, up to where the slowest has decayed."""
+    """Draw the six observables with the largest times."""
     times = np.nan_to_num(d.time, nan=0.0)
     for k in np.sort(np.argsort(-times, kind="stable")[:6]):
         label = f"{d.observables[k]}: {d.time[k]:.4g}, R-hat {d.r_hat[k]:.2f}"
@@ -126,7 +121,6 @@ def _draw_autocorrelation(ax, d):
 
 
 def _draw_exchanges(ax, found):
-    """The acceptance of each pair of neighbours of a ladder."""
     rates = found.acceptance
     ax.plot(np.arange(rates.size) + 1.5, rates, "o-", ms=3, color="C0")
     ax.set(xlabel="between rungs", ylabel="acceptance", ylim=(0, 1), xlim=(1, rates.size + 1))
@@ -135,10 +129,9 @@ def _draw_exchanges(ax, found):
 
 
 def _draw_moments(ax, order, moments):
-    """Moments of samples over those of data, with the line of equality."""
     ends = np.array([moments.data.min(), moments.data.max()])
     ax.plot(ends, ends, color="0.5", lw=1)
-    some = slice(None, None, max(1, len(moments.data) // _POINTS))
+    some = slice(None, None, max(1, len(moments.data) // _N_POINTS))
     ax.plot(moments.data[some], moments.samples[some], "o", ms=3, mew=0, alpha=0.5, color="C0")
     title = f"{order} moments: r = {moments.correlation:.2f}, slope {moments.slope:.2f}"
     ax.set(xlabel="data", ylabel="samples")
@@ -147,7 +140,6 @@ def _draw_moments(ax, order, moments):
 
 
 def _draw_quality(ax, quality):
-    """Errors by sweeps from random starts, and the error that rows of the data would have."""
     ax.errorbar(quality.sweeps, quality.error, quality.error_std, color="C0", marker="o", ms=3)
     ax.axhline(quality.noise, color="0.5", ls="--", lw=1, label="rows of the data")
     ax.set_xscale("symlog", linthresh=1)

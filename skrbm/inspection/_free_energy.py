@@ -1,4 +1,4 @@
-"""Free energies of the solutions of a machine, over the epochs of its training."""
+"""Free energies of solutions during training."""
 
 import numpy as np
 from scipy.stats import gaussian_kde
@@ -13,15 +13,13 @@ class FreeEnergyDisplay:
     Parameters
     ----------
     records : list of dict
-        ``records_`` of a :class:`SolutionsRecorder`: of each are used ``epoch``,
-        ``n_solutions``, ``free_energies`` and ``free_energies_per_unit``.
+        ``records_`` of a :class:`SolutionsRecorder`.
 
     Attributes
     ----------
     figure_ : matplotlib Figure or SubFigure
     axes_ : ndarray of matplotlib Axes
-        The course over the epochs, if there is more than one, and then a histogram for each
-        epoch chosen.
+        The course over the epochs, if there are several, and then the histograms.
     """
 
     def __init__(self, records):
@@ -29,7 +27,7 @@ class FreeEnergyDisplay:
 
     @classmethod
     def from_recorder(cls, recorder, **plot_params):
-        """Show what was recorded during training.
+        """Show the records of a fit.
 
         Parameters
         ----------
@@ -52,7 +50,7 @@ class FreeEnergyDisplay:
         ----------
         estimator : fitted estimator with ``solutions``
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Where solutions are looked for; default: the starts kept from fit.
+            Initial values of the equations; default: ``starts_``.
         unique_tol : float, default=1e-2
             As in :meth:`skrbm.TAPRBM.solutions`.
         **plot_params
@@ -70,11 +68,11 @@ class FreeEnergyDisplay:
         Parameters
         ----------
         n_slices : int, default=4
-            Number of histograms at most: of epochs with several solutions, spread evenly.
+            Maximum number of histograms, of evenly spaced epochs with several solutions.
         bins : int, sequence or str, default="auto"
             Bins of each histogram, as in ``numpy.histogram``.
         per_unit : bool, default=False
-            Whether free energies are divided by the number of units.
+            Divide free energies by the number of units.
         figure : matplotlib Figure or SubFigure, default=None
             Where to draw; default: a new figure.
 
@@ -105,7 +103,7 @@ class FreeEnergyDisplay:
 
 
 def _draw_course(ax, records, key, label):
-    """A dot for each solution and their mean, with the number of solutions on a second axis."""
+    """Draw the solutions and their mean, with the number of solutions on a second axis."""
     epochs = np.array([record["epoch"] for record in records])
     sizes = [len(record[key]) for record in records]
     energies = np.concatenate([record[key] for record in records])
@@ -121,7 +119,7 @@ def _draw_course(ax, records, key, label):
 
 
 def _draw_histogram(ax, record, key, label, bins):
-    """A histogram, with a kernel density estimate if values differ by more than rounding."""
+    """Draw a histogram, and a kernel density estimate if values differ."""
     values = record[key]
     several = np.ptp(values) > 1e-6 * np.abs(values).max()
     ax.hist(values, bins=bins if several else 1, density=several, color="C0", alpha=0.4)

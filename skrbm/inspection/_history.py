@@ -1,11 +1,11 @@
-"""The course of a fit."""
+"""Learning curves."""
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import look_up
 
-_USUAL = (
+_DEFAULTS = (
     "tap_log_likelihood",
     "validation_error",
     "converged",
@@ -17,7 +17,7 @@ _ERROR, _WITH_ERROR = "log_likelihood_std", ("log_likelihood", "score")
 
 
 class HistoryDisplay:
-    """Curves of what was recorded after each pass over the data.
+    """Learning curves of a fit.
 
     Parameters
     ----------
@@ -30,7 +30,6 @@ class HistoryDisplay:
     figure_ : matplotlib Figure
     lines_ : list of matplotlib Line2D
     band_ : matplotlib PolyCollection or None
-        Of two standard errors to both sides, where the history has them.
     """
 
     def __init__(self, history):
@@ -58,7 +57,7 @@ class HistoryDisplay:
 
     @classmethod
     def from_history(cls, history, **plot_params):
-        """Show a history that was kept, such as one of several fits.
+        """Show a history, such as one of several fits.
 
         Parameters
         ----------
@@ -74,17 +73,16 @@ class HistoryDisplay:
         return cls(history).plot(**plot_params)
 
     def plot(self, *, quantity=None, ax=None, **line_params):
-        """Draw one quantity over the epochs; those in which it was not measured are left out.
+        """Draw one quantity over the epochs in which it was measured.
 
-        The log-likelihood and the score have a band of two standard errors of log Z to both sides.
+        The log-likelihood and the score have a band of two standard errors of log Z.
 
         Parameters
         ----------
         quantity : str, default=None
             A key of ``history_``; default: the log-likelihood, if it was measured in at least half
-            of the epochs, else the first that was recorded of the TAP log-likelihood and, of
-            :class:`~skrbm.ConditionalRBM`, ``validation_error``, ``converged`` and ``updated``; or
-            else the time of each pass.
+            of the epochs, else the first of ``tap_log_likelihood``, ``validation_error``,
+            ``converged``, ``updated`` and ``time`` that was recorded.
         ax : matplotlib Axes, default=None
             Where to draw; default: a new figure.
         **line_params
@@ -97,14 +95,14 @@ class HistoryDisplay:
         Raises
         ------
         ValueError
-            If the quantity, or anything, was not recorded.
+            If the quantity was not recorded.
         """
         import matplotlib.pyplot as plt
 
         if not self.history.get("epoch"):
-            raise ValueError("history has no epoch: the machine was not trained by fit")
+            raise ValueError("history has no epochs, as the machine was not trained by fit")
         if quantity is None:
-            quantity = self._usual()
+            quantity = self._default()
         values = look_up("quantity", quantity, self.history)
         if ax is None:
             _, ax = plt.subplots()
@@ -124,9 +122,8 @@ class HistoryDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _usual(self):
-        """Return the name of what is drawn by default, None if there is nothing."""
+    def _default(self):
         measured = np.isfinite(self.history.get("log_likelihood", []))
         if measured.size and measured.mean() >= 0.5:
             return "log_likelihood"
-        return next((name for name in _USUAL if name in self.history), None)
+        return next((name for name in _DEFAULTS if name in self.history), None)

@@ -1,4 +1,4 @@
-"""The solutions of a machine in the plane."""
+"""Solutions of fixed-point equations, embedded into the plane."""
 
 import numpy as np
 from sklearn.base import clone
@@ -9,7 +9,7 @@ from .._checks import look_up
 from ..arrays import to_numpy
 from ._base import final_record, grid_shape, records_of, spread
 
-_LEAST_ROWS, _N_NEIGHBORS = 4, 10  # of an embedding
+_MIN_ROWS, _N_NEIGHBORS = 4, 10  # of an embedding
 
 
 class LandscapeDisplay:
@@ -18,18 +18,17 @@ class LandscapeDisplay:
     Parameters
     ----------
     pictures : list of dict
-        For each picture its ``title``; ``points``, where the solutions are, of shape
-        (n_solutions, 2); their ``free_energies`` and ``counts``; and, to show starts too,
-        ``start_points`` of shape (n_starts, 2) and the ``labels`` of the solutions that they
-        lead to, -1 for none.
+        Of each picture the ``title``, the ``points`` of shape (n_solutions, 2), ``free_energies``
+        and ``counts`` of solutions; to show starts, also ``start_points`` of shape (n_starts, 2)
+        and the ``labels`` of their solutions, -1 for none.
     y : array-like of shape (n_starts,), default=None
-        Classes of the starts, which colour them; default: by the solution that they lead to.
+        Classes of the starts, for their colours; default: their solutions.
 
     Attributes
     ----------
     figure_ : matplotlib Figure or SubFigure
     axes_ : ndarray of matplotlib Axes
-        An item for each picture.
+        One for each picture.
     """
 
     def __init__(self, pictures, y=None):
@@ -54,17 +53,15 @@ class LandscapeDisplay:
         ----------
         estimator : fitted estimator with ``solutions``
         X : array-like of shape (n_samples, n_features), default=None
-            Where solutions are looked for, such as rows of data; default: the starts kept from
-            fit.
+            Initial values of the equations, such as rows of data; default: ``starts_``.
         y : array-like of shape (n_samples,), default=None
-            Classes of the rows, which colour them. Only with ``fit_on="starts"``.
+            Classes of the rows, for their colours. Only with ``fit_on="starts"``.
         fit_on : {"solutions", "starts"}, default="solutions"
-            What the embedding is fitted on: the means of all units at the solutions (Fig. 6),
-            which are then coloured by their free energies; or the rows X (Fig. 7), and the
-            solutions are shown among them by their visible means.
+            Fit the embedding on the means of all units at the solutions (Fig. 6), coloured by
+            free energy; or on the rows X (Fig. 7), with the visible means of solutions among them.
         embedding : estimator, default=None
             With ``n_components=2``, such as those of :mod:`sklearn.manifold`; default: ``Isomap``.
-            One that cannot ``transform`` new points is fitted on all points that are shown.
+            One without ``transform`` is fitted on all points.
         unique_tol : float, default=1e-2
             As in :meth:`skrbm.TAPRBM.solutions`.
         **plot_params
@@ -86,19 +83,18 @@ class LandscapeDisplay:
     def from_recorder(
         cls, recorder, y=None, *, n_epochs=4, fit_on="solutions", embedding=None, **plot_params
     ):
-        """Show the solutions after several epochs of training, all in one embedding.
+        """Show the solutions after several epochs in one embedding.
 
         Parameters
         ----------
         recorder : SolutionsRecorder
             After a fit, with ``keep_solutions=True``.
         y : array-like of shape (n_samples,), default=None
-            Classes of the recorder's rows X, which colour them. Only with ``fit_on="starts"``.
+            Classes of the recorder's rows X. Only with ``fit_on="starts"``.
         n_epochs : int, default=4
-            Number of pictures at most: of records spread evenly, with the first and the last.
+            Maximum number of pictures, of evenly spaced records.
         fit_on : {"solutions", "starts"}, default="solutions"
-            What the embedding is fitted on: the means of all units at the solutions of the last
-            epoch, or its starts.
+            As in :meth:`from_estimator`, of the last epoch.
         embedding : estimator, default=None
             As in :meth:`from_estimator`.
         **plot_params
@@ -110,12 +106,11 @@ class LandscapeDisplay:
         """
         records = spread(records_of(recorder), n_epochs)
         if "solutions" not in records[-1]:
-            raise ValueError("the recorder needs keep_solutions=True, to have what is embedded")
+            raise ValueError("the recorder must have keep_solutions=True")
         return cls._of(records, y, fit_on, embedding).plot(**plot_params)
 
     @classmethod
     def _of(cls, records, y, fit_on, embedding):
-        """Return the display of some records, embedded by the last of them."""
         found = [record["solutions"] for record in records]
         parts, y = look_up("fit_on", fit_on, _PARTS)(found, embedding, y)
         pictures = [
@@ -130,18 +125,17 @@ class LandscapeDisplay:
         return cls(pictures, y)
 
     def plot(self, *, cmap="viridis", lines=False, n_columns=None, figure=None):
-        """Draw the pictures, all in the same coordinates.
+        """Draw the pictures in the same coordinates.
 
-        Solutions are coloured by their free energies, from the lowest to the highest of the
-        picture; where starts are shown these have the colours, and solutions are black, the
-        larger the more starts they attract.
+        Solutions are coloured by free energy. With starts, which then have the colours, they are
+        black and sized by the number of starts that lead to them.
 
         Parameters
         ----------
         cmap : str, default="viridis"
             Colour map of free energies.
         lines : bool, default=False
-            Whether to draw a line from each start to its solution.
+            Draw a line from each start to its solution.
         n_columns : int, default=None
             Pictures in a row; default: as many as there are rows.
         figure : matplotlib Figure or SubFigure, default=None
@@ -192,7 +186,7 @@ def _classes(y, n_starts):
 def _solution_parts(found, embedding, y):
     """Embed the means of all layers, fitted on the last solutions."""
     if y is not None:
-        raise ValueError("y colours the starts, which fit_on='starts' shows")
+        raise ValueError("y needs fit_on='starts'")
     rows = [np.concatenate([to_numpy(mean) for mean in one.means], axis=1) for one in found]
     last, others = _embedded(embedding, rows[-1], rows[:-1])
     return [{"points": points} for points in (*others, last)], None
@@ -217,11 +211,11 @@ _PARTS = {"solutions": _solution_parts, "starts": _start_parts}
 
 
 def _embedded(embedding, rows, others):
-    """Return the embedding of some rows, to which it is fitted, and a list of those of others."""
-    if len(rows) < _LEAST_ROWS:
+    """Return an embedding fitted to rows, and a list of the embedded others."""
+    if len(rows) < _MIN_ROWS:
         raise ValueError(
-            f"an embedding needs at least {_LEAST_ROWS} rows, and there are {len(rows)}; give more "
-            "starts X, or fit_on='starts'"
+            f"an embedding needs at least {_MIN_ROWS} rows, got {len(rows)}; give more starts X, "
+            "or fit_on='starts'"
         )
     if embedding is None:
         embedding = Isomap(n_neighbors=min(_N_NEIGHBORS, len(rows) - 1), n_components=2)

@@ -7,37 +7,31 @@ from ._base import record_of
 
 
 class SolutionsRecorder:
-    """Callback that records solutions during ``fit``.
+    """Callback that records the solutions of mean-field equations during ``fit``.
 
-    The mean-field equations are solved from the same starts before training and after some of
-    its epochs, which gives the course of the number of distinct solutions and of their free
-    energies (Fig. 5 of Tramel et al. 2018). Neither the fit nor its random numbers change.
+    The equations are solved from the same starts before training and after epochs (Fig. 5 of
+    Tramel et al. 2018). Neither the fit nor its random numbers change.
 
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        Visible values to start at, such as some rows of the data; default: the starts of the
-        estimator at that moment.
+        Initial visible values, such as rows of data; default: the estimator's ``starts_``.
     every : int, default=1
-        Record each epoch whose number this divides, 0 (before training) included.
+        Interval between records, from epoch 0, before training.
     epochs : iterable of int, default=None
-        Record these epochs instead, 0 being the machine before training.
+        Record these epochs instead.
     unique_tol : float, default=1e-2
         As in :meth:`skrbm.TAPRBM.solutions`.
     keep_solutions : bool, default=False
-        Whether records have the :class:`~skrbm.evaluation.Solutions` themselves, as the embedding
-        of :class:`LandscapeDisplay` needs them.
+        Keep the :class:`~skrbm.evaluation.Solutions`, as :class:`LandscapeDisplay` needs them.
 
     Attributes
     ----------
     records_ : list of dict
-        A record for each epoch, with the keys ``epoch``; ``n_solutions``; ``n_unique``, a dict of
-        the numbers at the tolerances 1e-1, 1e-2, 1e-3; ``n_starts``; ``n_unconverged``;
-        ``free_energies``, an array in nats, the lowest first; ``free_energies_per_unit``, the
-        same divided by the number of units of all layers; ``log_partition``, minus their mean;
-        and, with ``keep_solutions``, ``solutions``. A fit that does not go on from another
-        (``warm_start``) begins a new list. Copies of the estimator that are fitted in other
-        processes do not write here.
+        Keys of each: ``epoch``, ``n_solutions``, ``n_unique`` (by tolerance), ``n_starts``,
+        ``n_unconverged``, ``free_energies`` (in nats, ascending), ``free_energies_per_unit``
+        (divided by the number of all units), ``log_partition`` (minus their mean) and, with
+        ``keep_solutions``, ``solutions``. A fit without ``warm_start`` clears the list.
 
     Examples
     --------
@@ -58,18 +52,18 @@ class SolutionsRecorder:
         self.records_ = []
 
     def setup(self, estimator, context):
-        """Refuse estimators without solutions."""
+        """Check that the estimator has solutions."""
         if not hasattr(estimator, "solutions"):
             raise TypeError(
-                f"SolutionsRecorder needs an estimator that has solutions(X), such as TAPRBM, got "
+                "SolutionsRecorder needs an estimator with solutions(X), such as TAPRBM, got "
                 f"{type(estimator).__name__}"
             )
 
     def teardown(self, estimator, context):
-        """Nothing needs to be undone."""
+        """Do nothing."""
 
     def on_fit_task_begin(self, estimator, context, *, fitted_estimator=None):
-        """Record the machine before training; a fit that begins anew clears the records."""
+        """Record the machine before training."""
         if context.task_name == "fit" and fitted_estimator is not None:
             if not estimator.history_.get("epoch"):
                 self.records_ = []
@@ -93,9 +87,7 @@ def _epochs(epochs):
     if epochs is None:
         return None
     if not np.iterable(epochs):
-        raise ValueError(
-            f"epochs must be a list of integers, got {epochs!r}; for every k-th epoch use every=k"
-        )
+        raise ValueError(f"epochs must be a list of integers, got {epochs!r}")
     epochs = list(epochs)
     for epoch in epochs:
         check_count("each of epochs", epoch, 0)

@@ -45,18 +45,17 @@ def test_estimates_of_a_machine_agree_and_hold_log_z():
     """Three standard errors: a probability of 0.3 % if errors are normal."""
     machine = random_machine(("bernoulli",) * 2, (10, 8), 0, 1.0)
     found, log_z = bracket(machine, burn_in=50, random_state=0), Exact(machine).log_z
-    assert found.agrees and found.verdict.startswith("Estimates agree: log Z is ")
+    assert found.agrees
     for estimate in (found.forward, found.reverse):
         assert abs(estimate.value - log_z) < 5 * estimate.std
-        assert f"{estimate.value:.2f} ± {estimate.std:.2f}" in str(found)
     assert found == bracket(machine, burn_in=50, random_state=0)
 
 
-def test_nothing_is_said_where_an_error_is_not_known():
+def test_estimates_without_an_error_do_not_agree():
     one = AIS(n_chains=1, schedule=10)
     machine = random_machine(("bernoulli",) * 2, (4, 3), 0, 0.5)
     found = bracket(machine, method=one, reverse=one, burn_in=5, random_state=0)
-    assert not found.agrees and found.verdict.startswith("Nothing can be said: log Z is ")
+    assert np.isnan(found.std) and not found.agrees
 
 
 def hidden_mode(n=40):
@@ -78,50 +77,33 @@ def test_a_mode_that_forward_chains_miss():
     )
     assert not found.agrees and found.forward.value < log_z - 1
     assert found.gap == found.reverse.value - found.forward.value > 3 * found.std
-    assert "have missed modes" in found.verdict and "larger log Z" in found.verdict
 
 
 def test_starts_that_miss_a_mode():
     """The reverse estimate lacks what chains from independent units find."""
     machine = hidden_mode()
     found = bracket(machine, np.zeros((20, 40)), burn_in=5, random_state=0)
-    assert not found.agrees and found.gap < -10 and "longer burn_in, other starts" in found.verdict
+    assert not found.agrees and found.gap < -10
     log_z = np.logaddexp(40 * np.log1p(np.exp(-4.0)), 40 * np.log1p(np.exp(4.0)) - 140)
     assert abs(found.forward.value - log_z) < 5 * found.forward.std
 
 
-def test_verdicts():
-    for below, above, agrees, words in (
-        (1.0, 1.2, True, "agree"),
-        (1.0, 1.5, False, "missed modes"),
-        (1.0, 0.5, False, "longer burn_in"),
-    ):
-        found = Bracket(LogPartition(below, 0.08), LogPartition(above, 0.06))
+def test_agreement_is_by_three_standard_errors():
+    for above, agrees in ((1.2, True), (1.5, False), (0.5, False)):
+        found = Bracket(LogPartition(1.0, 0.08), LogPartition(above, 0.06))
         assert found.std == pytest.approx(0.1) and found.agrees is agrees
-        assert words in found.verdict and str(found) == found.verdict
 
 
-def test_methods_of_the_reverse_estimate():
+def test_methods():
     machine = random_machine(("bernoulli",) * 2, (4, 3), 0, 0.7)
     one = reverse_log_partition(machine, np.eye(4), method="smc", burn_in=50, random_state=0)
     assert one == reverse_log_partition(
         machine, np.eye(4), method=SMC(), burn_in=50, random_state=0
     )
     assert abs(one.value - Exact(machine).log_z) < 5 * one.std
-    with pytest.raises(ValueError, match="reverse must be one of"):
-        bracket(machine, reverse="tap")
-
-
-@pytest.mark.parametrize("name", ["method", "reverse"])
-@pytest.mark.parametrize("value", ["exact", "auto", "tempering", "tap", Tempering()])
-def test_brackets_are_of_annealing(name, value):
-    """Bennett's ratio is not too small on average, and a bracket of exact sums says nothing."""
-    machine = random_machine(("bernoulli",) * 2, (4, 3), 0, 0.7)
-    with pytest.raises(ValueError, match=rf"{name} must be one of \['ais', 'smc'\]"):
-        bracket(machine, **{name: value})
-
-
-def test_starts_with_missing_values_are_refused():
-    machine = random_machine(("bernoulli",) * 2, (4, 3), 0, 0.7)
-    with pytest.raises(ValueError, match=r"Input starts contains NaN.* sample\(given=...\)"):
+    for name in ("method", "reverse"):
+        for value in ("exact", Tempering()):
+            with pytest.raises(ValueError, match=rf"{name} must be one of \['ais', 'smc'\]"):
+                bracket(machine, **{name: value})
+    with pytest.raises(ValueError, match="starts"):
         bracket(machine, np.full((2, 4), np.nan))

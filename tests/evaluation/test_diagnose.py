@@ -4,8 +4,6 @@ Seeds are fixed. Where draws are exact, errors of moments are held to 5 standard
 one normal error).
 """
 
-import re
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -47,11 +45,15 @@ def drawn(machine, n, seed=0):
 # Chains.
 
 
-def test_a_machine_without_fault():
+def has_no_problem(d):
+    return d.summary == "no problem" and d.mixed and d.long_enough and d.in_equilibrium
+
+
+def test_a_machine_without_problem():
     machine = random_machine(BINARY, (8, 5), 0, 0.5)
     d = diagnose(machine, drawn(machine, 1000), random_state=0)
-    assert isinstance(d, Diagnosis)
-    assert d.verdict.startswith("No fault was found: chains mix (R-hat at most 1.0")
+    assert isinstance(d, Diagnosis) and has_no_problem(d)
+    assert d.matches_data and not d.copies_data and d.ladder_connected is None
     assert d.observables[:2] == ("free energy", "projection 1")
     assert d.n_chains == 100 and d.n_steps == 500
     for part in (d.time, d.time_std, d.r_hat, d.ess):
@@ -59,9 +61,9 @@ def test_a_machine_without_fault():
     assert d.autocorrelation.shape == (500, 6)
     assert (d.r_hat < 1.01).all() and (d.ess > 1000).all()
     assert d.moments[0].correlation > 0.98 and abs(d.moments[0].slope - 1) < 0.1
-    text = str(d)
-    assert text.startswith(d.verdict) and "projection 5" in text and "adversarial" in text
-    assert str(diagnose(machine, drawn(machine, 1000), random_state=0)) == text
+    seed = np.random.SeedSequence(3)
+    twice = [str(diagnose(machine, n_chains=8, n_steps=20, random_state=seed)) for _ in range(2)]
+    assert twice[0] == twice[1] and d.summary in str(d)
 
 
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
@@ -71,13 +73,7 @@ def test_grey_levels_are_drawn_as_bits(container):
     H = Exact(machine).sample(np.random.default_rng(0), 1000)[1]
     grey = machine.units[0].mean(conditional(machine, 0, (None, H)))
     d = diagnose(machine, container(grey), random_state=0)
-    assert d.verdict.startswith("No fault was found")
-
-
-def test_a_seed_gives_the_same_twice():
-    machine, seed = random_machine(BINARY, (5, 3), 0), np.random.SeedSequence(3)
-    twice = [str(diagnose(machine, n_chains=8, n_steps=20, random_state=seed)) for _ in range(2)]
-    assert twice[0] == twice[1]
+    assert has_no_problem(d) and d.matches_data
 
 
 @pytest.mark.law
@@ -86,7 +82,7 @@ def test_a_machine_of_the_right_distribution_has_no_fault():
     for seed in range(20):
         machine = random_machine(BINARY, (8, 5), seed, 0.5)
         d = diagnose(machine, drawn(machine, 500, seed), n_steps=200, random_state=seed)
-        assert d.verdict.startswith("No fault"), (seed, d.verdict)
+        assert has_no_problem(d), (seed, d.summary)
 
 
 @pytest.mark.law
@@ -97,28 +93,25 @@ def test_chains_along_a_ladder_mix_where_gibbs_chains_do_not():
     """
     machine, options = two_modes(20.0), {"n_steps": 400, "random_state": 0}
     gibbs, d = diagnose(machine, **options), diagnose(machine, method="tempering", **options)
-    assert gibbs.verdict.startswith("Chains do not mix") and gibbs.exchanges is None
-    assert "run them along a ladder" in gibbs.verdict
-    assert d.verdict.startswith("No fault was found: chains mix"), d.verdict
+    assert not gibbs.mixed and gibbs.exchanges is None
+    assert d.mixed and d.ladder_connected and d.summary == "no problem"
     found = d.exchanges
     assert found.n_steps == 400 and found.round_trips.shape == (100,)
     assert (found.acceptance > 0.3).all() and found.round_trips.mean() > 10
-    assert f"ladder of {found.acceptance.size + 1} rungs: acceptance 0." in str(d)
-    assert "round trips of a chain in 400 sweeps" in str(d)
     mean = diagnose(
         machine, np.repeat([[0.0], [1.0]], 50, axis=0) + np.zeros(6), method="tempering"
     )
     assert np.abs(mean.moments[0].samples - 0.5).max() < 0.25
 
 
-def test_faults_of_ladders():
-    machine = two_modes(24.0)
-    d = diagnose(machine, method=Tempering(2), n_steps=200, random_state=0)
-    assert d.verdict.startswith("The ladder lacks rungs: rungs 1 and 2 of 2 accept "), d.verdict
-    assert d.exchanges.acceptance[0] < 0.1
-    d = diagnose(machine, method=Tempering(12), n_chains=4, n_steps=8, random_state=0)
-    assert "too short for the ladder" in d.verdict and "(100 are needed)" in d.verdict
-    assert 0 <= d.exchanges.round_trips.sum() < 100
+@pytest.mark.parametrize(
+    "n_rungs, options", [(2, {"n_steps": 200}), (12, {"n_chains": 4, "n_steps": 8})]
+)
+def test_ladders_with_gaps_or_few_round_trips_are_not_connected(n_rungs, options):
+    d = diagnose(two_modes(24.0), method=Tempering(n_rungs), random_state=0, **options)
+    assert d.ladder_connected is False and "ladder" in d.summary
+    assert (d.exchanges.acceptance.min() < 0.1) == (n_rungs == 2)
+    assert (d.exchanges.round_trips.sum() < 100) == (n_rungs == 12)
 
 
 def test_the_ladder_of_a_fit_is_diagnosed():
@@ -127,7 +120,6 @@ def test_the_ladder_of_a_fit_is_diagnosed():
     rbm = RBM(4, starts="tempered", n_iter=20, learning_rate=0.1, random_state=0).fit(X)
     d = diagnose(rbm, X, n_steps=100, random_state=0)
     assert d.exchanges.acceptance.shape == (len(rbm.ladder_) - 1,)
-    assert str(d) == str(diagnose(rbm, X, method="tempering", n_steps=100, random_state=0))
     assert diagnose(rbm, method="gibbs", **QUICK).exchanges is None
     with pytest.raises(ValueError, match="method"):
         diagnose(rbm, method="annealed")
@@ -153,57 +145,12 @@ def test_the_time_of_a_machine_is_that_of_its_transition_matrix():
         assert abs(d.time[k] - truth) < 5 * d.time_std[k]
 
 
-def test_chains_in_two_modes():
+def test_chains_in_two_modes_and_few_sweeps():
     d = diagnose(two_modes(40.0), drawn(two_modes(40.0), 100), **QUICK)
-    assert d.verdict.startswith("Chains do not mix: R-hat ")
-    assert np.nanmax(d.r_hat) > 1.5 and "larger alpha" in d.verdict
-
-
-def test_few_sweeps_of_few_chains_are_too_short():
+    assert not d.mixed and np.nanmax(d.r_hat) > 1.5 and "mix" in d.summary
     machine = random_machine(BINARY, (8, 5), 0, 0.5)
     d = diagnose(machine, n_chains=4, n_steps=40, random_state=1)
-    assert d.verdict.startswith("Chains are too short: all together are worth ")
-    assert "n_steps=" in d.verdict
-
-
-def autoregressive(n_steps, n_chains, rho, seed=0):
-    """Chains of a normal variable whose correlation falls by a factor of ``rho`` in each step."""
-    noise, x = np.random.default_rng(seed).standard_normal((n_steps, n_chains)), []
-    for row in noise:
-        x.append(row if not x else rho * x[-1] + np.sqrt(1 - rho**2) * row)
-    return np.array(x)
-
-
-@pytest.mark.parametrize("n_steps, n_chains, rho", [(2000, 1, 0.95), (100, 4, 0.8)])
-def test_chains_of_the_length_that_is_advised_are_long_enough(n_steps, n_chains, rho):
-    """Other chains of twice this length have 100 effective samples, with 200 expected or more."""
-    d = diagnose(chains=autoregressive(n_steps, n_chains, rho))
-    found = re.search(r"too short: .*; give chains of (\d+) steps, or more chains$", d.verdict)
-    advised = int(found[1])
-    assert advised > n_steps
-    enough = diagnose(chains=autoregressive(2 * advised, n_chains, rho, seed=1))
-    assert enough.ess.min() > 100 and advised < 10 * n_steps
-
-
-def test_more_sweeps_than_were_made_are_advised():
-    """Four chains that are worth fewer than 100 samples, of which the later half counts."""
-    machine = random_machine(BINARY, (8, 5), 0, 0.5)
-    d = diagnose(machine, n_chains=4, n_steps=40, random_state=1)
-    advised = int(re.search(r"use n_steps=(\d+), or more chains$", d.verdict)[1])
-    assert 40 < advised and advised >= 40 * 100 / d.ess.min()
-
-
-def test_deep_machines_get_no_advice_that_they_cannot_follow():
-    below, top = two_modes(40.0), Theta(np.zeros(1))
-    units, thetas = (*below.units, Bernoulli()), (*below.thetas, top)
-    deep = Machine(units, thetas, (*below.weights, np.zeros((1, 2))))
-    X = np.repeat([[0.0], [1.0]], 10, axis=0) + np.zeros(6)
-    d = diagnose(deep, X, n_chains=20, n_steps=60, random_state=0)
-    assert d.verdict.startswith("Chains do not mix") and "tempering" not in d.verdict
-    chains = np.repeat([[0.0, 1.0]], 20, axis=0)[:, :, None] + np.zeros(6)
-    for model, can_temper in ((None, False), (two_modes(), True)):
-        verdict = diagnose(model, chains=chains).verdict
-        assert verdict.startswith("Chains do not mix") and ("tempering" in verdict) == can_temper
+    assert not d.long_enough and d.ess.min() < 100
 
 
 @pytest.mark.law
@@ -220,7 +167,7 @@ def test_a_machine_trained_out_of_equilibrium():
     rbm = RBM(16, starts="noise", n_steps=3, init=(weights, None, log_odds), **options).fit(X)
     before = vars(rbm).copy()
     d = diagnose(rbm, X, n_chains=200, random_state=0)
-    assert d.verdict.startswith("The machine was trained out of equilibrium: samples from random ")
+    assert d.in_equilibrium is False
     q = d.quality
     assert q.sweeps[0] == 0 and q.sweeps[-1] == 1000 and len(q.sweeps) == len(q.error)
     assert 1 < q.sweeps[np.argmin(q.error)] < 30
@@ -228,11 +175,11 @@ def test_a_machine_trained_out_of_equilibrium():
     assert q.fall == pytest.approx(q.error[0] - q.error.min()) and q.fall > 10 * q.fall_std
     assert vars(rbm).keys() == before.keys()  # nothing is written on the estimator
     persistent = RBM(16, n_steps=3, **options | {"n_iter": 20}).fit(X)
-    assert "out of equilibrium" not in diagnose(persistent, X, random_state=0).verdict
+    assert diagnose(persistent, X, random_state=0).in_equilibrium
 
 
-@pytest.mark.parametrize("kinds", enumerable_pairs(), ids="-".join)
-def test_every_kind_of_unit(kinds):
+@pytest.mark.parametrize("kinds", enumerable_pairs()[::3], ids="-".join)
+def test_kinds_of_units(kinds):
     """Data of the machine itself: no moment is beyond its limit (1e-4 for each of 3)."""
     machine = random_machine(kinds, (4, 3), 0, 0.3)
     d = diagnose(machine, drawn(machine, 400), **QUICK)
@@ -266,10 +213,10 @@ def test_starts_without_data():
     rbm = BernoulliRBM(n_components=4, n_iter=1, random_state=0).fit(drawn(two_modes(), 50))
     d = diagnose(rbm, **QUICK)
     assert d.moments == () and d.quality is None and np.isnan(d.neighbours.truth)
-    assert d.verdict.endswith("give data X to compare samples with them")
+    assert d.matches_data is d.copies_data is d.in_equilibrium is None
     assert diagnose(rbm.machine_, **QUICK).n_chains == 40
     stuck = Density(two_modes(60.0), np.ones((3, 6)))  # and half of the chains start at random
-    assert diagnose(stuck, **QUICK).verdict.startswith("Chains do not mix")
+    assert not diagnose(stuck, **QUICK).mixed
 
 
 @pytest.mark.arrays
@@ -304,36 +251,31 @@ def test_given_chains():
     assert measured.time[0] == pytest.approx(own.time[0], rel=1e-8)
     assert_array_equal(diagnose(X=X, chains=chains).moments[0].data, measured.moments[0].data)
     assert all(m.error < m.limit for m in measured.moments)
-    assert np.isnan(diagnose(chains=np.ones((9, 3))).r_hat[0])
+    constant = diagnose(chains=np.ones((9, 3)))
+    assert np.isnan(constant.r_hat[0]) and not constant.mixed
     assert np.isinf(diagnose(chains=np.ones((9, 1)) * [1.0, 2.0, 3.0]).r_hat[0])
-    verdict = diagnose(chains=np.ones((9, 3))).verdict
-    assert "one constant value" in verdict and "method='tempering'" in verdict
 
 
 @pytest.mark.parametrize(
-    "given, message",
+    "given, name",
     [
-        ({}, "give a model"),
-        ({"chains": np.ones(5)}, "chains must be finite"),
-        ({"chains": np.ones((50, 0, 3))}, "chains must be finite"),
-        ({"chains": np.ones((50, 4, 0))}, "chains must be finite"),
-        ({"chains": np.ones((3, 2))}, "at least 4 steps"),
-        ({"chains": np.full((5, 2), np.nan)}, "chains must be finite"),
-        ({"chains": np.ones((5, 2)), "model": two_modes()}, "with a model"),
-        ({"chains": np.ones((5, 2, 3)), "model": two_modes()}, "chains has 3 columns"),
-        ({"chains": np.ones((5, 2, 3)), "X": np.ones((5, 2))}, "X must be"),
-        ({"model": two_modes(), "X": np.ones((5, 2))}, "X has 2 columns"),
-        ({"model": two_modes(), "n_chains": 3}, "n_chains must be an integer >= 4"),
-        ({"model": two_modes(), "X": np.ones((1, 6))}, "X has one row"),
-        (
-            {"model": two_modes(), "X": np.full((3, 6), np.nan)},
-            "NaN",
-        ),
-        ({"model": two_modes(), "n_steps": 7}, "n_steps must be an integer >= 8"),
+        ({}, "model"),
+        ({"chains": np.ones(5)}, "chains"),
+        ({"chains": np.ones((50, 0, 3))}, "chains"),
+        ({"chains": np.ones((3, 2))}, "chains"),
+        ({"chains": np.full((5, 2), np.nan)}, "chains"),
+        ({"chains": np.ones((5, 2)), "model": two_modes()}, "chains"),
+        ({"chains": np.ones((5, 2, 3)), "model": two_modes()}, "chains"),
+        ({"chains": np.ones((5, 2, 3)), "X": np.ones((5, 2))}, "X"),
+        ({"model": two_modes(), "X": np.ones((5, 2))}, "X"),
+        ({"model": two_modes(), "X": np.ones((1, 6))}, "X"),
+        ({"model": two_modes(), "X": np.full((3, 6), np.nan)}, "NaN"),
+        ({"model": two_modes(), "n_chains": 3}, "n_chains"),
+        ({"model": two_modes(), "n_steps": 7}, "n_steps"),
     ],
 )
-def test_errors(given, message):
-    with pytest.raises(ValueError, match=message):
+def test_errors(given, name):
+    with pytest.raises(ValueError, match=name):
         diagnose(**given)
 
 
@@ -378,12 +320,9 @@ def test_sets_of_columns():
     assert len(np.unique(many, axis=0)) == 5000 and many.max() < 200
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_neighbours_by_all_distances(binary):
-    generator = np.random.default_rng(0)
-    X, Y = generator.standard_normal((2, 60, 8))
-    if binary:
-        X, Y = (X > 0).astype(float), (Y > 0.5).astype(float)
+def test_neighbours_by_all_distances():
+    """Bits, many of whose distances are equal."""
+    X, Y = (np.random.default_rng(0).random((2, 60, 8)) > [[[0.5]], [[0.7]]]).astype(float)
     across, expected = cdist(X, Y), []
     for own, distances in ((X, across), (Y, across.T)):
         within = cdist(own, own) + np.diag(np.full(60, np.inf))
@@ -405,11 +344,9 @@ def test_copies_are_found():
     X = np.random.default_rng(0).standard_normal((400, 5))
     chains = np.random.default_rng(1).permutation(np.tile(X, (10, 1)) + 1e-3).reshape(40, 100, 5)
     d = diagnose(X=X, chains=chains)
-    assert d.verdict.startswith("Samples are copies of data: only ")
+    assert d.copies_data and "copy" in d.summary
     d = diagnose(X=X, chains=chains + 3)
-    assert d.verdict.startswith(
-        "Chains mix, but samples differ from data (error of first moments 3"
-    )
+    assert d.mixed and d.matches_data is False and "differ" in d.summary
 
 
 def test_quality_and_its_error():
@@ -436,8 +373,7 @@ def test_few_chains_do_not_tell_that_a_machine_is_out_of_equilibrium():
     W = np.random.default_rng(0).normal(0, 0.5, (5, 10))
     rbm = RBM.from_parameters(W, random_state=0)
     X = rbm.sample(1000, n_steps=500, random_state=5)
-    verdicts = [diagnose(rbm, X, n_chains=4, random_state=seed).verdict for seed in range(20)]
-    assert not any("out of equilibrium" in verdict for verdict in verdicts)
+    assert all(diagnose(rbm, X, n_chains=4, random_state=seed).in_equilibrium for seed in range(20))
 
 
 @pytest.mark.parametrize("value", [0.5, 0.1, -1e6 / 3])
@@ -446,4 +382,4 @@ def test_an_observable_that_is_constant_but_for_rounding(value):
     chains[..., 1] = value
     found = diagnose(chains=chains)
     assert np.isnan([found.time[1], found.r_hat[1], found.ess[1]]).all()
-    assert found.verdict.startswith("No fault") and found.time[0] < 2
+    assert found.mixed and found.time[0] < 2
