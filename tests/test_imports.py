@@ -41,7 +41,6 @@ OPTIONAL = {
     "triton": {"inference"},
     "dask": {"distributed"},
     "mpi4py": {"distributed"},
-    "array_api_compat": {"arrays"},
     "array_api_strict": set(),
     "matplotlib": {"inspection", "sequences"},
     "h5py": {"sequences"},

@@ -54,8 +54,8 @@ class CategoricalRBM(RBM):
         other, so that methods which need variances of single columns are not for them.
     starts : {"persistent", "data", "noise", "annealed", "tempered", "weighted", "random", \
             "chains"} or None, default=None
-        Where chains, or solutions, start for each batch, as of :class:`RBM`. None is "weighted"
-        for chains: categories often lie in clusters, between which chains do not mix.
+        Where chains, or solutions, start for each batch, as of :class:`RBM`. None is
+        "persistent", and weighted after a restart if such chains do not mix.
     n_states : int or None, default=None
         Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
         rows given to ``fit`` if there are fewer, and 400 for weighted chains.
@@ -167,8 +167,6 @@ class CategoricalRBM(RBM):
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
     binarize, sample_values = None, False
-
-    _default_start = "weighted"  # categories lie in clusters, between which chains do not mix
 
     def __init__(
         self,

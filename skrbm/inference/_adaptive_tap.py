@@ -147,7 +147,7 @@ def _factors(matrix, own, careful):
     with variances halved until it is.
     """
     xp, (means, variances) = namespace(matrix), own
-    factor = xp.ones_like(means[0][:, :1])
+    factor = xp.ones((means[0].shape[0], 1), **like(means[0]))
     rejected = xp.zeros_like(factor)
     for _ in range(_MAX_REJECTIONS):
         below, above = (factor * part for part in variances)

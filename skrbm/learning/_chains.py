@@ -34,7 +34,8 @@ _DIVERGENCES_OF_BITS = 10.0, 0.075  # nats of a step: at least, and for each col
 _DIVERGENCE = 0.02  # nats, of a step that importance weights have to follow
 _DIVERGENCE_OF_JOINT = 0.05  # nats for each column, of those with a precision matrix
 _TEMPERED = 0.1  # nats, of a step after which samples of the last rung are still exchanged
-_SWEEPS = 50  # over which the autocorrelation of chains is measured
+_SWEEPS = 50  # over which the autocorrelation of chains is measured,
+_DIRECTIONS = 8  # along so many principal directions of the data
 _MEANS = {}  # row weights of batches, which have few sizes
 _N_MEANS = 8  # at most
 
@@ -298,8 +299,8 @@ class ChainPhase(ModelPhase):
     def autocorrelation(self, machine, state, rows, rng):
         """Return the autocorrelation of the chains over 50 sweeps, a float.
 
-        It is that along the first principal direction of the data: 1 less the variance of the
-        displacement of the chains, over twice the variance of the data.
+        It is the largest one along the first eight principal directions of the data: 1 less the
+        variance of the displacement of the chains, over twice the variance of the data.
 
         Parameters
         ----------
@@ -313,9 +314,9 @@ class ChainPhase(ModelPhase):
         rows = to_numpy(rows).astype(np.float64)
         rows = rows - rows.mean(axis=0)
         _, deviations, directions = np.linalg.svd(rows, full_matrices=False)
-        moved = to_numpy(ends.layers[0] - state.chains.layers[0]) @ directions[0]
-        variance = deviations[0] ** 2 / rows.shape[0]
-        return 1.0 - float(np.var(moved)) / (2 * variance + 1e-300)
+        moved = to_numpy(ends.layers[0] - state.chains.layers[0]) @ directions[:_DIRECTIONS].T
+        variances = deviations[:_DIRECTIONS] ** 2 / rows.shape[0]
+        return 1.0 - float((np.var(moved, axis=0) / (2 * variances + 1e-300)).min())
 
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""

@@ -144,7 +144,7 @@ def test_early_stopping_needs_different_rows(Estimator):
         learn(small(Estimator, early_stopping=True, validation_fraction=0.1), binary_data(n=3))
     X = np.tile(binary_data(n=1), (20, 1))
     y = [np.tile([[0, 1]], (20, 1))] if is_classifier(Estimator()) else []
-    with pytest.warns(UserWarning, match="early stopping"):
+    with pytest.warns(UserWarning, match="validation set"):
         stopped = small(Estimator, early_stopping=True).fit(X, *y)
     assert_same_state(stopped, small(Estimator).fit(X, *y))
 
