@@ -96,7 +96,9 @@ def test_parameters_of_the_units_are_published(kind, dtype):
 def test_no_epochs_gives_units_fitted_to_the_data(kind):
     X = real_data(kind)
     rbm = small(visible=kind, n_iter=0).fit(X)
-    theta = rbm.units_[0].expectation(rbm.machine_.thetas[0])
+    unit, theta = rbm.units_[0], rbm.machine_.thetas[0]
+    further = [unit.further(theta)] if unit.has_further else []
+    theta = unit.statistics(*unit.moments(theta), *further)
     assert_allclose(theta.field, X.mean(axis=0), atol=1e-5)
     assert_allclose(-2 * theta.precision, (X**2).mean(axis=0), atol=1e-5)
     if theta.spike is not None:
