@@ -10,10 +10,7 @@ class Ternary(Unit):
 
     values = (-1.0, 0.0, 1.0)
     bounds = (-1.0, 1.0)
-
-    def tilt(self, theta, field, precision=None):
-        total = theta.precision if precision is None else theta.precision + precision
-        return Theta(field + theta.field, total)
+    has_precision = True
 
     def _log_weights(self, theta):
         U, half = theta.field, 0.5 * theta.precision
@@ -42,10 +39,6 @@ class Ternary(Unit):
         low, high = self._probabilities(theta)
         uniform = rng.uniform(theta.field.shape)
         return cast(uniform >= 1 - high, low.dtype) - cast(uniform < low, low.dtype)
-
-    def statistics(self, mean, variance=None):
-        second = mean * mean if variance is None else mean * mean + variance
-        return Theta(mean, -0.5 * second)
 
     def initial_theta(self, columns):
         mean, variance = columns.means, columns.variances

@@ -410,7 +410,7 @@ class ChainPhase(ModelPhase):
             least, column = (0.0, DIVERGENCE) if scale == math.inf else _DIVERGENCES_OF_BITS
             column = _DIVERGENCE_OF_JOINT if machine.units[0].is_joint else column
             most = max(least, column * machine.n_units[0])
-        is_interval = scale == math.inf and not machine.units[0].is_unbounded
+        is_interval = scale == math.inf and machine.units[0].bounds[1] < math.inf
         return StepLength(most, _CAP_OF_INTERVALS if is_interval else _CAP * min(1.0, scale), every)
 
     def ladder(self, machine, state):

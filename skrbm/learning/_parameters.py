@@ -152,7 +152,9 @@ class NaturalParameters:
         """Return the places of the precisions of unbounded units among the parameters."""
         places, place = [], len(machine.weights)
         for unit, theta in zip(machine.units, machine.thetas, strict=True):
-            places += [place + 1] if theta.precision is not None and unit.is_unbounded else []
+            places += (
+                [place + 1] if theta.precision is not None and unit.bounds[1] == np.inf else []
+            )
             place += sum(part is not None for part in theta)
         return places
 

@@ -1,16 +1,15 @@
-"""Kinds of units: what a layer's variables are."""
+"""Kinds of units: the variables of a layer."""
 
-from ._base import Theta, Unit, digits, log_weight
-from ._bernoulli import Bernoulli
+from ._base import Theta, Unit, log_weight
+from ._binary import Bernoulli, Spin
 from ._categorical import Categorical
-from ._column_units import ColumnUnits, joined
+from ._columns import ColumnUnits, joined
 from ._counts import Binomial, Poisson
 from ._fractional import Fractional
 from ._gaussian import Gaussian
+from ._interval import TruncatedGaussBernoulli, TruncatedGaussian
 from ._multinomial import Multinomial
 from ._relu import DoubleReLU, ReLU
-from ._spin import Spin
-from ._truncated import TruncatedGaussBernoulli, TruncatedGaussian
 
 UNITS = {
     "bernoulli": Bernoulli,
@@ -40,7 +39,6 @@ __all__ = [
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",
     "Unit",
-    "digits",
     "joined",
     "log_weight",
 ]

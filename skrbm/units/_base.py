@@ -16,6 +16,7 @@ from ..arrays import (
     cast,
     column_sums,
     is_finite,
+    like,
     matmul,
     namespace,
     nonzero,
@@ -24,7 +25,7 @@ from ..arrays import (
     take_rows,
 )
 
-_REACH = 0.4  # least scale of a column, as a part of how far its values reach
+_REACH = 0.4  # least scale of a column, as a fraction of the distance to its rare values
 
 
 class Theta(NamedTuple):
@@ -35,7 +36,7 @@ class Theta(NamedTuple):
     (n_units,), or (n_rows, n_units) once a unit has been tilted by a field for each row.
 
     ``joint`` is a precision matrix, which belongs to -x x' / 2. It has shape (n, n), where n is the
-    number of columns that have a normal distribution together, and all rows share it.
+    number of columns with a joint normal distribution, and all rows share it.
     """
 
     field: Array
@@ -49,8 +50,6 @@ class Theta(NamedTuple):
         """Apply ``function`` to each statistic that is present."""
         precision, spike, _, skew, joint = self[1:]
         if precision is None and spike is None and skew is None and joint is None:  # the usual case
-            if not others:
-                return Theta(function(self.field))
             return Theta(function(self.field, *[other.field for other in others]))
         return Theta(
             *(
@@ -63,13 +62,13 @@ class Theta(NamedTuple):
         """Apply ``function`` to each statistic of columns; ``joint`` stays as it is."""
         if self.joint is None:
             return self.map(function, *others)
-        alone = [other._replace(joint=None) for other in others]
-        return self._replace(joint=None).map(function, *alone)._replace(joint=self.joint)
+        others = tuple(other._replace(joint=None) for other in others)
+        return self._replace(joint=None).map(function, *others)._replace(joint=self.joint)
 
     def rows(self, index: Index) -> "Theta":
-        """Return the parameters of some rows; those shared by all rows are kept as they are.
+        """Return the parameters of some rows, a slice or an array of integers.
 
-        ``index`` is a slice or an array of integers.
+        Those shared by all rows are kept as they are.
         """
         return self.map_columns(lambda part: part if part.ndim == 1 else take_rows(part, index))
 
@@ -87,8 +86,8 @@ def _shapes(parts: Any) -> list[tuple[int, ...] | None]:
 def log_weight(theta: Theta, X: Array) -> Array:
     """Return sum_i of theta . statistics(X_i) for each row of X, in float64.
 
-    X may be sparse, unless theta has a row for each row of X. ``theta.joint``, if there is one, is
-    of all columns.
+    X may be sparse, unless theta has a row for each row of X. ``theta.joint`` must be of all
+    columns.
     """
     total = _row_products(X, theta.field)
     if theta.precision is not None:
@@ -100,16 +99,13 @@ def log_weight(theta: Theta, X: Array) -> Array:
     if theta.skew is not None:
         total = total - 0.5 * _row_products(abs(X) * X, theta.skew)
     if theta.joint is not None:
-        total = total - 0.5 * quadratic(X, theta.joint)
+        product = matmul(X, theta.joint)
+        if sp.issparse(X):
+            squares = np.asarray(X.multiply(product).sum(axis=1), dtype=np.float64).ravel()
+        else:
+            squares = row_sums(product * X)
+        total = total - 0.5 * squares
     return total
-
-
-def quadratic(X: Array, matrix: Array) -> Array:
-    """Return x' M x for each row x of a dense or a sparse X, in float64."""
-    product = matmul(X, matrix)
-    if sp.issparse(X):
-        return np.asarray(X.multiply(product).sum(axis=1), dtype=np.float64).ravel()
-    return row_sums(product * X)
 
 
 def _row_products(X: Array, part: Array) -> Array:
@@ -121,7 +117,7 @@ def _row_products(X: Array, part: Array) -> Array:
 
 
 def digits(numbers: Array, sizes: Sequence[int]) -> np.ndarray:
-    """Return the digits of whole numbers to the bases ``sizes``, the first digit the lowest.
+    """Return the digits of integers to the bases ``sizes``, the first digit the lowest.
 
     Returns
     -------
@@ -153,63 +149,80 @@ class Unit:
     clips : bool
         Whether data outside the bounds are clipped in training, with a warning. If not, they are
         an error.
-    samples_exactly : bool
-        Whether ``sample`` draws from the unit's own distribution. If not, a draw is a proposal, and
-        ``log_correction`` is the logarithm of its weight.
+    has_bits : bool
+        Whether all columns have the values 0 and 1, so that values between are probabilities.
+    has_precision : bool
+        Whether the parameters include a precision.
     takes_precision : bool
         Whether ``tilt`` takes a precision.
     has_variances : bool
         Whether each column has a variance of its own, from ``mean_variance``.
+    has_further : bool
+        Whether mean and variance do not determine all expected statistics, so that ``further``
+        is needed.
+    has_central_moments : bool
+        Whether there are third and fourth ``central_moments``.
+    has_cumulants : bool
+        Whether the cumulants are functions of the mean, which ``cumulants`` gives.
     is_gaussian : bool
         Whether the distribution is normal, on the whole real line.
     is_joint : bool
-        Whether columns are normal with a precision matrix, ``joint`` of :class:`Theta`, so that
-        they depend on each other given the neighbouring layers.
-    has_cumulants : bool
-        Whether the cumulants are functions of the mean, which ``cumulants`` gives.
+        Whether columns are normal with a precision matrix, ``joint`` of :class:`Theta`.
+    samples_exactly : bool
+        Whether ``sample`` draws from the unit's own distribution. If not, a draw is a proposal, and
+        ``log_correction`` is the logarithm of its weight.
     needs_bounds : bool
         Whether units that these are coupled with must have bounds.
     is_learnt : bool
         Whether estimators can learn a layer of such units from data.
     n_rows : int or None
-        Number of rows of which each has a distribution of its own, None if they share it.
+        Number of rows that each have their own distribution, None if all rows share it.
     alternative : str
-        What to use where a method does not apply to such units; it ends an error.
+        What to use where a method does not apply to such units, for errors.
     """
 
     values: tuple[float, ...] | None = None
-    bounds = (float("-inf"), float("inf"))
+    bounds = (-inf, inf)
     clips = False
-    samples_exactly = True
+    has_precision = False
     takes_precision = True
     has_variances = True
+    has_further = False
+    has_central_moments = False
+    has_cumulants = False
     is_gaussian = False
     is_joint = False
-    has_cumulants = False
+    samples_exactly = True
     needs_bounds = False
-
-    @property
-    def is_unbounded(self) -> bool:
-        """Whether values have no upper bound."""
-        return self.bounds[1] == inf
-
-    @property
-    def reach(self) -> float:
-        """Distance of the values of a column if it has two, else infinity."""
-        values = self.values
-        return inf if values is None or len(values) != 2 else float(values[1] - values[0])
-
     is_learnt = True
     n_rows: int | None = None
     alternative = ""
+
+    # ---------------------------------------------------------------------------- the support
 
     @property
     def is_discrete(self) -> bool:
         """Whether a layer has a finite number of configurations."""
         return self.values is not None
 
+    @property
+    def is_binary(self) -> bool:
+        """Whether the support is {0, 1}."""
+        return self.values == (0.0, 1.0)
+
+    @property
+    def has_bits(self) -> bool:
+        """Whether all columns have the values 0 and 1."""
+        return self.is_binary
+
+    @property
+    def reach(self) -> float:
+        """Distance between the two values of a column, infinite if it does not have two."""
+        values = self.values
+        return inf if values is None or len(values) != 2 else float(values[1] - values[0])
+
     def n_configurations(self, n: int) -> int:
-        """Return how many configurations a layer of ``n`` columns has, an int; if discrete."""
+        """Return the number of configurations of a discrete layer of ``n`` columns."""
         return len(self.values or ()) ** n
 
     def configurations(self, n: int, numbers: Array) -> np.ndarray:
@@ -228,41 +241,22 @@ class Unit:
         values = self.values or ()
         return np.take(np.array(values), digits(numbers, [len(values)] * n))
 
-    def rows(self, index: Index) -> "Unit":
-        """Return the unit of some rows, itself if all share it."""
-        return self
-
-    def of_rows(self, X: Array, n: int | None = None) -> "Unit":
-        """Return the unit of rows that have what sampling keeps of rows X; itself if it is nothing.
-
-        With ``n`` there are as many rows, of which each quantile has as many as in X.
-        """
-        return self
-
-    def totals(self, X: Array) -> Array | None:
-        """Return what sampling keeps of each row of X, (n_rows,) float64; None if it is nothing."""
-        return None
-
-    def with_known(self, X: Array) -> Array:
-        """Return X with the values that rows of the unit are known to have; X if there are none."""
-        return X
-
     def groups(self, n: int) -> list[np.ndarray]:
         """Return the columns of each site of a layer of ``n`` columns, index arrays in order.
 
-        A site is what ``log_partition`` has an entry for: columns that depend on each other.
+        A site is a set of dependent columns, for which ``log_partition`` has one entry.
         """
         return np.split(np.arange(n), n)
 
     def exclusive(self, n: int) -> list[np.ndarray]:
-        """Return the columns of each site of a layer of which exactly one is 1, index arrays."""
+        """Return the columns of each site in which exactly one column is 1, index arrays."""
         return []
 
     def supports(self, n: int) -> list:
-        """Return the support of each of ``n`` columns, None where it is not finite.
+        """Return a key of the support of each of ``n`` columns, None where it is not finite.
 
-        Parameters of columns mean the same only if the columns have the same support. A column of a
-        site is told by the number of values of the site, and by its place there.
+        Parameters of columns are comparable only if their keys are equal. The key of a column of a
+        site has the number of values of the site, and the place of the column.
         """
         return [self.values] * n
 
@@ -270,22 +264,57 @@ class Unit:
         """Return the unit of some columns of a layer of ``n`` columns, which are whole sites."""
         return self
 
+    def rows(self, index: Index) -> "Unit":
+        """Return the unit of some rows, itself if all share it."""
+        return self
+
+    def of_rows(self, X: Array, n: int | None = None) -> "Unit":
+        """Return the unit of rows with the :meth:`totals` of rows X, itself if there are none.
+
+        With ``n`` there are as many rows, at equally spaced quantiles of the totals.
+        """
+        return self
+
+    def totals(self, X: Array) -> Array | None:
+        """Return what sampling conserves in each row of X, (n_rows,) float64, None if nothing."""
+        return None
+
+    def with_known(self, X: Array) -> Array:
+        """Return X with the values at which rows of the unit are held, if there are any."""
+        return X
+
+    def fitted(self, columns: Columns | None = None) -> "Unit":
+        """Return the unit with missing bounds taken from data, if there are any."""
+        return self
+
+    def as_hidden(self) -> "Unit":
+        """Return the unit of a hidden layer that is to be learnt, with limits that suit it."""
+        return self
+
+    def asks_for(self, fitted: "Unit") -> bool:
+        """Whether ``fitted`` is a unit of this kind that agrees with the bounds of this one."""
+        return type(self) is type(fitted)
+
+    def check_values(self, X: Array) -> None:
+        """Raise ValueError if rows of X within the bounds are no values of such a layer.
+
+        NaN marks missing values.
+        """
+
     def standardised(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return which of ``n`` columns learning standardises, and which have a precision.
 
-        Two arrays of bool. By default both are all columns, if the units have a precision, and
-        else none.
+        Two arrays of bool. By default, units with a precision are standardised.
         """
-        has_precision = self.default_theta(n, np.zeros(1)).precision is not None
-        return np.full(n, has_precision), np.full(n, has_precision)
+        return np.full(n, self.has_precision), np.full(n, self.has_precision)
 
     def spread(self, mean: Array, variance: Array) -> Array:
         """Return the scales that learning gives columns of some means and variances.
 
-        They are the standard deviations, or 0.4 of how far values reach at least, if that is more:
+        They are the standard deviations, but no less than 0.4 of the distance to rare values:
         variance / (mean - lower) above the mean, and variance / (upper - mean) below (Bhatia and
-        Davis 2000). Where a column is nearly constant at a bound, other values lie many deviations
-        off, and in units of these steps would be too long.
+        Davis 2000). In a column that is nearly constant at a bound, other values lie many
+        deviations off, and steps in units of the deviation would be too long.
         """
         xp, found = namespace(mean), namespace(mean).sqrt(variance)
         lower, upper = self.bounds
@@ -296,45 +325,17 @@ class Unit:
             found = xp.maximum(found, _REACH * reach)
         return found
 
-    def check_values(self, X: Array) -> None:
-        """Raise ValueError if rows of X within the bounds are no values of such a layer.
-
-        NaN marks what is missing.
-        """
-
-    @property
-    def is_binary(self) -> bool:
-        """Whether the support is {0, 1}."""
-        return self.values == (0.0, 1.0)
-
-    @property
-    def has_bits(self) -> bool:
-        """Whether all columns have the values 0 and 1, of which values between are probabilities.
-
-        Columns may depend on each other if their values are known to be 0 or 1.
-        """
-        return self.is_binary
-
-    @property
-    def has_central_moments(self) -> bool:
-        """Whether a subclass gives ``central_moments``."""
-        return type(self).central_moments is not Unit.central_moments
-
-    def fitted(self, columns: Columns | None = None) -> "Unit":
-        """Return the unit with bounds that were not given taken from data, if there are any."""
-        return self
-
-    def as_hidden(self) -> "Unit":
-        """Return the unit of a hidden layer that is to be learnt, with limits that suit it."""
-        return self
-
-    def asks_for(self, fitted: "Unit") -> bool:
-        """Whether ``fitted`` is a unit of this kind with the bounds that this one gives."""
-        return type(self) is type(fitted)
+    # ----------------------------------------------------------------------- the distribution
 
     def tilt(self, theta: Theta, field: Array, precision: Array | None = None) -> Theta:
         """Multiply the density by exp(field * x - precision * x**2 / 2); returns a new Theta."""
-        raise unwritten(self, "tilt")
+        field = field + theta.field
+        if precision is None:
+            return theta._replace(field=field)
+        if not self.takes_precision:
+            raise ValueError(f"{self} units take no precision; use {self.alternative}")
+        own = namespace(field).zeros_like(field) if theta.precision is None else theta.precision
+        return theta._replace(field=field, precision=own + precision)
 
     def log_partition(self, theta: Theta) -> Array:
         """log of the integral of exp(theta . statistics(x)) over the support, per unit."""
@@ -344,15 +345,34 @@ class Unit:
         """Return the sum of :meth:`log_partition` over the units of each row, in float64."""
         return row_sums(self.log_partition(theta))
 
+    def log_ratio(self, theta0: Theta, theta1: Theta) -> Array:
+        """Return the sum over units of log_partition(theta1) - log_partition(theta0), per row."""
+        return self.total_log_partition(theta1) - self.total_log_partition(theta0)
+
+    def mean(self, theta: Theta) -> Array:
+        """Return the mean of x, per unit."""
+        return self.mean_variance(theta)[0]
+
     def mean_variance(self, theta: Theta) -> tuple[Array, Array]:
         """Return mean and variance of x, per unit."""
         raise unwritten(self, "mean_variance")
 
+    def moments(self, theta: Theta) -> tuple[Array, Array | None]:
+        """Return (mean, variance), where the variance is None if no statistic needs it."""
+        return self.mean_variance(theta) if self.has_precision else (self.mean(theta), None)
+
+    def further(self, theta: Theta) -> tuple[Array, ...] | None:
+        """Return the expected statistics that mean and variance do not determine, per unit.
+
+        They are in the order of :class:`Theta`. None if there is no such statistic.
+        """
+        return None
+
     def central_moments(self, theta: Theta) -> tuple[Array, Array, Array, Array]:
         """Return mean, variance, and third and fourth central moments of x, per unit.
 
-        They tell how mean and variance change with field and precision. A unit may leave them
-        out: then it has no ``has_central_moments``, which methods read.
+        Mean and variance change with field and precision by these. Only of units with
+        ``has_central_moments``.
         """
         raise unwritten(self, "central_moments")
 
@@ -372,32 +392,47 @@ class Unit:
         raise unwritten(self, "sample")
 
     def sample_rows(self, theta: Theta, mean: Array, rows: slice, rng: Rng) -> Array:
-        """Draw x of some rows of parameters of which the means are known, which may save work."""
+        """Draw x of some rows of parameters whose means are known, which may save work."""
         return self.sample(theta.rows(rows), rng)
 
     def log_correction(self, theta: Theta) -> Array:
-        """Return log of the unit's partition function over that of what ``sample`` draws from.
+        """Return log of the unit's partition function over that of the proposal of ``sample``.
 
         Per unit, and only for units whose ``sample`` is a proposal.
         """
         raise unwritten(self, "log_correction")
 
+    def tail_precision(self, theta: Theta) -> Array | None:
+        """Return the least precision with which the density falls, or None for a bounded support.
+
+        It is per unit. A density whose support has no bound needs it to be positive.
+        """
+        return None
+
+    def is_improper(self, theta: Theta) -> Array | None:
+        """Return where the density has no integral, per unit, or None for a bounded support."""
+        precision = self.tail_precision(theta)
+        return None if precision is None else precision <= 0
+
+    def project(self, theta: Theta) -> Theta:
+        """Return the nearest parameters that have a log-partition function."""
+        return theta
+
+    # ------------------------------------------------------------------- values and statistics
+
     def log_base(self, x: Array) -> Array | None:
         """Return the logarithm of the base measure at values x of the support, elementwise.
 
-        It is what the density is multiplied by, whatever the parameters are, 0 at x = 0; or None if
-        it is 0 everywhere.
+        The density is multiplied by the base measure, whatever the parameters are. Its logarithm
+        is 0 at x = 0. None stands for 0 everywhere.
         """
         return None
 
     def base_sums(self, X: Array) -> Array | None:
         """Return the sum of :meth:`log_base` over each row of a dense or sparse X, or None."""
-        if not sp.issparse(X):
-            base = self.log_base(X)
+        base = self.log_base(X.data if sp.issparse(X) else X)
+        if base is None or not sp.issparse(X):
             return None if base is None else row_sums(base)
-        base = self.log_base(X.data)
-        if base is None:
-            return None
         filled = X.copy()
         filled.data = base.astype(np.float64)
         return np.asarray(filled.sum(axis=1)).ravel()
@@ -413,6 +448,31 @@ class Unit:
         """
         total, base = self.dot(theta, X), self.base_sums(X)
         return total if base is None else total + base
+
+    def statistics(self, mean: Array, variance: Array | None = None) -> Theta:
+        """Return the expected statistics, a Theta; ``variance=None`` is that of known values.
+
+        A kind of unit with :meth:`further` statistics takes these as a third argument.
+        """
+        if not self.has_precision:
+            return Theta(mean)
+        second = mean * mean if variance is None else mean * mean + variance
+        return Theta(mean, -0.5 * second)
+
+    def total_statistics(
+        self,
+        weight: Any,
+        mean: Array,
+        variance: Array | None = None,
+        further: tuple[Array, ...] | None = None,
+    ) -> Theta:
+        """Return the expected statistics summed over rows, by one weight or one for each row."""
+        rows = self.statistics(mean, variance, *(() if further is None else (further,)))
+        if getattr(weight, "ndim", 0):
+            return rows.map(lambda part: weight @ part)
+        return rows.map(lambda part: column_sums(part) * weight)
+
+    # -------------------------------------------------------------------------- parameters
 
     def initial_theta(self, columns: Columns) -> Theta:
         """Return the parameters of independent units fitted to the columns of data.
@@ -432,33 +492,16 @@ class Unit:
         theta : Theta
             The visible units' own in the machine.
         columns : Columns
-            Of visible values that the machine is thought to have, perhaps few.
+            Of typical visible values of the machine, perhaps few.
         """
-        return theta
+        return theta if self.has_precision else self.initial_theta(columns)
 
     def default_theta(self, n: int, reference: Array) -> Theta:
-        """Return parameters of ``n`` units that know no data, as arrays like ``reference``."""
-        raise unwritten(self, "default_theta")
+        """Return parameters of ``n`` units without data, as arrays like ``reference``."""
+        xp, kind = namespace(reference), like(reference)
+        return Theta(xp.zeros(n, **kind), xp.ones(n, **kind) if self.has_precision else None)
 
-    def statistics(self, mean: Array, variance: Array | None = None) -> Theta:
-        """Return the expected statistics, a Theta; ``variance=None`` is that of known values.
-
-        A kind of unit with :meth:`further` statistics takes these as a third argument.
-        """
-        raise unwritten(self, "statistics")
-
-    def total_statistics(
-        self,
-        weight: Any,
-        mean: Array,
-        variance: Array | None = None,
-        further: tuple[Array, ...] | None = None,
-    ) -> Theta:
-        """Return the expected statistics summed over rows, by one weight or one for each row."""
-        rows = self.statistics(mean, variance, *(() if further is None else (further,)))
-        if getattr(weight, "ndim", 0):
-            return rows.map(lambda part: weight @ part)
-        return rows.map(lambda part: column_sums(part) * weight)
+    # ----------------------------------------------------------------- joint normal columns
 
     def without_joint(self) -> "Unit":
         """Return the unit whose columns have precisions of their own in place of a matrix."""
@@ -469,50 +512,5 @@ class Unit:
         return np.full(n, self.is_gaussian)
 
     def joint_columns(self, n: int) -> np.ndarray:
-        """Return which of ``n`` columns the matrix ``joint`` is of, an index array."""
+        """Return the columns that share the precision matrix ``joint``, an index array."""
         return np.arange(n if self.is_joint else 0)
-
-    def further(self, theta: Theta) -> tuple[Array, ...] | None:
-        """Return the expected statistics that mean and variance do not tell, per unit.
-
-        They are in the order of :class:`Theta`. None if there is no such statistic.
-        """
-        return None
-
-    @property
-    def has_further(self) -> bool:
-        """Whether a subclass gives :meth:`further`."""
-        return type(self).further is not Unit.further
-
-    def expectation(self, theta: Theta) -> Theta:
-        """Return the expected statistics of each unit, a Theta."""
-        moments, further = list(self.moments(theta)), self.further(theta)
-        return self.statistics(*moments, *([] if further is None else [further]))
-
-    def mean(self, theta: Theta) -> Array:
-        """Return the mean of x, per unit."""
-        return self.mean_variance(theta)[0]
-
-    def moments(self, theta: Theta) -> tuple[Array, Array | None]:
-        """Return (mean, variance), where the variance is None if no statistic needs it."""
-        return self.mean_variance(theta)
-
-    def tail_precision(self, theta: Theta) -> Array | None:
-        """Return the least precision with which the density falls, or None for a bounded support.
-
-        It is per unit. A density whose support has no bound needs it to be positive.
-        """
-        return None
-
-    def is_improper(self, theta: Theta) -> Array | None:
-        """Return where the density has no integral, per unit, or None for a bounded support."""
-        precision = self.tail_precision(theta)
-        return None if precision is None else precision <= 0
-
-    def project(self, theta: Theta) -> Theta:
-        """Return the nearest parameters that have a log-partition function."""
-        return theta
-
-    def log_ratio(self, theta0: Theta, theta1: Theta) -> Array:
-        """Return the sum over units of log_partition(theta1) - log_partition(theta0), per row."""
-        return self.total_log_partition(theta1) - self.total_log_partition(theta0)

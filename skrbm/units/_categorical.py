@@ -1,5 +1,6 @@
 """Categorical units: groups of columns of which exactly one is 1."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -21,10 +22,6 @@ from ._base import Theta, Unit, digits
 
 _BLOCK_ROWS = 1024  # rows that are checked together
 
-_NO_VARIANCES = (
-    "the values of a site exclude each other and so have no variances of their own; use {}"
-)
-
 
 @dataclass(frozen=True)
 class Categorical(Unit):
@@ -45,14 +42,11 @@ class Categorical(Unit):
     sizes: int | tuple[int, ...] | None = None
 
     bounds = (0.0, 1.0)
+    reach = 1.0
     is_discrete = has_bits = True
     takes_precision = False
     has_variances = False
     alternative = "inference 'mean_field', in RBM also 'gibbs', in ConditionalRBM also 'bp'"
-
-    @property
-    def reach(self):
-        return 1.0  # of its columns, which are 0 or 1
 
     def __post_init__(self):
         if self.sizes is None:
@@ -102,10 +96,7 @@ class Categorical(Unit):
         return self == fitted
 
     def n_configurations(self, n):
-        total = 1
-        for q in self.sites(n):
-            total *= q
-        return total
+        return math.prod(self.sites(n))
 
     def configurations(self, n, numbers):
         sites = np.array(self.sites(n))
@@ -123,17 +114,10 @@ class Categorical(Unit):
             right = right & (xp.min(by_site, axis=-1) >= 0)
             missing = xp.all(xp.isnan(self._by_site(rows, float("nan"))), axis=-1)
             if not bool(xp.all(right | missing)):
-                has_nan = bool(xp.any(xp.isnan(rows)))
                 raise ValueError(
-                    f"X must have one 1 and otherwise 0 among the columns of each site of {self}; "
-                    "encode categories by OneHotEncoder, without dropping a column"
-                    + (", and mark a missing site by NaN in all of its columns" if has_nan else "")
+                    f"X must have one 1 and otherwise 0, or NaN throughout, among the columns of "
+                    f"each site of {self}; encode categories by OneHotEncoder"
                 )
-
-    def tilt(self, theta, field, precision=None):
-        if precision is not None:
-            raise ValueError(_NO_VARIANCES.format(self.alternative))
-        return Theta(theta.field + field)
 
     def log_partition(self, theta):
         """Return log of the sum over the values of each site, of shape (..., n_sites)."""
@@ -141,16 +125,11 @@ class Categorical(Unit):
 
     def mean(self, theta):
         """Return the probability of each value."""
-        return self._by_column(self._probabilities(theta), theta.field)
-
-    def moments(self, theta):
-        return self.mean(theta), None
-
-    def mean_variance(self, theta):
-        raise ValueError(_NO_VARIANCES.format(self.alternative))
-
-    def central_moments(self, theta):
-        raise ValueError(_NO_VARIANCES.format(self.alternative))
+        field = self._by_site(theta.field)
+        xp = namespace(field)
+        # Weights over their sum: exp(field - log Z) would round log Z.
+        weights = xp.exp(field - xp.max(field, axis=-1, keepdims=True))
+        return self._by_column(weights / xp.sum(weights, axis=-1, keepdims=True), theta.field)
 
     def mode(self, theta):
         best = namespace(theta.field).argmax(self._by_site(theta.field), axis=-1)
@@ -167,9 +146,6 @@ class Categorical(Unit):
         drawn = xp.sum(cast(below, xp.int32), axis=0).T
         return self._one_hot(xp.reshape(drawn, (*shape[:-1], drawn.shape[-1])), field)
 
-    def statistics(self, mean, variance=None):
-        return Theta(mean)
-
     def initial_theta(self, columns):
         """Return the logarithms of the frequencies, with one more row that is uniform.
 
@@ -181,20 +157,9 @@ class Categorical(Unit):
         prior = from_numpy(1.0 / np.repeat(sites, sites), mean)
         return Theta(namespace(mean).log((n * mean + prior) / (n + 1)))
 
-    def base_theta(self, theta, columns):
-        return self.initial_theta(columns)
-
     def default_theta(self, n, reference):
         self.sites(n)  # raises if the sites do not fit
-        return Theta(namespace(reference).zeros(n, **like(reference)))
-
-    def _probabilities(self, theta):
-        """Return the probabilities by site, (..., n_sites, n_values)."""
-        field = self._by_site(theta.field)
-        xp = namespace(field)
-        # Weights over their sum: exp(field - log Z) would round log Z.
-        weights = xp.exp(field - xp.max(field, axis=-1, keepdims=True))
-        return weights / xp.sum(weights, axis=-1, keepdims=True)
+        return super().default_theta(n, reference)
 
     def _values_first(self, x):
         """Return rows as (n_values, n_sites, n_rows), where smaller sites begin with -inf.

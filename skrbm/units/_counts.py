@@ -11,36 +11,29 @@ from ..arrays import (
     cumulative_sum,
     from_numpy,
     gammaln,
-    like,
     log_sum_exp,
     namespace,
     sigmoid,
     softplus,
 )
 from ._base import Theta, Unit
+from ._binary import smoothed_log_odds
 
-_LARGEST = 2  # value of binomial units that know no data
-_MOST = 10_000  # trials of which sums over all values are bearable
+_LARGEST = 2  # value of binomial units without data
+_MOST = 10_000  # trials, over which moments are summed
 _LARGEST_FIELD = 40.0  # of counts without a bound: float32 holds the square of their mean
 
 
 class _Counts(Unit):
-    """What units with whole numbers have in common."""
+    """Base of units of integers."""
+
+    has_central_moments = True
 
     def standardised(self, n):
         return np.full(n, True), np.full(n, False)
 
     def moments(self, theta):
         return self.mean_variance(theta)
-
-    def statistics(self, mean, variance=None):
-        return Theta(mean)
-
-    def base_theta(self, theta, columns):
-        return self.initial_theta(columns)
-
-    def default_theta(self, n, reference):
-        return Theta(namespace(reference).zeros(n, **like(reference)))
 
     def check_values(self, X):
         values = getattr(X, "data", X) if hasattr(X, "nnz") else X  # zeros of a sparse X are whole
@@ -104,15 +97,8 @@ class Binomial(_Counts):
         one = namespace(x).ones_like(x)
         return gammaln((n + 1) * one) - gammaln(x + 1) - gammaln(n - x + 1)
 
-    def tilt(self, theta, field, precision=None):
-        total = field + theta.field
-        if precision is None:
-            return Theta(total, theta.precision)
-        own = namespace(total).zeros_like(total) if theta.precision is None else theta.precision
-        return Theta(total, own + precision)
-
     def _log_weights(self, theta):
-        """Return the logarithms of the weights of all values, of shape (..., n + 1)"""
+        """Return all values, and the logarithms of their weights, of shape (..., n + 1)."""
         x = from_numpy(np.arange(self.largest + 1.0), theta.field)
         x = cast(x, theta.field.dtype)
         weights = theta.field[..., None] * x + self.log_base(x)
@@ -130,9 +116,6 @@ class Binomial(_Counts):
         if theta.precision is None:
             return self.largest * softplus(theta.field)
         return log_sum_exp(self._log_weights(theta)[1])
-
-    def mean(self, theta):
-        return self.mean_variance(theta)[0]
 
     def mean_variance(self, theta):
         if theta.precision is None:
@@ -155,8 +138,7 @@ class Binomial(_Counts):
 
     def mode(self, theta):
         x, weights = self._log_weights(theta)
-        best = namespace(weights).argmax(weights, axis=-1)
-        return cast(best, x.dtype)
+        return cast(namespace(weights).argmax(weights, axis=-1), x.dtype)
 
     def sample(self, theta, rng):
         x, p = self._probabilities(theta)
@@ -165,12 +147,8 @@ class Binomial(_Counts):
         return xp.sum(cast(edges[..., :-1] <= noise, x.dtype), axis=-1)
 
     def initial_theta(self, columns):
-        """Return the log-odds of the mean, with one more trial that is half a success."""
         n = columns.n_known * self.largest
-        share = columns.means / self.largest
-        xp = namespace(share)
-        share = xp.clip((n * share + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
-        return Theta(xp.log(share) - xp.log1p(-share))
+        return Theta(smoothed_log_odds(columns.means / self.largest, n))
 
 
 @dataclass(frozen=True)
@@ -181,18 +159,13 @@ class Poisson(_Counts):
     distribution that sums to 1, so that its neighbours must have bounds.
     """
 
-    bounds = (0.0, float("inf"))
+    bounds = (0.0, math.inf)
     takes_precision = False
     needs_bounds = True
     alternative = "inference 'naive_mean_field', in RBM also 'gibbs'"
 
     def log_base(self, x):
         return -gammaln(x + 1)
-
-    def tilt(self, theta, field, precision=None):
-        if precision is not None:
-            raise ValueError(f"counts without a bound take no precision; use {self.alternative}")
-        return Theta(theta.field + field)
 
     def log_partition(self, theta):
         return self.mean(theta)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import cast, is_foreign, like, namespace, sigmoid, softplus, to_numpy
-from ._base import Theta, Unit
+from ..arrays import cast, is_foreign, namespace, sigmoid, softplus, to_numpy
+from ._base import Unit
 
 _FEW = 8  # copies that are drawn one by one: c is seldom above 1
 
@@ -65,11 +65,6 @@ class Fractional(Unit):
         whole = namespace(c).floor(c)
         return whole, c - whole
 
-    def tilt(self, theta, field, precision=None):
-        if precision is not None:
-            raise ValueError("fractional units take no precision")
-        return Theta(field + theta.field)
-
     def log_partition(self, theta):
         return cast(self.multiplicities, theta.field.dtype) * softplus(theta.field)
 
@@ -80,9 +75,6 @@ class Fractional(Unit):
         p = sigmoid(theta.field)
         c = cast(self.multiplicities, theta.field.dtype)
         return c * p, c * (p - p * p)
-
-    def moments(self, theta):
-        return self.mean(theta), None
 
     def mode(self, theta):
         c = cast(self.multiplicities, theta.field.dtype)
@@ -106,9 +98,3 @@ class Fractional(Unit):
         x = theta.field
         _, part = self._counts(x)
         return part * softplus(x) - softplus(part * x) * cast(part > 0, x.dtype)
-
-    def statistics(self, mean, variance=None):
-        return Theta(mean)
-
-    def default_theta(self, n, reference):
-        return Theta(namespace(reference).zeros(n, **like(reference)))

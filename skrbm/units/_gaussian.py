@@ -48,6 +48,8 @@ class Gaussian(Unit):
     min_precision: float = 1e-6
     covariance: str = "diag"
     is_gaussian = True
+    has_precision = True
+    has_central_moments = True
 
     def __new__(cls, min_precision=1e-6, covariance="diag"):
         return object.__new__(_FullGaussian if cls is Gaussian and covariance == "full" else cls)
@@ -55,10 +57,6 @@ class Gaussian(Unit):
     def __post_init__(self):
         check_number("min_precision", self.min_precision, above=0)
         look_up("covariance", self.covariance, {"diag": None, "full": None})
-
-    def tilt(self, theta, field, precision=None):
-        total = theta.precision if precision is None else theta.precision + precision
-        return Theta(field + theta.field, total)
 
     def log_partition(self, theta):
         self._check(theta)
@@ -73,7 +71,7 @@ class Gaussian(Unit):
         return theta.precision
 
     def _check(self, theta):
-        """Refuse a precision that a reaction of TAP has made negative (A + V > 0 must hold)."""
+        """Raise DivergenceError if the reaction of TAP has made a precision negative."""
         improper = self.is_improper(theta)
         require(~namespace(improper).any(improper), _no_integral)
 
@@ -95,10 +93,6 @@ class Gaussian(Unit):
         noise += self.mean(theta)
         return noise
 
-    def statistics(self, mean, variance=None):
-        second = mean * mean if variance is None else mean * mean + variance
-        return Theta(mean, -0.5 * second)
-
     def initial_theta(self, columns):
         mean = columns.means
         precision = 1 / _usual_variances(mean, columns.variances)
@@ -110,10 +104,6 @@ class Gaussian(Unit):
         own = 1 / cast(theta.precision, variance.dtype)
         precision = 1 / namespace(mean).maximum(variance, own)
         return Theta(mean * precision, precision)
-
-    def default_theta(self, n, reference):
-        xp = namespace(reference)
-        return Theta(xp.zeros(n, **like(reference)), xp.ones(n, **like(reference)))
 
     def project(self, theta):
         precision = namespace(theta.field).clip(theta.precision, self.min_precision, None)
@@ -130,8 +120,9 @@ class _FullGaussian(Gaussian):
     is_gaussian = False  # of each column alone
     is_joint = True
     takes_precision = False
+    has_further = True
+    has_central_moments = False
     alternative = "inference 'gibbs', 'tempering' or 'naive_mean_field'"
-    central_moments = Unit.central_moments
 
     def __repr__(self):
         return super().__repr__().replace("_FullGaussian", "Gaussian", 1)

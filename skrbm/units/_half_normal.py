@@ -45,7 +45,7 @@ def central_moments(U, V):
     below = xp.clip(-z, 0.0, None)
     reach = 2 * _FALL / (below + xp.sqrt(below * below + 2 * _FALL))
     end = (xp.clip(z, 0.0, None) + reach) / xp.sqrt(wide)
-    return _truncnorm.high_moments(U, V, 0.0, end)[1:]
+    return _truncnorm.moments(U, V, 0.0, end, n=4)[1:]
 
 
 def sample(U, V, rng):

@@ -1,5 +1,6 @@
 """Multinomial units: a row of counts with a given sum, such as the words of a document."""
 
+import math
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -20,8 +21,6 @@ from ..arrays import (
     value_range,
 )
 from ._base import Theta, Unit, digits
-
-_NO_VARIANCES = "the counts of a row have a given sum and so no independent variances; use Gibbs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +48,11 @@ class Multinomial(Unit):
 
     n_draws: Any = None
 
-    bounds = (0.0, float("inf"))
+    bounds = (0.0, math.inf)
     takes_precision = False
     has_variances = False
     is_learnt = False
-    alternative = "Gibbs sampling and methods of annealing"
+    alternative = "Gibbs sampling or annealing"
 
     def __post_init__(self):
         if self._is_per_row:
@@ -118,11 +117,6 @@ class Multinomial(Unit):
         np.add.at(rows, (np.arange(len(numbers))[:, None], drawn), 1.0)
         return rows
 
-    def tilt(self, theta, field, precision=None):
-        if precision is not None:
-            raise ValueError(_NO_VARIANCES)
-        return Theta(theta.field + field)
-
     def log_partition(self, theta):
         """Return n_draws * logsumexp(field), of shape (..., 1)."""
         total = log_sum_exp(theta.field)
@@ -132,12 +126,6 @@ class Multinomial(Unit):
         weights = _weights(theta.field)
         total = namespace(weights).sum(weights, axis=-1, keepdims=True)
         return self._draws(weights) * (weights / total)
-
-    def moments(self, theta):
-        return self.mean(theta), None
-
-    def mean_variance(self, theta):
-        raise ValueError(_NO_VARIANCES)
 
     def mode(self, theta):
         """Return the most probable counts: each draw in turn where it costs the least."""
@@ -156,26 +144,17 @@ class Multinomial(Unit):
         n = xp.broadcast_to(self._draws(field), (field.shape[0], 1))
         return rng.multinomial(n[:, 0], _weights(field))
 
-    def statistics(self, mean, variance=None):
-        return Theta(mean)
-
     def initial_theta(self, columns):
         """Return the logarithms of the frequencies, with one more draw that is uniform."""
         total = columns.n_known * columns.means
         xp = namespace(total)
         return Theta(xp.log((total + 1 / total.shape[0]) / (xp.sum(total) + 1)))
 
-    def base_theta(self, theta, columns):
-        return self.initial_theta(columns)
-
-    def default_theta(self, n, reference):
-        return Theta(namespace(reference).zeros(n, **like(reference)))
-
     def _draws(self, reference):
         """Return the numbers of draws, one or a column of them, like ``reference``."""
         if self.n_draws is None:
             raise ValueError(
-                "the number of draws of each row is not known: take the density(length) of a "
+                "the number of draws of each row is not known; take the density(length) of a "
                 "ReplicatedSoftmaxRBM, or the unit of_rows(X) or Multinomial(n_draws)"
             )
         xp = namespace(reference)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._checks import check_number
-from ..arrays import from_numpy, like, log_sum_exp, namespace, sigmoid, to_numpy
+from ..arrays import from_numpy, log_sum_exp, namespace, sigmoid, to_numpy
 from ..exceptions import DivergenceError
 from . import _half_normal
 from ._base import Theta, Unit
@@ -19,9 +19,10 @@ _SMALLEST_SIDE = 1e-3  # precision of a side of 0, as a part of the mean of both
 
 
 class _HalfLine(Unit):
-    """What units with half-normal distributions have in common."""
+    """Base of units with half-normal distributions."""
 
     min_precision: float | None
+    has_precision = True
 
     def __post_init__(self):
         check_number("min_precision", self.min_precision, above=0, or_none=True)
@@ -75,11 +76,8 @@ class ReLU(_HalfLine):
     """
 
     min_precision: float | None = None
-    bounds = (0.0, float("inf"))
-
-    def tilt(self, theta, field, precision=None):
-        total = theta.precision if precision is None else theta.precision + precision
-        return Theta(field + theta.field, total)
+    bounds = (0.0, math.inf)
+    has_central_moments = True
 
     def log_partition(self, theta):
         self._check(theta)
@@ -99,10 +97,6 @@ class ReLU(_HalfLine):
     def sample(self, theta, rng):
         return _half_normal.sample(*theta[:2], rng)
 
-    def statistics(self, mean, variance=None):
-        second = mean * mean if variance is None else mean * mean + variance
-        return Theta(mean, -0.5 * second)
-
     def initial_theta(self, columns):
         """Return the parameters with the mean and the variance of each column, in float64.
 
@@ -116,10 +110,6 @@ class ReLU(_HalfLine):
         floor = np.where(is_zero, 1.0, _CONSTANT) * mean**2
         parts = _half_normal.fit(mean, np.maximum(variance, floor))
         return Theta(*(from_numpy(part, found[0]) for part in parts))
-
-    def default_theta(self, n, reference):
-        xp = namespace(reference)
-        return Theta(xp.zeros(n, **like(reference)), xp.ones(n, **like(reference)))
 
     def project(self, theta):
         precision = namespace(theta.field).clip(theta.precision, self._floor, None)
@@ -150,13 +140,10 @@ class DoubleReLU(_HalfLine):
     """
 
     min_precision: float | None = None
+    has_further = True
 
     def tail_precision(self, theta):
         return theta.precision - namespace(theta.skew).abs(theta.skew)
-
-    def tilt(self, theta, field, precision=None):
-        total = theta.precision if precision is None else theta.precision + precision
-        return theta._replace(field=field + theta.field, precision=total)
 
     def log_partition(self, theta):
         self._check(theta)
@@ -190,20 +177,20 @@ class DoubleReLU(_HalfLine):
         return xp.where(is_right, x, -x)
 
     def statistics(self, mean, variance=None, further=None):
-        second = mean * mean if variance is None else mean * mean + variance
         if variance is not None and further is None:
             raise ValueError("expected statistics of DoubleReLU need those of both sides")
         if further is None:
             size = namespace(mean).abs(mean)
             further = size, -0.5 * mean * size
-        return Theta(mean, -0.5 * second, None, *further)
+        absolute, skew = further
+        return super().statistics(mean, variance)._replace(absolute=absolute, skew=skew)
 
     def initial_theta(self, columns):
         """Return the parameters of normal distributions, fitted to the columns."""
         return self._symmetric(Gaussian().initial_theta(columns))
 
     def default_theta(self, n, reference):
-        return self._symmetric(Gaussian().default_theta(n, reference))
+        return self._symmetric(super().default_theta(n, reference))
 
     def project(self, theta):
         xp = namespace(theta.field)

@@ -16,15 +16,73 @@ differences that cancel, and the integration in the dtype of the parameters. The
 and ``V`` are arrays, the bounds arrays or numbers, all broadcast together.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import cast, from_numpy, is_foreign, like, namespace
-from ._quadrature import DOUBLE, SINGLE, nodes, table
 
 _BLOCK, _FOREIGN_BLOCK = 4096, 1 << 18  # elements at once: what fits a cache, what fits a device
 _SPLIT = 8.0  # a distribution that falls by more than exp(-8) between two high ends has two pieces
+
+
+class _Rule(NamedTuple):
+    """Gauss-Legendre rule on [0, 1], and how far the logarithm of the density is followed."""
+
+    order: int
+    two_sided: float  # fall from a peak inside, on each side
+    one_sided: float  # fall from a peak at the end
+    fine: int  # order for samples: the polynomial through the nodes converges at half the rate
+    panels: int  # equal parts of [0, 1] in which the distribution function is inverted
+    newton: int
+
+
+_DOUBLE = _Rule(order=36, two_sided=30.0, one_sided=42.0, fine=44, panels=16, newton=2)
+_SINGLE = _Rule(order=18, two_sided=15.0, one_sided=24.0, fine=30, panels=8, newton=2)
+
+
+@cache
+def _nodes(order):
+    """Return nodes and weights on [0, 1]."""
+    u, w = np.polynomial.legendre.leggauss(order)
+    return 0.5 * (u + 1), 0.5 * w
+
+
+def _powers(rule):
+    """Return columns for products with the coefficients A, B, C of a piece: the exponents."""
+    v, _ = _nodes(rule.order)
+    return np.stack([v, -(v**2), np.ones_like(v)], axis=1)
+
+
+def _moment_weights(rule, n):
+    """Return rows for products with the density at the nodes: the integral, and n moments twice.
+
+    They are about 0 and about 1/2: those nearer to the mean are used, which lose no digits.
+    """
+    v, w = _nodes(rule.order)
+    return np.stack([w, *(w * (v - u) ** k for u in (0.0, 0.5) for k in range(1, n + 1))])
+
+
+def _cumulative(rule):
+    """Return integrals from 0 to the ends of the panels of the polynomial through the nodes."""
+    u, w = np.polynomial.legendre.leggauss(rule.order)
+    ends = 2 * np.arange(1, rule.panels + 1) / rule.panels - 1
+    at_ends = np.polynomial.legendre.legvander(ends, rule.order)
+    integrals = at_ends[:, 1:] - np.pad(at_ends[:, :-2], ((0, 0), (1, 0)))
+    integrals[:, 0] = ends + 1
+    return 0.25 * integrals @ (np.polynomial.legendre.legvander(u, rule.order - 1).T * w)
+
+
+@cache
+def _table(function, rule, dtype, *args):
+    return function(rule, *args).astype(dtype)
+
+
+def _constant(function, rule, reference, *args):
+    """Return a table of a rule like ``reference``."""
+    dtype = "float32" if reference.dtype == namespace(reference).float32 else "float64"
+    return from_numpy(_table(function, rule, dtype, *args), reference)
 
 
 class _Piece(NamedTuple):
@@ -112,45 +170,32 @@ def _cut(xp, piece, length):
 def _density(rule, piece, reference):
     """Return the density at the nodes, (order, n_elements), in the dtype of ``reference``."""
     xp = namespace(reference)
-    powers = _constant(rule, "powers", reference)
+    powers = _constant(_powers, rule, reference)
     exponent = powers @ cast(xp.stack([piece.A, piece.B, piece.C]), reference.dtype)
     return xp.exp(exponent)
 
 
-def _constant(rule, name, reference):
-    dtype = "float32" if reference.dtype == namespace(reference).float32 else "float64"
-    return from_numpy(table(rule, name, dtype), reference)
+def _integrals(rule, piece, reference, n):
+    """Return mass, mean and central moments up to the n-th of a piece, float64.
 
-
-def _integrals(rule, piece, reference):
-    """Return mass, mean and variance of a piece, as fractions of width from its end, float64."""
+    They are in fractions of width, from the end of the piece.
+    """
     xp = namespace(reference)
-    sums = _constant(rule, "moments", reference) @ _density(rule, piece, reference)
-    sums = cast(sums, xp.float64)
-    mass = sums[0, :]
-    about_0, about_half = sums[1, :] / mass, sums[3, :] / mass
-    left = sums[2, :] / mass - about_0**2
-    variance = xp.where(about_0 < 0.25, left, sums[4, :] / mass - about_half**2)
-    length = piece.length
-    return length * mass, piece.begin + length * about_0, length**2 * variance
-
-
-def _four_moments(rule, piece, reference):
-    """Return mass, mean and central moments of a piece, as in :func:`_integrals`."""
-    xp = namespace(reference)
-    sums = _constant(rule, "high_moments", reference) @ _density(rule, piece, reference)
-    sums = cast(sums, xp.float64)
+    weights = _constant(_moment_weights, rule, reference, n)
+    sums = cast(weights @ _density(rule, piece, reference), xp.float64)
     mass = sums[0, :]
     near_0 = sums[1, :] / mass < 0.25
-    first, *raw = (xp.where(near_0, sums[k, :], sums[k + 4, :]) / mass for k in range(1, 5))
+    first, *raw = (xp.where(near_0, sums[k, :], sums[k + n, :]) / mass for k in range(1, n + 1))
     origin, length = 0.5 * cast(~near_0, mass.dtype), piece.length
     central = (length**k * part for k, part in enumerate(_centred(first, *raw), start=2))
     return length * mass, piece.begin + length * (origin + first), *central
 
 
-def _centred(first, second, third, fourth):
-    """Return the second to fourth moments about the mean, from those about any point."""
+def _centred(first, second, third=None, fourth=None):
+    """Return the moments about the mean, from those about any point."""
     square = first * first
+    if third is None:
+        return (second - square,)
     return (
         second - square,
         third - first * (3 * second - 2 * square),
@@ -158,58 +203,37 @@ def _centred(first, second, third, fourth):
     )
 
 
-def _masses(rule, dist, reference):
-    """Return the mass of the near and of the far piece, relative to peak and width."""
-    xp = namespace(reference)
-    near = _integrals(rule, dist.near, reference)[0]
-    if dist.far is None:
-        return near, xp.zeros_like(near)
-    return near, xp.exp(dist.log_ratio) * _integrals(rule, dist.far, reference)[0]
-
-
-def _moments(rule, U, V, lo, hi, reference):
-    """Return log-mass, mean and variance."""
+def _moments(rule, U, V, lo, hi, reference, n):
+    """Return log-mass, mean and central moments up to the n-th, which is 2 or 4."""
     xp = namespace(U)
     dist = _distribution(rule, U, V, lo, hi)
-    mass, mean, variance = _integrals(rule, dist.near, reference)
+    mass, *near = _integrals(rule, dist.near, reference, n)
     if dist.far is not None:
-        far_mass, far_mean, far_variance = _integrals(rule, dist.far, reference)
+        far_mass, mean, *central = _integrals(rule, dist.far, reference, n)
         far_mass = xp.exp(dist.log_ratio) * far_mass
         near_mass, mass = mass, mass + far_mass
-        share, kept, apart = far_mass / mass, near_mass / mass, 1 - far_mean - mean
-        variance = kept * variance + share * far_variance + share * kept * apart**2
-        mean = mean + share * apart
-    log_mass = dist.log_peak + xp.log(xp.abs(dist.width)) + xp.log(mass)
-    mean = xp.minimum(xp.maximum(dist.end + dist.width * mean, lo), hi)
-    return log_mass, mean, dist.width**2 * xp.clip(variance, 0.0, 0.25)
-
-
-def _high_moments(rule, U, V, lo, hi, reference):
-    """Return log-mass, mean and central moments up to the fourth."""
-    xp = namespace(U)
-    dist = _distribution(rule, U, V, lo, hi)
-    mass, *near = _four_moments(rule, dist.near, reference)
-    if dist.far is not None:
-        far_mass, mean, second, third, fourth = _four_moments(rule, dist.far, reference)
-        far_mass = xp.exp(dist.log_ratio) * far_mass
-        near_mass, mass = mass, mass + far_mass
-        far = (1 - mean, second, -third, fourth)
+        signs = (1, -1, 1)  # the far piece is counted in the opposite direction
+        far = [1 - mean, *(s * part for s, part in zip(signs, central, strict=False))]
         near = mixed(near_mass / mass, near, far_mass / mass, far)
     log_mass = dist.log_peak + xp.log(xp.abs(dist.width)) + xp.log(mass)
     mean = xp.minimum(xp.maximum(dist.end + dist.width * near[0], lo), hi)
-    return log_mass, mean, *(dist.width**k * part for k, part in enumerate(near[1:], start=2))
+    variance = dist.width**2 * xp.clip(near[1], 0.0, 0.25)
+    others = (dist.width**k * part for k, part in enumerate(near[2:], start=3))
+    return log_mass, mean, variance, *others
 
 
 def mixed(share, near, other_share, far):
-    """Return mean and central moments, up to the fourth, of a mixture of two distributions."""
+    """Return mean and central moments, the second or up to the fourth, of a mixture of two."""
     apart = far[0] - near[0]
-    moments = [0.0, 0.0, 0.0]
+    moments = [0.0] * (len(near) - 1)
     sides = ((share, near, -other_share * apart), (other_share, far, share * apart))
-    for weight, (_, second, third, fourth), d in sides:
+    for weight, (_, second, *higher), d in sides:
         moments[0] = moments[0] + weight * (second + d * d)
-        moments[1] = moments[1] + weight * (third + d * (3 * second + d * d))
-        inner = 4 * third + d * (6 * second + d * d)
-        moments[2] = moments[2] + weight * (fourth + d * inner)
+        if higher:
+            third, fourth = higher
+            moments[1] = moments[1] + weight * (third + d * (3 * second + d * d))
+            inner = 4 * third + d * (6 * second + d * d)
+            moments[2] = moments[2] + weight * (fourth + d * inner)
     return near[0] + other_share * apart, *moments
 
 
@@ -227,7 +251,8 @@ def _sample(rule, U, V, lo, hi, reference, uniform, choice):
     dist = _distribution(rule, U, V, lo, hi)
     piece, end, width = dist.near, dist.end, dist.width
     if dist.far is not None:
-        near, far = _masses(rule, dist, reference)
+        near = _integrals(rule, dist.near, reference, 2)[0]
+        far = xp.exp(dist.log_ratio) * _integrals(rule, dist.far, reference, 2)[0]
         other = choice * (near + far) < far
         piece = _Piece(*(xp.where(other, b, a) for a, b in zip(dist.near, dist.far, strict=True)))
         end, width = xp.where(other, end + width, end), xp.where(other, -width, width)
@@ -240,7 +265,7 @@ def _invert(rule, piece, uniform, reference):
     """Solve F(v) = uniform on a piece: find the panel, then Newton steps within it."""
     xp = namespace(reference)
     A, B, _ = (cast(part, reference.dtype) for part in piece[2:])
-    cumulative = _constant(rule, "cumulative", reference) @ _density(rule, piece, reference)
+    cumulative = _constant(_cumulative, rule, reference) @ _density(rule, piece, reference)
     target = uniform * cumulative[-1, :]
     below = cumulative[:-1, :] < target
     panel = cast(xp.sum(cast(below, xp.int32), axis=0), reference.dtype)
@@ -269,12 +294,12 @@ def _panel_mass(slope, curvature, t):
     """Integral of exp(slope t - curvature t**2) from 0 to t."""
     xp = namespace(t)
     linear, quadratic, total = slope * t, curvature * t * t, xp.zeros_like(t)
-    for v, w in zip(*nodes(6), strict=True):
+    for v, w in zip(*_nodes(6), strict=True):
         total = total + float(w) * xp.exp(float(v) * (linear - float(v) * quadratic))
     return t * total
 
 
-def _elementwise(function, U, V, lo, hi, *others):
+def _elementwise(function, U, V, lo, hi, *others, **options):
     """Apply a function of one-dimensional arrays of float64 in blocks; keeps shape and dtype."""
     xp = namespace(U)
     # Bounds that are numbers stay one number, but of float64: a library may take a bare number
@@ -289,38 +314,26 @@ def _elementwise(function, U, V, lo, hi, *others):
     shape, reference = arrays[0].shape, xp.empty(0, **like(U))
     arrays = [xp.reshape(part, (-1,)) for part in arrays]
     size, block = arrays[0].shape[0], _FOREIGN_BLOCK if is_foreign(U) else _BLOCK
-    rule = SINGLE if U.dtype == xp.float32 else DOUBLE
+    rule = _SINGLE if U.dtype == xp.float32 else _DOUBLE
     pieces = []
     for start in range(0, max(size, 1), block):
         parts = [cast(part[start : min(start + block, size)], xp.float64) for part in arrays]
         for i, bound in shared.items():
             parts.insert(i, bound)
-        results = function(rule, *parts[:4], reference, *parts[4:])
+        results = function(rule, *parts[:4], reference, *parts[4:], **options)
         pieces.append([cast(part, U.dtype) for part in results])
-    return [
+    return tuple(
         xp.reshape(parts[0] if len(parts) == 1 else xp.concat(parts, axis=0), shape)
         for parts in map(list, zip(*pieces, strict=True))
-    ]
+    )
 
 
-def moments(U, V, lo, hi):
-    """Return log of the integral of exp(U x - V x**2 / 2) over [lo, hi], mean and variance."""
-    return tuple(_elementwise(_moments, U, V, lo, hi))
+def moments(U, V, lo, hi, n=2):
+    """Return log-mass, mean, variance, and up to the n-th central moment, where n is 2 or 4.
 
-
-def log_mass(U, V, lo, hi):
-    """Return log of the integral of exp(U x - V x**2 / 2) over [lo, hi]."""
-    return moments(U, V, lo, hi)[0]
-
-
-def mean_variance(U, V, lo, hi):
-    """Return mean and variance of the distribution."""
-    return moments(U, V, lo, hi)[1:]
-
-
-def high_moments(U, V, lo, hi):
-    """Return log-mass, mean, variance, and third and fourth central moments of the distribution."""
-    return tuple(_elementwise(_high_moments, U, V, lo, hi))
+    The log-mass is the logarithm of the integral of exp(U x - V x**2 / 2) over [lo, hi].
+    """
+    return _elementwise(_moments, U, V, lo, hi, n=n)
 
 
 def mode(U, V, lo, hi):
@@ -339,27 +352,6 @@ def sample(U, V, lo, hi, rng):
     return _elementwise(_sample, U, V, lo, hi, half + (1 - half) * uniform, choice)[0]
 
 
-def points(U, V, lo, hi):
-    """Return a quadrature for each distribution: points and probabilities.
-
-    Both have shape (n_points, n_distributions). Arguments are one-dimensional NumPy arrays of
-    float64, or numbers for the bounds.
-    """
-    dist = _distribution(DOUBLE, U, V, np.float64(lo), np.float64(hi))
-    v, w = (part[:, None] for part in nodes(DOUBLE.order))
-
-    def at_nodes(piece):
-        fraction = piece.begin + piece.length * v
-        return fraction, w * piece.length * _density(DOUBLE, piece, U)
-
-    fractions, weights = at_nodes(dist.near)
-    if dist.far is not None:
-        others, far_weights = at_nodes(dist.far)
-        fractions = np.concatenate([fractions, 1 - others])
-        weights = np.concatenate([weights, np.exp(dist.log_ratio) * far_weights])
-    return dist.end + dist.width * fractions, weights / weights.sum(axis=0)
-
-
 def fit(mean, variance, lo, hi, *, ridge=1e-8, max_iter=200):
     """Return U and V of the distributions on [lo, hi] with these means and variances.
 
@@ -374,12 +366,12 @@ def fit(mean, variance, lo, hi, *, ridge=1e-8, max_iter=200):
 
     def evaluate(theta):
         """Return the objective, its gradient and its curvature of shape (2, 2, n)."""
-        x, p = points(*theta, -1.0, 1.0)
-        statistics = np.stack([x, -0.5 * x * x])
-        expected = (p * statistics).sum(axis=1)
-        apart = statistics - expected[:, None, :]
-        curvature = np.einsum("anm,bnm,nm->abm", apart, apart, p) + ridge * np.eye(2)[:, :, None]
-        value = (theta * target).sum(axis=0) - log_mass(*theta, -1.0, 1.0)
+        log_mass, m, second, third, fourth = moments(*theta, -1.0, 1.0, n=4)
+        expected = np.stack([m, -0.5 * (second + m * m)])
+        both = -0.5 * third - m * second
+        of_square = 0.25 * (fourth - second**2) + m * third + m * m * second
+        curvature = np.array([[second, both], [both, of_square]]) + ridge * np.eye(2)[:, :, None]
+        value = (theta * target).sum(axis=0) - log_mass
         value -= 0.5 * ridge * (theta * theta).sum(axis=0)
         return value, target - expected - ridge * theta, curvature
 

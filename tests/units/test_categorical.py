@@ -164,7 +164,7 @@ def test_sizes_must_fit_the_columns():
 def test_rows_that_are_no_values_of_the_sites_are_refused(convert, row):
     unit, good = Categorical((2, 3)), [1.0, 0, 0, 0, 1]
     unit.check_values(convert(np.array([good])))
-    with pytest.raises(ValueError, match=r"one 1 and otherwise 0.*OneHotEncoder"):
+    with pytest.raises(ValueError, match="OneHotEncoder"):
         unit.check_values(convert(np.array([good, row])))
 
 
@@ -173,7 +173,7 @@ def test_missing_sites_are_missing_as_a_whole(sizes):
     unit, good = Categorical(sizes), [1.0, 0, 0, 0, 1] if sizes == (2, 3) else [1.0, 0, 0, 1, 1]
     unit.check_values(np.array([good, [np.nan] * 2 + good[2:], [np.nan] * 5]))
     for row in ([np.nan, 1, 1, 0, 0], [np.nan, 0, *good[2:]], [0, 0, np.nan, np.nan, np.nan]):
-        with pytest.raises(ValueError, match="mark a missing site by NaN in all of its columns"):
+        with pytest.raises(ValueError, match="NaN throughout"):
             unit.check_values(np.array([good, row]))
 
 
@@ -239,15 +239,9 @@ def test_learning_by_persistent_chains_finds_the_distribution():
     assert found > best - 3e-3 and alone < best - 0.03
 
 
-def test_variances_are_refused():
-    unit, theta = Categorical(), Theta(FIELDS)
-    with pytest.raises(ValueError, match=r"exclude each other.*; use inference 'mean_field'"):
-        unit.mean_variance(theta)
-    with pytest.raises(ValueError, match="exclude each other"):
-        unit.tilt(theta, FIELDS, np.ones(4))
-    with pytest.raises(ValueError, match="exclude each other"):
-        unit.central_moments(theta)
-    assert not unit.takes_precision and not unit.has_variances
+def test_precisions_are_refused():
+    with pytest.raises(ValueError, match="no precision; use inference 'mean_field'"):
+        Categorical().tilt(Theta(FIELDS), FIELDS, np.ones(4))
 
 
 @pytest.mark.arrays

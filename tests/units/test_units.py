@@ -167,7 +167,8 @@ def test_derivatives_of_log_partition_are_mean_and_variance(name):
 def test_statistics_are_the_derivatives_by_the_parameters(name):
     unit = KINDS[name]()
     theta = random_theta(unit, N_UNITS, np.random.default_rng(2))
-    statistics = unit.expectation(theta)
+    further = unit.further(theta)
+    statistics = unit.statistics(*unit.moments(theta), *([further] if unit.has_further else []))
     step = 1e-5
     for part in Theta._fields:
         values = getattr(theta, part)

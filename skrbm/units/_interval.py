@@ -3,19 +3,11 @@
 from dataclasses import dataclass, replace
 
 from .._checks import check_number
-from ..arrays import (
-    from_numpy,
-    like,
-    namespace,
-    nonzero,
-    sigmoid,
-    softplus,
-    to_numpy,
-)
+from ..arrays import from_numpy, like, namespace, nonzero, sigmoid, softplus, to_numpy
 from . import _truncnorm
 from ._base import Theta, Unit
 
-_LARGEST = 1e15  # bound
+_LARGEST = 1e15  # bound: float32 holds its square
 
 
 @dataclass(frozen=True)
@@ -35,75 +27,64 @@ class TruncatedGaussian(Unit):
     lower: float | None = None
     upper: float | None = None
     default_bounds = (-1.0, 1.0)
+    has_precision = True
+    has_central_moments = True
 
     def __post_init__(self):
-        for name, value in (("lower", self.lower), ("upper", self.upper)):
+        for name in ("lower", "upper"):
+            value = getattr(self, name)
             check_number(name, value, or_none=True)
             object.__setattr__(self, name, None if value is None else float(value))
-        if None not in (self.lower, self.upper) and not self.lower < self.upper:
+        if self.lower is None or self.upper is None:
+            return
+        if not self.lower < self.upper:
             raise ValueError(
                 f"lower must be less than upper, got lower={self.lower!r} and upper={self.upper!r}"
             )
-        self._check_range()
-
-    def _check_range(self):
-        """Refuse bounds whose squares, or the inverse of these, float32 does not hold."""
-        lower, upper = self.bounds
-        if None in (self.lower, self.upper) or (
-            upper - lower >= 1 / _LARGEST and max(-lower, upper) <= _LARGEST
-        ):
-            return
-        raise ValueError(
-            f"lower and upper must lie within {_LARGEST:g} of 0 and be {1 / _LARGEST:g} apart or "
-            f"more, got lower={self.lower!r} and upper={self.upper!r}; scale the data"
-        )
+        if self.upper - self.lower < 1 / _LARGEST or max(-self.lower, self.upper) > _LARGEST:
+            raise ValueError(
+                f"lower and upper must lie within {_LARGEST:g} of 0 and be {1 / _LARGEST:g} apart "
+                f"or more, got lower={self.lower!r} and upper={self.upper!r}; scale the data"
+            )
 
     @property
     def bounds(self):
-        own = (self.lower, self.upper)
-        return tuple(
-            default if bound is None else bound
-            for bound, default in zip(own, self.default_bounds, strict=True)
+        lower, upper = self.default_bounds
+        return (
+            lower if self.lower is None else self.lower,
+            upper if self.upper is None else self.upper,
         )
 
     def asks_for(self, fitted):
-        return super().asks_for(fitted) and all(
-            bound in (None, other)
-            for bound, other in zip((self.lower, self.upper), fitted.bounds, strict=True)
-        )
+        pairs = zip((self.lower, self.upper), fitted.bounds, strict=True)
+        return super().asks_for(fitted) and all(bound in (None, other) for bound, other in pairs)
 
     def fitted(self, columns=None):
         if self.lower is not None and self.upper is not None:
             return self
         found = self.default_bounds if columns is None else self._range(columns)
-        bounds = {
-            name: bound if getattr(self, name) is None else getattr(self, name)
-            for name, bound in zip(("lower", "upper"), found, strict=True)
-        }
-        if not bounds["lower"] < bounds["upper"]:
+        lower = found[0] if self.lower is None else self.lower
+        upper = found[1] if self.upper is None else self.upper
+        if not lower < upper:
             raise ValueError(
                 f"{type(self).__name__} needs lower < upper, got lower={self.lower} and "
                 f"upper={self.upper}, where None is the smallest or the largest value of X, "
                 f"{found[0]:g} or {found[1]:g}; give both bounds"
             )
-        return replace(self, **bounds)
+        return replace(self, lower=lower, upper=upper)
 
     def _range(self, columns):
-        """Return the bounds that data ask for."""
+        """Return the bounds for some data."""
         return columns.range
 
-    def tilt(self, theta, field, precision=None):
-        total = theta.precision if precision is None else theta.precision + precision
-        return theta._replace(field=field + theta.field, precision=total)
-
     def log_partition(self, theta):
-        return _truncnorm.log_mass(theta.field, theta.precision, *self.bounds)
+        return _truncnorm.moments(theta.field, theta.precision, *self.bounds)[0]
 
     def mean_variance(self, theta):
-        return _truncnorm.mean_variance(theta.field, theta.precision, *self.bounds)
+        return _truncnorm.moments(theta.field, theta.precision, *self.bounds)[1:]
 
     def central_moments(self, theta):
-        return _truncnorm.high_moments(theta.field, theta.precision, *self.bounds)[1:]
+        return _truncnorm.moments(theta.field, theta.precision, *self.bounds, n=4)[1:]
 
     def mode(self, theta):
         return _truncnorm.mode(theta.field, theta.precision, *self.bounds)
@@ -111,17 +92,16 @@ class TruncatedGaussian(Unit):
     def sample(self, theta, rng):
         return _truncnorm.sample(theta.field, theta.precision, *self.bounds, rng)
 
-    def statistics(self, mean, variance=None):
-        second = mean * mean if variance is None else mean * mean + variance
-        return Theta(mean, -0.5 * second)
-
     def initial_theta(self, columns):
         """Return the parameters with the mean and variance of each column, in float64.
 
         Those of a column that is constant, or only at the ends, are large but finite.
         """
-        mean, variance = columns.means, columns.variances
-        return _fit(mean, variance, *self.bounds)
+        return self._fit(columns.means, columns.variances)
+
+    def _fit(self, mean, variance):
+        fitted = _truncnorm.fit(to_numpy(mean), to_numpy(variance), *self.bounds)
+        return Theta(*(from_numpy(part, mean) for part in fitted))
 
     def default_theta(self, n, reference):
         """Return a normal distribution cut off at the bounds.
@@ -150,6 +130,7 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
     """
 
     default_bounds = (0.0, 1.0)
+    has_further = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -160,7 +141,7 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
             )
 
     def _range(self, columns):
-        smallest, largest = super()._range(columns)
+        smallest, largest = columns.range
         return min(smallest, 0.0), max(largest, 0.0)
 
     def _log_odds(self, theta):
@@ -184,7 +165,7 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         return occupied * mean, occupied * (variance + empty * mean * mean)
 
     def central_moments(self, theta):
-        log_mass, *moments = _truncnorm.high_moments(theta.field, theta.precision, *self.bounds)
+        log_mass, *moments = _truncnorm.moments(theta.field, theta.precision, *self.bounds, n=4)
         log_odds = theta.spike + log_mass
         return _truncnorm.mixed(sigmoid(-log_odds), (0.0,) * 4, sigmoid(log_odds), moments)
 
@@ -215,10 +196,9 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         inner = mean / share
         spread = (variance + mean * mean) / share - inner * inner
         lower, upper = self.bounds
-        middle, width = 0.5 * (lower + upper), upper - lower
-        inner = xp.where(occupied > 0, inner, middle)
-        spread = xp.where(occupied > 0, spread, width**2 / 12)
-        theta = _fit(inner, spread, *self.bounds)
+        inner = xp.where(occupied > 0, inner, 0.5 * (lower + upper))
+        spread = xp.where(occupied > 0, spread, (upper - lower) ** 2 / 12)
+        theta = self._fit(inner, spread)
         occupied = xp.clip(occupied, 0.5 / (n + 1), (n + 0.5) / (n + 1))
         log_odds = xp.log(occupied) - xp.log1p(-occupied)
         return theta._replace(spike=log_odds - super().log_partition(theta))
@@ -227,9 +207,3 @@ class TruncatedGaussBernoulli(TruncatedGaussian):
         """The truncated Gaussian's, with 0 as probable as all other values."""
         theta = super().default_theta(n, reference)
         return theta._replace(spike=-super().log_partition(theta))
-
-
-def _fit(mean, variance, lower, upper):
-    """Fit by NumPy in float64, which is done once per training."""
-    fitted = _truncnorm.fit(to_numpy(mean), to_numpy(variance), lower, upper)
-    return Theta(*(from_numpy(part, mean) for part in fitted))

@@ -1,0 +1,157 @@
+"""Binary units: bits and spins."""
+
+from dataclasses import dataclass
+
+from ..arrays import (
+    below,
+    cast,
+    like,
+    log_products,
+    namespace,
+    row_sums,
+    sigmoid,
+    softplus,
+    softplus_sums,
+)
+from ._base import Theta, Unit
+
+
+@dataclass(frozen=True)
+class Bernoulli(Unit):
+    """Unit with support {0, 1} and distribution exp(field * x).
+
+    As x**2 = x, a precision A is the same as a field -A / 2.
+    """
+
+    values = (0.0, 1.0)
+    bounds = (0.0, 1.0)
+    clips = True
+    has_cumulants = True
+    has_central_moments = True
+
+    def tilt(self, theta, field, precision=None):
+        field = field + theta.field
+        if precision is not None:
+            field -= 0.5 * precision
+        return Theta(field)
+
+    def log_partition(self, theta):
+        return softplus(theta.field)
+
+    def total_log_partition(self, theta):
+        return softplus_sums(theta.field)
+
+    def log_ratio(self, theta0, theta1):
+        """Sum of softplus(x1) - softplus(x0), with few logarithms.
+
+        softplus(x) = max(x, 0) + log(1 + exp(-abs(x))): the quotients of the latter's arguments lie
+        between 1/2 and 2.
+        """
+        x0, x1 = theta0.field, theta1.field
+        xp = namespace(x0)
+        quotient = 1 + xp.exp(-xp.abs(x1))
+        quotient /= 1 + xp.exp(-xp.abs(x0))
+        zero = xp.zeros((), **like(x0))  # no column: there may be no units
+        linear = xp.maximum(x1, zero)
+        linear -= xp.maximum(x0, zero)
+        return row_sums(linear) + log_products(quotient)
+
+    def mean(self, theta):
+        return sigmoid(theta.field)
+
+    def mean_variance(self, theta):
+        mean = sigmoid(theta.field)
+        return mean, mean - mean * mean
+
+    def central_moments(self, theta):
+        mean, variance = self.mean_variance(theta)
+        return mean, variance, variance * (1 - 2 * mean), variance * (1 - 3 * variance)
+
+    def cumulants(self, mean):
+        """Return the second cumulant, half the third, and the latter's derivative by the mean.
+
+        They are what the expansion of the free energy in powers of the weights needs:
+        c = a - a**2, s = c (1/2 - a), ds/da = (1 - 2a)(1/2 - a) - c.
+        """
+        variance = mean - mean * mean
+        half = 0.5 - mean
+        return variance, variance * half, 2 * half * half - variance
+
+    def mode(self, theta):
+        return cast(theta.field > 0, theta.field.dtype)
+
+    def sample(self, theta, rng):
+        noise, bound = rng.signed(theta.field.shape)
+        threshold = namespace(theta.field).tanh(0.5 * theta.field)
+        if bound != 1:
+            threshold *= bound
+        return below(noise, threshold)
+
+    def sample_rows(self, theta, mean, rows, rng):
+        mean = mean[rows, ...]
+        noise, bound = rng.signed(mean.shape)
+        threshold = (2 * bound) * mean  # tanh(field / 2) is 2 * mean - 1
+        threshold -= bound
+        return below(noise, threshold)
+
+    def initial_theta(self, columns):
+        return Theta(smoothed_log_odds(columns.means, columns.n_known))
+
+
+def smoothed_log_odds(share, n):
+    """Return the log-odds of shares of n trials, with one more trial that is half a success.
+
+    It keeps those of constant columns finite.
+    """
+    xp = namespace(share)
+    share = xp.clip((n * share + 0.5) / (n + 1), 0.5 / (n + 1), (n + 0.5) / (n + 1))
+    return xp.log(share) - xp.log1p(-share)
+
+
+@dataclass(frozen=True)
+class Spin(Unit):
+    """Unit with support {-1, 1} and distribution exp(field * x - precision / 2).
+
+    As x**2 = 1, a precision changes no moment, but the log-partition function.
+    """
+
+    values = (-1.0, 1.0)
+    bounds = (-1.0, 1.0)
+    has_cumulants = True
+    has_central_moments = True
+
+    def log_partition(self, theta):
+        total = softplus(2 * theta.field) - theta.field  # log of 2 cosh(field)
+        return total if theta.precision is None else total - 0.5 * theta.precision
+
+    def mean(self, theta):
+        return namespace(theta.field).tanh(theta.field)
+
+    def mean_variance(self, theta):
+        mean = self.mean(theta)
+        return mean, 1 - mean * mean
+
+    def central_moments(self, theta):
+        mean, variance = self.mean_variance(theta)
+        return mean, variance, -2 * mean * variance, variance * (1 + 3 * mean * mean)
+
+    def cumulants(self, mean):
+        variance = 1 - mean * mean
+        return variance, -mean * variance, 3 * mean * mean - 1
+
+    def mode(self, theta):
+        return 2 * cast(theta.field > 0, theta.field.dtype) - 1
+
+    def sample(self, theta, rng):
+        noise, bound = rng.signed(theta.field.shape)
+        threshold = namespace(theta.field).tanh(theta.field)
+        threshold *= bound
+        x = cast(noise < threshold, theta.field.dtype)
+        x *= 2
+        x -= 1
+        return x
+
+    def initial_theta(self, columns):
+        mean = columns.means
+        n = columns.n_known
+        return Theta(namespace(mean).atanh(mean * (n / (n + 0.5))))  # finite for constant columns

@@ -1,0 +1,473 @@
+"""Layers whose columns have units of different kinds."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._checks import check_count
+from ..arrays import like, namespace, take_columns, value_range
+from ._base import Theta, Unit
+
+
+def _capability(name, joins):
+    """Return a property: whether all of the parts, or any, have a capability."""
+    return property(lambda units: joins(getattr(unit, name) for unit in units.units))
+
+
+@dataclass(frozen=True)
+class ColumnUnits(Unit):
+    """Columns with units of different kinds, such as bits beside real values and categories.
+
+    Each part is a kind of unit and the columns that have it. Parameters have zeros in the columns
+    of a part without the statistic. What the layer can do is what all of its parts can do.
+
+    Parameters
+    ----------
+    parts : list of (Unit, int) or of (Unit, sequence of int)
+        A unit, and how many columns it has, which follow those of the parts before; or a unit and
+        the numbers of its columns. Either all parts have a number of columns or all have a list.
+
+    Examples
+    --------
+    Two bits, a real value, and a category of three values, written as three columns:
+
+    >>> from skrbm.units import Bernoulli, Categorical, ColumnUnits, Gaussian
+    >>> unit = ColumnUnits([(Bernoulli(), 2), (Gaussian(), 1), (Categorical(3), 3)])
+    >>> unit.takes_precision  # a category takes none
+    False
+    """
+
+    parts: tuple
+
+    is_discrete = _capability("is_discrete", all)
+    has_bits = _capability("has_bits", all)
+    samples_exactly = _capability("samples_exactly", all)
+    takes_precision = _capability("takes_precision", all)
+    has_variances = _capability("has_variances", all)
+    has_central_moments = _capability("has_central_moments", all)
+    has_cumulants = _capability("has_cumulants", all)
+    is_gaussian = _capability("is_gaussian", all)
+    needs_bounds = _capability("needs_bounds", any)
+    has_precision = _capability("has_precision", any)
+    has_further = _capability("has_further", any)
+    is_joint = _capability("is_joint", any)
+
+    def __post_init__(self):
+        try:
+            parts = tuple((unit, _columns(columns)) for unit, columns in self.parts)
+        except TypeError as error:
+            raise ValueError(
+                f"parts must be a list of pairs (unit, columns), got {self.parts!r}"
+            ) from error
+        object.__setattr__(self, "parts", parts)
+        if not parts or not all(isinstance(unit, Unit) and unit.is_learnt for unit, _ in parts):
+            raise ValueError(
+                "parts must be a list of pairs (unit, columns), with units that can be learnt, "
+                f"got {self.parts!r}"
+            )
+        _layout(parts)  # raises if the columns are not those of a layer
+        if sum(unit.is_joint for unit, _ in parts) > 1:
+            raise ValueError(
+                "parts have several units with covariance='full'; give one of them all real columns"
+            )
+
+    # ----------------------------------------------------------------------- columns of parts
+
+    @property
+    def units(self):
+        """The kinds of the parts, a tuple of Unit."""
+        return tuple(unit for unit, _ in self.parts)
+
+    @property
+    def columns(self):
+        """The columns of each part, a tuple of index arrays."""
+        return tuple(map(np.array, _layout(self.parts).columns))
+
+    @property
+    def n_columns(self):
+        """The number of columns of the layer."""
+        return _layout(self.parts).n
+
+    def _with_columns(self, n):
+        """Return pairs of the unit and the columns of each part of a layer of ``n`` columns."""
+        if n != self.n_columns:
+            raise ValueError(f"{self} has {self.n_columns} columns, and the layer has {n}")
+        return list(zip(self.units, self.columns, strict=True))
+
+    def _split(self, x):
+        """Return the columns of each part of an array; a number, or None, is that of each part."""
+        if x is None or isinstance(x, Real):
+            return [x] * len(self.parts)
+        return [take_columns(x, place) for place in _layout(self.parts).places]
+
+    def _with(self, *arrays):
+        """Return tuples of the unit of each part, and its columns of some arrays."""
+        return list(zip(self.units, *map(self._split, arrays), strict=True))
+
+    def _with_data(self, columns):
+        """Return pairs of the unit of each part and its Columns; None is that of each."""
+        places = _layout(self.parts).places
+        return [
+            (unit, columns and columns.part(place))
+            for unit, place in zip(self.units, places, strict=True)
+        ]
+
+    def _join(self, parts):
+        """Undo :meth:`_split`."""
+        joined = namespace(parts[0]).concat(parts, axis=-1)
+        order = _layout(self.parts).order
+        return joined if order is None else take_columns(joined, order)
+
+    def _join_sites(self, parts):
+        """Return the values of the sites of all parts, in the order of the sites of the layer."""
+        total, order = namespace(parts[0]).concat(parts, axis=-1), _sites(self.parts)[1]
+        return total if order is None else take_columns(total, order)
+
+    def _join_each(self, found):
+        """Return a tuple of columns, from tuples of the columns of each part."""
+        return tuple(self._join(list(parts)) for parts in zip(*found, strict=True))
+
+    def _thetas(self, theta):
+        """Return (unit, its Theta) of each part, with the statistics that it has."""
+        *kept, joint = theta
+        split = [*(self._split(part) for part in kept), [joint] * len(self.parts)]
+        return [
+            (unit, Theta(*(p if has else None for p, has in zip(parts, names, strict=True))))
+            for unit, names, *parts in zip(self.units, _statistics(self.parts), *split, strict=True)
+        ]
+
+    def _theta(self, parts):
+        """Undo :meth:`_thetas`."""
+        theta, order = joined(parts), _layout(self.parts).order
+        return theta if order is None else theta.map_columns(lambda part: take_columns(part, order))
+
+    # ---------------------------------------------------------------------------- the support
+
+    @property
+    def alternative(self):
+        """What to use where a method does not apply to one of the parts, for errors."""
+        return next(filter(None, (unit.alternative for unit in self.units)), "")
+
+    @property
+    def reach(self):
+        return max(unit.reach for unit in self.units)
+
+    @property
+    def bounds(self):
+        """The smallest and the largest value of all parts."""
+        lower, upper = zip(*(unit.bounds for unit in self.units), strict=True)
+        return min(lower), max(upper)
+
+    def n_configurations(self, n):
+        return math.prod(unit.n_configurations(len(own)) for unit, own in self._with_columns(n))
+
+    def configurations(self, n, numbers):
+        parts = []
+        for unit, columns in self._with_columns(n):
+            size = unit.n_configurations(len(columns))
+            parts.append(unit.configurations(len(columns), numbers % size))
+            numbers = numbers // size
+        return self._join(parts)
+
+    def groups(self, n):
+        self._with_columns(n)  # raises if the layer has other columns
+        return _sites(self.parts)[0]
+
+    def exclusive(self, n):
+        pairs = self._with_columns(n)
+        return [own[site] for unit, own in pairs for site in unit.exclusive(len(own))]
+
+    def supports(self, n):
+        found = [None] * n
+        for unit, own in self._with_columns(n):
+            for column, support in zip(own, unit.supports(len(own)), strict=True):
+                found[column] = support
+        return found
+
+    def part(self, n, columns):
+        kept = []
+        for unit, own in self._with_columns(n):
+            local = np.flatnonzero(np.isin(own, columns))
+            if len(local):
+                places = np.searchsorted(columns, own[local])
+                kept.append((unit.part(len(own), local), places))
+        return kept[0][0] if len(kept) == 1 else ColumnUnits(kept)
+
+    def fitted(self, columns=None):
+        if columns is not None and columns.shape[1] != self.n_columns:  # ends of all together
+            columns = None
+            if any(unit.fitted() != unit for unit in self.units):
+                raise ValueError(f"{self}: give both bounds, where ranks learn together")
+        pairs = zip(self._with_data(columns), self.parts, strict=True)
+        return ColumnUnits([(unit.fitted(data), own) for (unit, data), (_, own) in pairs])
+
+    def asks_for(self, fitted):
+        return (
+            type(self) is type(fitted)
+            and _layout(self.parts).columns == _layout(fitted.parts).columns
+            and all(a.asks_for(b) for a, b in zip(self.units, fitted.units, strict=True))
+        )
+
+    def check_values(self, X):
+        """Raise ValueError that names the columns if a part cannot have its values."""
+        pairs = self._with_columns(X.shape[1])
+        for (unit, columns), values in zip(pairs, self._split(X), strict=True):
+            few = [int(i) for i in columns[:5]] + (["..."] if len(columns) > 5 else [])
+            least, most = value_range(values)
+            has_bounds = unit.fitted() == unit  # else those of the data that are checked
+            if has_bounds and (least < unit.bounds[0] or most > unit.bounds[1]):
+                raise ValueError(
+                    f"columns {few} of X have values from {least:.4g} to {most:.4g}, and those of "
+                    f"{unit} lie in [{unit.bounds[0]:g}, {unit.bounds[1]:g}]; scale or clip them, "
+                    "or give units with wider bounds"
+                )
+            try:
+                unit.check_values(values)
+            except ValueError as error:
+                raise ValueError(f"columns {few} of X: {error}") from error
+
+    def standardised(self, n):
+        return self._join_each([u.standardised(len(own)) for u, own in self._with_columns(n)])
+
+    def spread(self, mean, variance):
+        return self._join([unit.spread(*moments) for unit, *moments in self._with(mean, variance)])
+
+    # ----------------------------------------------------------------------- the distribution
+
+    def tilt(self, theta, field, precision=None):
+        if precision is None:
+            return theta._replace(field=theta.field + field)
+        parts = zip(self._thetas(theta), self._split(field), self._split(precision), strict=True)
+        return self._theta([unit.tilt(own, *evidence) for (unit, own), *evidence in parts])
+
+    def log_partition(self, theta):
+        return self._join_sites([unit.log_partition(own) for unit, own in self._thetas(theta)])
+
+    def log_ratio(self, theta0, theta1):
+        pairs = zip(self._thetas(theta0), self._thetas(theta1), strict=True)
+        return sum(unit.log_ratio(own, other) for (unit, own), (_, other) in pairs)
+
+    def mean(self, theta):
+        return self._join([unit.mean(own) for unit, own in self._thetas(theta)])
+
+    def mean_variance(self, theta):
+        return self._join_each([unit.mean_variance(own) for unit, own in self._thetas(theta)])
+
+    def moments(self, theta):
+        found = [(unit, own, *unit.moments(own)) for unit, own in self._thetas(theta)]
+        mean = self._join([part for *_, part, _ in found])
+        if all(variance is None for *_, variance in found):
+            return mean, None
+        return mean, self._join([_variance(*part) for part in found])
+
+    def central_moments(self, theta):
+        return self._join_each([unit.central_moments(own) for unit, own in self._thetas(theta)])
+
+    def cumulants(self, mean):
+        return self._join_each([unit.cumulants(own) for unit, own in self._with(mean)])
+
+    def further(self, theta):
+        if not self.has_further:
+            return None
+        return self._join_further(theta, [unit.further(own) for unit, own in self._thetas(theta)])
+
+    def _join_further(self, theta, parts):
+        """Return the further statistics of the layer, for those of the parts."""
+        found, pairs = [], zip(self._thetas(theta), parts, _statistics(self.parts), strict=True)
+        for (_, own), further, names in pairs:
+            values = iter(further or ())
+            more = (next(values) if has else None for has in names[2:])
+            found.append(Theta(own.field, None, *more))
+        return tuple(part for part in self._theta(found)[2:] if part is not None)
+
+    def _split_further(self, mean, further):
+        """Undo :meth:`_join_further`; None where a part has no further statistics."""
+        if further is None:
+            return [None] * len(self.parts)
+        values, names = iter(further), zip(*_statistics(self.parts), strict=True)
+        parts = [next(values) if any(has) else None for has in list(names)[2:]]
+        thetas = self._thetas(Theta(mean, None, *parts))
+        return [tuple(part for part in own[2:] if part is not None) or None for _, own in thetas]
+
+    def mode(self, theta):
+        return self._join([unit.mode(own) for unit, own in self._thetas(theta)])
+
+    def sample(self, theta, rng):
+        return self._join([unit.sample(own, rng) for unit, own in self._thetas(theta)])
+
+    def tail_precision(self, theta):
+        found = [(unit.tail_precision(own), own.field) for unit, own in self._thetas(theta)]
+        if all(precision is None for precision, _ in found):
+            return None
+        unlimited = math.inf
+        return self._join(
+            [namespace(x).full_like(x, unlimited) if part is None else part for part, x in found]
+        )
+
+    def is_improper(self, theta):
+        if not self.is_joint:
+            return super().is_improper(theta)
+        found = [(unit.is_improper(own), own.field) for unit, own in self._thetas(theta)]
+        return self._join([x != x if part is None else part for part, x in found])
+
+    def project(self, theta):
+        return self._theta([unit.project(own) for unit, own in self._thetas(theta)])
+
+    # -------------------------------------------------------------------- values and parameters
+
+    def log_base(self, x):
+        found = [(unit.log_base(part), part) for unit, part in self._with(x)]
+        if all(base is None for base, _ in found):
+            return None
+        zero = namespace(x).zeros_like
+        return self._join([zero(part) if base is None else base for base, part in found])
+
+    def base_sums(self, X):
+        found = [unit.base_sums(part) for unit, part in self._with(X)]
+        found = [base for base in found if base is not None]
+        return sum(found) if found else None
+
+    def dot(self, theta, X):
+        if theta.joint is None:
+            return super().dot(theta, X)
+        pairs = zip(self._thetas(theta), self._split(X), strict=True)
+        return sum(unit.dot(own, part) for (unit, own), part in pairs)
+
+    def statistics(self, mean, variance=None, further=None):
+        parts = zip(self._with(mean, variance), self._split_further(mean, further), strict=True)
+        return self._theta(
+            [unit.statistics(*own, *([more] if more else [])) for (unit, *own), more in parts]
+        )
+
+    def total_statistics(self, weight, mean, variance=None, further=None):
+        if not self.is_joint:
+            return super().total_statistics(weight, mean, variance, further)
+        parts = zip(self._with(mean, variance), self._split_further(mean, further), strict=True)
+        return self._theta(
+            [unit.total_statistics(weight, *own, more) for (unit, *own), more in parts]
+        )
+
+    def initial_theta(self, columns):
+        return self._theta([unit.initial_theta(own) for unit, own in self._with_data(columns)])
+
+    def base_theta(self, theta, columns):
+        pairs = zip(self._thetas(theta), self._with_data(columns), strict=True)
+        return self._theta([unit.base_theta(own, data) for (unit, own), (_, data) in pairs])
+
+    def default_theta(self, n, reference):
+        pairs = self._with_columns(n)
+        return self._theta([unit.default_theta(len(own), reference) for unit, own in pairs])
+
+    # ------------------------------------------------------------------- joint normal columns
+
+    def without_joint(self):
+        return ColumnUnits([(unit.without_joint(), columns) for unit, columns in self.parts])
+
+    def gaussian_columns(self, n):
+        pairs = self._with_columns(n)
+        return self._join([unit.gaussian_columns(len(columns)) for unit, columns in pairs])
+
+    def joint_columns(self, n):
+        pairs = self._with_columns(n)
+        return np.concatenate([own[unit.joint_columns(len(own))] for unit, own in pairs])
+
+    @property
+    def least_eigenvalue(self):
+        """The floor under the eigenvalues of a matrix that is learnt."""
+        return next(unit.least_eigenvalue for unit in self.units if unit.is_joint)
+
+
+def joined(thetas):
+    """Return the parameters of several groups of columns as those of one layer.
+
+    There are zeros in the columns of a group without a statistic that another has.
+    """
+    parts, joint = [], [theta.joint for theta in thetas if theta.joint is not None]
+    for values in zip(*(theta[:-1] for theta in thetas), strict=True):
+        known = next((part for part in values if part is not None), None)
+        if known is not None:
+            xp, rows = namespace(known), known.shape[:-1]
+            sizes = (own.field.shape[-1] for own in thetas)
+            values = [
+                xp.zeros((*rows, n), **like(known)) if part is None else part
+                for part, n in zip(values, sizes, strict=True)
+            ]
+            known = xp.concat(values, axis=-1)
+        parts.append(known)
+    return Theta(*parts, *joint)
+
+
+class _Layout(NamedTuple):
+    """Where the columns of each part are."""
+
+    n: int
+    columns: tuple  # of tuples of int
+    places: tuple  # slices, or index arrays
+    order: Any  # which of the columns of the parts, one after the other, each column is, or None
+
+
+def _columns(given):
+    """Return a number of columns as int, or the numbers of columns as a tuple of int."""
+    several = np.iterable(given)
+    for number in given if several else [given]:
+        check_count("a column" if several else "the number of columns", number, 0 if several else 1)
+    return tuple(map(int, given)) if several else int(given)
+
+
+@cache
+def _layout(parts):
+    counted = [isinstance(columns, Integral) for _, columns in parts]
+    if all(counted):
+        ends = np.cumsum([n for _, n in parts]).tolist()
+        places = tuple(slice(end - n, end) for end, (_, n) in zip(ends, parts, strict=True))
+        columns = tuple(tuple(range(place.start, place.stop)) for place in places)
+        return _Layout(ends[-1], columns, places, None)
+    columns = tuple(
+        () if is_count else own for is_count, (_, own) in zip(counted, parts, strict=True)
+    )
+    every = np.concatenate([np.array(own, dtype=int) for own in columns])
+    if any(counted) or not all(columns) or sorted(every) != list(range(len(every))):
+        raise ValueError(
+            "parts must all have a number of columns, or all a list of the columns, in which each "
+            f"number from 0 on is once, got {[own for _, own in parts]}"
+        )
+    if (np.diff(every) == 1).all():
+        return _layout(tuple((unit, len(own)) for unit, own in parts))
+    return _Layout(len(every), columns, tuple(map(np.array, columns)), np.argsort(every))
+
+
+@cache
+def _sites(parts):
+    """Return the columns of each site, in order, and the place of each among those of the parts."""
+    layout, sites = _layout(parts), []
+    for (unit, _), columns in zip(parts, layout.columns, strict=True):
+        sites += [np.array(columns)[site] for site in unit.groups(len(columns))]
+    if any((np.diff(site) != 1).any() for site in sites):
+        raise ValueError("the columns of a site must lie side by side and in order")
+    order = np.argsort([site[0] for site in sites])
+    return [sites[i] for i in order], None if layout.order is None else order
+
+
+@cache
+def _statistics(parts):
+    """Return which statistics of :class:`Theta` each part has, tuples of bool.
+
+    A tilt may give a precision to any part, which a unit without one may need in its
+    log-partition function.
+    """
+    found = []
+    for (unit, _), columns in zip(parts, _layout(parts).columns, strict=True):
+        own = unit.default_theta(len(columns), np.zeros(1))
+        found.append((True, not unit.is_joint, *(part is not None for part in own[2:])))
+    return found
+
+
+def _variance(unit, theta, mean, variance):
+    """Return the variances of the columns of a part, those of categories as of bits."""
+    if variance is not None:
+        return variance
+    return unit.mean_variance(theta)[1] if unit.has_variances else mean - mean * mean
