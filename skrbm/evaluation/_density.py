@@ -101,7 +101,7 @@ class Density:
         return -free_energy_given(self, X, seed, accuracy)
 
     def observed_sums(self, machine, X, observed):
-        """Return :func:`exact_sums` of rows with missing values."""
+        """Return the exact sums over the missing values of rows."""
         return _observed.exact_sums(machine, X, observed)
 
     def starting_rows(self, starts, rng):

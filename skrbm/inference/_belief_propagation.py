@@ -140,7 +140,7 @@ class BeliefPropagation(FixedPoint):
         return reduce(namespace(changes[0]).maximum, changes)
 
     def messages(self, machine, state):
-        """Return the :class:`Odds`, messages and visible beliefs of a state."""
+        """Return the odds, messages and visible beliefs of a state."""
         odds, visible = self._odds(machine), cast(state.beliefs[0], namespace(state.odds).float64)
         return odds, cast(state.odds, odds.dtype), visible
 
