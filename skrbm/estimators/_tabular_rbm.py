@@ -1,5 +1,6 @@
 """The machine of tables, whose columns are of different kinds."""
 
+from math import inf
 from typing import ClassVar
 
 from sklearn.utils.validation import check_is_fitted
@@ -55,7 +56,8 @@ class TabularRBM(RBM):
     starts : {"persistent", "data", "noise", "annealed", "tempered", "weighted", "random", \
             "chains"} or None, default=None
         Where chains, or solutions, start for each batch, as of :class:`RBM`. None is
-        "persistent", and weighted after a restart if such chains do not mix.
+        "weighted" in tables with real columns. In others it is "persistent", and "weighted" after a
+        restart if such chains do not mix.
     n_states : int or None, default=None
         Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
         rows given to ``fit`` if there are fewer, and 400 for weighted chains.
@@ -174,6 +176,11 @@ class TabularRBM(RBM):
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
     binarize, sample_values, _fewest_passes = None, False, 100
+
+    @property
+    def _default_start(self):
+        """Weighted chains beside real columns, for which mixing is not checked."""
+        return "persistent" if self._units()[0].reach < inf else "weighted"
 
     def __init__(
         self,
