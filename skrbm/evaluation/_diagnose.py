@@ -411,7 +411,8 @@ def _marks(n_steps):
 
 def _spread(first, last):
     """Return some steps after ``first``, evenly up to ``last``."""
-    return np.unique(np.linspace(first, last, _N_KEPT + 1)[1:].round().astype(int)).tolist()
+    steps = np.unique(np.linspace(first, last, _N_KEPT + 1).round().astype(int))
+    return steps[steps > first].tolist()
 
 
 def _thinned(states, distance):

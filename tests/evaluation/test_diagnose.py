@@ -383,3 +383,13 @@ def test_an_observable_that_is_constant_but_for_rounding(value):
     found = diagnose(chains=chains)
     assert np.isnan([found.time[1], found.r_hat[1], found.ess[1]]).all()
     assert found.mixed and found.time[0] < 2
+
+
+def test_moments_that_differ_are_no_match():
+    """A shift of a third of a standard deviation, which nearest neighbours do not show."""
+    X, chains = (np.random.default_rng(seed).standard_normal((400, 5)) for seed in (0, 1))
+    assert diagnose(X=X, chains=chains.reshape(4, 100, 5)).matches_data
+    shifted = diagnose(X=X, chains=(chains + 0.33).reshape(4, 100, 5))
+    assert shifted.matches_data is False and shifted.moments[0].error > shifted.moments[0].limit
+    truth, synth, std = shifted.neighbours
+    assert max(truth, synth) < 0.5 + 4 * std
