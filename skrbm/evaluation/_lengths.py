@@ -32,7 +32,7 @@ from ._density import in_float64
 
 _RUNS, _CHAINS = 16, 16  # independent runs, and chains of each
 _SPREAD = 0.2  # standard deviation of log weights by one step, in nats
-_RESAMPLED = 0.5  # effective part of a run below which its chains are drawn anew
+_RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 _LARGEST = 10.0  # variance of the logarithms of runs, above which it tells no more
 _EXACT = 2**12  # configurations of hidden units that are summed over
 _BLOCK_ROWS = 256  # configurations that are multiplied with the weights together

@@ -84,7 +84,7 @@ class Propagated(NamedTuple):
 
 
 def joined(parts, rows=None):
-    """Join the results of groups of rows, whose indices are ``rows``; by default consecutive."""
+    """Join the results of blocks of rows at the indices ``rows``, by default consecutive."""
     if len(parts) == 1:
         return parts[0]
     order = None if rows is None else np.argsort(np.concatenate(rows))

@@ -23,7 +23,7 @@ _QUICK, _ASKED = 5e9, 3e10
 _FEW = 2**12  # configurations that are summed before factors are found
 # Elements of the largest temporary array, 256 KiB of float64. Several of these stay in a cache,
 # and their memory is used again. That of larger ones often goes back to the system after each
-# block, and to get it anew takes longer than the sums. With fewer elements calls take longer.
+# block, and getting it again takes longer than the sums. With fewer elements calls take longer.
 _BLOCK_ELEMENTS = 2**15
 # Configurations that a block of rows should have room for. With fewer rows at a time the fields of
 # the same configurations are worked out more often.

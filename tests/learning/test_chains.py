@@ -149,3 +149,17 @@ def test_the_step_size_falls_as_half_a_cosine():
     assert plain.at(0.5) is plain
     without = ChainPhase(Gibbs(), anneal_step_size=True)
     assert without.at(0.5) is without
+
+
+def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():
+    """Columns 0 and 1 vary most and are redrawn; columns 2 and 3 stay as they are."""
+    bit, rare = np.random.default_rng(0).random((2, 400, 1)) < [[[0.5]], [[0.3]]]
+    rows = np.concatenate([bit, bit, rare, rare], axis=1).astype(float)
+    W, fields = np.array([[0.0, 0.0, 60.0, 60.0]]), np.array([0.0, 0.0, -30.0, -30.0])
+    machine = Machine((Bernoulli(),) * 2, (Theta(fields), Theta(np.array([-60.0]))), (W,))
+    phase, rng = ChainPhase(Gibbs()), make_rng(0, W)
+    state = phase.init(machine, rng, 100, rows)
+    assert phase.autocorrelation(machine, state, rows, rng) > 0.9
+    free = Machine(machine.units, (Theta(0 * fields), Theta(np.zeros(1))), (0 * W,))
+    state = phase.init(free, rng, 100, rows)
+    assert phase.autocorrelation(free, state, rows, rng) < 0.7

@@ -3,13 +3,13 @@
     python examples/benchmarks/conditional_rbm/tables.py [--dataset mnist|caltech]
         [--task noisy10|noisy20|occluded8|occluded12] [--method LR MLE-BP ...]
         [--train-size 10000] [--epochs 6 ...] [--minutes 80] [--rate 0.1 ...] [--seeds 3]
-        [--start random|LR] [--n-components 256] [--batch-size 5] [--alpha 2e-3] [--anew]
+        [--start random|LR] [--n-components 256] [--batch-size 5] [--alpha 2e-3] [--redraw]
 
 Inputs are 784 noisy or occluded pixels, outputs the 784 pixels of the image. A fit makes
 ``--epochs`` epochs within ``--minutes`` of processor time, while the rate decreases to a fiftieth.
 Rates and numbers of epochs are selected on the validation images at the first seed, and in each fit
 the best epoch. With ``--start LR`` training starts at a logistic regression of 15 epochs, whose
-time counts. With ``--anew`` each epoch corrupts the training images again; otherwise they are
+time counts. With ``--redraw`` each epoch corrupts the training images again; otherwise they are
 corrupted once, as in the paper. Seeds draw the training images, the corruption and the weights.
 Differences to MLE-BP are paired by seed. The paper uses 50 000 images of MNIST (4100 of Caltech101
 Silhouettes) and 50 epochs, 200 with CD.
@@ -44,14 +44,14 @@ def arguments():
     parser.add_argument("--batch-size", type=int, default=5)
     parser.add_argument("--alpha", type=float, default=2e-3)
     parser.add_argument("--validation", type=int, default=1000)
-    parser.add_argument("--anew", action="store_true")
+    parser.add_argument("--redraw", action="store_true")
     return parser.parse_args()
 
 
 def one_method(method, args):
     """Return a row of results for each seed: errors, rate, epochs and seconds."""
     common = {"batch_size": args.batch_size, "alpha": args.alpha}
-    if args.anew:
+    if args.redraw:
         common["corrupt"] = lambda Y, rng: corrupted(Y, args.task, args.dataset, rng)
     params = common if method == "LR" else {**common, "n_components": args.n_components}
     choices, rows = list(product(args.rate, args.epochs)), []

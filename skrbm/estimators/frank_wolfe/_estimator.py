@@ -66,7 +66,7 @@ class FrankWolfeRBM(DensityModel):
         new unit takes its multiplicity from the others. A first machine above the bound is refused.
     inference : {"gibbs", "exact"} or Gibbs, default="gibbs"
         Where the machine's expectations come from: chains, carried from one insertion to the next
-        and after every fifth drawn anew by annealing from independent units, or a sum over all
+        and after every fifth drawn again by annealing from independent units, or a sum over all
         configurations of at most 20 visible units.
     n_chains : int, default=1000
         Number of chains from which units are learned. There are as many others, from which the

@@ -19,7 +19,7 @@ class GrowthLikelihood:
         self.rows, self.means, self.values = rows, rows.average(), rows.softplus_means(atoms)
 
     def complete(self, model, mixture):
-        """Complete the rows anew, as the machine is now; returns whether they are others."""
+        """Complete the rows by the present machine; returns whether they have changed."""
         return False
 
     def follow(self, new, kept):
