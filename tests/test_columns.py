@@ -132,7 +132,7 @@ def test_fixed_points_apply_where_all_parts_allow_it(name, method):
         assert type(method) is not NaiveMeanField
         return
     method = replace(method, max_iter=300)
-    start = method.start(machine, machine.units[0].mean(machine.thetas[0])[None, :])
+    start = method.state_at(machine, machine.units[0].mean(machine.thetas[0])[None, :])
     solution = solve(method, machine, start)
     found = float(method.log_partition(machine, solution.state)[0])
     assert abs(found - Exact(machine).log_z) < (2e-4 if type(method) is NaiveMeanField else 2e-7)

@@ -29,6 +29,7 @@ from skrbm._ranks import ranks
 from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
 from skrbm.distributed import _dask as dask_fit
 from skrbm.distributed import _torch as torch_ranks
+from skrbm.learning import SGD
 from skrbm.persistence import Checkpoint
 
 pytestmark = pytest.mark.arrays
@@ -53,7 +54,7 @@ def run_rank(library, ends_by):
                 raise OSError("the disk is full")
         return 1.0
 
-    rbm, error = RBM(3, n_iter=8, schedule=schedule, random_state=0), None
+    rbm, error = RBM(3, n_iter=8, random_state=0, optimizer=SGD(schedule=schedule)), None
     try:
         with use(communicator):
             rbm.fit(X[20:] if communicator.rank else X[:20])
@@ -289,7 +290,7 @@ def test_a_worker_that_is_killed_ends_the_fit_with_the_last_parameters(client, t
             os.kill(os.getpid(), signal.SIGKILL)
         return 1.0
 
-    rbm = RBM(3, n_iter=8, schedule=schedule)
+    rbm = RBM(3, n_iter=8, optimizer=SGD(schedule=schedule))
     with pytest.raises(DistributedError, match="rank 1 is lost"):
         fit(rbm, blocks_of(X), client=client)
     assert time.time() - float(clock.read_text()) < 60
@@ -334,7 +335,7 @@ def test_an_interruption_of_the_client_ends_the_fit_on_its_workers(client, tmp_p
             time.sleep(0.1)
         signal.pthread_kill(main, signal.SIGINT)
 
-    rbm = RBM(3, n_iter=10**6, schedule=schedule)
+    rbm = RBM(3, n_iter=10**6, optimizer=SGD(schedule=schedule))
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         fit(rbm, blocks_of(X), client=client)

@@ -224,7 +224,7 @@ def test_fixed_points(library, kinds):
     X = data(machine)
     X[2] = X[0]
     for _, method in methods(machine):
-        first, second = method.start(machine, X), method.start(same, library.array(X))
+        first, second = method.state_at(machine, X), method.state_at(same, library.array(X))
         near = method.step(same, second)
         for a, b in zip(near.means, method.step(machine, first).means, strict=True):
             library.close(a, b)
@@ -258,9 +258,9 @@ def test_clamped_fixed_points(library, kinds):
     X, observed = data(machine), np.arange(24).reshape(6, 4) % 3 == 0
     for _, inner in methods(machine):
         method = Clamped(inner)
-        expected = solve(method, machine, method.start(machine, X, observed), tol=1e-9)
+        expected = solve(method, machine, method.state_at(machine, X, observed), tol=1e-9)
         given = library.xp.asarray(observed)
-        solution = solve(method, same, method.start(same, library.array(X), given), tol=1e-9)
+        solution = solve(method, same, method.state_at(same, library.array(X), given), tol=1e-9)
         library.close(solution.state.means[0], expected.state.means[0])
 
 
@@ -274,7 +274,7 @@ def test_samplers(library, kinds):
     learning = ChainPhase(method, start, 2)
     state = learning.init(same, rng, 5, X)
     assert [tuple(layer.shape) for layer in state.chains.layers] == [(5, 4), (5, 3)]
-    state = state._replace(chains=sample(method, same, method.start(same, X, rng), rng, 3))
+    state = state._replace(chains=sample(method, same, method.state_at(same, X, rng), rng, 3))
     state, phase, model = learning.phases(same, state, X, rng)
     for layer in state.chains.layers:
         library.check(layer)
@@ -372,7 +372,7 @@ def test_proximal_steps(library, name, unit):
 
 
 def update(machine, before, X, method, optimiser):
-    state = method.step(machine, method.step(machine, method.start(machine, X)))
+    state = method.step(machine, method.step(machine, method.state_at(machine, X)))
     moments = data_moments(machine, X) - method.moments(machine, state)
     parameters = NATURAL.of(machine)
     after = optimiser.update(parameters, MachineGradient(machine, moments), before, 0.1)

@@ -19,7 +19,6 @@ from sklearn.base import clone
 from skrbm import (
     RBM,
     TAPRBM,
-    BernoulliRBM,
     CategoricalRBM,
     ConditionalRBM,
     DeepTAPMachine,
@@ -29,7 +28,9 @@ from skrbm import (
     TabularRBM,
 )
 from skrbm._ranks import Communicator, ranks, use
+from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Rows, as_blocks, ends_of_ranks
+from skrbm.learning import SGD, EarlyStopping
 from skrbm.persistence import Checkpoint, load, resume
 from skrbm.units import (
     Bernoulli,
@@ -67,10 +68,19 @@ def arrays_of(estimator):
     "estimator",
     [
         RBM(3, n_iter=4),
-        RBM(3, n_iter=4, early_stopping=True, validation_fraction=0.3),
+        RBM(3, n_iter=4, early_stopping=EarlyStopping(validation_fraction=0.3)),
         RBM(3, visible="gaussian", n_iter=4, optimizer="adam"),
-        BernoulliRBM(3, persistent=False, n_iter=4, momentum=0.5),
-        TAPRBM(3, starts="chains", n_iter=2),
+        RBM(
+            3,
+            n_iter=4,
+            optimizer=SGD(
+                momentum=0.5, alpha=0.0, schedule="constant", centered=False, average=False
+            ),
+            inference=Gibbs(start="data"),
+            learning_rate=0.1,
+            batch_size=10,
+        ),
+        TAPRBM(3, n_iter=2, inference=TAP(max_iter=2, start="chains")),
         DeepTAPMachine((3, 2), n_iter=2, n_iter_pretrain=1, optimizer="adam", learning_rate=0.01),
         GaussianBernoulliRBM(3, n_iter=2),
     ],
@@ -233,14 +243,19 @@ def test_the_variance_is_that_of_the_values_of_all_ranks():
 
 def test_equal_ranks_that_take_steps_alone_learn_as_one_process():
     X = data(30)
-    rbm = TAPRBM(3, alpha=0.0, **AT_DATA)
+    rbm = TAPRBM(3, optimizer=SGD(momentum=0.5, alpha=0.0, schedule="linear"), **AT_DATA)
     one = clone(rbm).fit(X)
     for found in on_ranks(lambda rank: clone(rbm).fit(X), local_steps=4):
         assert_allclose(found.components_, one.components_, rtol=1e-9)
 
 
 def test_ranks_that_take_steps_alone_meet_in_the_mean():
-    X, rbm = data(), TAPRBM(3, alpha=0.0, **AT_DATA | PLAIN).set_params(n_iter=1)
+    X, rbm = (
+        data(),
+        TAPRBM(
+            3, optimizer=SGD(momentum=0.5, alpha=0.0, schedule="linear"), **AT_DATA | PLAIN
+        ).set_params(n_iter=1),
+    )
     alone = [clone(rbm).fit(parts(X, rank)).components_ for rank in range(2)]
     for found in on_ranks(lambda rank: clone(rbm).fit(parts(X, rank)), local_steps=3):
         assert_allclose(found.components_, (alone[0] + 2 * alone[1]) / 3, rtol=1e-9)
@@ -250,8 +265,12 @@ def test_ranks_that_take_steps_alone_meet_in_the_mean():
     ("estimator", "cut", "error"),
     [
         (RBM(3, batch_size=10), 85, "rank 1 has 5 rows to learn from, fewer than the 9 batches"),
-        (RBM(3, starts="tempered"), 45, "tempered chains learn in one process"),
-        (TAPRBM(3, starts="tempered"), 45, "tempered chains learn in one process"),
+        (RBM(3, inference=Gibbs(start="tempered")), 45, "tempered chains learn in one process"),
+        (
+            TAPRBM(3, inference=TAP(max_iter=2, start="tempered")),
+            45,
+            "tempered chains learn in one process",
+        ),
         (ConditionalRBM(3), 45, "ConditionalRBM learns in one process"),
         (FrankWolfeRBM(), 45, "FrankWolfeRBM learns in one process"),
     ],
@@ -398,7 +417,7 @@ def test_an_interruption_of_one_rank_ends_all_after_the_same_epoch():
                 signal.raise_signal(signal.SIGINT)
             return 1.0
 
-        rbm = RBM(3, n_iter=8, schedule=schedule)
+        rbm = RBM(3, n_iter=8, optimizer=SGD(schedule=schedule))
         try:
             rbm.fit(parts(data(), rank))
         except KeyboardInterrupt:

@@ -9,6 +9,7 @@ from test_ranks import data, parts
 from skrbm import RBM, BernoulliRBM, DeepTAPMachine, RBMClassifier
 from skrbm._ranks import Communicator, ranks, use
 from skrbm.inference import Gibbs
+from skrbm.learning import SGD
 from skrbm.persistence import Checkpoint
 from skrbm.units import Binomial
 
@@ -67,7 +68,7 @@ def test_settings_that_are_equal_in_other_words():
 
     def fitted(rank):
         X, truth = parts(data(), rank), [True, np.True_][rank]
-        rbm = RBM(3, n_iter=2, centered=truth, random_state=0)
+        rbm = RBM(3, n_iter=2, random_state=0, optimizer=SGD(centered=truth))
         return RBMClassifier(rbm, unlabelled=np.nan).fit(X, X[:, 0]).rbm_.components_
 
     first, second = on_ranks(fitted)

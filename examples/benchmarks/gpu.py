@@ -188,7 +188,7 @@ def langevin(device, args):
     machine = Machine((Gaussian(), Bernoulli()), (own, Theta(device.put(np.zeros(n_hidden)))), (W,))
     V, rng = device.put(generator.standard_normal((n, n_visible))), make_rng(0, W)
     method = GibbsLangevin(step_size=0.2, n_inner_steps=inner, adjust_after=None)
-    state = method.start(machine, V, rng)
+    state = method.state_at(machine, V, rng)
     H = state.layers[1]
     found = device.seconds(
         {

@@ -152,7 +152,7 @@ def _split_missing(model, X):
     """Return blocks of (X filled with the visible means, which entries are observed)."""
     machine, X = model.machine_, model._encode(X, missing=True, sparse=takes_table(model))
     machine.units[0].check_values(X)
-    X = into_support(X, machine.units[0], model.binarize)
+    X = into_support(X, machine.units[0], None)
     means = machine.units[0].mean(machine.thetas[0])
 
     def split(rows):
@@ -224,8 +224,6 @@ def _noisy(model, machine, Y, noise):
             f"denoise is for binary and real visible units, and these are {unit}; make doubtful "
             "values missing, and fill them in by impute"
         )
-    if unit.values is not None and model.binarize is not None:
-        Y = Y > model.binarize
     noise.check(unit, Y)
     check_held(Y, machine.dtype)
     return cast(namespace(Y).asarray(Y, copy=True), machine.dtype)

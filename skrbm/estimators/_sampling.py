@@ -35,7 +35,9 @@ def chains_of(model, method, n_steps, rng):
     machine, sampler = model.machine_, chosen_sampler(model, method, rng)
 
     def ends(rows):
-        return sample(sampler, machine, sampler.start(machine, rows, rng), rng, n_steps).layers[0]
+        return sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, n_steps).layers[
+            0
+        ]
 
     return lambda rows: by_blocks(ends, sampler, machine, rows)
 

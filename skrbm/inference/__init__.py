@@ -30,7 +30,7 @@ from ._fixed_point import (
     solve,
     solve_to_convergence,
 )
-from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
+from ._gibbs import Gibbs, chain_ends
 from ._held import by_site, held
 from ._ladder import Ladder, collected, exchange_rate, gains_of, ladder_of, renewed
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
@@ -58,7 +58,6 @@ __all__ = [
     "BeliefPropagation",
     "Chains",
     "Clamped",
-    "ContrastiveDivergence",
     "Exchanges",
     "FixedPoint",
     "Gibbs",

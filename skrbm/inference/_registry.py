@@ -5,7 +5,7 @@ from dataclasses import replace
 from .._checks import look_up
 from ._adaptive_tap import AdaptiveTAP
 from ._belief_propagation import BeliefPropagation
-from ._gibbs import ContrastiveDivergence, Gibbs
+from ._gibbs import Gibbs
 from ._langevin import GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._relaxed_bp import RelaxedBP
@@ -30,7 +30,8 @@ METHODS = FIXED_POINTS | SAMPLERS
 
 _NAMED = METHODS | {  # short names included
     "mean_field": METHODS["naive_mean_field"],
-    "cd": ContrastiveDivergence(),
+    "pcd": Gibbs(start="persistent"),
+    "cd": Gibbs(start="data"),
 }
 
 

@@ -1,8 +1,9 @@
-"""How parameters follow expectations: model phases, optimisers, learners, monitors, the loop."""
+"""How parameters follow expectations: model phases, optimizers, learners, monitors, the loop."""
 
 from ._average import Average
-from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
+from ._chains import CHAINS, GRADIENTS, ChainPhase
 from ._deep import DeepPhase
+from ._early_stopping import EarlyStopping
 from ._fixed_points import STARTS, FixedPointPhase
 from ._labels import LabelColumns
 from ._learner import BatchLearner, MomentLearner, Training, check_integral
@@ -32,6 +33,7 @@ from ._parameters import (
 )
 from ._penalties import PENALTIES
 from ._progress import Progress
+from ._starts import Noise
 from ._together import machine_of_first
 from ._tracking import LogPartitionTracker, SmallSteps
 
@@ -52,6 +54,7 @@ __all__ = [
     "ChainPhase",
     "CountParameters",
     "DeepPhase",
+    "EarlyStopping",
     "FixedPointPhase",
     "Gradient",
     "LabelColumns",

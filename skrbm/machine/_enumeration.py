@@ -1,7 +1,7 @@
 """Sums over all configurations of a machine.
 
 Every other layer is enumerated, and the layers between are summed out one unit at a time, as they
-are independent given their neighbours. Of two layers with simple units, log Z is summed faster, by
+are independent given their neighbours. Large sums over two layers use the faster formula of
 :mod:`._factored_sums`.
 """
 
@@ -13,28 +13,30 @@ import numpy as np
 
 from .._checks import check_count
 from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, to_numpy
-from ._factored_sums import FactoredSums, decorrelated, factored_sums
+from ._factored_sums import FactoredSums, factored_sums
 from ._machine import Machine, conditional, is_per_row
 
-MAX_UNITS = 20  # units that are enumerated whatever the others are: 2**20 configurations
+MAX_UNITS = 20  # units that are always enumerated: 2**20 configurations
 _MAX_FACTORED = 30  # the same where sums by halves are quick
-# Multiplications of sums by halves that are done unasked, in some 0.5 s, and if asked for, in 3 s.
+# Multiplications of sums by halves: by default (0.5 s), and if exact sums are asked for (3 s).
 _QUICK, _ASKED = 5e9, 3e10
-_FEW = 2**12  # configurations that are summed before factors are found
-# Elements of the largest temporary array, 256 KiB of float64. Several of these stay in a cache,
-# and their memory is used again. That of larger ones often goes back to the system after each
-# block, and getting it again takes longer than the sums. With fewer elements calls take longer.
+_FEW = 2**12  # configurations that are summed in turn, without factors
+# Elements of the largest temporary array, 256 KiB of float64: several stay in a cache, and their
+# memory is used again, where that of larger ones is returned to the system after each block.
 _BLOCK_ELEMENTS = 2**15
-# Configurations that a block of rows should have room for. With fewer rows at a time the fields of
-# the same configurations are worked out more often.
+# Least number of configurations for which a block of rows has room: with fewer rows at a time the
+# fields of the same configurations are computed more often.
 _MANY = 2**7
 
 
-def enumerable_layers(machine: Machine) -> Sequence[int] | None:
-    """Return the layers that exact sums enumerate: every other layer, even or odd.
+def _n_configurations(machine: Machine, layers: Sequence[int]) -> int:
+    return math.prod(machine.units[l].n_configurations(machine.n_units[l]) for l in layers)
 
-    It is the half with fewer configurations of those whose layers all have a finite number, or
-    None if neither has.
+
+def enumerable_layers(machine: Machine) -> Sequence[int] | None:
+    """Return the layers that exact sums enumerate: the even or the odd ones.
+
+    Those with fewer configurations, if all their layers are discrete; None if neither are.
     """
     halves = [range(parity, len(machine.units), 2) for parity in (0, 1)]
     finite = [half for half in halves if all(machine.units[l].is_discrete for l in half)]
@@ -45,34 +47,26 @@ def _given_or_enumerable(machine: Machine, layers: Sequence[int] | None) -> Sequ
     layers = enumerable_layers(machine) if layers is None else layers
     if layers is None:
         raise ValueError(
-            f"the layers {machine.units} cannot be enumerated: neither the even nor the odd ones "
-            "all have a finite number of configurations; use method='smc'"
+            f"the layers {machine.units} cannot be enumerated, as neither the even nor the odd "
+            "ones are all discrete; use method='smc'"
         )
     return layers
 
 
-def _n_configurations(machine: Machine, layers: Sequence[int]) -> int:
-    return math.prod(machine.units[l].n_configurations(machine.n_units[l]) for l in layers)
-
-
 def n_enumerated(machine: Machine) -> float:
-    """Return how many binary units have as many configurations as exact sums enumerate, a float.
+    """Return log2 of the number of configurations that exact sums enumerate.
 
     For layers of binary units it is their number. It is infinite if exact sums are impossible.
     """
     layers = enumerable_layers(machine)
-    return float("inf") if layers is None else math.log2(_n_configurations(machine, layers))
+    return math.inf if layers is None else math.log2(_n_configurations(machine, layers))
 
 
-def can_enumerate(machine: Machine, max_units: int | None = None) -> bool:
+def can_enumerate(machine: Machine, max_units: int | None = None, most: float = _QUICK) -> bool:
     """Whether log Z can be summed exactly over at most 2**max_units configurations.
 
-    None stands for 20, or for as many as are summed in half a second.
+    None stands for 20, or for sums by halves of at most ``most`` multiplications.
     """
-    return _can_enumerate(machine, max_units, _QUICK)
-
-
-def _can_enumerate(machine: Machine, max_units: int | None, most: float) -> bool:
     n = n_enumerated(machine)
     if max_units is not None:
         check_count("max_units", max_units, 0)
@@ -88,26 +82,19 @@ def check_enumerable(machine: Machine, max_units: int | None = None) -> None:
 
     None stands for 20, or for as many as are summed in three seconds.
     """
-    if not _can_enumerate(machine, max_units, _ASKED):
-        given = max_units is not None
+    if not can_enumerate(machine, max_units, _ASKED):
+        most = MAX_UNITS if max_units is None else max_units
         raise ValueError(
             "exact sums need a layer (in a deep machine, every other layer) with at most "
-            f"max_units={max_units if given else MAX_UNITS} binary units, or as few configurations"
-            f"{'' if given else ', or sums that take a few seconds'}, and this machine has "
-            f"{machine.n_units} units; raise max_units or use method='smc'"
+            f"max_units={most} binary units, and this machine has {machine.n_units} units; raise "
+            "max_units or use method='smc'"
         )
 
 
 def factored(machine: Machine, layers: Sequence[int] | None = None) -> FactoredSums | None:
-    """Return the sums by halves of the layer that is enumerated, None if there are none."""
+    """Return the sums by halves of the layer that is enumerated, None if they do not apply."""
     layers = enumerable_layers(machine) if layers is None else layers
-    if layers is None or len(layers) != 1 or machine.n_rows is not None:
-        return None
-    if machine.thetas[0].joint is None:
-        return factored_sums(machine, layers[0])
-    machine, log_volume = decorrelated(machine)
-    sums = factored_sums(machine, layers[0])
-    return sums and replace(sums, constant=log_volume)
+    return None if layers is None or len(layers) != 1 else factored_sums(machine, layers[0])
 
 
 def configurations(
@@ -119,8 +106,7 @@ def configurations(
     ----------
     machine : Machine
     layers : sequence of int, default=None
-        Every other layer, with a finite number of configurations. Default: those of
-        :func:`enumerable_layers`.
+        Every other layer. Default: those of :func:`enumerable_layers`.
 
     Yields
     ------
@@ -154,7 +140,7 @@ def configurations(
 def _block(
     machine: Machine, layers: Sequence[int], start: int, stop: int
 ) -> tuple[Array | None, ...]:
-    """Return the values of all layers, None of those between, with these numbers."""
+    """Return the values of configurations by their numbers; None for the layers between."""
     reference, values, numbers = machine.thetas[0].field, {}, np.arange(start, stop)
     for l in layers:
         unit, n = machine.units[l], machine.n_units[l]
@@ -165,7 +151,7 @@ def _block(
 
 
 def blocks_of_rows(machine: Machine, layers: Sequence[int] | None = None) -> Iterator[Machine]:
-    """Yield machines of a few of the rows of one that has parameters for each row."""
+    """Yield machines of blocks of rows, of a machine with parameters for each row."""
     layers = _given_or_enumerable(machine, layers)
     n_rows, n_values = machine.n_rows or 1, min(_n_configurations(machine, layers), _MANY)
     size = max(1, _BLOCK_ELEMENTS // (n_values * max(machine.n_units)))

@@ -21,6 +21,7 @@ from skrbm import (
     GaussianBernoulliRBM,
 )
 from skrbm.inference import TAP, Langevin
+from skrbm.learning import SGD
 from skrbm.persistence import Checkpoint, load, resume
 
 X = binary_data()
@@ -172,7 +173,9 @@ def test_which_files_are_written_and_kept(tmp_path):
 
 
 def test_what_cannot_be_written_is_rejected_before_the_first_epoch(tmp_path):
-    rbm = small(RBM, schedule=lambda progress: 1.0).set_callbacks(Checkpoint(tmp_path))
+    rbm = small(RBM, optimizer=SGD(schedule=lambda progress: 1.0)).set_callbacks(
+        Checkpoint(tmp_path)
+    )
     with pytest.raises(TypeError, match=r"RBM.schedule is of type builtins.function"):
         rbm.fit(X)
     assert not hasattr(rbm, "components_") and not os.listdir(tmp_path)

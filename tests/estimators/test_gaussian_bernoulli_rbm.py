@@ -4,6 +4,7 @@ Random tests have fixed seeds; the level at which a right program would fail is 
 """
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from scipy import stats
 from scipy.special import logsumexp
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
+from skrbm.estimators.gaussian_bernoulli._coordinates import MeanVariance
 
 from skrbm import TAPRBM, GaussianBernoulliRBM
-from skrbm.estimators.gaussian_bernoulli._coordinates import MeanVariance
 from skrbm.inference import GibbsLangevin
 from skrbm.learning import CHAINS, SGD
 from skrbm.machine import Block, Moments, data_moments
@@ -275,7 +276,7 @@ def test_samples_have_the_law_of_the_machine(inference, dtype):
     """150 adjusted steps leave no trace of the noise where modes are as near as here."""
     arrays = (part.astype(dtype) for part in (C, B, MU, VARIANCES))
     rbm = GaussianBernoulliRBM.from_parameters(
-        *arrays, inference=inference, step_size=1.0, adjust_after=0
+        *arrays, inference=replace(inference, step_size=1.0, adjust_after=0)
     )
     V = rbm.sample(20_000, n_steps=150, random_state=0)
     assert V.dtype == dtype
@@ -297,7 +298,7 @@ def test_samples_of_annealed_chains_have_the_shares_of_the_machine(inference):
     C, weight = np.array([[10.0, 0.0]]), 0.8
     b = np.array([-(C**2).sum() / 2 + np.log(weight / (1 - weight))])
     rbm = GaussianBernoulliRBM.from_parameters(
-        C, b, inference=inference, starts="annealed", adjust_after=0
+        C, b, inference=replace(inference, start="annealed", adjust_after=0)
     )
     rbm.noise_mean_, rbm.noise_scale_ = np.array([5.0, 0.0]), np.array([5.0, 1.0])
     V = rbm.sample(4000, n_steps=30, random_state=0)
@@ -357,7 +358,9 @@ def test_from_parameters():
     assert_array_equal(bare.variances_, 1)
     assert not bare.intercept_visible_.any()
     fitted = small().fit(clusters())
-    again = GaussianBernoulliRBM.from_parameters(fitted, n_steps=5, adjust_after=0)
+    again = GaussianBernoulliRBM.from_parameters(
+        fitted, inference=GibbsLangevin(n_steps=5, adjust_after=0, burn_in=0)
+    )
     assert_array_equal(
         again.sample(3, random_state=0), fitted.sample(3, random_state=0)
     )  # from the same noise

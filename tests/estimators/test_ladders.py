@@ -14,14 +14,14 @@ from scipy.special import ndtr, softmax
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
 from skrbm.evaluation import exact_log_partition, log_partition
-from skrbm.inference import Tempering
+from skrbm.inference import TAP, Gibbs, GibbsLangevin, Tempering
 
 
 @pytest.fixture(scope="module")
 def fitted():
     settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "schedule": "constant"}
     settings |= {"centered": False, "average": False, "random_state": 0}
-    return RBM(6, starts="tempered", **settings).fit(bits())
+    return RBM(6, inference=Gibbs(start="tempered"), **settings).fit(bits())
 
 
 def two_modes(strength=3.0, **params):
@@ -41,7 +41,7 @@ def test_log_partition_along_the_ladder_of_a_fit(fitted):
 @pytest.fixture(scope="module")
 def by_solutions():
     settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "random_state": 0}
-    return TAPRBM(6, starts="tempered", **settings).fit(bits())
+    return TAPRBM(6, inference=TAP(max_iter=2, start="tempered"), **settings).fit(bits())
 
 
 def test_a_ladder_of_a_fit_by_fixed_points(by_solutions):
@@ -87,7 +87,11 @@ OTHERS = [pytest.param(name, marks=pytest.mark.law) for name in ("gibbs", "lange
 def real(request):
     settings = {"optimizer": "adam", "n_steps": 5, "n_iter": 100, "random_state": 0}
     settings |= {"inference": request.param, "learning_rate": 0.02}
-    return GaussianBernoulliRBM(4, starts="tempered", **settings).fit(two_clusters())
+    return GaussianBernoulliRBM(
+        4,
+        inference=GibbsLangevin(start="tempered", n_steps=20, burn_in=0, adjust_after=None),
+        **settings,
+    ).fit(two_clusters())
 
 
 def share_above(rbm):

@@ -83,7 +83,10 @@ def test_tensors_come_back_as_tensors(tmp_path):
         (Sklearn(), "got sklearn.neural_network._rbm.BernoulliRBM"),
         (SGD(), "got skrbm.learning._optimizers.SGD"),
         (RBM, "save takes an estimator of skrbm"),
-        (RBM(schedule=lambda progress: 1.0), "RBM.schedule is of type builtins.function"),
+        (
+            RBM(optimizer=SGD(schedule=lambda progress: 1.0)),
+            "RBM.schedule is of type builtins.function",
+        ),
         (RBM(init=Sklearn()), "RBM.init is of type sklearn.neural_network._rbm.BernoulliRBM"),
     ],
     ids=["of scikit-learn", "an optimiser", "a class", "a function", "a part of scikit-learn"],

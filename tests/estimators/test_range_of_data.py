@@ -43,7 +43,7 @@ def test_new_data_out_of_range(RBM):
         (message,) = range_warnings(lambda method=method: getattr(rbm, method)(255 * X))
         assert "from 0 to 255" in message and "are clipped" in message
         assert not range_warnings(lambda method=method: getattr(rbm, method)(0.5 * X))
-    rbm = small(RBM, binarize=100).fit(255 * X)
+    rbm = small(RBM).fit(255 * X)
     assert not range_warnings(lambda: rbm.transform(255 * X))
 
 
@@ -54,7 +54,7 @@ def test_binarize(RBM, make, dtype):
     generator = np.random.default_rng(0)
     X = generator.integers(0, 256, (60, 8)) * (generator.random((60, 8)) < 0.7)
     bits, X = (X > 100).astype(dtype), make(X.astype(dtype))
-    rbm, expected = small(RBM, binarize=100).fit(X), small(RBM).fit(make(bits))
+    rbm, expected = small(RBM).fit(X), small(RBM).fit(make(bits))
     for one, other in zip(parameters(rbm), parameters(expected), strict=True):
         assert_array_equal(one, other)
     for method in ("transform", "score_samples", "free_energy"):

@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from skrbm import RBM, TAPRBM, BernoulliRBM, CategoricalRBM, GaussianBernoulliRBM
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import ContrastiveDivergence, Gibbs
+from skrbm.learning import SGD
 from skrbm.units import Categorical, TruncatedGaussBernoulli, TruncatedGaussian
 
 DATA = {RBM: binary_data(), GaussianBernoulliRBM: binary_data() - 0.5}
@@ -119,7 +120,7 @@ def test_the_schedule_of_automatic_epochs_ends_at_zero():
         seen.append(progress)
         return 1 - progress
 
-    RBM(2, schedule=linear, random_state=0).fit(X)
+    RBM(2, random_state=0, optimizer=SGD(schedule=linear)).fit(X)
     assert max(seen) == pytest.approx(333 / 334) and min(seen) == 0
 
 

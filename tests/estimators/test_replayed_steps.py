@@ -19,6 +19,7 @@ import skrbm
 from skrbm.arrays import Replayed, make_rng, put_off, require, to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import TAP, GibbsLangevin
+from skrbm.learning import SGD
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -144,7 +145,9 @@ if GPU:
 def test_divergence_in_a_replay_leaves_the_last_good_parameters(monkeypatch):
     X, found = rows(), []
     for is_replayed in (False, True):
-        estimator = small(RBM, visible="gaussian", learning_rate=0.1, schedule="constant")
+        estimator = small(
+            RBM, visible="gaussian", learning_rate=0.1, optimizer=SGD(schedule="constant")
+        )
         estimator.set_params(optimizer="sgd", n_iter=3, batch_size=10, average=False)
         with recorded_on_the_processor(monkeypatch) if is_replayed else monkeypatch.context():
             estimator.fit(X).set_params(learning_rate=1e30, warm_start=True)
@@ -158,7 +161,9 @@ def test_divergence_in_a_replay_leaves_the_last_good_parameters(monkeypatch):
 @pytest.mark.parametrize("params", [{"starts": "tempered"}, {"hidden": "relu"}], ids=str)
 def test_steps_that_read_numbers_are_taken_one_by_one(monkeypatch, params):
     X = rows()
-    estimator = small(RBM, learning_rate=0.1, schedule="linear", n_iter=4, batch_size=10, **params)
+    estimator = small(
+        RBM, learning_rate=0.1, n_iter=4, batch_size=10, optimizer=SGD(schedule="linear"), **params
+    )
     plain = learn(clone(estimator), X)
     with recorded_on_the_processor(monkeypatch) as graphs:
         replayed = learn(clone(estimator), X)

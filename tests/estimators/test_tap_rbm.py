@@ -24,6 +24,7 @@ from skrbm.exceptions import LikelihoodWarning
 from skrbm.inference import (
     TAP,
 )
+from skrbm.learning import SGD
 
 
 def tap_solution(W, c, b, v, n_sweeps=500, tol=0.0):
@@ -65,7 +66,7 @@ def two_modes(**params):
 
 def test_unconverged_solutions_are_counted():
     """One sweep moves the means by more than 1e-4, so none of the 10 solutions converges."""
-    rbm = small(TAPRBM, inference=TAP(max_iter=1, tol=1e-8), starts="random").fit(binary_data())
+    rbm = small(TAPRBM, inference=TAP(max_iter=1, tol=1e-08, start="random")).fit(binary_data())
     assert rbm.history_["n_unconverged"] == [10, 10, 10]
     assert rbm.history_["n_sweeps"] == [1, 1, 1]
     rbm = small(TAPRBM, inference=TAP(max_iter=1, tol=1.0)).fit(binary_data())
@@ -137,16 +138,13 @@ def test_steps_are_those_of_algorithm_2(momentum, alpha):
     rbm = small(
         TAPRBM,
         init=(W, c, b),
-        inference=TAP(max_iter=n_sweeps, tol=0.0),
-        starts="data",
+        inference=TAP(max_iter=n_sweeps, tol=0.0, start="data"),
         learning_rate=rate,
-        momentum=momentum,
-        alpha=alpha,
-        centered=False,
-        average=False,
         n_iter=1,
         warm_start=True,
-        shuffle=False,
+        optimizer=SGD(
+            momentum=momentum, alpha=alpha, schedule="linear", centered=False, average=False
+        ),
     )
     velocity = [0.0, 0.0, 0.0]
     for _ in range(3):
@@ -196,7 +194,9 @@ def test_learns_a_known_law(params, bound):
     """Exact divergences in nats; bounds are about twice what several seeds reach."""
     X = noisy_patterns(1000)
     settings = {"learning_rate": 0.2, "schedule": "linear", "n_iter": 30, "batch_size": 50}
-    rbm = TAPRBM(n_components=8, random_state=0, n_starts=20, **settings, **params).fit(X)
+    rbm = TAPRBM(
+        n_components=8, random_state=0, inference=TAP(max_iter=2, n_starts=20), **settings, **params
+    ).fit(X)
     assert divergence_from_noisy_patterns(rbm.score_samples) < bound
     assert divergence_from_noisy_patterns(independent_bits) > 3.9
 

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 from skrbm import BernoulliRBM
 from skrbm._schedules import SCHEDULES
-from skrbm.learning import LikelihoodMonitor, MomentLearner
+from skrbm.learning import SGD, EarlyStopping, LikelihoodMonitor, MomentLearner
 
 every = pytest.mark.parametrize("RBM", RBMS)
 binary = pytest.mark.parametrize("RBM", BINARY)
@@ -54,7 +54,9 @@ def test_history_has_the_log_likelihood(RBM):
 @pytest.mark.parametrize("schedule", [*sorted(SCHEDULES), lambda progress: 1 + progress])
 def test_schedules(RBM, schedule, monkeypatch):
     steps = counted_steps(monkeypatch)
-    rbm = small(RBM, n_iter=4, learning_rate=0.2, schedule=schedule).fit(binary_data(n=10))
+    rbm = small(RBM, n_iter=4, learning_rate=0.2, optimizer=SGD(schedule=schedule)).fit(
+        binary_data(n=10)
+    )
     progress = np.arange(4) / 4
     factors = {
         "constant": np.ones(4),
@@ -87,7 +89,7 @@ def watched_split(monkeypatch):
 def test_early_stopping_records_what_it_watches(RBM, monkeypatch):
     """One epoch, so that the parameters that were measured are those that are published."""
     X = binary_data(n=100)
-    rbm = small(RBM, n_iter=1, early_stopping=True, validation_fraction=0.3, tol=100.0)
+    rbm = small(RBM, n_iter=1, early_stopping=EarlyStopping(validation_fraction=0.3, tol=100.0))
     trained = watched_split(monkeypatch)
     rbm.fit(X)
     (train, n_train), (validation, n_validation) = trained[0]
@@ -126,7 +128,7 @@ def script_of_scores(monkeypatch, values):
 )
 def test_early_stopping_restores_the_last_good_parameters(RBM, monkeypatch, values, n_epochs, best):
     machines = script_of_scores(monkeypatch, values)
-    rbm = small(RBM, n_iter=20, early_stopping=True, tol=0.5, n_iter_no_change=3)
+    rbm = small(RBM, n_iter=20, early_stopping=EarlyStopping(patience=3, tol=0.5))
     rbm.fit(binary_data())
     assert rbm.n_iter_ == len(rbm.history_["epoch"]) == len(machines) == n_epochs
     assert_array_equal(rbm.components_, machines[best - 1].weights[0])
@@ -149,7 +151,7 @@ def test_early_stopping_stops_before_overfitting(RBM, monkeypatch):
     epochs, held_out = [], kept_held_out(monkeypatch)
     for seed in range(4):
         X = (np.random.default_rng(seed).random((40, 8)) < 0.5).astype(float)
-        rbm = small(RBM, early_stopping=True, validation_fraction=0.5, **params).fit(X)
+        rbm = small(RBM, early_stopping=EarlyStopping(validation_fraction=0.5), **params).fit(X)
         epochs.append(rbm.n_iter_)
         apart = {tuple(row) for row in held_out[-1]}
         learnt = np.array([row for row in X if tuple(row) not in apart])

@@ -22,7 +22,7 @@ from skrbm.evaluation._agreement import (
     neighbours,
     quality_by_sweeps,
 )
-from skrbm.inference import Tempering
+from skrbm.inference import Gibbs, Tempering
 from skrbm.inputs import Coordinates
 from skrbm.machine import Machine, conditional
 from skrbm.units import Bernoulli, Theta
@@ -117,7 +117,9 @@ def test_ladders_with_gaps_or_few_round_trips_are_not_connected(n_rungs, options
 def test_the_ladder_of_a_fit_is_diagnosed():
     """Exchanges are those of the ladder itself, with the same draws."""
     X = drawn(random_machine(BINARY, (8, 5), 0, 1.0), 200)
-    rbm = RBM(4, starts="tempered", n_iter=20, learning_rate=0.1, random_state=0).fit(X)
+    rbm = RBM(
+        4, n_iter=20, learning_rate=0.1, random_state=0, inference=Gibbs(start="tempered")
+    ).fit(X)
     d = diagnose(rbm, X, n_steps=100, random_state=0)
     assert d.exchanges.acceptance.shape == (len(rbm.ladder_) - 1,)
     assert diagnose(rbm, method="gibbs", **QUICK).exchanges is None
@@ -164,7 +166,9 @@ def test_a_machine_trained_out_of_equilibrium():
     # Weights that grow from nothing make a machine that chains of 3 sweeps never come to know.
     weights, mean = 0.01 * generator.standard_normal((16, 16)), X.mean(axis=0)
     log_odds = np.log(mean / (1 - mean))
-    rbm = RBM(16, starts="noise", n_steps=3, init=(weights, None, log_odds), **options).fit(X)
+    rbm = RBM(
+        16, init=(weights, None, log_odds), inference=Gibbs(start="noise", n_steps=3), **options
+    ).fit(X)
     before = vars(rbm).copy()
     d = diagnose(rbm, X, n_chains=200, random_state=0)
     assert d.in_equilibrium is False

@@ -190,10 +190,10 @@ def test_fixed_points_of_rows_with_their_own_scale(name):
     machine, singles = replicas()
     method, X = METHODS[name], np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
     method.check(machine)
-    together = solve_to_convergence(method, machine, method.start(machine, X)).state
+    together = solve_to_convergence(method, machine, method.state_at(machine, X)).state
     values = method.log_partition(machine, together)
     for i, single in enumerate(singles):
-        alone = solve_to_convergence(method, single, method.start(single, X[i : i + 1])).state
+        alone = solve_to_convergence(method, single, method.state_at(single, X[i : i + 1])).state
         assert_allclose(together.means[0][i], alone.means[0][0], atol=1e-6)
         assert_allclose(values[i], method.log_partition(single, alone)[0], atol=1e-6)
     alone = [pseudo_log_likelihood(m, X[i : i + 1])[0] for i, m in enumerate(singles)]

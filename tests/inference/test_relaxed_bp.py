@@ -24,7 +24,7 @@ pairs = pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
 def solution(machine, n=1, dtype=np.float64):
     X = np.random.default_rng(0).uniform(size=(n, machine.n_units[0])).astype(dtype)
     tol = 1e-30 if dtype == np.float64 else 1e-12
-    solved = solve(METHOD, machine, METHOD.start(machine, X), tol=tol, max_iter=5000)
+    solved = solve(METHOD, machine, METHOD.state_at(machine, X), tol=tol, max_iter=5000)
     assert solved.converged.all()
     return solved.state
 
@@ -113,7 +113,7 @@ def test_nothing_becomes_nan(kinds, dtype, strength):
     machine = random_machine(kinds, (5, 4), 0, strength, dtype=dtype)
     X = np.random.default_rng(0).uniform(size=(3, 5)).astype(dtype)
     with np.errstate(all="raise", under="ignore"):
-        state = solve(METHOD, machine, METHOD.start(machine, X), tol=1e-20, max_iter=100).state
+        state = solve(METHOD, machine, METHOD.state_at(machine, X), tol=1e-20, max_iter=100).state
         values = METHOD.log_partition(machine, state)
         slopes = gradient(machine, METHOD.moments(machine, state))
     map_rows(lambda leaf: np.testing.assert_(np.isfinite(leaf).all()), state)
@@ -178,7 +178,7 @@ def test_results_do_not_depend_on_the_blocks(shape, monkeypatch):
     X = np.random.default_rng(0).uniform(size=(7, 4))
 
     def results():
-        state = solve(METHOD, machine, METHOD.start(machine, X)).state
+        state = solve(METHOD, machine, METHOD.state_at(machine, X)).state
         moments = gradient(machine, METHOD.moments(machine, state))
         return [*state.means, METHOD.log_partition(machine, state), *moments]
 

@@ -97,7 +97,7 @@ def test_chains_forget_their_start(name, kinds):
     """
     method, machine = SAMPLERS[name], make(kinds)
     exact, rng = Exact(machine), make_rng(2, machine.weights[0])
-    state = method.start(machine, np.zeros((5000, machine.n_units[0])), rng)
+    state = method.state_at(machine, np.zeros((5000, machine.n_units[0])), rng)
     state = sample(method, machine, state, rng, 100)
     assert_joint_distribution(exact, state.layers)
 
@@ -107,7 +107,7 @@ def test_start_draws_hidden_units_given_the_visible_values(name, kinds):
     machine = make(kinds)
     row = Exact(machine).sample(np.random.default_rng(3), 1)[0]
     X = np.repeat(row, 20_000, axis=0)
-    state = SAMPLERS[name].start(machine, X, make_rng(3, X))
+    state = SAMPLERS[name].state_at(machine, X, make_rng(3, X))
     assert_array_equal(state.layers[0], X)
     held = Exact(machine, observed=row[0])
     x = np.concatenate(state.layers, axis=1)
@@ -215,7 +215,7 @@ def test_phases_from_data_have_the_moments_of_the_chain_of_that_length(name, n_s
     phase, row = replace(PHASES[name], n_steps=n_steps), np.array([1.0, 0.0, 1.0])
     X = np.repeat(row[None], 50_000, axis=0)
     rng = make_rng(8, X)
-    run, _, model = phase.phases(machine, Run(Gibbs().start(machine, X, rng)), X, rng)
+    run, _, model = phase.phases(machine, Run(Gibbs().state_at(machine, X, rng)), X, rng)
     truth = ChainMoments(Exact(machine), row, n_steps)
     assert_moments(model, machine, truth)
     assert_array_equal(phase.visible(run), rows_that_count(model)[0])

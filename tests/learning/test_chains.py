@@ -129,7 +129,7 @@ def test_persistent_chains_continue_in_a_machine_that_has_changed(sampler):
     other = random_machine(KINDS, (3, 4), 1)
     X = np.zeros((5, 3))
     rng = make_rng(6, X)
-    old = sample(sampler, MACHINE, sampler.start(MACHINE, X, rng), rng, 3)
+    old = sample(sampler, MACHINE, sampler.state_at(MACHINE, X, rng), rng, 3)
     new = sampler.resumed(other, old)
     assert_array_equal(new.layers[0], old.layers[0])
     assert_allclose(new.given.field, condition(other, old.layers[0]).field)

@@ -17,7 +17,7 @@ from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import Density, LogPartition
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates, Rows
-from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor, _tracking
+from skrbm.learning import ChainPhase, EarlyStopping, FixedPointPhase, LikelihoodMonitor, _tracking
 from skrbm.learning._likelihood import moment_mismatch
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Poisson, Theta
@@ -135,7 +135,10 @@ def test_early_stopping_keeps_the_best_epoch(recorded, learning_rate):
     X = np.random.default_rng(0).integers(2, size=(60, 10)).astype(float)
     settings = {"batch_size": 10, "learning_rate": learning_rate, "random_state": 0}
     rbm = RBM(
-        30, n_iter=300, early_stopping=True, n_iter_no_change=4, validation_fraction=0.3, **settings
+        30,
+        n_iter=300,
+        early_stopping=EarlyStopping(patience=4, validation_fraction=0.3),
+        **settings,
     ).fit(X)
     scores = np.array(rbm.history_["score"])
     assert len(scores) < 300

@@ -63,7 +63,7 @@ def chains_at(sampler, machine, exact, generator, rng, n=100):
     layers = tuple(exact.sample(generator, n))
     if isinstance(sampler, Gibbs):
         return Chains(layers)
-    return sampler.start(machine, layers[0], rng)
+    return sampler.state_at(machine, layers[0], rng)
 
 
 def assert_mean_zero(samples):
@@ -122,7 +122,7 @@ def test_the_shared_product_changes_no_distribution(start, n_steps, kinds):
     for seed, sampler in enumerate((Gibbs(), General())):
         phase, rng = ChainPhase(sampler, start, n_steps), make_rng(seed, X)
         state = phase.init(machine, rng, n, X)
-        state = state._replace(chains=sampler.start(machine, X, rng))
+        state = state._replace(chains=sampler.state_at(machine, X, rng))
         state, data, model = phase.phases(machine, state, X, rng)
         ends.append(state.chains.layers if start == "persistent" else state.chains.layers[:1])
         moments.append((gradient(machine, data), model))

@@ -136,7 +136,7 @@ def test_the_metric_of_a_machine_that_is_given_features():
         return flat(moments, one, X[r : r + 1])
 
     def flat(moments, given, X):
-        arrays = ConditionalGradient(moments, given, X).arrays(machine.values)
+        arrays = ConditionalGradient(moments, given, X).arrays(machine.leaves)
         return np.concatenate([part.ravel() for part in arrays])
 
     T = np.array([row(r) for r in range(n)])

@@ -34,7 +34,7 @@ def two_phases(kind, machine, X):
     if kind == "rows":
         return data - data_moments(machine, 1 - X)
     method = {"pair": TAP(), "pair and matrices": TAP(order=3)}[kind]
-    state = method.start(machine, X)
+    state = method.state_at(machine, X)
     for _ in range(3):
         state = method.step(machine, state)
     return data - method.moments(machine, state)

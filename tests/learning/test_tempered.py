@@ -47,7 +47,7 @@ def in_equilibrium(kinds, sampler=None):
     machine = moved(first, 0.1)
     chains = exact_chains(Exact(machine), 20_000, seed=1)
     if sampler is not None:
-        chains = sampler.start(machine, chains.layers[0], make_rng(3, machine.weights[0]))
+        chains = sampler.state_at(machine, chains.layers[0], make_rng(3, machine.weights[0]))
     return machine, Run(chains, tempered=tempered_of(first)), make_rng(2, machine.weights[0])
 
 
@@ -97,7 +97,7 @@ def test_a_new_rung_where_exchanges_are_rare():
     assert len(after.ladder.samples[-1]) == 30_000 and len(after.ladder.samples[0]) == 4000
     share = (after.ladder.samples[-1].mean(axis=1) > 0.5).mean()
     assert abs(share - 0.5) < 0.05
-    assert_joint_distribution(Exact(machine), Gibbs().start(machine, rows, rng).layers)
+    assert_joint_distribution(Exact(machine), Gibbs().state_at(machine, rows, rng).layers)
 
 
 # Estimators.

@@ -54,7 +54,7 @@ def gibbs_means(rbm, Y, p, n_sweeps):
     """Return the mean over the second half of a chain for each row, started at the row."""
     machine = rbm.machine_.tilted(0, np.log((1 - p) / p) * (2 * Y - 1))
     rng = make_rng(0, machine.weights[0])
-    chains = sample(Gibbs(), machine, Gibbs().start(machine, Y, rng), rng, n_sweeps // 2)
+    chains = sample(Gibbs(), machine, Gibbs().state_at(machine, Y, rng), rng, n_sweeps // 2)
     total = 0.0
     for _ in range(n_sweeps // 2):
         chains = sample(Gibbs(), machine, chains, rng, 1)

@@ -58,7 +58,7 @@ def test_rows_of_dense_or_sparse_features(make, dtype):
 def difference_of(given, V):
     """Moments of V minus moments that have means, variances and pairs."""
     method = TAP(max_iter=5)
-    state = method.step(given, method.start(given, np.full_like(V, 0.4)))
+    state = method.step(given, method.state_at(given, np.full_like(V, 0.4)))
     return data_moments(given, V) - method.moments(given, state)
 
 

@@ -13,16 +13,16 @@ from _conditional_rbm import (
     small,
 )
 from numpy.testing import assert_allclose, assert_array_equal
+from skrbm.estimators.conditional._decisions import Found, decision_of
+from skrbm.estimators.conditional._losses import make_objective
+from skrbm.estimators.conditional._targets import check_targets, targets_of
 
 from skrbm.arrays import make_rng
-from skrbm.estimators.conditional._decisions import Found, decision_of
 from skrbm.estimators.conditional._learner import (
     ConditionalLearner,
     ErrorMonitor,
     LabelledRows,
 )
-from skrbm.estimators.conditional._losses import make_objective
-from skrbm.estimators.conditional._targets import check_targets, targets_of
 from skrbm.learning import SGD, Trainer, Training
 
 

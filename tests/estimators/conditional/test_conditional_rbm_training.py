@@ -33,11 +33,9 @@ def test_without_hidden_units_it_is_logistic_regression(kind, inference):
         inference=inference,
         batch_size=len(X),
         learning_rate=0.5,
-        momentum=0.9,
         n_iter=600,
-        alpha=1 / len(X),
-        schedule="constant",
         early_stopping=False,
+        optimizer=SGD(momentum=0.9, alpha=1 / len(X), schedule="constant"),
     ).fit(X, y)
     model = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000)
     model = (MultiOutputClassifier(model) if kind == "outputs" else model).fit(X, y)

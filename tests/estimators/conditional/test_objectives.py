@@ -23,10 +23,10 @@ from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
-
-from skrbm.arrays import make_rng, to_numpy
 from skrbm.estimators.conditional._decisions import clamped, log_partitions
 from skrbm.estimators.conditional._losses import make_objective
+
+from skrbm.arrays import make_rng, to_numpy
 from skrbm.estimators.conditional._machine import PARAMETERS, ConditionalGradient
 from skrbm.inference import (
     TAP,

@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
-
 from skrbm.estimators.conditional._targets import (
     BinaryLabel,
     Label,
@@ -17,6 +16,7 @@ from skrbm.estimators.conditional._targets import (
     targets_from,
     targets_of,
 )
+
 from skrbm.units import Bernoulli
 
 Y = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 0], [1, 1, 0]])
