@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skrbm import GaussianBernoulliRBM
+from skrbm.inference import GibbsLangevin
 
 angles = np.pi / 2 + 2 * np.pi / 3 * np.arange(3)
 means = 3 * np.column_stack([np.cos(angles), np.sin(angles)])
@@ -52,14 +53,13 @@ def fitted(X, sampler, n_components=16):
     intercept_visible = X.mean(axis=0) - components.sum(axis=0) / 2
     return GaussianBernoulliRBM(
         n_components,
-        starts="annealed",
-        n_steps=5,
         optimizer="adam",
         learning_rate=0.05,
         batch_size=500,
         n_iter=200,
         init=(components, intercept_hidden, intercept_visible, variances),
         random_state=0,
+        inference=GibbsLangevin(start="annealed", n_steps=5, burn_in=0, adjust_after=None),
         **sampler,
     ).fit(X)
 

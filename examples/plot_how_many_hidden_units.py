@@ -18,8 +18,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from skrbm import BernoulliRBM, FrankWolfeRBM
+from skrbm import RBM, BernoulliRBM, FrankWolfeRBM
 from skrbm.inspection import ComponentsDisplay
+from skrbm.learning import SGD
 
 X = (load_digits().data > 8).astype(np.float32)
 X_train, X_test = train_test_split(X, test_size=0.25, random_state=0)
@@ -35,7 +36,16 @@ likelihoods = [grown.truncate(size).score(X_test) for size in sizes]
 # --------------
 
 settings = {"n_iter": 40, "learning_rate": 0.05, "batch_size": 50, "schedule": "linear"}
-refined = BernoulliRBM(n, init=grown, random_state=0, **settings).fit(X_train)
+refined = RBM(
+    n,
+    init=grown,
+    random_state=0,
+    optimizer=SGD(alpha=0.0, schedule="constant", centered=False, average=False),
+    learning_rate=0.1,
+    batch_size=10,
+    n_iter=10,
+    **settings,
+).fit(X_train)
 random = BernoulliRBM(n, random_state=0, **settings).fit(X_train)
 scores = {
     "Frank-Wolfe": grown.score(X_test),

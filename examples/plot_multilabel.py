@@ -22,6 +22,7 @@ from sklearn.multioutput import ClassifierChain
 from sklearn.neural_network import MLPClassifier
 
 from skrbm import ConditionalRBM
+from skrbm.learning import SGD
 
 DIGITS = "1110111 0010010 1011101 1011011 0111010 1101011 1101111 1010010 1111111 1111011"
 segments = np.array([[int(on) for on in digit] for digit in DIGITS.split()])
@@ -37,9 +38,15 @@ models = {
     "separate": ConditionalRBM(0, learning_rate=0.1, **settings),
     "chain": ClassifierChain(LogisticRegression(C=0.3, max_iter=1000), random_state=0),
     "MLP": MLPClassifier(alpha=1, learning_rate_init=0.01, random_state=0),
-    "RBM": ConditionalRBM(32, learning_rate=0.5, alpha=1e-3, **settings),
+    "RBM": ConditionalRBM(
+        32, learning_rate=0.5, optimizer=SGD(alpha=0.001, schedule="linear"), **settings
+    ),
     "RBM, margin": ConditionalRBM(
-        32, objective="margin", learning_rate=0.3, alpha=3e-3, **settings
+        32,
+        objective="margin",
+        learning_rate=0.3,
+        optimizer=SGD(alpha=0.003, schedule="linear"),
+        **settings,
     ),
 }
 print("               all right   segments wrong   is a digit")

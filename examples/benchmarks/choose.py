@@ -44,6 +44,7 @@ from skrbm import (
     RBMClassifier,
     ReplicatedSoftmaxRBM,
 )
+from skrbm.learning import SGD
 
 
 def grey_digits(copies=1):
@@ -188,7 +189,9 @@ def outputs():
     linear = LogisticRegression(C=0.3, max_iter=1000)
     settings = {"learning_rate": 0.5, "alpha": 1e-3, "n_iter": 20, "batch_size": 20}
     for name, model in {
-        "ConditionalRBM(32)": ConditionalRBM(32, schedule="linear", random_state=0, **settings),
+        "ConditionalRBM(32)": ConditionalRBM(
+            32, random_state=0, optimizer=SGD(alpha=0.0, schedule="linear"), **settings
+        ),
         "MultiOutputClassifier": MultiOutputClassifier(linear),
         "ClassifierChain": ClassifierChain(linear, random_state=0),
         "MLPClassifier": MLPClassifier(alpha=1, learning_rate_init=0.01, random_state=0),

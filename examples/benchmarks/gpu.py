@@ -29,6 +29,9 @@ from unittest import mock
 import numpy as np
 import torch
 
+from skrbm.inference import Gibbs
+from skrbm.learning import SGD
+
 sys.path.insert(0, str(Path(__file__).resolve().parent / "gaussian_bernoulli"))
 
 from _common import PLAIN, heading, table, timed
@@ -169,7 +172,14 @@ def rbms(device, args):
                     chains, _ = fit_batch_pcd((X, weights), chains, machine, steps, 1.0)
                     optimizer.step()
 
-            ours = BernoulliRBM(n_hidden, batch_size=size, n_gibbs_steps=steps, centered=True)
+            ours = RBM(
+                n_hidden,
+                batch_size=size,
+                optimizer=SGD(alpha=0.0, schedule="constant", centered=True, average=False),
+                inference=Gibbs(n_steps=steps),
+                learning_rate=0.1,
+                n_iter=10,
+            )
             ours.set_params(learning_rate=0.01)
             there, found = seconds_of_batches(
                 device, args, {"": ours}, n_visible, {"rbms": updates}, n_batches=30

@@ -64,9 +64,9 @@ def test_binarize(RBM, make, dtype):
 @binary
 def test_binarize_below_zero(RBM):
     X = binary_data() - 1
-    assert not range_warnings(lambda: small(RBM, binarize=-0.5).fit(X))
+    assert not range_warnings(lambda: small(RBM).fit(X))
     with pytest.raises(ValueError, match=r"binarize=-0\.5"):
-        small(RBM, binarize=-0.5).fit(sp.csr_array(X))
+        small(RBM).fit(sp.csr_array(X))
 
 
 @pytest.mark.parametrize(

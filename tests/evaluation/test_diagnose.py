@@ -178,7 +178,7 @@ def test_a_machine_trained_out_of_equilibrium():
     assert q.rise == pytest.approx(q.error[-1] - q.error.min()) and q.rise > 10 * q.rise_std
     assert q.fall == pytest.approx(q.error[0] - q.error.min()) and q.fall > 10 * q.fall_std
     assert vars(rbm).keys() == before.keys()  # nothing is written on the estimator
-    persistent = RBM(16, n_steps=3, **options | {"n_iter": 20}).fit(X)
+    persistent = RBM(16, inference=Gibbs(n_steps=3), **options | {"n_iter": 20}).fit(X)
     assert diagnose(persistent, X, random_state=0).in_equilibrium
 
 

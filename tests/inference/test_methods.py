@@ -21,6 +21,7 @@ from skrbm.inference import (
     BeliefPropagation,
     FixedPoint,
     Gibbs,
+    GibbsLangevin,
     InferenceMethod,
     Langevin,
     NaiveMeanField,
@@ -99,7 +100,12 @@ def test_bad_hyper_parameters_are_errors_and_change_nothing(method, name, value)
     [
         (TAPRBM(n_components=2, n_iter=1, random_state=0), TAP(), "damping", [0.0, 0.5]),
         (
-            GaussianBernoulliRBM(n_components=2, n_iter=1, n_steps=2, random_state=0),
+            GaussianBernoulliRBM(
+                n_components=2,
+                n_iter=1,
+                random_state=0,
+                inference=GibbsLangevin(n_steps=2, burn_in=0, adjust_after=None),
+            ),
             Langevin(),
             "step_size",
             [0.1, 0.5],

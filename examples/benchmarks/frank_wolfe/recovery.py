@@ -16,6 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from skrbm import RBM
+from skrbm.inference import Gibbs
+from skrbm.learning import SGD
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import heading, table
@@ -68,7 +72,12 @@ def trial(n_hidden, strength, seed, args):
 
     begin = time.process_time()
     tols = {"insert_tol": args.tol, "tol": args.tol}
-    fw = FrankWolfeRBM(alpha=args.alpha, n_chains=args.chains, random_state=seed, **tols).fit(X)
+    fw = FrankWolfeRBM(
+        alpha=args.alpha,
+        random_state=seed,
+        inference=Gibbs(n_chains=args.chains, n_steps=10),
+        **tols,
+    ).fit(X)
     seconds = time.process_time() - begin
     pcd = {
         "n_iter": max(1, round(150 * args.scale)),
@@ -77,7 +86,15 @@ def trial(n_hidden, strength, seed, args):
         "schedule": "linear",
         "random_state": seed,
     }
-    refined = BernoulliRBM(fw.ordinary_machine().n_units[1], init=fw, **pcd).fit(X)
+    refined = RBM(
+        fw.ordinary_machine().n_units[1],
+        init=fw,
+        optimizer=SGD(alpha=0.0, schedule="constant", centered=False, average=False),
+        learning_rate=0.1,
+        batch_size=10,
+        n_iter=10,
+        **pcd,
+    ).fit(X)
     fresh = BernoulliRBM(n_hidden, **pcd).fit(X)
     return (
         n_hidden,

@@ -29,6 +29,7 @@ from _paper import (
 )
 
 from skrbm import GaussianBernoulliRBM
+from skrbm.inference import GibbsLangevin
 
 
 def options(doc):
@@ -55,13 +56,12 @@ def learn(args, X, seed, **params):
     """Return a fitted machine and the seconds that it took."""
     rbm = GaussianBernoulliRBM(
         args.n_components,
-        n_steps=args.n_steps,
-        burn_in=args.burn_in,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
         optimizer=args.optimizer,
         n_iter=args.epochs,
         random_state=seed,
+        inference=GibbsLangevin(n_steps=args.n_steps, burn_in=args.burn_in, adjust_after=None),
         **{"step_size": args.step_size, **params},
     )
     noise = np.random.default_rng(seed).standard_normal(X.shape, dtype=np.float32)

@@ -11,6 +11,7 @@ from _paper import filters, heading, images, progress, show, table
 from images import options, relative_variances
 
 from skrbm import GaussianBernoulliRBM
+from skrbm.inference import GibbsLangevin
 
 
 def main():
@@ -20,14 +21,14 @@ def main():
     X = X + args.noise * np.random.default_rng(0).standard_normal(X.shape, dtype=np.float32)
     rbm = GaussianBernoulliRBM(
         args.n_components,
-        n_steps=args.n_steps,
         batch_size=args.batch_size,
-        step_size=args.step_size,
         learning_rate=args.learning_rate,
         optimizer=args.optimizer,
-        burn_in=args.burn_in,
-        schedule="constant",
         random_state=args.seeds[0],
+        inference=GibbsLangevin(
+            n_steps=args.n_steps, burn_in=args.burn_in, step_size=args.step_size, adjust_after=None
+        ),
+        schedule="constant",
     )
     rows = []
     for epoch in range(1, args.epochs + 1):

@@ -71,13 +71,13 @@ def tap_machine(name, X, n_hidden, sweeps=100, **params):
     theta = unit.initial_theta(Columns(X))
     own = {"precision_visible": theta.precision, "spike_visible": theta.spike}
     first = TAPRBM.from_parameters(
-        (1e-3 * np.random.default_rng(0).standard_normal((n_hidden, X.shape[1]))).astype(
+        (0.001 * np.random.default_rng(0).standard_normal((n_hidden, X.shape[1]))).astype(
             np.float32
         ),
         None,
         theta.field,
         visible=unit,
-        n_starts=1,
+        inference=TAP(max_iter=2, n_starts=1),
         **{statistic: value for statistic, value in own.items() if value is not None},
     )
     return TAPRBM(n_hidden, visible=unit, init=first, random_state=0, **settings | params)
