@@ -351,7 +351,7 @@ class BaseRBM(DensityModel):
         return rows, Training(rng, machine, state, velocity, parts=parts)
 
     def _resume(self, X, weights, fewest):
-        training, parts = self._training, self._parts()
+        training, parts = self._training.continued(), self._parts()
         machine = self._in_training(parts)
         units = self._units_to_resume(machine)
         check_layers(machine, units, self._layer_sizes(), self.n_components)

@@ -24,14 +24,16 @@ _SET_BEFORE = (
     "_targets",
     "_encoder",
     "_evaluation_seed",
+    "visible_means_",
+    "pretraining_history_",
 )
 
 
 def keeps_features(method):
     """Put back what a fit sets at its start if it ends before anything is published.
 
-    These are the number and names of features, the history, what the targets are, and the seed of
-    log Z.
+    These are the number and names of features, the history, what the targets are, the means of the
+    columns and the seed of log Z.
     """
 
     @wraps(method)
@@ -46,7 +48,7 @@ def keeps_features(method):
         try:
             return method(self, *args, **kwargs)
         except BaseException:
-            if training is not None and vars(self).get("_training") is training:
+            if vars(self).get("_training") is training:
                 for name in _SET_BEFORE:
                     vars(self).pop(name, None)
                 vars(self).update(before)

@@ -1,5 +1,6 @@
 """The learners: what an epoch of training does to a machine."""
 
+import copy
 import weakref
 from dataclasses import dataclass, replace
 from functools import partial
@@ -80,6 +81,10 @@ class Training:
     n_restarted: int = 0
     length_factor: float = 1.0
     n_restored: int = 0
+
+    def continued(self):
+        """Return a copy for another fit, which leaves this state as it is."""
+        return replace(self, rng=copy.deepcopy(self.rng))
 
     def published(self):
         """Return a copy of the current machine, or of the average if there is one."""

@@ -136,7 +136,9 @@ def recorder(history, verbose=None):
 
 @dataclass
 class Trainer:
-    """Runs epochs. Whatever ends them, the last good parameters are published.
+    """Runs epochs. Whatever ends them, the parameters of the last complete epoch are published.
+
+    If an error or an interruption ends the first epoch, nothing is published.
 
     Parameters
     ----------
@@ -197,7 +199,7 @@ class Trainer:
             training.rng, begin = self.progress.training.rng, self.progress.n_epochs
             self.monitor.set_state(self.progress.monitor)
         with ranks().interruptible():
-            kept = training.published(), training.phase_state
+            kept = first = training.published(), training.phase_state
             training.machine = training.machine.copy()  # which is written in place
             attributes = self._callback_attributes(kept, training, begin)
             self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=attributes)
@@ -244,7 +246,7 @@ class Trainer:
                 if chosen[0] is not kept[0] or self.ended == "diverged":
                     training.reset_optimizer()
             except BaseException:
-                chosen = self.monitor.chosen(kept, self.ended)
+                chosen = None if kept is first else self.monitor.chosen(kept, self.ended)
                 training.reset_optimizer()
                 raise
             finally:
@@ -261,9 +263,10 @@ class Trainer:
         )
 
     def _end(self, training, chosen):
-        """Publish what is chosen; doing it twice is doing it once."""
+        """Publish what is chosen, if anything; doing it twice is doing it once."""
         training.end()
-        self.publish(*chosen)
+        if chosen is not None:
+            self.publish(*chosen)
 
     def _is_before_end(self, epoch):
         return self.n_iter is None or epoch < self.n_iter

@@ -316,7 +316,7 @@ class ConditionalRBM(
         if progress is not None:
             return progress.begun(rows.fingerprint)
         if resumes:
-            training = self._training
+            training = self._training.continued()
             training.resume_from(self.machine_.copy())
             machine = training.machine
             training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
@@ -361,14 +361,9 @@ class ConditionalRBM(
         params = self.get_params(deep=False) | {"n_components": 0, "init": "random"}
         first = type(self)(**params)  # no clone, which would take the callbacks along
         logistic = first._start(rows, self._targets, resumes=False)
-        logistic.rng, machine = training.rng, training.machine
-        try:
-            first._fit_rows(logistic, rows, index)
-        except BaseException:
-            if hasattr(first, "_training"):  # the fit starts at its last complete epoch
-                self._publish(with_fitted(machine, first), training.phase_state, training)
-            raise
-        return with_fitted(machine, first)
+        logistic.rng = training.rng
+        first._fit_rows(logistic, rows, index)
+        return with_fitted(training.machine, first)
 
     def _train(self, training, rows, index, resumes, n_rows, **options):
         """Learn from rows at some positions, with the automatic penalty for ``n_rows``."""

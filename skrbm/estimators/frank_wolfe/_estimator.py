@@ -414,17 +414,8 @@ class FrankWolfeRBM(DensityModel):
         return monitor
 
     def _begin(self, growth, path):
-        """Begin a growth; returns a copy of the path that it continues, or a new one.
-
-        If a first fit is interrupted here, the first machine is published.
-        """
-        first = growth.mixture
-        try:
-            growth.begin()
-        except KeyboardInterrupt:
-            if not hasattr(self, "_training"):
-                self._publish(Path([], [first]), first, "interrupted", growth.draws(first))
-            raise
+        """Begin a growth; returns a copy of the path that it continues, or a new one."""
+        growth.begin()
         # The fitted machine stays as it is until the end.
         return Path([], [growth.mixture]) if path is None else path.until()
 
