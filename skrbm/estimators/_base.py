@@ -174,7 +174,7 @@ class BaseRBM(DensityModel):
         return parameters_of_rows(rows, optimizer, None if encoder is None else encoder.names)
 
     def _layer_sizes(self):
-        return [self.n_components]
+        return [int(self.n_components)]
 
     def _pretrain(self, training, rows, index):
         """Change the machine of ``training`` by what comes before the first epoch."""
@@ -293,7 +293,7 @@ class BaseRBM(DensityModel):
             parts.phase,
             parts.optimizer,
             index=index,
-            batch_size=batch_size or self.batch_size,
+            batch_size=batch_size or int(self.batch_size),
             length=length,
             parameters=parts.parameters,
             sample_values=self.sample_values,
@@ -344,7 +344,7 @@ class BaseRBM(DensityModel):
             finite = self._is_finite(machine, parts)
         if not finite:
             raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
-        n = parts.rows_of_state(self.batch_size, n_rows, rows.part)
+        n = parts.rows_of_state(int(self.batch_size), n_rows, rows.part)
         state = parts.phase.init(machine, rng, n, rows.some(n, rng))
         self.history_ = {}
         velocity = parts.optimizer.init(parts.parameters.of(machine))
@@ -358,7 +358,7 @@ class BaseRBM(DensityModel):
         unit, coordinates = machine.units[0], parts.coordinates
         rows = rows_of(X, unit, machine.dtype, weights=weights, coordinates=coordinates)
         n_rows = max(rows.total, fewest)
-        resume(training, parts, machine, self.starts_, self.batch_size, n_rows, rows.part)
+        resume(training, parts, machine, self.starts_, int(self.batch_size), n_rows, rows.part)
         return rows, training
 
     def _first_machine(self, rows, rng, parts):
@@ -411,7 +411,7 @@ class BaseRBM(DensityModel):
         evaluation_seed, seed = seed_sequence(self.random_state).spawn(2)
         self._evaluation_seed = evaluation_seed.state
         rng = make_rng(seed, machine.weights[0])
-        n = parts.rows_of_state(self.batch_size, _MOST_ADOPTED)
+        n = parts.rows_of_state(int(self.batch_size), _MOST_ADOPTED)
         rows = chain_ends(machine, rng, draw_visible(machine, rng, n))
         state = parts.phase.init(machine, rng, n, rows)
         self.n_features_in_, self.history_ = machine.n_units[0], {}

@@ -6,6 +6,7 @@ from math import isfinite
 from sklearn.base import BaseEstimator
 
 from .._checks import look_up
+from .._params import plain
 from .._sklearn import StrOptions
 from ..inference import FixedPoint, Sampler, method_names, resolve
 from ..learning import OPTIMIZERS
@@ -66,7 +67,7 @@ def optimizer_of(estimator):
     """Return the optimizer of an estimator, which may have its own defaults of named ones."""
     given = estimator.optimizer
     if not isinstance(given, str):
-        return given
+        return plain(given)
     kind = look_up("optimizer", given, OPTIMIZERS, " or an Optimizer")
     own = getattr(estimator, "_optimizer_defaults", {})
     return kind(**{field.name: own[field.name] for field in fields(kind) if field.name in own})

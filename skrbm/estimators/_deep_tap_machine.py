@@ -229,8 +229,8 @@ class DeepTAPMachine(BaseRBM):
             inference=replace(method, start=method.start or "data"),
             optimizer=replace(optimizer_of(self), centered=False, average=False),
             learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            n_iter=self.n_iter_pretrain,
+            batch_size=int(self.batch_size),
+            n_iter=int(self.n_iter_pretrain),
             verbose=self.verbose,
             random_state=int(rng.integers(2**31 - 1, 1)[0]),
         )

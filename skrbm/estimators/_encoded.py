@@ -141,7 +141,7 @@ def decoded(estimator, blocks, like=None):
         (rows,) = blocks  # those of blocks_of
         return rows
     found = estimator._encoder.decode(blocks)
-    if hasattr(found, "iloc") and hasattr(like, "index"):  # pandas
+    if hasattr(found, "iloc") and hasattr(like, "iloc"):  # pandas
         found.index = like.index
     return found
 

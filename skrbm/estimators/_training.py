@@ -73,7 +73,7 @@ def batch_size_of(estimator, rows):
     equations are solved a batch of all rows has a meaning of its own: a fit without chance.
     """
     fewest = estimator._fewest_batches if _is_found_by_chains(estimator) else 1
-    return min(estimator.batch_size, max(1, -(-int(rows.total) // fewest)))
+    return min(int(estimator.batch_size), max(1, -(-int(rows.total) // fewest)))
 
 
 def n_iter_of(estimator, rows, batch_size):
@@ -82,7 +82,7 @@ def n_iter_of(estimator, rows, batch_size):
     As :func:`batch_size_of`, that holds for automatic rates and chains.
     """
     if not isinstance(estimator.n_iter, str):
-        return estimator.n_iter
+        return int(estimator.n_iter)
     fewest = estimator._fewest_passes
     if not _is_found_by_chains(estimator):
         return fewest

@@ -3,7 +3,6 @@
 import importlib
 import re
 from dataclasses import dataclass
-from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import reduce
 from itertools import groupby
@@ -24,7 +23,7 @@ from ._encoding import (
     report_unknown,
     values_of,
 )
-from ._table_columns import KINDS, as_numbers
+from ._table_columns import KINDS, as_numbers, check_no_times
 
 _MAX_RATING = 20  # largest range of whole numbers that are a rating
 
@@ -285,9 +284,7 @@ def _code_of(values, name, dtype):
         return "b"
     if code == "O" and all(isinstance(value, Real | Decimal) for value in values):
         return "i" if all(isinstance(value, Integral) for value in values) else "f"
-    is_time = isinstance(values[0], date | time | timedelta) or type(values[0]).__name__ == "Period"
-    if code in "mMcV" or is_time:
-        raise ValueError(f"column {name!r} of X has dtype {dtype}; turn it into numbers")
+    check_no_times(values, name, dtype)
     if code == "f" and "int" in dtype.lower():  # nullable integers
         return "i"
     return {"u": "i", "S": "O", "U": "O"}.get(code, code)

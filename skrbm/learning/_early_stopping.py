@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from .._checks import check_count, check_number
-from .._params import HyperParameters
+from .._params import HyperParameters, plain
 
 
 @dataclass(frozen=True)
@@ -39,5 +39,6 @@ class EarlyStopping(HyperParameters):
         ``usual`` are the values of True, and of a ``tol`` that is None.
         """
         if isinstance(given, cls):
+            given = plain(given)
             return replace(given, tol=usual["tol"]) if given.tol is None else given
         return cls(**usual) if given else None

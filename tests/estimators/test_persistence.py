@@ -112,7 +112,14 @@ def written(path, **changes):
     "changes, message",
     [
         ({"format": 99, "skrbm": "7.0"}, "later release"),
-        ({"estimator": {"type": "Popen", "state": {"args": "ls"}}}, "there is no Popen"),
+        ({"estimator": {"type": "Popen", "state": {"args": "ls"}}}, "a Popen, which is no part"),
+        (
+            {"estimator": {"type": "Checkpoint", "state": {"folder": "victim"}}},
+            "a Checkpoint, which is no part",
+        ),
+        ({"estimator": {"type": "RBM", "state": {"_skl_callbacks": []}}}, "'_skl_callbacks'"),
+        ({"estimator": {"type": "RBM", "state": {"transform": 3}}}, "'transform'"),
+        ({"estimator": None}, "has no estimator"),
         ({"estimator": {"eval": "1"}}, "was written by skrbm"),
         ({"estimator": {"array": 77}}, "was written by skrbm"),
         ({"estimator": {"type": "SGD", "state": {"speed": 1}}}, "unexpected keyword .*'speed'"),
@@ -124,6 +131,14 @@ def written(path, **changes):
 def test_files_of_others(changes, message, tmp_path):
     written(tmp_path / "machine", **changes)
     with pytest.raises(ValueError, match=message):
+        load(tmp_path / "machine")
+
+
+def test_compressed_files(tmp_path):
+    """A small file must not take much memory."""
+    with open(tmp_path / "machine", "wb") as file:
+        np.savez_compressed(file, tree=np.zeros(10**8, np.uint8))
+    with pytest.raises(ValueError, match="compressed"):
         load(tmp_path / "machine")
 
 

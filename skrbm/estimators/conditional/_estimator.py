@@ -267,7 +267,7 @@ class ConditionalRBM(
         check_known(rows.V)
         training = self._start(rows, targets, resumes, progress)
         if training is not None:
-            callbacks = for_callbacks(self, X, y, rows, training, progress, self.n_iter)
+            callbacks = for_callbacks(self, X, y, rows, training, progress, int(self.n_iter))
             self._fit_rows(training, rows, np.arange(len(rows)), resumes, **callbacks)
         return self
 
@@ -320,13 +320,13 @@ class ConditionalRBM(
             training.resume_from(self.machine_.copy())
             machine = training.machine
             training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
-            check_layers(machine, machine.units, [self.n_components], self.n_components)
+            check_layers(machine, machine.units, [int(self.n_components)], self.n_components)
         else:
             reference = parameter_reference(rows.X)
             rng = make_rng(self.random_state, reference)
             training = Training(rng, phase_state=self._sweeps(1))
-            sizes, field = (self.n_components, rows.X.shape[1]), rows.initial_field(targets.unit)
-            machine = random_machine(targets.unit, *sizes, field, rng, reference)
+            n, field = int(self.n_components), rows.initial_field(targets.unit)
+            machine = random_machine(targets.unit, n, rows.X.shape[1], field, rng, reference)
             if not isinstance(self.init, str):
                 machine = with_fitted(machine, self.init)
         optimizer = optimizer_of(self)
@@ -353,7 +353,7 @@ class ConditionalRBM(
                     "rows have none"
                 )
         monitor = ErrorMonitor(self._decision, rows, validation, stopping)
-        options = {"n_iter": self.n_iter, "monitor": monitor, **callbacks}
+        options = {"n_iter": int(self.n_iter), "monitor": monitor, **callbacks}
         self._train(training, rows, index, resumes, rows.total, **options)
 
     def _pretrained(self, training, rows, index):
@@ -382,7 +382,7 @@ class ConditionalRBM(
             rows=rows,
             length=length,
             index=index,
-            batch_size=self.batch_size,
+            batch_size=int(self.batch_size),
         )
         epochs = training.n_epochs
 

@@ -230,7 +230,7 @@ class FrankWolfeRBM(DensityModel):
         progress, resumes = prepare_fit(self)
         path = self._training if resumes else None
         X = check_data(self, X, reset=path is None, missing=True)
-        self._grow(X, sample_weight, path, self.max_components, self.early_stopping, progress)
+        self._grow(X, sample_weight, path, int(self.max_components), self.early_stopping, progress)
         if not self.n_components_:
             warnings.warn(
                 f"the machine has no hidden unit: {STOPS[self.stop_reason_]}; constant or "
@@ -264,7 +264,7 @@ class FrankWolfeRBM(DensityModel):
         """
         check_is_fitted(self, "path_")
         check_count("n_units", n_units, 1)
-        X, wanted = check_data(self, X, missing=True), self.n_components_ + n_units
+        X, wanted = check_data(self, X, missing=True), self.n_components_ + int(n_units)
         self._grow(X, sample_weight, self._training, wanted, early_stopping=False)
         if self.n_components_ < wanted:
             warnings.warn(

@@ -237,10 +237,10 @@ class GaussianBernoulliRBM(BaseRBM):
         return {"noise_mean_": mean, "noise_scale_": scale, "step_size_": state.step_size}
 
     def _first_machine(self, rows, rng, parts):
-        n = rows.X.shape[1]
-        scale = 1 / math.sqrt(n + self.n_components)
-        some, _ = rows.batch(rows.drawn(self.n_components, rng))
-        noise = rng.normal((self.n_components, n))
+        n, (n_hidden,) = rows.X.shape[1], self._layer_sizes()
+        scale = 1 / math.sqrt(n + n_hidden)
+        some, _ = rows.batch(rows.drawn(n_hidden, rng))
+        noise = rng.normal((n_hidden, n))
         machine = first_machine(some, noise, scale, *parts.phase.noise)
         if isinstance(self.init, str):
             return machine
