@@ -7,6 +7,7 @@ call, no array of the size of the weights in between). See :class:`Gradient`.
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
 from .._checks import check_number, look_up, unwritten
@@ -451,7 +452,10 @@ def clipped(gradient, parameters, max_norm):
     """Return the gradient, scaled down to ``max_norm`` if its norm is larger."""
     arrays = gradient.arrays(parameters)
     xp = namespace(arrays[0])
-    norm = xp.sqrt(sum(xp.sum(cast(array, xp.float64) ** 2) for array in arrays))
+    full = [cast(array, xp.float64) for array in arrays if 0 not in array.shape]
+    largest = reduce(xp.maximum, (xp.max(xp.abs(array)) for array in full))
+    unit = xp.where(largest > 0, largest, xp.ones_like(largest))  # or squares may overflow
+    norm = unit * xp.sqrt(sum(xp.sum((array / unit) ** 2) for array in full))
     factor = xp.where(norm <= max_norm, xp.ones_like(norm), max_norm / norm)
     arrays = tuple(cast(factor, part.dtype) * part for part in arrays)
     return ArrayGradient(arrays, gradient.n_penalised, gradient.units)
