@@ -51,7 +51,7 @@ def monitor(machine, X, phase=None, held_out=True, density=Density, coordinates=
     rows = Rows(X, machine.units[0], machine.dtype, coordinates=coordinates)
     phase = ChainPhase(Gibbs(), "data") if phase is None else phase
     train, validation = positions(rows) if held_out else (np.arange(len(rows)), None)
-    settings = {"tol": 0.25, "n_iter_no_change": 1, "batch_size": 7}
+    settings = {"stopping": EarlyStopping(patience=1, tol=0.25), "batch_size": 7}
     options = settings | {"seed": np.random.SeedSequence(0)} | options
     made = LikelihoodMonitor(
         lambda machine, state: density(machine), lambda: phase, rows, train, validation, **options

@@ -38,8 +38,8 @@ class Adding:
 class Scripted(Monitor):
     """Measures given values, which are to rise."""
 
-    def __init__(self, values, n_iter_no_change=2, name="score"):
-        super().__init__(n_iter_no_change)
+    def __init__(self, values, patience=2, name="score"):
+        super().__init__(patience)
         self.values, self.name, self.seen, self.n_concluded = iter(values), name, [], 0
 
     def measure(self, machine, state):
