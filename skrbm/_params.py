@@ -7,8 +7,8 @@ import numpy as np
 
 def plain(given):
     """Return an object whose numbers are Python's, whose arithmetic has no overflow."""
-    params = given.get_params()
-    numbers = {k: v.item() for k, v in params.items() if isinstance(v, np.number)}
+    values = {field.name: getattr(given, field.name) for field in fields(given)}
+    numbers = {k: v.item() for k, v in values.items() if isinstance(v, np.number)}
     return replace(given, **numbers) if numbers else given
 
 
