@@ -144,13 +144,6 @@ def test_persistent_chains_continue_in_a_machine_that_has_changed(sampler):
     assert new.energy is None
 
 
-def test_the_step_size_falls_as_half_a_cosine():
-    phase = ChainPhase(Langevin(0.4, anneal=True))
-    sizes = [phase.at(k / 4).sampler.step_size for k in range(4)]
-    assert_allclose(sizes, 0.2 * (1 + np.cos(np.pi * np.arange(4) / 4)), rtol=1e-12)
-    assert ChainPhase(Langevin(0.4)).at(0.5).sampler == Langevin(0.4)
-
-
 def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():
     """Columns 0 and 1 vary most and are redrawn; columns 2 and 3 stay as they are."""
     bit, rare = np.random.default_rng(0).random((2, 400, 1)) < [[[0.5]], [[0.3]]]

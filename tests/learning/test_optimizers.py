@@ -50,9 +50,7 @@ def slopes_of(machine, moments):
 class Rule:
     """The rules of the docstrings, on lists of arrays, of which the first have the penalty."""
 
-    def __init__(
-        self, kind, momentum=0.0, alpha=0.0, penalty="l2", max_grad_norm=None, n_penalised=1
-    ):
+    def __init__(self, kind, momentum, alpha=0.0, penalty="l2", max_grad_norm=None, n_penalised=1):
         self.is_adam, self.momentum, self.alpha = kind == "adam", momentum, alpha
         self.penalty = penalty
         self.max_grad_norm, self.n_penalised, self.n = max_grad_norm, n_penalised, 0
