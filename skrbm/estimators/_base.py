@@ -49,6 +49,7 @@ from ..units import Gaussian
 from ._choices import optimizer_of, units_of
 from ._density import DensityModel
 from ._encoded import takes_table
+from ._log_partition import solved_log_partition
 from ._parts import (
     Parts,
     check_layers,
@@ -481,10 +482,16 @@ class BaseRBM(DensityModel):
         -------
         log_likelihood : array of shape (n_samples,)
             In nats, float64.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If it is more than 0.1 nats too large by the exact log Z, where a layer is so small that
+            it can be summed.
         """
         free_energy, method = self.free_energy(X), self._own_fixed_point()
         if starts is None:
-            return -free_energy - self.log_partition(method)
+            return -free_energy - solved_log_partition(self, method)
         return -free_energy - evaluation.log_partition(self, method, starts=starts).value
 
     @available_if(_learns_by_fixed_points)

@@ -126,6 +126,17 @@ def test_score_does_not_miss_modes_that_no_start_leads_to():
     assert flattering > 1
 
 
+def test_solutions_are_compared_with_an_exact_log_z():
+    """TAP solved from one of two modes misses log 2."""
+    rbm = four_modes(5, 12.0)
+    rbm.starts_ = np.zeros((3, 10))
+    X = np.zeros((1, 10))
+    with pytest.warns(LikelihoodWarning, match="exact one") as record:
+        flattering = rbm.tap_log_likelihood(X)[0] - rbm.score(X)
+    assert flattering > 0.5
+    assert f"{flattering:.2g} nats too large" in str(record[0].message)
+
+
 # -------------------------------------------------------------------- a step of learning
 
 
