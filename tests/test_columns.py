@@ -115,7 +115,7 @@ def test_values_that_are_missing_are_summed_out(name):
     sites = unit.groups(n)
     for r in range(6):
         observed[r, sites[r % len(sites)]] = False
-    total, means, exact = exact_sums(machine, X, observed, means=True)
+    total, means, exact = exact_sums(machine, X, observed, layer=1)
     oracles = clamped(machine, np.where(observed, X, np.nan))
     assert exact.all()
     assert_allclose(total, [oracle.log_z for oracle in oracles], rtol=1e-9)

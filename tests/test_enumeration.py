@@ -1,6 +1,7 @@
 """Sums over all configurations, of machines with parameters for each row too: the oracle."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -281,3 +282,38 @@ def test_threads_have_the_same_sums_by_halves(monkeypatch):
     monkeypatch.setattr(_factored_sums, "split", lambda n, work: [slice(0, 3), slice(3, n)])
     monkeypatch.setattr(_factored_sums, "_PAIRS", (16, 64))
     assert_allclose(factored_sums(machine, 1).log_partition(), in_turn(machine, 1), rtol=1e-13)
+
+
+@pytest.mark.parametrize("sizes", [(4, 3), (3, 4, 2)])
+@pytest.mark.parametrize("covariance", ["diag", "full"])
+def test_machines_of_normal_units_have_one_normal_distribution(sizes, covariance):
+    """log Z and the means are those of the last layer, after the others are integrated out."""
+    generator = np.random.default_rng(0)
+    units = [Gaussian(covariance=covariance), *[Gaussian()] * (len(sizes) - 1)]
+    thetas, weights = [], [0.3 * generator.normal(size=(n, m)) for m, n in pairwise(sizes)]
+    for unit, n in zip(units, sizes, strict=True):
+        precision = generator.uniform(1, 2, n)
+        if unit.is_joint:
+            thetas.append(Theta(generator.normal(size=n), joint=np.diag(precision) + 0.1))
+        else:
+            thetas.append(Theta(generator.normal(size=n), precision))
+    machine = Machine(tuple(units), tuple(thetas), tuple(weights))
+    field, log_z, conditionals = 0.0, 0.0, []
+    P_below = None
+    for l, theta in enumerate(thetas):
+        P = np.diag(theta.precision) if theta.joint is None else theta.joint
+        b = theta.field + field
+        if l:
+            W = weights[l - 1]
+            P = P - W @ np.linalg.solve(P_below, W.T)
+        log_z += 0.5 * (
+            b @ np.linalg.solve(P, b) + np.linalg.slogdet(2 * np.pi * np.linalg.inv(P))[1]
+        )
+        conditionals.append((P, b))
+        if l < len(weights):
+            field = weights[l] @ np.linalg.solve(P, b)
+        P_below = P
+    assert can_enumerate(machine)
+    assert_allclose(log_partition(machine), log_z)
+    P, b = conditionals[-1]
+    assert_allclose(_enumeration.means(machine, [len(sizes) - 1])[0], np.linalg.solve(P, b))

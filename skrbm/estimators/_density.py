@@ -362,7 +362,9 @@ class DensityModel(
             where ``inference`` is a fixed point largest number of sweeps of its equations for each
             row, default 1000. Most converge much sooner.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
-            Of chains, as in :meth:`sample`; "auto" solves the equations of a fixed point.
+            Of chains, as in :meth:`sample`. "auto" solves the equations of a fixed point, and
+            without these sums over the hidden or the missing units of a row where they are so few
+            that this takes no longer than its chain.
         random_state : int, RandomState instance or None, default=None
             Of the chains.
 

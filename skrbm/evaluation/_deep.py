@@ -98,7 +98,7 @@ class DeepDensity(Density):
             above, solve_to_convergence(mean_field, above, start).state
         )
 
-    def observed_sums(self, machine, X, observed):
+    def observed_sums(self, machine, X, observed, max_units):
         """Return ``exact_sums``; rows with equal missing units are summed together."""
         xp, unit = namespace(X), machine.units[0]
         known = xp.where(observed, X, xp.zeros_like(X))

@@ -62,11 +62,38 @@ def n_enumerated(machine: Machine) -> float:
     return math.inf if layers is None else math.log2(_n_configurations(machine, layers))
 
 
+def is_normal(machine: Machine) -> bool:
+    """Whether all units are normal, so that log Z is that of one normal distribution."""
+    return machine.n_rows is None and all(
+        unit.is_gaussian or len(unit.joint_columns(n)) == n
+        for unit, n in zip(machine.units, machine.n_units, strict=True)
+    )
+
+
+def _normal(machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+    """Return the precision matrix of all units and the means of a machine of normal units."""
+    ends = np.cumsum([0, *machine.n_units])
+    P, field = np.zeros((ends[-1], ends[-1])), np.zeros(ends[-1])
+    for l, theta in enumerate(machine.thetas):
+        rows = slice(ends[l], ends[l + 1])
+        own = theta.precision if theta.joint is None else theta.joint
+        P[rows, rows] = np.diag(to_numpy(own)) if theta.joint is None else to_numpy(own)
+        field[rows] = to_numpy(theta.field)
+        if l:
+            below = slice(ends[l - 1], ends[l])
+            P[rows, below] = -machine.scale * to_numpy(machine.weights[l - 1])
+            P[below, rows] = P[rows, below].T
+    return P, np.linalg.solve(P, field)
+
+
 def can_enumerate(machine: Machine, max_units: int | None = None, most: float = _QUICK) -> bool:
     """Whether log Z can be summed exactly over at most 2**max_units configurations.
 
-    None stands for 20, or for sums by halves of at most ``most`` multiplications.
+    None stands for 20, or for sums by halves of at most ``most`` multiplications. Normal units need
+    no sum.
     """
+    if is_normal(machine):
+        return True
     n = n_enumerated(machine)
     if max_units is not None:
         check_count("max_units", max_units, 0)
@@ -168,6 +195,10 @@ def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Arra
     """
     if not machine.weights:
         return machine.units[0].total_log_partition(machine.thetas[0])
+    if is_normal(machine):
+        P, mean = _normal(machine)
+        size, half = len(P) * math.log(2 * math.pi), np.linalg.slogdet(P)[1]
+        return from_numpy(np.asarray(0.5 * (mean @ P @ mean + size - half)), machine.weights[0])
     if machine.n_rows is None:
         layers = _given_or_enumerable(machine, layers)
         sums = factored(machine, layers) if _n_configurations(machine, layers) > _FEW else None
@@ -183,6 +214,9 @@ def means(machine: Machine, wanted: Sequence[int]) -> list[np.ndarray]:
     -------
     list of ndarray of shape (n_units[l],)
     """
+    if is_normal(machine):
+        mean = np.split(_normal(machine)[1], np.cumsum(machine.n_units)[:-1])
+        return [mean[l] for l in wanted]
     sums, total, largest = [np.zeros(machine.n_units[l]) for l in wanted], 0.0, -math.inf
     for layers, log_weights in configurations(machine):
         logs = to_numpy(log_weights)

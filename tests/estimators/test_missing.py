@@ -160,7 +160,7 @@ def test_rows_that_are_annealed_agree_with_sums_over_few_missing_bits():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "skrbm.evaluation._observed.exact_sums",
-            lambda m, X, o: (np.zeros(len(X)), None, np.zeros(len(X), bool)),
+            lambda m, X, o, n: (np.zeros(len(X)), None, np.zeros(len(X), bool)),
         )
         annealed = rbm.free_energy(X[:1])
     assert_allclose(annealed, exact, atol=0.5)
