@@ -107,7 +107,7 @@ def most_units(machine, n_draws):
     """Return how many binary hidden units are summed in the time of some sweeps of one row."""
     n_visible, n_hidden = machine.n_units[:2]
     sweeps = _DRAW * n_draws * n_visible * n_hidden
-    return min(MAX_UNITS, math.log2(sweeps / (n_visible + n_hidden)))
+    return min(MAX_UNITS, math.log2(max(1.0, sweeps / (n_visible + n_hidden))))
 
 
 def exact_sums(machine, X, observed, max_units=MAX_UNITS, layer=None):
