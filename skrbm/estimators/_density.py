@@ -324,13 +324,19 @@ class DensityModel(
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or tempering along the ladder of a fit with
             ``start="tempered"``, or else along one that is built by annealing and kept (see
-            :class:`skrbm.inference.Tempering`). "auto" is "tempering" after such a fit.
+            :class:`skrbm.inference.Tempering`). "auto" is "tempering" after such a fit, and where
+            chains of a machine with at most 32,768 weights do not mix; it is checked once.
         random_state : int, RandomState instance or None, default=None
 
         Returns
         -------
         V : array of shape (n_samples, n_features), or of the shape of ``given``
             Observed entries of ``given`` are as the units take them.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If chains of a larger machine do not mix.
         """
         machine = self.machine_
         check_count("n_samples", n_samples, 1)

@@ -6,6 +6,7 @@ from ._annealing import (
     anneal,
     by_effective_part,
     effective_part,
+    own_bases,
     resampled,
     resampled_index,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "map_rows",
     "mean_of_weights",
     "method_names",
+    "own_bases",
     "propagate",
     "propagate_rows",
     "renewed",

@@ -17,7 +17,7 @@ from ._tempered import Tempered, TemperedStart, ladder_to
 from ._weighted import Weighted, WeightedStart
 
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
-_SWEEPS = 50  # over which the autocorrelation of chains is measured,
+N_SWEEPS = 50  # over which the autocorrelation of chains is measured,
 _DIRECTIONS = 8  # along so many principal directions of the data
 _MEANS = {}  # row weights of batches, which have few sizes
 _N_MEANS = 8  # at most
@@ -64,6 +64,25 @@ CHAINS = {
     "weighted": WeightedStart(),
 }
 """Where chains start in learning, by name."""
+
+
+def remaining(begin, end, rows):
+    """Return the autocorrelation of chains from one step to another, a float.
+
+    It is the largest one along the first eight principal directions of data: 1 less the variance of
+    the displacement of the chains, over twice the variance of the data.
+
+    Parameters
+    ----------
+    begin, end : ndarray of shape (n_chains, n_visible)
+    rows : ndarray of shape (n_rows, n_visible)
+        The data.
+    """
+    rows = rows - rows.mean(axis=0, dtype=np.float64)
+    _, deviations, directions = np.linalg.svd(rows, full_matrices=False)
+    moved = (end - begin) @ directions[:_DIRECTIONS].T
+    variances = deviations[:_DIRECTIONS] ** 2 / rows.shape[0]
+    return 1.0 - float((np.var(moved, axis=0) / (2 * variances + 1e-300)).min())
 
 
 @dataclass(frozen=True)
@@ -142,10 +161,7 @@ class ChainPhase(ModelPhase):
         return CHAINS[self.start].reviewed(self, machine, state, rng)
 
     def autocorrelation(self, machine, state, rows, rng):
-        """Return the autocorrelation of the chains over 50 sweeps, a float.
-
-        It is the largest one along the first eight principal directions of the data: 1 less the
-        variance of the displacement of the chains, over twice the variance of the data.
+        """Return the autocorrelation of the chains over 50 sweeps, as :func:`remaining` does.
 
         Parameters
         ----------
@@ -155,13 +171,8 @@ class ChainPhase(ModelPhase):
             Visible values of data.
         rng : Rng
         """
-        ends = sample(self.current(machine, state.step_size), machine, state.chains, rng, _SWEEPS)
-        rows = to_numpy(rows).astype(np.float64)
-        rows = rows - rows.mean(axis=0)
-        _, deviations, directions = np.linalg.svd(rows, full_matrices=False)
-        moved = to_numpy(ends.layers[0] - state.chains.layers[0]) @ directions[:_DIRECTIONS].T
-        variances = deviations[:_DIRECTIONS] ** 2 / rows.shape[0]
-        return 1.0 - float((np.var(moved, axis=0) / (2 * variances + 1e-300)).min())
+        ends = sample(self.current(machine, state.step_size), machine, state.chains, rng, N_SWEEPS)
+        return remaining(to_numpy(state.chains.layers[0]), to_numpy(ends.layers[0]), to_numpy(rows))
 
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""

@@ -33,7 +33,7 @@ from ._together import Shares
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 _CHECKED = 0.2  # part of the epochs after which it is checked once whether chains mix
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
-_CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
+CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 _LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
 _MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
 
@@ -366,7 +366,7 @@ class MomentLearner(BatchLearner):
         found = self.phase.autocorrelation(
             training.machine, training.phase_state, rows, training.rng
         )
-        if found <= _CORRELATED:
+        if found <= CORRELATED:
             return
         phase, n = training.parts.fallback, training.parts.fallback.n_states
         training.machine = first.copy()
