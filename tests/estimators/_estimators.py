@@ -45,7 +45,7 @@ BINARY = [RBM, TAPRBM]
 
 def with_methods(*names, among=PATHS):
     """Estimators that have all of these methods."""
-    return [E for E in among if all(callable(getattr(E, name, None)) for name in names)]
+    return [E for E in among if all(callable(getattr(E(), name, None)) for name in names)]
 
 
 def with_parameters(*names, among=PATHS):

@@ -101,7 +101,7 @@ def test_unfitted(Estimator):
     for name in answers(fitted, binary_data()):
         with pytest.raises(NotFittedError):
             METHODS[name](small(Estimator), binary_data(), np.asarray)
-    if hasattr(Estimator, "log_partition"):
+    if hasattr(fitted, "log_partition"):
         with pytest.raises(NotFittedError):
             small(Estimator).log_partition()
     y = [targets(60)] if is_classifier(fitted) else []
@@ -127,7 +127,7 @@ def test_scikit_learns_check_of_parameters(Estimator, monkeypatch):
     check_param_validation(Estimator.__name__, small(Estimator))
 
 
-@pytest.mark.parametrize("Estimator", with_parameters("schedule"))
+@pytest.mark.parametrize("Estimator", with_parameters("optimizer"))
 def test_schedules_must_return_factors(Estimator):
     for factor in (np.nan, -1, "fast"):
         with pytest.raises(ValueError, match="schedule"):

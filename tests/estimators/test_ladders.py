@@ -14,13 +14,14 @@ from scipy.special import ndtr, softmax
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
 from skrbm.evaluation import exact_log_partition, log_partition
-from skrbm.inference import TAP, Gibbs, GibbsLangevin, Tempering
+from skrbm.inference import TAP, Gibbs, GibbsLangevin, Langevin, Tempering
+from skrbm.learning import SGD
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "schedule": "constant"}
-    settings |= {"centered": False, "average": False, "random_state": 0}
+    settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "random_state": 0}
+    settings["optimizer"] = SGD(schedule="constant", centered=False, average=False)
     return RBM(6, inference=Gibbs(start="tempered"), **settings).fit(bits())
 
 
@@ -80,18 +81,15 @@ def two_clusters(n=500, dtype=np.float32):
     return (MEAN + SPREAD * (4 * signs + generator.standard_normal((n, 3)))).astype(dtype)
 
 
-OTHERS = [pytest.param(name, marks=pytest.mark.law) for name in ("gibbs", "langevin")]
+OTHERS = [pytest.param(kind, marks=pytest.mark.law) for kind in (Gibbs, Langevin)]
 
 
-@pytest.fixture(scope="module", params=["gibbs_langevin", *OTHERS])
+@pytest.fixture(scope="module", params=[GibbsLangevin, *OTHERS])
 def real(request):
-    settings = {"optimizer": "adam", "n_steps": 5, "n_iter": 100, "random_state": 0}
-    settings |= {"inference": request.param, "learning_rate": 0.02}
-    return GaussianBernoulliRBM(
-        4,
-        inference=GibbsLangevin(start="tempered", n_steps=20, burn_in=0, adjust_after=None),
-        **settings,
-    ).fit(two_clusters())
+    settings = {"optimizer": "adam", "n_iter": 100, "learning_rate": 0.02, "random_state": 0}
+    own = {} if request.param is Gibbs else {"adjust_after": None}
+    sampler = request.param(n_steps=5, start="tempered", burn_in=0, **own)
+    return GaussianBernoulliRBM(4, inference=sampler, **settings).fit(two_clusters())
 
 
 def share_above(rbm):

@@ -17,6 +17,7 @@ from sklearn.base import is_classifier
 from sklearn.neural_network import BernoulliRBM as Sklearn
 
 from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine, GaussianBernoulliRBM, TabularRBM
+from skrbm.inference import TAP, Gibbs, GibbsLangevin
 from skrbm.learning import SGD, Adam
 from skrbm.persistence import load, save
 
@@ -27,11 +28,12 @@ def given(estimator):
     return (X, (X[:, :3] > 0).astype(int)) if is_classifier(estimator) else (X,)
 
 
+TEMPERED = Gibbs(start="tempered")
 SETTINGS = {
     **{Estimator.__name__: (Estimator, {}) for Estimator in [*PATHS, TabularRBM]},
-    "ladder": (RBM, {"starts": "tempered", "visible": "gaussian"}),
-    "ladder of solutions": (TAPRBM, {"starts": "tempered"}),
-    "ladder of real units": (GaussianBernoulliRBM, {"starts": "tempered"}),
+    "ladder": (RBM, {"inference": TEMPERED, "visible": "gaussian"}),
+    "ladder of solutions": (TAPRBM, {"inference": TAP(start="tempered")}),
+    "ladder of real units": (GaussianBernoulliRBM, {"inference": GibbsLangevin(start="tempered")}),
     "messages": (RBM, {"inference": "relaxed_bp", "optimizer": Adam(decay=0.5)}),
     "outputs": (ConditionalRBM, {"optimizer": Adam(alpha="auto")}),
     "layers": (DeepTAPMachine, {"optimizer": "adam"}),
@@ -85,7 +87,7 @@ def test_tensors_come_back_as_tensors(tmp_path):
         (RBM, "save takes an estimator of skrbm"),
         (
             RBM(optimizer=SGD(schedule=lambda progress: 1.0)),
-            "RBM.schedule is of type builtins.function",
+            "RBM.optimizer.schedule is of type builtins.function",
         ),
         (RBM(init=Sklearn()), "RBM.init is of type sklearn.neural_network._rbm.BernoulliRBM"),
     ],

@@ -5,7 +5,7 @@ Random tests use fixed seeds; the probability that a correct program fails is st
 
 import numpy as np
 import pytest
-from _estimators import PAPER, binary_data, noisy_patterns
+from _estimators import PAPER, binary_data, build, noisy_patterns
 from _exact import Exact, log_likelihood
 from _machines import enumerable_pairs, random_machine
 from numpy.testing import assert_allclose, assert_array_equal
@@ -48,8 +48,8 @@ def real_data(kind, n=200, n_features=6, seed=0, dtype=np.float64):
 
 def small(**params):
     defaults = {"n_components": 4, "learning_rate": 0.05, "n_iter": 3, "random_state": 0}
-    defaults["batch_size"] = 20
-    return TAPRBM(**{**defaults, "schedule": "constant", **params})
+    defaults |= {"batch_size": 20, "schedule": "constant"}
+    return build(TAPRBM, **{**defaults, **params})
 
 
 def fitted_to(machine, **params):

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 from skrbm import BernoulliRBM
 from skrbm._schedules import SCHEDULES
-from skrbm.learning import SGD, EarlyStopping, LikelihoodMonitor, MomentLearner
+from skrbm.learning import EarlyStopping, LikelihoodMonitor, MomentLearner
 
 every = pytest.mark.parametrize("RBM", RBMS)
 binary = pytest.mark.parametrize("RBM", BINARY)
@@ -54,9 +54,7 @@ def test_history_has_the_log_likelihood(RBM):
 @pytest.mark.parametrize("schedule", [*sorted(SCHEDULES), lambda progress: 1 + progress])
 def test_schedules(RBM, schedule, monkeypatch):
     steps = counted_steps(monkeypatch)
-    rbm = small(RBM, n_iter=4, learning_rate=0.2, optimizer=SGD(schedule=schedule)).fit(
-        binary_data(n=10)
-    )
+    rbm = small(RBM, n_iter=4, learning_rate=0.2, schedule=schedule).fit(binary_data(n=10))
     progress = np.arange(4) / 4
     factors = {
         "constant": np.ones(4),
@@ -225,7 +223,7 @@ def peak(function):
         tracemalloc.stop()
 
 
-OPTIONS = [(RBM, {}) for RBM in RBMS] + [(RBM, {"binarize": 0}) for RBM in BINARY]
+OPTIONS = [(RBM, {}) for RBM in RBMS]
 OPTIONS += [(RBM, {"early_stopping": True}) for RBM in RBMS]
 
 
@@ -242,11 +240,10 @@ OPTIONS += [(RBM, {"early_stopping": True}) for RBM in RBMS]
 def test_memory_of_a_fit_on_dense_data(RBM, params, dtype, item):
     """Beside X itself: ten times parameters and batch, an index of the rows, and 2 MB.
 
-    A copy of X has 6.4 MB as float32. Only ``binarize`` needs a mask of one byte for each entry.
+    A copy of X has 6.4 MB as float32.
     """
     X = (np.random.default_rng(0).random((8_000, 200)) < 0.3).astype(dtype)
     rbm = RBM(n_components=50, batch_size=100, n_iter=1, random_state=0, **params)
     small(RBM, **params).fit(X[:100])  # what is imported and cached at first use
     batch_and_parameters = item * (50 * 200 + 250 + 100 * (200 + 50))
-    mask = X.size if "binarize" in params else 0
-    assert peak(lambda: rbm.fit(X)) < 10 * batch_and_parameters + 16 * 8_000 + mask + 2_000_000
+    assert peak(lambda: rbm.fit(X)) < 10 * batch_and_parameters + 16 * 8_000 + 2_000_000
