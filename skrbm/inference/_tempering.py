@@ -99,13 +99,12 @@ class Tempering(Sampler):
         bounded visible units know no data there, and others keep their own parameters. None is the
         ladder of a fitted estimator, else one that is built by annealing; in learning, where the
         machine changes, 10 temperatures.
-    n_steps : int, default=1
-        Steps for each batch in learning.
+    n_sweeps : int, default=200
+        Steps of each chain of :meth:`log_partition`, after a burn-in of a fifth as many.
     n_chains : int or None, default=None
         Chains in learning, as of :class:`Sampler`, and independent chains of
         :meth:`log_partition`, where None is 64.
-    n_sweeps : int, default=200
-        Steps of each of these, after a burn-in of a fifth as many.
+    n_steps, start, burn_in : as in :class:`Sampler`
 
     References
     ----------
@@ -117,8 +116,6 @@ class Tempering(Sampler):
     has_rungs = True
 
     rungs: Any = None
-    n_steps: int = 1
-    n_chains: int | None = None
     n_sweeps: int = 200
 
     def __post_init__(self):
@@ -255,7 +252,9 @@ class Tempering(Sampler):
         machines = self.machines(machine)
         if machines[0].scale != 0:
             raise ValueError("log Z needs a ladder whose first machine has independent units")
-        state = self.state_at(machine, self._ladder.last(machine, self.n_chains, rng), rng)
+        n = _N_CHAINS if self.n_chains is None else self.n_chains
+        check_count("n_chains", n, 2)  # the error is that of independent chains
+        state = self.state_at(machine, self._ladder.last(machine, n, rng), rng)
         gains = [([], []) for _ in machines[1:]]
         n_burn_in = -(-self.n_sweeps // 5)
         for step in range(n_burn_in + self.n_sweeps):

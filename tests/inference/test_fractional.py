@@ -144,7 +144,7 @@ def test_phases_leave_the_distribution_invariant(start, counts):
     machine, log_p, _ = fractional_machine(counts, 4)
     X, rng = drawn_rows(log_p, 20_000, 4), make_rng(6, machine.weights[0])
     chains = Gibbs().state_at(machine, drawn_rows(log_p, 20_000, 4, seed=1), rng)
-    phase = ChainPhase(Gibbs(), start, n_steps=2)
+    phase = ChainPhase(Gibbs(2), start)
     run, _, model = phase.phases(machine, Run(chains), X, rng)
     mean = model.statistics(machine.units[0], 0).field
     truth = np.exp(log_p) @ all_rows(4)

@@ -44,7 +44,7 @@ def test_names_and_objects():
         assert resolve(method, InferenceMethod) is method
     assert resolve("mean_field", FixedPoint) == NaiveMeanField()
     assert method_names(FixedPoint) == sorted([*FIXED_POINTS, "mean_field"])
-    assert method_names(Sampler) == sorted([*SAMPLERS, "cd"])
+    assert method_names(Sampler) == sorted([*SAMPLERS, "cd", "pcd"])
     assert resolve("tap", FixedPoint, max_iter=7, step_size=1.0) == TAP(max_iter=7)
     assert resolve(TAP(max_iter=3), FixedPoint, max_iter=7) == TAP(max_iter=3)
 

@@ -471,7 +471,7 @@ def test_errors_are_one_sentence():
     X = rows(20)
     with pytest.raises(ValueError, match="visible units"):
         RBM(2, hidden=FULL).fit(np.eye(4))
-    with pytest.raises(ValueError, match="use penalty='l2'"):
+    with pytest.raises(ValueError, match="needs penalty='l2'"):
         RBM(2, visible=FULL, optimizer=SGD(penalty="l1")).fit(X)
     with pytest.raises(ValueError, match="covariance must be one of"):
         Gaussian(covariance="tied")
