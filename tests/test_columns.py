@@ -199,7 +199,7 @@ def two_classes(n):
     [
         {},
         {"inference": "naive_mean_field"},
-        pytest.param({"starts": "tempered"}, marks=pytest.mark.slow),
+        pytest.param({"inference": Gibbs(start="tempered")}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

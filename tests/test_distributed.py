@@ -29,6 +29,7 @@ from skrbm._ranks import ranks
 from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
 from skrbm.distributed import _dask as dask_fit
 from skrbm.distributed import _torch as torch_ranks
+from skrbm.inference import TAP
 from skrbm.learning import SGD
 from skrbm.persistence import Checkpoint
 
@@ -198,7 +199,7 @@ def test_workers_of_dask_take_the_steps_that_one_process_takes(client):
     # Solutions that start at all rows of a batch of all rows: nothing is random.
     init = 0.5 * np.random.default_rng(1).standard_normal((3, 5)), np.zeros(3), np.zeros(5)
     weights = 1 + np.arange(60) % 3
-    options = {"starts": "data", "alpha": 0.0}
+    options = {"inference": TAP(start="data"), "optimizer": SGD(0.5, alpha=0.0, schedule="linear")}
     rbm = TAPRBM(3, batch_size=1000, init=init, n_iter=6, **options)
     found = fit(clone(rbm), blocks_of(X), None, weights, client=client)
     one = clone(rbm).fit(X, sample_weight=weights)

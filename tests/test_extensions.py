@@ -126,8 +126,8 @@ class Unfinished:
     "params, match",
     [
         ({"visible": Unfinished.Kind()}, "Kind does not have the method"),
-        ({"inference": Unfinished.Equations()}, r"Equations does not have the method start\(\)"),
-        ({"inference": Unfinished.Chain()}, r"Chain does not have the method start\(\)"),
+        ({"inference": Unfinished.Equations()}, r"Equations does not have the method state_at\(\)"),
+        ({"inference": Unfinished.Chain()}, r"Chain does not have the method state_at\(\)"),
         ({"optimizer": Unfinished.Steps()}, r"Steps does not have the method init\(\)"),
     ],
 )

@@ -266,12 +266,12 @@ def test_clamped_fixed_points(library, kinds):
 
 @pairs
 def test_samplers(library, kinds):
-    method, start = Gibbs(), "persistent"
+    method = Gibbs()
     machine, same = make(kinds, library)
     exact = Exact(machine)
     n = 4000
     X, rng = library.array(data(machine, n)), make_rng(0, same.weights[0])
-    learning = ChainPhase(method, start, 2)
+    learning = ChainPhase(Gibbs(2))
     state = learning.init(same, rng, 5, X)
     assert [tuple(layer.shape) for layer in state.chains.layers] == [(5, 4), (5, 3)]
     state = state._replace(chains=sample(method, same, method.state_at(same, X, rng), rng, 3))
@@ -338,15 +338,15 @@ def test_ais(library, kinds):
 # Learning.
 
 
-@pytest.mark.parametrize("max_norm", [None, 0.1])
+@pytest.mark.parametrize("max_grad_norm", [None, 0.1])
 @pytest.mark.parametrize("penalty", ["l1", "l1b", "group_lasso", "l2"])
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "adam"])
-def test_optimizers(library, kind, order, penalty, max_norm):
+def test_optimizers(library, kind, order, penalty, max_grad_norm):
     machine, same = make(("bernoulli", "bernoulli"), library)
     X, method = data(machine), TAP(order=order)
     kinds = {"sgd": SGD, "momentum": partial(SGD, 0.5), "adam": partial(Adam, epsilon=0.1)}
-    optimiser = kinds[kind](alpha=0.01, penalty=penalty, max_norm=max_norm)
+    optimiser = kinds[kind](alpha=0.01, penalty=penalty, max_grad_norm=max_grad_norm)
     states = [optimiser.init(NATURAL.of(m)) for m in (machine, same)]
     for _ in range(3):
         machine, states[0] = update(machine, states[0], X, method, optimiser)

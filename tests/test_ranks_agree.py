@@ -38,10 +38,12 @@ def test_ranks_need_units_of_the_same_kind():
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("name, values", [("n_components", (3, 4)), ("schedule", ("cosine", abs))])
+@pytest.mark.parametrize(
+    "name, values", [("n_components", (3, 4)), ("optimizer__schedule", ("cosine", abs))]
+)
 def test_ranks_need_the_same_parameters(name, values, method):
     def fitted(rank):
-        rbm = RBM(**{"n_components": 3, "random_state": rank, name: values[rank]})
+        rbm = RBM(3, optimizer=SGD(), random_state=rank).set_params(**{name: values[rank]})
         return getattr(rbm, method)(parts(data(), rank))
 
     for found in on_ranks(fitted):
@@ -95,7 +97,7 @@ def test_ranks_need_to_go_on_from_the_same():
 
     for n_others, other in ((0, "nothing"), (4, "a machine of [4, 3] units")):
         for found in on_ranks(lambda rank, n=n_others: fitted(rank, n)):
-            told = f"goes on from is 'a machine of [5, 3] units' on rank 1 and {other!r} on rank 0"
+            told = f"the start of the fit is 'a machine of [5, 3] units' on rank 1 and {other!r} on rank 0"
             assert isinstance(found, ValueError) and told in str(found)
 
 
