@@ -49,9 +49,6 @@ class BernoulliRBM(BaseRBM):
         Means of the training data; absent after ``from_parameters``.
     starts_ : array of shape (n_chains, n_features)
         Visible units of the chains, where :meth:`sample` starts.
-    ladder_ : Ladder
-        Only of a fit with ``persistent="tempered"``: machines from independent units to the fitted
-        one, with samples of each, along which :meth:`sample` and :meth:`log_partition` go.
     n_iter_ : int
         Epochs so far.
     history_ : dict of list
