@@ -107,7 +107,7 @@ PLAIN = SGD(alpha=0.0, schedule="constant", centered=False, average=False)
     "Preset, params, of_rbm",
     [
         (BernoulliRBM, {}, {"optimizer": PLAIN, "inference": "pcd", "init": "random"}),
-        (TAPRBM, {"optimizer": PLAIN}, {"optimizer": PLAIN, "inference": "tap"}),
+        (TAPRBM, {"inference": TAP(start="persistent"), "optimizer": PLAIN}, {"optimizer": PLAIN}),
         (TAPRBM, {"inference": TAP(start="data"), "optimizer": PLAIN}, {"optimizer": PLAIN}),
     ],
 )
