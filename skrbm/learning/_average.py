@@ -72,9 +72,9 @@ class Average:
         return replace(self, means=self.means.copy(), last=self.last.copy())
 
 
-def _close(a, b):
-    xp = namespace(a)
-    if 0 in a.shape:
+def _close(mean, finite):
+    xp = namespace(mean)
+    if 0 in mean.shape:
         return True
-    tolerance = 8 * float(xp.finfo(a.dtype).eps) * xp.max(xp.abs(a))
-    return bool(xp.all((xp.abs(a - b) <= tolerance) | (a == b)))
+    tolerance = 8 * float(xp.finfo(mean.dtype).eps) * xp.max(xp.abs(finite))
+    return bool(xp.all(xp.abs(mean - finite) <= tolerance))

@@ -137,15 +137,14 @@ def test_log_partition_along_a_ladder_that_is_built(model):
     for method in ("tempering", Tempering(8), Tempering(n_chains=100)):
         found = log_partition(model, method, random_state=0)
         assert abs(found.value - exact_log_partition(model)) < 8 * found.std
-        assert found.n == getattr(method, "n_chains", 64)
+        assert found.n == (getattr(method, "n_chains", None) or 64)
 
 
 def test_samples_along_a_ladder_reach_modes_that_gibbs_sampling_does_not():
     """Half of 400 samples are in each mode, within 5 standard deviations of 0.025."""
     rbm, start = two_modes(), np.zeros((400, 8))
-    stuck = rbm.sample(400, init=start, random_state=0)
+    stuck = rbm.sample(400, init=start, method="gibbs", random_state=0)
     assert (stuck.mean(axis=1) < 0.5).all()
-    assert_array_equal(stuck, rbm.sample(400, init=start, method="gibbs", random_state=0))
     for method in ("tempering", Tempering(8)):
         V = rbm.sample(400, init=start, method=method, random_state=0)
         assert V.shape == (400, 8)
