@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 from skrbm.estimators._base import BaseRBM
 from skrbm.estimators._shared import shares_parameters
 from skrbm.units import Bernoulli, Gaussian
@@ -7,7 +9,7 @@ from skrbm.units import Bernoulli, Gaussian
 class HopfieldRBM(BaseRBM):
     """Binary visible and Gaussian hidden units, by persistent contrastive divergence."""
 
-    _optimizer_defaults = {"alpha": 0.0, "schedule": "constant"}
+    _optimizer_defaults: ClassVar[dict] = {"alpha": 0.0, "schedule": "constant"}
 
     def __init__(
         self,
