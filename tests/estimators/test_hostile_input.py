@@ -54,9 +54,6 @@ def test_scores_of_single_precision_far_from_zero(visible, mean):
 
 
 def test_parameters_that_overflow_are_not_published():
-    X = np.random.default_rng(0).normal(size=(20, 3))
-    with pytest.raises(ValueError, match="first parameters overflow float64; scale X"):
-        GaussianBernoulliRBM(2, init=(np.full((2, 3), 1e300), None, None)).fit(1e-10 * X)
     init = np.full((2, 8), 1e300), None, None
     with pytest.raises(ValueError, match="parameters of init overflow float32"):
         small(FrankWolfeRBM, init=init).fit(binary_data(dtype=np.float32))

@@ -153,7 +153,7 @@ def test_bounds_of_the_data_and_beyond(kind):
 def test_negative_precision_names_the_remedy_and_keeps_the_parameters():
     # W * W c grows beyond any precision when steps are long.
     X = 10 * real_data("gaussian")
-    schedule = lambda progress: 500.0 if progress >= 0.5 else 1e-4  # noqa: E731
+    schedule = lambda progress: 1e38 if progress >= 0.5 else 1e-4  # noqa: E731
     rbm = small(visible="gaussian", learning_rate=1.0, n_iter=4, **PAPER, schedule=schedule)
     with pytest.raises(DivergenceError):
         rbm.fit(X)
