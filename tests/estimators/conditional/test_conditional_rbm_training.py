@@ -86,11 +86,11 @@ def parity(n, seed=0):
 @pytest.mark.law
 @pytest.mark.parametrize("objective", ["likelihood", "margin", "marginal_margin"])
 def test_hidden_units_learn_interactions_of_features(objective):
-    """Logistic regression gets half of the rows right; over six seeds these got 0.8 to 0.95."""
+    """Logistic regression gets 0.53 to 0.67 of the rows right, and these 0.8 to 0.95."""
     params = {"n_iter": 20, "n_components": 16, "learning_rate": 0.3}
     crbm = small(objective=objective, **params).fit(*parity(200))
-    assert crbm.score(*parity(300, seed=1)) > 0.65
-    assert small(**params).set_params(n_components=0).fit(*parity(200)).score(*parity(300)) < 0.65
+    assert crbm.score(*parity(300, seed=1)) > 0.75
+    assert small(**params).set_params(n_components=0).fit(*parity(200)).score(*parity(300)) < 0.72
 
 
 @pytest.mark.parametrize(
