@@ -12,7 +12,7 @@ from ._choices import UnitNames
 
 _SHARED = {
     "visible": """\
-    visible : {"bernoulli", "spin", "binomial", "gaussian", "relu", "double_relu", \\
+    visible : {"bernoulli", "spin", "binomial", "gaussian", "relu", "double_relu", \
             "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
         Units of the columns of X: 0 or 1; -1 or 1; whole numbers from 0 to n; real numbers; those
         from 0 on; with parameters of their own on each side of 0; on an interval; on an interval
@@ -52,7 +52,7 @@ _SHARED = {
         the rows and the tolerance (:class:`~skrbm.learning.EarlyStopping`).
 """,
     "init": """\
-    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \\
+    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
             default="random"
         Where training starts. "random" draws small weights and sets visible biases by the data.
 """,
