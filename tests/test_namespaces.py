@@ -388,7 +388,7 @@ def test_learning_from_every_start(library, name):
     machine, same = make(("bernoulli", "truncated_gaussian"), library)
     exact, X = Exact(machine), library.array(data(machine))
     phase = FixedPointPhase(TAP(max_iter=300, damping=0.5), name)
-    optimizer, rng = SGD(momentum=0.5), make_rng(0, same.weights[0])
+    optimizer, rng = SGD(momentum=0.5, alpha=0.0), make_rng(0, same.weights[0])
     state, velocity = phase.init(same, rng, 8, X), optimizer.init(NATURAL.of(same))
     state, seen, model = phase.phases(same, state, X, rng)
     assert library.check(phase.visible(state)).shape == (8, 4)

@@ -97,7 +97,7 @@ def test_ranks_need_to_go_on_from_the_same():
 
     for n_others, other in ((0, "nothing"), (4, "a machine of [4, 3] units")):
         for found in on_ranks(lambda rank, n=n_others: fitted(rank, n)):
-            told = f"is 'a machine of [5, 3] units' on rank 1 and {other!r} on rank 0"
+            told = f"fit is 'a machine of [5, 3] units' on rank 1 and {other!r} on rank 0"
             assert isinstance(found, ValueError) and told in str(found)
 
 
