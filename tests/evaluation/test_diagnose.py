@@ -23,8 +23,8 @@ from skrbm.evaluation._agreement import (
     quality_by_sweeps,
 )
 from skrbm.inference import Gibbs, Tempering
-from skrbm.learning import SGD
 from skrbm.inputs import Coordinates
+from skrbm.learning import SGD
 from skrbm.machine import Machine, conditional
 from skrbm.units import Bernoulli, Theta
 
