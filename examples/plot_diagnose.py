@@ -40,9 +40,8 @@ X_train, X_test = draw(500), draw(500)
 # starts the error of the moments decreases, and then increases (last panel; the dashed line is the
 # error of as many rows of data).
 
-short = RBM(
-    16, learning_rate=0.05, n_iter=200, random_state=0, inference=Gibbs(start="noise", n_steps=3)
-)
+chains = Gibbs(n_steps=3, start="noise")
+short = RBM(16, inference=chains, learning_rate=0.05, n_iter=200, random_state=0)
 short.fit(X_train)
 diagnosis = diagnose(short, X_test, n_chains=200, n_steps=2000, random_state=0)
 DiagnosisDisplay.from_diagnosis(diagnosis)
@@ -56,11 +55,11 @@ plt.show()
 
 persistent = RBM(
     16,
+    inference=Gibbs(n_steps=5),
+    optimizer=SGD(schedule="linear"),
     learning_rate=0.2,
     n_iter=200,
     random_state=0,
-    optimizer=SGD(schedule="linear"),
-    inference=Gibbs(n_steps=5),
 )
 persistent.fit(X_train)
 DiagnosisDisplay.from_estimator(persistent, X_test, n_chains=200, random_state=0)

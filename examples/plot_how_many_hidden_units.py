@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from skrbm import RBM, BernoulliRBM, FrankWolfeRBM
+from skrbm import RBM, FrankWolfeRBM
 from skrbm.inspection import ComponentsDisplay
 from skrbm.learning import SGD
 
@@ -35,18 +35,10 @@ likelihoods = [grown.truncate(size).score(X_test) for size in sizes]
 # Joint training
 # --------------
 
-settings = {"n_iter": 40, "learning_rate": 0.05, "batch_size": 50, "schedule": "linear"}
-refined = RBM(
-    n,
-    init=grown,
-    random_state=0,
-    optimizer=SGD(alpha=0.0, schedule="constant", centered=False, average=False),
-    learning_rate=0.1,
-    batch_size=10,
-    n_iter=10,
-    **settings,
-).fit(X_train)
-random = BernoulliRBM(n, random_state=0, **settings).fit(X_train)
+plain = SGD(alpha=0.0, schedule="linear", centered=False, average=False)
+settings = {"n_iter": 40, "learning_rate": 0.05, "batch_size": 50, "optimizer": plain}
+refined = RBM(n, init=grown, random_state=0, **settings).fit(X_train)
+random = RBM(n, random_state=0, **settings).fit(X_train)
 scores = {
     "Frank-Wolfe": grown.score(X_test),
     "PCD from Frank-Wolfe": refined.score(X_test),

@@ -33,20 +33,15 @@ X_train, X_test, Y_train, Y_test = train_test_split(
     X, segments[digits.target], test_size=600, random_state=0
 )
 
-settings = {"n_iter": 20, "batch_size": 20, "schedule": "linear", "random_state": 0}
+settings = {"n_iter": 20, "batch_size": 20, "random_state": 0}
+weak, strong = (SGD(alpha=alpha, schedule="linear") for alpha in (0.001, 0.003))
 models = {
     "separate": ConditionalRBM(0, learning_rate=0.1, **settings),
     "chain": ClassifierChain(LogisticRegression(C=0.3, max_iter=1000), random_state=0),
     "MLP": MLPClassifier(alpha=1, learning_rate_init=0.01, random_state=0),
-    "RBM": ConditionalRBM(
-        32, learning_rate=0.5, optimizer=SGD(alpha=0.001, schedule="linear"), **settings
-    ),
+    "RBM": ConditionalRBM(32, learning_rate=0.5, optimizer=weak, **settings),
     "RBM, margin": ConditionalRBM(
-        32,
-        objective="margin",
-        learning_rate=0.3,
-        optimizer=SGD(alpha=0.003, schedule="linear"),
-        **settings,
+        32, objective="margin", learning_rate=0.3, optimizer=strong, **settings
     ),
 }
 print("               all right   segments wrong   is a digit")

@@ -37,8 +37,8 @@ models = {
     "double-rectified": RBM(
         n_groups,
         hidden="double_relu",
+        optimizer=SGD(alpha=2e-4, penalty="l1b"),
         learning_rate=0.3,
-        optimizer=SGD(alpha=0.0002, penalty="l1b"),
     ),
     "binary": RBM(n_groups),
 }

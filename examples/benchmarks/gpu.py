@@ -29,9 +29,6 @@ from unittest import mock
 import numpy as np
 import torch
 
-from skrbm.inference import Gibbs
-from skrbm.learning import SGD
-
 sys.path.insert(0, str(Path(__file__).resolve().parent / "gaussian_bernoulli"))
 
 from _common import PLAIN, heading, table, timed
@@ -39,7 +36,8 @@ from speed import explicit
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng, to_numpy
-from skrbm.inference import BeliefPropagation, GibbsLangevin, propagate, propagate_rows
+from skrbm.inference import BeliefPropagation, Gibbs, GibbsLangevin, propagate, propagate_rows
+from skrbm.learning import SGD
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
 
@@ -175,12 +173,10 @@ def rbms(device, args):
             ours = RBM(
                 n_hidden,
                 batch_size=size,
-                optimizer=SGD(alpha=0.0, schedule="constant", centered=True, average=False),
+                optimizer=SGD(alpha=0.0, schedule="constant", average=False),
                 inference=Gibbs(n_steps=steps),
-                learning_rate=0.1,
-                n_iter=10,
+                learning_rate=0.01,
             )
-            ours.set_params(learning_rate=0.01)
             there, found = seconds_of_batches(
                 device, args, {"": ours}, n_visible, {"rbms": updates}, n_batches=30
             )
@@ -258,7 +254,7 @@ def agreement(device, args):
     rows, X = [], bits(200, 12)
     for dtype, goal in ((np.float32, 1e-5), (np.float64, 1e-10)):
         data = X.astype(dtype)
-        fit = PLAIN | {"n_components": 8, "n_iter": 5, "batch_size": 50, "shuffle": False}
+        fit = PLAIN | {"n_components": 8, "n_iter": 5, "batch_size": 50}
         init = 0.1 * np.random.default_rng(0).standard_normal((8, 12)), np.zeros(8), np.zeros(12)
         ours = TAPRBM(init=init, **fit).fit(data)
         there = torch.asarray(data, device=device.name)

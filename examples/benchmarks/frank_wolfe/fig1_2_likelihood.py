@@ -26,17 +26,15 @@ from scipy.io import loadmat
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from skrbm import RBM
-from skrbm.inference import Gibbs
-from skrbm.learning import SGD, EarlyStopping
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import data_folder, heading, mnist, progress, table
 
-from skrbm import FrankWolfeRBM
+from skrbm import RBM, FrankWolfeRBM
 from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition
+from skrbm.inference import Gibbs
+from skrbm.learning import SGD, EarlyStopping
 
 SIZES = 20, 50, 100, 200, 300, 400, 500, 600, 700
 EPOCHS = {"caltech": 400, "mnist": 200}

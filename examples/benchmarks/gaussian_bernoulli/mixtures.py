@@ -10,13 +10,13 @@ through rows of the data; otherwise nearly all hidden units vanish.
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 from _paper import SAMPLERS, heading, progress, table
 from sklearn.mixture import GaussianMixture
 
 from skrbm import GaussianBernoulliRBM
-from skrbm.inference import GibbsLangevin
 
 ANGLES = np.pi / 2 + 2 * np.pi / 3 * np.arange(3)
 MEANS = 3 * np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])
@@ -113,16 +113,13 @@ def learned(X, args, sampler):
     init = start(X, args.n_components, np.random.default_rng(args.seed))
     rbm = GaussianBernoulliRBM(
         args.n_components,
+        inference=replace(sampler, start="annealed", n_steps=args.n_steps, burn_in=args.burn_in),
         optimizer=args.optimizer,
         learning_rate=args.learning_rate,
         batch_size=args.batch_size,
         n_iter=args.epochs,
         init=init,
         random_state=args.seed,
-        inference=GibbsLangevin(
-            start="annealed", n_steps=args.n_steps, burn_in=args.burn_in, adjust_after=None
-        ),
-        **sampler,
     )
     return rbm.fit(X)
 

@@ -12,6 +12,7 @@ from images import options, relative_variances
 
 from skrbm import GaussianBernoulliRBM
 from skrbm.inference import GibbsLangevin
+from skrbm.learning import SGD, Adam
 
 
 def main():
@@ -19,16 +20,16 @@ def main():
     heading(__file__, args)
     X, _ = images(args.data, "train", args.rows)
     X = X + args.noise * np.random.default_rng(0).standard_normal(X.shape, dtype=np.float32)
+    kind = {"sgd": SGD, "adam": Adam}[args.optimizer]
     rbm = GaussianBernoulliRBM(
         args.n_components,
-        batch_size=args.batch_size,
-        learning_rate=args.learning_rate,
-        optimizer=args.optimizer,
-        random_state=args.seeds[0],
         inference=GibbsLangevin(
-            n_steps=args.n_steps, burn_in=args.burn_in, step_size=args.step_size, adjust_after=None
+            args.step_size, adjust_after=None, n_steps=args.n_steps, burn_in=args.burn_in
         ),
-        schedule="constant",
+        optimizer=kind(alpha=0.0, schedule="constant", max_grad_norm=10.0),
+        learning_rate=args.learning_rate,
+        batch_size=args.batch_size,
+        random_state=args.seeds[0],
     )
     rows = []
     for epoch in range(1, args.epochs + 1):

@@ -26,7 +26,7 @@ from skrbm.machine import conditional
 
 def trained(n_hidden, n_epochs, X):
     """Return a TAPRBM."""
-    settings = {"starts": "chains", "batch_size": 100, "inference": TAP(max_iter=3)}
+    settings = {"batch_size": 100, "inference": TAP(max_iter=3, start="chains")}
     settings |= {"n_iter": n_epochs, "random_state": 0}
     return TAPRBM(n_hidden, **PLAIN | settings).fit(X)
 
