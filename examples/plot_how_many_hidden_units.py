@@ -5,7 +5,7 @@ Number of hidden units
 
 :class:`~skrbm.FrankWolfeRBM` adds hidden units one by one until no unit is worth its penalty or the
 validation likelihood stops improving. Training of all units then continues with
-:class:`~skrbm.BernoulliRBM`.
+:class:`~skrbm.RBM`.
 """
 
 # %%
