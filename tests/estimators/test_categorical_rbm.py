@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from _distributions import LEVEL
+from _estimators import build
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp
@@ -47,7 +48,7 @@ def sequences(n=300, seed=0, n_sites=5):
 
 
 def small(**params):
-    return CategoricalRBM(**{"n_components": 4, "n_iter": 3, "random_state": 0, **params})
+    return build(CategoricalRBM, **{"n_components": 4, "n_iter": 3, "random_state": 0, **params})
 
 
 # --------------------------------------------------------------------------- the distribution

@@ -27,7 +27,7 @@ def test_range_warning(RBM, make, scale, values):
     X = make(scale * binary_data())
     messages = range_warnings(lambda: small(RBM).fit(X))
     assert len(messages) == 1
-    for part in ("outside [0, 1]", "MinMaxScaler", "binarize"):
+    for part in ("outside [0, 1]", "MinMaxScaler", "visible='gaussian'"):
         assert part in messages[0]
     if not sp.issparse(X):
         assert values in messages[0]
