@@ -31,7 +31,7 @@ squares = squares.reshape(Y.shape)
 damaged = {"noisy": np.where(flips, 1 - Y, Y), "occluded": np.where(squares, 0, Y)}
 
 train, test = train_test_split(np.arange(len(Y)), test_size=300, random_state=0)
-optimizer = SGD(alpha=0.0, schedule="cosine")
+optimizer = SGD(alpha=0.0, schedule="cosine", average=False)
 settings = {"learning_rate": 0.3, "batch_size": 30, "n_iter": 8, "optimizer": optimizer}
 models, rows = {}, {}
 print("task      model      all pixels  changed pixels")

@@ -34,9 +34,11 @@ X_train, X_test, Y_train, Y_test = train_test_split(
 )
 
 settings = {"n_iter": 20, "batch_size": 20, "random_state": 0}
-weak, strong = (SGD(alpha=alpha, schedule="linear") for alpha in (0.001, 0.003))
+free, weak, strong = (
+    SGD(alpha=alpha, schedule="linear", average=False) for alpha in (0.0, 0.001, 0.003)
+)
 models = {
-    "separate": ConditionalRBM(0, learning_rate=0.1, **settings),
+    "separate": ConditionalRBM(0, learning_rate=0.1, optimizer=free, **settings),
     "chain": ClassifierChain(LogisticRegression(C=0.3, max_iter=1000), random_state=0),
     "MLP": MLPClassifier(alpha=1, learning_rate_init=0.01, random_state=0),
     "RBM": ConditionalRBM(32, learning_rate=0.5, optimizer=weak, **settings),

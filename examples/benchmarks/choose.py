@@ -190,7 +190,10 @@ def outputs():
     settings = {"learning_rate": 0.5, "n_iter": 20, "batch_size": 20}
     for name, model in {
         "ConditionalRBM(32)": ConditionalRBM(
-            32, random_state=0, optimizer=SGD(alpha=1e-3, schedule="linear"), **settings
+            32,
+            random_state=0,
+            optimizer=SGD(alpha=1e-3, schedule="linear", average=False),
+            **settings,
         ),
         "MultiOutputClassifier": MultiOutputClassifier(linear),
         "ClassifierChain": ClassifierChain(linear, random_state=0),

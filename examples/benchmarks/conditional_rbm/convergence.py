@@ -38,7 +38,7 @@ def main():
     args = parser.parse_args()
     heading(__file__, args)
     images, held_out, _ = load("mnist", args.task, args.train_size)
-    optimizer = SGD(alpha=args.alpha, schedule="linear")
+    optimizer = SGD(alpha=args.alpha, schedule="linear", average=False)
     common, init = {"batch_size": args.batch_size, "optimizer": optimizer}, "random"
     if args.start == "LR":
         init = train("LR", 0.1, 15, (images, held_out), **common)[0]

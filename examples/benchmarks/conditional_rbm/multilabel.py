@@ -33,7 +33,7 @@ from skrbm import ConditionalRBM
 from skrbm.learning import SGD
 
 OURS = "ConditionalRBM"
-OPTIMIZER = SGD(momentum=0.9, alpha=0.0, schedule="linear")
+OPTIMIZER = SGD(momentum=0.9, alpha=0.0, schedule="linear", average=False)
 SETTINGS = {"learning_rate": 0.03, "optimizer": OPTIMIZER, "batch_size": 50}
 
 

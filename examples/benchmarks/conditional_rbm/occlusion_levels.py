@@ -39,7 +39,7 @@ def one_fit(method, size, seed, args):
     fitted, held_out, test = load("mnist", f"occluded{size}", args.train_size, seed)
     held_out = Images(*(part[:1000] for part in held_out))
     test = Images(*(part[: args.test_size] for part in test))
-    optimizer = SGD(alpha=2e-3, schedule="linear")
+    optimizer = SGD(alpha=2e-3, schedule="linear", average=False)
     params = {"batch_size": 5, "optimizer": optimizer, "n_components": args.n_components}
     crbm, *_ = train(method, args.rate, args.epochs, (fitted, held_out), seed, **params)
     return errors(crbm, test)

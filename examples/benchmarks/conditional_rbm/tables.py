@@ -52,7 +52,10 @@ def arguments():
 
 def one_method(method, args):
     """Return a row of results for each seed: errors, rate, epochs and seconds."""
-    common = {"batch_size": args.batch_size, "optimizer": SGD(alpha=args.alpha, schedule="linear")}
+    common = {
+        "batch_size": args.batch_size,
+        "optimizer": SGD(alpha=args.alpha, schedule="linear", average=False),
+    }
     if args.redraw:
         common["corrupt"] = lambda Y, rng: corrupted(Y, args.task, args.dataset, rng)
     params = common if method == "LR" else {**common, "n_components": args.n_components}
