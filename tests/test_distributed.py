@@ -270,7 +270,7 @@ def test_an_error_of_the_rows_of_a_rank_names_it(client):
     X_empty = full.map_blocks(lambda block, block_id: block[15 * (block_id[0] > 1) :], dtype=float)
     with pytest.raises(ValueError, match="0 sample") as found:
         fit(RBM(3), X_empty, client=client)
-    assert "Rank 1 tells this" in found.value.__notes__[0]
+    assert "Raised on rank 1" in found.value.__notes__[0]
 
 
 def test_workers_that_are_threads_are_refused():

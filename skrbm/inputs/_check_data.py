@@ -211,8 +211,7 @@ def check_range(columns, unit, binarize):
     if not unit.clips:
         raise ValueError(f"{found}; scale X or use other units")
     warnings.warn(
-        f"{found}, which are clipped; scale X (MinMaxScaler), or use "
-        "visible='gaussian'",
+        f"{found}, which are clipped; scale X (MinMaxScaler), or use visible='gaussian'",
         DataRangeWarning,
         stacklevel=2,
     )
