@@ -36,7 +36,8 @@ class TabularRBM(BaseRBM):
         "binary" are booleans, or two values that are not floats; "categorical" are strings,
         objects and pandas or polars categories; "rating" are whole numbers of a range of at most
         20, binomial from the smallest to the largest; "real" are all other numbers, with a learnt
-        variance, integers rounded. Only if asked for: "count", whole numbers from 0 on without a
+        variance, integers rounded. Floats with missing values are integers here if they are whole
+        with a range of at most 20. Only if asked for: "count", whole numbers from 0 on without a
         bound (Poisson); "positive", real from 0 on; "bounded", real from the smallest to the
         largest value.
     covariance : {"diag", "full"}, default="diag"

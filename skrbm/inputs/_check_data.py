@@ -152,7 +152,10 @@ def check_known(columns, unit=None):
     else:
         name, unknown = "columns", np.flatnonzero(~known).tolist()
     if unknown:
-        raise ValueError(f"X has no observed value in {name} {unknown[:10]}, but only NaN")
+        which = (
+            f"{unknown}" if len(unknown) <= 10 else f"{unknown[:10]} and {len(unknown) - 10} more"
+        )
+        raise ValueError(f"X has no observed value in {name} {which}, but only NaN")
 
 
 def canonical(X):

@@ -226,6 +226,8 @@ class ObservedColumn:
         if not len(values):
             raise ValueError(f"column {name!r} of X has no observed value")
         code = "O" if asked else _code_of(values, name, dtype)
+        if code == "f" and len(values) < len(column) and _are_few_whole(as_numbers(values, name)):
+            code = "i"  # NaN has made floats of them
         ordered = bool(getattr(given.dtype, "ordered", False))
         found = cls(name, dtype, ordered, code, asked, None)
         if code == "f" or (asked and not KINDS[asked].is_named):
@@ -273,6 +275,11 @@ class ObservedColumn:
             return "binary"
         is_exact = max(abs(self.lower), abs(self.upper)) < 2**53  # as floats
         return "rating" if 0 < self.upper - self.lower <= _MAX_RATING and is_exact else "real"
+
+
+def _are_few_whole(numbers):
+    """Whether numbers are whole and in so small a range that they are codes or a rating."""
+    return bool((numbers % 1 == 0).all() and numbers.max() - numbers.min() <= _MAX_RATING)
 
 
 def _code_of(values, name, dtype):

@@ -63,6 +63,18 @@ def test_kinds_are_found_from_dtypes():
     assert fitted(with_holes(people())).kinds_ == rbm.kinds_
 
 
+def test_integers_that_missing_values_have_made_floats():
+    """Floats without missing values are meant as numbers."""
+    n = np.arange(60.0)
+    columns = {"bit": n % 2, "stars": n % 5, "many": n, "half": n % 2 + 0.5}
+    X = np.stack(list(columns.values()), axis=1)
+    assert set(fitted(X).kinds_.values()) == {"real"}
+    X[0] = np.nan
+    assert list(fitted(X).kinds_.values()) == ["binary", "rating", "real", "real"]
+    drawn = fitted(X).sample(50, random_state=0)
+    assert set(np.unique(drawn[:, 0])) <= {0, 1} and set(np.unique(drawn[:, 1])) <= set(range(5))
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_whole_numbers_stay_in_the_range_of_their_dtype(library):
     """More than 50 of 500 draws, each below 0 by 0.28, are at the end but for chance < 1e-18."""
