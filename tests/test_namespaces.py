@@ -302,7 +302,7 @@ def test_chain_phases(library, name, start):
     machine, same = make(("gaussian", "bernoulli"), library)
     X, rng = library.array(data(machine)), make_rng(0, same.weights[0])
     for gradient in GRADIENTS:
-        phase = ChainPhase(SAMPLERS[name], start, 3, None, gradient)
+        phase = ChainPhase(replace(SAMPLERS[name], n_steps=3), start, gradient)
         state, *both = phase.phases(same, phase.init(same, rng, 7, X), X, rng)
         assert name == "gibbs" or 0 < state.acceptance <= 1
         library.check(phase.visible(state))

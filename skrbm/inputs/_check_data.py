@@ -322,7 +322,7 @@ def check_rows(name, X, n_columns, place):
     """Return X as finite dense rows of the given width, in the library and dtype of ``place``."""
     if sp.issparse(X):
         X = X.toarray()
-    if np.iscomplexobj(X):
+    if not is_foreign(X) and np.iscomplexobj(X):
         raise ValueError(f"{name} has complex numbers")
     if not is_foreign(X):
         X = check_array(

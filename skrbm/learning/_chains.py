@@ -161,7 +161,7 @@ class ChainPhase(ModelPhase):
         return CHAINS[self.start].reviewed(self, machine, state, rng)
 
     def autocorrelation(self, machine, state, rows, rng):
-        """Return the autocorrelation of the chains over 50 sweeps, as :func:`remaining` does.
+        """Return the autocorrelation of the chains over 50 sweeps, as ``remaining`` does.
 
         Parameters
         ----------

@@ -180,8 +180,11 @@ class BatchLearner:
         return self.step
 
     def after_epoch(self, training):
-        """Check the machine after an epoch; returns more numbers for the history."""
-        return {}
+        """Check the machine after an epoch.
+
+        Returns more numbers for the history, None if parameters are not finite.
+        """
+        return {} if self.is_finite(training.machine) else None
 
     def epoch(self, training, progress, rate):
         """Learn from all rows once; returns numbers for the history.
@@ -218,7 +221,7 @@ class BatchLearner:
                                     is_finite, partial(_diverged, "intercepts", where, batch, rate)
                                 )
                     more = self.after_epoch(training)
-                    if not self.is_finite(training.machine):
+                    if more is None:
                         raise _diverged("components", where, batch, rate)
                 return _means(reports) | more
             except DivergenceError:
@@ -345,8 +348,8 @@ class MomentLearner(BatchLearner):
         if self._replayed is not None:
             _put(training, self._replayed.released(_taken_from(training)))
         training.length_state = as_numbers(training.length_state)
-        if not training.machine.is_finite():
-            return {}
+        if not self.is_finite(training.machine):
+            return None
         if not self.optimizer.makes_zeros:  # parameters that are chosen again have other zeros
             training.machine = self.parameters.fixed(training.machine)
             if training.average is not None:

@@ -103,8 +103,8 @@ class ConditionalLearner(BatchLearner):
         return self.step
 
     def after_epoch(self, training):
-        if not training.machine.is_finite():
-            return {}
+        if not self.is_finite(training.machine):
+            return None
         # Parameters with which no inference works are never published.
         with _inference_errors(f"after epoch {training.n_epochs + 1}"):
             first = self.rows.index[self.index[:1]]
