@@ -35,6 +35,7 @@ from ._noise_models import posterior_moments
 from ._sampling import by_blocks, chosen_sampler
 
 _BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
+_SUMMED_ELEMENTS = 2**17  # of rows whose hidden units are summed over together
 _N_STEPS, _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 200, 1000, 0.2
 
 
@@ -72,16 +73,18 @@ def imputed(model, X, method, equations, n_steps, random_state):
     sampler = chosen_sampler(model, method, rng)
 
     def means(X, observed):
-        if is_free:
-            return _exact_or(sampled, X, observed)
-        return sampled(X, observed)
+        if not is_free:
+            return sampled(X, observed)
+        size = max(1, _SUMMED_ELEMENTS // X.shape[1])
+        blocks = zip(row_blocks(X, size), row_blocks(observed, size), strict=True)
+        return namespace(X).concat([exact_or_sampled(*rows) for rows in blocks], axis=0)
 
     def sampled(X, observed):
         if sampler.has_rungs:
             return tempered_mean(machine, X, observed, rng, n_steps, sampler)
         return clamped_mean(machine, X, observed, rng, n_steps)
 
-    def _exact_or(function, X, observed):
+    def exact_or_sampled(X, observed):
         _, holes = rows_with_holes(observed)
         if not len(holes):
             return X
@@ -92,7 +95,7 @@ def imputed(model, X, method, equations, n_steps, random_state):
         found = namespace(X).where(seen, rows, cast(found, X.dtype))
         left = np.flatnonzero(~exact)
         if left.size:
-            drawn = function(take_rows(rows, left), take_rows(seen, left))
+            drawn = sampled(take_rows(rows, left), take_rows(seen, left))
             found = with_rows(found, left, cast(drawn, X.dtype))
         return with_rows(X, holes, found)
 

@@ -330,7 +330,7 @@ def test_joint_training_raises_the_exact_likelihood():
     not trained for each other; bounds are half of what five seeds gain at least (0.87 nats), and
     1.4 nats below the best law possible (-3.77)."""
     X, (V, p) = noisy_patterns(1000), law_of_noisy_patterns()
-    settings = {"learning_rate": 0.2, "schedule": "linear", "batch_size": 50, "n_starts": 20}
+    settings = {"learning_rate": 0.2, "batch_size": 50, "inference": TAP(start="data", n_starts=20)}
     machine = DeepTAPMachine((8, 4), n_iter=0, warm_start=True, random_state=1, **settings).fit(X)
     before = float(p @ exact_scores(machine, V))
     estimate = machine.tap_log_likelihood(X).mean()
