@@ -29,7 +29,7 @@ class BernoulliRBM(BaseRBM):
     batch_size : int, default=10
         Largest number of rows of a mini-batch, and number of Gibbs chains, of which there
         are no more than rows given to ``fit``; batches have nearly the same size.
-    {n_iter: 10}
+    {n_iter = 10}
     {verbose}
     {random_state}
 

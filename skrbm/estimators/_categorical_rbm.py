@@ -51,8 +51,8 @@ class CategoricalRBM(BaseRBM):
         How the machine's moments are found, as of :class:`RBM`, with the same restart where chains
         do not mix. Methods that need variances of single columns do not apply.
     {optimizer}
-    {learning_rate: "auto"}
-    {batch_size: 100}
+    {learning_rate = "auto"}
+    {batch_size = 100}
     n_iter : int or "auto", default="auto"
         Epochs: passes over the data. "auto" is 40, or as many as make 1000 steps if these are
         more.

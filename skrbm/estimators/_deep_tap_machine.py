@@ -60,9 +60,9 @@ class DeepTAPMachine(BaseRBM):
     {optimizer}
         A name stands for one with ``alpha=0.001`` and ``schedule="linear"``, "sgd" also for
         ``momentum=0.5``. Gradients are not centred, and parameters are not averaged.
-    {learning_rate: 0.1}
+    {learning_rate = 0.1}
         It is that of both parts of the training.
-    {batch_size: 20}
+    {batch_size = 20}
     n_iter : int, default=20
         Epochs of the joint training.
     {early_stopping}

@@ -44,7 +44,7 @@ class RBM(BaseRBM):
         automatic learning rate it is then checked after a fifth of the epochs whether the chains
         of discrete units mix; if not, the fit restarts with weighted chains for the other epochs.
     {optimizer}
-    {learning_rate: "auto"}
+    {learning_rate = "auto"}
     batch_size : int, default=100
         Largest number of rows of a mini-batch; batches have nearly the same size. With an
         automatic rate and chains, an epoch has at least three batches.

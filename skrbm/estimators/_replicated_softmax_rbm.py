@@ -54,11 +54,11 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     {optimizer}
         A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. Penalties that make
         zeros do not apply.
-    {learning_rate: "auto"}
+    {learning_rate = "auto"}
     batch_size : int, default=100
         Largest number of documents of a mini-batch, and number of Gibbs chains, of which there
         are no more than rows given to ``fit``.
-    {n_iter: 40}
+    {n_iter = 40}
     {warm_start}
     {verbose}
     {random_state}

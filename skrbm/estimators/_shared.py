@@ -103,7 +103,7 @@ N_ITER_OR_AUTO = [*CONSTRAINTS["n_iter"], StrOptions({"auto"})]
 def shares_parameters(cls):
     """Fill in the documentation and the constraints of parameters that estimators share.
 
-    Entries of the docstring are given as ``{name}`` or ``{name: default}``. The constraints of a
+    Entries of the docstring are given as ``{name}`` or ``{name = default}``. The constraints of a
     class are those of the names in its signature.
     """
     own = cls._parameter_constraints
@@ -115,5 +115,5 @@ def shares_parameters(cls):
         return text if match[2] is None else text % match[2]
 
     if cls.__doc__ is not None:  # as with python -OO
-        cls.__doc__ = re.sub(r"^    \{([a-z]\w*)(?:: (.+))?\}\n", entry, cls.__doc__, flags=re.M)
+        cls.__doc__ = re.sub(r"^    \{([a-z]\w*)(?: = (.+))?\}\n", entry, cls.__doc__, flags=re.M)
     return cls

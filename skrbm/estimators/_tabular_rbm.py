@@ -53,8 +53,8 @@ class TabularRBM(BaseRBM):
         are weighted in tables with real columns; in others they are persistent, and weighted after
         a restart if these do not mix. Methods apply that take all kinds of the columns.
     {optimizer}
-    {learning_rate: "auto"}
-    {batch_size: 100}
+    {learning_rate = "auto"}
+    {batch_size = 100}
     n_iter : int or "auto", default="auto"
         Epochs: passes over the data. "auto" is 100, or as many as make 1000 steps if these are
         more.

@@ -42,10 +42,10 @@ class TAPRBM(BaseRBM):
     {optimizer}
         A name stands for one with ``alpha=0.005`` and ``schedule="linear"``, "sgd" also for
         ``momentum=0.5``.
-    {learning_rate: 0.2}
+    {learning_rate = 0.2}
         Units without bounds, and counts, need a smaller one, such as 0.01.
-    {batch_size: 50}
-    {n_iter: 40}
+    {batch_size = 50}
+    {n_iter = 40}
     {early_stopping}
     {init}
     {warm_start}

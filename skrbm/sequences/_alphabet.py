@@ -69,17 +69,17 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
     ndarray of int8 of shape (n_sequences, n_sites)
         The position of each letter in the alphabet; -1 is missing.
 
-    Warns
-    -----
-    DataRangeWarning
-        If more than half of the letters are unknown.
-
     Raises
     ------
     ValueError
         If the sequences differ in length, have unknown letters with ``unknown="error"``, or have
         lower-case letters of an upper-case alphabet, which may be insertions (see
         :func:`read_fasta`).
+
+    Warns
+    -----
+    DataRangeWarning
+        If more than half of the letters are unknown.
     """
     letters, table, sequences = letters_of(alphabet), _table(alphabet, unknown), list(sequences)
     if not all(isinstance(row, str) for row in sequences):

@@ -110,10 +110,10 @@ class ConditionalRBM(
     {optimizer}
         A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. The penalty is on W, A
         and B. Gradients are not centred.
-    {learning_rate: "auto"}
+    {learning_rate = "auto"}
         Reasonable numbers lie between 5e-3 and 0.5.
-    {batch_size: 100}
-    {n_iter: 50}
+    {batch_size = 100}
+    {n_iter = 50}
     early_stopping : bool or EarlyStopping, default=True
         Whether to hold out validation rows, to stop when their error (the fraction of outputs that
         are wrong) no longer falls, and to keep the parameters with the smallest error. An object

@@ -86,9 +86,9 @@ class GaussianBernoulliRBM(BaseRBM):
         Adam [2]_ keeps weak hidden units from dying out, and reaches higher likelihoods. A name
         stands for an optimizer with ``alpha=0.0``, ``schedule="cosine"`` and
         ``max_grad_norm=10.0``. Gradients are not centred, and parameters are not averaged.
-    {learning_rate: 0.01}
-    {batch_size: 100}
-    {n_iter: 50}
+    {learning_rate = 0.01}
+    {batch_size = 100}
+    {n_iter = 50}
     {early_stopping}
     init : "random", fitted estimator or (components, intercept_hidden, intercept_visible[, \
             variances]), default="random"
