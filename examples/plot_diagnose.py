@@ -16,7 +16,9 @@ import numpy as np
 
 from skrbm import RBM
 from skrbm.evaluation import diagnose
+from skrbm.inference import Gibbs
 from skrbm.inspection import DiagnosisDisplay
+from skrbm.learning import SGD
 
 rng = np.random.default_rng(0)
 pattern = rng.random(16) < 0.5
@@ -38,7 +40,8 @@ X_train, X_test = draw(500), draw(500)
 # starts the error of the moments decreases, and then increases (last panel; the dashed line is the
 # error of as many rows of data).
 
-short = RBM(16, starts="noise", n_steps=3, learning_rate=0.05, n_iter=200, random_state=0)
+chains = Gibbs(n_steps=3, start="noise")
+short = RBM(16, inference=chains, learning_rate=0.05, n_iter=200, random_state=0)
 short.fit(X_train)
 diagnosis = diagnose(short, X_test, n_chains=200, n_steps=2000, random_state=0)
 DiagnosisDisplay.from_diagnosis(diagnosis)
@@ -50,7 +53,14 @@ plt.show()
 # The moments are those of the data. Chains need about a thousand sweeps from one cluster to the
 # other.
 
-persistent = RBM(16, n_steps=5, learning_rate=0.2, schedule="linear", n_iter=200, random_state=0)
+persistent = RBM(
+    16,
+    inference=Gibbs(n_steps=5),
+    optimizer=SGD(schedule="linear"),
+    learning_rate=0.2,
+    n_iter=200,
+    random_state=0,
+)
 persistent.fit(X_train)
 DiagnosisDisplay.from_estimator(persistent, X_test, n_chains=200, random_state=0)
 plt.show()

@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skrbm import GaussianBernoulliRBM
+from skrbm.inference import Gibbs, GibbsLangevin, Langevin
 
 angles = np.pi / 2 + 2 * np.pi / 3 * np.arange(3)
 means = 3 * np.column_stack([np.cos(angles), np.sin(angles)])
@@ -26,12 +27,13 @@ deviations = {
     "isotropic": np.full((3, 2), 0.5),
     "anisotropic": np.array([[0.3, 1.0], [1.0, 0.3], [0.6, 0.6]]),
 }
+chains = {"n_steps": 5, "start": "annealed", "burn_in": 0}
 samplers = {
-    "Gibbs": {"inference": "gibbs"},
-    "Langevin": {"inference": "langevin"},
-    "Langevin, adjusted": {"inference": "langevin", "adjust_after": 0},
-    "Gibbs-Langevin": {"inference": "gibbs_langevin"},
-    "Gibbs-Langevin, adj.": {"inference": "gibbs_langevin", "adjust_after": 0},
+    "Gibbs": Gibbs(**chains),
+    "Langevin": Langevin(adjust_after=None, **chains),
+    "Langevin, adjusted": Langevin(adjust_after=0, **chains),
+    "Gibbs-Langevin": GibbsLangevin(adjust_after=None, **chains),
+    "Gibbs-Langevin, adj.": GibbsLangevin(adjust_after=0, **chains),
 }
 generator = np.random.default_rng(0)
 
@@ -52,15 +54,13 @@ def fitted(X, sampler, n_components=16):
     intercept_visible = X.mean(axis=0) - components.sum(axis=0) / 2
     return GaussianBernoulliRBM(
         n_components,
-        starts="annealed",
-        n_steps=5,
+        inference=sampler,
         optimizer="adam",
         learning_rate=0.05,
         batch_size=500,
         n_iter=200,
         init=(components, intercept_hidden, intercept_visible, variances),
         random_state=0,
-        **sampler,
     ).fit(X)
 
 

@@ -17,9 +17,12 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from skrbm import GaussianBernoulliRBM
+from skrbm.inference import GibbsLangevin
 
 X = load_digits().data.astype("float32")
-rbm = GaussianBernoulliRBM(128, n_steps=20, learning_rate=0.1, n_iter=40, random_state=0).fit(X)
+chains = GibbsLangevin(n_steps=20, burn_in=0, adjust_after=None)
+rbm = GaussianBernoulliRBM(128, inference=chains, learning_rate=0.1, n_iter=40, random_state=0)
+rbm.fit(X)
 
 steps = [0, 1, 2, 5, 10, 20, 40, 100]
 V, states = rbm.sample(8, n_steps=100, return_steps=steps, random_state=1)

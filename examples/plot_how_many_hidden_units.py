@@ -5,7 +5,7 @@ Number of hidden units
 
 :class:`~skrbm.FrankWolfeRBM` adds hidden units one by one until no unit is worth its penalty or the
 validation likelihood stops improving. Training of all units then continues with
-:class:`~skrbm.BernoulliRBM`.
+:class:`~skrbm.RBM`.
 """
 
 # %%
@@ -18,8 +18,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from skrbm import BernoulliRBM, FrankWolfeRBM
+from skrbm import RBM, FrankWolfeRBM
 from skrbm.inspection import ComponentsDisplay
+from skrbm.learning import SGD
 
 X = (load_digits().data > 8).astype(np.float32)
 X_train, X_test = train_test_split(X, test_size=0.25, random_state=0)
@@ -34,9 +35,10 @@ likelihoods = [grown.truncate(size).score(X_test) for size in sizes]
 # Joint training
 # --------------
 
-settings = {"n_iter": 40, "learning_rate": 0.05, "batch_size": 50, "schedule": "linear"}
-refined = BernoulliRBM(n, init=grown, random_state=0, **settings).fit(X_train)
-random = BernoulliRBM(n, random_state=0, **settings).fit(X_train)
+plain = SGD(alpha=0.0, schedule="linear", centered=False, average=False)
+settings = {"n_iter": 40, "learning_rate": 0.05, "batch_size": 50, "optimizer": plain}
+refined = RBM(n, init=grown, random_state=0, **settings).fit(X_train)
+random = RBM(n, random_state=0, **settings).fit(X_train)
 scores = {
     "Frank-Wolfe": grown.score(X_test),
     "PCD from Frank-Wolfe": refined.score(X_test),

@@ -19,6 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from skrbm import ConditionalRBM
+from skrbm.learning import SGD
 
 Y = (load_digits().data > 7.5).astype("float32")
 generator = np.random.default_rng(0)
@@ -30,7 +31,8 @@ squares = squares.reshape(Y.shape)
 damaged = {"noisy": np.where(flips, 1 - Y, Y), "occluded": np.where(squares, 0, Y)}
 
 train, test = train_test_split(np.arange(len(Y)), test_size=300, random_state=0)
-settings = {"learning_rate": 0.3, "batch_size": 30, "n_iter": 8, "schedule": "cosine"}
+optimizer = SGD(alpha=0.0, schedule="cosine", average=False)
+settings = {"learning_rate": 0.3, "batch_size": 30, "n_iter": 8, "optimizer": optimizer}
 models, rows = {}, {}
 print("task      model      all pixels  changed pixels")
 for task, X in damaged.items():

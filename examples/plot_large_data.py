@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from skrbm import RBM
+from skrbm.inference import Gibbs
 
 rng = np.random.default_rng(0)
 digits = np.kron(load_digits().images / 16, np.ones((4, 4))).reshape(-1, 1024)
@@ -32,7 +33,7 @@ folder = tempfile.TemporaryDirectory()
 files = 7 * [Path(folder.name, "rows.npy")]
 np.save(files[0], rows)
 size = 7 * rows.nbytes / 1e6
-rbm = RBM(8, n_iter=1, batch_size=2000, n_states=100, sample_values=False, random_state=0)
+rbm = RBM(8, n_iter=1, batch_size=2000, random_state=0, inference=Gibbs(n_chains=100))
 
 
 def watched(run):

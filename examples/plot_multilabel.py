@@ -22,6 +22,7 @@ from sklearn.multioutput import ClassifierChain
 from sklearn.neural_network import MLPClassifier
 
 from skrbm import ConditionalRBM
+from skrbm.learning import SGD
 
 DIGITS = "1110111 0010010 1011101 1011011 0111010 1101011 1101111 1010010 1111111 1111011"
 segments = np.array([[int(on) for on in digit] for digit in DIGITS.split()])
@@ -32,14 +33,17 @@ X_train, X_test, Y_train, Y_test = train_test_split(
     X, segments[digits.target], test_size=600, random_state=0
 )
 
-settings = {"n_iter": 20, "batch_size": 20, "schedule": "linear", "random_state": 0}
+settings = {"n_iter": 20, "batch_size": 20, "random_state": 0}
+free, weak, strong = (
+    SGD(alpha=alpha, schedule="linear", average=False) for alpha in (0.0, 0.001, 0.003)
+)
 models = {
-    "separate": ConditionalRBM(0, learning_rate=0.1, **settings),
+    "separate": ConditionalRBM(0, learning_rate=0.1, optimizer=free, **settings),
     "chain": ClassifierChain(LogisticRegression(C=0.3, max_iter=1000), random_state=0),
     "MLP": MLPClassifier(alpha=1, learning_rate_init=0.01, random_state=0),
-    "RBM": ConditionalRBM(32, learning_rate=0.5, alpha=1e-3, **settings),
+    "RBM": ConditionalRBM(32, learning_rate=0.5, optimizer=weak, **settings),
     "RBM, margin": ConditionalRBM(
-        32, objective="margin", learning_rate=0.3, alpha=3e-3, **settings
+        32, objective="margin", learning_rate=0.3, optimizer=strong, **settings
     ),
 }
 print("               all right   segments wrong   is a digit")

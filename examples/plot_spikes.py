@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skrbm import RBM
+from skrbm.learning import SGD
 
 rng = np.random.default_rng(0)
 n_groups, n_cells, n_bins = 8, 96, 8000
@@ -34,7 +35,10 @@ X, X_test, activity_test = spikes[:6000], spikes[6000:], activity[6000:]
 
 models = {
     "double-rectified": RBM(
-        n_groups, hidden="double_relu", penalty="l1b", alpha=2e-4, learning_rate=0.3
+        n_groups,
+        hidden="double_relu",
+        optimizer=SGD(alpha=2e-4, penalty="l1b"),
+        learning_rate=0.3,
     ),
     "binary": RBM(n_groups),
 }

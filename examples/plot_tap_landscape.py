@@ -18,18 +18,21 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from skrbm import TAPRBM
+from skrbm.inference import TAP
 from skrbm.inspection import (
     ComponentsDisplay,
     FreeEnergyDisplay,
     LandscapeDisplay,
     SolutionsRecorder,
 )
+from skrbm.learning import SGD
 
 X, y = load_digits(return_X_y=True)
 X = (X > 7).astype("float32")
 recorder = SolutionsRecorder(X[:1000], epochs=[0, 3, 5, 7, 10, 20, 30, 40], keep_solutions=True)
-paper = {"starts": "data", "centered": False, "average": False, "batch_size": 20, "alpha": 0.001}
-rbm = TAPRBM(64, learning_rate=0.1, schedule="constant", n_iter=40, random_state=0, **paper)
+paper = SGD(momentum=0.5, alpha=0.001, schedule="constant", centered=False, average=False)
+settings = {"batch_size": 20, "learning_rate": 0.1, "n_iter": 40, "random_state": 0}
+rbm = TAPRBM(64, inference=TAP(max_iter=10, start="data"), optimizer=paper, **settings)
 rbm.set_callbacks(recorder).fit(X)
 
 # %%

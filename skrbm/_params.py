@@ -2,6 +2,15 @@
 
 from dataclasses import fields, replace
 
+import numpy as np
+
+
+def plain(given):
+    """Return an object whose numbers are Python's, whose arithmetic has no overflow."""
+    values = {field.name: getattr(given, field.name) for field in fields(given)}
+    numbers = {k: v.item() for k, v in values.items() if isinstance(v, np.number)}
+    return replace(given, **numbers) if numbers else given
+
 
 class HyperParameters:
     """Base of frozen dataclasses whose fields scikit-learn can read and set.

@@ -22,7 +22,7 @@ ENDED = "a fit has ended by an error on this rank before; make a new communicato
 
 
 class Communicator:
-    """The contract of what connects ranks; this base connects one process with nobody.
+    """Base of communicators; this base is a single process.
 
     A subclass gives ``rank``, ``size``, :meth:`all_reduce` and, where it can, :meth:`fail`.
 

@@ -40,11 +40,13 @@ except ImportError:
             hooks, stop = [getattr(callback, hook) for callback in self._callbacks], False
             for hook in hooks:
                 names = inspect.signature(hook).parameters
-                told = {name: data.get(name) for name in names if name in ("X", "y", "metadata")}
+                arguments = {
+                    name: data.get(name) for name in names if name in ("X", "y", "metadata")
+                }
                 if "fitted_estimator" in names and reconstruction_attributes is not None:
-                    told["fitted_estimator"] = copy.copy(estimator)
-                    vars(told["fitted_estimator"]).update(reconstruction_attributes())
-                stop |= bool(hook(estimator, self, **told))
+                    arguments["fitted_estimator"] = copy.copy(estimator)
+                    vars(arguments["fitted_estimator"]).update(reconstruction_attributes())
+                stop |= bool(hook(estimator, self, **arguments))
             return stop
 
     class CallbackSupportMixin:

@@ -115,7 +115,7 @@ def test_values_that_are_missing_are_summed_out(name):
     sites = unit.groups(n)
     for r in range(6):
         observed[r, sites[r % len(sites)]] = False
-    total, means, exact = exact_sums(machine, X, observed, means=True)
+    total, means, exact = exact_sums(machine, X, observed, layer=1)
     oracles = clamped(machine, np.where(observed, X, np.nan))
     assert exact.all()
     assert_allclose(total, [oracle.log_z for oracle in oracles], rtol=1e-9)
@@ -132,7 +132,7 @@ def test_fixed_points_apply_where_all_parts_allow_it(name, method):
         assert type(method) is not NaiveMeanField
         return
     method = replace(method, max_iter=300)
-    start = method.start(machine, machine.units[0].mean(machine.thetas[0])[None, :])
+    start = method.state_at(machine, machine.units[0].mean(machine.thetas[0])[None, :])
     solution = solve(method, machine, start)
     found = float(method.log_partition(machine, solution.state)[0])
     assert abs(found - Exact(machine).log_z) < (2e-4 if type(method) is NaiveMeanField else 2e-7)
@@ -199,7 +199,7 @@ def two_classes(n):
     [
         {},
         {"inference": "naive_mean_field"},
-        pytest.param({"starts": "tempered"}, marks=pytest.mark.slow),
+        pytest.param({"inference": Gibbs(start="tempered")}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -29,6 +29,8 @@ from skrbm._ranks import ranks
 from skrbm.distributed import DistributedError, MPICommunicator, TorchCommunicator, fit, use
 from skrbm.distributed import _dask as dask_fit
 from skrbm.distributed import _torch as torch_ranks
+from skrbm.inference import TAP
+from skrbm.learning import SGD
 from skrbm.persistence import Checkpoint
 
 pytestmark = pytest.mark.arrays
@@ -53,7 +55,7 @@ def run_rank(library, ends_by):
                 raise OSError("the disk is full")
         return 1.0
 
-    rbm, error = RBM(3, n_iter=8, schedule=schedule, random_state=0), None
+    rbm, error = RBM(3, n_iter=8, random_state=0, optimizer=SGD(schedule=schedule)), None
     try:
         with use(communicator):
             rbm.fit(X[20:] if communicator.rank else X[:20])
@@ -197,7 +199,7 @@ def test_workers_of_dask_take_the_steps_that_one_process_takes(client):
     # Solutions that start at all rows of a batch of all rows: nothing is random.
     init = 0.5 * np.random.default_rng(1).standard_normal((3, 5)), np.zeros(3), np.zeros(5)
     weights = 1 + np.arange(60) % 3
-    options = {"starts": "data", "alpha": 0.0}
+    options = {"inference": TAP(start="data"), "optimizer": SGD(0.5, alpha=0.0, schedule="linear")}
     rbm = TAPRBM(3, batch_size=1000, init=init, n_iter=6, **options)
     found = fit(clone(rbm), blocks_of(X), None, weights, client=client)
     one = clone(rbm).fit(X, sample_weight=weights)
@@ -268,7 +270,7 @@ def test_an_error_of_the_rows_of_a_rank_names_it(client):
     X_empty = full.map_blocks(lambda block, block_id: block[15 * (block_id[0] > 1) :], dtype=float)
     with pytest.raises(ValueError, match="0 sample") as found:
         fit(RBM(3), X_empty, client=client)
-    assert "Rank 1 tells this" in found.value.__notes__[0]
+    assert "Raised on rank 1" in found.value.__notes__[0]
 
 
 def test_workers_that_are_threads_are_refused():
@@ -289,7 +291,7 @@ def test_a_worker_that_is_killed_ends_the_fit_with_the_last_parameters(client, t
             os.kill(os.getpid(), signal.SIGKILL)
         return 1.0
 
-    rbm = RBM(3, n_iter=8, schedule=schedule)
+    rbm = RBM(3, n_iter=8, optimizer=SGD(schedule=schedule))
     with pytest.raises(DistributedError, match="rank 1 is lost"):
         fit(rbm, blocks_of(X), client=client)
     assert time.time() - float(clock.read_text()) < 60
@@ -334,7 +336,7 @@ def test_an_interruption_of_the_client_ends_the_fit_on_its_workers(client, tmp_p
             time.sleep(0.1)
         signal.pthread_kill(main, signal.SIGINT)
 
-    rbm = RBM(3, n_iter=10**6, schedule=schedule)
+    rbm = RBM(3, n_iter=10**6, optimizer=SGD(schedule=schedule))
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         fit(rbm, blocks_of(X), client=client)

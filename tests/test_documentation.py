@@ -17,6 +17,8 @@ from numpy.testing import assert_array_equal
 from sklearn.utils import estimator_html_repr
 
 import skrbm
+from skrbm.inference import Gibbs
+from skrbm.learning import SGD
 
 ROOT = Path(__file__).parents[1]
 DOC = ROOT / "doc"
@@ -62,10 +64,9 @@ def test_tasks_are_done_better_than_without_a_machine(task):
 def test_the_estimator_of_the_developers_guide_is_an_rbm():
     X = (np.random.default_rng(0).random((30, 6)) < 0.4).astype(np.float64)
     Estimator = runpy.run_path(str(DOC / "developers" / "hopfield.py"))["HopfieldRBM"]
-    same = {"n_components": 3, "n_iter": 3, "n_steps": 2, "random_state": 0}
+    same = {"n_components": 3, "n_iter": 3, "inference": Gibbs(2), "random_state": 0}
     ours = Estimator(**same).fit(X, sample_weight=np.arange(30) % 3)
-    plain = {"learning_rate": 0.1, "schedule": "constant", "alpha": 0.0}
-    plain |= {"centered": False, "average": False}
+    plain = {"learning_rate": 0.1, "optimizer": SGD(alpha=0.0, schedule="constant")}
     theirs = skrbm.RBM(hidden="gaussian", **plain, **same).fit(X, sample_weight=np.arange(30) % 3)
     assert_array_equal(ours.components_, theirs.components_)
     assert_array_equal(ours.sample(5, random_state=0), theirs.sample(5, random_state=0))

@@ -75,7 +75,7 @@ def test_mean_field_has_the_solutions_of_the_package():
     )
     X = np.random.default_rng(0).integers(2, size=(5, 4)).astype(float)
     own, ours = MeanField(tol=1e-20), NaiveMeanField(max_iter=100, tol=1e-20)
-    found, truth = (solve(m, machine, m.start(machine, X)) for m in (own, ours))
+    found, truth = (solve(m, machine, m.state_at(machine, X)) for m in (own, ours))
     assert found.converged.all()
     for a, b in zip(found.state.means, truth.state.means, strict=True):
         assert_allclose(a, b, rtol=1e-8)
@@ -126,8 +126,8 @@ class Unfinished:
     "params, match",
     [
         ({"visible": Unfinished.Kind()}, "Kind does not have the method"),
-        ({"inference": Unfinished.Equations()}, r"Equations does not have the method start\(\)"),
-        ({"inference": Unfinished.Chain()}, r"Chain does not have the method start\(\)"),
+        ({"inference": Unfinished.Equations()}, r"Equations does not have the method state_at\(\)"),
+        ({"inference": Unfinished.Chain()}, r"Chain does not have the method state_at\(\)"),
         ({"optimizer": Unfinished.Steps()}, r"Steps does not have the method init\(\)"),
     ],
 )

@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, ConditionalRBM, RBMClassifier
 from skrbm.evaluation import diagnose
+from skrbm.inference import TAP
 from skrbm.inspection import (
     ComponentsDisplay,
     DiagnosisDisplay,
@@ -16,6 +17,7 @@ from skrbm.inspection import (
     LandscapeDisplay,
     SolutionsRecorder,
 )
+from skrbm.learning import SGD
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -180,10 +182,11 @@ def pattern_rows(n=60, seed=0):
     return np.abs(patterns[generator.integers(4, size=n)] - (generator.random((n, 12)) < 0.05))
 
 
-def machine(**params):
-    settings = {"learning_rate": 0.3, "n_iter": 48, "schedule": "constant", "random_state": 0}
-    settings |= {"starts": "data", "centered": False, "average": False, "alpha": 0.001}
-    return TAPRBM(6, batch_size=10, **settings | params)
+def machine(n_starts=None, **params):
+    optimizer = SGD(0.5, alpha=0.001, schedule="constant", centered=False, average=False)
+    settings = {"learning_rate": 0.3, "n_iter": 48, "batch_size": 10, "random_state": 0}
+    settings |= {"inference": TAP(start="data", n_starts=n_starts), "optimizer": optimizer}
+    return TAPRBM(6, **settings | params)
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,13 @@ from _machines import (
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import to_numpy
+from skrbm.exceptions import DivergenceError
 from skrbm.machine import (
     Block,
     Machine,
     Moments,
     _energy,
-    condition,
+    check_has_integral,
     conditional,
     coupled,
     coupling,
@@ -43,6 +44,9 @@ SIZES = (4, 3, 2)
 SHAPES = [*enumerable_pairs(), ("bernoulli", "bernoulli", "bernoulli")]
 shapes = pytest.mark.parametrize("kinds", SHAPES, ids="-".join)
 pairs = pytest.mark.parametrize("kinds", enumerable_pairs(), ids="-".join)
+# All statistics, and more layers than two.
+FEW = [("double_relu", "bernoulli"), ("bernoulli", "truncated_gauss_bernoulli"), SHAPES[-1]]
+few_shapes = pytest.mark.parametrize("kinds", FEW, ids="-".join)
 
 
 def make(kinds, seed=0, strength=0.6, **kwargs):
@@ -54,8 +58,8 @@ def rows(machine, n, seed=0):
 
 
 @shapes
-@pytest.mark.parametrize("scale", [1.0, 0.3])
-def test_energy_is_the_plain_sum(kinds, scale):
+def test_energy_is_the_plain_sum(kinds):
+    scale = 0.3
     machine = make(kinds, scale=scale)
     layers = rows(machine, 5)
     expected = np.zeros(5)
@@ -80,12 +84,15 @@ def test_energy_is_the_plain_sum(kinds, scale):
 
 
 @pairs
-@pytest.mark.parametrize("scale", [1.0, 0.3])
-@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-def test_free_energy_sums_the_hidden_units_out(kinds, scale, convert):
-    machine = make(kinds, scale=scale)
+def test_free_energy_sums_the_hidden_units_out(kinds):
+    machine = make(kinds, scale=0.3)
     X = rows(machine, 5)[0]
-    assert_allclose(_energy.free_energy(machine, convert(X)), free_energy(machine, X), rtol=1e-10)
+    expected = free_energy(machine, X)
+    for rows_of_X in (X, sp.csr_array(X)):
+        assert_allclose(_energy.free_energy(machine, rows_of_X), expected, rtol=1e-10)
+    single = _energy.free_energy(machine.astype(np.float32), X.astype(np.float32))
+    assert single.dtype == np.float64
+    assert_allclose(single, expected, rtol=1e-5, atol=1e-5)
 
 
 @pairs
@@ -94,15 +101,6 @@ def test_log_ratio_is_a_difference_of_free_energies(kinds):
     X = rows(machine, 5)[0]
     expected = free_energy(machine, X) - free_energy(other, X)
     assert_allclose(_energy.log_ratio(machine, other, X), expected, rtol=1e-10, atol=1e-10)
-
-
-@pairs
-def test_free_energy_of_single_precision_is_summed_in_double(kinds):
-    machine = make(kinds, dtype=np.float32)
-    X = rows(machine, 5)[0].astype(np.float32)
-    value = _energy.free_energy(machine, X)
-    assert value.dtype == np.float64
-    assert_allclose(value, free_energy(machine, X), rtol=1e-5, atol=1e-5)
 
 
 @shapes
@@ -127,15 +125,6 @@ def test_conditional_of_every_layer_given_its_neighbours(kinds):
                 assert_allclose(mean[r, column], truth, rtol=1e-10)
 
 
-@pairs
-def test_condition_takes_sparse_rows(kinds):
-    machine = make(kinds)
-    X = rows(machine, 3)[0]
-    dense, sparse = condition(machine, X), condition(machine, sp.csr_array(X))
-    assert isinstance(sparse.field, np.ndarray)
-    assert_allclose(dense.field, sparse.field, rtol=1e-12)
-
-
 # Learning is moment matching.
 
 
@@ -154,13 +143,12 @@ def exact_moments(machine):
 
 @pytest.mark.wide
 @pairs
-@pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.law), 0.6])
-def test_gradient_of_the_log_likelihood_is_data_moments_minus_machine_moments(kinds, scale):
-    machine = make(kinds, scale=scale)
-    X = rows(machine, 3)[0]
-    parts = gradient(machine, data_moments(machine, X) - exact_moments(machine))
+def test_gradient_of_the_weighted_log_likelihood(kinds):
+    machine = make(kinds, scale=0.6)
+    X, weights = rows(machine, 3)[0], np.array([0.2, 0.7, 0.1])
+    parts = gradient(machine, data_moments(machine, X, weights) - exact_moments(machine))
     for part, (name, values, put) in zip(parts, parameters(machine), strict=True):
-        slopes = differences(lambda m: log_likelihood(m, X).mean(), values, put, 1e-4)
+        slopes = differences(lambda m: weights @ log_likelihood(m, X), values, put, 1e-4)
         assert_allclose(part, slopes, rtol=1e-6, atol=1e-7, err_msg=name)
 
 
@@ -209,40 +197,15 @@ def dense_pair(machine, moments, l):
     return total
 
 
-@shapes
+@few_shapes
 @pytest.mark.parametrize("pair", [False, True])
-def test_add_pair_accumulates_every_part(kinds, pair):
+def test_add_pair_accumulates_every_part_in_the_weights_that_it_reads(kinds, pair):
     machine = make(kinds, scale=0.7)
     moments = random_moments(machine, pair=pair)
     for l, W in enumerate(machine.weights):
-        out = np.ones_like(W)
-        result = moments.add_pair(machine, l, out, 0.3)
-        assert result is out
-        assert_allclose(out, 1 + 0.3 * dense_pair(machine, moments, l), rtol=1e-12)
-
-
-@shapes
-def test_add_pair_may_write_into_the_weights_that_it_reads(kinds):
-    machine = make(kinds)
-    moments = random_moments(machine)
-    for l in range(len(machine.weights)):
-        expected = machine.weights[l] + 0.3 * dense_pair(machine, moments, l)
-        moments.add_pair(machine, l, machine.weights[l], 0.3)
-        assert_allclose(machine.weights[l], expected, rtol=1e-12)
-
-
-@shapes
-def test_difference_of_moments(kinds):
-    machine = make(kinds)
-    first, second = random_moments(machine, seed=1), random_moments(machine, seed=2)
-    parts = zip(
-        gradient(machine, first - second),
-        gradient(machine, first),
-        gradient(machine, second),
-        strict=True,
-    )
-    for difference, a, b in parts:
-        assert_allclose(difference, a - b, rtol=1e-10, atol=1e-12)
+        expected = 0.9 * W + 0.3 * dense_pair(machine, moments, l)
+        assert moments.add_pair(machine, l, W, 0.3, 0.9) is W
+        assert_allclose(W, expected, rtol=1e-12)
 
 
 def test_statistics_weigh_the_blocks():
@@ -260,10 +223,9 @@ def test_statistics_weigh_the_blocks():
     assert hidden.precision is None
 
 
-@pairs
 @pytest.mark.parametrize("sizes", [(4, 3), (3, 4)])
-def test_integer_weights_repeat_rows(kinds, sizes):
-    machine = random_machine(kinds, sizes, 0, 0.6)
+def test_integer_weights_repeat_rows(sizes):
+    machine = random_machine(("double_relu", "bernoulli"), sizes, 0, 0.6)
     X, counts = rows(machine, 5)[0], np.array([2, 1, 0, 3, 1])
     repeated = data_moments(machine, np.repeat(X, counts, axis=0))
     weighted = data_moments(machine, X, counts / counts.sum())
@@ -271,38 +233,7 @@ def test_integer_weights_repeat_rows(kinds, sizes):
         assert_allclose(part, truth, rtol=1e-12, atol=1e-14)
 
 
-@pairs
-def test_moments_of_the_same_rows_are_subtracted_by_their_weights(kinds):
-    machine = make(kinds)
-    data = data_moments(machine, rows(machine, 3)[0], np.array([0.5, 0.3, 0.2]))
-    (block,) = data.blocks
-    model = Moments((block.weighed(np.array([0.1, 0.2, 0.7])),))
-    pairs = zip(*(gradient(machine, part) for part in (data, model, data - model)), strict=True)
-    for of_data, of_model, found in pairs:
-        assert_allclose(found, of_data - of_model, rtol=1e-12, atol=1e-14)
-
-
-@pairs
-def test_weights_of_rows_keep_the_dtype(kinds):
-    machine = make(kinds, dtype=np.float32)
-    X = rows(machine, 3)[0].astype(np.float32)
-    weights = np.array([0.5, 0.25, 0.25])
-    for part in gradient(machine, data_moments(machine, X, weights)):
-        assert part.dtype == np.float32
-
-
-@pytest.mark.law
-@pairs
-def test_gradient_of_the_weighted_log_likelihood(kinds):
-    machine = make(kinds, seed=1, scale=0.6)
-    X, weights = rows(machine, 3)[0], np.array([0.2, 0.7, 0.1])
-    parts = gradient(machine, data_moments(machine, X, weights) - exact_moments(machine))
-    for part, (name, values, put) in zip(parts, parameters(machine), strict=True):
-        slopes = differences(lambda m: weights @ log_likelihood(m, X), values, put, 1e-4)
-        assert_allclose(part, slopes, rtol=1e-6, atol=1e-7, err_msg=name)
-
-
-@shapes
+@few_shapes
 @pytest.mark.parametrize("pair", [False, True])
 def test_a_weight_for_each_row_is_that_number_in_each_row(kinds, pair):
     machine = make(kinds, scale=0.7)
@@ -316,7 +247,7 @@ def test_a_weight_for_each_row_is_that_number_in_each_row(kinds, pair):
         assert_allclose(-part, truth, rtol=1e-12, atol=1e-14)
 
 
-@shapes
+@few_shapes
 def test_blocks_of_the_same_rows_become_one(kinds):
     machine = make(kinds, scale=0.7)
     data = random_moments(machine, n_blocks=1)
@@ -329,37 +260,17 @@ def test_blocks_of_the_same_rows_become_one(kinds):
         assert_allclose(part, first - second, rtol=1e-10, atol=1e-12)
 
 
-@shapes
-def test_reduced_moments_have_the_same_gradient(kinds):
-    machine = make(kinds, scale=0.7)
-    data, model = random_moments(machine, seed=1), random_moments(machine, seed=2)
-    expected = gradient(machine, data - model)
-    reduced = (data - model).reduced(machine)
-    assert not reduced.blocks
-    for moments in (reduced, data.reduced(machine) - model, data - model.reduced(machine)):
-        for part, truth in zip(gradient(machine, moments), expected, strict=True):
-            assert_allclose(part, truth, rtol=1e-10, atol=1e-12)
-
-
-@shapes
-def test_sum_of_moments(kinds):
+@few_shapes
+def test_sums_and_differences_of_moments(kinds):
     machine = make(kinds, scale=0.7)
     parts = [random_moments(machine, seed=seed) for seed in range(3)]
     expected = [sum(items) for items in zip(*(gradient(machine, p) for p in parts), strict=True)]
-    added = parts[0] + parts[1].reduced(machine) + parts[2]
-    for moments in (added, sum_of(machine, iter(parts))):
+    added = parts[0] + parts[1].reduced(machine) - -parts[2]
+    for moments in (added, added.reduced(machine), sum_of(machine, iter(parts))):
         for part, truth in zip(gradient(machine, moments), expected, strict=True):
             assert_allclose(part, truth, rtol=1e-10, atol=1e-12)
-    with pytest.raises(ValueError, match="one part at least"):
+    with pytest.raises(ValueError, match="parts"):
         sum_of(machine, [])
-
-
-def test_reduced_moments_may_be_applied_to_the_weights_themselves():
-    machine = make(("gaussian", "bernoulli"))
-    moments = random_moments(machine).reduced(machine)
-    expected = 0.9 * machine.weights[0] + 0.3 * dense_pair(machine, moments, 0)
-    moments.add_pair(machine, 0, machine.weights[0], 0.3, 0.9)
-    assert_allclose(machine.weights[0], expected, rtol=1e-12)
 
 
 # A scale for each row: the same as a machine for each row.
@@ -396,7 +307,7 @@ ROW_FUNCTIONS = {
 thetas_of_rows = pytest.mark.parametrize("thetas_of_rows", [False, True])
 
 
-@shapes
+@few_shapes
 @thetas_of_rows
 @pytest.mark.parametrize("name", ROW_FUNCTIONS)
 def test_a_scale_for_each_row_is_a_machine_for_each_row(kinds, thetas_of_rows, name):
@@ -405,36 +316,27 @@ def test_a_scale_for_each_row_is_a_machine_for_each_row(kinds, thetas_of_rows, n
     assert_allclose(function(machine, layers), each(function, singles, layers), rtol=1e-12)
 
 
-@pairs
 @thetas_of_rows
-@pytest.mark.parametrize("size", [3, 1024])
-def test_free_energy_at_a_scale_for_each_row(kinds, thetas_of_rows, size, monkeypatch):
-    monkeypatch.setattr(_energy, "_BLOCK_ROWS", size)
-    machine, singles, (X, _) = scaled(kinds, thetas_of_rows)
+def test_free_energy_at_a_scale_for_each_row(thetas_of_rows, monkeypatch):
+    monkeypatch.setattr(_energy, "_BLOCK_ROWS", 3)
+    machine, singles, (X, _) = scaled(("gaussian", "bernoulli"), thetas_of_rows)
     expected = each(lambda m, layers: _energy.free_energy(m, layers[0]), singles, [X])
     assert_allclose(_energy.free_energy(machine, X), expected, rtol=1e-12)
     assert_allclose(_energy.precise_free_energy(machine, X), expected, rtol=1e-12)
 
 
-@shapes
 @pytest.mark.parametrize("index", [slice(1, 3), np.array([3, 0])], ids=["slice", "array"])
-def test_rows_take_their_scales(kinds, index):
-    machine, _, _ = scaled(kinds)
-    assert machine.n_rows == SCALES.size and make(kinds).n_rows is None
+def test_rows_take_their_scales(index):
+    machine, _, _ = scaled(("gaussian", "bernoulli"))
+    assert machine.n_rows == SCALES.size
     assert_array_equal(machine.rows(index).scale, SCALES[index])
     assert machine.rows(index).weights[0] is machine.weights[0]
-
-
-@shapes
-def test_a_scale_for_each_row_takes_the_dtype_and_is_copied(kinds):
-    machine = dataclasses.replace(make(kinds, dtype=np.float32), scale=SCALES)
-    assert machine.scale.dtype == np.float32
-    assert machine.astype(np.float64).scale.dtype == np.float64
+    assert machine.astype(np.float32).scale.dtype == np.float32
     assert not np.may_share_memory(machine.copy().scale, machine.scale)
 
 
-@pairs
-def test_interpolate_to_a_beta_for_each_row(kinds):
+def test_interpolate_to_a_beta_for_each_row():
+    kinds = ("double_relu", "bernoulli")
     machine = make(kinds, scale=0.8)
     base, betas = uncoupled(machine, make(kinds, seed=4).thetas[0]), np.array([0.0, 0.4, 1.0])
     between, X = interpolate(base, machine, betas), rows(machine, 3)[0]
@@ -447,9 +349,8 @@ def test_interpolate_to_a_beta_for_each_row(kinds):
     assert_allclose(again.scale, 0.4 * betas)
 
 
-@pairs
-def test_pair_statistics_at_a_scale_for_each_row(kinds):
-    machine, singles, _ = scaled(kinds)
+def test_pair_statistics_at_a_scale_for_each_row():
+    machine, singles, _ = scaled(("gaussian", "bernoulli"))
     generator = np.random.default_rng(0)
     draw = [tuple(generator.random((SCALES.size, n)) for n in machine.n_units) for _ in range(3)]
     block = Block(draw[0], draw[1], 0.3, draw[2])
@@ -466,10 +367,9 @@ def _row_of(block, r):
 
 
 @pytest.mark.parametrize("library", OTHER_LIBRARIES)
-@pairs
-def test_other_libraries_weigh_and_scale_rows(library, kinds):
+def test_other_libraries_weigh_and_scale_rows(library):
     xp = pytest.importorskip(library)
-    machine, _, (X, H) = scaled(kinds, True)
+    machine, _, (X, H) = scaled(("gaussian", "bernoulli"), True)
     weights = np.array([0.1, 0.2, 0.3, 0.4])
     same = Machine(
         machine.units,
@@ -493,10 +393,13 @@ def test_other_libraries_weigh_and_scale_rows(library, kinds):
 # The machine itself.
 
 
-@pairs
-def test_interpolate_is_linear_in_thetas_and_scale(kinds):
-    machine = make(kinds, seed=3, scale=0.8)
-    base = uncoupled(machine, make(kinds, seed=4).thetas[0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_interpolate_is_linear_in_thetas_and_scale(dtype):
+    kinds = ("double_relu", "truncated_gauss_bernoulli")
+    machine = make(kinds, seed=3, scale=0.8, dtype=dtype)
+    base = uncoupled(machine, make(kinds, seed=4, dtype=dtype).thetas[0])
+    half = dataclasses.replace(machine, scale=0.4)
+    assert interpolate(half, machine, 0.25).scale == pytest.approx(0.5)
     for beta in (0.0, 0.25, 1.0):
         between = interpolate(base, machine, beta)
         assert between.scale == pytest.approx(0.8 * beta)
@@ -505,24 +408,11 @@ def test_interpolate_is_linear_in_thetas_and_scale(kinds):
             for x, y, z in zip(a, b, c, strict=True):
                 assert (x is None) == (z is None)
                 if x is not None:
-                    assert_allclose(z, (1 - beta) * x + beta * y, rtol=1e-12)
-    X = rows(machine, 3)[0]
-    assert_allclose(
-        _energy.free_energy(interpolate(base, machine, 1.0), X),
-        _energy.free_energy(machine, X),
-        rtol=1e-12,
-    )
+                    assert z.dtype == dtype
+                    assert_allclose(z, (1 - beta) * x + beta * y, atol=10 * np.finfo(dtype).eps)
 
 
-@pairs
-def test_interpolate_keeps_the_dtype(kinds):
-    machine = make(kinds, dtype=np.float32)
-    between = interpolate(uncoupled(machine), machine, 0.3)
-    assert all(theta.field.dtype == np.float32 for theta in between.thetas)
-    assert condition(between, np.zeros((1, 4), np.float32)).field.dtype == np.float32
-
-
-@shapes
+@few_shapes
 def test_uncoupled_units_are_independent(kinds):
     machine = make(kinds)
     exact = Exact(uncoupled(machine))
@@ -548,16 +438,6 @@ def test_thetas_take_the_dtype_of_the_weights():
     assert machine.n_units == (4, 3)
 
 
-@shapes
-def test_a_copy_shares_no_memory(kinds):
-    machine = make(kinds, scale=0.4)
-    copy = machine.copy()
-    assert copy.scale == machine.scale
-    for (_, a, _), (_, b, _) in zip(parameters(machine), parameters(copy), strict=True):
-        assert not np.may_share_memory(a, b)
-        assert_array_equal(a, b)
-
-
 def through_a_file(machine):
     """A file of joblib, which keeps an array that two places share twice."""
     file = io.BytesIO()
@@ -566,10 +446,10 @@ def through_a_file(machine):
     return joblib.load(file)
 
 
-@pytest.mark.parametrize("copied", [through_a_file, copy.deepcopy])
+@pytest.mark.parametrize("copied", [through_a_file, copy.deepcopy, Machine.copy])
 def test_copies_write_into_their_own_parameters(copied):
     machine = make(("gaussian", "bernoulli"))
-    assert len(machine.parts) == 3  # which is kept from now on
+    assert len(machine.parts) == 3  # a cached property
     again = copied(machine)
     for part in again.parts:
         part[:] = 7
@@ -586,8 +466,8 @@ def test_powers_of_the_weights_belong_to_one_machine():
     assert_allclose(other.squares[0], 4 * machine.squares[0])
 
 
-@shapes
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@few_shapes
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of the sums, inf - inf
 def test_is_finite_looks_at_every_parameter(kinds, bad):
     machine = make(kinds)
@@ -638,6 +518,8 @@ def test_huge_weights_leave_no_integral():
     machine = make(("gaussian", "gaussian"))
     machine.weights[0][:] = 1e200
     assert not has_integral(machine)
+    with pytest.raises(DivergenceError):
+        check_has_integral(machine)
 
 
 def test_the_largest_weights_are_those_of_now():

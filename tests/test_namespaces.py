@@ -224,7 +224,7 @@ def test_fixed_points(library, kinds):
     X = data(machine)
     X[2] = X[0]
     for _, method in methods(machine):
-        first, second = method.start(machine, X), method.start(same, library.array(X))
+        first, second = method.state_at(machine, X), method.state_at(same, library.array(X))
         near = method.step(same, second)
         for a, b in zip(near.means, method.step(machine, first).means, strict=True):
             library.close(a, b)
@@ -258,23 +258,23 @@ def test_clamped_fixed_points(library, kinds):
     X, observed = data(machine), np.arange(24).reshape(6, 4) % 3 == 0
     for _, inner in methods(machine):
         method = Clamped(inner)
-        expected = solve(method, machine, method.start(machine, X, observed), tol=1e-9)
+        expected = solve(method, machine, method.state_at(machine, X, observed), tol=1e-9)
         given = library.xp.asarray(observed)
-        solution = solve(method, same, method.start(same, library.array(X), given), tol=1e-9)
+        solution = solve(method, same, method.state_at(same, library.array(X), given), tol=1e-9)
         library.close(solution.state.means[0], expected.state.means[0])
 
 
 @pairs
 def test_samplers(library, kinds):
-    method, start = Gibbs(), "persistent"
+    method = Gibbs()
     machine, same = make(kinds, library)
     exact = Exact(machine)
     n = 4000
     X, rng = library.array(data(machine, n)), make_rng(0, same.weights[0])
-    learning = ChainPhase(method, start, 2)
+    learning = ChainPhase(Gibbs(2))
     state = learning.init(same, rng, 5, X)
     assert [tuple(layer.shape) for layer in state.chains.layers] == [(5, 4), (5, 3)]
-    state = state._replace(chains=sample(method, same, method.start(same, X, rng), rng, 3))
+    state = state._replace(chains=sample(method, same, method.state_at(same, X, rng), rng, 3))
     state, phase, model = learning.phases(same, state, X, rng)
     for layer in state.chains.layers:
         library.check(layer)
@@ -302,7 +302,7 @@ def test_chain_phases(library, name, start):
     machine, same = make(("gaussian", "bernoulli"), library)
     X, rng = library.array(data(machine)), make_rng(0, same.weights[0])
     for gradient in GRADIENTS:
-        phase = ChainPhase(SAMPLERS[name], start, 3, None, gradient)
+        phase = ChainPhase(replace(SAMPLERS[name], n_steps=3), start, gradient)
         state, *both = phase.phases(same, phase.init(same, rng, 7, X), X, rng)
         assert name == "gibbs" or 0 < state.acceptance <= 1
         library.check(phase.visible(state))
@@ -338,15 +338,15 @@ def test_ais(library, kinds):
 # Learning.
 
 
-@pytest.mark.parametrize("max_norm", [None, 0.1])
+@pytest.mark.parametrize("max_grad_norm", [None, 0.1])
 @pytest.mark.parametrize("penalty", ["l1", "l1b", "group_lasso", "l2"])
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "adam"])
-def test_optimizers(library, kind, order, penalty, max_norm):
+def test_optimizers(library, kind, order, penalty, max_grad_norm):
     machine, same = make(("bernoulli", "bernoulli"), library)
     X, method = data(machine), TAP(order=order)
     kinds = {"sgd": SGD, "momentum": partial(SGD, 0.5), "adam": partial(Adam, epsilon=0.1)}
-    optimiser = kinds[kind](alpha=0.01, penalty=penalty, max_norm=max_norm)
+    optimiser = kinds[kind](alpha=0.01, penalty=penalty, max_grad_norm=max_grad_norm)
     states = [optimiser.init(NATURAL.of(m)) for m in (machine, same)]
     for _ in range(3):
         machine, states[0] = update(machine, states[0], X, method, optimiser)
@@ -372,7 +372,7 @@ def test_proximal_steps(library, name, unit):
 
 
 def update(machine, before, X, method, optimiser):
-    state = method.step(machine, method.step(machine, method.start(machine, X)))
+    state = method.step(machine, method.step(machine, method.state_at(machine, X)))
     moments = data_moments(machine, X) - method.moments(machine, state)
     parameters = NATURAL.of(machine)
     after = optimiser.update(parameters, MachineGradient(machine, moments), before, 0.1)
@@ -388,7 +388,7 @@ def test_learning_from_every_start(library, name):
     machine, same = make(("bernoulli", "truncated_gaussian"), library)
     exact, X = Exact(machine), library.array(data(machine))
     phase = FixedPointPhase(TAP(max_iter=300, damping=0.5), name)
-    optimizer, rng = SGD(momentum=0.5), make_rng(0, same.weights[0])
+    optimizer, rng = SGD(momentum=0.5, alpha=0.0), make_rng(0, same.weights[0])
     state, velocity = phase.init(same, rng, 8, X), optimizer.init(NATURAL.of(same))
     state, seen, model = phase.phases(same, state, X, rng)
     assert library.check(phase.visible(state)).shape == (8, 4)

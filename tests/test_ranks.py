@@ -6,6 +6,7 @@ Ranks are processes here that pipes connect, so that no library is needed.
 import os
 import signal
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ from sklearn.base import clone
 from skrbm import (
     RBM,
     TAPRBM,
-    BernoulliRBM,
     CategoricalRBM,
     ConditionalRBM,
     DeepTAPMachine,
@@ -29,7 +29,9 @@ from skrbm import (
     TabularRBM,
 )
 from skrbm._ranks import Communicator, ranks, use
+from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Rows, as_blocks, ends_of_ranks
+from skrbm.learning import SGD, EarlyStopping
 from skrbm.persistence import Checkpoint, load, resume
 from skrbm.units import (
     Bernoulli,
@@ -67,10 +69,19 @@ def arrays_of(estimator):
     "estimator",
     [
         RBM(3, n_iter=4),
-        RBM(3, n_iter=4, early_stopping=True, validation_fraction=0.3),
+        RBM(3, n_iter=4, early_stopping=EarlyStopping(validation_fraction=0.3)),
         RBM(3, visible="gaussian", n_iter=4, optimizer="adam"),
-        BernoulliRBM(3, persistent=False, n_iter=4, momentum=0.5),
-        TAPRBM(3, starts="chains", n_iter=2),
+        RBM(
+            3,
+            n_iter=4,
+            optimizer=SGD(
+                momentum=0.5, alpha=0.0, schedule="constant", centered=False, average=False
+            ),
+            inference=Gibbs(start="data"),
+            learning_rate=0.1,
+            batch_size=10,
+        ),
+        TAPRBM(3, n_iter=2, inference=TAP(max_iter=2, start="chains")),
         DeepTAPMachine((3, 2), n_iter=2, n_iter_pretrain=1, optimizer="adam", learning_rate=0.01),
         GaussianBernoulliRBM(3, n_iter=2),
     ],
@@ -163,7 +174,8 @@ def test_checkpoints_of_ranks_are_of_one_epoch(tmp_path, monkeypatch):
     assert second.items() <= first.items()
 
 
-AT_DATA = {"starts": "data", "batch_size": 1000, "init": INIT, "n_iter": 6}
+AT_DATA = {"inference": TAP(start="data"), "batch_size": 1000, "init": INIT, "n_iter": 6}
+USUAL = SGD(momentum=0.5, alpha=0.005, schedule="linear")
 PLAIN = {"centered": False, "average": False}
 
 
@@ -171,7 +183,7 @@ PLAIN = {"centered": False, "average": False}
 def test_two_ranks_take_the_steps_that_one_process_takes(options):
     # Solutions that start at all rows of a batch of all rows: nothing is random.
     X, weights = data(60), 1 + np.arange(60) % 3
-    rbm = TAPRBM(3, **AT_DATA | options).set_params(learning_rate=0.3)
+    rbm = TAPRBM(3, optimizer=replace(USUAL, **options), learning_rate=0.3, **AT_DATA)
     one = clone(rbm).fit(X, sample_weight=weights)
 
     def fitted(rank):
@@ -189,8 +201,8 @@ def test_gradients_of_real_weights_are_weighted_by_ranks():
     X = np.repeat([[1.0, 0.0], [0.0, 1.0]], 40, axis=0)
     weights = np.repeat([2.51, 0.51], 40)
     init = np.zeros((1, 2)), np.zeros(1), np.zeros(2)
-    options = {"init": init, "n_iter": 1, "alpha": 0.0, "momentum": 0.0, "learning_rate": 0.1}
-    rbm = TAPRBM(1, **AT_DATA | PLAIN | options)
+    options = {"init": init, "n_iter": 1, "learning_rate": 0.1}
+    rbm = TAPRBM(1, optimizer=SGD(alpha=0.0, **PLAIN), **AT_DATA | options)
 
     def fitted(rank):
         half = slice(40 * rank, 40 * (rank + 1))
@@ -233,14 +245,15 @@ def test_the_variance_is_that_of_the_values_of_all_ranks():
 
 def test_equal_ranks_that_take_steps_alone_learn_as_one_process():
     X = data(30)
-    rbm = TAPRBM(3, alpha=0.0, **AT_DATA)
+    rbm = TAPRBM(3, optimizer=replace(USUAL, alpha=0.0), **AT_DATA)
     one = clone(rbm).fit(X)
     for found in on_ranks(lambda rank: clone(rbm).fit(X), local_steps=4):
         assert_allclose(found.components_, one.components_, rtol=1e-9)
 
 
 def test_ranks_that_take_steps_alone_meet_in_the_mean():
-    X, rbm = data(), TAPRBM(3, alpha=0.0, **AT_DATA | PLAIN).set_params(n_iter=1)
+    X, optimizer = data(), replace(USUAL, alpha=0.0, **PLAIN)
+    rbm = TAPRBM(3, optimizer=optimizer, **AT_DATA | {"n_iter": 1})
     alone = [clone(rbm).fit(parts(X, rank)).components_ for rank in range(2)]
     for found in on_ranks(lambda rank: clone(rbm).fit(parts(X, rank)), local_steps=3):
         assert_allclose(found.components_, (alone[0] + 2 * alone[1]) / 3, rtol=1e-9)
@@ -250,8 +263,12 @@ def test_ranks_that_take_steps_alone_meet_in_the_mean():
     ("estimator", "cut", "error"),
     [
         (RBM(3, batch_size=10), 85, "rank 1 has 5 rows to learn from, fewer than the 9 batches"),
-        (RBM(3, starts="tempered"), 45, "tempered chains learn in one process"),
-        (TAPRBM(3, starts="tempered"), 45, "tempered chains learn in one process"),
+        (RBM(3, inference=Gibbs(start="tempered")), 45, "tempered chains learn in one process"),
+        (
+            TAPRBM(3, inference=TAP(max_iter=2, start="tempered")),
+            45,
+            "tempered chains learn in one process",
+        ),
         (ConditionalRBM(3), 45, "ConditionalRBM learns in one process"),
         (FrankWolfeRBM(), 45, "FrankWolfeRBM learns in one process"),
     ],
@@ -398,7 +415,7 @@ def test_an_interruption_of_one_rank_ends_all_after_the_same_epoch():
                 signal.raise_signal(signal.SIGINT)
             return 1.0
 
-        rbm = RBM(3, n_iter=8, schedule=schedule)
+        rbm = RBM(3, n_iter=8, optimizer=SGD(schedule=schedule))
         try:
             rbm.fit(parts(data(), rank))
         except KeyboardInterrupt:

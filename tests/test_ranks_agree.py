@@ -9,6 +9,7 @@ from test_ranks import data, parts
 from skrbm import RBM, BernoulliRBM, DeepTAPMachine, RBMClassifier
 from skrbm._ranks import Communicator, ranks, use
 from skrbm.inference import Gibbs
+from skrbm.learning import SGD
 from skrbm.persistence import Checkpoint
 from skrbm.units import Binomial
 
@@ -37,10 +38,12 @@ def test_ranks_need_units_of_the_same_kind():
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("name, values", [("n_components", (3, 4)), ("schedule", ("cosine", abs))])
+@pytest.mark.parametrize(
+    "name, values", [("n_components", (3, 4)), ("optimizer__schedule", ("cosine", abs))]
+)
 def test_ranks_need_the_same_parameters(name, values, method):
     def fitted(rank):
-        rbm = RBM(**{"n_components": 3, "random_state": rank, name: values[rank]})
+        rbm = RBM(3, optimizer=SGD(), random_state=rank).set_params(**{name: values[rank]})
         return getattr(rbm, method)(parts(data(), rank))
 
     for found in on_ranks(fitted):
@@ -67,7 +70,7 @@ def test_settings_that_are_equal_in_other_words():
 
     def fitted(rank):
         X, truth = parts(data(), rank), [True, np.True_][rank]
-        rbm = RBM(3, n_iter=2, centered=truth, random_state=0)
+        rbm = RBM(3, n_iter=2, random_state=0, optimizer=SGD(centered=truth))
         return RBMClassifier(rbm, unlabelled=np.nan).fit(X, X[:, 0]).rbm_.components_
 
     first, second = on_ranks(fitted)
@@ -94,7 +97,7 @@ def test_ranks_need_to_go_on_from_the_same():
 
     for n_others, other in ((0, "nothing"), (4, "a machine of [4, 3] units")):
         for found in on_ranks(lambda rank, n=n_others: fitted(rank, n)):
-            told = f"goes on from is 'a machine of [5, 3] units' on rank 1 and {other!r} on rank 0"
+            told = f"fit is 'a machine of [5, 3] units' on rank 1 and {other!r} on rank 0"
             assert isinstance(found, ValueError) and told in str(found)
 
 

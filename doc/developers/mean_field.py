@@ -15,7 +15,7 @@ class MeanField(FixedPoint):
     tol: float = 1e-8
     damping: float = 0.0
 
-    def start(self, machine, X):
+    def state_at(self, machine, X):
         hidden = machine.units[1].mean(conditional(machine, 1, (X, None)))
         return Magnetizations((X, hidden), (None, None))
 

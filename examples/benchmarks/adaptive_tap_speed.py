@@ -61,7 +61,7 @@ def sweep_line(n_visible, n_hidden, dtype, args, rng):
     machine = Machine((Bernoulli(),) * 2, (Theta(0 * D_v), Theta(0 * D_h)), (W,)).astype(dtype)
     X = rng.integers(0, 2, (args.rows, n_visible)).astype(dtype)
     methods = {"TAP": TAP(), "adaptive TAP": AdaptiveTAP()}
-    states = {name: method.start(machine, X) for name, method in methods.items()}
+    states = {name: method.state_at(machine, X) for name, method in methods.items()}
     runs = {
         name: lambda name=name, method=method: method.step(machine, states[name])
         for name, method in methods.items()

@@ -44,6 +44,7 @@ from skrbm import (
     RBMClassifier,
     ReplicatedSoftmaxRBM,
 )
+from skrbm.learning import SGD
 
 
 def grey_digits(copies=1):
@@ -186,9 +187,14 @@ def outputs():
     X = X / 16 + 0.5 * np.random.default_rng(0).standard_normal(X.shape)
     X, X_test, Y, Y_test = train_test_split(X, segments[y], test_size=600, random_state=0)
     linear = LogisticRegression(C=0.3, max_iter=1000)
-    settings = {"learning_rate": 0.5, "alpha": 1e-3, "n_iter": 20, "batch_size": 20}
+    settings = {"learning_rate": 0.5, "n_iter": 20, "batch_size": 20}
     for name, model in {
-        "ConditionalRBM(32)": ConditionalRBM(32, schedule="linear", random_state=0, **settings),
+        "ConditionalRBM(32)": ConditionalRBM(
+            32,
+            random_state=0,
+            optimizer=SGD(alpha=1e-3, schedule="linear", average=False),
+            **settings,
+        ),
         "MultiOutputClassifier": MultiOutputClassifier(linear),
         "ClassifierChain": ClassifierChain(linear, random_state=0),
         "MLPClassifier": MLPClassifier(alpha=1, learning_rate_init=0.01, random_state=0),

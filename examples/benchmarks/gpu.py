@@ -36,7 +36,8 @@ from speed import explicit
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
 from skrbm.arrays import make_rng, to_numpy
-from skrbm.inference import BeliefPropagation, GibbsLangevin, propagate, propagate_rows
+from skrbm.inference import BeliefPropagation, Gibbs, GibbsLangevin, propagate, propagate_rows
+from skrbm.learning import SGD
 from skrbm.machine import Machine
 from skrbm.units import Bernoulli, Gaussian, Theta
 
@@ -169,8 +170,13 @@ def rbms(device, args):
                     chains, _ = fit_batch_pcd((X, weights), chains, machine, steps, 1.0)
                     optimizer.step()
 
-            ours = BernoulliRBM(n_hidden, batch_size=size, n_gibbs_steps=steps, centered=True)
-            ours.set_params(learning_rate=0.01)
+            ours = RBM(
+                n_hidden,
+                batch_size=size,
+                optimizer=SGD(alpha=0.0, schedule="constant", average=False),
+                inference=Gibbs(n_steps=steps),
+                learning_rate=0.01,
+            )
             there, found = seconds_of_batches(
                 device, args, {"": ours}, n_visible, {"rbms": updates}, n_batches=30
             )
@@ -188,7 +194,7 @@ def langevin(device, args):
     machine = Machine((Gaussian(), Bernoulli()), (own, Theta(device.put(np.zeros(n_hidden)))), (W,))
     V, rng = device.put(generator.standard_normal((n, n_visible))), make_rng(0, W)
     method = GibbsLangevin(step_size=0.2, n_inner_steps=inner, adjust_after=None)
-    state = method.start(machine, V, rng)
+    state = method.state_at(machine, V, rng)
     H = state.layers[1]
     found = device.seconds(
         {
@@ -248,7 +254,7 @@ def agreement(device, args):
     rows, X = [], bits(200, 12)
     for dtype, goal in ((np.float32, 1e-5), (np.float64, 1e-10)):
         data = X.astype(dtype)
-        fit = PLAIN | {"n_components": 8, "n_iter": 5, "batch_size": 50, "shuffle": False}
+        fit = PLAIN | {"n_components": 8, "n_iter": 5, "batch_size": 50}
         init = 0.1 * np.random.default_rng(0).standard_normal((8, 12)), np.zeros(8), np.zeros(12)
         ours = TAPRBM(init=init, **fit).fit(data)
         there = torch.asarray(data, device=device.name)

@@ -3,8 +3,8 @@
     SKRBM_DATA=... python examples/benchmarks/learners.py [--works wine ...] [--seeds 0 1 2]
 
 All machines have default settings but for their number of hidden units, so that the same script
-compares two versions of the package; ``--params '{"momentum": 0.5}'`` gives all of them parameters,
-as JSON. The works are:
+compares two versions of the package; ``--params '{"batch_size": 50}'`` gives all of them these
+parameters, as JSON. The works are:
 
 - "mnist", "fashion-mnist": thresholded images, 500 hidden units, within 85 and 30 seconds of one
   core (``fit_for`` of ``_common.py``, as in ``peers.py``);

@@ -18,14 +18,16 @@ from threadpoolctl import threadpool_limits
 from skrbm import RBM
 from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition, reverse_log_partition
+from skrbm.learning import SGD
 
+PLAIN = SGD(alpha=0.0, centered=False, average=False)
 CONTENDERS = {
-    "plain, 0.05": {"learning_rate": 0.05, "centered": False, "average": False},
-    "plain, 0.2": {"learning_rate": 0.2, "centered": False, "average": False},
-    "averaged, 0.05": {"learning_rate": 0.05, "centered": False, "average": True},
-    "centred, 0.2": {"learning_rate": 0.2, "centered": True, "average": False},
-    "centred and averaged, 0.2": {"learning_rate": 0.2},
-    "centred and averaged, 0.2, penalty": {"learning_rate": 0.2, "alpha": "auto"},
+    "plain, 0.05": {"learning_rate": 0.05, "optimizer": PLAIN},
+    "plain, 0.2": {"learning_rate": 0.2, "optimizer": PLAIN},
+    "averaged, 0.05": {"learning_rate": 0.05, "optimizer": SGD(alpha=0.0, centered=False)},
+    "centred, 0.2": {"learning_rate": 0.2, "optimizer": SGD(alpha=0.0, average=False)},
+    "centred and averaged, 0.2": {"learning_rate": 0.2, "optimizer": SGD(alpha=0.0)},
+    "centred and averaged, 0.2, penalty": {"learning_rate": 0.2, "optimizer": SGD()},
 }
 TRIAL = 6000  # rows
 
@@ -35,7 +37,7 @@ def fitted(params, X, seconds):
 
     def fit(rows, n_iter):
         begin = time.process_time()
-        rbm = RBM(500, n_iter=n_iter, random_state=0, **{"alpha": 0.0, **params}).fit(rows)
+        rbm = RBM(500, n_iter=n_iter, random_state=0, **params).fit(rows)
         return rbm, time.process_time() - begin
 
     first = fit(X[:TRIAL], 1)[1]

@@ -11,20 +11,25 @@ the sum of the absolute errors of the probabilities of the patterns, each with i
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 from _common import heading, progress, table
 from threadpoolctl import threadpool_limits
 
 from skrbm import RBM
+from skrbm.inference import Gibbs
+from skrbm.learning import SGD
 
 N_BITS, N_MODES, FLIPPED, N_ROWS = 18, 8, 0.01, 5000
+LINEAR = SGD(schedule="linear")
+PLAIN = replace(LINEAR, centered=False, average=False)
 METHODS = {
-    "PCD-1, plain": {"learning_rate": 0.1, "centered": False, "average": False},
+    "PCD-1, plain": {"learning_rate": 0.1, "optimizer": PLAIN},
     "PCD-1": {"learning_rate": 0.4},
-    "PCD-10": {"learning_rate": 0.8, "n_steps": 10},
+    "PCD-10": {"learning_rate": 0.8, "inference": Gibbs(10)},
     # a rate of 1.0 fails on data sets 6 and 8
-    "tempered": {"learning_rate": 0.6, "starts": "tempered", "batch_size": 200},
+    "tempered": {"learning_rate": 0.6, "inference": Gibbs(start="tempered"), "batch_size": 200},
 }
 
 
@@ -57,7 +62,7 @@ def errors(rbm, states, distances, p):
 
 def fitted(X, params, seconds, seed):
     """Return an RBM fitted for about the given processor time, and the time."""
-    params = {"n_components": 12, "batch_size": 100, "schedule": "linear", **params}
+    params = {"n_components": 12, "batch_size": 100, "optimizer": LINEAR, **params}
 
     def fit(n_iter):
         begin = time.process_time()

@@ -56,6 +56,7 @@ from sklearn import neural_network
 from threadpoolctl import threadpool_limits
 
 from skrbm import RBM, BernoulliRBM
+from skrbm.learning import SGD
 
 RESULTS = Path(__file__).parent / "results" / "peers.json"
 PICTURE = Path(__file__).resolve().parents[2] / "doc" / "_static" / "peers.png"
@@ -94,9 +95,10 @@ def no_settings(X, seconds, n_hidden):
 
 
 def ours(X, seconds, n_hidden, rate):
-    """Train ``BernoulliRBM`` of skrbm."""
-    settings = {"centered": True, "average": True, "batch_size": BATCH, "random_state": 0}
-    rbm = BernoulliRBM(n_hidden, learning_rate=rate, **settings)
+    """Train ``RBM`` at a constant rate and without a penalty."""
+    optimizer = SGD(alpha=0.0, schedule="constant")
+    settings = {"optimizer": optimizer, "batch_size": BATCH, "random_state": 0}
+    rbm = RBM(n_hidden, learning_rate=rate, **settings)
     return rbm, *fit_for(rbm, X, seconds)
 
 

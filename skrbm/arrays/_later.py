@@ -31,7 +31,7 @@ def require(holds: Any, error: Callable[[], Exception]) -> None:
 
 @contextmanager
 def gathered() -> Iterator[list]:
-    """Give the list of what :func:`require` is told within, pairs as it takes them."""
+    """Yield the list of the arguments of :func:`require` in this context."""
     waiting: list = []
     token = _PUT_OFF.set(waiting)
     try:
@@ -42,7 +42,7 @@ def gathered() -> Iterator[list]:
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """Ask what :func:`require` is told within at the end, at once; the first error is raised."""
+    """Check all that :func:`require` is given in this context at its end; raise the first error."""
     with gathered() as waiting:
         yield
     for holds, (_, error) in zip(numbers(holds for holds, _ in waiting), waiting, strict=True):

@@ -26,7 +26,7 @@ def seed_sequence(random_state: Any) -> np.random.SeedSequence:
     Of a SeedSequence, or of its ``state``, it returns a copy, from which nothing was spawned.
     """
     state = random_state.state if hasattr(random_state, "spawn_key") else random_state
-    if isinstance(state, dict):
+    if isinstance(state, dict) and state.keys() >= {"entropy", "spawn_key"}:
         return np.random.SeedSequence(state["entropy"], spawn_key=state["spawn_key"])
     words = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
     return np.random.SeedSequence([int(word) for word in words])

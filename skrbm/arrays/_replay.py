@@ -176,7 +176,7 @@ def _new_pool(x: Array) -> Any:
 def _end(graph: Any, device: Any, pool: Any) -> None:
     """End a recording.
 
-    Where it has failed, torch goes on to take memory for graphs unless it is told not to, and then
+    Where it has failed, torch continues to take memory for graphs unless this is ended, and then
     frees no memory that is kept for later when it needs some. Before torch 2.13 its default
     generator of random numbers also is in a recording until one ends well.
     """

@@ -71,7 +71,7 @@ def fit(
         If a worker is lost. The estimator then has the parameters of the last complete epoch.
     KeyboardInterrupt
         After Ctrl-C, which ends the fit on all workers; the estimator has the same parameters. A
-        second one ends the wait for them. A single worker goes on until its fit is complete.
+        second one ends the wait for them. A single worker continues until its fit is complete.
     """
     from dask.distributed import get_client
 
@@ -124,13 +124,13 @@ def _collect(estimator, futures, workers):
     """Give an estimator what a rank has learnt, once all have ended, or one by an error."""
     from dask.distributed import as_completed
 
-    for future in as_completed(futures):  # if one is lost, the others tell
+    for future in as_completed(futures):  # if one is lost, the others raise
         fitted, error = future.result()
         if error is not None or future is futures[0]:
             vars(estimator).update(vars(fitted))
         if error is not None:
-            told = f"Rank {futures.index(future)} tells this; the ranks are the workers {workers}."
-            error.add_note(told)
+            rank = futures.index(future)
+            error.add_note(f"Raised on rank {rank}; the ranks are the workers {workers}.")
             raise error
 
 
@@ -166,7 +166,7 @@ def _blocks(client, X, *others):
 def _by_worker(client, rows, *others):
     """Return a dict of the workers in the order of ranks, with the blocks of each one, lists.
 
-    So ranks have the same rows in each fit on as many workers, which can go on from checkpoints.
+    So ranks have the same rows in each fit on as many workers, which can continue from checkpoints.
     """
     from dask.distributed import wait
 
@@ -175,7 +175,7 @@ def _by_worker(client, rows, *others):
     wait(computed)
     holders = client.who_has(computed)
     for block in computed:
-        if not holders[block.key]:  # nobody holds what could not be computed
+        if not holders[block.key]:  # it could not be computed
             block.result()
     workers = sorted({worker for block in rows for worker in holders[block.key]})
     parts = np.array_split(np.arange(len(rows)), min(len(workers), len(rows)))

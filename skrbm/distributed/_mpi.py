@@ -51,7 +51,7 @@ class MPICommunicator(Communicator):
         return as_like(numbers, array)
 
     def _wait(self, request):
-        """Wait for a request, and look meanwhile whether a rank has told that it has ended."""
+        """Wait for a request, unless another rank reports that it has ended."""
         stop = time.monotonic() + self.timeout
         while not request.Test():
             if self._comm.iprobe(tag=_TAG):

@@ -99,39 +99,42 @@ class TorchCommunicator(Communicator):
             self._cause(f"{type(error).__name__}: {error}")
 
     def _cause(self, own=""):
-        """End this rank, and return by which rank the fit has ended, as far as ranks tell.
+        """End this rank, and return by which rank the fit has ended, as far as is known.
 
         ``own`` is the error of this rank, "" if it only follows others.
         """
-        told: list[str] = []
-        asking = threading.Thread(target=self._ask, args=(own, told), daemon=True)
+        causes: list[str] = []
+        asking = threading.Thread(target=self._ask, args=(own, causes), daemon=True)
         asking.start()
         asking.join(_GRACE + 1)  # a store whose machine is silent never answers
         self._groups.clear()
-        if told:
-            return told[0]
+        if causes:
+            return causes[0]
         return "the fit has ended, as rank 0, which keeps the store of the ranks, is lost"
 
-    def _ask(self, own, told):
-        """Tell the others by the store how this rank has ended, and append what they tell."""
+    def _ask(self, own, causes):
+        """Write to the store how this rank has ended, and append what others report."""
         with suppress(RuntimeError):  # the store is lost
             self._store.set(f"ended{self.rank}", own)
             self._groups.clear()  # which closes the connections, by which others notice
-            told.append(self._told(wait=self.rank == 0 or not own))
+            causes.append(self._other_causes(wait=self.rank == 0 or not own))
 
-    def _told(self, wait):
-        """Return what the others tell. Rank 0 may keep the store, so it waits for all of them."""
-        silent, told = set(range(self.size)) - {self.rank}, None
+    def _other_causes(self, wait):
+        """Return how other ranks have ended.
+
+        Rank 0 may keep the store, so it waits for all of them.
+        """
+        silent, cause = set(range(self.size)) - {self.rank}, None
         stop = time.monotonic() + _GRACE * wait
-        while silent and time.monotonic() < stop and (told is None or self.rank == 0):
+        while silent and time.monotonic() < stop and (cause is None or self.rank == 0):
             for rank in [rank for rank in silent if self._store.check([f"ended{rank}"])]:
                 silent.remove(rank)
                 why = self._store.get(f"ended{rank}").decode()
                 if why:
-                    told = f"the fit has ended, as rank {rank} has ended by {why}"
+                    cause = f"the fit has ended, as rank {rank} has ended by {why}"
             time.sleep(0.1)
-        if told is not None:
-            return told
+        if cause is not None:
+            return cause
         if not silent:
             return f"the fit has ended, as a message took longer than {self.timeout}"
         lost = ", ".join(str(rank) for rank in sorted(silent))

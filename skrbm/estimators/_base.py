@@ -1,6 +1,8 @@
 """The base of the estimators that learn a density by moment matching."""
 
+from dataclasses import replace
 from itertools import pairwise
+from math import inf, isfinite
 from typing import ClassVar
 
 import numpy as np
@@ -8,19 +10,33 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import evaluation
+from .._ranks import ranks
 from .._sklearn import _fit_context
-from ..arrays import Columns, cast, make_rng, namespace, one_blas_thread, seed_sequence, to_numpy
+from ..arrays import (
+    Columns,
+    cast,
+    is_finite,
+    make_rng,
+    namespace,
+    one_blas_thread,
+    seed_sequence,
+    to_numpy,
+)
 from ..evaluation import Density
-from ..inference import chain_ends, draw_visible
+from ..inference import FixedPoint, Sampler, chain_ends, draw_visible, resolve
 from ..inputs import (
     THETA_ATTRIBUTES,
+    RowBlocks,
+    check_scale_known,
     machine_from,
-    public_parts,
     reference_of,
     rows_of,
     rows_with_weight,
 )
 from ..learning import (
+    NATURAL,
+    ChainPhase,
+    FixedPointPhase,
     MomentLearner,
     Trainer,
     Training,
@@ -29,22 +45,32 @@ from ..learning import (
     recorder,
 )
 from ..machine import Machine
+from ..units import Gaussian
+from ._choices import optimizer_of, units_of
 from ._density import DensityModel
 from ._encoded import takes_table
-from ._parts import as_learnt, check_layers, machine_of_init, resume
+from ._log_partition import solved_log_partition
+from ._parts import (
+    Parts,
+    check_layers,
+    machine_of_init,
+    match_machine,
+    parameters_of_rows,
+    resume,
+)
 from ._training import (
-    DENSITY_CONSTRAINTS,
     check_settings_of_ranks,
     fit_rows,
-    how_it_begins,
     is_automatic,
-    joined_means,
     keeps_features,
-    name_in_print,
+    merge_means,
+    prepare_fit,
     rate_of,
     seeds_of_fit,
+    verbose_name,
 )
 
+_JOINT_COLUMNS = 200  # most columns of "gaussian" units that have a precision matrix
 _MOST_ADOPTED = 1000  # chains of a machine of given parameters
 _CHAINS = 100  # that a first partial_fit keeps, if batch_size is larger, however few its rows
 
@@ -61,59 +87,116 @@ def _learns_by_fixed_points(estimator):
 class BaseRBM(DensityModel):
     """Base of the estimators that learn by moment matching.
 
-    A subclass gives two methods:
+    The parts of training are made of the parameters ``visible``, ``hidden``, ``inference`` and
+    ``optimizer``. A subclass may replace
 
     - ``_units()``: the kinds of the visible and the hidden units, as they were asked for;
-    - ``_parts(rows=None)``: a :class:`Parts`, for the rows of a first fit, or to go on.
-
-    These have defaults:
-
+    - ``_parts(rows=None)``: the :class:`Parts`, for the rows of a first fit, or to continue;
     - ``_layer_sizes()``: the numbers of units of the hidden layers;
     - ``_first_machine(rows, rng, parts)``: the machine where training starts;
-    - ``_first_deviation(n_below)``: the standard deviation of its weights to ``n_below`` units;
     - ``_pretrain(training, rows, index)``: learning that comes before the first epoch;
-    - ``_in_training(parts)``: the fitted machine in the coordinates of training;
-    - ``_is_finite(machine, parts)``: whether a machine in training can be published;
-    - ``_attributes(machine, state, parts)``: the fitted attributes;
     - ``_density(machine, state, parts)``: a machine in training as a density;
-    - ``_given(components, intercept_hidden, intercept_visible)``: given parameters, as a machine
-      has them;
-    - ``_own_fixed_point()``: the equations that it learns by, None if it samples;
-    - ``_data_to_learn(X, goes_on, weights)``: X of a fit, checked;
+    - ``_more_attributes(state, parts)``: fitted attributes besides the parameters, a dict;
+    - ``_given(components, intercept_hidden, intercept_visible)``: arrays of ``from_parameters`` as
+      a machine has them;
     - ``_adopted(machine, parts)``: itself, fitted as far as the parameters of a machine go.
     """
 
-    _parameter_constraints: ClassVar[dict] = DENSITY_CONSTRAINTS
+    _parameter_constraints: ClassVar[dict] = {}
     _takes_missing = _fits_on_ranks = _reads_blocks = True
-    _fewest_batches = 1  # of a pass by an automatic learning rate
-    centered = average = sample_values = False
+    _fewest_batches = 1  # of an epoch with an automatic learning rate
+    sample_values = False  # whether values of bits between 0 and 1 are probabilities
+    _fewest_passes = 40
+    _default_start, _default_solutions = "persistent", "data"
+    _may_restart = False  # with weighted chains, if others do not mix
+    _optimizer_defaults: ClassVar[dict] = {}
 
     def _units(self):
-        raise NotImplementedError
+        visible, hidden = units_of(self)
+        if self.visible == "gaussian" and self._has_joint_columns(hidden):
+            visible = Gaussian(covariance="full")
+        return visible, hidden
+
+    def _has_joint_columns(self, hidden):
+        """Whether the columns of "gaussian" units share a precision matrix.
+
+        It gains much where columns are correlated, and costs the cube of their number in a step.
+        Chains of Langevin steps and equations have none, and neither do weights with zeros.
+        """
+        method, n = self._method(), vars(self).get("n_features_in_", inf)
+        return (
+            n <= _JOINT_COLUMNS
+            and not vars(self).get("_in_blocks", False)
+            and ranks().size == 1
+            and isinstance(method, Sampler)
+            and method.step_size is None
+            and isfinite(hidden.bounds[1] - hidden.bounds[0])
+            and getattr(optimizer_of(self), "penalty", "l2") == "l2"
+        )
 
     def _units_to_resume(self, machine):
-        return self._units()
+        own, *hidden = self._units()
+        is_named = getattr(self, "visible", None) == "gaussian"
+        return (machine.units[0] if is_named else own), *hidden
+
+    def _method(self):
+        """Return the object behind ``inference``, for users' calls."""
+        return resolve(self.inference, FixedPoint, Sampler)
+
+    def _equations(self):
+        """Return the fixed point behind ``inference``, for training."""
+        return self._method()
+
+    def _own_fixed_point(self):
+        method = self._method()
+        return method if isinstance(method, FixedPoint) else None
 
     def _parts(self, rows=None):
-        raise NotImplementedError
+        check_scale_known(rows)
+        method, optimizer, fallback = self._method(), optimizer_of(self), None
+        if isinstance(method, FixedPoint):
+            method.check_marginals()
+            phase = FixedPointPhase(self._equations(), method.start or self._default_solutions)
+        else:
+            is_single = ranks().size == 1
+            default = self._default_start if is_single and not method.has_rungs else "persistent"
+            phase = ChainPhase(method, method.start or default)
+            may_restart = method.start is None and is_automatic(self) and self._may_restart
+            has_bits = self._units()[0].reach < inf  # others learn little by the steps of weights
+            if may_restart and has_bits and phase.may_not_mix and is_single:
+                fallback = replace(phase, start="weighted")
+        return Parts(phase, optimizer, self._parameters(rows, optimizer), fallback=fallback)
+
+    def _parameters(self, rows, optimizer):
+        """Return what is learnt, by the rows of a first fit."""
+        if rows is None:
+            return self._training.parts.parameters if hasattr(self, "_training") else NATURAL
+        encoder = vars(self).get("_encoder")  # of a table, whose columns it puts in order
+        return parameters_of_rows(rows, optimizer, None if encoder is None else encoder.names)
 
     def _layer_sizes(self):
-        return [self.n_components]
+        return [int(self.n_components)]
 
     def _pretrain(self, training, rows, index):
         """Change the machine of ``training`` by what comes before the first epoch."""
 
     def _in_training(self, parts):
-        return self.machine_.copy()
+        machine, coordinates = self.machine_, parts.coordinates
+        return machine.copy() if coordinates is None else coordinates.machine_inward(machine).copy()
 
     def _is_finite(self, machine, parts):
-        return machine.is_finite()
+        if not machine.is_finite():
+            return False
+        if parts.coordinates is None:
+            return True
+        outward = self._layout.attributes(parts.coordinates.machine_outward(machine))
+        return all(is_finite(part) for name, part in outward.items() if name != "units_")
 
     def _given(self, components, intercept_hidden, intercept_visible):
         return components, intercept_hidden, intercept_visible
 
     def _density(self, machine, state, parts):
-        return Density(machine, parts.phase.visible(state))
+        return Density(machine, parts.phase.visible(state), parts.coordinates)
 
     # ------------------------------------------------------------------------- training
 
@@ -145,20 +228,20 @@ class BaseRBM(DensityModel):
             an interruption by Ctrl-C, the estimator then keeps the parameters of the last complete
             epoch.
         """
-        progress, goes_on = how_it_begins(self)
-        given, X = X, self._data_to_learn(X, goes_on, sample_weight)
+        progress, resumes = prepare_fit(self)
+        given, X = X, self._data_to_learn(X, resumes, sample_weight)
         if progress is not None:
-            X = as_learnt(X, self.machine_)
+            X = match_machine(X, self.machine_)
         # scikit-learn's ScoringMonitor passes over tasks without a y, which is ignored here.
         shown = given if takes_table(self) else X
-        fit_rows(self, X, shown, sample_weight, goes_on, progress)
+        fit_rows(self, X, shown, sample_weight, resumes, progress)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     @one_blas_thread
     def partial_fit(self, X, y=None, sample_weight=None):
-        """Go once through some rows of data, in batches of ``batch_size``.
+        """Train for one epoch on some rows, in batches of ``batch_size``.
 
         Parameters
         ----------
@@ -173,13 +256,13 @@ class BaseRBM(DensityModel):
         self : object
         """
         self._validate_params()  # which scikit-learn does in the first call alone
-        goes_on = hasattr(self, "_training")
-        check_settings_of_ranks(self, goes_on)
-        X = self._data_to_learn(X, goes_on, sample_weight)
+        resumes = hasattr(self, "_training")
+        check_settings_of_ranks(self, resumes)
+        X = self._data_to_learn(X, resumes, sample_weight)
         # More rows may come, but no more chains than that are kept for a large batch_size.
-        rows, training = self._start(X, sample_weight, goes_on, fewest=_CHAINS)
+        rows, training = self._start(X, sample_weight, resumes, fewest=_CHAINS)
         index = np.arange(len(rows))
-        if not goes_on:
+        if not resumes:
             self._pretrain(training, rows, index)
             check_integral(training.machine, "before the first epoch")
 
@@ -194,7 +277,7 @@ class BaseRBM(DensityModel):
             if training.n_epochs > epochs:  # the means are those of all rows learnt from
                 means, known = rows.means, training.visible_means
                 if known is not None:
-                    means = joined_means(known, means, rows.n_known, n)
+                    means = merge_means(known, means, rows.n_known, n)
                 training.n_rows, training.visible_means = n, means
                 self.visible_means_ = cast(means, self.machine_.dtype)
         return self
@@ -203,7 +286,7 @@ class BaseRBM(DensityModel):
         self, rows, index, training, publish, n_iter=1, n_rows=None, batch_size=None, **options
     ):
         """Return the :class:`Trainer` of a fit."""
-        parts, rate, length = training.parts, rate_of(self), None
+        parts, length = training.parts, None
         if is_automatic(self):
             length = parts.phase.step_length(training.machine)
         learner = MomentLearner(
@@ -211,12 +294,9 @@ class BaseRBM(DensityModel):
             parts.phase,
             parts.optimizer,
             index=index,
-            batch_size=batch_size or self.batch_size,
-            shuffle=self.shuffle,
+            batch_size=batch_size or int(self.batch_size),
             length=length,
             parameters=parts.parameters,
-            centered=self.centered,
-            average=self.average,
             sample_values=self.sample_values,
             n_rows=n_rows,
             is_finite=lambda machine: self._is_finite(machine, parts),
@@ -226,17 +306,21 @@ class BaseRBM(DensityModel):
             learner,
             publish,
             lambda machine, state: self._attributes(machine, state, training.parts),
-            recorder(self.history_, name_in_print(self)),
+            recorder(self.history_, verbose_name(self)),
             n_iter=n_iter,
-            rate=rate,
+            rate=rate_of(self, parts.optimizer),
             **options,
         )
 
-    def _data_to_learn(self, X, goes_on, weights):
+    def _data_to_learn(self, X, resumes, weights):
         can = {"missing": self._takes_missing, "blocks": self._reads_blocks}
-        return self._encode(X, not goes_on, **can, sample_weight=weights)
+        X = self._encode(X, not resumes, **can, sample_weight=weights)
+        self._in_blocks = isinstance(X, RowBlocks)
+        if not self._in_blocks:
+            self._units()[0].check_values(X)
+        return X
 
-    def _start(self, X, sample_weight, goes_on, fewest=0, progress=None):
+    def _start(self, X, sample_weight, resumes, fewest=0, progress=None):
         """Return the rows and what a fit starts from, for data of ``fewest`` rows at least.
 
         It is None if ``progress`` is that of a fit that has come to its end.
@@ -245,15 +329,15 @@ class BaseRBM(DensityModel):
         if progress is not None:
             machine, coordinates = self.machine_, self._training.parts.coordinates
             unit = machine.units[0]
-            rows = rows_of(X, unit, machine.dtype, self.binarize, weights, coordinates)
+            rows = rows_of(X, unit, machine.dtype, weights=weights, coordinates=coordinates)
             return rows, progress.begun(rows.fingerprint)
-        return (self._resume if goes_on else self._begin)(X, weights, fewest)
+        return (self._resume if resumes else self._begin)(X, weights, fewest)
 
     def _begin(self, X, weights, fewest):
         self._evaluation_seed, seed = seeds_of_fit(self.random_state)
         place, unit = reference_of(X), self._units()[0]
         rng = make_rng(seed, place)
-        rows = rows_of(X, unit, place.dtype, self.binarize, weights, first=True)
+        rows = rows_of(X, unit, place.dtype, weights=weights, first=True)
         parts = self._parts(rows)
         rows.coordinates, n_rows = parts.coordinates, max(rows.total, fewest)
         machine = machine_of_first(self._first_machine(rows, rng, parts))
@@ -261,21 +345,21 @@ class BaseRBM(DensityModel):
             finite = self._is_finite(machine, parts)
         if not finite:
             raise ValueError(f"the first parameters overflow {machine.dtype}; scale X")
-        n = parts.rows_of_state(self.batch_size, n_rows, rows.part)
+        n = parts.rows_of_state(int(self.batch_size), n_rows, rows.part)
         state = parts.phase.init(machine, rng, n, rows.some(n, rng))
         self.history_ = {}
         velocity = parts.optimizer.init(parts.parameters.of(machine))
         return rows, Training(rng, machine, state, velocity, parts=parts)
 
     def _resume(self, X, weights, fewest):
-        training, parts = self._training, self._parts()
+        training, parts = self._training.continued(), self._parts()
         machine = self._in_training(parts)
         units = self._units_to_resume(machine)
         check_layers(machine, units, self._layer_sizes(), self.n_components)
         unit, coordinates = machine.units[0], parts.coordinates
-        rows = rows_of(X, unit, machine.dtype, self.binarize, weights, coordinates)
+        rows = rows_of(X, unit, machine.dtype, weights=weights, coordinates=coordinates)
         n_rows = max(rows.total, fewest)
-        resume(training, parts, machine, self.starts_, self.batch_size, n_rows, rows.part)
+        resume(training, parts, machine, self.starts_, int(self.batch_size), n_rows, rows.part)
         return rows, training
 
     def _first_machine(self, rows, rng, parts):
@@ -297,21 +381,21 @@ class BaseRBM(DensityModel):
         return Machine(units, tuple(thetas), tuple(weights))
 
     def _attributes(self, machine, state, parts):
-        layers = zip(machine.units, machine.thetas, strict=True)
-        values = (part for unit, theta in layers for part in public_parts(unit, theta))
-        named = zip(THETA_ATTRIBUTES, values, strict=True)
-        ladder = parts.phase.ladder(machine, state)
-        return {
-            "units_": machine.units,
-            "components_": machine.weights[0],
-            **{name: part for name, part in named if part is not None},
-            "starts_": parts.phase.visible(state),
-            **({} if ladder is None else {"ladder_": ladder}),
-        }
+        coordinates, phase = parts.coordinates, parts.phase
+        starts, ladder = phase.visible(state), phase.ladder(machine, state)
+        if coordinates is not None:
+            machine, starts = coordinates.machine_outward(machine), coordinates.outward(starts)
+            ladder = ladder and coordinates.ladder_outward(ladder)
+        found = self._layout.attributes(machine) | {"starts_": starts}
+        found |= self._more_attributes(state, parts)
+        return found if ladder is None else found | {"ladder_": ladder}
+
+    def _more_attributes(self, state, parts):
+        return {}
 
     def _publish(self, machine, state, training):
         found = self._attributes(machine, state, training.parts)
-        for name in {*THETA_ATTRIBUTES, "ladder_"} - found.keys():  # those of an earlier fit
+        for name in {*self._layout.optional, "ladder_"} - found.keys():  # those of an earlier fit
             self.__dict__.pop(name, None)
         vars(self).update(found)
         if training.visible_means is not None:
@@ -328,7 +412,7 @@ class BaseRBM(DensityModel):
         evaluation_seed, seed = seed_sequence(self.random_state).spawn(2)
         self._evaluation_seed = evaluation_seed.state
         rng = make_rng(seed, machine.weights[0])
-        n = parts.rows_of_state(self.batch_size, _MOST_ADOPTED)
+        n = parts.rows_of_state(int(self.batch_size), _MOST_ADOPTED)
         rows = chain_ends(machine, rng, draw_visible(machine, rng, n))
         state = parts.phase.init(machine, rng, n, rows)
         self.n_features_in_, self.history_ = machine.n_units[0], {}
@@ -398,10 +482,16 @@ class BaseRBM(DensityModel):
         -------
         log_likelihood : array of shape (n_samples,)
             In nats, float64.
+
+        Warns
+        -----
+        LikelihoodWarning
+            If it is more than 0.1 nats too large by the exact log Z, where a layer is so small that
+            it can be summed.
         """
         free_energy, method = self.free_energy(X), self._own_fixed_point()
         if starts is None:
-            return -free_energy - self.log_partition(method)
+            return -free_energy - solved_log_partition(self, method)
         return -free_energy - evaluation.log_partition(self, method, starts=starts).value
 
     @available_if(_learns_by_fixed_points)

@@ -1,15 +1,15 @@
-"""What estimators let users choose by a name or an object: units, inference and optimiser."""
+"""What estimators let users choose by a name or an object: units, inference and optimizer."""
 
 from dataclasses import fields
 from math import isfinite
-from numbers import Integral
 
 from sklearn.base import BaseEstimator
 
 from .._checks import look_up
-from .._sklearn import Interval, StrOptions
+from .._params import plain
+from .._sklearn import StrOptions
 from ..inference import FixedPoint, Sampler, method_names, resolve
-from ..learning import OPTIMIZERS, STARTS, Optimizer
+from ..learning import OPTIMIZERS
 from ..units import UNITS, Unit
 
 
@@ -21,18 +21,6 @@ class UnitNames(StrOptions):
             f"{super().__str__()} (without a name: give Categorical(sizes) for categories, "
             "Poisson() for counts without a bound)"
         )
-
-
-UNIT_CONSTRAINTS = {
-    "visible": [UnitNames(set(UNITS)), Unit],
-    "hidden": [UnitNames(set(UNITS)), Unit],
-}
-FIXED_POINT_CONSTRAINTS = {
-    "inference": [StrOptions(set(method_names(FixedPoint))), FixedPoint],
-    "starts": [StrOptions(set(STARTS))],
-    "n_starts": [None, Interval(Integral, 1, None, closed="left")],
-}
-OPTIMIZER_CONSTRAINT = [StrOptions(set(OPTIMIZERS)), Optimizer]
 
 
 def units_of(estimator):
@@ -76,14 +64,13 @@ def fixed_point_of(estimator):
 
 
 def optimizer_of(estimator):
-    """Return the optimiser that an estimator asks for."""
+    """Return the optimizer of an estimator, which may have its own defaults of named ones."""
     given = estimator.optimizer
     if not isinstance(given, str):
-        return given
-    make = look_up("optimizer", given, OPTIMIZERS, " or an Optimizer")
-    penalty = getattr(estimator, "penalty", "l2")  # not all estimators have the last two
-    max_norm = getattr(estimator, "max_grad_norm", None)
-    return make(estimator.momentum, estimator.alpha, penalty, max_norm)
+        return plain(given)
+    kind = look_up("optimizer", given, OPTIMIZERS, " or an Optimizer")
+    own = getattr(estimator, "_optimizer_defaults", {})
+    return kind(**{field.name: own[field.name] for field in fields(kind) if field.name in own})
 
 
 # A method of the bases of all estimators, which have no class of skrbm in common.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..arrays import from_numpy, make_rng, namespace, to_numpy
+from ..arrays import from_numpy, make_rng, to_numpy
 from ..evaluation import Density
 from ..evaluation._lengths import length_partitions
 from ..exceptions import LikelihoodWarning
@@ -16,16 +16,6 @@ from ._blocks import by_blocks
 from ._log_partition import kept_with_parameters
 
 _PER_WORD = 0.01  # standard error of log Z, in nats, that is a percent of the perplexity
-
-
-class Absent:
-    """A method that an estimator does not have, and why."""
-
-    def __init__(self, why):
-        self.why = why
-
-    def __get__(self, estimator, owner=None):
-        raise AttributeError(f"{owner.__name__} does not have it: {self.why}")
 
 
 class CountLikelihoods:
@@ -153,18 +143,6 @@ def with_biases_in_weights(machine):
     own, hidden = machine.thetas
     weights = machine.weights[0] + hidden.field[:, None]
     return replace(machine, thetas=(own, Theta(0 * hidden.field)), weights=(weights,))
-
-
-def published_parameters(machine):
-    """Return weights whose rows sum to 0, and biases of the units, by their names."""
-    W, b = machine.weights[0], machine.thetas[0].field
-    xp = namespace(W)
-    shift = xp.mean(W, axis=1)
-    return {
-        "components_": W - shift[:, None],
-        "intercept_hidden_": shift,
-        "intercept_visible_": xp.asarray(b, copy=True),
-    }
 
 
 def warn_uncertain(lengths, std):

@@ -1,34 +1,32 @@
 """Deep Boltzmann machine trained deterministically, by the fixed points of mean-field equations."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
-
-from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import Interval
 from ..arrays import cast, namespace
 from ..evaluation import DeepDensity
-from ..inputs import LAYER_ATTRIBUTES, check_rows, check_scale_known, layers_from, public_parts
+from ..inputs import LAYER_ATTRIBUTES, check_rows, check_scale_known, layers_from
 from ..learning import DeepPhase, FixedPointPhase
-from ..machine import Machine, turned_over
-from ..units import Theta
+from ..machine import turned_over
 from ._base import BaseRBM
 from ._blocks import by_blocks
 from ._choices import (
-    FIXED_POINT_CONSTRAINTS,
-    OPTIMIZER_CONSTRAINT,
-    UNIT_CONSTRAINTS,
     fixed_point_of,
     optimizer_of,
     units_of,
 )
 from ._encoded import visible_rows
 from ._layerwise import train_layers
+from ._layouts import Layers
 from ._parts import Parts
+from ._shared import FIXED_POINTS, shares_parameters
 from ._tap_rbm import TAPRBM
 
 
+@shares_parameters
 class DeepTAPMachine(BaseRBM):
     """Deep Boltzmann machine trained by TAP or naive mean field.
 
@@ -47,69 +45,31 @@ class DeepTAPMachine(BaseRBM):
     ----------
     n_components : int or array-like of int, default=(500, 100)
         Number of units of each hidden layer, from the visible one upwards.
-    visible : {"bernoulli", "spin", "gaussian", "relu", "double_relu", \
-            "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
-        Kind of the visible units, as in :class:`TAPRBM`.
-    hidden : str or Unit, default="bernoulli"
-        Kind of the units of all hidden layers: a name or an object as ``visible`` takes.
+    {visible}
+    {hidden}
     inference : {"tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp"} or object, \
             default="tap"
         Equations whose fixed points are both phases: second or third order, or the first; or an
-        object such as ``TAP(order=2, max_iter=50, tol=1e-6, damping=0.5)``.
-    starts : {"data", "chains", "persistent", "random"}, default="data"
-        Where the solutions of the model phase are looked for: at the last rows of data (the
-        paper's choice), at the states of persistent Gibbs chains, at the last solutions, or at
-        random. Exchanges between machines ("tempered") need one hidden layer.
-    n_starts : int or None, default=None
-        Number K of solutions for each batch; None is ``batch_size``, or the number of rows given to
-        ``fit`` if there are fewer.
-    n_iter_pretrain : int, default=20
-        Passes over the data for each layer before the joint training.
-    learning_rate : float or "auto", default=0.1
-        Step of the gradient ascent on the mean log-likelihood, in both parts of the training.
-        "auto" finds it in each of them, as in :class:`TAPRBM`.
-    batch_size : int, default=20
-        Largest number of rows of a mini-batch; batches have nearly the same size.
-    n_iter : int, default=20
-        Passes over the data in the joint training.
-    verbose : int, default=0
-        Whether to print a line for each pass.
-    random_state : int, RandomState instance or None, default=None
-        Determines initial weights, the order of rows, the samples that layers are pretrained on
-        and the starts.
-    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
-        Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own,
-        about as long as ``learning_rate``; or an object such as ``Adam(decay=0.5)``, which has its
-        own ``alpha``, ``penalty`` and ``max_norm``.
-    momentum : float in [0, 1), default=0.5
-        Part of the last step that is added to the next. Adam ignores it.
-    alpha : float, default=0.001
-        Strength of the penalty on the weights.
-    penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
-        alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
-        exact zeros.
-    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
-        Factor on the learning rate, by the fraction of ``n_iter_pretrain`` or ``n_iter`` that has
-        passed: 1, down to 0 in a line or a cosine, down to 1e-3; or a function of the fraction.
+        object such as ``TAP(max_iter=50, tol=1e-6, damping=0.5, start="chains")``. If ``start`` is
+        left out, the solutions of the model phase are looked for at the last rows of data.
     layer : int, default=-1
         Hidden layer that :meth:`transform` returns and :meth:`inverse_transform` takes, as an index
         into ``n_components``: 0 is the first, -1 the last.
-    shuffle : bool, default=True
-        Whether to shuffle the rows in each pass.
-    early_stopping : bool, default=False
-        Whether to hold out validation rows and stop after ``n_iter_no_change`` epochs in a row
-        whose log-likelihood of these rows does not exceed the best by ``tol``. The parameters of
-        the best epoch are kept. Epochs in which it is not measured do not count.
-    validation_fraction : float in (0, 1), default=0.1
-        Part of the rows to set aside.
-    n_iter_no_change : int, default=5
-        Patience of early stopping, in passes.
-    tol : float, default=1e-2
-        Tolerance of early stopping, in nats per sample.
+    n_iter_pretrain : int, default=20
+        Epochs of the training of each layer, before the joint training.
+    {optimizer}
+        A name stands for one with ``alpha=0.001`` and ``schedule="linear"``, "sgd" also for
+        ``momentum=0.5``. Gradients are not centred, and parameters are not averaged.
+    {learning_rate = 0.1}
+        It is that of both parts of the training.
+    {batch_size = 20}
+    n_iter : int, default=20
+        Epochs of the joint training.
+    {early_stopping}
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last solution, with joint training only.
-    binarize : float or None, default=None
-        Threshold above which values of X count as 1, others as 0; None takes X as it is.
+        Whether ``fit`` continues from the last solution, with joint training only.
+    {verbose}
+    {random_state}
 
     Attributes
     ----------
@@ -127,19 +87,17 @@ class DeepTAPMachine(BaseRBM):
     starts_ : array of shape (n_starts, n_features)
         The last starts, from which :meth:`log_partition` and :meth:`sample` start too.
     n_iter_ : int
-        Passes of joint training over the data so far.
+        Epochs of joint training so far.
     history_ : dict of list
-        For each pass of the joint training: ``epoch``, ``learning_rate``, ``time`` (s),
+        For each epoch of the joint training: ``epoch``, ``learning_rate``, ``time`` (s),
         ``tap_log_likelihood`` (nats per sample, of at most 1000 rows, at the last batch's
         solutions), ``n_unconverged`` and ``n_unconverged_data`` (solutions of the model and of the
         data phase of a batch, on average), ``n_sweeps`` (mean number of sweeps of the model phase)
         and, with early stopping, ``score``.
     pretraining_history_ : list of dict
         History of the pretraining of each layer, as in :class:`TAPRBM`.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen in fit, if all are strings.
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
@@ -148,7 +106,8 @@ class DeepTAPMachine(BaseRBM):
     Notes
     -----
     The paper (Fig. 11) trains two and three hidden layers on binary MNIST with
-    n_iter_pretrain = 50, n_iter = 3000, learning_rate = 0.001 and schedule = "constant".
+    n_iter_pretrain = 50, n_iter = 3000, learning_rate = 0.001 and
+    optimizer = ``SGD(momentum=0.5, alpha=0.001, schedule="constant")``.
 
     References
     ----------
@@ -167,15 +126,14 @@ class DeepTAPMachine(BaseRBM):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        **{k: v for k, v in BaseRBM._parameter_constraints.items() if k != "init"},
-        **UNIT_CONSTRAINTS,
-        **FIXED_POINT_CONSTRAINTS,
-        "optimizer": OPTIMIZER_CONSTRAINT,
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
+        "inference": FIXED_POINTS,
         "n_iter_pretrain": [Interval(Integral, 0, None, closed="left")],
         "layer": [Interval(Integral, None, None, closed="neither")],
     }
     _reads_blocks = False
+    _layout = Layers()
+    _optimizer_defaults: ClassVar[dict] = {"momentum": 0.5, "alpha": 0.001, "schedule": "linear"}
 
     def __init__(
         self,
@@ -184,53 +142,31 @@ class DeepTAPMachine(BaseRBM):
         visible="bernoulli",
         hidden="bernoulli",
         inference="tap",
-        starts="data",
-        n_starts=None,
+        layer=-1,
         n_iter_pretrain=20,
+        optimizer="sgd",
         learning_rate=0.1,
         batch_size=20,
         n_iter=20,
+        early_stopping=False,
+        warm_start=False,
         verbose=0,
         random_state=None,
-        optimizer="sgd",
-        momentum=0.5,
-        alpha=0.001,
-        penalty="l2",
-        schedule="linear",
-        layer=-1,
-        shuffle=True,
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=5,
-        tol=1e-2,
-        warm_start=False,
-        binarize=None,
     ):
         self.n_components = n_components
         self.visible = visible
         self.hidden = hidden
         self.inference = inference
-        self.starts = starts
-        self.n_starts = n_starts
+        self.layer = layer
         self.n_iter_pretrain = n_iter_pretrain
+        self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.warm_start = warm_start
         self.verbose = verbose
         self.random_state = random_state
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.alpha = alpha
-        self.penalty = penalty
-        self.schedule = schedule
-        self.layer = layer
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.binarize = binarize
 
     # ------------------------------------------------------------ the parts of the training
 
@@ -252,16 +188,17 @@ class DeepTAPMachine(BaseRBM):
             raise ValueError(f"a deep machine has no visible units {visible}; use RBM")
         return (visible, *[hidden] * len(self._layer_sizes()))
 
-    def _own_fixed_point(self):
-        return fixed_point_of(self)
-
     def _parts(self, rows=None):
         check_scale_known(rows)
-        return Parts(
-            DeepPhase(FixedPointPhase(fixed_point_of(self), self.starts)),
-            optimizer_of(self),
-            self.n_starts,
-        )
+        method = fixed_point_of(self)
+        # All layers learn together, and only machines with one hidden layer can be centred.
+        optimizer = replace(optimizer_of(self), centered=False, average=False)
+        return Parts(DeepPhase(FixedPointPhase(method, method.start or "data")), optimizer)
+
+    def _density(self, machine, state, parts):
+        starts = parts.phase.visible(state)
+        precise = machine.dtype == namespace(starts).float64
+        return DeepDensity(machine, starts, method=fixed_point_of(self), precise=precise)
 
     def _first_machine(self, rows, rng, parts):
         _layer_index(self.layer, len(self._layer_sizes()))
@@ -284,53 +221,26 @@ class DeepTAPMachine(BaseRBM):
 
     def _layer_estimator(self, machine, l, rng):
         """Return the estimator that pretrains the weights ``l``, below hidden layer ``l``."""
-        shared = set(TAPRBM().get_params()) & set(self.get_params(deep=False))
-        params = {name: getattr(self, name) for name in shared}
-        params |= {
-            "n_components": machine.n_units[l + 1],
-            "visible": machine.units[l],
-            "hidden": machine.units[l + 1],
-            "n_iter": self.n_iter_pretrain,
-            "inference": fixed_point_of(self),
-            "centered": False,  # as all layers learn together afterwards
-            "average": False,
-            "random_state": int(rng.integers(2**31 - 1, 1)[0]),
-            "early_stopping": False,
-            "warm_start": False,
-            "binarize": None,  # the rows are thresholded already
-        }
-        return TAPRBM(**params)
-
-    def _attributes(self, machine, state, parts):
-        layers = [public_parts(*layer) for layer in zip(machine.units, machine.thetas, strict=True)]
-        named = zip(LAYER_ATTRIBUTES, zip(*layers, strict=True), strict=True)
-        return {
-            "units_": machine.units,
-            "components_": list(machine.weights),
-            **{name: list(values) for name, values in named},
-            "starts_": parts.phase.visible(state),
-        }
-
-    def _density(self, machine, state, parts):
-        precise = machine.dtype == namespace(machine.weights[0]).float64
-        starts = parts.phase.visible(state)
-        return DeepDensity(machine, starts, method=fixed_point_of(self), precise=precise)
+        method = fixed_point_of(self)
+        return TAPRBM(
+            machine.n_units[l + 1],
+            visible=machine.units[l],
+            hidden=machine.units[l + 1],
+            inference=replace(method, start=method.start or "data"),
+            optimizer=replace(optimizer_of(self), centered=False, average=False),
+            learning_rate=self.learning_rate,
+            batch_size=int(self.batch_size),
+            n_iter=int(self.n_iter_pretrain),
+            verbose=self.verbose,
+            random_state=int(rng.integers(2**31 - 1, 1)[0]),
+        )
 
     # -------------------------------------------------------------------- public methods
 
     @property
-    def machine_(self):
-        """The fitted parameters as a machine, which shares their memory."""
-        check_is_fitted(self, "components_")
-        thetas = map(Theta, *(getattr(self, name) for name in LAYER_ATTRIBUTES))
-        return Machine(self.units_, tuple(thetas), tuple(self.components_))
-
-    @property
     def density_(self):
         """The fitted machine as a :class:`~skrbm.evaluation.Density`."""
-        return DeepDensity(
-            self.machine_, self.starts_, binarize=self.binarize, method=fixed_point_of(self)
-        )
+        return DeepDensity(self.machine_, self.starts_, method=fixed_point_of(self))
 
     @property
     def _n_features_out(self):

@@ -1,8 +1,11 @@
 """The public methods of density models."""
 
+from typing import ClassVar
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
@@ -20,11 +23,12 @@ from ..arrays import (
 )
 from ..evaluation import Density
 from ..inference import chain_ends
-from ..inputs import THETA_ATTRIBUTES, check_rows, check_weights, theta_of
-from ..machine import Machine, condition, conditional, in_double
+from ..inputs import check_rows, check_weights
+from ..machine import condition, conditional, in_double
 from ._blocks import by_blocks
 from ._choices import set_params
 from ._encoded import blocks_of, decoded, encoded, rows_to_start, takes_table, visible_rows
+from ._layouts import OneLayer
 from ._log_partition import checked_log_partition, log_partition_of_scores
 from ._noise_models import channel
 from ._posterior import denoised, drawn_given, hidden_means, imputed
@@ -33,21 +37,35 @@ from ._sampling import chains_of
 _BLOCK_ROWS = 1024  # whose log-weights are computed together
 
 
+def _unless_absent(method):
+    """Let estimators name methods that they do not have in ``_absent``, with the reason."""
+
+    def check(estimator):
+        why = estimator._absent.get(method.__name__)
+        if why is not None:
+            raise AttributeError(f"{type(estimator).__name__} has no {method.__name__}: {why}")
+        return True
+
+    return available_if(check)(method)
+
+
 class DensityModel(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, BaseEstimator
 ):
     """What fitted machines do that are density models of X, however they learn.
 
     A subclass sets ``components_`` and the other parameters, ``units_``, ``starts_`` and
-    ``_evaluation_seed`` in ``fit``. It may replace ``machine_`` and ``density_``, if its published
-    parameters are not those of a machine with one hidden layer, ``_first_hidden(X)`` (the means
-    that ``transform`` returns) and ``_scored(X)`` (log-likelihoods of rows). Where X is a table,
-    ``_new_encoder()`` returns what turns it into columns of the machine (``_encoded.py``).
+    ``_evaluation_seed`` in ``fit``. ``_layout`` says how parameters are published. It may replace
+    ``density_``, ``_first_hidden(X)`` (the means that ``transform`` returns) and ``_scored(X)``
+    (log-likelihoods of rows). Where X is a table, ``_new_encoder()`` returns what turns it into
+    columns of the machine (``_encoded.py``). ``_absent`` has the names of methods that it does not
+    have, and why.
     """
 
     _doc_link_module, _doc_link_template = DOC_LINK
     set_params = set_params
-    binarize = None
+    _layout = OneLayer()
+    _absent: ClassVar[dict] = {}
     _takes_missing = False  # NaN for visible units that are latent
 
     def __sklearn_tags__(self):
@@ -68,11 +86,7 @@ class DensityModel(
     def machine_(self):
         """The fitted parameters as a machine, which shares their memory."""
         check_is_fitted(self, "components_")
-        parts = [getattr(self, name, None) for name in THETA_ATTRIBUTES]
-        n = len(parts) // 2
-        pairs = zip(self.units_, (parts[:n], parts[n:]), strict=True)
-        thetas = tuple(theta_of(unit, own) for unit, own in pairs)
-        return Machine(self.units_, thetas, (self.components_,))
+        return self._layout.machine(self)
 
     @property
     def density_(self):
@@ -80,7 +94,7 @@ class DensityModel(
         machine = in_double(self.machine_)
         starts, ladder = cast(self.starts_, machine.dtype), getattr(self, "ladder_", None)
         encode = self._encode if takes_table(self) else None
-        parts = {"binarize": self.binarize, "ladder": ladder, "encode": encode}
+        parts = {"ladder": ladder, "encode": encode}
         return Density(machine, starts, **parts, method=self._own_fixed_point())
 
     @property
@@ -197,7 +211,7 @@ class DensityModel(
         exactly if one layer (in a deep machine: every other layer) has at most 20 units, or some
         more where these are summed over in half a second; otherwise by sequential Monte Carlo to a
         standard error of 0.1 nats (:class:`skrbm.evaluation.SMC`), with a seed and starts of
-        ``fit``, or by :class:`skrbm.inference.Tempering` after a fit with ``starts="tempered"``.
+        ``fit``, or by :class:`skrbm.inference.Tempering` after a fit with ``start="tempered"``.
         Given a sample, the hidden layers of a deep machine are summed exactly if every other one of
         them has at most about 10 units in all; elsewhere naive mean field bounds their part from
         below, or in rows with NaN annealing estimates it.
@@ -258,6 +272,7 @@ class DensityModel(
         weights = check_weights(sample_weight, scores)
         return float(np.average(to_numpy(scores), weights=weights))
 
+    @_unless_absent
     def log_partition(self, method="auto", return_std=False):
         """Compute or estimate the log-partition function.
 
@@ -270,7 +285,7 @@ class DensityModel(
             equations: "tap", "tap3", "adaptive_tap", "naive_mean_field", "relaxed_bp", "bethe"; or
             an object such as ``AIS(n_chains=500)``: see :func:`skrbm.evaluation.log_partition`.
             "auto" is "exact" where that is possible, and elsewhere "tempering" after a fit with
-            ``starts="tempered"``, else "smc".
+            ``start="tempered"``, else "smc".
         return_std : bool, default=False
             Whether to return the standard error too.
 
@@ -308,14 +323,20 @@ class DensityModel(
             Files, datasets and batches are drawn block by block (:ref:`large_data`).
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
             Block Gibbs sampling, or tempering along the ladder of a fit with
-            ``starts="tempered"``, or else along one that is built by annealing and kept (see
-            :class:`skrbm.inference.Tempering`). "auto" is "tempering" after such a fit.
+            ``start="tempered"``, or else along one that is built by annealing and kept (see
+            :class:`skrbm.inference.Tempering`). "auto" is "tempering" after such a fit, and where
+            chains of a machine with at most 32,768 weights do not mix; it is checked once.
         random_state : int, RandomState instance or None, default=None
 
         Returns
         -------
         V : array of shape (n_samples, n_features), or of the shape of ``given``
             Observed entries of ``given`` are as the units take them.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If chains of a larger machine do not mix.
         """
         machine = self.machine_
         check_count("n_samples", n_samples, 1)
@@ -331,6 +352,7 @@ class DensityModel(
             starts = map(dense, blocks_of(self, rows_to_start(self, init, n_samples)))
         return decoded(self, map(chains_of(self, method, n_steps, rng), starts))
 
+    @_unless_absent
     @by_blocks
     @one_blas_thread
     def impute(self, X, *, n_steps=None, method="auto", random_state=None):
@@ -346,19 +368,22 @@ class DensityModel(
             where ``inference`` is a fixed point largest number of sweeps of its equations for each
             row, default 1000. Most converge much sooner.
         method : {"auto", "gibbs", "tempering"} or Tempering, default="auto"
-            Of chains, as in :meth:`sample`; "auto" solves the equations of a fixed point.
+            Of chains, as in :meth:`sample`. "auto" solves the equations of a fixed point, and
+            without these sums over the hidden or the missing units of a row where they are so few
+            that this takes no longer than its chain.
         random_state : int, RandomState instance or None, default=None
             Of the chains.
 
         Returns
         -------
         X : array of shape (n_samples, n_features)
-            Observed entries as the units take them (those of binary units clipped to [0, 1], or
-            thresholded by ``binarize``), missing ones E[v_i | observed].
+            Observed entries as the units take them (those of binary units clipped to [0, 1]),
+            missing ones E[v_i | observed].
         """
         own = self._own_fixed_point()
         return decoded(self, imputed(self, X, method, own, n_steps, random_state), X)
 
+    @_unless_absent
     def gibbs(self, v, random_state=None):
         """Draw new visible values by one sweep of block Gibbs sampling.
 
@@ -378,6 +403,7 @@ class DensityModel(
         blocks = (chain_ends(machine, rng, dense(rows), 1) for rows in blocks_of(self, X))
         return decoded(self, blocks, v)
 
+    @_unless_absent
     @one_blas_thread
     def denoise(
         self,

@@ -141,7 +141,7 @@ def decoded(estimator, blocks, like=None):
         (rows,) = blocks  # those of blocks_of
         return rows
     found = estimator._encoder.decode(blocks)
-    if hasattr(found, "iloc") and hasattr(like, "index"):  # pandas
+    if hasattr(found, "iloc") and hasattr(like, "iloc"):  # pandas
         found.index = like.index
     return found
 
@@ -155,8 +155,8 @@ def visible_rows(estimator, X, dtype=None, missing=False):
     X = estimator._encode(X, missing=missing and estimator._takes_missing)
     dtype = machine.dtype if dtype is None else dtype
     machine.units[0].check_values(X)
-    warn_clipped(X, machine.units[0], estimator.binarize)
-    X = into_support(X, machine.units[0], estimator.binarize)
+    warn_clipped(X, machine.units[0], None)
+    X = into_support(X, machine.units[0], None)
     check_held(X, dtype)
     return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
 

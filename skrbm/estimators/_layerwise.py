@@ -53,7 +53,7 @@ def train_layers(estimator, training, rows, index, histories):
 
 
 def _with_known_columns(X, means):
-    """Return X with means in columns that are known in none of its rows, but in those set aside."""
+    """Return X with means in columns that are known in validation rows only."""
     xp = namespace(X)
     known = xp.any(X == X, axis=0)
     return xp.where(known, X, xp.broadcast_to(cast(means, X.dtype), X.shape))

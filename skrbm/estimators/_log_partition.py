@@ -14,6 +14,7 @@ from ..exceptions import DivergenceError, LikelihoodWarning
 from ..inference import FIXED_POINTS, RARE_EXCHANGES, SMC
 
 _APART = 1.0  # nats between log Z by sampling and by other means, above which a score warns
+_MISSING = 0.1  # nats of log Z by solutions below the exact one, above which they warn
 _SURE = 4  # standard errors by which a reverse estimate must differ besides
 _BURN_IN = 30  # sweeps of the chains of a reverse estimate, and their number at most
 _MOST_STARTS = 128
@@ -134,6 +135,22 @@ def log_partition_of_scores(model):
             stacklevel=4,
         )
     return estimate.value
+
+
+def solved_log_partition(model, method):
+    """Return log Z of the solutions of a fixed point; warn if it is too small by the exact one."""
+    found = checked_log_partition(model, method).value
+    if evaluation.can_enumerate(model):
+        missing = kept_log_partition(model, "exact").value - found
+        if missing > _MISSING:
+            warnings.warn(
+                f"tap_log_likelihood is {missing:.2g} nats too large for each sample, as the "
+                f"solutions give log Z = {found:.2f} and the exact one is {found + missing:.2f}; "
+                "score_samples takes the exact one",
+                LikelihoodWarning,
+                stacklevel=3,
+            )
+    return found
 
 
 def _doubts(model, estimate, method, solved):

@@ -46,10 +46,7 @@ class BinarySymmetric:
             )
         xp = namespace(Y)
         if not xp.isdtype(Y.dtype, "bool") and not bool(xp.all((Y == 0) | (Y == 1))):
-            raise ValueError(
-                "Y must be 0 or 1 in each entry if flip_probability is given; set binarize to a "
-                "threshold above which values count as 1"
-            )
+            raise ValueError("Y must be 0 or 1 in each entry if flip_probability is given")
 
     def evidence(self, Y):
         """Return (field, precision): ln((1 - p) / p) (2 y - 1), Eq. 46 with its ratio upright."""
@@ -193,7 +190,7 @@ def posterior_moments(method, machine, starts, max_iter):
     """
     unit, n, first, second = machine.units[0], 0, 0.0, 0.0
     for start in starts:
-        state = solve(method, machine, method.start(machine, start), max_iter=max_iter).state
+        state = solve(method, machine, method.state_at(machine, start), max_iter=max_iter).state
         mean, variance = state.means[0], state.variances[0]
         if not unit.has_variances:
             variance = mean - mean * mean

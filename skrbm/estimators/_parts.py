@@ -1,4 +1,4 @@
-"""What an estimator trains with, and how a fit goes on from an earlier one."""
+"""The parts of training, and warm starts."""
 
 import math
 from dataclasses import dataclass, replace
@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._ranks import ranks
-from ..arrays import as_like, cast, copied, namespace
+from ..arrays import as_like, cast, copied, from_numpy, inverse_factor, namespace
 from ..inference import map_rows
-from ..inputs import Coordinates, RowBlocks, machine_from
-from ..learning import NATURAL, ModelPhase
+from ..inputs import Coordinates, RowBlocks, machine_from, varies, warn_far
+from ..learning import NATURAL, ModelPhase, StandardParameters, WhitenedParameters
 
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
 _VISIBLE_PART = 0.1  # larger ones take visible units of few columns far from the data
@@ -26,12 +26,9 @@ class Parts:
     Parameters
     ----------
     phase : ModelPhase
-    optimizer : SGD or Adam
-    n_states : int or None, default=None
-        Rows of the state of the model phase; None for ``batch_size``, or the number of rows of the
-        data if there are fewer.
+    optimizer : Optimizer
     parameters : NaturalParameters, default=NATURAL
-        Which parameters the optimiser sees.
+        Which parameters the optimizer sees.
     coordinates : Coordinates, default=None
         In which the machine is trained; None for those of the data.
     labels : LabelColumns, default=None
@@ -42,7 +39,6 @@ class Parts:
 
     phase: ModelPhase
     optimizer: Any
-    n_states: int | None = None
     parameters: Any = NATURAL
     coordinates: Coordinates | None = None
     labels: Any = None
@@ -53,14 +49,48 @@ class Parts:
 
         ``part`` is that of all rows that this process has, and so that of all chains.
         """
-        n = min(batch_size, n_rows) if self.n_states is None else self.n_states
+        n = self.phase.n_states
+        n = min(batch_size, n_rows) if n is None else n
         return n if part == 1 else max(1, round(part * n))
 
 
-def as_learnt(X, machine):
-    """Return checked data as a fit that goes on had them: in the library and dtype of its machine.
+def parameters_of_rows(rows, optimizer, names=None):
+    """Return what is learnt, in which numbers are standardised or whitened.
 
-    So a machine that begins anew is of the same. Data in blocks must come as they did.
+    Parameters
+    ----------
+    rows : Rows
+        Those of a first fit.
+    optimizer : Optimizer
+    names : list of str or None, default=None
+        Names of the columns, for warnings.
+    """
+    n_visible, unit = rows.X.shape[1], rows.unit
+    columns, has_precision = unit.standardised(n_visible)
+    if not columns.any():
+        return NATURAL
+    penalty = getattr(optimizer, "penalty", "l2")
+    if unit.is_joint and penalty != "l2":
+        raise ValueError(f"covariance='full' needs penalty='l2', got penalty={penalty!r}")
+    mean, spread = rows.moments[0], unit.spread(*rows.moments)
+    mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
+    coordinates = Coordinates.standard(mean, spread, columns)
+    warn_far(*coordinates, None if unit.is_joint else rows.initial_theta.precision, names)
+    if not unit.is_joint:
+        own = from_numpy(unit.gaussian_columns(n_visible), mean)
+        is_constant = own & ~varies(mean, spread, mean.dtype)
+        return StandardParameters(coordinates, from_numpy(has_precision, mean), is_constant)
+    has_precision[unit.joint_columns(n_visible)] = False
+    joint = cast(rows.initial_theta.joint, rows.dtype)
+    root = inverse_factor(joint).T  # of the covariance of the columns
+    has_precision = from_numpy(has_precision, mean)
+    return WhitenedParameters(coordinates, root, unit.joint_columns(n_visible), has_precision)
+
+
+def match_machine(X, machine):
+    """Return checked data in the library and dtype of a machine.
+
+    Data in blocks must come as they did in the first fit.
     """
     if isinstance(X, RowBlocks):
         return X
@@ -85,7 +115,7 @@ def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
     """
     before, last = training.parts, training.phase_state
     if parts.fallback is not None and before.phase.kind == parts.fallback.kind:
-        parts = replace(parts, phase=parts.fallback, n_states=parts.fallback.usual_states)
+        parts = replace(parts, phase=parts.fallback)
     parts = replace(parts, fallback=None)
     phase = parts.phase
     fewest = parts.rows_of_state(batch_size, n_rows, part)
@@ -108,7 +138,7 @@ def resume(training, parts, machine, starts, batch_size, n_rows, part=1.0):
 
 
 def check_layers(machine, units, sizes, n_components):
-    """Raise ValueError if a fit that goes on asks for other sizes or units than the machine has.
+    """Raise ValueError if a resumed fit asks for other sizes or units than the machine has.
 
     Bounds that are not given stay as they are.
     """
@@ -117,13 +147,13 @@ def check_layers(machine, units, sizes, n_components):
         single = isinstance(n_components, Integral) and len(fitted) == 1
         before = fitted[0] if single else tuple(fitted)
         raise ValueError(
-            f"n_components={n_components}, but the machine to go on from has {before} hidden "
+            f"n_components={n_components}, but the fitted machine has {before} hidden "
             f"units; fit without warm_start, or set n_components={before}"
         )
     for now, before in zip(units, machine.units, strict=True):
         if not now.asks_for(before):
             raise ValueError(
-                f"{now} was asked for, but the machine to go on from has {before}; fit without "
+                f"{now} was asked for, but the fitted machine has {before}; fit without "
                 "warm_start, or ask for the same kind of units with the same bounds"
             )
 

@@ -18,7 +18,7 @@ from ..arrays import (
     row_blocks,
     take_rows,
 )
-from ..evaluation._observed import exact_sums
+from ..evaluation._observed import exact_sums, most_units
 from ..inference import (
     clamped_mean,
     completed,
@@ -35,8 +35,8 @@ from ._noise_models import posterior_moments
 from ._sampling import by_blocks, chosen_sampler
 
 _BLOCK_ROWS, _N_SWEEPS, _DAMPING = 1024, 300, 0.7
+_SUMMED_ELEMENTS = 2**17  # of rows whose hidden units are summed over together
 _N_STEPS, _IMPUTE_SWEEPS, _IMPUTE_DAMPING = 200, 1000, 0.2
-_CHEAP_UNITS = 12  # binary units that are summed over for the hidden units of a row
 
 
 def imputed(model, X, method, equations, n_steps, random_state):
@@ -47,7 +47,8 @@ def imputed(model, X, method, equations, n_steps, random_state):
     model : DensityModel
     X : array-like of shape (n_rows, n_visible)
     method : str or Tempering
-        "auto": ``equations``, or where these are None as in :func:`chains_of`.
+        "auto": ``equations``, or where these are None exact sums in rows where these are cheap,
+        and elsewhere as in :func:`chains_of`.
     equations : FixedPoint or None
     n_steps : int or None
     random_state : int, RandomState or None
@@ -56,7 +57,7 @@ def imputed(model, X, method, equations, n_steps, random_state):
     -------
     iterator of arrays of shape (n_rows, n_visible)
     """
-    equations = equations if method == "auto" else None
+    is_free, equations = method == "auto", equations if method == "auto" else None
     n_steps = (_N_STEPS if equations is None else _IMPUTE_SWEEPS) if n_steps is None else n_steps
     check_count("n_steps", n_steps, 1)
     machine = model.machine_
@@ -72,9 +73,31 @@ def imputed(model, X, method, equations, n_steps, random_state):
     sampler = chosen_sampler(model, method, rng)
 
     def means(X, observed):
+        if not is_free:
+            return sampled(X, observed)
+        size = max(1, _SUMMED_ELEMENTS // X.shape[1])
+        blocks = zip(row_blocks(X, size), row_blocks(observed, size), strict=True)
+        return namespace(X).concat([exact_or_sampled(*rows) for rows in blocks], axis=0)
+
+    def sampled(X, observed):
         if sampler.has_rungs:
             return tempered_mean(machine, X, observed, rng, n_steps, sampler)
         return clamped_mean(machine, X, observed, rng, n_steps)
+
+    def exact_or_sampled(X, observed):
+        _, holes = rows_with_holes(observed)
+        if not len(holes):
+            return X
+        rows, seen = take_rows(X, holes), take_rows(observed, holes)
+        double = machine.astype(namespace(X).float64)
+        most = most_units(double, _N_STEPS)
+        _, found, exact = exact_sums(double, cast(rows, double.dtype), seen, most, layer=0)
+        found = namespace(X).where(seen, rows, cast(found, X.dtype))
+        left = np.flatnonzero(~exact)
+        if left.size:
+            drawn = sampled(take_rows(rows, left), take_rows(seen, left))
+            found = with_rows(found, left, cast(drawn, X.dtype))
+        return with_rows(X, holes, found)
 
     blocks = _split_missing(model, X)
     return (by_blocks(means, sampler, machine, *block) for block in blocks)
@@ -127,7 +150,8 @@ def _hidden_means(model, machine, X, visible_means, method):
     _, holes = rows_with_holes(observed)
     X, observed = take_rows(X, holes), take_rows(observed, holes)
     double = machine.astype(namespace(X).float64)
-    _, means, exact = exact_sums(double, cast(X, double.dtype), observed, _CHEAP_UNITS, means=True)
+    rows, most = cast(X, double.dtype), most_units(double, _N_STEPS)
+    _, means, exact = exact_sums(double, rows, observed, most, layer=1)
     left = np.flatnonzero(~exact)
     if left.size and method is not None:
         solved = _clamped_solution(method, machine, X, observed, left, _IMPUTE_SWEEPS)
@@ -152,7 +176,7 @@ def _split_missing(model, X):
     """Return blocks of (X filled with the visible means, which entries are observed)."""
     machine, X = model.machine_, model._encode(X, missing=True, sparse=takes_table(model))
     machine.units[0].check_values(X)
-    X = into_support(X, machine.units[0], model.binarize)
+    X = into_support(X, machine.units[0], None)
     means = machine.units[0].mean(machine.thetas[0])
 
     def split(rows):
@@ -224,8 +248,6 @@ def _noisy(model, machine, Y, noise):
             f"denoise is for binary and real visible units, and these are {unit}; make doubtful "
             "values missing, and fill them in by impute"
         )
-    if unit.values is not None and model.binarize is not None:
-        Y = Y > model.binarize
     noise.check(unit, Y)
     check_held(Y, machine.dtype)
     return cast(namespace(Y).asarray(Y, copy=True), machine.dtype)

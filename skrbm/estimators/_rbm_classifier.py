@@ -1,5 +1,6 @@
 """A machine of features and labels together, as a classifier and as a density."""
 
+from dataclasses import replace
 from numbers import Real
 from typing import ClassVar
 
@@ -11,7 +12,6 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
@@ -19,6 +19,7 @@ from .._sklearn import DOC_LINK, Interval, _fit_context
 from ..arrays import (
     Columns,
     cast,
+    dense,
     from_numpy,
     has_missing,
     is_foreign,
@@ -38,13 +39,33 @@ from ..inputs import (
     warn_clipped,
 )
 from ..learning import LabelColumns
-from ..units import Bernoulli, Gaussian
+from ..units import Bernoulli, ColumnUnits, Gaussian
 from ._choices import set_params, unit_of
-from ._labels import LabelledRBM, Labels, check_features, check_labels
 from ._rbm import RBM
+from ._targets import check_known, check_targets, targets_of
 from ._training import check_settings_of_ranks
 
 _BLOCK_ROWS = 1024  # whose probabilities are computed together
+_MAX_LABELS = 12  # binary ones, whose values are summed over
+
+
+class LabelledRBM(RBM):
+    """Machine whose last visible columns are labels; :class:`RBMClassifier` makes and fits it."""
+
+    labels = None
+    _may_restart = False  # labels tell modes apart, whether or not chains mix between them
+
+    def _has_joint_columns(self, hidden):
+        return False  # it is the hidden units that connect columns with labels
+
+    def _encode(self, X, reset=False, *, sparse=True, **can):
+        """Return rows that RBMClassifier has checked; in sparse ones labels may be NaN."""
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        return X if sparse else dense(X)
+
+    def _parts(self, rows=None):
+        return replace(super()._parts(rows), labels=self.labels)
 
 
 class RBMClassifier(
@@ -62,16 +83,16 @@ class RBMClassifier(
     Parameters
     ----------
     estimator : RBM or None, default=None
-        How the machine is learnt: number of hidden units, inference, learning rate and so on. Its
+        Sets the number of hidden units, the inference, the learning rate and so on. Its
         ``visible`` units are those of the features. None is ``RBM()``, of binary units or, if X has
         values outside of [0, 1], of Gaussian ones.
     unlabelled : object, default=None
         Value of y that marks a row without a label, beside NaN and None, such as -1.
     discriminative : float in [0, 1], default=0.0
-        Weight of log p(y | x) in what is learnt; log p(x, y) has the rest. 0 learns the density,
+        Weight of log p(y | x) in the objective; log p(x, y) has the rest. 0 learns the density,
         1 a classifier alone; in between is hybrid.
     random_state : int, RandomState instance or None, default=None
-        In place of that of ``estimator``, unless it is None.
+        Replaces that of ``estimator``, unless it is None.
 
     Attributes
     ----------
@@ -82,7 +103,7 @@ class RBMClassifier(
     history_ : dict of list
         That of the machine (:class:`RBM`).
     n_iter_ : int
-        Passes over the data so far.
+        Epochs so far.
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -154,12 +175,12 @@ class RBMClassifier(
         -------
         self : object
         """
-        goes_on = hasattr(self, "rbm_") and self._given().warm_start
-        return self._learn(RBM.fit, X, y, sample_weight, goes_on)
+        resumes = hasattr(self, "rbm_") and self._given().warm_start
+        return self._learn(RBM.fit, X, y, sample_weight, resumes)
 
     @_fit_context(prefer_skip_nested_validation=False)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Go once through some rows of data.
+        """Train for one epoch on some rows.
 
         Parameters
         ----------
@@ -181,42 +202,47 @@ class RBMClassifier(
     def _given(self):
         return RBM() if self.estimator is None else self.estimator
 
-    def _learn(self, method, X, y, sample_weight, goes_on, classes=None):
+    def _learn(self, method, X, y, sample_weight, resumes, classes=None):
         """Call a method of a machine with rows of features and labels; returns self."""
-        check_settings_of_ranks(self, goes_on)
-        X = check_data(self, X, reset=not goes_on, missing=True)
-        y = check_labels(y, self.unlabelled)
-        check_consistent_length(X, y)
-        weights, X, y = rows_with_weight(sample_weight, X, y)
+        check_settings_of_ranks(self, resumes)
+        if np.ndim(self.unlabelled):
+            raise ValueError(f"unlabelled must be one value, such as -1, got {self.unlabelled!r}")
+        X = check_data(self, X, reset=not resumes, missing=True)
+        weights, X, y = rows_with_weight(sample_weight, X, self._checked(y, X))
         given = self._given()
         given._validate_params()
-        check_features(given)
         params, unit = given.get_params(deep=False), unit_of(given, "visible")
         if self.estimator is None:
-            unit = self._feature_unit() if goes_on else _unit_for(ends_of_ranks(X))
+            unit = self._feature_unit() if resumes else _unit_for(ends_of_ranks(X))
         if self.random_state is not None:
             params["random_state"] = self.random_state
-        binarize = params.pop("binarize")
-        if (unit.clips or binarize is not None) and check_range(Columns(X), unit, binarize):
-            X = into_support(X, unit, binarize)
-        labels = self._labels if goes_on else Labels.of(y, self.unlabelled, classes)
-        V = labels.encode(y)
-        if not goes_on and (V != V).all(axis=0).any():  # NaN
+        if unit.clips and check_range(Columns(X), unit, None):
+            X = into_support(X, unit, None)
+        targets = self._targets if resumes else targets_of(y, classes, unlabelled=self.unlabelled)
+        if targets.ndim == 2 and targets.n_outputs > _MAX_LABELS:
             raise ValueError(
-                "the rows to begin with have no label, or none of one of several; give some rows "
-                "with labels first"
+                f"y must have at most {_MAX_LABELS} labels, got {targets.n_outputs}; "
+                "ConditionalRBM takes more"
             )
-        params["visible"] = labels.unit_beside(unit, X.shape[1])
-        rbm = self.rbm_ if goes_on else LabelledRBM()
+        V = targets.encode(y)
+        if not resumes:
+            check_known(V)
+        params["visible"] = _unit_beside(unit, X.shape[1], targets)
+        rbm = self.rbm_ if resumes else LabelledRBM()
         rbm.set_params(**params)
         vars(rbm).update({k: v for k, v in vars(given).items() if "_callback" in k})
-        rbm.labels = LabelColumns(labels.values, float(self.discriminative))
+        rbm.labels = LabelColumns(_values_of(targets), float(self.discriminative))
         try:
             method(rbm, _joined(X, V), sample_weight=weights)
         finally:  # after an interruption the machine has the last complete epoch
             if hasattr(rbm, "components_"):
-                self.rbm_, self._labels, self.classes_ = rbm, labels, labels.classes
+                self.rbm_, self._targets, self.classes_ = rbm, targets, targets.classes
         return self
+
+    def _checked(self, y, X):
+        options = {"labels_missing": True, "unlabelled": self.unlabelled}
+        y = check_targets(y, X, type(self).__name__, **options)
+        return dense(y) if sp.issparse(y) else y
 
     # ------------------------------------------------------------------------- the machine
 
@@ -234,7 +260,7 @@ class RBMClassifier(
 
     @property
     def n_iter_(self):
-        """Passes over the data so far."""
+        """Epochs so far."""
         check_is_fitted(self, "rbm_")
         return self.rbm_.n_iter_
 
@@ -246,9 +272,8 @@ class RBMClassifier(
         """Return checked features as the machine's units take them, with labels that are 0."""
         check_is_fitted(self, "rbm_")
         X, unit = check_data(self, X, missing=True), self._feature_unit()
-        binarize = self._given().binarize
-        warn_clipped(X, unit, binarize)
-        X = into_support(X, unit, binarize)
+        warn_clipped(X, unit, None)
+        X = into_support(X, unit, None)
         return _joined(X, np.zeros((X.shape[0], len(self.classes_)), np.uint8))
 
     def _feature_unit(self):
@@ -268,26 +293,16 @@ class RBMClassifier(
         """Return rows with columns of labels."""
         return _joined(rows[:, : self.n_features_in_], V)
 
-    def _without_labels(self, rows):
-        """Return rows whose labels are not known."""
-        return self._with(rows, np.full((rows.shape[0], len(self.classes_)), np.nan, np.float32))
-
     # ------------------------------------------------------------------------- predictions
 
     @one_blas_thread
-    def _log_probabilities(self, X, rows=None):
-        """Return log p(y | x) for all values of the labels."""
-        rows = self._features(X) if rows is None else rows
-        if has_missing(rows):
-            return self._of_incomplete(rows)
-        return self._by_blocks(self.rbm_.labels.log_probabilities, rows)
-
-    def _of_incomplete(self, rows):
-        """Return log p(y | what is observed of x), by free energies in which the rest is summed."""
-        values = self._labels.values.astype(np.float32)
+    def _log_probabilities(self, rows):
+        """Return log p(y | x) for all values of the labels, by sums over missing features."""
+        if not has_missing(rows):
+            return self._by_blocks(self.rbm_.labels.log_probabilities, rows)
         logs = [
             self.rbm_.score_samples(self._with(rows, np.tile(value, (rows.shape[0], 1))))
-            for value in values
+            for value in self.rbm_.labels.values.astype(np.float32)
         ]
         joint = namespace(logs[0]).stack(logs, axis=1)
         return joint - log_sum_exp(joint)[:, None]
@@ -303,8 +318,8 @@ class RBMClassifier(
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_labels)
         """
-        best = to_numpy(self._log_probabilities(X)).argmax(axis=1)
-        return self._labels.decode(self._labels.values[best])
+        best = to_numpy(self._log_probabilities(self._features(X))).argmax(axis=1)
+        return self._targets.decode(self.rbm_.labels.values[best] - 0.5)
 
     def predict_proba(self, X):
         """Compute the probabilities p(y | x) of the classes.
@@ -320,11 +335,11 @@ class RBMClassifier(
         P : array of shape (n_samples, n_classes) or (n_samples, n_labels)
             Of several labels the probability that each is 1.
         """
-        log_p = self._log_probabilities(X)
+        log_p = self._log_probabilities(self._features(X))
         P = namespace(log_p).exp(log_p)
-        if not self._labels.several:
+        if self._targets.ndim == 1:
             return P
-        return P @ cast(from_numpy(self._labels.values, P), P.dtype)
+        return P @ cast(from_numpy(self.rbm_.labels.values, P), P.dtype)
 
     def predict_log_proba(self, X):
         """Compute the logarithms of :meth:`predict_proba`.
@@ -338,8 +353,8 @@ class RBMClassifier(
         log_p : array of shape (n_samples, n_classes) or (n_samples, n_labels)
         """
         check_is_fitted(self, "rbm_")
-        if not self._labels.several:
-            return self._log_probabilities(X)
+        if self._targets.ndim == 1:
+            return self._log_probabilities(self._features(X))
         P = self.predict_proba(X)
         return namespace(P).log(P)
 
@@ -356,7 +371,8 @@ class RBMClassifier(
         """
         rows = self._features(X)
         if has_missing(rows):
-            return self.rbm_.transform(self._without_labels(rows))
+            unknown = np.full((rows.shape[0], len(self.classes_)), np.nan, np.float32)
+            return self.rbm_.transform(self._with(rows, unknown))
         return self._by_blocks(self.rbm_.labels.hidden_means, rows)
 
     def score_samples(self, X, y=None):
@@ -374,14 +390,13 @@ class RBMClassifier(
             log p(x), or log p(x, y), in nats, float64. log Z is found as by
             :meth:`RBM.score_samples`.
         """
-        rows, values = self._features(X), self._labels.values
+        rows, values = self._features(X), self.rbm_.labels.values
         V = np.full((rows.shape[0], values.shape[1]), np.nan)
         if y is not None:
-            check_consistent_length(rows, y)
-            V = self._labels.encode(check_labels(y, self.unlabelled))
+            V = self._targets.encode(self._checked(y, rows))
         if has_missing(rows):
             return self.rbm_.score_samples(self._with(rows, V))
-        log_p = self._log_probabilities(X, rows)
+        log_p = self._log_probabilities(rows)
         agrees = ((V[:, None, :] == values) | np.isnan(V)[:, None, :]).all(axis=2)
         xp, first = namespace(log_p), np.tile(values[0].astype(np.uint8), (rows.shape[0], 1))
         known = xp.where(from_numpy(agrees, log_p), log_p, xp.full_like(log_p, -np.inf))
@@ -394,7 +409,7 @@ class RBMClassifier(
         Parameters
         ----------
         n_samples : int, default=1
-            Draws; of each row of y, if this is given.
+            Number of draws, for each row of y if there is one.
         y : object or array-like of shape (n_labels_given,) or (n_given, n_labels), default=None
             A label, or several, to draw features of.
         n_steps : int, default=100
@@ -412,10 +427,10 @@ class RBMClassifier(
         if y is None:
             rows = self.rbm_.sample(n_samples, **options)
         else:
-            y = np.atleast_2d(y) if self._labels.several else np.atleast_1d(y)
+            y = np.atleast_2d(y) if self._targets.ndim == 2 else np.atleast_1d(y)
             if not y.size:
-                raise ValueError("y has no labels to draw features of; give at least one")
-            V = self._labels.encode(check_labels(y, self.unlabelled))
+                raise ValueError("y must have at least one label, got none")
+            V = self._targets.encode(self._checked(y, y))
             V = np.repeat(V.astype(np.float32), n_samples, axis=0)
             nothing = np.full((len(V), self.n_features_in_), np.nan, np.float32)
             given = np.concatenate([nothing, V], axis=1)
@@ -423,7 +438,21 @@ class RBMClassifier(
             given = from_numpy(given, place) if is_foreign(place) else given
             rows = self.rbm_.sample(given=given, **options)
         n = self.n_features_in_
-        return rows[:, :n], self._labels.decode(rows[:, n:])
+        return rows[:, :n], self._targets.decode(to_numpy(rows[:, n:]) - 0.5)
+
+
+def _unit_beside(unit, n, targets):
+    """Return the unit of n columns of features, which have ``unit``, and of labels after them."""
+    parts = [(unit, range(n))]
+    if isinstance(unit, ColumnUnits):
+        parts = list(zip(unit.units, unit.columns, strict=True))
+    return ColumnUnits([*parts, (targets.unit, range(n, n + targets.n_outputs))])
+
+
+def _values_of(targets):
+    """Return all values that columns of labels can have, one in a row."""
+    unit, n = targets.unit, targets.n_outputs
+    return unit.configurations(n, np.arange(unit.n_configurations(n)))
 
 
 def _unit_for(columns):

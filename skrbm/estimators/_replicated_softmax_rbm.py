@@ -1,45 +1,37 @@
 """Machine of counts of words: the replicated softmax."""
 
-from numbers import Integral
 from typing import ClassVar
 
-import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count
-from .._sklearn import Interval
+from .._sklearn import StrOptions
 from ..arrays import (
     dense,
     make_rng,
     namespace,
     one_blas_thread,
 )
-from ..inference import Gibbs, draw_visible, last_visible
-from ..inputs import check_rows, find_blocks, machine_from
+from ..inference import Gibbs, draw_visible, last_visible, method_names, resolve
+from ..inputs import check_rows, machine_from
 from ..learning import ChainPhase, CountParameters
-from ..machine import Machine, conditional
-from ..units import Bernoulli, Multinomial, Theta
+from ..machine import conditional
+from ..units import Bernoulli, Multinomial
 from ._base import BaseRBM
 from ._blocks import by_blocks
-from ._choices import OPTIMIZER_CONSTRAINT, optimizer_of
+from ._choices import optimizer_of
 from ._counts import (
-    Absent,
     CountLikelihoods,
-    published_parameters,
     with_biases_in_weights,
     with_lengths,
 )
 from ._encoded import rows_to_start, visible_rows
+from ._layouts import Counts
 from ._parts import Parts
-
-# Parameters of other estimators, which this one does not have.
-_ABSENT = {
-    *("early_stopping", "validation_fraction", "n_iter_no_change", "tol", "binarize"),
-    "penalty",
-}
+from ._shared import shares_parameters
 
 
+@shares_parameters
 class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     """Replicated softmax: a machine of counts of words, an undirected topic model.
 
@@ -56,49 +48,20 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     ----------
     n_components : int, default=50
         Number of binary hidden units.
-    learning_rate : float or "auto", default="auto"
-        Step of the gradient ascent on the mean log-likelihood of a document. "auto" finds it in
-        training, and ``schedule`` is a factor on what is found.
+    inference : {"gibbs", "pcd", "cd"} or Gibbs, default="gibbs"
+        Block Gibbs sampling, with persistent chains or with chains that start at the batch of data;
+        or an object such as ``Gibbs(n_steps=5, n_chains=200)``.
+    {optimizer}
+        A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. Penalties that make
+        zeros do not apply.
+    {learning_rate = "auto"}
     batch_size : int, default=100
         Largest number of documents of a mini-batch, and number of Gibbs chains, of which there
         are no more than rows given to ``fit``.
-    n_iter : int, default=40
-        Passes over the data.
-    verbose : int, default=0
-        Whether to print a line for each pass.
-    random_state : int, RandomState instance or None, default=None
-        Determines initial weights, the order of rows, the chains, and the seed with which
-        ``score_samples`` estimates log Z.
-    n_gibbs_steps : int, default=1
-        Sweeps of the chains for each batch, the k of CD-k.
-    persistent : bool, default=True
-        Whether the chains go on from batch to batch (PCD) or start at each batch of data (CD). The
-        chains that go on draw documents of the lengths of the batch, of which the i-th chain has
-        the i-th smallest.
-    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
-        Gradient ascent with ``momentum``, or Adam, or an object such as ``Adam(decay=0.5)``.
-    momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next.
-    alpha : float, default=0.0
-        Strength of the penalty alpha / 2 ||W||² on the weights, of which hidden biases are a part
-        here. So there is no penalty that makes zeros: weights that are published have no biases
-        in them.
-    centered : bool, default=True
-        Whether the gradient is that of the couplings between deviations of the units from their
-        means. Learning is then much faster.
-    average : bool, default=True
-        Whether the fitted parameters are means over the steps, in which late ones weigh more.
-    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
-        Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
-        in a line or a cosine, down to 1e-3; or a function of the fraction.
-    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
-            default="random"
-        Where training starts. "random" draws weights from N(0, 0.01²) and sets visible biases to
-        the logarithms of the words' frequencies.
-    shuffle : bool, default=True
-        Whether to shuffle the rows in each pass.
-    warm_start : bool, default=False
-        Whether ``fit`` goes on from the last solution.
+    {n_iter = 40}
+    {warm_start}
+    {verbose}
+    {random_state}
 
     Attributes
     ----------
@@ -116,13 +79,11 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     starts_ : array of shape (n_chains, n_features)
         Documents of the chains.
     n_iter_ : int
-        Passes over the data so far.
+        Epochs so far.
     history_ : dict of list
-        For each pass: ``epoch``, ``learning_rate`` and ``time`` (s).
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen in fit, if all are strings.
+        For each epoch: ``epoch``, ``learning_rate`` and ``time`` (s).
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
@@ -147,60 +108,39 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        **{
-            name: choices
-            for name, choices in BaseRBM._parameter_constraints.items()
-            if name not in _ABSENT
-        },
-        "centered": ["boolean"],
-        "average": ["boolean"],
-        "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
-        "persistent": ["boolean"],
-        "optimizer": OPTIMIZER_CONSTRAINT,
+        "inference": [StrOptions(set(method_names(Gibbs))), Gibbs],
     }
-    gibbs = impute = denoise = Absent("documents have no missing or noisy words; use sample")
-    log_partition = Absent("each length has its own; use log_partitions(lengths)")
+    init = "random"
+    _layout = Counts()
+    _absent: ClassVar[dict] = {
+        **dict.fromkeys(("gibbs", "impute", "denoise"), "documents have no missing or noisy words"),
+        "log_partition": "each length has its own; use log_partitions(lengths)",
+    }
     _takes_missing = early_stopping = False
-    validation_fraction = n_iter_no_change = tol = None  # of early stopping
+    _optimizer_defaults: ClassVar[dict] = {"alpha": 0.0, "schedule": "linear"}
 
     def __init__(
         self,
         n_components=50,
         *,
+        inference="gibbs",
+        optimizer="sgd",
         learning_rate="auto",
         batch_size=100,
         n_iter=40,
+        warm_start=False,
         verbose=0,
         random_state=None,
-        n_gibbs_steps=1,
-        persistent=True,
-        optimizer="sgd",
-        momentum=0.0,
-        alpha=0.0,
-        centered=True,
-        average=True,
-        schedule="linear",
-        init="random",
-        shuffle=True,
-        warm_start=False,
     ):
         self.n_components = n_components
+        self.inference = inference
+        self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.n_iter = n_iter
+        self.warm_start = warm_start
         self.verbose = verbose
         self.random_state = random_state
-        self.n_gibbs_steps = n_gibbs_steps
-        self.persistent = persistent
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.alpha = alpha
-        self.centered = centered
-        self.average = average
-        self.schedule = schedule
-        self.init = init
-        self.shuffle = shuffle
-        self.warm_start = warm_start
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -213,47 +153,23 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         return Multinomial(), Bernoulli()
 
     def _parts(self, rows=None):
-        optimizer, start = optimizer_of(self), "persistent" if self.persistent else "data"
+        optimizer, sampler = optimizer_of(self), resolve(self.inference, Gibbs)
+        if sampler.start not in (None, "persistent", "data"):
+            raise ValueError(
+                f"chains of counts are persistent or start at data, got start={sampler.start!r}"
+            )
         if optimizer.makes_zeros:
             raise ValueError(
                 f"optimizer={optimizer!r} has a penalty that makes zeros, of weights with hidden "
                 'biases in them, which are not those of components_: set penalty="l2"'
             )
-        phase = ChainPhase(Gibbs(), start, self.n_gibbs_steps)
+        phase = ChainPhase(sampler, sampler.start or "persistent")
         return Parts(phase, optimizer, parameters=CountParameters())
-
-    def _data_to_learn(self, X, goes_on, weights):
-        X = super()._data_to_learn(X, goes_on, weights)
-        if find_blocks(X) is None:
-            Multinomial().check_values(X)
-        return X
 
     def _first_machine(self, rows, rng, parts):
         return with_biases_in_weights(super()._first_machine(rows, rng, parts))
 
-    def _in_training(self, parts):
-        # Published parameters are differences, which do not sum to the same bits again.
-        average = self._training.average
-        if average is not None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                found = published_parameters(average.means)
-            if all(bool(namespace(x).all(getattr(self, name) == x)) for name, x in found.items()):
-                return average.means.copy()
-        return self.machine_.copy()
-
-    def _attributes(self, machine, state, parts):
-        starts = {"starts_": parts.phase.visible(state)}
-        return {"units_": self._units(), **published_parameters(machine), **starts}
-
     # ------------------------------------------------------------------- the fitted machine
-
-    @property
-    def machine_(self):
-        """The fitted parameters as a machine, whose weights have the hidden biases in them."""
-        check_is_fitted(self, "components_")
-        c = self.intercept_hidden_
-        thetas = Theta(self.intercept_visible_), Theta(0 * c)
-        return Machine(self.units_, thetas, (self.components_ + c[:, None],))
 
     @classmethod
     def from_parameters(
@@ -363,4 +279,4 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
             raise ValueError("sample takes init or lengths, not both: rows of init have lengths")
         if n_steps == 0:
             return X
-        return last_visible(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, n_steps)
+        return last_visible(Gibbs(), machine, Gibbs().state_at(machine, X, rng), rng, n_steps)

@@ -1,10 +1,19 @@
 """Samples of a fitted machine by Markov chains."""
 
-from ..arrays import make_rng, namespace, row_blocks
-from ..inference import Gibbs, Tempering, resolve, sample
-from ..machine import check_has_integral
+import math
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from ..arrays import dense, make_rng, namespace, row_blocks, take_rows, to_numpy
+from ..inference import Gibbs, Tempering, draw_visible, own_bases, resolve, sample
+from ..learning import CORRELATED, N_SWEEPS, remaining
+from ..machine import check_has_integral, uncoupled
 from ._log_partition import kept_with_parameters
 
+_N_CHECKED = 100  # chains of each start that show whether chains mix
+_MOST_WEIGHTS = 2**15  # of a machine for which a ladder is built if they do not
 _MOST_ELEMENTS = 2**24  # of the visible values of all rungs that are sampled together
 
 
@@ -15,7 +24,8 @@ def chains_of(model, method, n_steps, rng):
     ----------
     model : DensityModel
     method : str or Tempering
-        "gibbs", "tempering", or "auto": tempering if the model has a ladder.
+        "gibbs", "tempering", or "auto": tempering if the model has a ladder, or if its chains do
+        not mix and it is small.
     n_steps : int
     rng : Rng
 
@@ -32,12 +42,56 @@ def chains_of(model, method, n_steps, rng):
     check_has_integral(model.machine_)
     if n_steps == 0:
         return lambda rows: namespace(rows).asarray(rows, copy=True)
+    if method == "auto" and not hasattr(model, "ladder_") and not _mixes(model):
+        method = "tempering"
     machine, sampler = model.machine_, chosen_sampler(model, method, rng)
 
     def ends(rows):
-        return sample(sampler, machine, sampler.start(machine, rows, rng), rng, n_steps).layers[0]
+        return sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, n_steps).layers[
+            0
+        ]
 
     return lambda rows: by_blocks(ends, sampler, machine, rows)
+
+
+def _mixes(model):
+    """Whether Gibbs chains serve for samples; warn if they do not mix, but the machine is large.
+
+    Chains do not mix if they are still where they were after 50 sweeps, along one of the main
+    directions in which they differ. They start at ``starts_``, and in a small machine as many start
+    at independent units, which may lead to other modes.
+    """
+    machine, sampler = model.machine_, Gibbs()
+    is_small = math.prod(machine.n_units) <= _MOST_WEIGHTS
+    if len(machine.units) > 2 or not machine.weights[0].shape[0]:
+        return True
+
+    def correlation():
+        rng = make_rng(model._evaluation_seed, machine.weights[0])
+        index = np.resize(np.arange(model.starts_.shape[0]), _N_CHECKED)
+        rows = [dense(take_rows(model.starts_, index))]
+        if is_small:
+            bases = (uncoupled(machine, theta) for theta in own_bases(machine))
+            rows += [draw_visible(base, rng, _N_CHECKED) for base in bases]
+        rows = namespace(rows[0]).concat(rows, axis=0)
+        begin = sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, N_SWEEPS)
+        end = to_numpy(sample(sampler, machine, begin, rng, N_SWEEPS).layers[0])
+        begin = to_numpy(begin.layers[0])
+        return remaining(begin, end, begin)
+
+    found = kept_with_parameters(model, "autocorrelation", correlation)
+    if found <= CORRELATED:
+        return True
+    if is_small:
+        return False
+    warnings.warn(
+        f"chains do not mix (after {N_SWEEPS} sweeps their autocorrelation is {found:.2f}), so "
+        "that the shares of modes in samples are those of starts_; give method='tempering', which "
+        "takes longer",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+    return True
 
 
 def chosen_sampler(model, method, rng):

@@ -7,14 +7,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn import StrOptions
 from ..inputs import TableEncoder
+from ._base import BaseRBM
 from ._choices import check_bounds, unit_of
-from ._parts import parts_of_init
-from ._rbm import RBM
-
-_NOT_TAKEN = ("visible", "binarize", "sample_values")
+from ._shared import N_ITER_OR_AUTO, shares_parameters
 
 
-class TabularRBM(RBM):
+@shares_parameters
+class TabularRBM(BaseRBM):
     """Restricted Boltzmann machine of a table, whose columns are of different kinds.
 
     X is a DataFrame of pandas or polars, or an array. Each column has the units of its kind
@@ -37,7 +36,8 @@ class TabularRBM(RBM):
         "binary" are booleans, or two values that are not floats; "categorical" are strings,
         objects and pandas or polars categories; "rating" are whole numbers of a range of at most
         20, binomial from the smallest to the largest; "real" are all other numbers, with a learnt
-        variance, integers rounded. Only if asked for: "count", whole numbers from 0 on without a
+        variance, integers rounded. Floats with missing values are integers here if they are whole
+        with a range of at most 20. Only if asked for: "count", whole numbers from 0 on without a
         bound (Poisson); "positive", real from 0 on; "bounded", real from the smallest to the
         largest value.
     covariance : {"diag", "full"}, default="diag"
@@ -46,77 +46,22 @@ class TabularRBM(RBM):
     handle_unknown : {"warn", "ignore", "error"}, default="warn"
         What categories are that were not in the first X: missing, with a warning or without, or an
         error.
-    hidden : {"bernoulli", "spin", "gaussian", "relu", "double_relu", "truncated_gaussian", \
-            "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
-        Kind of the hidden units, as of :class:`RBM`.
-    inference : {"gibbs", "tempering", "naive_mean_field", "mean_field", "tap"} or object, \
+    {hidden}
+    inference : {"gibbs", "pcd", "cd", "tempering", "naive_mean_field", "tap"} or object, \
             default="gibbs"
-        How the machine's moments are found, as of :class:`RBM`. Methods apply that take all
-        kinds of the columns.
-    starts : {"persistent", "data", "noise", "annealed", "tempered", "weighted", "random", \
-            "chains"} or None, default=None
-        Where chains, or solutions, start for each batch, as of :class:`RBM`. None is
-        "weighted" in tables with real columns. In others it is "persistent", and "weighted" after a
-        restart if such chains do not mix.
-    n_states : int or None, default=None
-        Number of chains or of solutions for each batch; None is ``batch_size``, or the number of
-        rows given to ``fit`` if there are fewer, and 400 for weighted chains.
-    n_steps : int or None, default=None
-        Steps of the chains for each batch; None is that of the sampler.
-    burn_in : int or None, default=None
-        Steps of each run of the chains that do not count; None counts the last step alone.
-    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
-        Gradient ascent with ``momentum``, or Adam; or an object.
-    max_grad_norm : float or None, default=None
-        Norm of the gradient above which it is scaled down.
-    learning_rate : float or "auto", default="auto"
-        Step of the gradient ascent on the mean log-likelihood. "auto" finds it in training.
-    batch_size : int, default=100
-        Largest number of rows of a mini-batch; batches have nearly the same size. With an
-        automatic rate and chains that sample, a pass has three batches at least.
+        How the machine's moments are found, as of :class:`RBM`. If ``start`` is left out, chains
+        are weighted in tables with real columns; in others they are persistent, and weighted after
+        a restart if these do not mix. Methods apply that take all kinds of the columns.
+    {optimizer}
+    {learning_rate = "auto"}
+    {batch_size = 100}
     n_iter : int or "auto", default="auto"
-        Passes over the data. "auto": 100, or more with few rows: with an automatic rate and chains
-        that sample, as many as make 1000 steps.
-    verbose : int, default=0
-        Whether to print a line for each pass.
-    random_state : int, RandomState instance or None, default=None
-        Determines initial weights, the order of rows, chains and starts.
-    momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next. Adam ignores it.
-    alpha : float or "auto", default="auto"
-        Strength of the penalty on the weights; "auto" is max(1, number of columns / 50) over the
-        number of rows, where each value of a category counts as a column, or more with few rows
-        (see :class:`RBM`).
-    penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
-        alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
-        exact zeros.
-    centered : bool, default=True
-        Whether the gradient is that of the couplings between deviations of the units from their
-        means. Learning is then faster, and depends less on the learning rate.
-    average : bool, default=True
-        Whether the fitted parameters are means over the steps, in which late ones weigh more.
-    schedule : {"constant", "linear", "polynomial", "cosine", "exponential"} or callable, \
-            default="polynomial"
-        Factor on the learning rate, by the fraction of ``n_iter`` that has passed.
-    init : "random", fitted TabularRBM or (components, intercept_hidden, intercept_visible), \
-            default="random"
-        Where training starts: a machine of a table with the same columns and values, or arrays of
-        the shapes of the fitted ones. "random" draws weights from N(0, 0.01²) and fits the visible
-        units to the columns.
-    shuffle : bool, default=True
-        Whether to shuffle the rows in each pass.
-    early_stopping : bool, default=False
-        Whether to hold out validation rows and stop after ``n_iter_no_change`` epochs in a row
-        whose log-likelihood of these rows does not exceed the best by ``tol``. The parameters of
-        the best epoch are kept. Epochs in which it is not measured do not count.
-    validation_fraction : float in (0, 1), default=0.1
-        Part of the rows to set aside.
-    n_iter_no_change : int, default=5
-        Patience of early stopping, in passes.
-    tol : float, default=1e-2
-        Tolerance of early stopping, in nats per sample.
-    warm_start : bool, default=False
-        Whether ``fit`` goes on from the last solution, with its kinds of columns.
+        Epochs: passes over the data. "auto" is 100, or as many as make 1000 steps if these are
+        more.
+    {early_stopping}
+    {warm_start}
+    {verbose}
+    {random_state}
 
     Attributes
     ----------
@@ -144,17 +89,16 @@ class TabularRBM(RBM):
     ladder_ : Ladder
         Only of a fit by tempered chains, as of :class:`RBM`.
     n_iter_ : int
-        Passes over the data so far.
+        Epochs so far.
     history_ : dict of list
-        Numbers of each pass, as of :class:`RBM`.
+        Numbers of each epoch, as of :class:`RBM`.
     n_features_in_ : int
         Number of columns of X seen in fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen in fit, if all are strings.
+    {feature_names_in_}
 
     See Also
     --------
-    RBM : The same of columns of numbers, with units that are given.
+    RBM : The same of columns of numbers, with chosen units.
     CategoricalRBM : Columns that are all categories.
 
     Examples
@@ -169,13 +113,15 @@ class TabularRBM(RBM):
     ('green', (5, 2))
     """
 
+    _fewest_batches = 3
     _parameter_constraints: ClassVar[dict] = {
-        **{name: c for name, c in RBM._parameter_constraints.items() if name not in _NOT_TAKEN},
+        "n_iter": N_ITER_OR_AUTO,
         "kinds": [StrOptions({"auto"}), dict],
         "covariance": [StrOptions({"diag", "full"})],
         "handle_unknown": [StrOptions({"warn", "ignore", "error"})],
     }
-    binarize, sample_values, _fewest_passes = None, False, 100
+    init, _may_restart = "random", True
+    _fewest_passes = 100
 
     @property
     def _default_start(self):
@@ -191,30 +137,14 @@ class TabularRBM(RBM):
         handle_unknown="warn",
         hidden="bernoulli",
         inference="gibbs",
-        starts=None,
-        n_states=None,
-        n_steps=None,
-        burn_in=None,
         optimizer="sgd",
-        max_grad_norm=None,
         learning_rate="auto",
         batch_size=100,
         n_iter="auto",
+        early_stopping=False,
+        warm_start=False,
         verbose=0,
         random_state=None,
-        momentum=0.0,
-        alpha="auto",
-        penalty="l2",
-        centered=True,
-        average=True,
-        schedule="polynomial",
-        init="random",
-        shuffle=True,
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=5,
-        tol=1e-2,
-        warm_start=False,
     ):
         self.n_components = n_components
         self.kinds = kinds
@@ -222,30 +152,14 @@ class TabularRBM(RBM):
         self.handle_unknown = handle_unknown
         self.hidden = hidden
         self.inference = inference
-        self.starts = starts
-        self.n_states = n_states
-        self.n_steps = n_steps
-        self.burn_in = burn_in
         self.optimizer = optimizer
-        self.max_grad_norm = max_grad_norm
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.n_iter = n_iter
+        self.early_stopping = early_stopping
+        self.warm_start = warm_start
         self.verbose = verbose
         self.random_state = random_state
-        self.momentum = momentum
-        self.alpha = alpha
-        self.penalty = penalty
-        self.centered = centered
-        self.average = average
-        self.schedule = schedule
-        self.init = init
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -259,12 +173,6 @@ class TabularRBM(RBM):
 
     def _units(self):
         return check_bounds(self._encoder.unit, unit_of(self, "hidden"))
-
-    def _first_machine(self, rows, rng, parts):
-        components = self.init if isinstance(self.init, str) else parts_of_init(self.init)[0]
-        if getattr(components, "_encoder", None) is not None:
-            self._encoder.check_same(components._encoder)
-        return super()._first_machine(rows, rng, parts)
 
     @property
     def kinds_(self):

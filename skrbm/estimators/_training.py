@@ -2,46 +2,20 @@
 
 import copy
 from functools import wraps
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 
 from .._ranks import ranks
-from .._schedules import SCHEDULES, scheduled
-from .._sklearn import HasMethods, Interval, StrOptions, with_callbacks
+from .._schedules import scheduled
+from .._sklearn import with_callbacks
 from ..arrays import namespace, seed_sequence
-from ..learning import PENALTIES, LikelihoodMonitor, check_integral
+from ..learning import EarlyStopping, LikelihoodMonitor, check_integral
 
+_TOL = 0.01  # nats per row of validation that count as an improvement
 _LEAST_ROWS = 100  # of a fit that restarts with weighted chains if others do not mix
 _STEPS = 1000  # of a fit with n_iter="auto" at least
 _STEPS_OF_JOINT = 3000  # the same where columns have a precision matrix, of many parameters
-
-TRAINING_CONSTRAINTS = {
-    "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-    "batch_size": [Interval(Integral, 1, None, closed="left")],
-    "n_iter": [Interval(Integral, 0, None, closed="left")],
-    "verbose": ["verbose"],
-    "random_state": ["random_state"],
-    "momentum": [Interval(Real, 0, 1, closed="left")],
-    "alpha": [Interval(Real, 0, None, closed="left")],
-    "penalty": [StrOptions(set(PENALTIES))],
-    "schedule": [StrOptions(set(SCHEDULES)), callable],
-    "shuffle": ["boolean"],
-    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-    "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "warm_start": ["boolean"],
-}
-"""Constraints on the parameters that all estimators trained in epochs have."""
-
-DENSITY_CONSTRAINTS = {
-    **TRAINING_CONSTRAINTS,
-    "n_components": [Interval(Integral, 1, None, closed="left")],
-    "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
-    "early_stopping": ["boolean"],
-    "binarize": [None, Interval(Real, None, None, closed="neither")],
-}
-"""The same of those that learn a density."""
 
 _SET_BEFORE = (
     "n_features_in_",
@@ -50,14 +24,16 @@ _SET_BEFORE = (
     "_targets",
     "_encoder",
     "_evaluation_seed",
+    "visible_means_",
+    "pretraining_history_",
 )
 
 
 def keeps_features(method):
     """Put back what a fit sets at its start if it ends before anything is published.
 
-    These are the number and names of features, the history, what the targets are, and the seed of
-    log Z.
+    These are the number and names of features, the history, what the targets are, the means of the
+    columns and the seed of log Z.
     """
 
     @wraps(method)
@@ -72,7 +48,7 @@ def keeps_features(method):
         try:
             return method(self, *args, **kwargs)
         except BaseException:
-            if training is not None and vars(self).get("_training") is training:
+            if vars(self).get("_training") is training:
                 for name in _SET_BEFORE:
                     vars(self).pop(name, None)
                 vars(self).update(before)
@@ -81,13 +57,13 @@ def keeps_features(method):
     return wrapper
 
 
-def rate_of(estimator):
+def rate_of(estimator, optimizer):
     """Return the learning rate of an estimator, as a function of the fraction of its epochs.
 
     With ``learning_rate="auto"`` it is the factor on what is found in training.
     """
     first = 1.0 if is_automatic(estimator) else float(estimator.learning_rate)
-    return lambda progress: first * scheduled(estimator.schedule, progress)
+    return lambda progress: first * scheduled(optimizer.schedule, progress)
 
 
 def batch_size_of(estimator, rows):
@@ -97,7 +73,7 @@ def batch_size_of(estimator, rows):
     equations are solved a batch of all rows has a meaning of its own: a fit without chance.
     """
     fewest = estimator._fewest_batches if _is_found_by_chains(estimator) else 1
-    return min(estimator.batch_size, max(1, -(-int(rows.total) // fewest)))
+    return min(int(estimator.batch_size), max(1, -(-int(rows.total) // fewest)))
 
 
 def n_iter_of(estimator, rows, batch_size):
@@ -106,7 +82,7 @@ def n_iter_of(estimator, rows, batch_size):
     As :func:`batch_size_of`, that holds for automatic rates and chains.
     """
     if not isinstance(estimator.n_iter, str):
-        return estimator.n_iter
+        return int(estimator.n_iter)
     fewest = estimator._fewest_passes
     if not _is_found_by_chains(estimator):
         return fewest
@@ -124,7 +100,7 @@ def is_automatic(estimator):
     return isinstance(estimator.learning_rate, str)
 
 
-def name_in_print(estimator):
+def verbose_name(estimator):
     """Return the name under which rows of the history are printed, None for no print."""
     return type(estimator).__name__ if estimator.verbose and ranks().rank == 0 else None
 
@@ -140,7 +116,7 @@ def seeds_of_fit(random_state):
 
 
 @with_callbacks
-def fit_rows(estimator, X, shown, sample_weight, goes_on, progress):
+def fit_rows(estimator, X, shown, sample_weight, resumes, progress):
     """Fit to checked data, unless ``progress`` has come to its end.
 
     Callbacks take it for a fit of its own.
@@ -152,26 +128,27 @@ def fit_rows(estimator, X, shown, sample_weight, goes_on, progress):
     shown : object
         The data as callbacks see them.
     sample_weight : array of shape (n_samples,) or None
-    goes_on : bool
-        Whether the fit begins where the last one has ended.
+    resumes : bool
+        Whether the fit starts where the last one has ended.
     progress : Progress or None
         Of a fit that was interrupted.
     """
-    rows, training = estimator._start(X, sample_weight, goes_on, progress=progress)
+    rows, training = estimator._start(X, sample_weight, resumes, progress=progress)
     if training is None:
         return
     batch_size = batch_size_of(estimator, rows)
     n_iter = n_iter_of(estimator, rows, batch_size)
     callbacks = for_callbacks(estimator, shown, shown, rows, training, progress, n_iter)
     train, validation = np.arange(len(rows)), None
-    if estimator.early_stopping:
-        train, validation = rows.split(estimator.validation_fraction, training.rng)
-    if not goes_on:
+    stopping = EarlyStopping.of(getattr(estimator, "early_stopping", False), tol=_TOL)
+    if stopping is not None:
+        train, validation = rows.split(stopping.validation_fraction, training.rng)
+    if not resumes:
         estimator._pretrain(training, rows, train)
         check_integral(training.machine, "before the first epoch")
         if training.parts.fallback is not None and rows.total >= _LEAST_ROWS:
             training.first = training.machine.copy()
-    monitor = likelihood_monitor(estimator, training, rows, train, validation)
+    monitor = likelihood_monitor(estimator, training, rows, train, validation, stopping)
 
     def publish(machine, state, training=training, estimator=estimator):
         training.n_rows, training.visible_means = rows.n_known, rows.means
@@ -181,21 +158,21 @@ def fit_rows(estimator, X, shown, sample_weight, goes_on, progress):
     estimator._trainer(rows, train, training, publish, n_iter, **options).run(training)
 
 
-def joined_means(known, means, n, total):
+def merge_means(known, means, n, total):
     """Return the means of columns of which ``n`` rows of ``total`` have other means than before."""
     with np.errstate(invalid="ignore"):
         step = (means - known) * (n / total)
     return known + namespace(step).where(step == step, step, 0.0 * known)  # NaN: no value came
 
 
-def check_settings_of_ranks(estimator, goes_on, progress=None):
+def check_settings_of_ranks(estimator, resumes, progress=None):
     """Raise ValueError on all ranks, unless these begin the same fit.
 
     Functions and arrays are not compared, and neither are seeds, which are those of rank 0.
     """
     if ranks().size == 1:
         return
-    first, *others = ranks().gather(_settings(estimator, goes_on, progress))
+    first, *others = ranks().gather(_settings(estimator, resumes, progress))
     for rank, other in enumerate(others, 1):
         for name in {**first, **other}:
             values = [found.get(name, "not there") for found in (other, first)]
@@ -206,9 +183,9 @@ def check_settings_of_ranks(estimator, goes_on, progress=None):
                 )
 
 
-def _settings(estimator, goes_on, progress):
+def _settings(estimator, resumes, progress):
     """Return what has to be the same on all ranks, by its name."""
-    begin = f"a machine of {list(estimator.machine_.n_units)} units" if goes_on else "nothing"
+    begin = f"a machine of {list(estimator.machine_.n_units)} units" if resumes else "nothing"
     given = vars(estimator).get("_skl_callbacks", [])
     callbacks = [getattr(found, "_on_all_ranks", None) for found in given]
     params = estimator.get_params()
@@ -216,8 +193,8 @@ def _settings(estimator, goes_on, progress):
     return {
         "the class": type(estimator).__name__,
         "local_steps": ranks().local_steps,
-        "what fit goes on from": begin if progress is None else "an interrupted fit",
-        "callbacks": [told for told in callbacks if told is not None],
+        "the start of the fit": begin if progress is None else "an interrupted fit",
+        "callbacks": [found for found in callbacks if found is not None],
         **{k: _plain(v) for k, v in params.items() if k.rpartition("__")[2] not in own},
     }
 
@@ -233,18 +210,18 @@ def _plain(value):
     return value if isinstance(value, Real | str | None) else f"of class {type(value).__name__}"
 
 
-def how_it_begins(estimator):
-    """Return how ``fit`` begins: (progress, whether it goes on from what the estimator has learnt).
+def prepare_fit(estimator):
+    """Return how ``fit`` starts: (progress, whether it resumes training).
 
-    ``progress`` is that of an interrupted fit that :func:`skrbm.persistence.resume` goes on with,
-    and is taken from the estimator; else None.
+    ``progress`` is that of an interrupted fit, which :func:`skrbm.persistence.resume` has set;
+    else None.
 
     Raises ValueError on all ranks, if they do not begin the same.
     """
     progress = vars(estimator).pop("_progress", None)
-    goes_on = progress is not None or (estimator.warm_start and hasattr(estimator, "_training"))
-    check_settings_of_ranks(estimator, goes_on, progress)
-    return progress, goes_on
+    resumes = progress is not None or (estimator.warm_start and hasattr(estimator, "_training"))
+    check_settings_of_ranks(estimator, resumes, progress)
+    return progress, resumes
 
 
 def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
@@ -261,9 +238,9 @@ def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
         With a ``fingerprint``.
     training : Training
     progress : Progress or None
-        Of a fit that is to go on.
+        Of an interrupted fit.
     n_iter : int
-        Passes over the rows.
+        Epochs.
     """
     first = copy.deepcopy(training.rng)
     return {
@@ -274,7 +251,7 @@ def for_callbacks(estimator, X, y, rows, training, progress, n_iter):
     }
 
 
-def likelihood_monitor(estimator, training, rows, train, validation):
+def likelihood_monitor(estimator, training, rows, train, validation, stopping):
     """Return the :class:`LikelihoodMonitor` of the fit of an estimator."""
     parts = training.parts
     return LikelihoodMonitor(
@@ -283,8 +260,7 @@ def likelihood_monitor(estimator, training, rows, train, validation):
         rows,
         train,
         validation,
-        tol=estimator.tol,
-        n_iter_no_change=estimator.n_iter_no_change,
+        stopping=stopping,
         batch_size=batch_size_of(estimator, rows),
         seed=seed_sequence(estimator._evaluation_seed),
         is_density=parts.labels is None or parts.labels.part < 0.5,

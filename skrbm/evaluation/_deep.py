@@ -54,7 +54,7 @@ class DeepDensity(Density):
             machine, method, start = given_visible(machine, X, self.method)
         else:
             method = Clamped(self.method)
-            start = method.start(machine, X, observed)
+            start = method.state_at(machine, X, observed)
         tol = 1e-12 if self.precise else method.tol
         return machine, method, solve_to_convergence(method, machine, start, tol=tol).state
 
@@ -93,12 +93,12 @@ class DeepDensity(Density):
             return own + log_partition(hidden)
         above, _, state = self.solve(machine, X)
         mean_field = NaiveMeanField()  # whose free energy is a bound
-        start = mean_field.start(above, state.means[0])
+        start = mean_field.state_at(above, state.means[0])
         return own + mean_field.log_partition(
             above, solve_to_convergence(mean_field, above, start).state
         )
 
-    def observed_sums(self, machine, X, observed):
+    def observed_sums(self, machine, X, observed, max_units):
         """Return ``exact_sums``; rows with equal missing units are summed together."""
         xp, unit = namespace(X), machine.units[0]
         known = xp.where(observed, X, xp.zeros_like(X))

@@ -100,9 +100,9 @@ class Density:
         """Return log p(observed) + log Z of rows in which some values are missing."""
         return -free_energy_given(self, X, seed, accuracy)
 
-    def observed_sums(self, machine, X, observed):
+    def observed_sums(self, machine, X, observed, max_units):
         """Return the exact sums over the missing values of rows."""
-        return _observed.exact_sums(machine, X, observed)
+        return _observed.exact_sums(machine, X, observed, max_units)
 
     def starting_rows(self, starts, rng):
         """Return initial visible rows: the given ones, its own, or ends of short Gibbs chains."""

@@ -323,7 +323,7 @@ def _chains(machine, sampler, first, n_steps, rng):
         if step in wanted:
             states[step] = to_numpy(state.layers[0]).astype(np.float64)
 
-    start, exchanges = sampler.start(machine, first, rng), None
+    start, exchanges = sampler.state_at(machine, first, rng), None
     if sampler.has_rungs:
         _, exchanges = sampler.diagnose(machine, start, rng, n_steps, callback=callback)
     else:

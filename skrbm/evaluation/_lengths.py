@@ -147,7 +147,7 @@ def _at_one_draw(machine, rng):
     xp = namespace(weights)
     rows = xp.broadcast_to(xp.exp(weights - log_z)[None, :], (n_chains, K))
     X = rng.multinomial(np.ones(n_chains), rows)
-    hidden = Gibbs().start(machine, X, rng).layers[1]
+    hidden = Gibbs().state_at(machine, X, rng).layers[1]
     return _Chains(1, np.full(n_chains, log_z), _slopes(machine, hidden), hidden)
 
 
@@ -168,5 +168,5 @@ def _longer(machine, rng, chains):
         hidden = take_rows(hidden, index)
     longer = _of_length(machine, length)
     X = longer.units[0].sample(conditional(longer, 0, (None, hidden)), rng)
-    hidden = Gibbs().start(longer, X, rng).layers[1]
+    hidden = Gibbs().state_at(longer, X, rng).layers[1]
     return _Chains(length, log_weights, _slopes(machine, hidden), hidden)

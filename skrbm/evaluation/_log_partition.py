@@ -203,7 +203,7 @@ def reverse_log_partition(
     base = density.independent_units(starts) if base is None else base
     if method.has_rungs:
         method = method.on(machine, rng, density.ladder)
-    chains = sample(Gibbs(), machine, Gibbs().start(machine, starts, rng), rng, burn_in)
+    chains = sample(Gibbs(), machine, Gibbs().state_at(machine, starts, rng), rng, burn_in)
     return method.reverse_log_partition(machine, rng, chains.layers, base)
 
 

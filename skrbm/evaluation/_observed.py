@@ -27,6 +27,7 @@ from ..inference import Gibbs, anneal, by_site, clamped, held, rows_with_holes, 
 from ..inputs import split_missing
 from ..machine import MAX_UNITS, _enumeration, conditional, input_field
 
+_DRAW = 12.0  # time of a draw of a unit for each of its neighbours, in terms of a sum
 _ELEMENTS = 2**18  # of the largest temporary array of sums
 _MAX_MISSING = 12  # binary units to enumerate in each row: more take longer than annealing
 _CHAIN_ELEMENTS = 2**21  # of chains that are annealed together
@@ -77,7 +78,8 @@ def free_energy_given(density, X, seed, accuracy=PRECISE):
     values, seen = (take_rows(part, holes) for part in (X, observed))
     machine = density.machine.astype(namespace(X).float64)
     values = cast(values, machine.dtype)
-    found, _, exact = density.observed_sums(machine, values, seen)
+    n_draws = accuracy.n_chains * accuracy.n_temperatures[0]
+    found, _, exact = density.observed_sums(machine, values, seen, most_units(machine, n_draws))
     left = np.flatnonzero(~exact)
     if left.size:
         base = machine.thetas[0]
@@ -101,7 +103,14 @@ def replaced(values, index, others):
     return with_rows(values[:, None], index, others[:, None])[:, 0]
 
 
-def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
+def most_units(machine, n_draws):
+    """Return how many binary hidden units are summed in the time of some sweeps of one row."""
+    n_visible, n_hidden = machine.n_units[:2]
+    sweeps = _DRAW * n_draws * n_visible * n_hidden
+    return min(MAX_UNITS, math.log2(max(1.0, sweeps / (n_visible + n_hidden))))
+
+
+def exact_sums(machine, X, observed, max_units=MAX_UNITS, layer=None):
     """Sum over hidden and missing visible units exactly, in rows where that is cheap.
 
     Parameters
@@ -110,17 +119,18 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
         With one hidden layer.
     X : array of shape (n_rows, n_visible)
     observed : array of shape (n_rows, n_visible), bool
-    max_units : int, default=20
+    max_units : float, default=20
         Largest number of binary hidden units to enumerate for all rows together. Missing units,
         if fewer, are enumerated row by row, 12 at most.
-    means : bool, default=False
-        Whether to compute the means of the hidden units.
+    layer : {None, 0, 1}, default=None
+        Whose means are computed: None, those of missing visible units, or of hidden ones.
 
     Returns
     -------
     log_weights : array of shape (n_rows,), float64
         log p(observed) + log Z, 0 in other rows.
-    hidden_means : array of shape (n_rows, n_hidden) or None
+    means : array of shape (n_rows, n_units[layer]) or None
+        Anything at observed units, and in other rows.
     exact : ndarray of shape (n_rows,), bool
         Rows that were summed.
     """
@@ -133,19 +143,24 @@ def exact_sums(machine, X, observed, max_units=MAX_UNITS, means=False):
         n_hidden = math.log2(hidden.n_configurations(machine.n_units[1]))
     few = n_missing <= min(max_units, _MAX_MISSING)
     shared = (n_hidden <= max_units) & (~few | (n_hidden <= n_missing))
-    total, found = xp.zeros_like(own), xp.zeros_like(field)
+    if layer == 0 and unit.is_joint:  # whose means depend on the observed units as well
+        few, shared = few & False, shared & False
+    total, found, wanted = xp.zeros_like(own), xp.zeros_like(X if layer == 0 else field), layer
     together = np.flatnonzero(shared)
     if together.size:
         rows = (take_rows(part, together) for part in (own, field, known, observed))
-        log_weights, hidden_means = _summed(_by_hidden(machine, *rows), means)
+        log_weights, means = _summed(_by_hidden(machine, *rows, layer), wanted)
         total = replaced(total, together, log_weights)
-        found = with_rows(found, together, hidden_means) if means else found
+        found = found if layer is None else with_rows(found, together, means)
     single = np.flatnonzero(few & ~shared)
     if single.size:
-        parts = [_summed(_by_missing(machine, i, own, field, observed), means) for i in single]
+        parts = [
+            _summed(_by_missing(machine, i, own, field, observed, layer), wanted) for i in single
+        ]
         total = replaced(total, single, xp.concat([log_weights for log_weights, _ in parts]))
-        found = with_rows(found, single, xp.concat([m for _, m in parts])) if means else found
-    return total, found if means else None, few | shared
+        if layer is not None:
+            found = with_rows(found, single, xp.concat([means for _, means in parts]))
+    return total, None if layer is None else found, few | shared
 
 
 def _n_missing(unit, observed):
@@ -160,8 +175,8 @@ def _n_missing(unit, observed):
     return total
 
 
-def _by_hidden(machine, own, field, known, observed):
-    """Yield log weights of all hidden values in each row, and the hidden values."""
+def _by_hidden(machine, own, field, known, observed, layer):
+    """Yield log weights of all hidden values in each row, and the means of a layer given these."""
     xp, (unit, hidden) = namespace(own), machine.units
     free = None if unit.is_joint else cast(~by_site(unit, observed), machine.dtype)
     given = held(unit, known, observed) if unit.is_joint else None
@@ -177,15 +192,21 @@ def _by_hidden(machine, own, field, known, observed):
         else:
             fields = input_field(machine, 0, (None, h))
             total = field @ h.T + given.log_partitions(machine.thetas[0], fields)
-        yield total + shared[None, :] + own[:, None], h
+        values = unit.mean(conditional(machine, 0, (None, h))) if layer == 0 else h
+        yield total + shared[None, :] + own[:, None], values
 
 
-def _by_missing(machine, row, own, field, observed):
-    """Yield log weights of all missing values of one row, and the hidden means given them."""
-    small = given_observed(machine, field[row, :], to_numpy(observed[row, :]))
+def _by_missing(machine, row, own, field, observed, layer):
+    """Yield log weights of all missing values of one row, and the means of a layer given these."""
+    seen = to_numpy(observed[row, :])
+    small = given_observed(machine, field[row, :], seen)
+    places = from_numpy(np.eye(len(seen))[~seen], own)
     for layers, log_weights in _enumeration.configurations(small, [0]):
-        means = machine.units[1].mean(conditional(small, 1, layers))
-        yield (own[row] + log_weights)[None, :], means
+        if layer == 0:
+            values = layers[0] @ places
+        else:
+            values = machine.units[1].mean(conditional(small, 1, layers))
+        yield (own[row] + log_weights)[None, :], values
 
 
 def given_observed(machine, field, observed):
@@ -211,12 +232,12 @@ def given_observed(machine, field, observed):
 
 
 def _summed(blocks, wanted):
-    """Return the logarithms of sums of weights, and weighted means if wanted."""
+    """Return the logarithms of sums of weights, and weighted means unless ``wanted`` is None."""
     total = means = None
     for log_weights, values in blocks:
         xp, part, old = namespace(log_weights), log_sum_exp(log_weights), total
         total = part if old is None else xp.logaddexp(old, part)
-        if wanted:
+        if wanted is not None:
             more = xp.exp(log_weights - total[:, None]) @ values
             means = more if old is None else xp.exp(old - total)[:, None] * means + more
     return total, means

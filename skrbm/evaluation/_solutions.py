@@ -184,7 +184,7 @@ def _settled(machine, method, starts):
     """
     double, pieces = in_float64(machine), []
     for rows in row_blocks(starts, _block_size(double, method, starts)):
-        start = method.start(double, cast(rows, double.dtype))
+        start = method.state_at(double, cast(rows, double.dtype))
         solution = solve_to_convergence(method, double, start)
         free_energies = -to_numpy(method.log_partition(double, solution.state))
         moments = solution.state.means, _variances(double, solution.state)
@@ -197,7 +197,7 @@ def _settled(machine, method, starts):
 def _block_size(machine, method, starts):
     """Return the number of rows to solve at once, by the largest array of a state."""
     sizes = []
-    first = method.start(machine, cast(starts[:1, :], machine.dtype))
+    first = method.state_at(machine, cast(starts[:1, :], machine.dtype))
     map_rows(lambda leaf: sizes.append(math.prod(leaf.shape)), first)
     return max(1, _BLOCK_ELEMENTS // max(sizes))
 

@@ -6,6 +6,7 @@ from ._annealing import (
     anneal,
     by_effective_part,
     effective_part,
+    own_bases,
     resampled,
     resampled_index,
 )
@@ -30,7 +31,7 @@ from ._fixed_point import (
     solve,
     solve_to_convergence,
 )
-from ._gibbs import ContrastiveDivergence, Gibbs, chain_ends
+from ._gibbs import Gibbs, chain_ends
 from ._held import by_site, held
 from ._ladder import Ladder, collected, exchange_rate, gains_of, ladder_of, renewed
 from ._langevin import STEP_SCALES, GibbsLangevin, Langevin
@@ -58,7 +59,6 @@ __all__ = [
     "BeliefPropagation",
     "Chains",
     "Clamped",
-    "ContrastiveDivergence",
     "Exchanges",
     "FixedPoint",
     "Gibbs",
@@ -97,6 +97,7 @@ __all__ = [
     "map_rows",
     "mean_of_weights",
     "method_names",
+    "own_bases",
     "propagate",
     "propagate_rows",
     "renewed",

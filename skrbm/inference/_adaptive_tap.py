@@ -8,7 +8,7 @@ the field and the precision that tilt a unit; a cavity is a unit without the rea
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -228,6 +228,7 @@ class AdaptiveTAP(FixedPoint):
         is rejected.
     damping : float in [0, 1), default=0.5
         Weight of the old state in each new one.
+    start, n_starts : as in :class:`FixedPoint`
     """
 
     needs = Needs(units=("takes_precision",), one_scale=True)
@@ -235,8 +236,10 @@ class AdaptiveTAP(FixedPoint):
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.5
+    start: str | None = field(default=None, kw_only=True)
+    n_starts: int | None = field(default=None, kw_only=True)
 
-    def start(self, machine, X):
+    def state_at(self, machine, X):
         """Return the state with visible means X and the hidden units given these alone.
 
         Bounded visible units start without variance. Unbounded ones start with their own variance,

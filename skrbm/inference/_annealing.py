@@ -106,7 +106,7 @@ def anneal(
         if sampler is None:
             layers, fields = path.sweep(now, layers, fields, thetas, rng)
         else:
-            state = sampler.start(now[1], layers[0], rng)
+            state = sampler.state_at(now[1], layers[0], rng)
             current = sampler if n_steps is None else sampler.at(step, n_steps)
             layers = current.step(now[1], state, rng)[0].layers
             fields = path.fields(layers)

@@ -1,6 +1,6 @@
 """Belief propagation on binary machines with one hidden layer (Ping and Ihler 2017)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -60,6 +60,7 @@ class BeliefPropagation(FixedPoint):
         ``max_iter`` sweeps are done, unless a sweep changes nothing.
     damping : float in [0, 1), default=0.0
         Part of the old messages that is kept in each sweep.
+    start, n_starts : as in :class:`FixedPoint`
     product : {"sum", "max", "mixed"}, default="sum"
         "sum" for marginals; "max" for the most probable configuration of all units; "mixed" for
         that of the visible units, the hidden ones summed over. Learning wants "sum".
@@ -71,6 +72,8 @@ class BeliefPropagation(FixedPoint):
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
+    start: str | None = field(default=None, kw_only=True)
+    n_starts: int | None = field(default=None, kw_only=True)
     product: str = "sum"
 
     def __post_init__(self):
@@ -102,7 +105,7 @@ class BeliefPropagation(FixedPoint):
                 f"{self} finds the most probable values; marginals and log Z need product='sum'"
             )
 
-    def start(self, machine, X):
+    def state_at(self, machine, X):
         """Return the state with visible means X and without messages."""
         xp, W = namespace(X), machine.weights[0]
         hidden = xp.zeros_like(X[:, :1]) * W[None, :, 0]

@@ -51,9 +51,9 @@ class Clamped(FixedPoint):
             f"{self} needs to know which units are observed in each row; use {self.method}"
         )
 
-    def start(self, machine, X, observed):
+    def state_at(self, machine, X, observed):
         """Return the state at visible values X, which stay where ``observed``."""
-        return ClampedState(self.method.start(machine, X), X, cast(observed, X.dtype))
+        return ClampedState(self.method.state_at(machine, X), X, cast(observed, X.dtype))
 
     def step(self, machine, state):
         inner = self.method.step(self._held(machine, state), state.inner)
@@ -80,7 +80,7 @@ def solve_clamped(method, machine, X, observed, rows):
     """Solve the equations of some rows of X, in which units stay at X where ``observed``."""
     X, observed = take_rows(X, rows), take_rows(observed, rows)
     outer = Clamped(method)
-    return solve(outer, machine, outer.start(machine, X, observed))
+    return solve(outer, machine, outer.state_at(machine, X, observed))
 
 
 def rows_with_holes(observed):
@@ -108,7 +108,7 @@ def completed(machine, X, observed, rng, n_steps, sampler=_GIBBS):
         return X
     start, observed = take_rows(X, holes), take_rows(observed, holes)
     held, sampler = clamped(machine, start, observed), sampler.given(start, observed)
-    state = sampler.start(held, start, rng)
+    state = sampler.state_at(held, start, rng)
     if samples_exactly(machine) and not sampler.has_rungs:
         return with_rows(X, holes, last_visible(sampler, held, state, rng, n_steps))
     return with_rows(X, holes, sample(sampler, held, state, rng, n_steps).layers[0])
@@ -158,5 +158,5 @@ def tempered_mean(machine, X, observed, rng, n_steps, sampler):
             visible = machine.units[0].mean(conditional(machine, 0, state.layers))
         total, n_kept = total + visible, n_kept + 1
 
-    sample(sampler, held, sampler.start(held, X, rng), rng, n_steps, callback=keep)
+    sample(sampler, held, sampler.state_at(held, X, rng), rng, n_steps, callback=keep)
     return namespace(X).where(observed, X, total / n_kept)

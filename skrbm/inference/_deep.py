@@ -14,7 +14,7 @@ class Independent(FixedPoint):
     tol: float = 0.0
     damping: float = 0.0
 
-    def start(self, machine, X):
+    def state_at(self, machine, X):
         mean, variance = machine.units[0].mean_variance(machine.thetas[0])
         return Magnetizations((mean,), (variance,))
 
@@ -46,7 +46,7 @@ def given_visible(machine, X, method):
     """
     hidden = hidden_layers(machine, input_field(machine, 1, (X, None)))
     method = method if hidden.weights else Independent()
-    return hidden, method, method.start(hidden, hidden.units[0].mean(hidden.thetas[0]))
+    return hidden, method, method.state_at(hidden, hidden.units[0].mean(hidden.thetas[0]))
 
 
 def with_visible(moments, X):

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._checks import check_count, check_number, unwritten
+from .._checks import check_count, check_number, look_up, unwritten
 from ..arrays import cast, from_numpy, is_foreign, like, namespace, to_numpy
 from ._needs import InferenceMethod
 
@@ -72,14 +72,35 @@ class Solution(NamedTuple):
     converged: Any
 
 
+SOLUTION_STARTS = ("data", "chains", "tempered", "persistent", "random")
+"""Where solutions are looked for in learning."""
+
+
 class FixedPoint(InferenceMethod):
     """Deterministic inference: a map whose fixed points are the marginals.
 
     Subclasses are frozen dataclasses of hyper-parameters, among them ``max_iter``, ``tol`` and
     ``damping``. Every array in a state has rows first.
+
+    Attributes
+    ----------
+    start : {"data", "chains", "tempered", "persistent", "random"} or None, default=None
+        Where solutions are looked for in learning. "data": the last rows of data (the choice of
+        Tramel et al. 2018). "chains": states of persistent Gibbs chains. "tempered": states of
+        chains that also exchange with samples of earlier machines of the training. "persistent":
+        the last solutions. "random": draws of independent units. None is the choice of the
+        estimator.
+    n_starts : int or None, default=None
+        Number of solutions for each batch in learning; None is ``batch_size`` of the estimator, or
+        the number of rows if that is smaller.
     """
 
+    start = n_starts = None
+
     def __post_init__(self):
+        check_count("n_starts", self.n_starts, 1, or_none=True)
+        if self.start is not None:
+            look_up("start", self.start, dict.fromkeys(SOLUTION_STARTS))
         check_count("max_iter", self.max_iter, 1)
         check_number("tol", self.tol, at_least=0)
         check_number("damping", self.damping, at_least=0, below=1)
@@ -87,9 +108,9 @@ class FixedPoint(InferenceMethod):
     def check_marginals(self):
         """Raise ValueError if the method does not find marginals, for any visible values."""
 
-    def start(self, machine, X):
+    def state_at(self, machine, X):
         """Return the state that starts at visible values X."""
-        raise unwritten(self, "start")
+        raise unwritten(self, "state_at")
 
     def step(self, machine, state):
         """Return the state after one sweep over the layers."""

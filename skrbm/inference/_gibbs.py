@@ -1,4 +1,4 @@
-"""Block Gibbs sampling, with persistent chains (PCD) or chains that start at the data (CD).
+"""Block Gibbs sampling, in learning with persistent chains (PCD), at the data (CD), or others.
 
 With hidden units that do not sample their own distribution, a sweep is a proposal, which is
 accepted or rejected (Metropolis-Hastings; Sec. 3.3 of Ping, Liu and Ihler 2016).
@@ -6,7 +6,6 @@ accepted or rejected (Metropolis-Hastings; Sec. 3.3 of Ping, Liu and Ihler 2016)
 
 from dataclasses import dataclass
 
-from .._checks import check_count
 from ..machine import condition, conditional, data_moments, log_correction
 from ._fixed_point import choose
 from ._sampler import Chains, Sampler, last_visible, metropolis, sample
@@ -19,15 +18,14 @@ class Gibbs(Sampler):
     Parameters
     ----------
     n_steps : int, default=1
-        Sweeps over the layers for each batch.
+        Sweeps over the layers for each batch in learning: the k of CD-k.
+    n_chains, start, burn_in : as in :class:`Sampler`
+        ``Gibbs(start="persistent")`` is also called "pcd", ``Gibbs(start="data")`` "cd".
     """
 
     n_steps: int = 1
 
-    def __post_init__(self):
-        check_count("n_steps", self.n_steps, 1)
-
-    def start(self, machine, X, rng):
+    def state_at(self, machine, X, rng):
         """Return chains at visible values X, with each hidden layer drawn given the one below."""
         layers = (X, *(None for _ in machine.weights))
         for l in range(1, len(layers)):
@@ -60,13 +58,22 @@ class Gibbs(Sampler):
         return last_visible(self, machine, state, rng, self.n_steps)
 
     def contrast(self, machine, X, rng):
-        """Return moments of the data X and of chains; the machine has fields for each row."""
-        return data_moments(machine, X), data_moments(machine, self.search(machine, rng))
+        """Return moments of the data X and of chains, where the machine has fields for each row.
+
+        The chains start at X with ``start="data"``, else at draws of the visible units.
+        """
+        if self.start != "data":
+            return data_moments(machine, X), data_moments(machine, self.search(machine, rng))
+        theta = condition(machine, X)
+        data = data_moments(machine, X, given=theta)
+        chains = Chains((X, machine.units[1].sample(theta, rng)))
+        visible = last_visible(self, machine, chains, rng, self.n_steps)
+        return data, data_moments(machine, visible)
 
 
 def chain_ends(machine, rng, X, n_steps=100):
     """Return the visible values of Gibbs chains that start at X, after ``n_steps`` sweeps."""
-    return sample(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, n_steps).layers[0]
+    return sample(Gibbs(), machine, Gibbs().state_at(machine, X, rng), rng, n_steps).layers[0]
 
 
 def samples_exactly(machine):
@@ -89,22 +96,3 @@ def accept(machine, before, after, rng):
     """
     log_ratio = log_correction(machine, after) - log_correction(machine, before)
     return metropolis(log_ratio, rng)[0]
-
-
-class ContrastiveDivergence(Gibbs):
-    """Block Gibbs sampling with chains that start at the data of each batch.
-
-    Parameters
-    ----------
-    n_steps : int, default=1
-        Sweeps over the layers for each batch, the k of CD-k.
-    """
-
-    own_start = "data"
-
-    def contrast(self, machine, X, rng):
-        theta = condition(machine, X)
-        data = data_moments(machine, X, given=theta)
-        chains = Chains((X, machine.units[1].sample(theta, rng)))
-        visible = last_visible(self, machine, chains, rng, self.n_steps)
-        return data, data_moments(machine, visible)

@@ -165,7 +165,7 @@ def mean_rate(below, above) -> float:
 
 def swept(machine, rows, rng):
     """Return visible values after one sweep of block Gibbs sampling."""
-    chains = Gibbs().start(machine, rows, rng)
+    chains = Gibbs().state_at(machine, rows, rng)
     if samples_exactly(machine):
         return last_visible(Gibbs(), machine, chains, rng, 1)
     return Gibbs().step(machine, chains, rng)[0].layers[0]

@@ -10,7 +10,7 @@ expectation, which makes the gradient that of the marginal energy (Langevin).
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -84,6 +84,9 @@ class Langevin(Sampler):
         variance, as printed. The latter is unstable and an error if the variances differ too much.
     target_acceptance : float or None, default=None
         If given, the acceptance rate to which the step size is tuned between runs.
+    anneal : bool, default=False
+        Whether in learning the step size falls over the epochs, as half a cosine.
+    n_steps, n_chains, start, burn_in : as in :class:`Sampler`
 
     References
     ----------
@@ -98,8 +101,10 @@ class Langevin(Sampler):
     adjust_after: int | None = 0
     step_scale: str = "variance"
     target_acceptance: float | None = None
+    anneal: bool = field(default=False, kw_only=True)
 
     def __post_init__(self):
+        super().__post_init__()
         after, target = self.adjust_after, self.target_acceptance
         limit = look_up("step_scale", self.step_scale, _LIMITS)
         check_number("step_size", self.step_size, above=0, below=limit)
@@ -107,6 +112,11 @@ class Langevin(Sampler):
         check_number("target_acceptance", target, above=0, below=1, or_none=True)
         if target is not None and after is None:
             raise ValueError("target_acceptance needs adjusted steps; set adjust_after=0")
+        if self.anneal and target is not None:
+            raise ValueError("anneal=True and target_acceptance both set the step size")
+
+    def in_epoch(self, progress):
+        return self.sized(self.step_size * SCHEDULES["cosine"](progress)) if self.anneal else self
 
     def at(self, step, n_steps):
         return self._after(step, self.step_size * cosine(step, n_steps))
@@ -175,7 +185,7 @@ class Langevin(Sampler):
             beta, variance = beta * (1 - part), variance * (1 - part) ** 2 + 2 * part
         return beta, variance**0.5
 
-    def start(self, machine, X, rng):
+    def state_at(self, machine, X, rng):
         """Return chains at visible values X; raises ValueError if the step size diverges."""
         self.check(machine)
         self.relative_step(machine)
@@ -256,8 +266,9 @@ class GibbsLangevin(Langevin):
 
     Parameters
     ----------
-    step_size, adjust_after, step_scale, target_acceptance : as in :class:`Langevin`
+    step_size, adjust_after, step_scale, target_acceptance, anneal : as in :class:`Langevin`
         With the acceptance of Eq. 12.
+    n_steps, n_chains, start, burn_in : as in :class:`Sampler`
     n_inner_steps : int, default=10
         Number K of Langevin steps given h.
     """

@@ -6,7 +6,7 @@ term that adds to the field on a unit, to the free energy and to the moments. As
 a mean and c a variance; B and A are the field and the precision that tilt a unit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .._checks import look_up
 from ..arrays import matmul, namespace, row_sums
@@ -77,11 +77,14 @@ class NaiveMeanField(FixedPoint):
         A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
         Weight of the old state in each new one.
+    start, n_starts : as in :class:`FixedPoint`
     """
 
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
+    start: str | None = field(default=None, kw_only=True)
+    n_starts: int | None = field(default=None, kw_only=True)
 
     @property
     def terms(self):
@@ -101,7 +104,7 @@ class NaiveMeanField(FixedPoint):
         """Return the variances whose products, times W, are covariances of neighbours, or None."""
         return None
 
-    def start(self, machine, X):
+    def state_at(self, machine, X):
         """Return the state with visible means X and everything else at zero."""
         xp = namespace(X)
         hidden = tuple(xp.zeros_like(X[:, :1]) * W[None, :, 0] for W in machine.weights)
@@ -181,6 +184,7 @@ class TAP(NaiveMeanField):
         A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
         Weight of the old state in each new one.
+    start, n_starts : as in :class:`FixedPoint`
     order : {2, 3}, default=2
         Last power of the weights in the expansion; the third order needs binary units.
     """

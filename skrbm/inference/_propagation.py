@@ -282,7 +282,7 @@ class _Expansion:
 
     def __init__(self, machine):
         xp, units = namespace(machine.weights[0]), machine.units
-        first = solve(_TAP, machine, _TAP.start(machine, sigmoid(machine.thetas[0].field)))
+        first = solve(_TAP, machine, _TAP.state_at(machine, sigmoid(machine.thetas[0].field)))
         self.machine, state, fields = machine, first.state, [None, None]
         for l in (1, 0):
             fields[l] = _NEXT_ORDER.theta(machine, l, state)
@@ -397,7 +397,7 @@ class _Sweeps(FixedPoint):
         for i in range(0, len(rows), self.n_rows):
             some = rows[i : i + self.n_rows]
             block = fields.rows(some)
-            first = self.start(block, _at(start, some))
+            first = self.state_at(block, _at(start, some))
             finished = finished_rows(self, block, first, self.method.max_iter, tol, damping=0)
             for state, index, n_iter, residual in finished:
                 part = block.rows(index)
@@ -411,7 +411,7 @@ class _Sweeps(FixedPoint):
                 order.append(some[index])
         return joined(found, order)
 
-    def start(self, fields, first):
+    def state_at(self, fields, first):
         if self.kernels is not None:
             return self.kernels.started(*first)
         visible, hidden, means = first

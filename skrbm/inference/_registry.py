@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from .._checks import look_up
+from .._params import plain
 from ._adaptive_tap import AdaptiveTAP
 from ._belief_propagation import BeliefPropagation
-from ._gibbs import ContrastiveDivergence, Gibbs
+from ._gibbs import Gibbs
 from ._langevin import GibbsLangevin, Langevin
 from ._mean_field import TAP, NaiveMeanField
 from ._relaxed_bp import RelaxedBP
@@ -30,7 +31,8 @@ METHODS = FIXED_POINTS | SAMPLERS
 
 _NAMED = METHODS | {  # short names included
     "mean_field": METHODS["naive_mean_field"],
-    "cd": ContrastiveDivergence(),
+    "pcd": Gibbs(start="persistent"),
+    "cd": Gibbs(start="data"),
 }
 
 
@@ -45,7 +47,7 @@ def resolve(method, *kinds, argument="inference", own=None, **params):
     Parameters
     ----------
     method : str or InferenceMethod
-        An object is returned as it is.
+        An object is returned as it is, but with Python's numbers.
     *kinds : type
         Classes that are allowed.
     argument : str, default="inference"
@@ -65,7 +67,7 @@ def resolve(method, *kinds, argument="inference", own=None, **params):
         If the name is unknown, or the method is of another class.
     """
     if isinstance(method, kinds):
-        return method
+        return plain(method)
     table = {name: _NAMED[name] for name in method_names(*kinds)} | (own or {})
     also = f" or an object of class {' or '.join(kind.__name__ for kind in kinds)}"
     found = look_up(argument, method, table, also)

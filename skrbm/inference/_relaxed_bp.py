@@ -26,7 +26,7 @@ where u and w are the first and second moment of i, as derivatives of L by its f
 without the part that its message to j contributes. The same sweep updates them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -115,6 +115,15 @@ def _tilted(unit, theta, field, precision):
         return tilted
     minimum = _MIN_PRECISION * theta.precision
     return tilted._replace(precision=namespace(minimum).maximum(tilted.precision, minimum))
+
+
+def _has_minimum(unit, theta, tilted):
+    """Return the rows where :func:`_tilted` has given a unit its minimum precision."""
+    xp = namespace(theta.field)
+    if all(isfinite(bound) for bound in unit.bounds):
+        return xp.zeros(tilted.field.shape[0], dtype=xp.bool, device=theta.field.device)
+    is_least = tilted.precision <= _MIN_PRECISION * theta.precision
+    return xp.any(xp.reshape(is_least, (is_least.shape[0], -1)), axis=1)
 
 
 class _Responses(NamedTuple):
@@ -233,6 +242,7 @@ class RelaxedBP(FixedPoint):
         A row has converged when the mean squared change of its means is at most this.
     damping : float in [0, 1), default=0.0
         Weight of the old state in each new one.
+    start, n_starts : as in :class:`FixedPoint`
     """
 
     needs = Needs(units=("takes_precision", "has_central_moments"), one_scale=True)
@@ -241,8 +251,10 @@ class RelaxedBP(FixedPoint):
     max_iter: int = 10
     tol: float = 1e-8
     damping: float = 0.0
+    start: str | None = field(default=None, kw_only=True)
+    n_starts: int | None = field(default=None, kw_only=True)
 
-    def start(self, machine, X):
+    def state_at(self, machine, X):
         """Return the state with visible means X and everything else at zero."""
         xp = namespace(X)
         means = (X, *(xp.zeros_like(X[:, :1]) * W[None, :, 0] for W in machine.weights))
@@ -273,7 +285,10 @@ class RelaxedBP(FixedPoint):
         return _joined(sweep(*block) for block in _blocks(machine, state))
 
     def log_partition(self, machine, state):
-        """Return L of each row, which is the Bethe log Z where the messages have converged."""
+        """Return L of each row, which is the Bethe log Z where the messages have converged.
+
+        It is NaN where a unit has the minimum precision, so that the messages are no solution.
+        """
         return _joined(_lagrangian(*block) for block in _blocks(machine, state))
 
     def moments(self, machine, state):
@@ -288,21 +303,23 @@ class RelaxedBP(FixedPoint):
 
 
 def _lagrangian(machine, state):
-    """Return L of each row, in float64."""
-    total = 0.0
+    """Return L of each row, in float64; NaN where a unit has the minimum precision."""
+    total, fails = 0.0, False
     for l, unit in enumerate(machine.units):
         sides = tuple(_sides(machine, l, state))
         theta, cavities = _conditionals(machine, l, sides)
         local = unit.log_partition(theta)
-        bethe = local
+        bethe, fails = local, _has_minimum(unit, machine.thetas[l], theta) | fails
         for side, cavity in zip(sides, cavities, strict=True):
+            own = machine.thetas[l].map(side.to_edges)
+            fails = _has_minimum(unit, own, cavity) | fails
             a, c = unit.mean_variance(cavity)
             edge = 0.5 * (unit.log_partition(cavity) - side.to_edges(local))
             edge = edge + side.W * side.sent.first * (a - side.sent.mean)
             edge = edge + 0.5 * side.W * side.W * side.sent.second * (c - side.sent.variance)
             bethe = bethe + side.gather(edge)
         total = total + row_sums(bethe)
-    return total
+    return namespace(total).where(fails, float("nan"), total)
 
 
 def _derivatives(machine, state):

@@ -1,8 +1,9 @@
 """Samplers: their contract, the function that runs them, and what they share."""
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
-from .._checks import unwritten
+from .._checks import check_count, look_up, unwritten
 from ..arrays import cast, like, namespace
 from ..machine import condition, conditional
 from ._needs import InferenceMethod
@@ -14,27 +15,66 @@ class Chains(NamedTuple):
     layers: tuple
 
 
+CHAIN_STARTS = ("persistent", "weighted", "tempered", "data", "noise", "annealed")
+"""Where chains start for each batch in learning."""
+
+
+@dataclass(frozen=True)
 class Sampler(InferenceMethod):
     """Inference by a Markov chain in each row.
 
-    Subclasses are frozen dataclasses that give ``start`` and ``step``. Those that have a step size
-    give it as ``step_size`` and change it in ``sized`` and ``tuned``.
+    Subclasses are frozen dataclasses that give ``state_at`` and ``step``. Those that have a step
+    size give it as ``step_size`` and change it in ``sized`` and ``tuned``.
+
+    Parameters
+    ----------
+    n_steps : int, default=1
+        Steps for each batch in learning.
+    n_chains : int or None, default=None
+        Number of chains in learning; None is 400 for "weighted" chains, and else ``batch_size`` of
+        the estimator, or the number of rows if that is smaller. Chains that start at "data" are as
+        many as the rows of the batch.
+    start : {"persistent", "weighted", "tempered", "data", "noise", "annealed"} or None, \
+            default=None
+        Where the chains start for each batch in learning. "persistent": where they ended
+        (persistent contrastive divergence). "weighted": the same, with importance weights that
+        follow the changes of the machine, so that modes keep their shares where chains do not mix.
+        "tempered": where they ended, after exchanges with samples of earlier machines of the
+        training (parallel trajectory tempering). "data": at the rows of the batch (contrastive
+        divergence). "noise": at draws of the visible units without couplings. "annealed": at such
+        draws, annealed to the machine in ``n_steps`` temperatures. None is the choice of the
+        estimator.
+    burn_in : int or None, default=None
+        Steps of each batch that do not count. The moments are means over those after them; None
+        counts the last step alone.
 
     Attributes
     ----------
-    n_steps : int
-        Steps for each batch, unless an estimator is given another number.
-    own_start : str or None
-        The only start of chains in learning that the sampler supports; None if it supports all.
     has_rungs : bool
         Whether chains use a ladder; see :class:`Tempering`.
     """
 
-    n_steps = 1
-    own_start = None
-    has_rungs = False
-    step_size = None
-    target_acceptance = None
+    has_rungs: ClassVar = False
+    step_size: ClassVar = None
+    target_acceptance: ClassVar = None
+
+    n_steps: int = field(default=1, kw_only=True)
+    n_chains: int | None = field(default=None, kw_only=True)
+    start: str | None = field(default=None, kw_only=True)
+    burn_in: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self):
+        check_count("n_steps", self.n_steps, 1)
+        check_count("n_chains", self.n_chains, 1, or_none=True)
+        check_count("burn_in", self.burn_in, 0, or_none=True)
+        if self.start is not None:
+            look_up("start", self.start, dict.fromkeys(CHAIN_STARTS))
+        if self.burn_in is not None and self.burn_in >= self.n_steps:
+            raise ValueError(f"burn_in={self.burn_in} must be smaller than n_steps={self.n_steps}")
+
+    def in_epoch(self, progress):
+        """Return the sampler for learning, at a fraction of the epochs."""
+        return self
 
     def at(self, step, n_steps):
         """Return the sampler for one step, counted from 0, of a run of ``n_steps``."""
@@ -54,11 +94,11 @@ class Sampler(InferenceMethod):
 
     def init(self, machine, rng, n, X):
         """Return ``n`` chains that start at independent draws of the visible units."""
-        return self.start(machine, draw_visible(machine, rng, n), rng)
+        return self.state_at(machine, draw_visible(machine, rng, n), rng)
 
-    def start(self, machine, X, rng):
+    def state_at(self, machine, X, rng):
         """Return chains whose visible values are X."""
-        raise unwritten(self, "start")
+        raise unwritten(self, "state_at")
 
     def resumed(self, machine, state):
         """Return the state of the chains in a machine whose parameters have changed."""
@@ -91,7 +131,7 @@ def sample(method, machine, state, rng, n_steps, *, callback=None):
     method : Sampler
     machine : Machine
     state : NamedTuple
-        As ``method.start`` returns it.
+        As ``method.state_at`` returns it.
     rng : Rng
     n_steps : int
     callback : callable, optional

@@ -18,6 +18,7 @@ from ._log_partition import LogPartition, independent_log_partition
 from ._needs import Needs
 from ._sampler import Sampler, draw_visible
 
+_N_CHAINS = 64  # of estimates of log Z
 RARE_EXCHANGES = 0.1  # acceptance of neighbours below which a ladder lacks rungs
 
 
@@ -98,12 +99,12 @@ class Tempering(Sampler):
         bounded visible units know no data there, and others keep their own parameters. None is the
         ladder of a fitted estimator, else one that is built by annealing; in learning, where the
         machine changes, 10 temperatures.
-    n_steps : int, default=1
-        Steps for each batch in learning, unless an estimator is given another number.
-    n_chains : int, default=64
-        Independent chains of :meth:`log_partition`.
     n_sweeps : int, default=200
-        Steps of each of these, after a burn-in of a fifth as many.
+        Steps of each chain of :meth:`log_partition`, after a burn-in of a fifth as many.
+    n_chains : int or None, default=None
+        Chains in learning, as of :class:`Sampler`, and independent chains of
+        :meth:`log_partition`, where None is 64.
+    n_steps, start, burn_in : as in :class:`Sampler`
 
     References
     ----------
@@ -113,16 +114,14 @@ class Tempering(Sampler):
 
     needs = Needs(one_hidden_layer=True, one_scale=True)
     has_rungs = True
-    own_start = "persistent"
 
     rungs: Any = None
-    n_steps: int = 1
-    n_chains: int = 64
     n_sweeps: int = 200
 
     def __post_init__(self):
-        check_count("n_steps", self.n_steps, 1)
-        check_count("n_chains", self.n_chains, 2)
+        super().__post_init__()
+        if self.start not in (None, "persistent"):
+            raise ValueError(f"Tempering has persistent chains, got start={self.start!r}")
         check_count("n_sweeps", self.n_sweeps, 2)
         ladder = self._ladder
         if np.ndim(self.rungs) and not hasattr(self.rungs, "samples"):
@@ -166,11 +165,11 @@ class Tempering(Sampler):
         ladder = self._ladder.given(X, observed)
         return replace(self, rungs=ladder) if hasattr(ladder, "samples") else self
 
-    def start(self, machine, X, rng):
+    def state_at(self, machine, X, rng):
         """Return chains at visible values X; rungs below are at samples of a ladder, or at X."""
         self.check(machine)
         below = self._ladder.below(machine, X, rng)
-        return Replicas(Gibbs().start(machine, X, rng).layers, below)
+        return Replicas(Gibbs().state_at(machine, X, rng).layers, below)
 
     def step(self, machine, state, rng):
         state, exchanges = self.moved(machine, state, rng)
@@ -183,7 +182,7 @@ class Tempering(Sampler):
         machines, rows = self.machines(machine), (*state.below, state.layers[0])
         rows, exchanges = exchanged(machines, rows, state.turn, rng)
         *below, X = swept_all(machines, rows, rng)
-        layers = Gibbs().start(machine, X, rng).layers
+        layers = Gibbs().state_at(machine, X, rng).layers
         return Replicas(layers, tuple(below), (state.turn + 1) % 2), exchanges
 
     def resumed(self, machine, state):
@@ -253,7 +252,9 @@ class Tempering(Sampler):
         machines = self.machines(machine)
         if machines[0].scale != 0:
             raise ValueError("log Z needs a ladder whose first machine has independent units")
-        state = self.start(machine, self._ladder.last(machine, self.n_chains, rng), rng)
+        n = _N_CHAINS if self.n_chains is None else self.n_chains
+        check_count("n_chains", n, 2)  # the error is that of independent chains
+        state = self.state_at(machine, self._ladder.last(machine, n, rng), rng)
         gains = [([], []) for _ in machines[1:]]
         n_burn_in = -(-self.n_sweeps // 5)
         for step in range(n_burn_in + self.n_sweeps):

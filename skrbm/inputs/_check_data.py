@@ -21,7 +21,7 @@ from ..arrays import (
 )
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
-from ._encoding import check_unmasked, column_of
+from ._encoding import check_no_query, check_unmasked, column_of
 
 
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
@@ -74,6 +74,7 @@ def _check_blocks(estimator, source, reset, missing):
 def _check_data(estimator, X, reset, missing, sparse):
     if is_foreign(X):
         return _check_foreign_data(estimator, X, reset, missing)
+    check_no_query(X)
     check_unmasked(X)
     options = {"accept_sparse": "csr" if sparse else False, "dtype": "numeric", "reset": reset}
     finite = False if missing else "allow-nan"
@@ -151,7 +152,10 @@ def check_known(columns, unit=None):
     else:
         name, unknown = "columns", np.flatnonzero(~known).tolist()
     if unknown:
-        raise ValueError(f"X has no observed value in {name} {unknown[:10]}, but only NaN")
+        which = (
+            f"{unknown}" if len(unknown) <= 10 else f"{unknown[:10]} and {len(unknown) - 10} more"
+        )
+        raise ValueError(f"X has no observed value in {name} {which}, but only NaN")
 
 
 def canonical(X):
@@ -210,8 +214,7 @@ def check_range(columns, unit, binarize):
     if not unit.clips:
         raise ValueError(f"{found}; scale X or use other units")
     warnings.warn(
-        f"{found}, which are clipped; scale X (MinMaxScaler), set binarize, or use "
-        "visible='gaussian'",
+        f"{found}, which are clipped; scale X (MinMaxScaler), or use visible='gaussian'",
         DataRangeWarning,
         stacklevel=2,
     )
@@ -319,6 +322,8 @@ def check_rows(name, X, n_columns, place):
     """Return X as finite dense rows of the given width, in the library and dtype of ``place``."""
     if sp.issparse(X):
         X = X.toarray()
+    if not is_foreign(X) and np.iscomplexobj(X):
+        raise ValueError(f"{name} has complex numbers")
     if not is_foreign(X):
         X = check_array(
             X,

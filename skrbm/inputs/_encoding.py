@@ -30,6 +30,7 @@ def columns_of(estimator, X, *, reset=False):
     """
     if is_foreign(X):
         X = to_numpy(X)
+    check_no_query(X)
     if is_frame(X):
         if not all(X.shape):
             raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s)")
@@ -62,6 +63,12 @@ def _values(column, name):
     if values.ndim != 1 or is_nested:
         raise ValueError(f"column {name!r} of X has dtype {column.dtype}, of nested values")
     return values
+
+
+def check_no_query(X):
+    """Raise TypeError if X is a LazyFrame of polars."""
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, which has no values yet; pass X.collect()")
 
 
 def check_unmasked(X, name="X"):

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from datetime import date, time, timedelta
 from typing import Any, ClassVar
 
 import numpy as np
@@ -224,8 +225,20 @@ KINDS = {cls.kind: cls for cls in _IN_ORDER}
 """The kinds of columns by name, in the order of the encoded columns."""
 
 
+def check_no_times(values, name, dtype=None):
+    """Raise ValueError if a column has complex numbers, dates or times."""
+    is_time = len(values) and (
+        isinstance(values[0], complex | date | time | timedelta)
+        or type(values[0]).__name__ == "Period"
+    )
+    if values.dtype.kind in "mMcV" or is_time:
+        dtype = values.dtype if dtype is None else dtype
+        raise ValueError(f"column {name!r} of X has dtype {dtype}; turn it into numbers")
+
+
 def as_numbers(values, name):
     """Return the values of a column as float64."""
+    check_no_times(values, name)
     try:
         return values.astype(np.float64)
     except (TypeError, ValueError) as error:

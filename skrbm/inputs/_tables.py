@@ -3,7 +3,6 @@
 import importlib
 import re
 from dataclasses import dataclass
-from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import reduce
 from itertools import groupby
@@ -24,7 +23,7 @@ from ._encoding import (
     report_unknown,
     values_of,
 )
-from ._table_columns import KINDS, as_numbers
+from ._table_columns import KINDS, as_numbers, check_no_times
 
 _MAX_RATING = 20  # largest range of whole numbers that are a rating
 
@@ -227,6 +226,8 @@ class ObservedColumn:
         if not len(values):
             raise ValueError(f"column {name!r} of X has no observed value")
         code = "O" if asked else _code_of(values, name, dtype)
+        if code == "f" and len(values) < len(column) and _are_few_whole(as_numbers(values, name)):
+            code = "i"  # NaN has made floats of them
         ordered = bool(getattr(given.dtype, "ordered", False))
         found = cls(name, dtype, ordered, code, asked, None)
         if code == "f" or (asked and not KINDS[asked].is_named):
@@ -276,6 +277,11 @@ class ObservedColumn:
         return "rating" if 0 < self.upper - self.lower <= _MAX_RATING and is_exact else "real"
 
 
+def _are_few_whole(numbers):
+    """Whether numbers are whole and in so small a range that they are codes or a rating."""
+    return bool((numbers % 1 == 0).all() and numbers.max() - numbers.min() <= _MAX_RATING)
+
+
 def _code_of(values, name, dtype):
     """Return whether values are booleans, integers, other numbers or labels."""
     if dtype.lower().startswith(("category", "categorical", "enum")):  # also of numbers
@@ -285,9 +291,7 @@ def _code_of(values, name, dtype):
         return "b"
     if code == "O" and all(isinstance(value, Real | Decimal) for value in values):
         return "i" if all(isinstance(value, Integral) for value in values) else "f"
-    is_time = isinstance(values[0], date | time | timedelta) or type(values[0]).__name__ == "Period"
-    if code in "mMcV" or is_time:
-        raise ValueError(f"column {name!r} of X has dtype {dtype}; turn it into numbers")
+    check_no_times(values, name, dtype)
     if code == "f" and "int" in dtype.lower():  # nullable integers
         return "i"
     return {"u": "i", "S": "O", "U": "O"}.get(code, code)

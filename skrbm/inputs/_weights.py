@@ -9,6 +9,7 @@ from ._blocks import RowBlocks
 
 _BLOCK_ELEMENTS = 2**16  # values of a block of rows, 512 KiB in float64
 _MAX_REPEATED = 10**8  # rows of an epoch by whole weights, whose index array takes 800 MB
+_LEAST_TOTAL, _LARGEST_TOTAL = 1e-100, 1e100  # of weights, whose products do not overflow
 _ROUNDING = 1e-12  # difference of the keys of equal rows, relative to the largest key
 _NAN = 0.7390851332151607  # replaces NaN in keys
 _SEED = 20160620  # of the random projection, the same in all fits
@@ -29,6 +30,13 @@ def check_weights(sample_weight, X):
         raise ValueError("sample_weight has negative values")
     if not weights.any():
         raise ValueError("sample_weight is 0 for all rows")
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not _LEAST_TOTAL <= total <= _LARGEST_TOTAL:
+        raise ValueError(
+            f"sample_weight must have a sum of {_LEAST_TOTAL:g} to {_LARGEST_TOTAL:g}, got "
+            f"{total:g}; scale the weights"
+        )
     return None if (weights == 1).all() else weights
 
 

@@ -1,11 +1,12 @@
-"""How parameters follow expectations: model phases, optimisers, learners, monitors, the loop."""
+"""How parameters follow expectations: model phases, optimizers, learners, monitors, the loop."""
 
 from ._average import Average
-from ._chains import CHAINS, GRADIENTS, ChainPhase, Noise
+from ._chains import CHAINS, GRADIENTS, N_SWEEPS, ChainPhase, remaining
 from ._deep import DeepPhase
+from ._early_stopping import EarlyStopping
 from ._fixed_points import STARTS, FixedPointPhase
 from ._labels import LabelColumns
-from ._learner import BatchLearner, MomentLearner, Training, check_integral
+from ._learner import CORRELATED, BatchLearner, MomentLearner, Training, check_integral
 from ._length import StepLength
 from ._likelihood import LikelihoodMonitor
 from ._loop import Monitor, NoTask, Trainer, recorder
@@ -32,13 +33,16 @@ from ._parameters import (
 )
 from ._penalties import PENALTIES
 from ._progress import Progress
+from ._starts import Noise
 from ._together import machine_of_first
 from ._tracking import LogPartitionTracker, SmallSteps
 
 __all__ = [
     "CHAINS",
+    "CORRELATED",
     "GRADIENTS",
     "NATURAL",
+    "N_SWEEPS",
     "OPTIMIZERS",
     "PENALTIES",
     "SGD",
@@ -52,6 +56,7 @@ __all__ = [
     "ChainPhase",
     "CountParameters",
     "DeepPhase",
+    "EarlyStopping",
     "FixedPointPhase",
     "Gradient",
     "LabelColumns",
@@ -77,4 +82,5 @@ __all__ = [
     "check_integral",
     "machine_of_first",
     "recorder",
+    "remaining",
 ]

@@ -1,40 +1,23 @@
 """Model phases by Markov chains: where the chains start, and which of their moments count."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._checks import check_count
-from .._schedules import SCHEDULES
 from ..arrays import cast, like, namespace, to_numpy
-from ..inference import (
-    Chains,
-    Sampler,
-    anneal,
-    completed,
-    draw_visible,
-    last_visible,
-    sample,
-)
-from ..machine import Moments, condition, data_moments, may_lack_integral, uncoupled
+from ..inference import Chains, Sampler, completed, last_visible, sample
+from ..machine import Moments, condition, data_moments, may_lack_integral
 from ._length import StepLength
-from ._model_phase import DIVERGENCE, ModelPhase
+from ._model_phase import ModelPhase
 from ._run_moments import RunMoments, moments_of
-from ._tempered import Tempered, first_tempered, ladder_to, review
-from ._weighted import Weighted, first_weighted, reweighted
+from ._starts import AnnealedStart, DataStart, Noise, NoiseStart, PersistentStart
+from ._tempered import Tempered, TemperedStart, ladder_to
+from ._weighted import Weighted, WeightedStart
 
 _COMPLETION = 5  # sweeps that draw missing values given the observed ones
-_ANNEALED = 100  # fewest chains that are annealed together: resampling among few is biased
-_CAP_OF_INTERVALS = 1.0  # the same for units on an interval, in which rare values lie far out
-_CAP = 3.0  # length of a step, in coordinates in which units have deviations of about 1
-_DIVERGENCES_OF_BITS = 10.0, 0.075  # nats of a step: at least, and for each column
-_DIVERGENCE = 0.02  # nats, of a step that importance weights have to follow
-_DIVERGENCE_OF_JOINT = 0.05  # nats for each column, of those with a precision matrix
-_TEMPERED = 0.1  # nats, of a step after which samples of the last rung are still exchanged
-_SWEEPS = 50  # over which the autocorrelation of chains is measured,
+N_SWEEPS = 50  # over which the autocorrelation of chains is measured,
 _DIRECTIONS = 8  # along so many principal directions of the data
 _MEANS = {}  # row weights of batches, which have few sizes
 _N_MEANS = 8  # at most
@@ -72,117 +55,6 @@ GRADIENTS = {"marginal": _expected, "joint": _drawn}
 Functions that return means, variances and further statistics, None where these are not needed."""
 
 
-class Noise(NamedTuple):
-    """Normal noise at which chains start: mean and standard deviation of each visible unit."""
-
-    mean: Any
-    scale: Any
-
-    def is_as(self, other):
-        """Whether both are the same noise."""
-        pairs = zip(self, other, strict=True)
-        return all(bool(namespace(a).all(a == b)) for a, b in pairs)
-
-    def draw(self, rng, n):
-        """Return ``n`` rows of noise."""
-        return self.mean + self.scale * rng.normal((n, self.mean.shape[0]))
-
-
-class NoiseStart:
-    """Start at noise."""
-
-    for_ranks, one_hidden_layer = True, False
-    divergence = None  # most of a step, in nats; None for that of any phase
-    n_chains = None  # the usual number of chains; None for that of the rows of a batch
-    every = 5  # steps from one measurement of the divergence to the next
-    remedy = "; let chains start by 'weighted'"
-
-    def first(self, phase, machine, rng, n):
-        """Return the visible values of the first chains, and what the state has besides."""
-        return self.rows(phase, machine, rng, n), {}
-
-    def reviewed(self, phase, machine, state, rng):
-        """Return the state that the next batch starts from."""
-        return state
-
-    def rows(self, phase, machine, rng, n):
-        """Return ``n`` rows of noise."""
-        return draw_visible(machine, rng, n) if phase.noise is None else phase.noise.draw(rng, n)
-
-    def started(self, phase, machine, sampler, rows, rng):
-        """Return the chains that start at rows of noise."""
-        return sampler.start(machine, rows, rng)
-
-    def chains(self, phase, machine, sampler, state, X, rng):
-        """Return the chains of a run."""
-        rows = self.rows(phase, machine, rng, X.shape[0])
-        return self.started(phase, machine, sampler, rows, rng)
-
-
-class AnnealedStart(NoiseStart):
-    """Start at noise that is annealed to the machine."""
-
-    def rows(self, phase, machine, rng, n):
-        return draw_visible(noisy_base(machine, phase.noise), rng, n)
-
-    def started(self, phase, machine, sampler, rows, rng):
-        return annealed(machine, sampler, rows, phase.n_steps, rng, phase.noise)
-
-
-class DataStart(NoiseStart):
-    """Start at the rows of the batch."""
-
-    def chains(self, phase, machine, sampler, state, X, rng):
-        return sampler.start(machine, X, rng)
-
-
-class PersistentStart(NoiseStart):
-    """Start where the chains ended; at noise the first time."""
-
-    def chains(self, phase, machine, sampler, state, X, rng):
-        return sampler.resumed(machine, state.chains)
-
-
-class TemperedStart(PersistentStart):
-    """Go on after exchanges with samples of earlier machines of the training."""
-
-    for_ranks = False  # rungs are made of machines that all chains have come to together
-    one_hidden_layer = True  # or there is no formula for the free energies that exchanges need
-    remedy = "; use more chains or hidden units"
-    divergence = _TEMPERED
-
-    def first(self, phase, machine, rng, n):
-        base = None if phase.noise is None else noisy_base(machine, phase.noise).thetas[0]
-        rows, tempered = first_tempered(machine, rng, n, base)
-        return rows, {"tempered": tempered}
-
-    def reviewed(self, phase, machine, state, rng):
-        rows = state.chains.layers[0]
-        now, tempered = review(machine, rows, state.tempered, rng)
-        chains = state.chains if now is rows else phase.sampler.start(machine, now, rng)
-        return state._replace(chains=chains, tempered=tempered)
-
-
-class WeightedStart(PersistentStart):
-    """Continue with importance weights, which track the machine where chains do not mix."""
-
-    for_ranks = False  # resampling is among all chains
-    one_hidden_layer = True  # or there is no formula for the free energies behind the weights
-    remedy = "; use more chains, or let them start by 'tempered'"
-    divergence = _DIVERGENCE
-    n_chains = 400  # of which half may be lost before they are resampled
-    every = 1
-
-    def first(self, phase, machine, rng, n):
-        rows = self.rows(phase, machine, rng, n)
-        rows, weighted = first_weighted(machine, phase.sampler, rows, rng)
-        return rows, {"weighted": weighted}
-
-    def reviewed(self, phase, machine, state, rng):
-        rows, weighted = reweighted(machine, state.chains.layers[0], state.weighted, rng)
-        return state._replace(chains=phase.sampler.start(machine, rows, rng), weighted=weighted)
-
-
 CHAINS = {
     "noise": NoiseStart(),
     "annealed": AnnealedStart(),
@@ -192,6 +64,25 @@ CHAINS = {
     "weighted": WeightedStart(),
 }
 """Where chains start in learning, by name."""
+
+
+def remaining(begin, end, rows):
+    """Return the autocorrelation of chains from one step to another, a float.
+
+    It is the largest one along the first eight principal directions of data: 1 less the variance of
+    the displacement of the chains, over twice the variance of the data.
+
+    Parameters
+    ----------
+    begin, end : ndarray of shape (n_chains, n_visible)
+    rows : ndarray of shape (n_rows, n_visible)
+        The data.
+    """
+    rows = rows - rows.mean(axis=0, dtype=np.float64)
+    _, deviations, directions = np.linalg.svd(rows, full_matrices=False)
+    moved = (end - begin) @ directions[:_DIRECTIONS].T
+    variances = deviations[:_DIRECTIONS] ** 2 / rows.shape[0]
+    return 1.0 - float((np.var(moved, axis=0) / (2 * variances + 1e-300)).min())
 
 
 @dataclass(frozen=True)
@@ -208,45 +99,16 @@ class ChainPhase(ModelPhase):
         divergence, Alg. 3 of Liao et al. 2022); at noise that is annealed to the machine; where
         they ended, after exchanges with samples of earlier machines (parallel trajectory
         tempering); or where they ended, with importance weights.
-    n_steps : int, default=1
-        Steps of each run.
-    burn_in : int or None, default=None
-        Steps of a run that do not count. The moments are means over those after them; None counts
-        the last step alone.
     gradient : {"marginal", "joint"}, default="marginal"
         Whether the expected hidden units count or draws of them.
     noise : Noise or None, default=None
         Where chains start; None: at draws of the visible units without couplings.
-    anneal_step_size : bool, default=False
-        Whether the step size falls over the epochs, as half a cosine.
     """
 
     sampler: Sampler
     start: str = "persistent"
-    n_steps: int = 1
-    burn_in: int | None = None
     gradient: str = "marginal"
     noise: Noise | None = None
-    anneal_step_size: bool = False
-
-    def __post_init__(self):
-        check_count("n_steps", self.n_steps, 1)
-        check_count("burn_in", self.burn_in, 0, or_none=True)
-        if self._n_left_out >= self.n_steps:
-            raise ValueError(
-                f"burn_in={self.burn_in} leaves none of n_steps={self.n_steps}; it must be smaller"
-            )
-        own_start = self.sampler.own_start
-        if own_start not in (None, self.start):
-            raise ValueError(
-                f"{self.sampler} takes starts={own_start!r} only, got starts={self.start!r}; set "
-                f"starts={own_start!r}, or use Gibbs"
-            )
-        if self.anneal_step_size and self.sampler.target_acceptance is not None:
-            raise ValueError(
-                "anneal_step_size=True and a sampler with target_acceptance both set the step "
-                "size; leave one of them out"
-            )
 
     @property
     def for_ranks(self):
@@ -260,12 +122,12 @@ class ChainPhase(ModelPhase):
 
     @property
     def may_not_mix(self):
-        return self.start == "persistent" and self.sampler.own_start is None
+        return self.start == "persistent" and not self.sampler.has_rungs
 
     @property
-    def usual_states(self):
-        """Number of chains if none is asked for; None for the size of a batch."""
-        return CHAINS[self.start].n_chains
+    def n_states(self):
+        n_chains = self.sampler.n_chains
+        return CHAINS[self.start].n_chains if n_chains is None else n_chains
 
     @property
     def remedy(self):
@@ -276,31 +138,30 @@ class ChainPhase(ModelPhase):
         return type(self), self.start, type(self.sampler)
 
     @property
+    def n_steps(self):
+        """Steps of each run."""
+        return self.sampler.n_steps
+
+    @property
     def _n_left_out(self):
-        return self.n_steps - 1 if self.burn_in is None else self.burn_in
+        burn_in = self.sampler.burn_in
+        return self.n_steps - 1 if burn_in is None else burn_in
 
     def at(self, progress):
-        size = self.sampler.step_size
-        if not self.anneal_step_size or size is None:
-            return self
-        size *= SCHEDULES["cosine"](progress)
-        return replace(self, sampler=self.sampler.sized(size))
+        return replace(self, sampler=self.sampler.in_epoch(progress))
 
     def init(self, machine, rng, n, X):
         self.sampler.check(machine)
         machine = machine.of_rows(X, n)
         rows, more = CHAINS[self.start].first(self, machine, rng, n)
-        chains = self.sampler.start(machine, rows, rng)
+        chains = self.sampler.state_at(machine, rows, rng)
         return Run(chains, self.sampler.step_size, **more)
 
     def reviewed(self, machine, state, rng):
         return CHAINS[self.start].reviewed(self, machine, state, rng)
 
     def autocorrelation(self, machine, state, rows, rng):
-        """Return the autocorrelation of the chains over 50 sweeps, a float.
-
-        It is the largest one along the first eight principal directions of the data: 1 less the
-        variance of the displacement of the chains, over twice the variance of the data.
+        """Return the autocorrelation of the chains over 50 sweeps, as ``remaining`` does.
 
         Parameters
         ----------
@@ -310,13 +171,8 @@ class ChainPhase(ModelPhase):
             Visible values of data.
         rng : Rng
         """
-        ends = sample(self.current(machine, state.step_size), machine, state.chains, rng, _SWEEPS)
-        rows = to_numpy(rows).astype(np.float64)
-        rows = rows - rows.mean(axis=0)
-        _, deviations, directions = np.linalg.svd(rows, full_matrices=False)
-        moved = to_numpy(ends.layers[0] - state.chains.layers[0]) @ directions[:_DIRECTIONS].T
-        variances = deviations[:_DIRECTIONS] ** 2 / rows.shape[0]
-        return 1.0 - float((np.var(moved, axis=0) / (2 * variances + 1e-300)).min())
+        ends = sample(self.current(machine, state.step_size), machine, state.chains, rng, N_SWEEPS)
+        return remaining(to_numpy(state.chains.layers[0]), to_numpy(ends.layers[0]), to_numpy(rows))
 
     def noise_rows(self, machine, rng, n):
         """Return ``n`` rows of noise, where chains start or annealing does."""
@@ -376,7 +232,7 @@ class ChainPhase(ModelPhase):
         return self.noise.is_as(noise)
 
     def resumed(self, state, last, before):
-        # Chains may begin anew at each batch, but not what the step size of a sampler has come to.
+        # Chains may start again at each batch, but the step size that a sampler has tuned is kept.
         tunes_itself = self.sampler.target_acceptance is not None
         if tunes_itself and self.sampler == getattr(before, "sampler", None):
             return state._replace(step_size=last.step_size, n_runs=last.n_runs)
@@ -404,14 +260,10 @@ class ChainPhase(ModelPhase):
         return None if state.weighted is None else state.weighted.weights()
 
     def step_length(self, machine):
-        every = 1 if may_lack_integral(machine.units) else CHAINS[self.start].every
-        most, scale = CHAINS[self.start].divergence, unit_of_rates(machine.units)
-        if most is None:
-            least, column = (0.0, DIVERGENCE) if scale == math.inf else _DIVERGENCES_OF_BITS
-            column = _DIVERGENCE_OF_JOINT if machine.units[0].is_joint else column
-            most = max(least, column * machine.n_units[0])
-        is_interval = scale == math.inf and machine.units[0].bounds[1] < math.inf
-        return StepLength(most, _CAP_OF_INTERVALS if is_interval else _CAP * min(1.0, scale), every)
+        start, rule = CHAINS[self.start], StepLength.of_chains(machine.units, machine.n_units[0])
+        if start.divergence is not None:
+            rule = replace(rule, divergence=start.divergence)
+        return replace(rule, every=1 if may_lack_integral(machine.units) else start.every)
 
     def ladder(self, machine, state):
         if state.tempered is None:
@@ -486,43 +338,3 @@ _PHASES = {
     ("weighted", "marginal"): _persistent_phases,
     ("data", "marginal"): _data_phases,
 }
-
-
-def unit_of_rates(units):
-    """Return the length that does to layers of bits or categories what 1 does to bits; else inf."""
-    reach = math.prod(unit.reach for unit in units)
-    return 1 / reach**2 if math.isfinite(reach) else math.inf
-
-
-def annealed(machine, sampler, rows, n_steps, rng, noise=None):
-    """Return chains that come from rows of noise to the machine by ``n_steps`` temperatures.
-
-    At each temperature, rows are resampled by importance weight and take one sampler step
-    (sequential Monte Carlo; Neal 2001, with resampling in place of weights), so that the weights
-    of modes follow the machine and not the basins that the noise falls into. Resampling among few
-    is biased: there are 100 chains at least, of which as many as were given are drawn.
-    """
-    base, n = noisy_base(machine, noise), rows.shape[0]
-    more = draw_visible(base, rng, max(0, _ANNEALED - n))
-    rows = namespace(rows).concat([rows, more], axis=0)
-    betas = [k / n_steps for k in range(n_steps + 1)]
-    layers = (rows, None)
-    ends = anneal(machine, base, betas, layers, rng, sampler=sampler, resample=1.0)
-    rows = ends.layers[0]
-    if n < _ANNEALED:
-        rows = namespace(rows).take(rows, rng.permutation(_ANNEALED)[:n], axis=0)
-    return sampler.start(machine, rows, rng)
-
-
-def noisy_base(machine, noise):
-    """Return the independent units of the noise; without noise, the visible units' own."""
-    own = machine.thetas[0]
-    if noise is None:
-        return uncoupled(machine)
-    xp, none = namespace(own.field), noise.scale <= 0
-    precision = 1 / xp.where(none, xp.ones_like(noise.scale), noise.scale) ** 2
-    precision = xp.minimum(precision, own.precision)  # as wide as the machine, at least
-    field = xp.where(none, own.field, noise.mean * precision)
-    return uncoupled(
-        machine, own._replace(field=field, precision=xp.where(none, own.precision, precision))
-    )

@@ -35,10 +35,14 @@ class DeepPhase(ModelPhase):
     def __post_init__(self):
         if self.model.one_hidden_layer:
             raise ValueError(
-                f"a deep machine does not learn with starts={self.model.start!r}: exchanges need "
+                f"a deep machine does not learn with start={self.model.start!r}: exchanges need "
                 "free energies, for which several hidden layers have no formula. Use "
-                'starts="chains", or TAPRBM for one hidden layer'
+                'start="chains", or TAPRBM for one hidden layer'
             )
+
+    @property
+    def n_states(self):
+        return self.model.n_states
 
     @property
     def kind(self):

@@ -3,9 +3,7 @@
 Which solutions are found depends on where they are looked for. The paper starts at data only.
 """
 
-import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..arrays import cast, like, namespace, number, number_of, take_rows
@@ -20,11 +18,10 @@ from ..inference import (
     solve_clamped,
     with_rows,
 )
-from ..machine import data_moments, in_double
-from ._chains import ChainPhase, unit_of_rates
+from ..machine import data_moments, in_double, may_lack_integral
+from ._chains import ChainPhase
+from ._length import StepLength
 from ._model_phase import ModelPhase
-
-_CAP = 10.0  # length of steps of bits
 
 
 class Started(NamedTuple):
@@ -88,7 +85,7 @@ class ChainStarts(DataStarts):
     Parameters
     ----------
     start : str
-        Where the chains go on, as of :class:`ChainPhase`.
+        As of :class:`ChainPhase`.
     """
 
     def __init__(self, start):
@@ -135,6 +132,10 @@ class FixedPointPhase(ModelPhase):
         return type(self), self.start
 
     @property
+    def n_states(self):
+        return self.fixed_point.n_starts
+
+    @property
     def _starts(self):
         return STARTS[self.start]
 
@@ -147,10 +148,8 @@ class FixedPointPhase(ModelPhase):
         return self._starts.chains.one_hidden_layer
 
     def step_length(self, machine):
-        # Where nearly all columns are nearly constant, solutions hardly differ, and without a
-        # cap for layers of two values nothing would limit the steps.
-        rule, scale = super().step_length(machine), max(map(unit_of_rates, pairwise(machine.units)))
-        return rule if scale == math.inf else replace(rule, cap=_CAP * scale)
+        rule = StepLength.of_solutions(machine.units, machine.n_units[0])
+        return replace(rule, every=1 if may_lack_integral(machine.units) else rule.every)
 
     def init(self, machine, rng, n, X):
         self.fixed_point.check(machine)
@@ -161,7 +160,7 @@ class FixedPointPhase(ModelPhase):
 
     def advance(self, machine, state, X, rng):
         carry = self._starts.next(machine, state, X, rng)
-        first = self.fixed_point.start(machine, self._starts.visible(carry))
+        first = self.fixed_point.state_at(machine, self._starts.visible(carry))
         return Started(carry, settle(self.fixed_point, machine, first))
 
     def incomplete_phases(self, machine, state, X, observed, rng):

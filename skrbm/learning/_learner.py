@@ -1,5 +1,6 @@
 """The learners: what an epoch of training does to a machine."""
 
+import copy
 import weakref
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +33,7 @@ from ._together import Shares
 _OFFSET_WEIGHT = 0.05  # of a new batch in the running means of the layers
 _CHECKED = 0.2  # part of the epochs after which it is checked once whether chains mix
 _CHECKED_ROWS = 256  # of data, whose main direction is that of the check
-_CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
+CORRELATED = 0.8  # autocorrelation over 50 sweeps above which they do not
 _LEAST_PRECISION = 0.5  # of an unbounded unit after a step, over that before it
 _MAX_RESTORED = 3  # times that a fit continues from the last checkpoint with half the length
 
@@ -80,6 +81,10 @@ class Training:
     n_restarted: int = 0
     length_factor: float = 1.0
     n_restored: int = 0
+
+    def continued(self):
+        """Return a copy for another fit, which leaves this state as it is."""
+        return replace(self, rng=copy.deepcopy(self.rng))
 
     def published(self):
         """Return a copy of the current machine, or of the average if there is one."""
@@ -134,11 +139,12 @@ def _put(training, state):
 
 
 class BatchLearner:
-    """Learns from batches of rows, one pass over all in an epoch.
+    """Learns from batches of rows, in a new random order in each epoch.
 
     A subclass gives ``step(training, index, rate)``, which learns from the rows at an index array,
     or whatever else stands for a batch in ``rows``, and returns numbers for the history, a dict of
-    floats.
+    floats, and whether the parameters are finite. It may replace ``before_epoch`` and
+    ``after_epoch``.
 
     Parameters
     ----------
@@ -148,24 +154,40 @@ class BatchLearner:
         Positions of the rows to learn from. A step is given some, in the library of the data.
     batch_size : int
         Largest number of rows of a batch; batches have nearly the same size.
-    shuffle : bool
-        Whether the rows are put into a new random order in each epoch.
     length : StepLength, default=None
         Rule for the length of steps; with None it is the learning rate. With a rule, an epoch
         that diverges is repeated from its start with half the length, at most three times in a
         fit.
     """
 
-    def __init__(self, rows, index, batch_size, shuffle=True, length=None):
-        self.rows, self.index, self.batch_size, self.shuffle = rows, index, batch_size, shuffle
+    def __init__(self, rows, index, batch_size, length=None):
+        self.rows, self.index, self.batch_size = rows, index, batch_size
         self.length = length
 
     def step(self, training, index, rate):
-        """Learn from one batch; the machine is consumed. Returns numbers for the history."""
+        """Learn from one batch; the machine is consumed.
+
+        Returns numbers for the history, and whether the parameters are finite, which on a device
+        may not be known yet.
+        """
         raise NotImplementedError
 
+    def review(self, training, progress):
+        """Look at a training before an epoch, a fraction ``progress`` of all has passed."""
+
+    def before_epoch(self, training, progress, rate):
+        """Prepare an epoch; called again if it is repeated. Returns the function of a step."""
+        return self.step
+
+    def after_epoch(self, training):
+        """Check the machine after an epoch.
+
+        Returns more numbers for the history, None if parameters are not finite.
+        """
+        return {} if self.is_finite(training.machine) else None
+
     def epoch(self, training, progress, rate):
-        """Go once through the rows; returns numbers for the history.
+        """Learn from all rows once; returns numbers for the history.
 
         Parameters
         ----------
@@ -181,46 +203,39 @@ class BatchLearner:
         DivergenceError
             If parameters are no longer finite, or the distribution cannot be normalized.
         """
-        if self.length is None or ranks().size > 1:
-            return self.run_epoch(training, progress, rate)
-        restore = training.checkpoint()
+        self.review(training, progress)
+        repeats = self.length is not None and ranks().size == 1
+        restore = training.checkpoint() if repeats else None
         while True:
             try:
-                return self.run_epoch(training, progress, rate)
+                step = self.before_epoch(training, progress, rate)
+                batches = self.rows.batches(self.index, training.rng, self._n_batches, True)
+                reports, where = [], training.n_epochs
+                with np.errstate(over="ignore", invalid="ignore"):
+                    with put_off():
+                        for batch, part in enumerate(batches):
+                            report, is_finite = step(training, part, rate)
+                            reports.append(report)
+                            if is_finite is not True:  # or not known yet
+                                require(
+                                    is_finite, partial(_diverged, "intercepts", where, batch, rate)
+                                )
+                    more = self.after_epoch(training)
+                    if more is None:
+                        raise _diverged("components", where, batch, rate)
+                return _means(reports) | more
             except DivergenceError:
-                restore()
+                if restore is None:
+                    raise
                 training.n_restored += 1
                 if training.n_restored > _MAX_RESTORED:
                     raise
+                restore()
                 training.length_factor /= 2
-
-    def run_epoch(self, training, progress, rate):
-        """Go once through the rows, without a way back; see :meth:`epoch`."""
-        rows, reports = self.rows, []
-        batches = rows.batches(self.index, training.rng, self._n_batches, self.shuffle)
-        with np.errstate(over="ignore", invalid="ignore"):
-            with put_off():
-                for batch, part in enumerate(batches):
-                    report, is_finite = self.taken(training, part, rate)
-                    reports.append(report)
-                    if is_finite is not True:  # or not known yet
-                        where = "intercepts", training.n_epochs, batch, rate
-                        require(is_finite, partial(_diverged, *where))
-            self.finish(training)
-            if not self.is_finite(training.machine):
-                raise _diverged("components", training.n_epochs, batch, rate)
-        return _means(reports)
-
-    def taken(self, training, index, rate):
-        """Take a step; returns its numbers, and whether the fields are finite after it."""
-        return self.step(training, index, rate), training.machine.has_finite_thetas()
 
     def _n_batches(self, n_rows):
         """Return how many batches the rows of an epoch are cut into."""
         return -(-n_rows // self.batch_size)
-
-    def finish(self, training):
-        """Change what the last batch of an epoch has left, before its parameters are judged."""
 
     def is_finite(self, machine):
         """Whether the parameters are finite in learning, and as they are published."""
@@ -275,15 +290,11 @@ class MomentLearner(BatchLearner):
         The data.
     phase : ModelPhase
     optimizer : Optimizer
-    index, batch_size, shuffle : as in :class:`BatchLearner`
+    index, batch_size : as in :class:`BatchLearner`
     length : StepLength, default=None
         That of gradient ascent, which the optimizer may change; None for the learning rate.
     parameters : NaturalParameters, default=NATURAL
         The parameters that the optimizer sees.
-    centered : bool, default=False
-        Whether gradients are centred; only with natural parameters.
-    average : bool, default=False
-        Whether parameters are averaged over the steps; only with natural parameters.
     sample_values : bool, default=False
         Whether values between 0 and 1 of binary units are probabilities, of which each batch takes
         draws.
@@ -303,11 +314,8 @@ class MomentLearner(BatchLearner):
         *,
         index=None,
         batch_size,
-        shuffle=True,
         length=None,
         parameters=NATURAL,
-        centered=False,
-        average=False,
         sample_values=False,
         n_rows=None,
         is_finite=None,
@@ -319,8 +327,10 @@ class MomentLearner(BatchLearner):
         self.phase, self.optimizer = phase, optimizer.for_data(n_rows, n_columns)
         if length is not None:
             length = self.optimizer.step_length(length, n_columns)
-        super().__init__(rows, index, batch_size, shuffle, length)
-        self.parameters, self.centered, self.average = parameters, centered, average
+        super().__init__(rows, index, batch_size, length)
+        self.parameters = parameters
+        self.centered = optimizer.centered and parameters.is_natural
+        self.average = optimizer.average and parameters.is_natural
         self.sample_values = sample_values and rows.has_fractions
         self._is_finite, self._phase, self._shares = is_finite, phase, None
         self.labels = labels
@@ -329,37 +339,39 @@ class MomentLearner(BatchLearner):
         self._restarted = None  # parts of training after it has restarted with other chains
         self._factor = None  # the rate of the schedule on a device, where recorded steps read it
 
-    def epoch(self, training, progress, rate):
-        if training.first is not None and progress >= _CHECKED:
-            self._check_mixing(training)
-        report = super().epoch(training, progress, rate)
-        if self._restarted is not None:  # only now, as these parts belong to the state of now
-            training.parts, self._restarted = self._restarted, None
-        return report
-
-    def run_epoch(self, training, progress, rate):
+    def before_epoch(self, training, progress, rate):
         self._phase = self.phase.at(progress)
         self._replay(training, rate)
-        report = super().run_epoch(training, progress, rate)
-        if not self.optimizer.makes_zeros:  # parameters that are chosen anew have other zeros
+        return self.step if self._replayed is None else self._replayed_step
+
+    def after_epoch(self, training):
+        if self._replayed is not None:
+            _put(training, self._replayed.released(_taken_from(training)))
+        training.length_state = as_numbers(training.length_state)
+        if not self.is_finite(training.machine):
+            return None
+        if not self.optimizer.makes_zeros:  # parameters that are chosen again have other zeros
             training.machine = self.parameters.fixed(training.machine)
             if training.average is not None:
                 means = self.parameters.fixed(training.average.means)
                 training.average = replace(training.average, means=means)
         check_integral(training.machine, f"after epoch {training.n_epochs + 1}")
-        return report | self.optimizer.report(training.machine.weights)
+        if self._restarted is not None:  # only now, as these parts belong to the state of now
+            training.parts, self._restarted = self._restarted, None
+        return self.optimizer.report(training.machine.weights)
 
-    def _check_mixing(self, training):
+    def review(self, training, progress):
         """Restart from the first machine with the other phase if the chains do not mix."""
+        if training.first is None or progress < _CHECKED:
+            return
         first, training.first = training.first, None
         rows = self.rows.some(_CHECKED_ROWS, training.rng)
         found = self.phase.autocorrelation(
             training.machine, training.phase_state, rows, training.rng
         )
-        if found <= _CORRELATED:
+        if found <= CORRELATED:
             return
-        phase, n = training.parts.fallback, training.parts.n_states
-        n = phase.usual_states if n is None else n
+        phase, n = training.parts.fallback, training.parts.fallback.n_states
         training.machine = first.copy()
         training.phase_state = phase.init(first, training.rng, n, self.rows.some(n, training.rng))
         training.optimizer_state = self.optimizer.init(self.parameters.of(training.machine))
@@ -401,20 +413,17 @@ class MomentLearner(BatchLearner):
         self._factor[...] = rate * training.length_factor  # another one in each epoch
         return rate > 0
 
-    def _stepped(self, training, rate, state, index):
-        """Take a step from a state, as a function; returns the next state and numbers."""
-        _put(training, state)
-        report, is_finite = super().taken(training, index, rate)
-        return _taken_from(training), report | {"is_finite": is_finite}
-
-    def taken(self, training, index, rate):
-        if self._replayed is None:
-            return super().taken(training, index, rate)
+    def _replayed_step(self, training, index, rate):
         key = self.kind_of_step(training)
         state, report = self._replayed(key, _taken_from(training), index)
         _put(training, state)
-        is_finite = report.pop("is_finite")
-        return report, is_finite
+        return report, report.pop("is_finite")
+
+    def _stepped(self, training, rate, state, index):
+        """Take a step from a state, as a function; returns the next state and numbers."""
+        _put(training, state)
+        report, is_finite = self.step(training, index, rate)
+        return _taken_from(training), report | {"is_finite": is_finite}
 
     def kind_of_step(self, training):
         """Return what tells the next step from steps with other operations, None if nothing does.
@@ -427,11 +436,6 @@ class MomentLearner(BatchLearner):
         if state is None or not self.length.is_steady(state):
             return None
         return (self.length.measures(state),)
-
-    def finish(self, training):
-        if self._replayed is not None:
-            _put(training, self._replayed.released(_taken_from(training)))
-        training.length_state = as_numbers(training.length_state)
 
     # ---------------------------------------------------- one step
 
@@ -458,7 +462,8 @@ class MomentLearner(BatchLearner):
         length = self._take(training, slopes, X, rate)
         if self._shares is not None:
             self._shares.meet(training)
-        return {"learning_rate": length, **phase.report(training.phase_state)}
+        report = {"learning_rate": length, **phase.report(training.phase_state)}
+        return report, training.machine.has_finite_thetas()
 
     def _n_batches(self, n_rows):
         if ranks().size == 1:

@@ -2,15 +2,23 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from .._checks import check_number
 from .._ranks import ranks
 from ..arrays import namespace, number
 
+# Largest divergence of a step in nats, at least and for each column, and largest length in
+# coordinates in which units have deviations of about 1 (doc/benchmarks.rst).
+_BITS = 10.0, 0.075, 3.0
+_REAL = 0.0, 0.15, 3.0
+_INTERVAL = 0.0, 0.15, 1.0  # rare values lie far out
+_JOINT = 0.0, 0.05, 3.0  # columns with a precision matrix, which has many entries
 _FIRST_STEPS = 10  # all of them are measured, since the first length is a guess
 _GROWTH = 1.5  # largest factor on the length by a measurement
 _MEMORY = 0.1  # weight of a new measurement in the running mean
+_CAP_OF_SOLUTIONS = 10.0  # length of steps of bits by fixed points
 _FIRST_RATE = 0.05  # length of the first step, unless that diverges too far
 
 
@@ -63,6 +71,26 @@ class StepLength:
         check_number("divergence", self.divergence, above=0)
         if not self.cap > 0:
             raise ValueError(f"cap must be above 0, got {self.cap!r}")
+
+    @classmethod
+    def of_chains(cls, units, n_columns):
+        """Return the rule for learning from Markov chains."""
+        unit, scale = units[0], bit_length(units)
+        if math.isfinite(scale):
+            least, column, cap = _BITS
+        elif unit.is_joint:
+            least, column, cap = _JOINT
+        else:
+            least, column, cap = _INTERVAL if unit.bounds[1] < math.inf else _REAL
+        return cls(max(least, column * n_columns), cap * min(1.0, scale))
+
+    @classmethod
+    def of_solutions(cls, units, n_columns):
+        """Return the rule for learning from fixed points, whose moments have little noise."""
+        _, column, _ = _REAL
+        scale = max(map(bit_length, pairwise(units)))
+        # Without a cap for bits nothing would limit steps where nearly all columns are constant.
+        return cls(column * n_columns, _CAP_OF_SOLUTIONS * scale if scale < math.inf else 1.0)
 
     def limited(self, divergence=math.inf, cap=math.inf):
         """Return the rule with limits that are no larger than these."""
@@ -134,3 +162,9 @@ def as_numbers(state):
     if state is None:
         return None
     return LengthState(float(number(state.rate)), float(number(state.deviation)), state.n_steps)
+
+
+def bit_length(units):
+    """Return the length that does to layers of bits or categories what 1 does to bits; else inf."""
+    reach = math.prod(unit.reach for unit in units)
+    return 1 / reach**2 if math.isfinite(reach) else math.inf

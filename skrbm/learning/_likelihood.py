@@ -33,7 +33,8 @@ _LEAST_ROWS = 100  # for which that tells anything
 class LikelihoodMonitor(Monitor):
     """Measures the likelihood of training and validation rows.
 
-    An epoch is bad unless the log-likelihood of the validation rows beats the best by ``tol``.
+    An epoch is bad unless the log-likelihood of the validation rows beats the best by the
+    tolerance of ``stopping``.
 
     Parameters
     ----------
@@ -47,8 +48,7 @@ class LikelihoodMonitor(Monitor):
         Training rows.
     validation : ndarray of int or None
         Validation rows.
-    tol : float
-    n_iter_no_change : int
+    stopping : EarlyStopping or None
     batch_size : int
     seed : SeedSequence
         Of the estimates of log Z.
@@ -67,16 +67,16 @@ class LikelihoodMonitor(Monitor):
         train,
         validation,
         *,
-        tol,
-        n_iter_no_change,
+        stopping,
         batch_size,
         seed,
         is_density=True,
         has_rate=False,
     ):
-        super().__init__(n_iter_no_change)
+        super().__init__(1 if stopping is None else stopping.patience)
         self.density, self.phase, self.rows, self.validation = density, phase, rows, validation
-        self.tol, self.is_density, self.has_rate = tol, is_density, has_rate
+        self.margin = 0.0 if stopping is None else stopping.tol
+        self.is_density, self.has_rate = is_density, has_rate
         self.n_rows = float(rows.counts[train].sum())  # of this rank
         self.seed, chains = seed, np.random.SeedSequence(seed.generate_state(4).tolist())
         self.train, self.weights = self._some_by_weight(train, np.random.default_rng(chains))
@@ -85,10 +85,6 @@ class LikelihoodMonitor(Monitor):
         self.block_rows = max(batch_size, 64, min(few, 256))
         self.budget = None  # cost that log Z may have now, in units of learning from a row
         self.log_z = self.end = None  # of the last epoch, and the machine and state after it
-
-    @property
-    def margin(self):
-        return self.tol
 
     def get_state(self):
         tracker = {k: v for k, v in vars(self._tracker).items() if k not in ("base", "data")}
@@ -188,7 +184,7 @@ class LikelihoodMonitor(Monitor):
             late.pop("tap_log_likelihood", None)
         message = ranks().first(self.warning(machine, state) if ranks().rank == 0 else None)
         if message is not None:
-            warnings.warn(message, ConvergenceWarning, stacklevel=11)
+            warnings.warn(message, ConvergenceWarning, stacklevel=9)
         return self.agreed(machine, late) if late else {}
 
     def warning(self, machine, state):

@@ -38,8 +38,8 @@ class Monitor:
     n_rows = 1.0
     keeps_best = False
 
-    def __init__(self, n_iter_no_change=1):
-        self.n_iter_no_change = n_iter_no_change
+    def __init__(self, patience=1):
+        self.patience = patience
         self.best, self.n_bad, self.value, self.kept = float("-inf"), 0, None, None
 
     def get_state(self):
@@ -47,7 +47,7 @@ class Monitor:
         return {name: getattr(self, name) for name in ("best", "n_bad", "kept")}
 
     def set_state(self, state):
-        """Go on as the monitor that had this state."""
+        """Restore a state."""
         vars(self).update(state)
 
     def measure(self, machine, state):
@@ -63,13 +63,13 @@ class Monitor:
         return row
 
     def stop(self):
-        """Whether the monitored value has been bad for ``n_iter_no_change`` epochs."""
+        """Whether the monitored value has been bad for ``patience`` epochs."""
         if self.value is None:
             return False
         bad = self.value < self.best + self.margin
         self.n_bad = self.n_bad + 1 if bad else 0
         self.best = max(self.best, self.value)
-        return self.n_bad >= self.n_iter_no_change
+        return self.n_bad >= self.patience
 
     def keep(self, machine, state):
         """Remember the parameters of the last epoch that was not bad."""
@@ -84,7 +84,7 @@ class Monitor:
         last : tuple
             Machine and state of the last complete epoch.
         ended : {"interrupted", "callback", "stopped", "n_iter"} or None
-            Why training has ended; None if it goes on.
+            Why training has ended; None if it has not.
         """
         wanted = ended == "stopped" or (ended == "n_iter" and self.keeps_best)
         return self.kept if wanted and self.kept is not None else last
@@ -136,7 +136,9 @@ def recorder(history, verbose=None):
 
 @dataclass
 class Trainer:
-    """Runs epochs. Whatever ends them, the last good parameters are published.
+    """Runs epochs. Whatever ends them, the parameters of the last complete epoch are published.
+
+    If an error or an interruption ends the first epoch, nothing is published.
 
     Parameters
     ----------
@@ -167,7 +169,7 @@ class Trainer:
         Returns what the estimator adds to a :class:`Progress`, a dict. The attributes for callbacks
         then have ``_checkpoint``, a function that returns a fitted estimator and the progress.
     progress : Progress, default=None
-        Of a fit to go on with; None begins.
+        Of an interrupted fit; None starts a new one.
 
     Attributes
     ----------
@@ -192,110 +194,107 @@ class Trainer:
 
     def run(self, training):
         """Train the machine of a :class:`Training`."""
+        begin = 0
+        if self.progress is not None:
+            training.rng, begin = self.progress.training.rng, self.progress.n_epochs
+            self.monitor.set_state(self.progress.monitor)
         with ranks().interruptible():
-            self._run(training)
-
-    def _run(self, training):
-        begin = self._begin(training)
-        kept = training.published(), training.phase_state
-        training.machine = training.machine.copy()  # which is written in place
-        told = self._told(kept, training, begin)
-        self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=told)
-        try:
-            for epoch in itertools.takewhile(self._is_before_end, itertools.count(begin)):
-                task = self.context.subcontext(task_name=self.task)
-                task.call_on_fit_task_begin(**self.data)
-                try:
-                    row, found = self._epoch(training, epoch)
-                except DivergenceError as error:
-                    if self.learner.length is None:
-                        raise
-                    warnings.warn(str(error), ConvergenceWarning, stacklevel=9)
-                    self.ended = "diverged"
-                    break
-                self.record({"epoch": training.n_epochs + 1, **row})
-                training.n_epochs += 1  # only now: an interruption until here takes it all back
-                kept = found
-                stop = self.monitor.stop()
-                self.monitor.keep(*kept)
-                told = self._told(kept, training, epoch + 1, stop)
-                ends = task.call_on_fit_task_end(**self.data, reconstruction_attributes=told)
-                if ranks().any(ends):
-                    self.ended = "callback"
-                    break
-                if stop:
-                    self.ended = "stopped"
-                    break
-            else:
-                self.ended = "n_iter"
-            chosen = self.monitor.chosen(kept, self.ended)
-            if chosen[0] is not kept[0] or self.ended == "diverged":
-                training.reset_optimizer()
-        except BaseException:
-            chosen = self.monitor.chosen(kept, self.ended)
-            training.reset_optimizer()
-            raise
-        finally:
+            kept = first = training.published(), training.phase_state
+            training.machine = training.machine.copy()  # which is written in place
+            attributes = self._callback_attributes(kept, training, begin)
+            self.context.call_on_fit_task_begin(**self.data, reconstruction_attributes=attributes)
             try:
-                self._end(training, chosen)
-            except KeyboardInterrupt:  # nothing is lost if it comes here
-                self._end(training, chosen)
+                for epoch in itertools.takewhile(self._is_before_end, itertools.count(begin)):
+                    task = self.context.subcontext(task_name=self.task)
+                    task.call_on_fit_task_begin(**self.data)
+                    progress = self._progress(training, epoch)
+                    rate = None if self.rate is None else self.rate(progress)
+                    row, clock = (
+                        {} if rate is None else {"learning_rate": rate},
+                        time.perf_counter(),
+                    )
+                    try:
+                        report = self.learner.epoch(training, progress, rate)
+                    except DivergenceError as error:
+                        if self.learner.length is None:
+                            raise
+                        warnings.warn(str(error), ConvergenceWarning, stacklevel=8)
+                        self.ended = "diverged"
+                        break
+                    row |= {"time": time.perf_counter() - clock, **report}
+                    found = training.published(), training.phase_state
+                    row |= self.monitor.measure(*found)
+                    row = self.monitor.agreed(found[0], row)
+                    self.record({"epoch": training.n_epochs + 1, **row})
+                    training.n_epochs += 1  # only now: an interruption until here undoes the epoch
+                    kept = found
+                    stop = self.monitor.stop()
+                    self.monitor.keep(*kept)
+                    attributes = self._callback_attributes(kept, training, epoch + 1, stop)
+                    ends = task.call_on_fit_task_end(
+                        **self.data, reconstruction_attributes=attributes
+                    )
+                    if ranks().any(ends):
+                        self.ended = "callback"
+                        break
+                    if stop:
+                        self.ended = "stopped"
+                        break
+                else:
+                    self.ended = "n_iter"
+                chosen = self.monitor.chosen(kept, self.ended)
+                if chosen[0] is not kept[0] or self.ended == "diverged":
+                    training.reset_optimizer()
+            except BaseException:
+                chosen = None if kept is first else self.monitor.chosen(kept, self.ended)
+                training.reset_optimizer()
                 raise
-        self._conclude(chosen)
-
-    def _conclude(self, chosen):
-        """Record what is measured once, at the end, and tell callbacks of the end."""
+            finally:
+                try:
+                    self._end(training, chosen)
+                except KeyboardInterrupt:  # nothing is lost if it comes here
+                    self._end(training, chosen)
+                    raise
         late = self.monitor.conclude(*chosen)
         if late:
             self.record(late, adds=False)
-        self.context.call_on_fit_task_end(**self.data, reconstruction_attributes=self._told_at_end)
+        self.context.call_on_fit_task_end(
+            **self.data, reconstruction_attributes=self._last_attributes
+        )
 
     def _end(self, training, chosen):
-        """Publish what is chosen; doing it twice is doing it once."""
+        """Publish what is chosen, if anything; doing it twice is doing it once."""
         training.end()
-        self.publish(*chosen)
-
-    def _begin(self, training):
-        """Return the number of epochs that are done already."""
-        if self.progress is None:
-            return 0
-        training.rng = self.progress.training.rng
-        self.monitor.set_state(self.progress.monitor)
-        return self.progress.n_epochs
+        if chosen is not None:
+            self.publish(*chosen)
 
     def _is_before_end(self, epoch):
         return self.n_iter is None or epoch < self.n_iter
 
-    def _epoch(self, training, epoch):
-        """Run one epoch; returns its row of the history, and the machine and the state after it."""
-        progress = 0.0 if self.n_iter is None else epoch / self.n_iter
-        if training.n_restarted:  # the schedule is that of the epochs since then
-            progress = 1 - (self.n_iter - epoch) / (self.n_iter - training.n_restarted)
-        rate = None if self.rate is None else self.rate(progress)
-        begin = time.perf_counter()
-        report = self.learner.epoch(training, progress, rate)
-        row = {} if rate is None else {"learning_rate": rate}
-        row |= {"time": time.perf_counter() - begin, **report}
-        kept = training.published(), training.phase_state
-        row |= self.monitor.measure(*kept)
-        return self.monitor.agreed(kept[0], row), kept
+    def _progress(self, training, epoch):
+        """Return the fraction of the epochs that has passed, since the last restart of the fit."""
+        if self.n_iter is None:
+            return 0.0
+        if training.n_restarted:
+            return 1 - (self.n_iter - epoch) / (self.n_iter - training.n_restarted)
+        return epoch / self.n_iter
 
-    def _told(self, kept, training, n_epochs, stop=False):
-        """Return a function that gives the fitted attributes, for callbacks.
+    def _callback_attributes(self, kept, training, n_epochs, stop=False):
+        """Return a function that returns the fitted attributes, for callbacks.
 
         Before the end of the fit they have a checkpoint.
         """
-        goes_on = not stop and self._is_before_end(n_epochs)
+        continues = not stop and self._is_before_end(n_epochs)
 
-        def told():
+        def attributes():
             found = self.attributes(*self.monitor.chosen(kept, None))
-            if self.own is not None and goes_on:
+            if self.own is not None and continues:
                 found["_checkpoint"] = lambda: self._checkpoint(kept, training, n_epochs)
             return found
 
-        return told
+        return attributes
 
-    def _told_at_end(self):
+    def _last_attributes(self):
         if self.own is None:
             return {}
         return {"_checkpoint": lambda: (self.data["estimator"], Progress(own=self.own()))}

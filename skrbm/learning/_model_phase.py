@@ -1,9 +1,6 @@
 """The contract of a model phase: how learning finds the machine's own moments."""
 
-from ..machine import data_moments, may_lack_integral, precise_free_energy
-from ._length import StepLength
-
-DIVERGENCE = 0.15  # nats of a step for each visible unit
+from ..machine import data_moments, precise_free_energy
 
 
 class ModelPhase:
@@ -15,7 +12,7 @@ class ModelPhase:
 
     Attributes
     ----------
-    usual_states : int or None
+    n_states : int or None
         Rows of the state; None for the size of a batch.
     for_ranks : bool
         Whether several ranks can have a part of the state each.
@@ -29,7 +26,7 @@ class ModelPhase:
         What a user can do where the model does not match the data, as the end of a sentence.
     """
 
-    usual_states = None
+    n_states = None
     for_ranks = True
     one_hidden_layer = False
     samples_model = may_not_mix = False
@@ -37,7 +34,7 @@ class ModelPhase:
 
     @property
     def kind(self):
-        """Layout of the state. A warm start goes on only from a state of the same kind."""
+        """Layout of the state. A warm start needs a state of the same kind."""
         return (type(self),)
 
     def at(self, progress):
@@ -122,11 +119,10 @@ class ModelPhase:
 
     def step_length(self, machine):
         """Return the :class:`StepLength` for gradient ascent."""
-        every = 1 if may_lack_integral(machine.units) else 5
-        return StepLength(DIVERGENCE * machine.n_units[0], every=every)
+        raise NotImplementedError
 
     def kept(self, state):
-        """Return what a later fit goes on from: the state without what can be made again."""
+        """Return the state for a later fit, without what can be computed again."""
         return state
 
     def has_noise_of(self, before):
@@ -134,7 +130,7 @@ class ModelPhase:
         return True
 
     def resumed(self, state, last, before):
-        """Return a state to go on with, with what was learnt in the last one about the steps.
+        """Return a state to resume from, with the step sizes that the last one had tuned.
 
         Parameters
         ----------

@@ -6,11 +6,13 @@ call, no array of the size of the weights in between). See :class:`Gradient`.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, ClassVar, NamedTuple
 
 from .._checks import check_number, look_up, unwritten
 from .._params import HyperParameters
+from .._schedules import SCHEDULES
 from ..arrays import cast, is_foreign, like, namespace, number
 from ._natural import natural_difference, natural_difference_given
 from ._penalties import PENALTIES, share_of_zeros
@@ -72,7 +74,7 @@ class ArrayGradient(Gradient):
 
 
 class Optimizer(HyperParameters):
-    """The contract of an optimiser. Subclasses are frozen dataclasses of hyper-parameters.
+    """The contract of an optimizer. Subclasses are frozen dataclasses of hyper-parameters.
 
     Attributes
     ----------
@@ -86,8 +88,15 @@ class Optimizer(HyperParameters):
         the weights where gradients are centred.
     shrinkage : float
         Which part of the penalised parameters is subtracted from their gradient.
+    schedule : str or callable
+        Factor on the learning rate, by the fraction of the epochs that has passed.
+    centered : bool
+        Whether gradients are centred, in estimators that can.
+    average : bool
+        Whether parameters are averaged over the steps, in estimators that can.
     """
 
+    schedule, centered, average = "polynomial", True, True
     for_ranks = True
     makes_zeros = False
     is_linear = False
@@ -95,11 +104,11 @@ class Optimizer(HyperParameters):
 
     @property
     def kind(self):
-        """Layout of the state. A warm start goes on only from a state of the same kind."""
+        """Layout of the state. A warm start needs a state of the same kind."""
         return (type(self),)
 
     def for_data(self, n_rows, n_columns):
-        """Return the optimiser for data of that shape, itself if it does not matter to it."""
+        """Return the optimizer for data of that shape, itself if it does not matter to it."""
         return self
 
     def step_length(self, rule, n_columns):
@@ -156,14 +165,24 @@ def _check(optimizer, **bounds):
     for name, bound in bounds.items():
         check_number(name, getattr(optimizer, name), at_least=0, below=bound)
     look_up("penalty", optimizer.penalty, PENALTIES)
-    check_number("max_norm", optimizer.max_norm, above=0, or_none=True)
+    check_number("max_grad_norm", optimizer.max_grad_norm, above=0, or_none=True)
+    if not callable(optimizer.schedule):
+        look_up("schedule", optimizer.schedule, SCHEDULES, " or a function")
 
 
+@dataclass(frozen=True)
 class Penalised(Optimizer):
-    """An optimiser with a penalty on the weights, of strength ``alpha``."""
+    """An optimizer with the parameters that all have; see :class:`SGD`."""
+
+    alpha: Any = field(default="auto", kw_only=True)
+    penalty: str = field(default="l2", kw_only=True)
+    max_grad_norm: float | None = field(default=None, kw_only=True)
+    schedule: Any = field(default="polynomial", kw_only=True)
+    centered: bool = field(default=True, kw_only=True)
+    average: bool = field(default=True, kw_only=True)
 
     def for_data(self, n_rows, n_columns):
-        """Return the optimiser with the precision of the prior over ``n_rows`` as "auto" alpha.
+        """Return the optimizer with the precision of the prior over ``n_rows`` as "auto" alpha.
 
         The precision is that of a normal prior distribution of each weight. It grows with the
         number of columns, so that the field of a hidden unit has a bounded variance. Where there
@@ -234,7 +253,8 @@ class SGD(Penalised):
     Parameters
     ----------
     momentum : float in [0, 1), default=0.0
-    alpha : float or "auto", default=0.0
+        Part of the last step that is added to the next.
+    alpha : float or "auto", default="auto"
         Strength of the penalty, on the weights only. "auto": max(1, number of columns / 50) over
         the number of rows, as by a normal prior distribution of each weight, with a standard
         deviation of 1 for up to 50 columns, and with a smaller one for more. With fewer than 4.5
@@ -243,15 +263,23 @@ class SGD(Penalised):
         alpha / 2 times the sum of squares; alpha times the sum of abs(W); alpha / 2 times the sum
         over rows of (sum of abs(W_j))² (Tubiana, Cocco and Monasson 2019); alpha times the sum over
         rows and sites of the Euclidean norm of the site's weights. A site is a categorical
-        variable with all its columns, or one column. All but "l2" make exact zeros.
-    max_norm : float or None, default=None
+        variable with all its columns, or one column. All but "l2" make exact zeros
+        (:ref:`sparse_weights`).
+    max_grad_norm : float or None, default=None
         Norm of the gradient by all parameters above which it is scaled down to that norm.
+    schedule : {"constant", "linear", "polynomial", "cosine", "exponential"} or callable, \
+            default="polynomial"
+        Factor on the learning rate, by the fraction t of the epochs that has passed: 1, down to 0
+        as 1 - t, (1 - t)^1.5 or a cosine, or down to 1e-3; or a function of t.
+    centered : bool, default=True
+        Whether the gradient is that of the couplings between deviations of the units from their
+        means. Learning is then faster, and depends less on the learning rate.
+    average : bool, default=True
+        Whether the fitted parameters are means over the steps, in which late ones weigh more. They
+        have less noise than those of the last step, from which training continues.
     """
 
     momentum: float = 0.0
-    alpha: Any = 0.0
-    penalty: str = "l2"
-    max_norm: float | None = None
 
     def __post_init__(self):
         _check(self, momentum=1)
@@ -277,8 +305,8 @@ class SGD(Penalised):
 
     def update(self, parameters, gradient, velocity, rate):
         """Take one step; the parameters are written in place. Returns the new velocity."""
-        if self.max_norm is not None:
-            gradient = clipped(gradient, parameters, self.max_norm)
+        if self.max_grad_norm is not None:
+            gradient = clipped(gradient, parameters, self.max_grad_norm)
         targets = parameters
         if velocity is not None:
             targets = velocity
@@ -327,16 +355,13 @@ class Adam(Penalised):
         How slowly the running means of the gradient and of its square change.
     epsilon : float > 0, default=1e-8
         Added to the root of the running mean of squares.
-    alpha, penalty, max_norm : as in :class:`SGD`
+    alpha, penalty, max_grad_norm, schedule, centered, average : as in :class:`SGD`
         "l2" enters the gradient.
     """
 
     decay: float = 0.9
     decay_squares: float = 0.999
     epsilon: float = 1e-8
-    alpha: Any = 0.0
-    penalty: str = "l2"
-    max_norm: float | None = None
 
     def __post_init__(self):
         _check(self, decay=1, decay_squares=1)
@@ -355,8 +380,8 @@ class Adam(Penalised):
 
     def update(self, parameters, gradient, state, rate):
         """Take one step; the parameters are written in place. Returns the new state."""
-        if self.max_norm is not None:
-            gradient = clipped(gradient, parameters, self.max_norm)
+        if self.max_grad_norm is not None:
+            gradient = clipped(gradient, parameters, self.max_grad_norm)
         slopes = list(gradient.arrays(parameters))
         if self.alpha and not self.makes_zeros:
             for i in range(gradient.n_penalised):
@@ -389,16 +414,13 @@ class NaturalGradient(Penalised):
     Parameters
     ----------
     damping : float > 0, default=0.1
-    alpha, penalty, max_norm : as in :class:`SGD`
+    alpha, penalty, max_grad_norm, schedule, centered, average : as in :class:`SGD`
     """
 
-    for_ranks = False
-    momentum = 0.0
+    for_ranks: ClassVar = False
+    momentum: ClassVar = 0.0
 
     damping: float = 0.1
-    alpha: Any = 0.0
-    penalty: str = "l2"
-    max_norm: float | None = None
 
     def __post_init__(self):
         _check(self)
@@ -422,42 +444,18 @@ class NaturalGradient(Penalised):
     init, update = SGD.init, SGD.update
 
 
-OPTIMIZERS = {
-    "sgd": SGD,
-    "natural": lambda momentum, alpha, penalty, max_norm: NaturalGradient(
-        alpha=alpha, penalty=penalty, max_norm=max_norm
-    ),
-    "adam": lambda momentum, alpha, penalty, max_norm: Adam(
-        alpha=alpha, penalty=penalty, max_norm=max_norm
-    ),
-}
-"""Optimisers by name, made from (momentum, alpha, penalty, max_norm)."""
+OPTIMIZERS = {"sgd": SGD, "natural": NaturalGradient, "adam": Adam}
+"""Optimizers by name."""
 
 
 def clipped(gradient, parameters, max_norm):
     """Return the gradient, scaled down to ``max_norm`` if its norm is larger."""
     arrays = gradient.arrays(parameters)
-    if is_foreign(arrays[0]):
-        factor = _factor_without_waiting(arrays, max_norm)
-        arrays = tuple(cast(factor, part.dtype) * part for part in arrays)
-    elif not (norm := _norm(arrays)) <= max_norm:
-        arrays = tuple((max_norm / norm) * part for part in arrays)
-    return ArrayGradient(arrays, gradient.n_penalised, gradient.units)
-
-
-def _norm(arrays):
-    """Return the Euclidean norm of all entries; sums of squares do not overflow."""
-    arrays = [array for array in arrays if 0 not in array.shape]  # of no hidden units
-    largest = max(float(namespace(array).max(namespace(array).abs(array))) for array in arrays)
-    if not 0 < largest < math.inf:
-        return largest
-    squares = (((1 / largest) * array) ** 2 for array in arrays)
-    return largest * math.sqrt(sum(float(namespace(s).sum(s)) for s in squares))
-
-
-def _factor_without_waiting(arrays, max_norm):
-    """Return what the arrays are multiplied by, an array of no dimensions, float64."""
     xp = namespace(arrays[0])
-    squares = sum(xp.sum(cast(array, xp.float64) ** 2) for array in arrays)
-    norm = xp.sqrt(squares)
-    return xp.where(norm <= max_norm, xp.ones_like(norm), max_norm / norm)
+    full = [cast(array, xp.float64) for array in arrays if 0 not in array.shape]
+    largest = reduce(xp.maximum, (xp.max(xp.abs(array)) for array in full))
+    unit = xp.where(largest > 0, largest, xp.ones_like(largest))  # or squares may overflow
+    norm = unit * xp.sqrt(sum(xp.sum((array / unit) ** 2) for array in full))
+    factor = xp.where(norm <= max_norm, xp.ones_like(norm), max_norm / norm)
+    arrays = tuple(cast(factor, part.dtype) * part for part in arrays)
+    return ArrayGradient(arrays, gradient.n_penalised, gradient.units)

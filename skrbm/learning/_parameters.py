@@ -1,4 +1,4 @@
-"""The parameters that optimisers see, and the gradients by them."""
+"""The parameters that optimizers see, and the gradients by them."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -66,11 +66,11 @@ class CenteredGradient(ArrayGradient):
         Whether the gradient moves the fields with the weights. If not, :meth:`follow` has to be
         called after the step.
     shrinkage : float, default=0.0
-        Which part of the weights the optimiser subtracts from their gradient. Fields move with this
+        Which part of the weights the optimizer subtracts from their gradient. Fields move with this
         part of a step too, or else it would change the mean fields, and learning would not end at
         a maximum of the penalised likelihood.
     weights : sequence of arrays, default=()
-        As the optimiser sees them; of use with ``shrinkage``.
+        As the optimizer sees them; of use with ``shrinkage``.
     """
 
     def __init__(self, gradient, machine, offsets, moves_fields=True, *, shrinkage=0.0, weights=()):
@@ -131,8 +131,16 @@ def _powers(theta):
 
 
 class NaturalParameters:
-    """Learning by the machine's own parameters: weights, and natural parameters of the units."""
+    """Learning by the machine's own parameters: weights, and natural parameters of the units.
 
+    Attributes
+    ----------
+    is_natural : bool
+        Whether these are linear in the machine's own parameters, so that gradients can be centred
+        and parameters averaged.
+    """
+
+    is_natural = True
     gradient = MachineGradient
 
     def of(self, machine):

@@ -1,4 +1,4 @@
-"""Where a fit is between two epochs: what another process goes on from."""
+"""State of a fit between two epochs, from which another process can resume it."""
 
 from dataclasses import dataclass, field, replace
 
@@ -33,7 +33,7 @@ class Progress:
         Parameters
         ----------
         rows : str
-            What tells the data that are given from others.
+            Fingerprint of the data.
 
         Returns
         -------
@@ -47,7 +47,7 @@ class Progress:
         """
         if rows != self.own["rows"]:
             raise ValueError(
-                "the fit to go on with had other data: other rows, weights or targets. Give the "
+                "the interrupted fit had other data: other rows, weights or targets. Give the "
                 "same ones, in any order, or load the file and call fit"
             )
         return self.training and replace(self.training, rng=self.own["random_state"])

@@ -16,6 +16,7 @@ from ..inference import (
     renewed,
     resampled,
 )
+from ._starts import PersistentStart, noisy_base
 
 _NEW_RUNG = 0.3  # acceptance below which the present machine becomes a rung
 # Sweeps at a new rung. Chains learn the shares of modes from its samples, so that there are many.
@@ -26,7 +27,7 @@ _EVERY = 4  # steps after which some samples of one of the rungs are moved, and 
 
 
 class Tempered(NamedTuple):
-    """What tempered chains go on from.
+    """State of tempered chains.
 
     Attributes
     ----------
@@ -130,3 +131,23 @@ def _last_samples(ladder, rng, n):
     """Return ``n`` random samples of the last rung."""
     rows = ladder.samples[-1]
     return namespace(rows).take(rows, rng.permutation(rows.shape[0])[:n], axis=0)
+
+
+class TemperedStart(PersistentStart):
+    """Continue after exchanges with samples of earlier machines of the training."""
+
+    for_ranks = False  # rungs are made of machines that all chains have come to together
+    one_hidden_layer = True  # or there is no formula for the free energies that exchanges need
+    remedy = "; use more chains or hidden units"
+    divergence = 0.1  # nats, of a step after which samples of the last rung are still exchanged
+
+    def first(self, phase, machine, rng, n):
+        base = None if phase.noise is None else noisy_base(machine, phase.noise).thetas[0]
+        rows, tempered = first_tempered(machine, rng, n, base)
+        return rows, {"tempered": tempered}
+
+    def reviewed(self, phase, machine, state, rng):
+        rows = state.chains.layers[0]
+        now, tempered = review(machine, rows, state.tempered, rng)
+        chains = state.chains if now is rows else phase.sampler.state_at(machine, now, rng)
+        return state._replace(chains=chains, tempered=tempered)

@@ -81,7 +81,7 @@ class LogPartitionTracker:
         self._is_by_chains = False  # whether log Z was estimated by these last
         self._summed = None  # the last machine if its log Z was summed
         self._n_rows = _RUNS * _CHAINS  # which a step costs
-        self._new_cost = 20 * self._n_rows * _STEP  # of starting anew, as far as is known
+        self._new_cost = 20 * self._n_rows * _STEP  # of a new start, as far as is known
 
     def estimate(self, machine, budget):
         """Return log Z, a LogPartition, or None if that would cost too much.
@@ -151,7 +151,9 @@ class LogPartitionTracker:
         self.cost += self._scouting(n_sweeps)
         if self._scouts is None:
             rows = cast(self.data(), machine.dtype)
-            self._scouts = Gibbs().start(machine, rows[: min(_SCOUTS, rows.shape[0]), :], self.rng)
+            self._scouts = Gibbs().state_at(
+                machine, rows[: min(_SCOUTS, rows.shape[0]), :], self.rng
+            )
         missed = max(0.0, lower_bound(machine, self._swept(machine, n_sweeps)) - found.value)
         self._log_z0, self._missed = self._log_z0 + missed, math.hypot(self._missed, missed)
         std = math.hypot(found.std, self._missed)

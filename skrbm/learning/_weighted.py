@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ..arrays import cast, cumulative_sum, like, namespace
 from ..inference import sample
 from ..machine import condition
+from ._starts import PersistentStart
 
 _BURN_IN = 30  # sweeps of the first machine, whose couplings are weak
 _ESS = 0.5  # effective part of the chains below which they are resampled
@@ -48,7 +49,7 @@ class Weighted(NamedTuple):
 
 def first_weighted(machine, sampler, rows, rng):
     """Return rows and the state of chains of the first machine, which start at rows of noise."""
-    chains = sample(sampler, machine, sampler.start(machine, rows, rng), rng, _BURN_IN)
+    chains = sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, _BURN_IN)
     rows = chains.layers[0]
     energies = _energies(machine, rows, condition(machine, rows))
     return rows, Weighted(0.0 * energies, energies)
@@ -94,3 +95,23 @@ def _energies(machine, rows, theta):
     hidden = machine.units[1].total_log_partition(theta)
     own = machine.units[0].log_weight(machine.thetas[0], rows)
     return cast(-own - hidden, namespace(rows).float64)
+
+
+class WeightedStart(PersistentStart):
+    """Continue with importance weights, which track the machine where chains do not mix."""
+
+    for_ranks = False  # resampling is among all chains
+    one_hidden_layer = True  # or there is no formula for the free energies behind the weights
+    remedy = "; use more chains, or let them start by 'tempered'"
+    divergence = 0.02  # nats, of a step that importance weights can follow
+    n_chains = 400  # of which half may be lost before they are resampled
+    every = 1
+
+    def first(self, phase, machine, rng, n):
+        rows = self.rows(phase, machine, rng, n)
+        rows, weighted = first_weighted(machine, phase.sampler, rows, rng)
+        return rows, {"weighted": weighted}
+
+    def reviewed(self, phase, machine, state, rng):
+        rows, weighted = reweighted(machine, state.chains.layers[0], state.weighted, rng)
+        return state._replace(chains=phase.sampler.state_at(machine, rows, rng), weighted=weighted)

@@ -27,11 +27,7 @@ def coupling(machine: Machine, matrices: Sequence[Array], layers: Layers, power:
     layers : sequence of arrays of shape (n_rows, n_units[l])
         Values of all layers.
     power : int, default=1
-        Power of the scale that goes with ``matrices``.
-
-    Returns
-    -------
-    array of shape (n_rows,), float64
+        The same power of the scale.
     """
     pairs = zip(matrices, layers[:-1], layers[1:], strict=True)
     total = sum(row_sums(matmul(below, M.T) * above) for M, below, above in pairs)
@@ -43,18 +39,8 @@ def log_correction(machine: Machine, thetas: dict[int, Theta]) -> Array | None:
 
     Where ``sample`` of hidden units is only a proposal, a block Gibbs sweep leaves the
     distribution of another machine invariant. This is log p(v) of the machine minus log p(v) of
-    the other one, up to a constant.
-
-    Parameters
-    ----------
-    machine : Machine
-    thetas : dict of Theta
-        Conditional parameters of layers given their neighbours, by layer. Layers whose ``sample``
-        is exact add nothing.
-
-    Returns
-    -------
-    array of shape (n_rows,), float64, or None if ``sample`` of all units is exact.
+    the other one, up to a constant; None if ``sample`` of all units is exact. ``thetas`` are
+    conditional parameters of layers given their neighbours, by layer.
     """
     total = None
     for l, theta in thetas.items():
@@ -91,7 +77,7 @@ def log_ratio(machine0: Machine, machine1: Machine, X: Array) -> Array:
 
 
 def difference(theta: Theta, other: Theta) -> Theta:
-    """Return the difference of parameters; of a matrix that both share there is none."""
+    """Return the difference of parameters, without a matrix that both share."""
     found = theta.map(lambda a, b: a - b, other)
     return found._replace(joint=None) if theta.joint is other.joint else found
 
@@ -131,8 +117,7 @@ def interpolate(machine0: Machine, machine1: Machine, beta: Any) -> Machine:
         Machines with the same weights, which the result shares, or with the same scale. A scale of
         0 means no couplings.
     beta : float or array of shape (n_rows,)
-        From 0 (``machine0``) to 1 (``machine1``). With an array each row of the result has its
-        own thetas and scale.
+        From 0 (``machine0``) to 1 (``machine1``), one number or one for each row of the result.
     """
     column = beta[:, None] if is_per_row(beta) else beta
     thetas = tuple(
@@ -158,26 +143,26 @@ def _between(theta0: Theta, theta1: Theta, beta: Any) -> Theta:
 def uncoupled(machine: Machine, visible: Theta | None = None) -> Machine:
     """Return a machine of independent units, which shares the weights and has scale 0.
 
-    Hidden units have the parameters of units that know no data. Visible units have those of
-    ``visible``, or their own.
+    Hidden units have default parameters. Visible units have those of ``visible``, or their own.
     """
     W = machine.weights[0]
-    pairs = list(zip(machine.units, machine.n_units, strict=True))
+    pairs = zip(machine.units, machine.n_units, strict=True)
     thetas = [unit.default_theta(n, W) for unit, n in pairs]
     thetas[0] = machine.thetas[0] if visible is None else visible
     return replace(machine, thetas=tuple(thetas), scale=0.0)
 
 
 def has_integral(machine: Machine) -> bool:
-    """Whether the couplings between layers of unbounded units leave the distribution an integral.
+    """Whether the distribution can be normalized, in spite of couplings between unbounded units.
 
-    If they are Gaussian, they are jointly normal, with the precision matrix [[P_v, -W'], [-W, P_h]]
-    for two of them, which must be positive definite; of other units this is enough, with the least
+    Gaussian layers are jointly normal, with the precision matrix [[P_v, -W'], [-W, P_h]] for two
+    of them, which must be positive definite; for other units this suffices, with the least
     precision of their tails. Layer by layer, upwards, that is its Schur complement
-    P_h - W P_v^-1 W'. The units' own precisions are taken to be positive, and shared by all rows.
-    Columns with an infinite one are bounded. Units that need neighbours with bounds must have them.
+    P_h - W P_v^-1 W'. All rows must share the units' own precisions, which must be positive.
+    Columns with an infinite one are bounded. Units that need bounded neighbours must have them.
     """
-    if not _have_bounds_that_are_needed(machine):
+    pairs = [*pairwise(machine.units), *pairwise(machine.units[::-1])]
+    if not all(np.isfinite(b.bounds).all() for a, b in pairs if a.needs_bounds):
         return False
     below: Any = None
     columns: Any = None
@@ -210,17 +195,17 @@ def has_integral(machine: Machine) -> bool:
 
 
 def check_has_integral(machine: Machine) -> None:
-    """Raise DivergenceError if the distribution of a machine that is given has no integral."""
+    """Raise DivergenceError if the distribution of a machine cannot be normalized."""
     if not has_integral(machine):
         raise DivergenceError(
-            "the distribution of this machine has no integral: the couplings between units without "
-            "bounds are too strong for their precisions. Make weights smaller or precisions "
-            "larger, or take units with bounds, such as hidden='truncated_gaussian'"
+            "the distribution has no integral, as couplings between unbounded units are too strong "
+            "for their precisions; use smaller weights, or units with bounds such as "
+            "'truncated_gaussian'"
         )
 
 
 def may_lack_integral(units: Sequence[Unit]) -> bool:
-    """Whether neighbouring layers have units without bounds, so that couplings have a limit."""
+    """Whether neighbouring layers have unbounded units, so that couplings have a limit."""
     unbounded = [not np.isfinite(unit.bounds).all() for unit in units]
     return any(a and b for a, b in pairwise(unbounded))
 
@@ -231,9 +216,3 @@ def _is_positive_definite(matrix: np.ndarray) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
-
-
-def _have_bounds_that_are_needed(machine: Machine) -> bool:
-    """Whether neighbours of units that need bounds have bounds."""
-    pairs = [*pairwise(machine.units), *pairwise(machine.units[::-1])]
-    return all(np.isfinite(b.bounds).all() for a, b in pairs if a.needs_bounds)

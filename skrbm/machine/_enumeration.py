@@ -1,7 +1,7 @@
 """Sums over all configurations of a machine.
 
 Every other layer is enumerated, and the layers between are summed out one unit at a time, as they
-are independent given their neighbours. Of two layers with simple units, log Z is summed faster, by
+are independent given their neighbours. Large sums over two layers use the faster formula of
 :mod:`._factored_sums`.
 """
 
@@ -13,28 +13,30 @@ import numpy as np
 
 from .._checks import check_count
 from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, to_numpy
-from ._factored_sums import FactoredSums, decorrelated, factored_sums
+from ._factored_sums import FactoredSums, factored_sums
 from ._machine import Machine, conditional, is_per_row
 
-MAX_UNITS = 20  # units that are enumerated whatever the others are: 2**20 configurations
+MAX_UNITS = 20  # units that are always enumerated: 2**20 configurations
 _MAX_FACTORED = 30  # the same where sums by halves are quick
-# Multiplications of sums by halves that are done unasked, in some 0.5 s, and if asked for, in 3 s.
+# Multiplications of sums by halves: by default (0.5 s), and if exact sums are asked for (3 s).
 _QUICK, _ASKED = 5e9, 3e10
-_FEW = 2**12  # configurations that are summed before factors are found
-# Elements of the largest temporary array, 256 KiB of float64. Several of these stay in a cache,
-# and their memory is used again. That of larger ones often goes back to the system after each
-# block, and getting it again takes longer than the sums. With fewer elements calls take longer.
+_FEW = 2**12  # configurations that are summed in turn, without factors
+# Elements of the largest temporary array, 256 KiB of float64: several stay in a cache, and their
+# memory is used again, where that of larger ones is returned to the system after each block.
 _BLOCK_ELEMENTS = 2**15
-# Configurations that a block of rows should have room for. With fewer rows at a time the fields of
-# the same configurations are worked out more often.
+# Least number of configurations for which a block of rows has room: with fewer rows at a time the
+# fields of the same configurations are computed more often.
 _MANY = 2**7
 
 
-def enumerable_layers(machine: Machine) -> Sequence[int] | None:
-    """Return the layers that exact sums enumerate: every other layer, even or odd.
+def _n_configurations(machine: Machine, layers: Sequence[int]) -> int:
+    return math.prod(machine.units[l].n_configurations(machine.n_units[l]) for l in layers)
 
-    It is the half with fewer configurations of those whose layers all have a finite number, or
-    None if neither has.
+
+def enumerable_layers(machine: Machine) -> Sequence[int] | None:
+    """Return the layers that exact sums enumerate: the even or the odd ones.
+
+    Those with fewer configurations, if all their layers are discrete; None if neither are.
     """
     halves = [range(parity, len(machine.units), 2) for parity in (0, 1)]
     finite = [half for half in halves if all(machine.units[l].is_discrete for l in half)]
@@ -45,34 +47,53 @@ def _given_or_enumerable(machine: Machine, layers: Sequence[int] | None) -> Sequ
     layers = enumerable_layers(machine) if layers is None else layers
     if layers is None:
         raise ValueError(
-            f"the layers {machine.units} cannot be enumerated: neither the even nor the odd ones "
-            "all have a finite number of configurations; use method='smc'"
+            f"the layers {machine.units} cannot be enumerated, as neither the even nor the odd "
+            "ones are all discrete; use method='smc'"
         )
     return layers
 
 
-def _n_configurations(machine: Machine, layers: Sequence[int]) -> int:
-    return math.prod(machine.units[l].n_configurations(machine.n_units[l]) for l in layers)
-
-
 def n_enumerated(machine: Machine) -> float:
-    """Return how many binary units have as many configurations as exact sums enumerate, a float.
+    """Return log2 of the number of configurations that exact sums enumerate.
 
     For layers of binary units it is their number. It is infinite if exact sums are impossible.
     """
     layers = enumerable_layers(machine)
-    return float("inf") if layers is None else math.log2(_n_configurations(machine, layers))
+    return math.inf if layers is None else math.log2(_n_configurations(machine, layers))
 
 
-def can_enumerate(machine: Machine, max_units: int | None = None) -> bool:
+def is_normal(machine: Machine) -> bool:
+    """Whether all units are normal, so that log Z is that of one normal distribution."""
+    return machine.n_rows is None and all(
+        unit.is_gaussian or len(unit.joint_columns(n)) == n
+        for unit, n in zip(machine.units, machine.n_units, strict=True)
+    )
+
+
+def _normal(machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+    """Return the precision matrix of all units and the means of a machine of normal units."""
+    ends = np.cumsum([0, *machine.n_units])
+    P, field = np.zeros((ends[-1], ends[-1])), np.zeros(ends[-1])
+    for l, theta in enumerate(machine.thetas):
+        rows = slice(ends[l], ends[l + 1])
+        own = theta.precision if theta.joint is None else theta.joint
+        P[rows, rows] = np.diag(to_numpy(own)) if theta.joint is None else to_numpy(own)
+        field[rows] = to_numpy(theta.field)
+        if l:
+            below = slice(ends[l - 1], ends[l])
+            P[rows, below] = -machine.scale * to_numpy(machine.weights[l - 1])
+            P[below, rows] = P[rows, below].T
+    return P, np.linalg.solve(P, field)
+
+
+def can_enumerate(machine: Machine, max_units: int | None = None, most: float = _QUICK) -> bool:
     """Whether log Z can be summed exactly over at most 2**max_units configurations.
 
-    None stands for 20, or for as many as are summed in half a second.
+    None stands for 20, or for sums by halves of at most ``most`` multiplications. Normal units need
+    no sum.
     """
-    return _can_enumerate(machine, max_units, _QUICK)
-
-
-def _can_enumerate(machine: Machine, max_units: int | None, most: float) -> bool:
+    if is_normal(machine):
+        return True
     n = n_enumerated(machine)
     if max_units is not None:
         check_count("max_units", max_units, 0)
@@ -88,26 +109,19 @@ def check_enumerable(machine: Machine, max_units: int | None = None) -> None:
 
     None stands for 20, or for as many as are summed in three seconds.
     """
-    if not _can_enumerate(machine, max_units, _ASKED):
-        given = max_units is not None
+    if not can_enumerate(machine, max_units, _ASKED):
+        most = MAX_UNITS if max_units is None else max_units
         raise ValueError(
             "exact sums need a layer (in a deep machine, every other layer) with at most "
-            f"max_units={max_units if given else MAX_UNITS} binary units, or as few configurations"
-            f"{'' if given else ', or sums that take a few seconds'}, and this machine has "
-            f"{machine.n_units} units; raise max_units or use method='smc'"
+            f"max_units={most} binary units, and this machine has {machine.n_units} units; raise "
+            "max_units or use method='smc'"
         )
 
 
 def factored(machine: Machine, layers: Sequence[int] | None = None) -> FactoredSums | None:
-    """Return the sums by halves of the layer that is enumerated, None if there are none."""
+    """Return the sums by halves of the layer that is enumerated, None if they do not apply."""
     layers = enumerable_layers(machine) if layers is None else layers
-    if layers is None or len(layers) != 1 or machine.n_rows is not None:
-        return None
-    if machine.thetas[0].joint is None:
-        return factored_sums(machine, layers[0])
-    machine, log_volume = decorrelated(machine)
-    sums = factored_sums(machine, layers[0])
-    return sums and replace(sums, constant=log_volume)
+    return None if layers is None or len(layers) != 1 else factored_sums(machine, layers[0])
 
 
 def configurations(
@@ -119,8 +133,7 @@ def configurations(
     ----------
     machine : Machine
     layers : sequence of int, default=None
-        Every other layer, with a finite number of configurations. Default: those of
-        :func:`enumerable_layers`.
+        Every other layer. Default: those of :func:`enumerable_layers`.
 
     Yields
     ------
@@ -154,7 +167,7 @@ def configurations(
 def _block(
     machine: Machine, layers: Sequence[int], start: int, stop: int
 ) -> tuple[Array | None, ...]:
-    """Return the values of all layers, None of those between, with these numbers."""
+    """Return the values of configurations by their numbers; None for the layers between."""
     reference, values, numbers = machine.thetas[0].field, {}, np.arange(start, stop)
     for l in layers:
         unit, n = machine.units[l], machine.n_units[l]
@@ -165,7 +178,7 @@ def _block(
 
 
 def blocks_of_rows(machine: Machine, layers: Sequence[int] | None = None) -> Iterator[Machine]:
-    """Yield machines of a few of the rows of one that has parameters for each row."""
+    """Yield machines of blocks of rows, of a machine with parameters for each row."""
     layers = _given_or_enumerable(machine, layers)
     n_rows, n_values = machine.n_rows or 1, min(_n_configurations(machine, layers), _MANY)
     size = max(1, _BLOCK_ELEMENTS // (n_values * max(machine.n_units)))
@@ -182,6 +195,10 @@ def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Arra
     """
     if not machine.weights:
         return machine.units[0].total_log_partition(machine.thetas[0])
+    if is_normal(machine):
+        P, mean = _normal(machine)
+        size, half = len(P) * math.log(2 * math.pi), np.linalg.slogdet(P)[1]
+        return from_numpy(np.asarray(0.5 * (mean @ P @ mean + size - half)), machine.weights[0])
     if machine.n_rows is None:
         layers = _given_or_enumerable(machine, layers)
         sums = factored(machine, layers) if _n_configurations(machine, layers) > _FEW else None
@@ -197,6 +214,9 @@ def means(machine: Machine, wanted: Sequence[int]) -> list[np.ndarray]:
     -------
     list of ndarray of shape (n_units[l],)
     """
+    if is_normal(machine):
+        mean = np.split(_normal(machine)[1], np.cumsum(machine.n_units)[:-1])
+        return [mean[l] for l in wanted]
     sums, total, largest = [np.zeros(machine.n_units[l]) for l in wanted], 0.0, -math.inf
     for layers, log_weights in configurations(machine):
         logs = to_numpy(log_weights)

@@ -1,4 +1,4 @@
-"""Parameters that one distribution can have: of sites with one of several values, many."""
+"""The zero-sum gauge of categorical sites."""
 
 from dataclasses import replace
 
@@ -9,20 +9,15 @@ from ..units import Theta
 from ._machine import Machine
 
 
-# BLAS reads a little beyond short rows, and flags what it finds there, though no result has it.
+# BLAS reads a little beyond short rows and may flag what it finds there.
 @np.errstate(invalid="ignore", over="ignore")
 def zero_sum(machine: Machine) -> Machine:
     """Return the same distribution with parameters that sum to zero over the values of each site.
 
-    Exactly one column of a site of categories is 1. So a number that all its fields have in common
-    changes log Z alone, and one that all its weights to a unit have in common is a field of that
-    unit. Both are taken to be zero here: of all machines with this distribution it has the smallest
-    squared weights.
-
-    Parameters
-    ----------
-    machine : Machine
-        With parameters that all rows share.
+    Exactly one column of a categorical site is 1. So a constant added to all its fields changes
+    log Z alone, and a constant added to all its weights to a unit is a field of that unit. Of all
+    machines with this distribution, the one in this gauge has the smallest squared weights. All
+    rows must share the parameters.
     """
     thetas, weights = list(machine.thetas), list(machine.weights)
     for l, unit in enumerate(machine.units):

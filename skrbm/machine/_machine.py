@@ -19,9 +19,9 @@ from ..arrays import (
 from ..units import Theta, Unit
 
 Layers: TypeAlias = Sequence[Array | None]
-"""Values of each layer; None for those that are not known or not needed."""
+"""Values of each layer; None where they are unknown or not needed."""
 
-# What a machine keeps that is computed from its weights.
+# Cached properties that depend on the weights alone.
 _OF_WEIGHTS = {"squares", "cubes", "largest"}
 
 
@@ -62,10 +62,7 @@ class Machine:
             object.__setattr__(self, "scale", cast(self.scale, dtype))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies and files have: the parameters, not what is found from them.
-
-        A file of joblib would keep the arrays of ``parts`` apart from those of the thetas.
-        """
+        """Return the fields without cached properties, for copies and files."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
@@ -84,7 +81,7 @@ class Machine:
         own = [
             part.shape[0]
             for theta in self.thetas
-            for part in theta[:-1]  # all rows share the last one, a matrix
+            for part in theta[:-1]  # all rows share the matrix ``joint``
             if part is not None and part.ndim > 1
         ]
         if is_per_row(self.scale):
@@ -94,7 +91,7 @@ class Machine:
 
     @cached_property
     def parts(self) -> tuple[Array, ...]:
-        """The arrays of the thetas, those that are there, layer by layer."""
+        """The arrays of the thetas, layer by layer."""
         return tuple(part for theta in self.thetas for part in theta if part is not None)
 
     @cached_property
@@ -109,15 +106,12 @@ class Machine:
 
     @cached_property
     def largest(self) -> tuple[float, ...]:
-        """The largest size of a weight of each matrix, NaN if one is NaN, 0 if there is none."""
+        """The largest absolute weight of each matrix, NaN if one is NaN, 0 if there is none."""
         sizes = [abs(W) for W in self.weights]
         return tuple(numbers(0.0 if 0 in W.shape else namespace(W).max(W) for W in sizes))
 
     def rows(self, index: Index) -> "Machine":
-        """Return the machine of some rows, itself if all rows have the same distribution.
-
-        ``index`` is a slice or an array of integers.
-        """
+        """Return the machine of some rows, itself if all rows have the same distribution."""
         if self.n_rows is None:
             return self
         scale = take_rows(self.scale, index) if is_per_row(self.scale) else self.scale
@@ -129,11 +123,7 @@ class Machine:
         return machine
 
     def of_rows(self, X: Array, n: int | None = None) -> "Machine":
-        """Return the machine whose visible units have what sampling keeps of rows X.
-
-        Of most kinds it keeps nothing, and it is the machine itself. With ``n`` there are as many
-        rows.
-        """
+        """Return the machine with the visible :meth:`~skrbm.units.Unit.of_rows` of rows X."""
         unit = self.units[0].of_rows(X, n)
         return self if unit is self.units[0] else replace(self, units=(unit, *self.units[1:]))
 
@@ -147,10 +137,7 @@ class Machine:
         return replace(self, thetas=tuple(thetas))
 
     def written(self, thetas: Sequence[Theta]) -> "Machine":
-        """Return the machine after its weights were written in place, with new thetas.
-
-        What was computed from the weights is forgotten.
-        """
+        """Return the machine with new thetas, and without caches of weights that have changed."""
         same = all(new is old for new, old in zip(thetas, self.thetas, strict=True))
         if same and _OF_WEIGHTS.isdisjoint(self.__dict__):
             return self
@@ -171,7 +158,7 @@ class Machine:
 
     @property
     def n_penalised(self) -> int:
-        """How many of the leaves, the first, are weights."""
+        """Number of leaves that are weights, which come first."""
         return len(self.weights)
 
     @property
@@ -190,9 +177,9 @@ class Machine:
         return bool(are_finite(self.weights)) and bool(self.has_finite_thetas())
 
     def has_finite_thetas(self) -> Any:
-        """Whether no unit's own parameter is infinite or NaN, a check that is almost free.
+        """Whether no unit's own parameter is infinite or NaN, which is cheap to check.
 
-        In another library than NumPy it is an array of no dimensions, for which nobody waits.
+        On a device it is an array of no dimensions, without synchronization.
         """
         return are_finite(self.parts)
 
@@ -205,7 +192,7 @@ def is_per_row(x: Any) -> bool:
 def coupled(
     machine: Machine, matrices: Sequence[Array], l: int, layers: Layers, power: int = 1
 ) -> Array:
-    """Return what the neighbours of layer ``l`` send to it through ``matrices``, summed.
+    """Return the sum of the neighbours of layer ``l``, multiplied by ``matrices``.
 
     With the weights themselves and the neighbours' values it is the input field; with their
     squares and the neighbours' variances it is minus the precision of the TAP reaction.
@@ -218,9 +205,9 @@ def coupled(
     l : int
         The layer that receives.
     layers : sequence of arrays of shape (n_rows, n_units[l])
-        What each layer sends; None sends nothing. Layers that are no neighbours are not read.
+        None counts as zeros. Layers that are no neighbours are not read.
     power : int, default=1
-        Power of the scale that goes with ``matrices``.
+        The same power of the scale.
 
     Returns
     -------
@@ -264,8 +251,8 @@ def above_visible(machine: Machine) -> Machine:
 def hidden_layers(machine: Machine, field: Array) -> Machine:
     """Return the hidden layers as a machine, the first in a field for each row.
 
-    Where the field is :func:`input_field` of visible values, its distribution is that of the
-    hidden layers given these values.
+    With the :func:`input_field` of visible values its distribution is that of the hidden layers
+    given these values.
     """
     hidden = above_visible(machine)
     first = machine.units[1].tilt(machine.thetas[1], field)

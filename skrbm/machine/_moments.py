@@ -10,7 +10,7 @@ from ._machine import Machine, condition, is_per_row
 
 
 class Block(NamedTuple):
-    """Rows of one batch, with their weights.
+    """Rows of one batch and their weights.
 
     Attributes
     ----------
@@ -25,8 +25,8 @@ class Block(NamedTuple):
         Row statistics d_l that add W * (d_{l+1}' d_l) to the expectation of x_{l+1} x_l'; None for
         a layer whose values are known.
     further : tuple, default=None
-        Of each layer the expected statistics that mean and variance do not tell, a tuple of arrays;
-        None where there are none or the values are known.
+        Of each layer the expected statistics that mean and variance do not determine, a tuple of
+        arrays; None where there are none or the values are known.
     """
 
     means: tuple[Array, ...]
@@ -45,17 +45,17 @@ class Moments:
     """Expected sufficient statistics.
 
     Row blocks become matrices only when the moments are applied. :meth:`reduced` does it before,
-    so that moments of many batches, threads or processes can be added. The sum of two blocks that
-    have the very same ``means`` is one block, with the sum of their weights.
+    so that moments of parts of a batch, or of processes, can be added. The sum of two blocks with
+    the same ``means`` object is one block, with the sum of their weights.
 
     Parameters
     ----------
     blocks : tuple of Block
         Rows whose statistics and products count.
     matrices : tuple of (int, array of shape (n_units[l + 1], n_units[l])), default=()
-        Pairs (l, matrix): what E[x_{l+1} x_l'] has beyond products of rows.
+        Pairs (l, matrix): terms of E[x_{l+1} x_l'] beyond products of rows.
     sums : tuple of (int, Theta), default=()
-        Pairs (l, statistics): what the expected statistics of layer l have beyond the rows.
+        Pairs (l, statistics): terms of the expected statistics of layer l beyond the rows.
     """
 
     blocks: tuple[Block, ...]
@@ -64,7 +64,8 @@ class Moments:
 
     def __add__(self, other: "Moments") -> "Moments":
         blocks = self.blocks + other.blocks
-        if len(blocks) == 2 and blocks[0].means is blocks[1].means:  # of the same rows
+        # The same rows, as in each batch of persistent chains.
+        if len(blocks) == 2 and blocks[0].means is blocks[1].means:
             blocks = (blocks[0].weighed(blocks[0].weight + blocks[1].weight),)
         return Moments(blocks, self.matrices + other.matrices, self.sums + other.sums)
 
@@ -80,20 +81,14 @@ class Moments:
         )
 
     def __sub__(self, other: "Moments") -> "Moments":
-        if len(self.blocks) == len(other.blocks) == 1 and not (other.matrices or other.sums):
-            (own,), (its,) = self.blocks, other.blocks
-            if own.means is its.means:  # of the same rows, as in each batch of persistent chains
-                rows = own.weighed(own.weight - its.weight)
-                return Moments((rows,), self.matrices, self.sums)
         return self + -other
 
     def add_pair(
         self, machine: Machine, l: int, out: Array, step: float, keep: float = 1.0
     ) -> Array:
-        """out = keep * out + step * E[x_{l+1} x_l'], in place where the library can.
+        """Return keep * out + step * E[x_{l+1} x_l'], in place where the library can.
 
-        Returns ``out``. It may be the weights themselves, so what reads them comes before the first
-        write.
+        ``out`` may be the weights themselves, which are read before the first write.
         """
         products = []
         for block in self.blocks:
@@ -118,7 +113,15 @@ class Moments:
 
     def statistics(self, unit: Unit, l: int) -> Theta:
         """Return the expected statistics of layer ``l``, a Theta of shape (n_units[l],)."""
-        parts = [_block_statistics(block, unit, l) for block in self.blocks]
+        parts = [
+            unit.total_statistics(
+                block.weight,
+                block.means[l],
+                block.variances[l],
+                None if block.further is None else block.further[l],
+            )
+            for block in self.blocks
+        ]
         parts += [theta for index, theta in self.sums if index == l]
         total = parts[0]
         for part in parts[1:]:
@@ -126,31 +129,17 @@ class Moments:
         return total
 
     def reduced(self, machine: Machine) -> "Moments":
-        """Return the same moments without rows: one matrix and one Theta for each layer.
-
-        These are plain sums. So moments of parts of a batch, of threads or of processes can be
-        added (:func:`sum_of`), if their weights are those of the whole batch.
-        """
+        """Return the same moments without rows: one matrix and one Theta for each layer."""
         return sum_of(machine, [self])
 
 
 def _weighted(left: Array, right: Array, weight: Any) -> tuple[Array, Array, float]:
-    """Return (left, right, alpha) so that alpha * left' right weighs each row by ``weight``.
-
-    A number stays a factor of the product, which costs nothing.
-    """
+    """Return (left, right, alpha) so that alpha * left' right weighs each row by ``weight``."""
     if not is_per_row(weight):
         return left, right, weight
     if left.shape[-1] < right.shape[-1]:
         return left * weight[:, None], right, 1.0
     return left, right * weight[:, None], 1.0
-
-
-def _block_statistics(block: Block, unit: Unit, l: int) -> Theta:
-    """Return the statistics of layer ``l`` summed over the rows of a block, by their weights."""
-    mean, variance, weight = block.means[l], block.variances[l], block.weight
-    further = None if block.further is None else block.further[l]
-    return unit.total_statistics(weight, mean, variance, further)
 
 
 def sum_of(machine: Machine, parts: Iterable[Moments]) -> Moments:
@@ -159,9 +148,8 @@ def sum_of(machine: Machine, parts: Iterable[Moments]) -> Moments:
     Parameters
     ----------
     machine : Machine
-        That of the moments.
     parts : iterable of Moments
-        One at least. A generator needs the rows of one of them at a time.
+        At least one.
 
     Returns
     -------
@@ -177,7 +165,7 @@ def sum_of(machine: Machine, parts: Iterable[Moments]) -> Moments:
             new = [a.map(lambda x, y: x + y, b) for a, b in zip(thetas, new, strict=True)]
         thetas = new
     if thetas is None:
-        raise ValueError("a sum of moments needs one part at least")
+        raise ValueError("parts must have at least one element")
     return Moments((), tuple(enumerate(pairs)), tuple(enumerate(thetas)))
 
 

@@ -10,7 +10,7 @@ import uuid
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from zipfile import is_zipfile
+from zipfile import ZIP_STORED, ZipFile, is_zipfile
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,6 +21,8 @@ from ..arrays import from_numpy, is_foreign, to_numpy
 _FORMAT = 2
 _LIBRARIES = ("torch", "cupy", "array_api_strict")
 _TREE = "tree"  # name of the JSON among the arrays
+_ROOMS = "arrays", "estimators", "inference", "inputs", "learning", "machine", "units"
+"""Packages whose objects are parts of estimators; others have callbacks, paths and processes."""
 
 
 def save(estimator, path):
@@ -97,7 +99,10 @@ def load(path, *, device=None):
     ImportError
         If it has arrays of a library that is not installed.
     """
-    return read(path, "estimator", device=device)[0]
+    estimator = read(path, "estimator", device=device)[0]
+    if not isinstance(estimator, BaseEstimator):
+        raise ValueError(f"{path} has no estimator")
+    return estimator
 
 
 def read(path, *names, device=None):
@@ -107,6 +112,9 @@ def read(path, *names, device=None):
             raise ValueError(f"{path} is no file of skrbm.persistence.save")
         file.seek(0)
         try:
+            if any(entry.compress_type != ZIP_STORED for entry in ZipFile(file).infolist()):
+                raise ValueError("it is compressed")
+            file.seek(0)
             archive = np.load(file, allow_pickle=False)
             tree = json.loads(archive[_TREE].tobytes())
             version, release = int(tree["format"]), tree["skrbm"]
@@ -150,10 +158,10 @@ def skrbm():
 
 @cache
 def _types():
-    """Return the classes of skrbm by name."""
+    """Return the classes of skrbm that a file can have, by name."""
     found = {}
     for module in pkgutil.walk_packages(skrbm().__path__, "skrbm."):
-        if module.name.endswith("_triton"):  # needs a library that may be missing
+        if module.name.split(".")[1] not in _ROOMS or module.name.endswith("_triton"):
             continue
         for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if cls.__module__ == module.name and not issubclass(cls, BaseException):
@@ -292,8 +300,13 @@ class _Reader:
 
     def _object(self, type, state):
         if type not in _types():
-            raise ValueError(f"there is no {type}")
-        cls, values = _types()[type], {name: self.value(tree) for name, tree in state.items()}
+            raise ValueError(f"it has a {type}, which is no part of an estimator")
+        cls = _types()[type]
+        if issubclass(cls, BaseEstimator):  # callbacks and methods do not come from files
+            wrong = [n for n in state if is_of_scikit_learn(n) or callable(getattr(cls, n, None))]
+            if wrong:
+                raise ValueError(f"it has an attribute {wrong[0]!r}, which no estimator saves")
+        values = {name: self.value(tree) for name, tree in state.items()}
         if is_dataclass(cls) or issubclass(cls, tuple):
             return cls(**values)
         found = cls.__new__(cls)

@@ -1,11 +1,13 @@
 """Letters and their codes."""
 
 import re
+import warnings
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._checks import check_count, look_up
+from ..exceptions import DataRangeWarning
 from ..inputs import one_hot as _one_hot
 
 ALPHABETS = {
@@ -14,6 +16,7 @@ ALPHABETS = {
     "dna": "-ACGT",
 }
 MISSING = -1
+_MANY = 0.5  # share of unknown letters above which the alphabet is wrong
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _SYNONYMS = {"rna": ("T", "U"), "dna": ("U", "T")}  # a letter, and the one that it stands for
 
@@ -72,6 +75,11 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
         If the sequences differ in length, have unknown letters with ``unknown="error"``, or have
         lower-case letters of an upper-case alphabet, which may be insertions (see
         :func:`read_fasta`).
+
+    Warns
+    -----
+    DataRangeWarning
+        If more than half of the letters are unknown.
     """
     letters, table, sequences = letters_of(alphabet), _table(alphabet, unknown), list(sequences)
     if not all(isinstance(row, str) for row in sequences):
@@ -89,6 +97,13 @@ def encode(sequences, alphabet="protein", *, unknown="missing"):
     found = np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)
     lower = np.isin(found, [ord(c.lower()) for c in letters if c.lower() not in letters])
     codes = table[found]
+    is_unknown = _table(alphabet, "missing")[found] < 0
+    if unknown != "error" and is_unknown.mean() > _MANY:
+        warnings.warn(
+            f"{is_unknown.mean():.0%} of the letters are not in the alphabet {letters!r}",
+            DataRangeWarning,
+            stacklevel=2,
+        )
     wrong = lower | (codes < 0) if unknown == "error" else lower
     if wrong.any():
         i, j = np.argwhere(wrong)[0]

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -82,8 +83,20 @@ def _records(path):
         return _parse(path)
     with open(path, "rb") as file:
         is_gzip = file.read(2) == _GZIP
-    with gzip.open(path, **_READ) if is_gzip else open(path, **_READ) as file:
-        return _parse(file)
+    with reading(path, "a FASTA file"):
+        with gzip.open(path, **_READ) if is_gzip else open(path, **_READ) as file:
+            return _parse(file)
+
+
+@contextmanager
+def reading(path, kind):
+    """Raise ValueError for whatever a damaged file raises, but no errors of the system."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(f"{path} is not {kind}: {error}") from error
 
 
 def _parse(lines):

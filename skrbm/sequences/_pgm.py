@@ -1,11 +1,14 @@
 """Reader of the pickles of PGM, which runs no code of them."""
 
+import io
 import pickle
+import pickletools
 import re
 
 import numpy as np
 
 from ..estimators import RBM, CategoricalRBM
+from ._fasta import reading
 
 _NUMBERS = re.compile(r"[<>|=]?[fiub][1248]")
 _VISIBLE = {"Potts": "categories", "Bernoulli": "bernoulli", "Spin": "spin"}
@@ -30,7 +33,7 @@ class _Record:
     def __getitem__(self, key):
         """Return an attribute of the pickled object."""
         if not isinstance(self.state, dict) or key not in self.state:
-            raise ValueError(f"no machine of PGM: {self.name} has no {key!r}")
+            raise ValueError(f"{self.name} has no {key!r}")
         return self.state[key]
 
 
@@ -39,6 +42,14 @@ class _Records(pickle.Unpickler):
 
     def find_class(self, module, name):
         return type(name, (_Record,), {"name": f"{module}.{name}"})
+
+
+def _unpickled(data):
+    """Return what a pickle has, for which no more memory is taken than its size."""
+    for code, argument, _ in pickletools.genops(data):
+        if code.name.endswith("PUT") and argument > len(data):
+            raise ValueError(f"it has no object number {argument}")
+    return _Records(io.BytesIO(data), encoding="latin1").load()
 
 
 def read_pgm(path, **params):
@@ -63,18 +74,14 @@ def read_pgm(path, **params):
     ValueError
         If the file is no such machine, or one with other units.
     """
-    with open(path, "rb") as file:
-        try:
-            rbm = _Records(file, encoding="latin1").load()
-        except Exception as error:  # damaged pickles raise almost anything
-            raise ValueError(f"{path} is no pickle of a machine: {error}") from error
-    if not isinstance(rbm, _Record):
-        raise ValueError(f"{path} is no pickle of a machine, but of {type(rbm).__name__}")
-    visible, hidden = rbm["visible"], rbm["hidden"]
-    if visible not in _VISIBLE or hidden not in _HIDDEN:
-        raise ValueError(f"{path} has {visible} and {hidden} units, which are not supported")
-    W, fields = _array(rbm["weights"]), _array(rbm["vlayer"]["fields"])
-    unit, parts = _HIDDEN[hidden](lambda name: _array(rbm["hlayer"][name]))
+    with reading(path, "a machine that PGM has saved"):
+        with open(path, "rb") as file:
+            rbm = _unpickled(file.read())
+        visible, hidden = rbm["visible"], rbm["hidden"]
+        if visible not in _VISIBLE or hidden not in _HIDDEN:
+            raise ValueError(f"units {visible!r} and {hidden!r} are not supported")
+        W, fields = _array(rbm["weights"]), _array(rbm["vlayer"]["fields"])
+        unit, parts = _HIDDEN[hidden](lambda name: _array(rbm["hlayer"][name]))
     parts = {f"{name}_hidden": part for name, part in parts.items()}
     more = {"intercept_visible": fields, "hidden": unit, **parts, **params}
     if visible == "Potts":

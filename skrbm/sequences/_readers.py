@@ -8,6 +8,7 @@ import numpy as np
 from ..estimators import BernoulliRBM, CategoricalRBM
 from ._alphabet import letters_of
 from ._couplings import check_couplings, zero_sum
+from ._fasta import reading
 
 _PARAMETERS = "weight_matrix", "hbias", "vbias"
 _UPDATE = re.compile(r"update_(\d+)")
@@ -44,16 +45,16 @@ def read_rbms(path, update=None, **params):
             "read_rbms needs the optional package h5py: pip install 'skrbm[sequences]'"
         ) from error
 
-    with h5py.File(path, "r") as file:
+    with reading(path, "a file of rbms"), h5py.File(path, "r") as file:
         saved = sorted(int(m[1]) for m in map(_UPDATE.fullmatch, file) if m)
         if not saved or (update is not None and update not in saved):
-            raise ValueError(f"{path} has no update {update}, but {saved}")
+            raise ValueError(f"there is no update {update}, but {saved}")
         group = file[f"update_{saved[-1] if update is None else update}"]
         group = group.get("params", group)  # older files have no such group
         kind = file["model_type"].asstr()[()] if "model_type" in file else None
         if kind not in (None, "PBRBM", "BBRBM") or any(name not in group for name in _PARAMETERS):
             raise ValueError(
-                f"{path} must hold a PBRBM or BBRBM with {sorted(_PARAMETERS)}, got {kind} with "
+                f"it must hold a PBRBM or BBRBM with {sorted(_PARAMETERS)}, got {kind} with "
                 f"{sorted(group)}"
             )
         W, hidden, visible = (np.asarray(group[name][()]) for name in _PARAMETERS)

@@ -195,7 +195,8 @@ class ColumnUnits(Unit):
             if len(local):
                 places = np.searchsorted(columns, own[local])
                 kept.append((unit.part(len(own), local), places))
-        return kept[0][0] if len(kept) == 1 else ColumnUnits(kept)
+        in_order = len(kept) == 1 and (np.diff(kept[0][1]) == 1).all()
+        return kept[0][0] if in_order else ColumnUnits(kept)
 
     def fitted(self, columns=None):
         if columns is not None and columns.shape[1] != self.n_columns:  # ends of all together

@@ -1,6 +1,7 @@
 """Shared by the tests of estimators: which there are, small ones, data, and independent sums."""
 
 import inspect
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -20,7 +21,8 @@ from skrbm import (
     ReplicatedSoftmaxRBM,
 )
 from skrbm.arrays import to_numpy
-from skrbm.inference import TAP
+from skrbm.estimators._choices import optimizer_of
+from skrbm.inference import TAP, Gibbs
 from skrbm.learning import LikelihoodMonitor
 
 _PUBLIC = [getattr(skrbm, name) for name in skrbm.__all__]
@@ -43,12 +45,23 @@ BINARY = [RBM, TAPRBM]
 
 def with_methods(*names, among=PATHS):
     """Estimators that have all of these methods."""
-    return [E for E in among if all(callable(getattr(E, name, None)) for name in names)]
+    return [E for E in among if all(callable(getattr(E(), name, None)) for name in names)]
 
 
 def with_parameters(*names, among=PATHS):
     """Estimators whose constructors have all of these parameters."""
     return [E for E in among if set(names) <= E().get_params().keys()]
+
+
+def build(Estimator, **params):
+    """Return an estimator; parameters of its optimizer may be given by their own names."""
+    known = Estimator().get_params()
+    own = {name: value for name, value in params.items() if name in known}
+    of_optimizer = {name: value for name, value in params.items() if name not in known}
+    estimator = Estimator(**own)
+    if of_optimizer:
+        estimator.optimizer = replace(optimizer_of(estimator), **of_optimizer)
+    return estimator
 
 
 def quick(Estimator, **params):
@@ -57,35 +70,39 @@ def quick(Estimator, **params):
         "CategoricalRBM": {"n_components": 8, "n_iter": 5},
         "ConditionalRBM": {"n_components": 4, "n_iter": 10},
         "DeepTAPMachine": {"n_components": (4, 3), "n_iter": 2, "n_iter_pretrain": 1},
-        "FrankWolfeRBM": {"max_components": 1, "n_chains": 10, "n_restarts": 1, "n_bias_steps": 1},
-        "GaussianBernoulliRBM": {"n_components": 4, "n_iter": 3, "n_steps": 5},
+        "FrankWolfeRBM": {"max_components": 1, "inference": Gibbs(n_chains=10)},
+        "GaussianBernoulliRBM": {"n_components": 4, "n_iter": 3},
         "RBM": {"n_components": 16, "n_iter": 5},
         "RBMClassifier": {"estimator": RBM(16, visible="gaussian", n_iter=20)},
         "TabularRBM": {"n_components": 8, "n_iter": 5},
         "TAPRBM": {"n_components": 16, "n_iter": 5},
     }
-    return Estimator(**{**sizes.get(Estimator.__name__, {}), **params})
+    return build(Estimator, **{**sizes.get(Estimator.__name__, {}), **params})
 
 
 # Algorithm 2 of Tramel et al. (2018) for TAPRBM, whose starts need no random numbers.
-PAPER = {"starts": "data", "centered": False, "average": False, "alpha": 0.001, "inference": TAP()}
+PAPER = {"inference": TAP(start="data"), "centered": False, "average": False, "alpha": 0.001}
 
 
 def small(Estimator, **params):
-    """An estimator that fits in milliseconds, by a schedule that does not look ahead."""
+    """An estimator that fits in milliseconds, by a schedule that does not look ahead.
+
+    Parameters of its optimizer may be given by their own names.
+    """
     usual = {"n_components": 5, "n_iter": 3, "batch_size": 10, "random_state": 0}
-    usual["schedule"] = "constant"
     known = Estimator().get_params()
     usual = {name: value for name, value in usual.items() if name in known}
+    if "optimizer" in known:
+        usual["schedule"] = "constant"
     sizes = {
         "ConditionalRBM": {"early_stopping": False},
         "DeepTAPMachine": {"n_components": (5, 3), "n_iter_pretrain": 1},
         "FrankWolfeRBM": {
-            **{"max_components": 2, "n_chains": 100, "n_restarts": 1, "n_bias_steps": 2},
-            **{"early_stopping": False, "n_iter_no_change": 2, "alpha": 1e-3, "tol": 1e-5},
+            **{"max_components": 2, "inference": Gibbs(10, n_chains=100)},
+            **{"early_stopping": False, "alpha": 1e-3},
         },
     }
-    return Estimator(**{**usual, **sizes.get(Estimator.__name__, {}), **params})
+    return build(Estimator, **{**usual, **sizes.get(Estimator.__name__, {}), **params})
 
 
 def binary_data(n=60, n_features=8, seed=0, dtype=np.float64, p=0.4):

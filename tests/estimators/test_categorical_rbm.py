@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from _distributions import LEVEL
+from _estimators import build
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import logsumexp
@@ -14,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skrbm import RBM, CategoricalRBM
 from skrbm.estimators._noise_models import Substitution
 from skrbm.exceptions import DataRangeWarning
+from skrbm.inference import Gibbs
 from skrbm.units import Categorical, Theta
 
 SIZES = (3, 1, 2, 4)
@@ -46,7 +48,7 @@ def sequences(n=300, seed=0, n_sites=5):
 
 
 def small(**params):
-    return CategoricalRBM(**{"n_components": 4, "n_iter": 3, "random_state": 0, **params})
+    return build(CategoricalRBM, **{"n_components": 4, "n_iter": 3, "random_state": 0, **params})
 
 
 # --------------------------------------------------------------------------- the distribution
@@ -246,7 +248,7 @@ def test_clusters_between_which_chains_do_not_mix():
     X = np.random.default_rng(0).choice(list("ACGT"), (800, 6))
     X[:, 4] = X[:, 5] = X[:, 1]
     with pytest.warns(ConvergenceWarning, match="weighted"):
-        CategoricalRBM(starts="persistent", random_state=0).fit(X)
+        CategoricalRBM(random_state=0, inference=Gibbs(start="persistent")).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         rbm = CategoricalRBM(random_state=0).fit(X)

@@ -20,47 +20,53 @@ from skrbm import (
     FrankWolfeRBM,
     GaussianBernoulliRBM,
 )
-from skrbm.inference import TAP, Langevin
+from skrbm.inference import TAP, Gibbs, Langevin
+from skrbm.learning import EarlyStopping
 from skrbm.persistence import Checkpoint, load, resume
 
 X = binary_data()
 REAL = np.random.default_rng(0).standard_normal((60, 5)) @ np.diag([1, 2, 3, 1, 1])
 HOLES = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
 WEIGHTS = np.random.default_rng(2).random(len(X)) * 3
-stops = {"early_stopping": True, "validation_fraction": 0.3}
+STOPS = {"early_stopping": EarlyStopping(validation_fraction=0.3)}
+SOON = {"early_stopping": EarlyStopping(2, validation_fraction=0.3)}
 SETTINGS = {
     **{Estimator.__name__: (Estimator, {}, (X,)) for Estimator in PATHS},
-    "tempered": (RBM, {"starts": "tempered", "n_iter": 6, "learning_rate": 0.5}, (X,)),
-    "tempered solutions": (TAPRBM, {"starts": "tempered", "n_iter": 6}, (X,)),
-    "annealed": (RBM, {"starts": "annealed", "n_steps": 3, "schedule": "cosine"}, (X,)),
-    "tap": (RBM, {"inference": TAP(damping=0.5), "starts": "chains", "momentum": 0.5}, (X,)),
+    "tempered": (
+        RBM,
+        {"inference": Gibbs(start="tempered"), "n_iter": 6, "learning_rate": 0.5},
+        (X,),
+    ),
+    "tempered solutions": (TAPRBM, {"inference": TAP(start="tempered"), "n_iter": 6}, (X,)),
+    "annealed": (RBM, {"inference": Gibbs(3, start="annealed"), "schedule": "cosine"}, (X,)),
+    "tap": (RBM, {"inference": TAP(damping=0.5, start="chains"), "momentum": 0.5}, (X,)),
     "langevin": (RBM, {"inference": "gibbs_langevin", "visible": "gaussian"}, (REAL,)),
     "tuned": (GaussianBernoulliRBM, {"inference": Langevin(target_acceptance=0.6)}, (REAL,)),
     "stopped": (
         RBM,
-        {**stops, "n_components": 13, "learning_rate": 1.0, "n_iter": 12, "n_iter_no_change": 2},
+        {**SOON, "n_components": 13, "learning_rate": 1.0, "n_iter": 12},
         (binary_data(40, 14, p=0.7),),
     ),
     "missing": (RBM, {"alpha": 0.01}, (HOLES,)),
     "sparse": (RBM, {"inference": "gibbs"}, (sp.csr_array(X),)),
     "weights": (RBM, {}, (X, None, WEIGHTS)),
     "adam by layers": (DeepTAPMachine, {"optimizer": "adam", "learning_rate": 0.01}, (X,)),
-    "deep with missing values": (DeepTAPMachine, stops, (HOLES,)),
+    "deep with missing values": (DeepTAPMachine, STOPS, (HOLES,)),
     "labels": (
         ConditionalRBM,
-        {**stops, "inference": "gibbs", "n_iter": 6, "learning_rate": 1.0, "n_iter_no_change": 2},
+        {**SOON, "inference": "gibbs", "n_iter": 6, "learning_rate": 1.0},
         (X, X.sum(axis=1) > 3),
     ),
     "logistic": (ConditionalRBM, {"init": "logistic", "momentum": 0.5}, (X, X[:, :3].astype(int))),
-    "growth": (FrankWolfeRBM, {**stops, "max_components": 4}, (noisy_patterns(100),)),
+    "growth": (FrankWolfeRBM, {**STOPS, "max_components": 4}, (noisy_patterns(100),)),
     "growth with refusals": (
         FrankWolfeRBM,
-        {"max_components": 6, "n_iter_no_change": 4, "insert_tol": 0.02, "alpha": 0.01},
+        {"max_components": 6, "tol": 0.02, "alpha": 0.01},
         (noisy_patterns(60),),
     ),
     "growth with missing values": (
         FrankWolfeRBM,
-        {"early_stopping": True, "max_components": 3, "n_iter_no_change": 9},
+        {"early_stopping": EarlyStopping(9), "max_components": 3},
         (np.where(np.random.default_rng(1).random((60, 12)) < 0.2, np.nan, noisy_patterns(60)),),
     ),
     "exact growth": (FrankWolfeRBM, {"inference": "exact", "temperature": "learn"}, (X,)),
@@ -165,15 +171,13 @@ def test_which_files_are_written_and_kept(tmp_path):
     names = [f"checkpoint-{number:06d}.npz" for number in (3, 4)]
     assert sorted(os.listdir(tmp_path)) == names
     assert [load(tmp_path / name).n_iter_ for name in names] == [8, 9]
-    small(RBM, n_iter=1).set_callbacks(Checkpoint(tmp_path)).fit(
-        X
-    )  # another fit continues counting
+    small(RBM, n_iter=1).set_callbacks(Checkpoint(tmp_path)).fit(X)  # which continues counting
     assert [load(path).n_iter_ for path in files(tmp_path)] == [9, 0, 1]
 
 
 def test_what_cannot_be_written_is_rejected_before_the_first_epoch(tmp_path):
     rbm = small(RBM, schedule=lambda progress: 1.0).set_callbacks(Checkpoint(tmp_path))
-    with pytest.raises(TypeError, match=r"RBM.schedule is of type builtins.function"):
+    with pytest.raises(TypeError, match=r"RBM.optimizer.schedule is of type builtins.function"):
         rbm.fit(X)
     assert not hasattr(rbm, "components_") and not os.listdir(tmp_path)
     (tmp_path / "file").touch()

@@ -3,6 +3,7 @@
 import inspect
 import os
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from sklearn.preprocessing import FunctionTransformer
 import skrbm
 from skrbm import RBM, DeepTAPMachine, FrankWolfeRBM, TabularRBM
 from skrbm.exceptions import DivergenceError
+from skrbm.learning import EarlyStopping
 
 ALL = [*PATHS, TabularRBM]  # which takes bits as a table
 every = pytest.mark.parametrize("Estimator", ALL)
@@ -83,7 +85,7 @@ def test_partial_fit_continues_fit(Estimator):
 
     ``alpha="auto"`` would fall, since rows of ``partial_fit`` count as new ones.
     """
-    X, params = binary_data(), {"shuffle": False, "alpha": 1e-3}
+    X, params = binary_data(), {"alpha": 1e-3}
     one = learn(small(Estimator, n_iter=2, **params), X)
     other = learn(small(Estimator, n_iter=1, **params), X)
     assert learn(other, X, "partial_fit") is other
@@ -129,7 +131,7 @@ def test_columns_of_the_history_have_one_length(Estimator):
     X = binary_data(n=40)
     estimator = learn(small(Estimator, n_iter=2, warm_start=True), X)
     names = set(estimator.history_)
-    learn(estimator.set_params(early_stopping=True, tol=100), X)
+    learn(estimator.set_params(early_stopping=EarlyStopping(tol=100)), X)
     learn(estimator, X, "partial_fit")
     assert estimator.history_["epoch"] == [1, 2, 3, 4, 5]
     assert set(estimator.history_) > names
@@ -141,7 +143,7 @@ def test_columns_of_the_history_have_one_length(Estimator):
 @pytest.mark.parametrize("Estimator", with_parameters("early_stopping", "n_iter"))
 def test_early_stopping_needs_different_rows(Estimator):
     with pytest.raises(ValueError, match="validation_fraction"):
-        learn(small(Estimator, early_stopping=True, validation_fraction=0.1), binary_data(n=3))
+        learn(small(Estimator, early_stopping=True), binary_data(n=3))
     X = np.tile(binary_data(n=1), (20, 1))
     y = [np.tile([[0, 1]], (20, 1))] if is_classifier(Estimator()) else []
     with pytest.warns(UserWarning, match="validation set"):
@@ -322,7 +324,7 @@ def test_scoring_monitor(Estimator):
 # ----------------------------------------------------------------------------- divergence
 
 
-@pytest.mark.parametrize("Estimator", with_parameters("schedule", "n_iter", among=ALL))
+@pytest.mark.parametrize("Estimator", with_parameters("optimizer", "n_iter", among=ALL))
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_divergence(Estimator, momentum, recwarn):
     """Steps that overflow from the third epoch on."""
@@ -337,7 +339,8 @@ def test_divergence(Estimator, momentum, recwarn):
     assert_same_state(estimator, expected)
     assert estimator.n_iter_ == 2
     assert np.isfinite(estimator.transform(X)).all()
-    learn(estimator.set_params(schedule="constant", learning_rate=0.1), X, "partial_fit")
+    steady = replace(estimator.optimizer, schedule="constant")
+    learn(estimator.set_params(optimizer=steady, learning_rate=0.1), X, "partial_fit")
     assert all(np.isfinite(part).all() for part in copied_state(estimator).values())
 
 

@@ -29,12 +29,15 @@ from skrbm.learning import SGD, Adam
 optimized = pytest.mark.parametrize("Estimator", with_parameters("optimizer"))
 # These two take their steps in other coordinates than those of the published parameters.
 MAPPED = GaussianBernoulliRBM, ReplicatedSoftmaxRBM
+DEFAULTS = {
+    RBM: {},
+    TAPRBM: {"momentum": 0.5, "alpha": 0.005, "schedule": "linear"},
+    GaussianBernoulliRBM: {"alpha": 0.0, "schedule": "cosine", "max_grad_norm": 10.0},
+    DeepTAPMachine: {"momentum": 0.5, "alpha": 0.001, "schedule": "linear"},
+    ReplicatedSoftmaxRBM: {"alpha": 0.0, "schedule": "linear"},
+    ConditionalRBM: {"alpha": 0.0, "schedule": "linear"},
+}
 NATURAL = [E for E in with_parameters("optimizer") if E not in MAPPED]
-
-
-def known(Estimator, **params):
-    """Those of the parameters that an estimator has."""
-    return {name: value for name, value in params.items() if name in Estimator().get_params()}
 
 
 def steps(estimator):
@@ -45,32 +48,32 @@ def steps(estimator):
 
 
 @optimized
-@pytest.mark.parametrize("name", ["sgd", "adam"])
-def test_an_object_is_what_a_name_and_its_parameters_stand_for(Estimator, name):
-    """To the last bit; an object does not use the parameters of the estimator."""
-    own = {"alpha": 1e-4}
-    made = {"sgd": SGD(momentum=0.5, **own), "adam": Adam(**own)}[name]
-    given = known(Estimator, max_grad_norm=None) | {"learning_rate": 0.02}
-    X = binary_data()
-    by_name = small(Estimator, optimizer=name, momentum=0.5, alpha=1e-4, **given)
-    by_object = small(Estimator, optimizer=made, momentum=0.9, alpha=0.3, **given)
+@pytest.mark.parametrize("name, kind", [("sgd", SGD), ("adam", Adam)])
+def test_a_name_stands_for_an_object_with_the_defaults_of_the_estimator(Estimator, name, kind):
+    """To the last bit."""
+    own = {key: DEFAULTS[Estimator][key] for key in DEFAULTS[Estimator] if hasattr(kind, key)}
+    X, params = binary_data(), {"learning_rate": 0.02}
+    by_name = small(Estimator, **params).set_params(optimizer=name)
+    by_object = small(Estimator, **params).set_params(optimizer=kind(**own))
     for method in ("fit", "partial_fit"):
         learn(by_name, X, method)
         assert_same_state(by_name, learn(by_object, X, method))
-    other = learn(small(Estimator, momentum=0.9, alpha=0.3, **given), X)
-    assert not np.array_equal(steps(by_name), steps(other))
+    other = kind(**{**own, "alpha": 0.3})
+    other = learn(small(Estimator, **params).set_params(optimizer=other), X)
+    assert not np.array_equal(steps(by_name), steps(learn(other, X, "partial_fit")))
 
 
 @pytest.mark.parametrize("Estimator", NATURAL)
 def test_the_first_step_of_adam_has_the_length_of_the_rate(Estimator):
     """Along each parameter it is rate g / (|g| + epsilon), where plain ascent has rate g."""
     X, rate = binary_data(), 1e-3
-    plain = known(Estimator, centered=False, average=False, max_grad_norm=None, n_iter_pretrain=0)
-    params = {"momentum": 0.0, "alpha": 0.0, "learning_rate": rate, "batch_size": 60, **plain}
+    params = {"learning_rate": rate, "batch_size": 60}
+    if Estimator is DeepTAPMachine:
+        params["n_iter_pretrain"] = 0
     before = steps(learn(small(Estimator, n_iter=0, **params), X))
     plain, adam = (
-        steps(learn(small(Estimator, n_iter=1, optimizer=name, **params), X)) - before
-        for name in ("sgd", "adam")
+        steps(learn(small(Estimator, n_iter=1, optimizer=optimizer, **params), X)) - before
+        for optimizer in (kind(alpha=0.0, centered=False, average=False) for kind in (SGD, Adam))
     )
     slopes = plain / rate
     assert_allclose(adam, rate * slopes / (np.abs(slopes) + 1e-8), rtol=1e-4, atol=1e-4 * rate)
@@ -84,7 +87,7 @@ def test_the_state_of_an_optimizer_is_reset_when_it_changes(Estimator):
     estimator = learn(small(Estimator, optimizer="adam", **params), X)
     n_steps = estimator._training.optimizer_state.n_steps
     assert learn(estimator, X)._training.optimizer_state.n_steps == 2 * n_steps > 0
-    learn(estimator.set_params(optimizer="sgd", momentum=0.5), X)
+    learn(estimator.set_params(optimizer=SGD(momentum=0.5)), X)
     assert not hasattr(estimator._training.optimizer_state, "n_steps")
     learn(estimator.set_params(optimizer=Adam(decay=0.5)), X)
     assert estimator._training.optimizer_state.n_steps == n_steps

@@ -16,6 +16,7 @@ from skrbm import TAPRBM, DeepTAPMachine
 from skrbm.arrays import make_rng
 from skrbm.estimators._layerwise import _hidden_samples
 from skrbm.evaluation import _deep
+from skrbm.inference import TAP
 
 NAN = np.nan
 HOLES = np.array([[1, NAN, 0, NAN], [NAN] * 4, [NAN, 0, 1, 1], [0, 1, 1, 0], [0, 1, NAN, NAN]])
@@ -102,7 +103,7 @@ def test_rows_with_holes_teach_nearly_as_much_and_more_than_filled_ones():
     H = np.where(np.random.default_rng(100).random(X.shape) < 0.3, NAN, X)
     means = np.where(np.isnan(H), np.nanmean(H, axis=0), H)
     params = {"n_components": (8, 4), "n_iter_pretrain": 20, "n_iter": 20, "learning_rate": 0.1}
-    params |= {"batch_size": 50, "starts": "chains", "n_starts": 100, "random_state": 0}
+    params |= {"batch_size": 50, "random_state": 0, "inference": TAP(start="chains", n_starts=100)}
     full, holes, filled = (
         divergence_from_noisy_patterns(DeepTAPMachine(**params).fit(rows).score_samples)
         for rows in (X, H, means)

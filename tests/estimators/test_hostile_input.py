@@ -16,6 +16,7 @@ from skrbm import (
     FrankWolfeRBM,
     GaussianBernoulliRBM,
 )
+from skrbm.inference import Gibbs
 from skrbm.units import Poisson
 
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
@@ -53,9 +54,6 @@ def test_scores_of_single_precision_far_from_zero(visible, mean):
 
 
 def test_parameters_that_overflow_are_not_published():
-    X = np.random.default_rng(0).normal(size=(20, 3))
-    with pytest.raises(ValueError, match="first parameters overflow float64; scale X"):
-        GaussianBernoulliRBM(2, weight_scale=1e300, n_iter=1).fit(1e20 * X)
     init = np.full((2, 8), 1e300), None, None
     with pytest.raises(ValueError, match="parameters of init overflow float32"):
         small(FrankWolfeRBM, init=init).fit(binary_data(dtype=np.float32))
@@ -78,7 +76,9 @@ def test_columns_that_are_no_numbers_are_named(Estimator):
 def test_a_machine_without_hidden_units_answers_or_says_why_not():
     """Its visible units are independent, so that log Z is a sum over them."""
     X = binary_data(30, 3)
-    rbm = FrankWolfeRBM(3, alpha=100.0, n_chains=10, random_state=0).fit(X)
+    rbm = FrankWolfeRBM(
+        3, alpha=100.0, random_state=0, inference=Gibbs(n_chains=10, n_steps=10)
+    ).fit(X)
     assert rbm.n_components_ == 0
     exact = np.logaddexp(0, rbm.intercept_visible_).sum()
     for method in ("exact", "tap", "tap3", "naive_mean_field", "adaptive_tap", "relaxed_bp"):

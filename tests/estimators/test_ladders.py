@@ -5,6 +5,7 @@ Seeds are fixed. Log Z may be off by 8 of its standard errors, which it is with 
 """
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,14 +15,15 @@ from scipy.special import ndtr, softmax
 
 from skrbm import RBM, TAPRBM, BernoulliRBM, GaussianBernoulliRBM
 from skrbm.evaluation import exact_log_partition, log_partition
-from skrbm.inference import Tempering
+from skrbm.inference import TAP, Gibbs, GibbsLangevin, Langevin, Tempering
+from skrbm.learning import SGD
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "schedule": "constant"}
-    settings |= {"centered": False, "average": False, "random_state": 0}
-    return RBM(6, starts="tempered", **settings).fit(bits())
+    settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "random_state": 0}
+    settings["optimizer"] = SGD(schedule="constant", centered=False, average=False)
+    return RBM(6, inference=Gibbs(start="tempered"), **settings).fit(bits())
 
 
 def two_modes(strength=3.0, **params):
@@ -41,7 +43,7 @@ def test_log_partition_along_the_ladder_of_a_fit(fitted):
 @pytest.fixture(scope="module")
 def by_solutions():
     settings = {"batch_size": 50, "n_iter": 60, "learning_rate": 0.2, "random_state": 0}
-    return TAPRBM(6, starts="tempered", **settings).fit(bits())
+    return TAPRBM(6, inference=TAP(max_iter=2, start="tempered"), **settings).fit(bits())
 
 
 def test_a_ladder_of_a_fit_by_fixed_points(by_solutions):
@@ -80,14 +82,15 @@ def two_clusters(n=500, dtype=np.float32):
     return (MEAN + SPREAD * (4 * signs + generator.standard_normal((n, 3)))).astype(dtype)
 
 
-OTHERS = [pytest.param(name, marks=pytest.mark.law) for name in ("gibbs", "langevin")]
+OTHERS = [pytest.param(kind, marks=pytest.mark.law) for kind in (Gibbs, Langevin)]
 
 
-@pytest.fixture(scope="module", params=["gibbs_langevin", *OTHERS])
+@pytest.fixture(scope="module", params=[GibbsLangevin, *OTHERS])
 def real(request):
-    settings = {"optimizer": "adam", "n_steps": 5, "n_iter": 100, "random_state": 0}
-    settings |= {"inference": request.param, "learning_rate": 0.02}
-    return GaussianBernoulliRBM(4, starts="tempered", **settings).fit(two_clusters())
+    settings = {"optimizer": "adam", "n_iter": 100, "learning_rate": 0.02, "random_state": 0}
+    own = {} if request.param is Gibbs else {"adjust_after": None}
+    sampler = request.param(n_steps=5, start="tempered", burn_in=0, **own)
+    return GaussianBernoulliRBM(4, inference=sampler, **settings).fit(two_clusters())
 
 
 def share_above(rbm):
@@ -119,7 +122,9 @@ def test_a_ladder_of_real_units_in_units_of_measure(real):
     start, spread = np.tile(MEAN + 4 * SPREAD, (400, 1)), np.sqrt(share * (1 - share) / 400)
     V = real.sample(400, init=start, n_steps=100, random_state=0)
     assert V.dtype == np.float32 and abs((V[:, 0] > MEAN[0]).mean() - share) < 5 * spread
-    plain = GaussianBernoulliRBM.from_parameters(real, inference=real.inference)
+    plain = GaussianBernoulliRBM.from_parameters(
+        real, inference=replace(real.inference, start=None)
+    )
     stuck = plain.sample(400, init=start, n_steps=100, random_state=0)
     assert (stuck[:, 0] > MEAN[0]).mean() > share + 8 * spread
 
@@ -135,15 +140,14 @@ def test_log_partition_along_a_ladder_that_is_built(model):
     for method in ("tempering", Tempering(8), Tempering(n_chains=100)):
         found = log_partition(model, method, random_state=0)
         assert abs(found.value - exact_log_partition(model)) < 8 * found.std
-        assert found.n == getattr(method, "n_chains", 64)
+        assert found.n == (getattr(method, "n_chains", None) or 64)
 
 
 def test_samples_along_a_ladder_reach_modes_that_gibbs_sampling_does_not():
     """Half of 400 samples are in each mode, within 5 standard deviations of 0.025."""
     rbm, start = two_modes(), np.zeros((400, 8))
-    stuck = rbm.sample(400, init=start, random_state=0)
+    stuck = rbm.sample(400, init=start, method="gibbs", random_state=0)
     assert (stuck.mean(axis=1) < 0.5).all()
-    assert_array_equal(stuck, rbm.sample(400, init=start, method="gibbs", random_state=0))
     for method in ("tempering", Tempering(8)):
         V = rbm.sample(400, init=start, method=method, random_state=0)
         assert V.shape == (400, 8)

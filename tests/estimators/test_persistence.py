@@ -17,6 +17,7 @@ from sklearn.base import is_classifier
 from sklearn.neural_network import BernoulliRBM as Sklearn
 
 from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine, GaussianBernoulliRBM, TabularRBM
+from skrbm.inference import TAP, Gibbs, GibbsLangevin
 from skrbm.learning import SGD, Adam
 from skrbm.persistence import load, save
 
@@ -27,11 +28,12 @@ def given(estimator):
     return (X, (X[:, :3] > 0).astype(int)) if is_classifier(estimator) else (X,)
 
 
+TEMPERED = Gibbs(start="tempered")
 SETTINGS = {
     **{Estimator.__name__: (Estimator, {}) for Estimator in [*PATHS, TabularRBM]},
-    "ladder": (RBM, {"starts": "tempered", "visible": "gaussian"}),
-    "ladder of solutions": (TAPRBM, {"starts": "tempered"}),
-    "ladder of real units": (GaussianBernoulliRBM, {"starts": "tempered"}),
+    "ladder": (RBM, {"inference": TEMPERED, "visible": "gaussian"}),
+    "ladder of solutions": (TAPRBM, {"inference": TAP(start="tempered")}),
+    "ladder of real units": (GaussianBernoulliRBM, {"inference": GibbsLangevin(start="tempered")}),
     "messages": (RBM, {"inference": "relaxed_bp", "optimizer": Adam(decay=0.5)}),
     "outputs": (ConditionalRBM, {"optimizer": Adam(alpha="auto")}),
     "layers": (DeepTAPMachine, {"optimizer": "adam"}),
@@ -83,7 +85,10 @@ def test_tensors_come_back_as_tensors(tmp_path):
         (Sklearn(), "got sklearn.neural_network._rbm.BernoulliRBM"),
         (SGD(), "got skrbm.learning._optimizers.SGD"),
         (RBM, "save takes an estimator of skrbm"),
-        (RBM(schedule=lambda progress: 1.0), "RBM.schedule is of type builtins.function"),
+        (
+            RBM(optimizer=SGD(schedule=lambda progress: 1.0)),
+            "RBM.optimizer.schedule is of type builtins.function",
+        ),
         (RBM(init=Sklearn()), "RBM.init is of type sklearn.neural_network._rbm.BernoulliRBM"),
     ],
     ids=["of scikit-learn", "an optimiser", "a class", "a function", "a part of scikit-learn"],
@@ -109,7 +114,14 @@ def written(path, **changes):
     "changes, message",
     [
         ({"format": 99, "skrbm": "7.0"}, "later release"),
-        ({"estimator": {"type": "Popen", "state": {"args": "ls"}}}, "there is no Popen"),
+        ({"estimator": {"type": "Popen", "state": {"args": "ls"}}}, "a Popen, which is no part"),
+        (
+            {"estimator": {"type": "Checkpoint", "state": {"folder": "victim"}}},
+            "a Checkpoint, which is no part",
+        ),
+        ({"estimator": {"type": "RBM", "state": {"_skl_callbacks": []}}}, "'_skl_callbacks'"),
+        ({"estimator": {"type": "RBM", "state": {"transform": 3}}}, "'transform'"),
+        ({"estimator": None}, "has no estimator"),
         ({"estimator": {"eval": "1"}}, "was written by skrbm"),
         ({"estimator": {"array": 77}}, "was written by skrbm"),
         ({"estimator": {"type": "SGD", "state": {"speed": 1}}}, "unexpected keyword .*'speed'"),
@@ -121,6 +133,14 @@ def written(path, **changes):
 def test_files_of_others(changes, message, tmp_path):
     written(tmp_path / "machine", **changes)
     with pytest.raises(ValueError, match=message):
+        load(tmp_path / "machine")
+
+
+def test_compressed_files(tmp_path):
+    """A small file must not take much memory."""
+    with open(tmp_path / "machine", "wb") as file:
+        np.savez_compressed(file, tree=np.zeros(10**8, np.uint8))
+    with pytest.raises(ValueError, match="compressed"):
         load(tmp_path / "machine")
 
 

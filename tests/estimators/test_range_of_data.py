@@ -1,12 +1,11 @@
-"""Data outside of the interval that binary units take, and the threshold that makes them bits."""
+"""Data outside of the interval that units take, or far from 0."""
 
 import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from _estimators import BINARY, binary_data, parameters, small
-from numpy.testing import assert_array_equal
+from _estimators import BINARY, binary_data, small
 
 from skrbm import RBM as AnyRBM
 from skrbm.exceptions import DataRangeWarning
@@ -28,7 +27,7 @@ def test_range_warning(RBM, make, scale, values):
     X = make(scale * binary_data())
     messages = range_warnings(lambda: small(RBM).fit(X))
     assert len(messages) == 1
-    for part in ("outside [0, 1]", "MinMaxScaler", "binarize"):
+    for part in ("outside [0, 1]", "MinMaxScaler", "visible='gaussian'"):
         assert part in messages[0]
     if not sp.issparse(X):
         assert values in messages[0]
@@ -43,30 +42,6 @@ def test_new_data_out_of_range(RBM):
         (message,) = range_warnings(lambda method=method: getattr(rbm, method)(255 * X))
         assert "from 0 to 255" in message and "are clipped" in message
         assert not range_warnings(lambda method=method: getattr(rbm, method)(0.5 * X))
-    rbm = small(RBM, binarize=100).fit(255 * X)
-    assert not range_warnings(lambda: rbm.transform(255 * X))
-
-
-@binary
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_matrix])
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
-def test_binarize(RBM, make, dtype):
-    generator = np.random.default_rng(0)
-    X = generator.integers(0, 256, (60, 8)) * (generator.random((60, 8)) < 0.7)
-    bits, X = (X > 100).astype(dtype), make(X.astype(dtype))
-    rbm, expected = small(RBM, binarize=100).fit(X), small(RBM).fit(make(bits))
-    for one, other in zip(parameters(rbm), parameters(expected), strict=True):
-        assert_array_equal(one, other)
-    for method in ("transform", "score_samples", "free_energy"):
-        assert_array_equal(getattr(rbm, method)(X), getattr(expected, method)(make(bits)))
-
-
-@binary
-def test_binarize_below_zero(RBM):
-    X = binary_data() - 1
-    assert not range_warnings(lambda: small(RBM, binarize=-0.5).fit(X))
-    with pytest.raises(ValueError, match=r"binarize=-0\.5"):
-        small(RBM, binarize=-0.5).fit(sp.csr_array(X))
 
 
 @pytest.mark.parametrize(

@@ -5,41 +5,14 @@ import pytest
 from _estimators import binary_data
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
-from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import StandardScaler
 
-from skrbm import RBM, TAPRBM, BernoulliRBM, CategoricalRBM, GaussianBernoulliRBM
+from skrbm import RBM, TAPRBM, BernoulliRBM, CategoricalRBM
 from skrbm.exceptions import DivergenceError
-from skrbm.inference import ContrastiveDivergence, Gibbs
+from skrbm.inference import TAP, Gibbs
+from skrbm.learning import SGD
 from skrbm.units import Categorical, TruncatedGaussBernoulli, TruncatedGaussian
-
-DATA = {RBM: binary_data(), GaussianBernoulliRBM: binary_data() - 0.5}
-samplers = pytest.mark.parametrize("Estimator", DATA)
-
-
-def weights(Estimator, **params):
-    """What two epochs learn."""
-    estimator = Estimator(4, n_iter=2, batch_size=10, random_state=0, **params)
-    return estimator.fit(DATA[Estimator]).components_
-
-
-@samplers
-def test_steps_are_those_of_the_sampler(Estimator):
-    """Unless the estimator is given its own."""
-    expected = weights(Estimator, inference="gibbs", n_steps=5)
-    assert_array_equal(weights(Estimator, inference=Gibbs(5)), expected)
-    assert_array_equal(weights(Estimator, inference=Gibbs(2), n_steps=5), expected)
-    assert not np.array_equal(weights(Estimator, inference=Gibbs(2)), expected)
-    searched = clone(Estimator(inference=Gibbs())).set_params(inference__n_steps=5)
-    assert_array_equal(weights(Estimator, inference=searched.inference), expected)
-
-
-def test_contrastive_divergence_starts_at_data():
-    expected = weights(RBM, inference="gibbs", starts="data", n_steps=3)
-    assert_array_equal(weights(RBM, inference=ContrastiveDivergence(3)), expected)
-    assert_array_equal(weights(RBM, inference=ContrastiveDivergence(3), starts="data"), expected)
-
 
 IRIS = StandardScaler().fit_transform(load_iris().data)
 NO_INTEGRAL = r"(?s)cannot be normalized {}\D.*learning_rate.*truncated_gaussian"
@@ -52,7 +25,8 @@ def test_gaussian_units_whose_couplings_grow_too_strong(inference):
     Its log Z is estimated with a deviation near 0.01: off by 0.2 with probability below 1e-9.
     """
     kinds = {"visible": "gaussian", "hidden": "gaussian", "inference": inference}
-    plain = {"learning_rate": 0.1, "schedule": "constant", "centered": False, "average": False}
+    optimizer = SGD(alpha=0.0, schedule="constant", centered=False, average=False)
+    plain = {"learning_rate": 0.1, "optimizer": optimizer}
     rbm = RBM(3, n_iter=30, batch_size=20, random_state=0, **kinds, **plain)
     with pytest.raises(DivergenceError, match=NO_INTEGRAL.format(r"after epoch \d+")):
         rbm.fit(IRIS)
@@ -119,31 +93,33 @@ def test_the_schedule_of_automatic_epochs_ends_at_zero():
         seen.append(progress)
         return 1 - progress
 
-    RBM(2, schedule=linear, random_state=0).fit(X)
+    RBM(2, random_state=0, optimizer=SGD(schedule=linear)).fit(X)
     assert max(seen) == pytest.approx(333 / 334) and min(seen) == 0
 
 
 # ------------------------------------------------------------------------------- presets
 
 
+PLAIN = SGD(alpha=0.0, schedule="constant", centered=False, average=False)
+
+
 @pytest.mark.parametrize(
     "Preset, params, of_rbm",
     [
-        (BernoulliRBM, {"n_gibbs_steps": 3}, {"n_steps": 3, "starts": "persistent"}),
-        (BernoulliRBM, {"persistent": False}, {"n_steps": 1, "starts": "data"}),
-        (BernoulliRBM, {"persistent": "tempered"}, {"n_steps": 1, "starts": "tempered"}),
-        (TAPRBM, {"starts": "persistent"}, {"inference": "tap", "starts": "persistent"}),
-        (TAPRBM, {"inference": "tap3", "starts": "data"}, {"inference": "tap3", "starts": "data"}),
+        (BernoulliRBM, {}, {"optimizer": PLAIN, "inference": Gibbs(start="persistent")}),
+        (TAPRBM, {"inference": TAP(start="persistent"), "optimizer": PLAIN}, {"optimizer": PLAIN}),
+        (TAPRBM, {"inference": TAP(start="data"), "optimizer": PLAIN}, {"optimizer": PLAIN}),
     ],
 )
 def test_presets_are_rbms_with_other_parameters(Preset, params, of_rbm):
     """To the last bit, from the same first parameters."""
+    same = {"n_components": 5, "n_iter": 3, "batch_size": 10, "random_state": 0}
+    same |= {"learning_rate": 0.1}
     init = 0.1 * np.random.default_rng(0).standard_normal((5, 8)), np.zeros(5), np.zeros(8)
-    same = {"n_components": 5, "n_iter": 3, "batch_size": 10, "random_state": 0, "init": init}
-    same |= {"learning_rate": 0.1, "schedule": "linear", "momentum": 0.5, "alpha": 0.01}
-    same |= {"centered": False, "average": False}
-    preset, rbm = Preset(**same, **params), RBM(**same, **of_rbm)
+    preset = Preset(**same, **params)
+    rbm = RBM(**same, **{"inference": preset.inference, **of_rbm})
     for estimator in (preset, rbm):
+        estimator.init = init
         estimator.fit(binary_data()).partial_fit(binary_data(seed=1))
     assert_array_equal(preset.components_, rbm.components_)
     assert_array_equal(preset.sample(5, random_state=0), rbm.sample(5, random_state=0))
@@ -152,7 +128,7 @@ def test_presets_are_rbms_with_other_parameters(Preset, params, of_rbm):
 def test_a_machine_of_categories_is_one_of_their_columns():
     values = np.random.default_rng(0).integers([3, 2], size=(60, 2))
     columns = np.hstack([np.eye(3)[values[:, 0]], np.eye(2)[values[:, 1]]])
-    same = {"n_components": 4, "n_iter": 3, "random_state": 0, "starts": "persistent"}
+    same = {"n_components": 4, "n_iter": 3, "random_state": 0, "inference": "pcd"}
     categorical = CategoricalRBM(**same).fit(values)
     rbm = RBM(visible=Categorical((3, 2)), **same).fit(columns.astype(np.float32))
     assert_allclose(categorical.score_samples(values), rbm.score_samples(columns), rtol=1e-4)

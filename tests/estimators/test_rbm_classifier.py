@@ -11,7 +11,7 @@ from scipy.special import expit, log_softmax, logsumexp
 
 from skrbm import RBM, RBMClassifier
 from skrbm.arrays import to_numpy
-from skrbm.learning import LabelColumns, MachineGradient
+from skrbm.learning import SGD, LabelColumns, MachineGradient
 from skrbm.machine import data_moments
 
 BITS = np.array(list(itertools.product([0.0, 1.0], repeat=4)))
@@ -167,7 +167,7 @@ def test_discriminative_gradients(kind, part):
 @pytest.mark.law
 def test_learning_by_labels_alone_finds_their_probabilities():
     """log p(y | x) of a label that features tell rises to near 0; p(x) does not matter."""
-    own = {"n_iter": 60, "alpha": 1e-4, "learning_rate": 2.0}
+    own = {"n_iter": 60, "optimizer": SGD(alpha=1e-4), "learning_rate": 2.0}
     model = small(own=own, discriminative=1.0).fit(X, y)
     assert model.score(X, y) == 1.0
     log_p = model.predict_log_proba(X)[np.arange(120), np.searchsorted(LABELS, y)]
@@ -227,5 +227,5 @@ def test_bad_labels():
 
 
 def test_samples_of_no_label_are_refused():
-    with pytest.raises(ValueError, match="no labels to draw features of"):
+    with pytest.raises(ValueError, match="at least one label"):
         small().fit(X, y).sample(y=[])

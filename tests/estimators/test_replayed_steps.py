@@ -18,7 +18,7 @@ from sklearn.base import clone
 import skrbm
 from skrbm.arrays import Replayed, make_rng, put_off, require, to_numpy
 from skrbm.exceptions import DivergenceError
-from skrbm.inference import TAP, GibbsLangevin
+from skrbm.inference import TAP, Gibbs, GibbsLangevin
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
@@ -46,8 +46,8 @@ REPLAYED = [
     case(RBM, learning_rate=0.1, inference="cd", max_grad_norm=0.5),
     case(RBM, visible="gaussian", inference=GibbsLangevin(step_size=0.1), learning_rate=0.02),
     case(RBM, inference="tempering", learning_rate=0.1),
-    case(Bernoulli, learning_rate=0.1, persistent=True),
-    case(Bernoulli, learning_rate=0.1, early_stopping=True),
+    case(Bernoulli, learning_rate=0.1),
+    case(RBM, learning_rate=0.1, inference="cd", early_stopping=True),
     case(skrbm.TAPRBM, learning_rate=0.05),
     case(skrbm.TAPRBM, learning_rate=0.05, inference=TAP(max_iter=3, damping=0.3)),
     case(skrbm.DeepTAPMachine, learning_rate=0.05),
@@ -144,8 +144,7 @@ if GPU:
 def test_divergence_in_a_replay_leaves_the_last_good_parameters(monkeypatch):
     X, found = rows(), []
     for is_replayed in (False, True):
-        estimator = small(RBM, visible="gaussian", learning_rate=0.1, schedule="constant")
-        estimator.set_params(optimizer="sgd", n_iter=3, batch_size=10, average=False)
+        estimator = small(RBM, visible="gaussian", learning_rate=0.1, average=False)
         with recorded_on_the_processor(monkeypatch) if is_replayed else monkeypatch.context():
             estimator.fit(X).set_params(learning_rate=1e30, warm_start=True)
             with pytest.raises(DivergenceError) as error:
@@ -155,10 +154,12 @@ def test_divergence_in_a_replay_leaves_the_last_good_parameters(monkeypatch):
     assert_same(found[0][0], found[1][0])
 
 
-@pytest.mark.parametrize("params", [{"starts": "tempered"}, {"hidden": "relu"}], ids=str)
+@pytest.mark.parametrize(
+    "params", [{"inference": Gibbs(start="tempered")}, {"hidden": "relu"}], ids=str
+)
 def test_steps_that_read_numbers_are_taken_one_by_one(monkeypatch, params):
     X = rows()
-    estimator = small(RBM, learning_rate=0.1, schedule="linear", n_iter=4, batch_size=10, **params)
+    estimator = small(RBM, learning_rate=0.1, n_iter=4, schedule="linear", **params)
     plain = learn(clone(estimator), X)
     with recorded_on_the_processor(monkeypatch) as graphs:
         replayed = learn(clone(estimator), X)

@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _estimators import build
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, gammaln, logsumexp
 
@@ -37,7 +38,8 @@ def all_counts(length, n_words):
 
 
 def small(**params):
-    return ReplicatedSoftmaxRBM(**{"n_components": 4, "n_iter": 30, "random_state": 0, **params})
+    sizes = {"n_components": 4, "n_iter": 30, "random_state": 0}
+    return build(ReplicatedSoftmaxRBM, **{**sizes, **params})
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +124,7 @@ def test_perplexity(fitted):
     "params",
     [
         {},
-        {"persistent": False},
+        {"inference": "cd"},
         {"optimizer": "adam", "n_iter": 100},  # its automatic rates are smaller
         {"learning_rate": 0.2},
         {"learning_rate": 0.05, "centered": False, "average": False, "momentum": 0.5},

@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skrbm import RBM, TAPRBM, ConditionalRBM, DeepTAPMachine, FrankWolfeRBM, GaussianBernoulliRBM
 from skrbm.exceptions import DataRangeWarning
+from skrbm.inference import Gibbs, Langevin
 
 # Checks that scikit-learn runs only on its own estimators, by their names in different versions.
 EXTRA_CHECKS = [
@@ -46,9 +47,14 @@ REAL = {"visible": "truncated_gaussian", "hidden": "truncated_gauss_bernoulli"}
 @pytest.mark.checks
 @parametrize_with_checks(
     [
-        RBM(4, n_iter=2, visible="gaussian", starts="tempered", early_stopping=True),
+        RBM(
+            4, n_iter=2, visible="gaussian", early_stopping=True, inference=Gibbs(start="tempered")
+        ),
         TAPRBM(4, n_iter=2, inference="relaxed_bp", optimizer="adam", learning_rate=1e-4, **REAL),
-        quick(GaussianBernoulliRBM, inference="langevin", starts="persistent"),
+        quick(
+            GaussianBernoulliRBM,
+            inference=Langevin(start="persistent", n_steps=20, burn_in=0, adjust_after=None),
+        ),
         quick(DeepTAPMachine, hidden="gaussian", learning_rate=1e-4, early_stopping=True),
         ConditionalRBM(4, n_iter=20, early_stopping=False, init="logistic", optimizer="adam"),
         quick(FrankWolfeRBM, step="1/t", alpha=0.1, early_stopping=False),

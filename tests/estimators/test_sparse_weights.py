@@ -8,10 +8,11 @@ from _estimators import small, with_parameters
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
-from skrbm import RBM, ConditionalRBM, persistence
+from skrbm import RBM, ConditionalRBM, ReplicatedSoftmaxRBM, persistence
+from skrbm.learning import SGD
 
 X = np.random.default_rng(0).integers(0, 2, (60, 6)).astype(float)
-ESTIMATORS = with_parameters("penalty")
+ESTIMATORS = [E for E in with_parameters("optimizer") if E is not ReplicatedSoftmaxRBM]
 
 
 def weights_of(estimator):
@@ -38,13 +39,18 @@ def test_every_estimator_finds_and_reports_zeros(Estimator, penalty, capsys):
 def test_a_machine_without_weights_gives_a_warning():
     """The columns of X come in pairs, which a smaller penalty finds."""
     rows = np.repeat(X[:, :3], 2, axis=1)
-    options = {"penalty": "l1", "learning_rate": 0.5, "n_iter": 20, "random_state": 0}
+    options = {"learning_rate": 0.5, "n_iter": 20, "random_state": 0}
     with pytest.warns(ConvergenceWarning, match="All weights are 0"):
-        fitted = RBM(2, alpha=0.5, **options).fit(rows)
+        fitted = RBM(2, optimizer=SGD(alpha=0.5, penalty="l1"), **options).fit(rows)
     assert not fitted.components_.any()
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        fitted = RBM(2, alpha=1e-3, init=RBM(2, random_state=0).fit(rows), **options).fit(rows)
+        fitted = RBM(
+            2,
+            init=RBM(2, random_state=0).fit(rows),
+            optimizer=SGD(alpha=0.001, penalty="l1"),
+            **options,
+        ).fit(rows)
     assert fitted.components_.any()
 
 
@@ -63,9 +69,11 @@ def test_a_path_of_penalties_finds_a_planted_sparse_machine(tmp_path):
     with a column that is not its own, 0.5 * 0.5 / sqrt(1000) = 0.008.
     """
     support, rows = planted()
-    rbm = RBM(4, penalty="l1", n_iter=60, batch_size=500, random_state=0, warm_start=True)
+    rbm = RBM(
+        4, n_iter=60, batch_size=500, random_state=0, warm_start=True, optimizer=SGD(penalty="l1")
+    )
     shares = [
-        rbm.set_params(alpha=alpha).fit(rows).history_["zero_weights"][-1]
+        rbm.set_params(optimizer__alpha=alpha).fit(rows).history_["zero_weights"][-1]
         for alpha in (1e-4, 2e-2, 3e-2)
     ]
     assert shares[0] < 0.5 <= shares[1] <= shares[2] == 0.75

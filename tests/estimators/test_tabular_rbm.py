@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from pandas.testing import assert_frame_equal
 
 from skrbm import RBM, TabularRBM
@@ -61,6 +61,18 @@ def test_kinds_are_found_from_dtypes():
     assert rbm.units_[0] == ColumnUnits(expected)
     assert rbm.n_features_in_ == 6 and rbm.components_.shape == (4, 10)
     assert fitted(with_holes(people())).kinds_ == rbm.kinds_
+
+
+def test_integers_that_missing_values_have_made_floats():
+    """Floats without missing values are meant as numbers."""
+    n = np.arange(60.0)
+    columns = {"bit": n % 2, "stars": n % 5, "many": n, "half": n % 2 + 0.5}
+    X = np.stack(list(columns.values()), axis=1)
+    assert set(fitted(X).kinds_.values()) == {"real"}
+    X[0] = np.nan
+    assert list(fitted(X).kinds_.values()) == ["binary", "rating", "real", "real"]
+    drawn = fitted(X).sample(50, random_state=0)
+    assert set(np.unique(drawn[:, 0])) <= {0, 1} and set(np.unique(drawn[:, 1])) <= set(range(5))
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -204,40 +216,3 @@ def test_errors_name_the_column(change, params, name):
 
 
 # --------------------------------------------------------- starts at a machine of a table
-
-
-def of_small_table(**columns):
-    rng = np.random.default_rng(0)
-    usual = {
-        "s": rng.choice(["u", "v", "w"], 60),
-        "t": np.arange(60) % 4,
-        "x": rng.standard_normal(60),
-    }
-    return pd.DataFrame(usual | columns)
-
-
-def test_a_fit_starts_at_a_machine_of_the_same_table():
-    X = of_small_table()
-    rbm = fitted(X)
-    assert_array_equal(fitted(X[::-1], n_iter=0, init=rbm).components_, rbm.components_)
-    arrays = rbm.components_, rbm.intercept_hidden_, rbm.intercept_visible_
-    assert_array_equal(fitted(X, n_iter=0, init=arrays).components_, rbm.components_)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        of_small_table(s=of_small_table()["s"].map({"u": "z_u", "v": "a_v", "w": "b_w"})),
-        of_small_table(s=np.resize(["u", "v", "w", "y"], 60)),
-        of_small_table(t=10 + np.arange(60) % 4),
-        of_small_table(t=np.arange(60) % 9),
-        of_small_table()[["s", "x", "t"]],
-        of_small_table().rename(columns={"x": "y"}),
-        of_small_table(x=np.arange(60) % 2 == 0),
-        of_small_table().drop(columns="x"),
-    ],
-    ids=["names", "number of names", "shift", "range", "order", "name of column", "kind", "fewer"],
-)
-def test_a_fit_does_not_start_at_a_machine_of_another_table(other):
-    with pytest.raises(ValueError, match="another table"):
-        fitted(other, init=fitted(of_small_table()))

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 
 from skrbm import BernoulliRBM
 from skrbm._schedules import SCHEDULES
-from skrbm.learning import LikelihoodMonitor, MomentLearner
+from skrbm.learning import EarlyStopping, LikelihoodMonitor, MomentLearner
 
 every = pytest.mark.parametrize("RBM", RBMS)
 binary = pytest.mark.parametrize("RBM", BINARY)
@@ -87,7 +87,7 @@ def watched_split(monkeypatch):
 def test_early_stopping_records_what_it_watches(RBM, monkeypatch):
     """One epoch, so that the parameters that were measured are those that are published."""
     X = binary_data(n=100)
-    rbm = small(RBM, n_iter=1, early_stopping=True, validation_fraction=0.3, tol=100.0)
+    rbm = small(RBM, n_iter=1, early_stopping=EarlyStopping(validation_fraction=0.3, tol=100.0))
     trained = watched_split(monkeypatch)
     rbm.fit(X)
     (train, n_train), (validation, n_validation) = trained[0]
@@ -126,7 +126,7 @@ def script_of_scores(monkeypatch, values):
 )
 def test_early_stopping_restores_the_last_good_parameters(RBM, monkeypatch, values, n_epochs, best):
     machines = script_of_scores(monkeypatch, values)
-    rbm = small(RBM, n_iter=20, early_stopping=True, tol=0.5, n_iter_no_change=3)
+    rbm = small(RBM, n_iter=20, early_stopping=EarlyStopping(patience=3, tol=0.5))
     rbm.fit(binary_data())
     assert rbm.n_iter_ == len(rbm.history_["epoch"]) == len(machines) == n_epochs
     assert_array_equal(rbm.components_, machines[best - 1].weights[0])
@@ -149,7 +149,7 @@ def test_early_stopping_stops_before_overfitting(RBM, monkeypatch):
     epochs, held_out = [], kept_held_out(monkeypatch)
     for seed in range(4):
         X = (np.random.default_rng(seed).random((40, 8)) < 0.5).astype(float)
-        rbm = small(RBM, early_stopping=True, validation_fraction=0.5, **params).fit(X)
+        rbm = small(RBM, early_stopping=EarlyStopping(validation_fraction=0.5), **params).fit(X)
         epochs.append(rbm.n_iter_)
         apart = {tuple(row) for row in held_out[-1]}
         learnt = np.array([row for row in X if tuple(row) not in apart])
@@ -223,7 +223,7 @@ def peak(function):
         tracemalloc.stop()
 
 
-OPTIONS = [(RBM, {}) for RBM in RBMS] + [(RBM, {"binarize": 0}) for RBM in BINARY]
+OPTIONS = [(RBM, {}) for RBM in RBMS]
 OPTIONS += [(RBM, {"early_stopping": True}) for RBM in RBMS]
 
 
@@ -240,11 +240,10 @@ OPTIONS += [(RBM, {"early_stopping": True}) for RBM in RBMS]
 def test_memory_of_a_fit_on_dense_data(RBM, params, dtype, item):
     """Beside X itself: ten times parameters and batch, an index of the rows, and 2 MB.
 
-    A copy of X has 6.4 MB as float32. Only ``binarize`` needs a mask of one byte for each entry.
+    A copy of X has 6.4 MB as float32.
     """
     X = (np.random.default_rng(0).random((8_000, 200)) < 0.3).astype(dtype)
     rbm = RBM(n_components=50, batch_size=100, n_iter=1, random_state=0, **params)
     small(RBM, **params).fit(X[:100])  # what is imported and cached at first use
     batch_and_parameters = item * (50 * 200 + 250 + 100 * (200 + 50))
-    mask = X.size if "binarize" in params else 0
-    assert peak(lambda: rbm.fit(X)) < 10 * batch_and_parameters + 16 * 8_000 + mask + 2_000_000
+    assert peak(lambda: rbm.fit(X)) < 10 * batch_and_parameters + 16 * 8_000 + 2_000_000

@@ -71,7 +71,7 @@ def test_a_mode_that_forward_chains_miss():
     log_z = np.logaddexp(*log_weights)
     assert expit(log_weights[1] - log_weights[0]) > 0.99
     base = Theta(np.full(40, -4.0))
-    forward = AIS(n_chains=50, schedule=20)
+    forward = AIS(n_chains=5, schedule=3)
     found = bracket(
         machine, np.ones((20, 40)), method=forward, base=base, burn_in=5, random_state=0
     )

@@ -22,8 +22,9 @@ from skrbm.evaluation._agreement import (
     neighbours,
     quality_by_sweeps,
 )
-from skrbm.inference import Tempering
+from skrbm.inference import Gibbs, Tempering
 from skrbm.inputs import Coordinates
+from skrbm.learning import SGD
 from skrbm.machine import Machine, conditional
 from skrbm.units import Bernoulli, Theta
 
@@ -117,7 +118,9 @@ def test_ladders_with_gaps_or_few_round_trips_are_not_connected(n_rungs, options
 def test_the_ladder_of_a_fit_is_diagnosed():
     """Exchanges are those of the ladder itself, with the same draws."""
     X = drawn(random_machine(BINARY, (8, 5), 0, 1.0), 200)
-    rbm = RBM(4, starts="tempered", n_iter=20, learning_rate=0.1, random_state=0).fit(X)
+    rbm = RBM(
+        4, n_iter=20, learning_rate=0.1, random_state=0, inference=Gibbs(start="tempered")
+    ).fit(X)
     d = diagnose(rbm, X, n_steps=100, random_state=0)
     assert d.exchanges.acceptance.shape == (len(rbm.ladder_) - 1,)
     assert diagnose(rbm, method="gibbs", **QUICK).exchanges is None
@@ -159,12 +162,13 @@ def test_a_machine_trained_out_of_equilibrium():
     generator = np.random.default_rng(0)
     modes = np.repeat(generator.random((500, 1)) < 0.3, 16, axis=1)
     X = (modes ^ (generator.random((500, 16)) < 0.05)).astype(float)
-    options = {"inference": "gibbs", "learning_rate": 0.05, "n_iter": 200, "random_state": 0}
-    options |= {"schedule": "constant", "centered": False, "average": False}
+    optimizer = SGD(schedule="constant", centered=False, average=False)
+    options = {"optimizer": optimizer, "learning_rate": 0.05, "n_iter": 200, "random_state": 0}
     # Weights that grow from nothing make a machine that chains of 3 sweeps never come to know.
     weights, mean = 0.01 * generator.standard_normal((16, 16)), X.mean(axis=0)
     log_odds = np.log(mean / (1 - mean))
-    rbm = RBM(16, starts="noise", n_steps=3, init=(weights, None, log_odds), **options).fit(X)
+    init, inference = (weights, None, log_odds), Gibbs(3, start="noise")
+    rbm = RBM(16, init=init, inference=inference, **options).fit(X)
     before = vars(rbm).copy()
     d = diagnose(rbm, X, n_chains=200, random_state=0)
     assert d.in_equilibrium is False
@@ -174,7 +178,7 @@ def test_a_machine_trained_out_of_equilibrium():
     assert q.rise == pytest.approx(q.error[-1] - q.error.min()) and q.rise > 10 * q.rise_std
     assert q.fall == pytest.approx(q.error[0] - q.error.min()) and q.fall > 10 * q.fall_std
     assert vars(rbm).keys() == before.keys()  # nothing is written on the estimator
-    persistent = RBM(16, n_steps=3, **options | {"n_iter": 20}).fit(X)
+    persistent = RBM(16, inference=Gibbs(3), **options | {"n_iter": 20}).fit(X)
     assert diagnose(persistent, X, random_state=0).in_equilibrium
 
 

@@ -181,7 +181,7 @@ def test_fixed_points_by_name_and_by_object(name):
     machine, starts = make(strength=0.2), np.eye(4)
     by_name = log_partition(machine, name, starts=starts)
     method = FIXED_POINTS[name]
-    solution = solve(method, machine, method.start(machine, starts), tol=1e-26, max_iter=1000)
+    solution = solve(method, machine, method.state_at(machine, starts), tol=1e-26, max_iter=1000)
     value = method.log_partition(machine, solution.state)[0]
     assert by_name.value == pytest.approx(value, rel=1e-9)
     assert np.isnan(by_name.std)
@@ -345,7 +345,7 @@ def test_a_conditional_machine_has_no_single_law(function):
 
 def test_data_go_through_the_threshold_of_the_estimator():
     X = np.eye(4)
-    rbm = BernoulliRBM(2, n_iter=1, binarize=100, random_state=0).fit(255 * X)
+    rbm = BernoulliRBM(2, n_iter=1, random_state=0).fit(255 * X)
     expected = pseudo_log_likelihood(rbm.machine_, X)
     assert_allclose(pseudo_log_likelihood(rbm, 255 * X), expected, rtol=1e-12)
     assert_allclose(pseudo_log_likelihood(rbm, sp.csr_array(255 * X)), expected, rtol=1e-12)

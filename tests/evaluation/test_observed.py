@@ -44,10 +44,13 @@ def with_sites(seed=0, hidden="bernoulli"):
 
 
 def assert_exact(machine, X, observed, rows):
-    log_weights, means, exact = exact_sums(machine, X, observed, means=True)
+    log_weights, means, exact = exact_sums(machine, X, observed, layer=1)
     assert_array_equal(exact, True)
     assert_allclose(log_weights, [row.log_z for row in rows], rtol=1e-9, atol=1e-9)
     assert_allclose(means, [row.mean(1) for row in rows], rtol=1e-8, atol=1e-9)
+    _, means, _ = exact_sums(machine, X, observed, layer=0)
+    expected = np.array([row.mean(0) for row in rows])
+    assert_allclose(means[~observed], expected[~observed], rtol=1e-8, atol=1e-9)
 
 
 @pairs
@@ -79,7 +82,7 @@ def annealed(machine, X, observed, accuracy=PRECISE, **options):
         return -free_energy_given(Density(machine, **options), H, SEED, accuracy)
 
 
-def none_exact(machine, X, observed):
+def none_exact(machine, X, observed, max_units):
     return np.zeros(len(X)), None, np.zeros(len(X), bool)
 
 

@@ -206,7 +206,7 @@ def oscillating_machine(x=1.3):
 def test_damping_takes_over_where_plain_sweeps_do_not_converge():
     machine = oscillating_machine()
     X = np.concatenate([np.full((2, 8), 0.5), starts_of(8, 20), np.full((1, 8), 0.5)])
-    start, easy = TAP().start(machine, X), np.array([True] * 2 + [False] * 20 + [True])
+    start, easy = TAP().state_at(machine, X), np.array([True] * 2 + [False] * 20 + [True])
     plain = solve(TAP(), machine, start, tol=1e-12, max_iter=500)
     assert_array_equal(plain.converged, easy)
     settled = solve_to_convergence(TAP(), machine, start)
@@ -229,7 +229,7 @@ class Drift(TAP):
 
 def test_sweeps_come_to_an_end():
     machine = uniform_machine()
-    settled = solve_to_convergence(Drift(), machine, TAP().start(machine, np.eye(4)))
+    settled = solve_to_convergence(Drift(), machine, TAP().state_at(machine, np.eye(4)))
     assert not settled.converged.any()
     assert_array_equal(settled.n_iter, [3000] * 4)
     assert_allclose(settled.residual, 1)  # of a sweep without damping
@@ -240,7 +240,7 @@ def test_what_has_not_settled_is_not_called_converged():
     """At a critical point sweeps come nearer ever more slowly, with more damping still more so."""
     unit, theta = Bernoulli(), Theta(np.array([-2.0]))
     machine, method = Machine((unit, unit), (theta, theta), (np.array([[4.0]]),)), NaiveMeanField()
-    start = method.start(machine, np.array([[0.9], [0.1], [0.5]]))
+    start = method.state_at(machine, np.array([[0.9], [0.1], [0.5]]))
     settled = solve_to_convergence(method, machine, start)
     left = method.residual(settled.state, method.step(machine, settled.state))
     assert_array_equal(settled.converged, [False, False, True])
@@ -279,7 +279,7 @@ def test_starts_that_do_not_converge():
 def test_the_row_that_moves_least_stands_for_a_solution(order):
     """A start at the solution itself, beside those that come near to it."""
     machine, method = random_machine(("bernoulli", "bernoulli"), (4, 3), 0, 0.5), NaiveMeanField()
-    exact = solve(method, machine, method.start(machine, np.eye(4)[:1]), tol=1e-30, max_iter=900)
+    exact = solve(method, machine, method.state_at(machine, np.eye(4)[:1]), tol=1e-30, max_iter=900)
     X = np.concatenate([np.eye(4)[:2], exact.state.means[0]])[order]
     found = solutions(machine, method, X)
     assert_array_equal(found.counts, [3])

@@ -22,7 +22,7 @@ METHOD = AdaptiveTAP(max_iter=3000, tol=1e-26)
 
 def solved(machine, n=1, method=METHOD):
     X = np.random.default_rng(0).uniform(size=(n, machine.n_units[0])).astype(machine.dtype)
-    solution = solve(method, machine, method.start(machine, X))
+    solution = solve(method, machine, method.state_at(machine, X))
     assert solution.converged.all()
     return solution.state
 
@@ -53,7 +53,7 @@ def joined(layers, row=0):
 def test_blocks_equal_the_dense_inverse(kinds, sizes):
     """Means, variances, covariances and determinant, away from a solution, for each row."""
     machine = random_machine(kinds, sizes, 0, 0.5, scale=0.8)
-    state = METHOD.start(machine, np.full((2, sizes[0]), 0.4))
+    state = METHOD.state_at(machine, np.full((2, sizes[0]), 0.4))
     for _ in range(2):
         state = METHOD.step(machine, state)
     found, J = _gaussian(machine, state), all_weights(machine)
@@ -138,7 +138,7 @@ def test_closer_than_tap_on_orthogonal_weights():
         exact, errors = exact_log_partition(machine), []
         X = np.random.default_rng(seed).integers(0, 2, (1, machine.n_units[0])).astype(float)
         for method in (METHOD, TAP(max_iter=5000, tol=1e-20, damping=0.5)):
-            solution = solve(method, machine, method.start(machine, X))
+            solution = solve(method, machine, method.state_at(machine, X))
             assert solution.converged.all()
             errors.append(abs(method.log_partition(machine, solution.state)[0] - exact))
         closer += errors[0] < errors[1]
@@ -148,8 +148,8 @@ def test_closer_than_tap_on_orthogonal_weights():
 def test_symmetry_does_not_end_the_sweeps():
     """With biases -rowsum/2 all means are 1/2 from the start on, and only the reactions move."""
     machine = orthogonal_machine(0)
-    at_rest = solve(METHOD, machine, METHOD.start(machine, np.full((1, 12), 0.5)))
-    near = solve(METHOD, machine, METHOD.start(machine, np.full((1, 12), 0.5 + 1e-6)))
+    at_rest = solve(METHOD, machine, METHOD.state_at(machine, np.full((1, 12), 0.5)))
+    near = solve(METHOD, machine, METHOD.state_at(machine, np.full((1, 12), 0.5 + 1e-6)))
     assert at_rest.converged.all() and at_rest.n_iter[0] > 1
     for part, other in zip(at_rest.state.precisions, near.state.precisions, strict=True):
         assert_allclose(part, other, rtol=1e-4)
@@ -185,7 +185,7 @@ def test_hostile_weights_are_rejected_and_never_nan(kinds, dtype):
     solution = solve(
         METHOD,
         machine,
-        METHOD.start(machine, X),
+        METHOD.state_at(machine, X),
         max_iter=30,
         callback=lambda _, state, rows: rejected.append(state.rejected[0].max()),
     )
@@ -202,7 +202,7 @@ def test_a_gaussian_machine_without_a_law_is_not_called_converged():
     """Weights beyond the precisions: every step is rejected."""
     units, ones = (Gaussian(), Gaussian()), np.ones(3)
     machine = Machine(units, (Theta(ones, ones),) * 2, (2 * np.eye(3),))
-    solution = solve(METHOD, machine, METHOD.start(machine, np.ones((1, 3))), max_iter=50)
+    solution = solve(METHOD, machine, METHOD.state_at(machine, np.ones((1, 3))), max_iter=50)
     assert finite(solution)
     assert not solution.converged.any()
 
@@ -217,7 +217,7 @@ def test_units_without_variance_do_not_overflow(kinds):
     machine = replace(machine, thetas=tuple(thetas))
     X = np.full((2, 4), 0.5, dtype=np.float32)
     with np.errstate(over="raise", divide="raise", invalid="raise"):
-        solution = solve(METHOD, machine, METHOD.start(machine, X), max_iter=30, tol=1e-10)
+        solution = solve(METHOD, machine, METHOD.state_at(machine, X), max_iter=30, tol=1e-10)
         value = METHOD.log_partition(machine, solution.state)
     assert finite(solution) and solution.converged.all()
     assert_allclose(value, Exact(machine).log_z, rtol=1e-3)
@@ -227,7 +227,7 @@ def test_rows_are_rejected_one_by_one():
     """A row that needs no care gets none because its neighbour does."""
     machine = random_machine(("bernoulli", "bernoulli"), (6, 5), 5, 6.0)
     X = np.random.default_rng(0).uniform(size=(8, 6))
-    state = METHOD.start(machine, X)
+    state = METHOD.state_at(machine, X)
     for _ in range(10):
         alone = [_gaussian(machine, _row(state, i)) for i in range(8)]
         together = _gaussian(machine, state)
@@ -245,7 +245,7 @@ def test_clamped_to_all_values_is_exact():
     machine = random_machine(("bernoulli", "bernoulli"), (4, 3), 7, 1.5)
     X = np.array([[1.0, 0, 1, 1]])
     method = Clamped(METHOD)
-    solution = solve(method, machine, method.start(machine, X, X == X))
+    solution = solve(method, machine, method.state_at(machine, X, X == X))
     assert_allclose(solution.state.means[1][0], Exact(machine, observed=X[0]).mean(1), rtol=1e-10)
 
 
@@ -254,7 +254,7 @@ def test_gaussian_units_may_be_held_in_strong_couplings():
     machine = random_machine(("gaussian", "bernoulli"), (6, 5), 5, 6.0)
     X = np.random.default_rng(0).standard_normal((2, 6))
     method = Clamped(METHOD)
-    start = method.start(machine, X, np.ones((2, 6)))
+    start = method.state_at(machine, X, np.ones((2, 6)))
     solution = solve(method, machine, start)
     assert_allclose(
         solution.state.means[1], [Exact(machine, observed=x).mean(1) for x in X], atol=1e-10
@@ -264,7 +264,7 @@ def test_gaussian_units_may_be_held_in_strong_couplings():
 def test_careful_reactions_leave_a_positive_definite_matrix():
     """Where J is too strong for the units' own precisions, the reactions of TAP suffice."""
     machine = random_machine(("bernoulli", "bernoulli"), (60, 40), 0, 0.8)
-    state = METHOD.start(machine, np.full((1, 60), 0.5))
+    state = METHOD.state_at(machine, np.full((1, 60), 0.5))
     state = state._replace(
         variances=tuple(np.full_like(c, 0.25) for c in state.variances),
         precisions=tuple(np.zeros_like(A) for A in state.precisions),

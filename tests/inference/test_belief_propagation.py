@@ -127,7 +127,7 @@ def run(instance, **kwargs) -> Propagated:
 def sweeps(instance, n_iter, product):
     """The state after so many sweeps, though nothing should change any more, as one row."""
     method, machine = BeliefPropagation(product=product), instance.machine()
-    state = method.start(machine, instance.b[None])
+    state = method.state_at(machine, instance.b[None])
     state = state._replace(beliefs=(instance.b[None], state.beliefs[1]))
     for _ in range(n_iter):
         state = method.step(machine, state)
@@ -279,7 +279,7 @@ def test_instances_are_solved_as_the_driver_solves_them(product, damping):
         W, b, c, product=product, damping=damping, max_iter=30, log_partition=True, pairs=True
     )
     method, machine = BeliefPropagation(30, 1e-8, damping, product), Instance(W, b, c).machine()
-    solution = solve(method, machine, method.start(machine, expit(b)))
+    solution = solve(method, machine, method.state_at(machine, expit(b)))
     assert len(set(found.n_iter)) > 1 or product == "mixed"
     assert_array_equal(found.n_iter, solution.n_iter)
     assert_array_equal(found.converged, solution.converged)
@@ -414,7 +414,7 @@ def test_where_tap_does_not_converge_propagation_starts_at_the_fields():
     W, b, c = 25 * loopy(3, 9, 5).W, *many(n=40)[1:]
     machine = Instance(W, b, c).machine()
     tap = TAP(max_iter=30, tol=1e-6)  # as in propagate
-    lost = ~solve(tap, machine, tap.start(machine, expit(b))).converged
+    lost = ~solve(tap, machine, tap.state_at(machine, expit(b))).converged
     assert 0 < lost.sum() < len(lost)
     fields, tap = (propagate(W, b, c, start=start, max_iter=1) for start in ("fields", "tap"))
     assert_array_equal(tap.visible[lost], fields.visible[lost])
@@ -481,7 +481,7 @@ def test_held_units_are_exact_beside_strong_couplings():
     instance = loopy(3, strength=50.0)
     machine, method = instance.machine(), BeliefPropagation()
     X = np.random.default_rng(0).integers(0, 2, (4, 8)).astype(float)
-    state = method.hold(machine, method.start(machine, X), X, X >= 0)
+    state = method.hold(machine, method.state_at(machine, X), X, X >= 0)
     beliefs = method.step(machine, state).beliefs[1]
     assert_allclose(beliefs, instance.c + X @ instance.W.T, rtol=1e-12)
 

@@ -42,7 +42,7 @@ def problem(kinds, strength):
 def test_observed_units_stay_and_have_no_variance(name, kinds):
     machine, X = problem(kinds, 0.5)
     method = Clamped(FIXED_POINTS[name])
-    state = method.start(machine, X, OBSERVED)
+    state = method.state_at(machine, X, OBSERVED)
     for _ in range(3):
         state = method.step(machine, state)
         held = OBSERVED > 0
@@ -88,7 +88,7 @@ def test_moments_approach_those_given_the_observed_values(name, kinds):
     for factor in (1.0, 0.5):
         machine, X = with_strength(first[0], factor), first[1]
         for rows in (slice(0, 2), slice(2, 3)):
-            state = method.start(machine, X[rows], OBSERVED[rows])
+            state = method.state_at(machine, X[rows], OBSERVED[rows])
             solution = solve(method, machine, state, tol=1e-28, max_iter=2000)
             found = as_dict(machine, method.moments(machine, solution.state))
             truth = exact_moments(machine, X[rows], OBSERVED[rows])

@@ -123,7 +123,7 @@ def test_the_joint_gradient_is_that_of_the_likelihood_solved_again(name, shape):
     X = rows(machine, 4)
 
     def free(machine):
-        return solve(method, machine, method.start(machine, X), tol=1e-29, max_iter=5000)
+        return solve(method, machine, method.state_at(machine, X), tol=1e-29, max_iter=5000)
 
     def log_likelihood(machine):
         value = unnormalised(method, machine, X)
@@ -147,7 +147,7 @@ OBSERVED = np.array([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0]]) > 
 def likelihoods_of_observed(method, machine, X, observed):
     """The method's log p(observed) + log Z of each row, solved to the last digit."""
     held = Clamped(method)
-    start = held.start(machine, X, observed)
+    start = held.state_at(machine, X, observed)
     solution = solve(held, machine, start, tol=1e-29, max_iter=5000)
     assert solution.converged.all()
     return held.log_partition(machine, solution.state)
@@ -173,7 +173,7 @@ def test_the_joint_gradient_of_rows_with_missing_values_is_that_of_what_is_obser
     X, observed = rows(machine, 4), OBSERVED[:, : machine.n_units[0]]
 
     def free(machine):
-        return solve(method, machine, method.start(machine, X), tol=1e-29, max_iter=5000)
+        return solve(method, machine, method.state_at(machine, X), tol=1e-29, max_iter=5000)
 
     def log_likelihood(machine):
         known = unnormalised(method, machine, X[:1])

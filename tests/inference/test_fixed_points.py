@@ -69,7 +69,7 @@ def make(shape, seed=0, strength=0.3, **kwargs):
 def start(method, machine, n=1, seed=0):
     generator = np.random.default_rng(seed)
     X = generator.uniform(size=(n, machine.n_units[0])).astype(machine.dtype)
-    return method.start(machine, X)
+    return method.state_at(machine, X)
 
 
 def fixed_point(method, machine, n=1):
@@ -217,7 +217,7 @@ def test_step_and_start_leave_their_arguments_alone(name, shape):
     method, machine = FIXED_POINTS[name], make(shape, 7)
     before = machine.copy()
     X = np.full((2, machine.n_units[0]), 0.3)
-    state = method.start(machine, X)
+    state = method.state_at(machine, X)
     copies = [leaf.copy() for leaf in leaves(state)]
     method.log_partition(machine, method.step(machine, state))
     for leaf, copy in zip(leaves(state), copies, strict=True):
@@ -313,10 +313,10 @@ def test_rows_with_parameters_of_their_own_converge_in_stages():
     field = 6.0 * np.random.default_rng(15).standard_normal((8, 6))
     X = np.full((8, 6), 0.5)
     tilted = machine.tilted(0, field)
-    assert not solve(TAP(), tilted, TAP().start(tilted, X), max_iter=1000).converged.all()
-    together = solve_to_convergence(TAP(), tilted, TAP().start(tilted, X))
+    assert not solve(TAP(), tilted, TAP().state_at(tilted, X), max_iter=1000).converged.all()
+    together = solve_to_convergence(TAP(), tilted, TAP().state_at(tilted, X))
     assert together.converged.all()
     for row in range(8):
         own = machine.tilted(0, field[row])
-        alone = solve_to_convergence(TAP(), own, TAP().start(own, X[row : row + 1]))
+        alone = solve_to_convergence(TAP(), own, TAP().state_at(own, X[row : row + 1]))
         assert_allclose(alone.state.means[0][0], together.state.means[0][row], atol=1e-10)

@@ -90,7 +90,7 @@ def test_sampler_leaves_the_distribution_invariant(counts, dtype, n_steps):
     machine, log_p, _ = fractional_machine(counts, 4, dtype=dtype)
     V = drawn_rows(log_p, 50_000, 4).astype(dtype)
     rng = make_rng(1, machine.weights[0])
-    state = sample(Gibbs(), machine, Gibbs().start(machine, V, rng), rng, n_steps)
+    state = sample(Gibbs(), machine, Gibbs().state_at(machine, V, rng), rng, n_steps)
     assert_distribution(state.layers[0], log_p)
     assert state.layers[0].dtype == state.layers[1].dtype == dtype
     if n_steps == 1:
@@ -102,7 +102,7 @@ def test_sampler_leaves_the_distribution_invariant(counts, dtype, n_steps):
 def test_chains_forget_their_start(counts):
     machine, log_p, _ = fractional_machine(counts, 4)
     rng = make_rng(2, machine.weights[0])
-    state = Gibbs().start(machine, np.zeros((50_000, 4)), rng)
+    state = Gibbs().state_at(machine, np.zeros((50_000, 4)), rng)
     state = sample(Gibbs(), machine, state, rng, 60)
     assert_distribution(state.layers[0], log_p)
 
@@ -143,8 +143,8 @@ def test_phases_leave_the_distribution_invariant(start, counts):
     """Chains and data have one distribution: moments differ by noise only, within 5 errors."""
     machine, log_p, _ = fractional_machine(counts, 4)
     X, rng = drawn_rows(log_p, 20_000, 4), make_rng(6, machine.weights[0])
-    chains = Gibbs().start(machine, drawn_rows(log_p, 20_000, 4, seed=1), rng)
-    phase = ChainPhase(Gibbs(), start, n_steps=2)
+    chains = Gibbs().state_at(machine, drawn_rows(log_p, 20_000, 4, seed=1), rng)
+    phase = ChainPhase(Gibbs(2), start)
     run, _, model = phase.phases(machine, Run(chains), X, rng)
     mean = model.statistics(machine.units[0], 0).field
     truth = np.exp(log_p) @ all_rows(4)

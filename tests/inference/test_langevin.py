@@ -56,7 +56,7 @@ def test_adjusted_steps_leave_the_distribution_invariant(Sampler, scale, n_steps
     state = sample(
         method,
         machine,
-        method.start(machine, V, rng),
+        method.state_at(machine, V, rng),
         rng,
         n_steps,
         callback=lambda step, state, info: rates.append(info["acceptance"].mean()),
@@ -77,7 +77,7 @@ def test_detailed_balance(Sampler, scale, n_inner):
     method = Sampler(step_size=0.4, step_scale=scale, **inner)
     generator = np.random.default_rng(4)
     old, new = (
-        method.with_energy(machine, method.start(machine, rows, make_rng(5, rows)))
+        method.with_energy(machine, method.state_at(machine, rows, make_rng(5, rows)))
         for rows in 2 * generator.standard_normal((2, 200, 3))
     )
     alpha0 = 0.4 * (variances if scale == "variance" else np.full(3, variances.mean()))
@@ -143,7 +143,7 @@ def test_the_bias_of_unadjusted_steps_shrinks_with_the_step(Sampler):
         n = 40_000
         V = np.random.default_rng(0).standard_normal((n, 2)) * [1.0, 2.0]
         rng = make_rng(1, V)
-        state = method.start(machine, V, rng)
+        state = method.state_at(machine, V, rng)
         for _ in range(60):  # one kernel, not a run, in which the step of Langevin falls
             state, info = method.step(machine, state, rng)
         assert info == {}
@@ -165,7 +165,7 @@ def test_adjustment_begins_where_it_is_told(Sampler):
             adjusted.extend([step] * ("acceptance" in info))
 
         rng = make_rng(0, V)
-        sample(method, machine, method.start(machine, V, rng), rng, 4, callback=look)
+        sample(method, machine, method.state_at(machine, V, rng), rng, 4, callback=look)
         assert adjusted == expected
 
 
@@ -185,10 +185,10 @@ def test_a_step_size_that_diverges_raises_before_the_first_step(Sampler):
     V = np.zeros((3, 2))
     printed = Sampler(step_size=0.1, step_scale="mean_variance")
     with pytest.raises(ValueError, match=r"500 times a unit's variance.*step_scale='variance'"):
-        printed.start(machine, V, make_rng(0, V))
+        printed.state_at(machine, V, make_rng(0, V))
     method = Sampler(step_size=1.5, adjust_after=None)  # stable by itself for any variances
     rng = make_rng(0, V)
-    state = sample(method, machine, method.start(machine, V, rng), rng, 200)
+    state = sample(method, machine, method.state_at(machine, V, rng), rng, 200)
     assert np.abs(state.layers[0]).max() < 100
 
 
@@ -202,7 +202,7 @@ def test_a_step_size_tunes_itself(Sampler):
         method = Sampler(step_size=size, target_acceptance=target, **inner)
         V, _ = exact_chains(Exact(machine), 2000).layers
         rng = make_rng(1, V)
-        state, rates = method.start(machine, V, rng), []
+        state, rates = method.state_at(machine, V, rng), []
         for _ in range(150):
             state, info = method.step(machine, state, rng)
             rates.append(info["acceptance"].mean())
@@ -228,7 +228,7 @@ def test_hidden_units_may_be_real(Sampler):
     state = sample(
         method,
         machine,
-        method.start(machine, V, rng),
+        method.state_at(machine, V, rng),
         rng,
         5,
         callback=lambda step, state, info: rates.append(float(info["acceptance"].mean())),

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from skrbm.arrays import make_rng
 from skrbm.evaluation import AIS, SMC, log_partition, solutions
-from skrbm.inference import ContrastiveDivergence, Gibbs, NaiveMeanField, sample
+from skrbm.inference import Gibbs, NaiveMeanField, sample
 from skrbm.learning import ChainPhase
 from skrbm.machine import Machine
 from skrbm.units import UNITS, Categorical, Theta
@@ -42,17 +42,13 @@ def test_log_partition_by_sampling(method):
     assert found.std < 0.2
 
 
-@pytest.mark.parametrize(
-    "sampler, start",
-    [(Gibbs(20), "persistent"), (Gibbs(20), "data"), (ContrastiveDivergence(20), "data")],
-    ids=["pcd", "gibbs", "cd"],
-)
-def test_moments_of_chains(sampler, start):
+@pytest.mark.parametrize("start", ["persistent", "data"])
+def test_moments_of_chains(start):
     """Those of 20 000 chains after 20 sweeps: five standard errors are at most 0.02."""
     machine, n = make(strength=0.5), 20_000
     exact, rng = Exact(machine), make_rng(0, machine.weights[0])
     X = exact_chains(exact, n).layers[0]
-    phase = ChainPhase(sampler, start, 20)
+    phase = ChainPhase(Gibbs(20), start)
     state = phase.init(machine, rng, n, X)
     _, _, model = phase.phases(machine, state, X, rng)
     for l, unit in enumerate(machine.units):

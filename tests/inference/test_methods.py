@@ -21,6 +21,7 @@ from skrbm.inference import (
     BeliefPropagation,
     FixedPoint,
     Gibbs,
+    GibbsLangevin,
     InferenceMethod,
     Langevin,
     NaiveMeanField,
@@ -43,7 +44,7 @@ def test_names_and_objects():
         assert resolve(method, InferenceMethod) is method
     assert resolve("mean_field", FixedPoint) == NaiveMeanField()
     assert method_names(FixedPoint) == sorted([*FIXED_POINTS, "mean_field"])
-    assert method_names(Sampler) == sorted([*SAMPLERS, "cd"])
+    assert method_names(Sampler) == sorted([*SAMPLERS, "cd", "pcd"])
     assert resolve("tap", FixedPoint, max_iter=7, step_size=1.0) == TAP(max_iter=7)
     assert resolve(TAP(max_iter=3), FixedPoint, max_iter=7) == TAP(max_iter=3)
 
@@ -99,7 +100,12 @@ def test_bad_hyper_parameters_are_errors_and_change_nothing(method, name, value)
     [
         (TAPRBM(n_components=2, n_iter=1, random_state=0), TAP(), "damping", [0.0, 0.5]),
         (
-            GaussianBernoulliRBM(n_components=2, n_iter=1, n_steps=2, random_state=0),
+            GaussianBernoulliRBM(
+                n_components=2,
+                n_iter=1,
+                random_state=0,
+                inference=GibbsLangevin(n_steps=2, burn_in=0, adjust_after=None),
+            ),
             Langevin(),
             "step_size",
             [0.1, 0.5],
@@ -190,10 +196,10 @@ def test_fixed_points_of_rows_with_their_own_scale(name):
     machine, singles = replicas()
     method, X = METHODS[name], np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
     method.check(machine)
-    together = solve_to_convergence(method, machine, method.start(machine, X)).state
+    together = solve_to_convergence(method, machine, method.state_at(machine, X)).state
     values = method.log_partition(machine, together)
     for i, single in enumerate(singles):
-        alone = solve_to_convergence(method, single, method.start(single, X[i : i + 1])).state
+        alone = solve_to_convergence(method, single, method.state_at(single, X[i : i + 1])).state
         assert_allclose(together.means[0][i], alone.means[0][0], atol=1e-6)
         assert_allclose(values[i], method.log_partition(single, alone)[0], atol=1e-6)
     alone = [pseudo_log_likelihood(m, X[i : i + 1])[0] for i, m in enumerate(singles)]

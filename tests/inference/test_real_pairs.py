@@ -67,7 +67,7 @@ class Integral:
 
 def log_z_error(method, machine):
     X = np.zeros((1, machine.n_units[0]))
-    solution = solve(method, machine, method.start(machine, X), max_iter=500, tol=1e-20)
+    solution = solve(method, machine, method.state_at(machine, X), max_iter=500, tol=1e-20)
     assert solution.converged.all()
     return method.log_partition(machine, solution.state)[0] - Integral(machine).log_z
 
@@ -108,7 +108,7 @@ def test_order_of_the_error(name, visible, hidden):
 @each(SECOND_ORDER)
 def test_means(name, visible, hidden):
     method, machine = FIXED_POINTS[name], random_machine((visible, hidden), (3, 1), 0, 0.05)
-    start = method.start(machine, np.zeros((1, 3)))
+    start = method.state_at(machine, np.zeros((1, 3)))
     state = solve(method, machine, start, max_iter=500, tol=1e-20).state
     truth = Integral(machine)
     assert_allclose(state.means[0][0], truth.visible, atol=2e-4)

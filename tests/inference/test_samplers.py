@@ -4,8 +4,6 @@ Seeds are fixed. A test of a distribution has a level of 1e-6; a test of means a
 errors, which the largest of 20 means exceeds with a probability of 1.2e-5.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from _distributions import LEVEL, assert_joint_distribution, exact_chains
@@ -97,7 +95,7 @@ def test_chains_forget_their_start(name, kinds):
     """
     method, machine = SAMPLERS[name], make(kinds)
     exact, rng = Exact(machine), make_rng(2, machine.weights[0])
-    state = method.start(machine, np.zeros((5000, machine.n_units[0])), rng)
+    state = method.state_at(machine, np.zeros((5000, machine.n_units[0])), rng)
     state = sample(method, machine, state, rng, 100)
     assert_joint_distribution(exact, state.layers)
 
@@ -107,7 +105,7 @@ def test_start_draws_hidden_units_given_the_visible_values(name, kinds):
     machine = make(kinds)
     row = Exact(machine).sample(np.random.default_rng(3), 1)[0]
     X = np.repeat(row, 20_000, axis=0)
-    state = SAMPLERS[name].start(machine, X, make_rng(3, X))
+    state = SAMPLERS[name].state_at(machine, X, make_rng(3, X))
     assert_array_equal(state.layers[0], X)
     held = Exact(machine, observed=row[0])
     x = np.concatenate(state.layers, axis=1)
@@ -171,7 +169,7 @@ def test_data_phase_is_the_exact_conditional_expectation(name, kinds):
 @few_pairs
 @pytest.mark.parametrize("n_steps", [1, 2])
 def test_phases_of_persistent_chains_have_the_stationary_moments(kinds, n_steps):
-    phase, machine = ChainPhase(Gibbs(), n_steps=n_steps), make(kinds, seed=2)
+    phase, machine = ChainPhase(Gibbs(n_steps)), make(kinds, seed=2)
     exact, X = Exact(machine), np.zeros((5, 3))
     run = Run(exact_chains(exact, 20_000))
     run, _, model = phase.phases(machine, run, X, make_rng(7, X))
@@ -207,15 +205,15 @@ class ChainMoments:
         return (self._p[:, None] * self._means[1]).T @ self._v
 
 
-@pytest.mark.parametrize("name", ["cd", "gibbs"])
+@pytest.mark.parametrize("start", ["data", "persistent"])
 @pytest.mark.parametrize("n_steps", [1, 2, 5])
-def test_phases_from_data_have_the_moments_of_the_chain_of_that_length(name, n_steps):
+def test_phases_from_data_have_the_moments_of_the_chain_of_that_length(start, n_steps):
     """The k of CD-k is the number of sweeps, not one more or less."""
     machine = make(("bernoulli", "bernoulli"), seed=11, strength=2.5)
-    phase, row = replace(PHASES[name], n_steps=n_steps), np.array([1.0, 0.0, 1.0])
+    phase, row = ChainPhase(Gibbs(n_steps), start), np.array([1.0, 0.0, 1.0])
     X = np.repeat(row[None], 50_000, axis=0)
     rng = make_rng(8, X)
-    run, _, model = phase.phases(machine, Run(Gibbs().start(machine, X, rng)), X, rng)
+    run, _, model = phase.phases(machine, Run(Gibbs().state_at(machine, X, rng)), X, rng)
     truth = ChainMoments(Exact(machine), row, n_steps)
     assert_moments(model, machine, truth)
     assert_array_equal(phase.visible(run), rows_that_count(model)[0])

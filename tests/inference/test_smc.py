@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import BernoulliRBM
 from skrbm.arrays import make_rng
-from skrbm.evaluation import AIS, SMC, LogPartition, exact_log_partition, log_partition
+from skrbm.evaluation import SMC, LogPartition, exact_log_partition, log_partition
 from skrbm.inference import by_effective_part
 from skrbm.inference._annealing import resampled_index
 from skrbm.inference._log_partition import _spread_evenly
@@ -36,19 +36,16 @@ def test_log_partition_is_that_of_enumeration(machine):
 
 
 @pytest.mark.law
-def test_strong_weights_whose_modes_annealed_importance_sampling_misses():
+def test_strong_weights():
     """Ten machines as strong as in the guide, whose biases make the own units a poor start."""
-    errors, missed = [], []
+    errors = []
     for seed in range(10):
         W = 8 * np.random.default_rng(seed).normal(size=(8, 10))
         rbm = BernoulliRBM.from_parameters(W, -W.sum(1) / 2, -W.sum(0) / 2, random_state=0)
         exact = exact_log_partition(rbm)
         found = log_partition(rbm, "smc", random_state=seed)
         errors.append((found.value - exact) / found.std)
-        low, high = log_partition(rbm, AIS(), random_state=seed).interval
-        missed.append(not low < exact < high)
     assert np.abs(errors).max() < 8
-    assert sum(missed) >= 4  # or this test would show nothing
 
 
 def test_no_more_sweeps_than_allowed():

@@ -107,7 +107,7 @@ def test_all_rungs_are_left_invariant(kinds, which, n_steps):
     state = sample(method, machine, state, rng_of(machine, 1), n_steps)
     assert_joint_distribution(exacts[-1], state.layers)
     for rung, exact, X in zip(method.machines(machine)[:-1], exacts[:-1], state.below, strict=True):
-        layers = Gibbs().start(rung, X, rng_of(machine, 2)).layers
+        layers = Gibbs().state_at(rung, X, rng_of(machine, 2)).layers
         assert_joint_distribution(exact, layers)
 
 
@@ -121,7 +121,7 @@ def test_units_that_only_propose_are_corrected_at_each_rung():
         tables.append(np.exp(log_weights - np.logaddexp.reduce(log_weights)))
         rows.append(all_rows(4)[generator.choice(16, N, p=tables[-1])])
     assert_allclose(np.log(tables[-1]), log_p, rtol=1e-10)
-    state = method.start(machine, rows[-1], rng_of(machine))._replace(below=tuple(rows[:-1]))
+    state = method.state_at(machine, rows[-1], rng_of(machine))._replace(below=tuple(rows[:-1]))
     state = sample(method, machine, state, rng_of(machine, 1), 3)
     for X, p in zip((*state.below, state.layers[0]), tables, strict=True):
         counts = np.bincount(row_numbers(X), minlength=16)
@@ -145,7 +145,7 @@ def test_proposals_of_samples_leave_the_distribution_invariant(kinds):
     assert 0.05 < moved.mean() <= 0.5
     ladder.move(0, N, rng)  # without a rung below
     for machine, X in ((second, rows), (second, ladder.samples[1]), (first, samples)):
-        assert_joint_distribution(Exact(machine), Gibbs().start(machine, X, rng).layers)
+        assert_joint_distribution(Exact(machine), Gibbs().state_at(machine, X, rng).layers)
 
 
 @pytest.mark.parametrize("size, n", [(10, 3), (10, 10), (10, 40), (3, 2)])
@@ -170,7 +170,7 @@ def test_chains_forget_their_start(kinds):
     machine = make(kinds)
     start = np.repeat(exact_chains(Exact(machine), 1).layers[0], 5000, axis=0)
     method, rng = Tempering(4), rng_of(machine, 2)
-    state = sample(method, machine, method.start(machine, start, rng), rng, 30)
+    state = sample(method, machine, method.state_at(machine, start, rng), rng, 30)
     assert_joint_distribution(Exact(machine), state.layers)
 
 
@@ -184,7 +184,7 @@ def test_both_ways_of_sweeping_are_one():
     rates = []
     for own in (machines, copies):
         method = Tempering(Ladder(own, samples))
-        state = Replicas(Gibbs().start(machine, rows[-1], rng_of(machine)).layers, rows[:-1])
+        state = Replicas(Gibbs().state_at(machine, rows[-1], rng_of(machine)).layers, rows[:-1])
         rates.append([pair.gains for pair in method.moved(own[-1], state, rng_of(machine))[1]])
     for pair, other in zip(*rates, strict=True):
         assert_allclose(pair, other, rtol=1e-9, atol=1e-9)
@@ -194,10 +194,10 @@ def test_modes_that_gibbs_sampling_does_not_leave():
     """Half of all time is spent in each mode, within 5 standard errors over chains."""
     machine = two_modes()
     X, rng = np.zeros((40, 8)), rng_of(machine)
-    ends = sample(Gibbs(), machine, Gibbs().start(machine, X, rng), rng, 200)
+    ends = sample(Gibbs(), machine, Gibbs().state_at(machine, X, rng), rng, 200)
     assert (ends.layers[0].mean(axis=1) < 0.5).all()
     method, on = Tempering(8), []
-    state = sample(method, machine, method.start(machine, X, rng), rng, 50)
+    state = sample(method, machine, method.state_at(machine, X, rng), rng, 50)
     sample(method, machine, state, rng, 200, callback=lambda step, s, info: on.append(s))
     share = np.mean([s.layers[0].mean(axis=1) > 0.5 for s in on], axis=0)
     assert abs(share.mean() - 0.5) < 5 * share.std(ddof=1) / np.sqrt(40)
@@ -207,7 +207,7 @@ def test_modes_that_gibbs_sampling_does_not_leave():
 def test_diagnosis_counts_acceptance_and_round_trips():
     machine = two_modes()
     method, rng = Tempering(8), rng_of(machine)
-    state = method.start(machine, np.zeros((20, 8)), rng)
+    state = method.state_at(machine, np.zeros((20, 8)), rng)
     _, found = method.diagnose(machine, state, rng, 200)
     assert found.acceptance.shape == (7,) and found.round_trips.shape == (20,)
     assert ((found.acceptance > 0) & (found.acceptance < 1)).all()
@@ -219,7 +219,7 @@ def test_diagnosis_counts_acceptance_and_round_trips():
     # Values leave the first rung in every other step, and are at the last one a step later.
     assert_array_equal(found.round_trips, 3)
     with np.testing.assert_no_warnings():
-        _, found = method.diagnose(machine, method.start(machine, np.zeros((2, 8)), rng), rng, 1)
+        _, found = method.diagnose(machine, method.state_at(machine, np.zeros((2, 8)), rng), rng, 1)
     assert_array_equal(np.isnan(found.acceptance), np.arange(7) % 2 == 1)
 
 
@@ -253,7 +253,7 @@ def test_the_first_rungs_start_at_samples_that_have_the_known_values():
     ladder = ladder_of(machine, rng_of(machine), n_sweeps=10)
     X, observed = np.ones((30, 8)), np.arange(8) < np.full((30, 1), 2)
     method = Tempering(ladder).given(X, observed)
-    state = method.start(clamped(machine, X, observed), X, rng_of(machine))
+    state = method.state_at(clamped(machine, X, observed), X, rng_of(machine))
     for rows, samples in zip(state.below, ladder.samples, strict=False):
         assert (rows[:, :2] == 1).all()
         known = {tuple(row[2:]) for row in samples}
@@ -423,7 +423,7 @@ def test_collected_samples_are_of_the_machine():
     ladder = Ladder(rungs, tuple(exact_chains(Exact(rung), N).layers[0] for rung in rungs))
     rows = collected(machine, np.zeros((N // 2, 3)), ladder, rng, 20, 2, 10)
     assert rows.shape == (N, 3)
-    assert_joint_distribution(Exact(machine), Gibbs().start(machine, rows[N // 2 :], rng).layers)
+    assert_joint_distribution(Exact(machine), Gibbs().state_at(machine, rows[N // 2 :], rng).layers)
 
 
 def test_the_acceptance_of_neighbours_is_reported():

@@ -1,5 +1,7 @@
 """Where the chains of the model phase start, and the moments that are taken from them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _exact import STATISTICS, clamped
@@ -55,7 +57,7 @@ ATOM = "truncated_gauss_bernoulli"
 def test_moments_are_means_over_the_steps_after_burn_in(kinds, gradient_name, n_steps, burn_in):
     """By plain sums over the states that the sampler went through; the start is none of them."""
     machine = random_machine(kinds, (3, 4), 0)
-    phase = ChainPhase(Recorded(), "noise", n_steps, burn_in, gradient_name)
+    phase = ChainPhase(Recorded(n_steps, burn_in=burn_in), "noise", gradient_name)
     X, Recorded.seen[:] = np.ones((5, 3)), []
     rng = make_rng(0, X)
     state, _, model = phase.phases(machine, phase.init(machine, rng, 5, X), X, rng)
@@ -100,7 +102,8 @@ def test_annealed_chains_have_the_shares_of_modes_that_they_cannot_cross(sampler
     shares = {"annealed": [], "noise": []}
     for name, found in shares.items():
         for seed in range(20):
-            phase, rng = ChainPhase(sampler, name, 30, noise=noise), make_rng(seed, X)
+            phase = ChainPhase(replace(sampler, n_steps=30), name, noise=noise)
+            rng = make_rng(seed, X)
             state, _, _ = phase.phases(machine, phase.init(machine, rng, 1000, X), X, rng)
             found.append((phase.visible(state)[:, 0] > 5).mean())
     assert stats.ttest_1samp(shares["annealed"], weight).pvalue > LEVEL / 3
@@ -129,7 +132,7 @@ def test_persistent_chains_continue_in_a_machine_that_has_changed(sampler):
     other = random_machine(KINDS, (3, 4), 1)
     X = np.zeros((5, 3))
     rng = make_rng(6, X)
-    old = sample(sampler, MACHINE, sampler.start(MACHINE, X, rng), rng, 3)
+    old = sample(sampler, MACHINE, sampler.state_at(MACHINE, X, rng), rng, 3)
     new = sampler.resumed(other, old)
     assert_array_equal(new.layers[0], old.layers[0])
     assert_allclose(new.given.field, condition(other, old.layers[0]).field)
@@ -139,16 +142,6 @@ def test_persistent_chains_continue_in_a_machine_that_has_changed(sampler):
     centre = (theta.field + hidden @ other.weights[0]) / theta.precision
     assert_allclose(new.centre, centre, rtol=1e-10)
     assert new.energy is None
-
-
-def test_the_step_size_falls_as_half_a_cosine():
-    phase = ChainPhase(Langevin(0.4), anneal_step_size=True)
-    sizes = [phase.at(k / 4).sampler.step_size for k in range(4)]
-    assert_allclose(sizes, 0.2 * (1 + np.cos(np.pi * np.arange(4) / 4)), rtol=1e-12)
-    plain = ChainPhase(Langevin(0.4))
-    assert plain.at(0.5) is plain
-    without = ChainPhase(Gibbs(), anneal_step_size=True)
-    assert without.at(0.5) is without
 
 
 def test_chains_that_stay_in_modes_along_a_lesser_direction_are_correlated():

@@ -27,7 +27,7 @@ def test_starts_keep_their_number_and_solve(name):
         assert phase.visible(state).shape == (7, 4)
         assert len(data.blocks[0].means[0]) == n_rows
         (block,) = model.blocks
-        again = solve(method, machine, method.start(machine, block.means[0]))
+        again = solve(method, machine, method.state_at(machine, block.means[0]))
         assert_allclose(again.state.means[0], block.means[0], atol=1e-8)
         assert block.weight == pytest.approx(1 / 7)
         assert phase.report(state)["n_unconverged"] == 0
@@ -56,7 +56,7 @@ def test_persistent_starts_are_the_last_solutions():
         state, _, model = phase.phases(machine, phase.kept(state), X, None)
     assert_array_equal(phase.visible(state), last.solution.state.means[0])
     exact = solve(
-        NaiveMeanField(tol=1e-30, max_iter=500), machine, NaiveMeanField().start(machine, X)
+        NaiveMeanField(tol=1e-30, max_iter=500), machine, NaiveMeanField().state_at(machine, X)
     )
     assert_allclose(model.blocks[0].means[0], exact.state.means[0], atol=1e-8)
 

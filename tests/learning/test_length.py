@@ -1,7 +1,7 @@
 """The length of steps, against divergences that are summed, and what happens where fits diverge."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,11 +129,14 @@ class Exactly(ModelPhase):
         return state.p
 
 
-def learner_of(machine, optimizer, rule, phase=None, **options):
+PLAIN = SGD(alpha=0.0, centered=False, average=False)
+
+
+def learner_of(machine, optimizer, rule, phase=None):
     X = bits(60)[:, :5]
     rows = Rows(X, machine.units[0], machine.dtype)
     phase = Exactly() if phase is None else phase
-    learner = MomentLearner(rows, phase, optimizer, batch_size=60, length=rule, **options)
+    learner = MomentLearner(rows, phase, optimizer, batch_size=60, length=rule)
     rng = make_rng(0, X)
     state = learner.optimizer.init(NATURAL.of(machine))
     return learner, Training(rng, machine.copy(), phase.init(machine, rng, 1, X), state)
@@ -144,7 +147,7 @@ def test_steps_of_a_fit_come_up_to_the_divergence_and_not_beyond(centered):
     """Of 30 steps, each measured, the longest has the divergence that is allowed."""
     wanted, found = 1e-3, []
     rule = StepLength(wanted, cap=100.0, every=1)
-    learner, training = learner_of(make(), SGD(), rule, centered=centered)
+    learner, training = learner_of(make(), replace(PLAIN, centered=centered), rule)
     for _ in range(30):
         before = training.machine.copy()
         learner.epoch(training, 0.0, 1.0)
@@ -154,7 +157,7 @@ def test_steps_of_a_fit_come_up_to_the_divergence_and_not_beyond(centered):
 
 
 def test_the_length_is_the_rate_of_the_schedule_times_that_of_the_rule():
-    learner, training = learner_of(make(), SGD(), StepLength(1e3, cap=0.02, every=100))
+    learner, training = learner_of(make(), PLAIN, StepLength(1e3, cap=0.02, every=100))
     assert learner.epoch(training, 0.0, 0.5)["learning_rate"] == pytest.approx(0.01)
     training.length_factor = 0.5
     assert learner.epoch(training, 0.0, 0.5)["learning_rate"] == pytest.approx(0.005)
@@ -180,11 +183,11 @@ class Failing(Exactly):
 @pytest.mark.parametrize("average", [False, True])
 def test_an_epoch_that_diverges_is_repeated_with_half_the_length(optimizer, average):
     """It then leads where it would have led by half the length, without what has diverged."""
-    rule, options = StepLength(1e3, cap=0.02, every=5), {"average": average}
-    ends = []
+    rule, ends = StepLength(1e3, cap=0.02, every=5), []
+    optimizer = replace(optimizer, alpha=0.0, centered=False, average=average)
     for fails_in in ((12, 13), ()):
         phase = Failing(fails_in=fails_in, seen=[])
-        learner, training = learner_of(make(), optimizer, rule, phase, **options)
+        learner, training = learner_of(make(), optimizer, rule, phase)
         for epoch in range(14):
             if epoch == 12 and not fails_in:
                 training.length_factor = 0.25
@@ -211,7 +214,7 @@ class Diverging(BatchLearner):
         if training.n_epochs == 2 and self.n_times > 0:
             self.n_times -= 1
             raise DivergenceError("no integral")
-        return {}
+        return {}, True
 
 
 def run(n_times, length):

@@ -17,7 +17,7 @@ from skrbm.arrays import Columns, make_rng
 from skrbm.evaluation import Density, LogPartition
 from skrbm.inference import TAP, Gibbs
 from skrbm.inputs import Coordinates, Rows
-from skrbm.learning import ChainPhase, FixedPointPhase, LikelihoodMonitor, _tracking
+from skrbm.learning import ChainPhase, EarlyStopping, FixedPointPhase, LikelihoodMonitor, _tracking
 from skrbm.learning._likelihood import moment_mismatch
 from skrbm.machine import Machine, free_energy
 from skrbm.units import Bernoulli, Poisson, Theta
@@ -51,7 +51,7 @@ def monitor(machine, X, phase=None, held_out=True, density=Density, coordinates=
     rows = Rows(X, machine.units[0], machine.dtype, coordinates=coordinates)
     phase = ChainPhase(Gibbs(), "data") if phase is None else phase
     train, validation = positions(rows) if held_out else (np.arange(len(rows)), None)
-    settings = {"tol": 0.25, "n_iter_no_change": 1, "batch_size": 7}
+    settings = {"stopping": EarlyStopping(patience=1, tol=0.25), "batch_size": 7}
     options = settings | {"seed": np.random.SeedSequence(0)} | options
     made = LikelihoodMonitor(
         lambda machine, state: density(machine), lambda: phase, rows, train, validation, **options
@@ -135,7 +135,10 @@ def test_early_stopping_keeps_the_best_epoch(recorded, learning_rate):
     X = np.random.default_rng(0).integers(2, size=(60, 10)).astype(float)
     settings = {"batch_size": 10, "learning_rate": learning_rate, "random_state": 0}
     rbm = RBM(
-        30, n_iter=300, early_stopping=True, n_iter_no_change=4, validation_fraction=0.3, **settings
+        30,
+        n_iter=300,
+        early_stopping=EarlyStopping(patience=4, validation_fraction=0.3),
+        **settings,
     ).fit(X)
     scores = np.array(rbm.history_["score"])
     assert len(scores) < 300

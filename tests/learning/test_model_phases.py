@@ -3,7 +3,7 @@
 Seeds are fixed. Each test of random numbers has a level of 1e-6, shared by all that it looks at.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def chains_at(sampler, machine, exact, generator, rng, n=100):
     layers = tuple(exact.sample(generator, n))
     if isinstance(sampler, Gibbs):
         return Chains(layers)
-    return sampler.start(machine, layers[0], rng)
+    return sampler.state_at(machine, layers[0], rng)
 
 
 def assert_mean_zero(samples):
@@ -98,7 +98,7 @@ def test_chains_are_stationary_at_the_truth(sampler, start, kinds, burn_in, grad
     """
     n_steps = 4 if start in ("persistent", "data") else LONG
     burn_in = None if burn_in is None else n_steps + burn_in
-    phase = ChainPhase(sampler, start, n_steps, burn_in, gradient_name)
+    phase = ChainPhase(replace(sampler, n_steps=n_steps, burn_in=burn_in), start, gradient_name)
     found = differences_of(phase, make(kinds))
     assert_mean_zero(found)
     assert found.std(axis=0, ddof=1).max() < 0.5  # or the test would see nothing
@@ -119,10 +119,10 @@ def test_the_shared_product_changes_no_distribution(start, n_steps, kinds):
     n, row = 4000, Exact(machine).sample(np.random.default_rng(3), 1)[0][0]
     X = np.repeat(row[None], n, axis=0)
     ends, moments = [], []
-    for seed, sampler in enumerate((Gibbs(), General())):
-        phase, rng = ChainPhase(sampler, start, n_steps), make_rng(seed, X)
+    for seed, sampler in enumerate((Gibbs(n_steps), General(n_steps))):
+        phase, rng = ChainPhase(sampler, start), make_rng(seed, X)
         state = phase.init(machine, rng, n, X)
-        state = state._replace(chains=sampler.start(machine, X, rng))
+        state = state._replace(chains=sampler.state_at(machine, X, rng))
         state, data, model = phase.phases(machine, state, X, rng)
         ends.append(state.chains.layers if start == "persistent" else state.chains.layers[:1])
         moments.append((gradient(machine, data), model))
@@ -192,7 +192,7 @@ def test_deep_fixed_points_are_stationary_at_the_truth(start):
 
 
 PHASES = [
-    *(ChainPhase(sampler, start, 3) for sampler in SAMPLERS for start in CHAINS),
+    *(ChainPhase(replace(sampler, n_steps=3), start) for sampler in SAMPLERS for start in CHAINS),
     *(FixedPointPhase(TAP(damping=0.5), start) for start in STARTS),
     *(DeepPhase(FixedPointPhase(TAP(damping=0.5), start)) for start in DEEP_STARTS),
 ]

@@ -96,7 +96,7 @@ def test_it_is_the_gradient_times_the_inverse_of_the_metric(units, phase):
     """The metric is that of the model's rows, and of the data's where equations have none."""
     parameters, machine = units[2], make(*units)
     rng = make_rng(0, machine.weights[0])
-    chains = ChainPhase(Gibbs(), "noise", 10)
+    chains = ChainPhase(Gibbs(10), "noise")
     X = chains.init(machine, rng, 30, np.zeros((1, N_VISIBLE))).chains.layers[0]
     state = phase.init(machine, rng, 25, X)
     _, data, model = phase.phases(machine, state, X, rng)
@@ -136,7 +136,7 @@ def test_the_metric_of_a_machine_that_is_given_features():
         return flat(moments, one, X[r : r + 1])
 
     def flat(moments, given, X):
-        arrays = ConditionalGradient(moments, given, X).arrays(machine.values)
+        arrays = ConditionalGradient(moments, given, X).arrays(machine.leaves)
         return np.concatenate([part.ravel() for part in arrays])
 
     T = np.array([row(r) for r in range(n)])

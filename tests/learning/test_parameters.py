@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from skrbm import RBM
 from skrbm.inference import TAP
 from skrbm.inputs import Coordinates
-from skrbm.learning import NATURAL, StandardParameters
+from skrbm.learning import NATURAL, SGD, Adam, StandardParameters
 from skrbm.machine import data_moments, free_energy
 from skrbm.units import Theta
 
@@ -101,9 +101,9 @@ def in_other_units(visible):
     "params",
     [
         {},
-        {"centered": False},
-        {"optimizer": "adam", "learning_rate": 0.01},
-        {"learning_rate": 0.05, "momentum": 0.5, "alpha": 0.01},
+        {"optimizer": SGD(centered=False, average=False)},
+        {"optimizer": Adam(average=False), "learning_rate": 0.01},
+        {"optimizer": SGD(0.5, alpha=0.01, average=False), "learning_rate": 0.05},
         {"hidden": "truncated_gaussian"},
         {"visible": "truncated_gaussian"},
         {"visible": "double_relu"},
@@ -115,7 +115,7 @@ def test_units_of_measure_do_not_matter(params):
 
     Solutions of TAP with all rows in one batch do not depend on the order of the rows either.
     """
-    params = {"visible": "gaussian", "n_iter": 20, "average": False, **params}
+    params = {"visible": "gaussian", "n_iter": 20, "optimizer": SGD(average=False), **params}
     params |= {"inference": TAP(tol=1e-12, max_iter=1000), "batch_size": 200}
     Z, X, scale = in_other_units(params["visible"])
     one, other = (RBM(3, random_state=0, **params).fit(rows) for rows in (Z, X))

@@ -111,13 +111,13 @@ class Problem:
         ]
         return [data - model for data, model in zip(*sides, strict=True)]
 
-    def trained(self, n_epochs, rate, **options):
+    def trained(self, n_epochs, rate, optimizer):
         """Train from weights that tell the hidden units apart."""
         rows, rng = Rows(self.X, self.unit, self.X.dtype), make_rng(0, self.X)
         weights = 0.5 * np.random.default_rng(5).normal(size=(3, self.X.shape[1]))
         thetas = rows.initial_theta, Bernoulli().default_theta(3, weights)
         training = Training(rng, Machine((self.unit, Bernoulli()), thetas, (weights,)))
-        learner = MomentLearner(rows, Sums(self), batch_size=len(self.X), **options)
+        learner = MomentLearner(rows, Sums(self), optimizer, batch_size=len(self.X))
         training.optimizer_state = learner.optimizer.init(NATURAL.of(training.machine))
         for k in range(n_epochs):
             report = learner.epoch(training, 0.0, rate(k / n_epochs) if callable(rate) else rate)
@@ -165,14 +165,13 @@ def assert_at_the_maximum(name, training, report, atol):
 def test_fits_end_at_the_penalised_maximum(name, centered):
     """Fields follow what the proximal steps take from the weights, so that theirs is one too."""
     alpha, problem = PROBLEMS[name]
-    options = {"optimizer": SGD(0.8, alpha, name), "centered": centered}
-    assert_at_the_maximum(name, *problem.trained(700, 0.5, **options), 3e-4)
+    optimizer = SGD(0.8, alpha=alpha, penalty=name, centered=centered, average=False)
+    assert_at_the_maximum(name, *problem.trained(700, 0.5, optimizer), 3e-4)
 
 
 def test_published_means_have_the_zeros_of_the_last_step():
     alpha, problem = PROBLEMS["l1"]
-    options = {"optimizer": SGD(alpha=alpha, penalty="l1"), "average": True, "centered": True}
-    training, _ = problem.trained(150, 1.0, **options)
+    training, _ = problem.trained(150, 1.0, SGD(alpha=alpha, penalty="l1"))
     (last,), (mean,) = training.machine.weights, training.average.means.weights
     (published,) = training.published().weights
     assert (last == 0).any() and (mean != 0).all()

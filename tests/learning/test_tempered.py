@@ -36,9 +36,10 @@ def tempered_of(machine, n=20_000, n_steps=5):
     return Tempered(Ladder((machine,), (samples,)), n_steps)
 
 
-def small(**params):
+def small(n_chains=None, **params):
     settings = {"n_components": 6, "batch_size": 20, "n_iter": 3, "random_state": 0}
-    return RBM(**settings | {"starts": "tempered"} | params)
+    sampler = Gibbs(n_chains=n_chains, start="tempered")
+    return RBM(**settings | {"inference": sampler} | params)
 
 
 def in_equilibrium(kinds, sampler=None):
@@ -47,7 +48,7 @@ def in_equilibrium(kinds, sampler=None):
     machine = moved(first, 0.1)
     chains = exact_chains(Exact(machine), 20_000, seed=1)
     if sampler is not None:
-        chains = sampler.start(machine, chains.layers[0], make_rng(3, machine.weights[0]))
+        chains = sampler.state_at(machine, chains.layers[0], make_rng(3, machine.weights[0]))
     return machine, Run(chains, tempered=tempered_of(first)), make_rng(2, machine.weights[0])
 
 
@@ -57,7 +58,7 @@ def test_a_batch_of_adjusted_langevin_chains_does_so_too(Sampler):
     """Below, by Gibbs sampling; here chains are restarted where exchanges have moved them."""
     sampler = Sampler(0.5, adjust_after=0)
     machine, state, rng = in_equilibrium(("gaussian", "bernoulli"), sampler)
-    phase = ChainPhase(sampler, "tempered", 2)
+    phase = ChainPhase(replace(sampler, n_steps=2), "tempered")
     state = phase.reviewed(machine, state, rng)
     assert_joint_distribution(Exact(machine), state.chains.layers)
     state, _, _ = phase.phases(machine, state, state.chains.layers[0][:10], rng)
@@ -97,7 +98,7 @@ def test_a_new_rung_where_exchanges_are_rare():
     assert len(after.ladder.samples[-1]) == 30_000 and len(after.ladder.samples[0]) == 4000
     share = (after.ladder.samples[-1].mean(axis=1) > 0.5).mean()
     assert abs(share - 0.5) < 0.05
-    assert_joint_distribution(Exact(machine), Gibbs().start(machine, rows, rng).layers)
+    assert_joint_distribution(Exact(machine), Gibbs().state_at(machine, rows, rng).layers)
 
 
 # Estimators.
@@ -128,7 +129,7 @@ def test_fits_of_all_kinds_of_units(visible, hidden):
 def test_chains_have_the_shares_of_the_modes_of_the_machine():
     """Within 5 standard deviations of 0.02 of a share among 500 chains."""
     X = bits(1000)
-    rbm = small(batch_size=100, n_states=500, n_iter=100, learning_rate=0.2).fit(X)
+    rbm = small(batch_size=100, n_chains=500, n_iter=100, learning_rate=0.2).fit(X)
     states = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(float)
     F = -rbm.free_energy(states)
     p = np.exp(F - np.logaddexp.reduce(F))

@@ -60,7 +60,7 @@ def test_chains_have_the_shares_of_modes_that_change(kind, options):
     Resampling adds less than as much, so that 0.018 are the most, and 5 of these are allowed: were
     the error normal, the test would fail with a probability of 6e-7.
     """
-    machine, state, model = followed(ChainPhase(Gibbs(), "weighted", **options), kind)
+    machine, state, model = followed(ChainPhase(Gibbs(**options), "weighted"), kind)
     exact = Exact(machine)
     rows = state.chains.layers[0]
     draws = exact.sample(np.random.default_rng(0), 100_000)[0]
@@ -73,7 +73,7 @@ def test_chains_have_the_shares_of_modes_that_change(kind, options):
     # What is shown of the chains, and later fits start from, has no weights.
     shown = ChainPhase(Gibbs(), "weighted").visible(state)
     assert share_of_ones(shown) == pytest.approx(share_of_ones(rows, weights), abs=0.03)
-    _, stuck, _ = followed(ChainPhase(Gibbs(), "persistent", **options), kind)
+    _, stuck, _ = followed(ChainPhase(Gibbs(**options)), kind)
     assert abs(share_of_ones(stuck.chains.layers[0]) - truth) > 0.15  # as the test must see
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skrbm.exceptions import DataRangeWarning
 from skrbm.sequences import (
     codes_of,
     connected_correlations,
@@ -69,10 +70,15 @@ def test_lower_case_letters_are_an_error():
     assert_array_equal(encode(["An"], "rna"), [[1, -1]])  # as N, any base
 
 
+def test_sequences_of_another_alphabet_give_a_warning():
+    with pytest.warns(DataRangeWarning, match="85% of the letters"):
+        encode(["MKVLATWYEF", "MKVLASWYEF"], "dna")
+
+
 def test_thymine_and_uracil_stand_for_each_other():
     assert_array_equal(encode(["ACGT"], "rna"), encode(["ACGU"], "rna"))
     assert_array_equal(encode(["ACGT"], "DNA"), encode(["ACGU"], "dna"))
-    assert encode(["U"], "protein")[0, 0] == -1
+    assert encode(["AU"], "protein")[0, 1] == -1
     assert_array_equal(encode(["A.-"], "dna"), [[1, 0, 0]])
 
 

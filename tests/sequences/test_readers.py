@@ -4,9 +4,12 @@ The files are made by hand. Log-likelihoods are sums over all sequences of the e
 programs' source code defines, with hidden units on fine grids.
 """
 
+import gzip
 import os
 import pickle
+import struct
 import sys
+import tracemalloc
 import types
 from itertools import product
 
@@ -16,7 +19,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
 from skrbm import RBM, BernoulliRBM, CategoricalRBM
-from skrbm.sequences import potts_machine, read_adabmdca, read_pgm, read_rbms
+from skrbm.sequences import potts_machine, read_adabmdca, read_fasta, read_pgm, read_rbms
 
 SITES, LETTERS, HIDDEN = 3, 4, 2
 CODES = np.array(list(product(range(LETTERS), repeat=SITES)))
@@ -230,7 +233,7 @@ def test_a_pickle_runs_nothing(tmp_path, pgm):
     mark.rmdir()
     for content in (Hostile(*call), [Hostile(*call)], {"weights": Hostile(*call)}):
         (tmp_path / "a").write_bytes(pickle.dumps(content))
-        with pytest.raises(ValueError, match=r"no machine|no pickle of a machine"):
+        with pytest.raises(ValueError, match="is not a machine"):
             read_pgm(tmp_path / "a")
         assert not mark.exists()
     path, *_ = saved(tmp_path, pgm, "Potts", "Bernoulli", fields=np.zeros(2))
@@ -246,17 +249,60 @@ def test_a_pickle_runs_nothing(tmp_path, pgm):
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"no pickle", pickle.dumps(3), pickle.dumps(np.ones(2))])
+INVALID = {
+    "empty": b"",
+    "text": b"no pickle",
+    "number": pickle.dumps(3),
+    "array": pickle.dumps(np.ones(2)),
+    "memo of 2 GB": b"\x80\x02Nr" + struct.pack("<I", 2**28) + b".",
+    "text of 1 TB": b"\x80\x04\x8d" + struct.pack("<Q", 2**40) + b"a.",
+}
+
+
+@pytest.mark.parametrize("content", INVALID.values(), ids=INVALID.keys())
 def test_invalid_files_of_pgm(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(ValueError, match=r"no pickle of a machine|no machine of PGM"):
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="is not a machine"):
         read_pgm(tmp_path / "a")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10**8
+
+
+@pytest.mark.parametrize("name, value", [("visible", ["Potts"]), ("vlayer", 3), ("weights", None)])
+def test_machines_of_pgm_with_invalid_parts(tmp_path, pgm, name, value):
+    path, *_ = saved(tmp_path, pgm, "Potts", "Bernoulli", fields=np.zeros(2))
+    rbm = pickle.loads(path.read_bytes())
+    setattr(rbm, name, value)
+    path.write_bytes(pickle.dumps(rbm))
+    with pytest.raises(ValueError, match="is not a machine"):
+        read_pgm(path)
+
+
+def test_other_files_of_hdf5(tmp_path, h5py):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["update_7"] = np.arange(3)
+    with pytest.raises(ValueError, match="is not a file of rbms"):
+        read_rbms(tmp_path / "a.h5")
+    (tmp_path / "a.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:500])
+    with pytest.raises(ValueError, match="is not a file of rbms"):
+        read_rbms(tmp_path / "a.h5")
+
+
+def test_cut_files(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b">a\nACD\n" * 1000)[:-9])
+    with pytest.raises(ValueError, match="is not a FASTA file"):
+        read_fasta(path)
+    with pytest.raises(FileNotFoundError):
+        read_fasta(tmp_path / "none")
 
 
 @pytest.mark.parametrize("visible, hidden", [("Gaussian", "Spin")])
 def test_other_machines_of_pgm(tmp_path, pgm, visible, hidden):
     path, *_ = saved(tmp_path, pgm, visible, hidden, fields=np.zeros(2))
-    with pytest.raises(ValueError, match=f"has {visible} and {hidden} units"):
+    with pytest.raises(ValueError, match=f"units '{visible}' and '{hidden}'"):
         read_pgm(path)
 
 

@@ -20,7 +20,7 @@ from skrbm.arrays import Columns, make_rng, to_numpy
 from skrbm.exceptions import DivergenceError
 from skrbm.inference import AIS, SMC, Gibbs, NaiveMeanField, Tempering, clamped, held
 from skrbm.inputs import Coordinates
-from skrbm.learning import NATURAL, WhitenedParameters
+from skrbm.learning import NATURAL, SGD, WhitenedParameters
 from skrbm.machine import (
     Block,
     Machine,
@@ -377,7 +377,7 @@ def test_denoising_is_that_of_a_joint_normal_distribution():
 
 def test_naive_mean_field_is_exact_without_couplings_and_learns():
     machine, X = machine_of(strength=0.0), rows(4)
-    state = NaiveMeanField().start(machine, X)
+    state = NaiveMeanField().state_at(machine, X)
     for _ in range(2):
         state = NaiveMeanField().step(machine, state)
     assert_allclose(NaiveMeanField().log_partition(machine, state), float(log_partition(machine)))
@@ -471,8 +471,8 @@ def test_errors_are_one_sentence():
     X = rows(20)
     with pytest.raises(ValueError, match="visible units"):
         RBM(2, hidden=FULL).fit(np.eye(4))
-    with pytest.raises(ValueError, match="use penalty='l2'"):
-        RBM(2, visible=FULL, penalty="l1").fit(X)
+    with pytest.raises(ValueError, match="needs penalty='l2'"):
+        RBM(2, visible=FULL, optimizer=SGD(penalty="l1")).fit(X)
     with pytest.raises(ValueError, match="covariance must be one of"):
         Gaussian(covariance="tied")
     with pytest.raises(ValueError, match="symmetric"):
@@ -509,7 +509,7 @@ def test_other_libraries_compute_the_same(library):
         )
         for f in (np.asarray, xp.asarray)
     ]
-    there, here = NaiveMeanField().start(other, Y), NaiveMeanField().start(machine, X)
+    there, here = NaiveMeanField().state_at(other, Y), NaiveMeanField().state_at(machine, X)
     pairs = [
         (log_partition(other), log_partition(machine)),
         (free_energy(other, Y), free_energy(machine, X)),

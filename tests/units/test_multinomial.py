@@ -160,7 +160,9 @@ def test_gibbs_chains_keep_lengths_and_have_the_distribution():
     machine, n = rbm(), 4000
     lengths = np.tile([1, 3], n // 2)
     X = np.eye(4)[np.zeros(n, int)] * lengths[:, None]
-    chains = sample(Gibbs(), machine, Gibbs().start(machine, X, make_rng(0, X)), make_rng(1, X), 30)
+    chains = sample(
+        Gibbs(), machine, Gibbs().state_at(machine, X, make_rng(0, X)), make_rng(1, X), 30
+    )
     found = chains.layers[0]
     assert_array_equal(found.sum(axis=1), lengths)
     for length in (1, 3):

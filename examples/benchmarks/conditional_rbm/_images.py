@@ -14,12 +14,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _common import data_folder, mnist
 
 from skrbm import ConditionalRBM
-from skrbm.inference import ContrastiveDivergence
+from skrbm.inference import Gibbs
 
 METHODS = {
     "LR": {"n_components": 0},
     "CD-1": {"inference": "cd"},
-    "CD-10": {"inference": ContrastiveDivergence(10)},
+    "CD-10": {"inference": Gibbs(10, start="data")},
     "CD-PercLoss": {"objective": "perceptron", "inference": "gibbs"},
     "MLE-MF": {"inference": "mean_field"},
     "MLE-BP": {"inference": "bp"},

@@ -21,6 +21,7 @@ from _common import heading, table
 from _images import load, train
 
 from skrbm import ConditionalRBM
+from skrbm.learning import SGD
 
 
 def main():
@@ -37,7 +38,8 @@ def main():
     args = parser.parse_args()
     heading(__file__, args)
     images, held_out, _ = load("mnist", args.task, args.train_size)
-    common, init = {"batch_size": args.batch_size, "alpha": args.alpha}, "random"
+    optimizer = SGD(alpha=args.alpha, schedule="linear", average=False)
+    common, init = {"batch_size": args.batch_size, "optimizer": optimizer}, "random"
     if args.start == "LR":
         init = train("LR", 0.1, 15, (images, held_out), **common)[0]
     crbm = ConditionalRBM(

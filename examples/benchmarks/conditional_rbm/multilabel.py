@@ -30,9 +30,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _common import data_folder, heading, table
 
 from skrbm import ConditionalRBM
+from skrbm.learning import SGD
 
 OURS = "ConditionalRBM"
-SETTINGS = {"learning_rate": 0.03, "momentum": 0.9, "batch_size": 50, "schedule": "linear"}
+OPTIMIZER = SGD(momentum=0.9, alpha=0.0, schedule="linear", average=False)
+SETTINGS = {"learning_rate": 0.03, "optimizer": OPTIMIZER, "batch_size": 50}
 
 
 def contenders():
@@ -42,7 +44,7 @@ def contenders():
     return {
         "ClassifierChain": (chain, {"estimator__C": [0.01, 0.03, 0.1, 1.0]}),
         "MLPClassifier": (MLPClassifier(), {"alpha": [0.1, 1.0, 10.0, 30.0]}),
-        OURS: (crbm, {"inference": ["cd", "bp"], "alpha": [0.003, 0.01]}),
+        OURS: (crbm, {"inference": ["cd", "bp"], "optimizer__alpha": [0.003, 0.01]}),
     }
 
 

@@ -18,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _common import heading, progress, table
 from _images import METHODS, Images, errors, load, train
 
+from skrbm.learning import SGD
+
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -37,7 +39,8 @@ def one_fit(method, size, seed, args):
     fitted, held_out, test = load("mnist", f"occluded{size}", args.train_size, seed)
     held_out = Images(*(part[:1000] for part in held_out))
     test = Images(*(part[: args.test_size] for part in test))
-    params = {"batch_size": 5, "alpha": 2e-3, "n_components": args.n_components}
+    optimizer = SGD(alpha=2e-3, schedule="linear", average=False)
+    params = {"batch_size": 5, "optimizer": optimizer, "n_components": args.n_components}
     crbm, *_ = train(method, args.rate, args.epochs, (fitted, held_out), seed, **params)
     return errors(crbm, test)
 

@@ -27,6 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _common import heading, table
 from _images import METHODS, Images, corrupted, errors, load, paper_errors, train
 
+from skrbm.learning import SGD
+
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -50,7 +52,10 @@ def arguments():
 
 def one_method(method, args):
     """Return a row of results for each seed: errors, rate, epochs and seconds."""
-    common = {"batch_size": args.batch_size, "alpha": args.alpha}
+    common = {
+        "batch_size": args.batch_size,
+        "optimizer": SGD(alpha=args.alpha, schedule="linear", average=False),
+    }
     if args.redraw:
         common["corrupt"] = lambda Y, rng: corrupted(Y, args.task, args.dataset, rng)
     params = common if method == "LR" else {**common, "n_components": args.n_components}

@@ -30,9 +30,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import data_folder, heading, mnist, progress, table
 
-from skrbm import BernoulliRBM, FrankWolfeRBM
+from skrbm import RBM, FrankWolfeRBM
 from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition
+from skrbm.inference import Gibbs
+from skrbm.learning import SGD, EarlyStopping
 
 SIZES = 20, 50, 100, 200, 300, 400, 500, 600, 700
 EPOCHS = {"caltech": 400, "mnist": 200}
@@ -78,7 +80,11 @@ def timed_fit(rbm, X):
 def grow(args, train, step, most):
     """Return a path of machines, and the processor time at which each size was reached."""
     fw = FrankWolfeRBM(
-        most, alpha=args.alpha, step=step, n_iter_no_change=args.patience, random_state=0
+        most,
+        alpha=args.alpha,
+        step=step,
+        random_state=0,
+        early_stopping=EarlyStopping(patience=args.patience, tol=0.001),
     )
     seconds = timed_fit(fw, train[0])
     time_at, total = np.cumsum(fw.path_["time"]), np.sum(fw.path_["time"])
@@ -123,14 +129,13 @@ def best_of(n_seeds, n, args, epochs, parts, name, **params):
 
 
 def cd(n, args, epochs, **params):
-    return BernoulliRBM(
+    return RBM(
         n,
-        n_gibbs_steps=10,
-        persistent=False,
         learning_rate=args.rate,
         batch_size=100,
         n_iter=epochs,
-        schedule=args.schedule,
+        optimizer=SGD(alpha=0.0, schedule=args.schedule, centered=False, average=False),
+        inference=Gibbs(n_steps=10, start="data"),
         **params,
     )
 

@@ -20,7 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import heading, table
 
-from skrbm import BernoulliRBM, FrankWolfeRBM
+from skrbm import RBM, FrankWolfeRBM
+from skrbm.inference import Gibbs
+from skrbm.learning import SGD
 
 SIZES = 6, 8, 10, 12
 
@@ -67,18 +69,22 @@ def trial(n_hidden, strength, seed, args):
         return 100 * (rbm.score(X_test) - base) / (top - base)
 
     begin = time.process_time()
-    tols = {"insert_tol": args.tol, "tol": args.tol}
-    fw = FrankWolfeRBM(alpha=args.alpha, n_chains=args.chains, random_state=seed, **tols).fit(X)
+    fw = FrankWolfeRBM(
+        alpha=args.alpha,
+        tol=args.tol,
+        inference=Gibbs(n_chains=args.chains, n_steps=10),
+        random_state=seed,
+    ).fit(X)
     seconds = time.process_time() - begin
     pcd = {
         "n_iter": max(1, round(150 * args.scale)),
         "learning_rate": 0.1,
         "batch_size": 50,
-        "schedule": "linear",
+        "optimizer": SGD(alpha=0.0, schedule="linear", centered=False, average=False),
         "random_state": seed,
     }
-    refined = BernoulliRBM(fw.ordinary_machine().n_units[1], init=fw, **pcd).fit(X)
-    fresh = BernoulliRBM(n_hidden, **pcd).fit(X)
+    refined = RBM(fw.ordinary_machine().n_units[1], init=fw, **pcd).fit(X)
+    fresh = RBM(n_hidden, **pcd).fit(X)
     return (
         n_hidden,
         strength,

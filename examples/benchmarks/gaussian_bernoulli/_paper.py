@@ -23,14 +23,16 @@ __all__ = [
     "timed",
 ]
 
+from skrbm.inference import Gibbs, GibbsLangevin, Langevin
+
 SAMPLERS = {
-    "Gibbs": {"inference": "gibbs"},
-    "Langevin": {"inference": "langevin", "adjust_after": None},
-    "Langevin, adjusted": {"inference": "langevin", "adjust_after": 0},
-    "Gibbs-Langevin": {"inference": "gibbs_langevin", "adjust_after": None},
-    "Gibbs-Langevin, adjusted": {"inference": "gibbs_langevin", "adjust_after": 0},
+    "Gibbs": Gibbs(),
+    "Langevin": Langevin(adjust_after=None),
+    "Langevin, adjusted": Langevin(adjust_after=0),
+    "Gibbs-Langevin": GibbsLangevin(adjust_after=None),
+    "Gibbs-Langevin, adjusted": GibbsLangevin(adjust_after=0),
 }
-"""The five of Figs. 1 and 5, as parameters of GaussianBernoulliRBM."""
+"""The five of Figs. 1 and 5."""
 
 
 def images(name, part, n=None):

@@ -38,17 +38,12 @@ def main():
     X_test, _ = images(args.data, "test", 5000)
     distance, found = FrechetDistance(X, y, X_test), []
     base, settings = variants(args)
-    settings.append(("annealed", {"anneal": True}, {"adjust_after": args.n_steps // 2}))
+    settings.append(("annealed", {}, {"adjust_after": args.n_steps // 2, "anneal": True}))
     for name, changed, sampler in settings:
-        own = dict(changed)
-        params = {
-            "inference": GibbsLangevin(**{**base, **sampler}),
-            "anneal_step_size": own.pop("anneal", False),
-        }
-        now = type(args)(**{**vars(args), **own})
+        now = type(args)(**{**vars(args), **changed})
         distances, seconds = [], []
         for seed in args.seeds:
-            rbm, spent = learn(now, X, seed, **params)
+            rbm, spent = learn(now, X, seed, GibbsLangevin(**{**base, **sampler}))
             distances.append(distance(rbm.sample(args.samples, random_state=seed)))
             seconds.append(spent)
         found.append((name, float(np.mean(distances)), float(np.ptp(distances)), np.mean(seconds)))

@@ -14,6 +14,7 @@ Those called adjusted accept or reject from step ``--adjust-after`` on.
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,18 +52,16 @@ def options(doc):
     return parser
 
 
-def learn(args, X, seed, **params):
+def learn(args, X, seed, sampler):
     """Return a fitted machine and the seconds that it took."""
     rbm = GaussianBernoulliRBM(
         args.n_components,
-        n_steps=args.n_steps,
-        burn_in=args.burn_in,
+        inference=replace(sampler, n_steps=args.n_steps, burn_in=args.burn_in),
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
         optimizer=args.optimizer,
         n_iter=args.epochs,
         random_state=seed,
-        **{"step_size": args.step_size, **params},
     )
     noise = np.random.default_rng(seed).standard_normal(X.shape, dtype=np.float32)
     begin = time.perf_counter()
@@ -86,11 +85,13 @@ def main():
     distance = FrechetDistance(X, y, X_test)
     rows, sheet = [("training images", "", distance(X[: args.samples]), "", "")], {}
     for name in args.samplers:
-        sampler = dict(SAMPLERS[name])
-        if sampler.get("adjust_after") is not None:
-            sampler["adjust_after"] = args.adjust_after
+        sampler = SAMPLERS[name]
+        if sampler.step_size is not None:
+            sampler = replace(sampler, step_size=args.step_size)
+            if sampler.adjust_after is not None:
+                sampler = replace(sampler, adjust_after=args.adjust_after)
         for seed in args.seeds:
-            rbm, seconds = learn(args, X, seed, **sampler)
+            rbm, seconds = learn(args, X, seed, sampler)
             steps = [0, args.n_steps // 4, args.n_steps // 2, args.n_steps]
             V, states = rbm.sample(args.samples, random_state=seed, return_steps=steps)
             least = float(relative_variances(rbm).min())

@@ -10,6 +10,7 @@ through rows of the data; otherwise nearly all hidden units vanish.
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 from _paper import SAMPLERS, heading, progress, table
@@ -112,16 +113,13 @@ def learned(X, args, sampler):
     init = start(X, args.n_components, np.random.default_rng(args.seed))
     rbm = GaussianBernoulliRBM(
         args.n_components,
-        starts="annealed",
-        n_steps=args.n_steps,
-        burn_in=args.burn_in,
+        inference=replace(sampler, start="annealed", n_steps=args.n_steps, burn_in=args.burn_in),
         optimizer=args.optimizer,
         learning_rate=args.learning_rate,
         batch_size=args.batch_size,
         n_iter=args.epochs,
         init=init,
         random_state=args.seed,
-        **sampler,
     )
     return rbm.fit(X)
 

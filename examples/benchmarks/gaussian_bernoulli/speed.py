@@ -53,7 +53,7 @@ def main():
     rng, K = make_rng(0, W), args.inner_steps
     method = GibbsLangevin(step_size=0.2, n_inner_steps=K, adjust_after=None)
     with threadpool_limits(1):
-        state = method.start(machine, V, rng)
+        state = method.state_at(machine, V, rng)
         H = state.layers[1]
         runs = {
             "one draw (skrbm)": lambda: method.step(machine, state, rng)[0].layers,

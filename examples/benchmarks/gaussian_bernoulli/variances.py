@@ -11,6 +11,8 @@ from _paper import filters, heading, images, progress, show, table
 from images import options, relative_variances
 
 from skrbm import GaussianBernoulliRBM
+from skrbm.inference import GibbsLangevin
+from skrbm.learning import SGD, Adam
 
 
 def main():
@@ -18,15 +20,15 @@ def main():
     heading(__file__, args)
     X, _ = images(args.data, "train", args.rows)
     X = X + args.noise * np.random.default_rng(0).standard_normal(X.shape, dtype=np.float32)
+    kind = {"sgd": SGD, "adam": Adam}[args.optimizer]
     rbm = GaussianBernoulliRBM(
         args.n_components,
-        n_steps=args.n_steps,
-        batch_size=args.batch_size,
-        step_size=args.step_size,
+        inference=GibbsLangevin(
+            args.step_size, adjust_after=None, n_steps=args.n_steps, burn_in=args.burn_in
+        ),
+        optimizer=kind(alpha=0.0, schedule="constant", max_grad_norm=10.0),
         learning_rate=args.learning_rate,
-        optimizer=args.optimizer,
-        burn_in=args.burn_in,
-        schedule="constant",
+        batch_size=args.batch_size,
         random_state=args.seeds[0],
     )
     rows = []

@@ -1,6 +1,7 @@
 """What the reproductions of Tramel et al. (2018) share: data, settings of Table 1, measures."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,19 +31,20 @@ __all__ = [
 ]
 
 # Table 1; what it does not say is the text's: M = K, momentum 0.5, l2, hidden Bernoulli units.
+CONSTANT = replace(PLAIN["optimizer"], schedule="constant")
 TABLE_1 = {
     "binary-mnist": {"visible": "bernoulli", "batch_size": 100, "learning_rate": 0.005},
     "real-mnist": {
         "visible": "truncated_gauss_bernoulli",
         "batch_size": 100,
         "learning_rate": 0.01,
-        "schedule": "exponential",
+        "optimizer": replace(CONSTANT, schedule="exponential"),
     },
     "cbcl": {
         "visible": "truncated_gaussian",
         "batch_size": 20,
         "learning_rate": 0.005,
-        "alpha": 0.01,
+        "optimizer": replace(CONSTANT, alpha=0.01),
     },
 }
 
@@ -66,18 +68,18 @@ def dataset(name, n=None):
 
 def tap_machine(name, X, n_hidden, sweeps=100, **params):
     """Return an estimator with the settings of Table 1, W from N(0, 0.001²), moments from X."""
-    settings = {"schedule": "constant", "inference": TAP(max_iter=sweeps), **PLAIN, **TABLE_1[name]}
+    inference = TAP(max_iter=sweeps, start="data")
+    settings = PLAIN | {"inference": inference, "optimizer": CONSTANT} | TABLE_1[name]
     unit = UNITS[settings.pop("visible")]().fitted(Columns(X))
     theta = unit.initial_theta(Columns(X))
     own = {"precision_visible": theta.precision, "spike_visible": theta.spike}
+    W = 1e-3 * np.random.default_rng(0).standard_normal((n_hidden, X.shape[1]))
     first = TAPRBM.from_parameters(
-        (1e-3 * np.random.default_rng(0).standard_normal((n_hidden, X.shape[1]))).astype(
-            np.float32
-        ),
+        W.astype(np.float32),
         None,
         theta.field,
         visible=unit,
-        n_starts=1,
+        inference=TAP(max_iter=2, n_starts=1),
         **{statistic: value for statistic, value in own.items() if value is not None},
     )
     return TAPRBM(n_hidden, visible=unit, init=first, random_state=0, **settings | params)
@@ -89,7 +91,11 @@ def epochs_of(rbm, X, n_epochs=100, speed=1):
     One of these epochs is here a pass over a part, 1 / ``speed``, of the rows, with ``speed`` times
     the learning rate; the schedule runs over ``n_epochs``.
     """
-    rate, rng, factor = rbm.learning_rate * speed, np.random.default_rng(0), SCHEDULES[rbm.schedule]
+    rate, rng, factor = (
+        rbm.learning_rate * speed,
+        np.random.default_rng(0),
+        SCHEDULES[rbm.optimizer.schedule],
+    )
     parts = []
     for epoch in range(n_epochs):
         parts = parts or np.array_split(rng.permutation(len(X)), speed)

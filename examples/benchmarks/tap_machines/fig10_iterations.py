@@ -52,7 +52,7 @@ def main():
     with threadpool_limits(1):
         for name in args.methods:
             for n in args.iterations:
-                inference = METHODS[name](max_iter=n, damping=0.5)
+                inference = METHODS[name](max_iter=n, damping=0.5, start="data")
                 curves[f"{name}, {n}"] = train(inference, X, last, args)
                 value, seconds = curves[f"{name}, {n}"][last]
                 print(f"{name}, {n} iterations: {value:.2f} nats in {seconds:.1f} s", flush=True)

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from skrbm import DeepTAPMachine
 from skrbm.evaluation import AIS, log_partition
+from skrbm.learning import SGD
 
 SIZES = ["500,100", "500,250,100"]
 
@@ -57,9 +58,9 @@ def train(sizes, args):
         n_iter=0,
         learning_rate=0.001 / args.scale,
         batch_size=100,
-        schedule="constant",
         warm_start=True,
         random_state=0,
+        optimizer=SGD(momentum=0.5, alpha=0.001, schedule="constant"),
     )
     last = max(1, round(3000 * args.scale))
     lines, done, seconds = [], 0, 0.0

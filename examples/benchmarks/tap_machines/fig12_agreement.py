@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from skrbm import TAPRBM
 from skrbm.arrays import Columns
 from skrbm.evaluation import AIS, log_partition, pseudo_log_likelihood
+from skrbm.inference import TAP
 
 
 def train(X, args):
@@ -45,7 +46,9 @@ def ais(machine, X, schedule):
 def estimator(machine):
     """Return the TAPRBM of a machine."""
     visible, hidden = (theta.field for theta in machine.thetas)
-    return TAPRBM.from_parameters(machine.weights[0], hidden, visible, n_starts=1)
+    return TAPRBM.from_parameters(
+        machine.weights[0], hidden, visible, inference=TAP(max_iter=2, n_starts=1)
+    )
 
 
 def measure(epoch, machine, X, schedule):

@@ -26,7 +26,7 @@ from skrbm.machine import conditional
 
 def trained(n_hidden, n_epochs, X):
     """Return a TAPRBM."""
-    settings = {"starts": "chains", "batch_size": 100, "inference": TAP(max_iter=3)}
+    settings = {"batch_size": 100, "inference": TAP(max_iter=3, start="chains")}
     settings |= {"n_iter": n_epochs, "random_state": 0}
     return TAPRBM(n_hidden, **PLAIN | settings).fit(X)
 
@@ -54,7 +54,7 @@ def gibbs_means(rbm, Y, p, n_sweeps):
     """Return the mean over the second half of a chain for each row, started at the row."""
     machine = rbm.machine_.tilted(0, np.log((1 - p) / p) * (2 * Y - 1))
     rng = make_rng(0, machine.weights[0])
-    chains = sample(Gibbs(), machine, Gibbs().start(machine, Y, rng), rng, n_sweeps // 2)
+    chains = sample(Gibbs(), machine, Gibbs().state_at(machine, Y, rng), rng, n_sweeps // 2)
     total = 0.0
     for _ in range(n_sweeps // 2):
         chains = sample(Gibbs(), machine, chains, rng, 1)

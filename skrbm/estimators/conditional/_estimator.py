@@ -4,32 +4,72 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted
 
-from ..._sklearn import HasMethods, Interval, StrOptions, _fit_context, with_callbacks
-from ...arrays import copied, make_rng, one_blas_thread, parameter_reference
+from ..._checks import check_count
+from ..._sklearn import (
+    DOC_LINK,
+    CallbackSupportMixin,
+    HasMethods,
+    Interval,
+    StrOptions,
+    _fit_context,
+    with_callbacks,
+)
+from ...arrays import (
+    cast,
+    copied,
+    from_numpy,
+    has_missing,
+    make_rng,
+    namespace,
+    one_blas_thread,
+    parameter_reference,
+    take_rows,
+    to_numpy,
+)
 from ...inference import FixedPoint, Gibbs, map_rows, method_names
-from ...inputs import check_data, rows_with_weight
-from ...learning import StepLength, Trainer, Training, recorder
-from .._choices import OPTIMIZER_CONSTRAINT, optimizer_of
+from ...inputs import check_data, check_weights, rows_with_weight
+from ...learning import EarlyStopping, StepLength, Trainer, Training, recorder
+from ...machine import free_energy
+from ...units import Bernoulli
+from .._choices import optimizer_of, set_params
 from .._parts import check_layers
+from .._shared import shares_parameters
+from .._targets import check_known, check_targets, known_values, targets_from, targets_of
 from .._training import (
-    TRAINING_CONSTRAINTS,
     for_callbacks,
-    how_it_begins,
     is_automatic,
     keeps_features,
+    prepare_fit,
     rate_of,
+    verbose_name,
 )
+from ._inference import clamped, draw, log_partitions
 from ._learner import ConditionalLearner, ErrorMonitor, LabelledRows
-from ._losses import OBJECTIVES
-from ._machine import PARAMETERS, machine_of, random_machine, with_fitted
-from ._predictions import Predictions
-from ._targets import check_known, check_targets, is_unknown, targets_from, targets_of
+from ._machine import PARAMETERS, ConditionalMachine, machine_of, random_machine, with_fitted
+from ._objectives import OBJECTIVES, decision_of, make_objective
 
 _DIVERGENCE, _CAP = 0.3, 2.0  # of a step: nats for each output, and length
+_FIRST_SWEEPS, _MAX_SWEEPS = 7, 100
+_CHAINS = 1024  # drawn at a time
 
 
-class ConditionalRBM(Predictions):
+@shares_parameters
+class ConditionalRBM(
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClassifierMixin,
+    CallbackSupportMixin,
+    BaseEstimator,
+):
     """Conditional restricted Boltzmann machine: joint prediction of many binary outputs.
 
     Outputs v and hidden units h are binary and share couplings; features x move their biases:
@@ -46,85 +86,57 @@ class ConditionalRBM(Predictions):
     n_components : int, default=256
         Number of binary hidden units; 0 is logistic regression.
     objective : {"likelihood", "perceptron", "margin", "marginal_margin"}, default="likelihood"
-        What is learnt from: the log-likelihood of the targets (MLE); CD-PercLoss [2]_; the latent
-        structured SVM [3]_ (LSSVM), which decides outputs and hidden units, or the marginal one
-        [4]_ (MSSVM), which sums hidden units out, both with the Hamming loss, which for one label
-        is 1 if it is wrong.
+        Training objective: the log-likelihood of the targets (MLE); CD-PercLoss [2]_; the latent
+        structured SVM [3]_ (LSSVM), which maximizes over outputs and hidden units, or the marginal
+        one [4]_ (MSSVM), which sums hidden units out, both with the Hamming loss, which for one
+        label is 1 if it is wrong.
     inference : {"auto", "bp", "mean_field", "cd", "gibbs", "tap", "tap3", "adaptive_tap", \
             "relaxed_bp"} or object, default="auto"
-        What approximates the sums of the objective: belief propagation, mean field, Gibbs
+        Method for the expectations in the objective: belief propagation, mean field, Gibbs
         sampling, or another fixed point, by name, or an object of :mod:`skrbm.inference` such as
-        ``BeliefPropagation(damping=0.5)``. "cd" is CD-1, with chains that start at the targets;
-        ``ContrastiveDivergence(10)`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
-        instead. "naive_mean_field" is another name of "mean_field". "perceptron" takes only
-        Gibbs sampling, of which "gibbs" makes ten steps and "cd" one, both from the biases, and the
-        margins only "bp"; "auto" is "gibbs" for the perceptron and "bp" for the others.
+        ``BeliefPropagation(damping=0.5, max_iter=50)``. A fixed point given by name makes
+        at most 7 sweeps more than the number of the epoch, up to 100 (Sec. 6 of [1]_); predictions
+        use the number of the last epoch. "cd" is CD-1, with chains that start at the targets;
+        ``Gibbs(10, start="data")`` is CD-10, and ``Gibbs(10)`` starts at a draw from the biases
+        instead. "perceptron" takes only Gibbs sampling, of which "gibbs" makes ten steps and "cd"
+        one, both from the biases, and the margins only "bp"; "auto" is "gibbs" for the perceptron
+        and "bp" for the others.
     decision : {"marginals", "joint"} or None, default=None
-        How ``predict`` decides: each output by its marginal probability, so that the fewest outputs
-        are to be expected wrong, or all at the maximum of their joint probability, hidden units
-        summed out, so that they are most likely right as a whole. Up to 14 outputs all values are
-        tried; beyond that mixed-product belief propagation looks for the maximum. None is matched
-        to the objective.
-    learning_rate : float or "auto", default="auto"
-        Step of the gradient ascent on the mean objective. "auto" finds it in training, by the
-        divergence of a step (:ref:`automatic_rates`), and averages the parameters over the steps.
+        How ``predict`` decides: each output by its marginal probability, which minimizes the
+        expected number of wrong outputs, or all at the maximum of their joint probability, hidden
+        units summed out, so that they are most likely right as a whole. Up to 14 outputs all values
+        are tried; beyond that mixed-product belief propagation looks for the maximum. None follows
+        the objective.
+    {optimizer}
+        A name stands for one with ``alpha=0.0`` and ``schedule="linear"``. The penalty is on W, A
+        and B. Gradients are not centred.
+    {learning_rate = "auto"}
         Reasonable numbers lie between 5e-3 and 0.5.
-    batch_size : int, default=100
-        Largest number of rows of a mini-batch; batches have nearly the same size.
-    n_iter : int, default=50
-        Passes over the data.
-    n_sweeps : int, callable or None, default=None
-        Largest number of sweeps of an ``inference`` that is given by name, or a function that
-        returns it for each pass, counted from 1. None is that count and 7, at most 100 (Sec. 6 of
-        [1]_). Predictions use that of the last pass. Must be None if ``inference`` is a fixed-point
-        object, which has its own ``max_iter``. With a sampler it only limits prediction.
-    verbose : int, default=0
-        Whether to print a line for each pass.
-    random_state : int, RandomState instance or None, default=None
-        Determines initial weights, the order of rows and the chains.
-    optimizer : {"sgd", "adam"} or object, default="sgd"
-        Gradient ascent with ``momentum``, or Adam, by which each parameter has a step of its own,
-        about as long as ``learning_rate``; or an object such as ``Adam(decay=0.5)``, which has its
-        own ``alpha``, ``penalty`` and ``max_norm``.
-    momentum : float in [0, 1), default=0.0
-        Part of the last step that is added to the next. Adam ignores it.
-    alpha : float, default=0.0
-        Strength of the penalty on W, A and B.
-    penalty : {"l2", "l1", "l1b", "group_lasso"}, default="l2"
-        alpha / 2 ||W||², alpha ||W||₁ or another one of :ref:`sparse_weights`; all but "l2" make
-        exact zeros.
-    schedule : {"constant", "linear", "cosine", "exponential"} or callable, default="linear"
-        Factor on the learning rate, by the fraction of ``n_iter`` that has passed: 1, down to 0
-        in a line or a cosine, down to 1e-3; or a function of the fraction.
+    {batch_size = 100}
+    {n_iter = 50}
+    early_stopping : bool or EarlyStopping, default=True
+        Whether to hold out validation rows, to stop when their error (the fraction of outputs that
+        are wrong) no longer falls, and to keep the parameters with the smallest error. An object
+        sets the patience, the fraction of the rows and the tolerance.
     init : {"random", "logistic"} or fitted ConditionalRBM, default="random"
         Where training starts. "random" draws W from N(0, 1 / max(1, n)), where n is the mean
         number of outputs that are 1 in a row, and B from N(0, 1 / n_features), and sets A to 0 and
         b to the log-odds of the targets. "logistic" first fits the machine
         without hidden units, with the same parameters otherwise, and starts at its A and b. Of a
         fitted machine all is taken, or A and b if it has no hidden units.
-    shuffle : bool, default=True
-        Whether to shuffle the rows in each pass.
-    early_stopping : bool, default=True
-        Whether to hold out validation rows, stop after ``n_iter_no_change`` epochs in a row in
-        which their error (the fraction of outputs that are wrong) was above the smallest so far
-        less ``tol``, and keep the parameters with the smallest error.
-    validation_fraction : float in (0, 1), default=0.1
-        Part of the rows to set aside.
-    n_iter_no_change : int, default=5
-        Patience of early stopping, in passes.
-    tol : float, default=0.0
-        By how much the error must fall for early stopping to go on; at 0 it must not rise.
-    warm_start : bool, default=False
-        Whether ``fit`` goes on from the last solution.
+    {warm_start}
+    {verbose}
+    random_state : int, RandomState instance or None, default=None
+        Determines initial weights, the order of rows and the chains.
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_outputs)
         Couplings of hidden units and outputs.
     coef_visible_ : array of shape (n_outputs, n_features)
-        What features add to the biases of the outputs.
+        Coefficients of the features in the biases of the outputs.
     coef_hidden_ : array of shape (n_components, n_features)
-        What features add to the biases of the hidden units.
+        Coefficients of the features in the biases of the hidden units.
     intercept_visible_ : array of shape (n_outputs,)
         Biases of the outputs.
     intercept_hidden_ : array of shape (n_components,)
@@ -134,18 +146,16 @@ class ConditionalRBM(Predictions):
     n_outputs_ : int
         Number of outputs; of a label the number of classes, and 1 if they are two.
     n_sweeps_ : int
-        Largest number of sweeps of inference in the last pass, and in predictions; with a sampler
+        Largest number of sweeps of inference in the last epoch, and in predictions; with a sampler
         in predictions alone.
     n_iter_ : int
-        Passes over the data so far.
+        Epochs so far.
     history_ : dict of list
-        For each pass: ``epoch``, ``learning_rate``, ``time`` (s), with a fixed point ``converged``
+        For each epoch: ``epoch``, ``learning_rate``, ``time`` (s), with a fixed point ``converged``
         (the fraction of rows where it did), with the perceptron ``updated`` (the fraction of
-        rows that were learnt from) and, with early stopping, ``validation_error``.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen in fit, if all are strings.
+        rows with a gradient) and, with early stopping, ``validation_error``.
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
@@ -175,16 +185,17 @@ class ConditionalRBM(Predictions):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        **TRAINING_CONSTRAINTS,
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "objective": [StrOptions(set(OBJECTIVES))],
         "inference": [StrOptions({"auto", *method_names(FixedPoint, Gibbs)}), FixedPoint, Gibbs],
         "decision": [StrOptions({"marginals", "joint"}), None],
-        "n_sweeps": [Interval(Integral, 1, None, closed="left"), callable, None],
-        "optimizer": OPTIMIZER_CONSTRAINT,
         "init": [StrOptions({"random", "logistic"}), HasMethods(["fit", "predict"])],
-        "early_stopping": ["boolean"],
+        "early_stopping": ["boolean", EarlyStopping],
     }
+
+    _optimizer_defaults: ClassVar[dict] = {"alpha": 0.0, "schedule": "linear"}
+    _doc_link_module, _doc_link_template = DOC_LINK
+    set_params = set_params
 
     def __init__(
         self,
@@ -193,47 +204,38 @@ class ConditionalRBM(Predictions):
         objective="likelihood",
         inference="auto",
         decision=None,
+        optimizer="sgd",
         learning_rate="auto",
         batch_size=100,
         n_iter=50,
-        n_sweeps=None,
+        early_stopping=True,
+        init="random",
+        warm_start=False,
         verbose=0,
         random_state=None,
-        optimizer="sgd",
-        momentum=0.0,
-        alpha=0.0,
-        penalty="l2",
-        schedule="linear",
-        init="random",
-        shuffle=True,
-        early_stopping=True,
-        validation_fraction=0.1,
-        n_iter_no_change=5,
-        tol=0.0,
-        warm_start=False,
     ):
         self.n_components = n_components
         self.objective = objective
         self.inference = inference
         self.decision = decision
+        self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.n_iter = n_iter
-        self.n_sweeps = n_sweeps
+        self.early_stopping = early_stopping
+        self.init = init
+        self.warm_start = warm_start
         self.verbose = verbose
         self.random_state = random_state
-        self.optimizer = optimizer
-        self.momentum = momentum
-        self.alpha = alpha
-        self.penalty = penalty
-        self.schedule = schedule
-        self.init = init
-        self.shuffle = shuffle
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    # ------------------------------------------------------------------------- training
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
@@ -260,20 +262,20 @@ class ConditionalRBM(Predictions):
         DivergenceError
             If parameters stop being finite. As after Ctrl-C, those of the last complete epoch stay.
         """
-        progress, goes_on = how_it_begins(self)
-        rows, targets = self._checked(X, y, sample_weight, goes_on)
-        training = self._start(rows, targets, goes_on, progress)
-        if training is None:
-            return self
-        callbacks = for_callbacks(self, X, y, rows, training, progress, self.n_iter)
-        self._fit_rows(training, rows, np.arange(len(rows)), goes_on, **callbacks)
+        progress, resumes = prepare_fit(self)
+        rows, targets = self._checked(X, y, sample_weight, resumes)
+        check_known(rows.V)
+        training = self._start(rows, targets, resumes, progress)
+        if training is not None:
+            callbacks = for_callbacks(self, X, y, rows, training, progress, int(self.n_iter))
+            self._fit_rows(training, rows, np.arange(len(rows)), resumes, **callbacks)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     @keeps_features
     @one_blas_thread
     def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Go once through some rows of data, in batches of ``batch_size``.
+        """Train for one epoch on some rows, in batches of ``batch_size``.
 
         Parameters
         ----------
@@ -290,94 +292,84 @@ class ConditionalRBM(Predictions):
         self : object
         """
         self._validate_params()  # which scikit-learn does in the first call alone
-        goes_on = hasattr(self, "_training")
-        rows, targets = self._checked(X, y, sample_weight, goes_on, classes, partial=True)
-        training = self._start(rows, targets, goes_on)
+        resumes = hasattr(self, "_training")
+        rows, targets = self._checked(X, y, sample_weight, resumes, classes, partial=True)
+        training = self._start(rows, targets, resumes)
         n_rows = training.n_rows + rows.total
-        self._train(training, rows, np.arange(len(rows)), goes_on, n_rows, n_iter=1)
+        self._train(training, rows, np.arange(len(rows)), resumes, n_rows, n_iter=1)
         return self
 
-    def _checked(self, X, y, sample_weight, goes_on, classes=None, partial=False):
+    def _checked(self, X, y, sample_weight, resumes, classes=None, partial=False):
         """Return the rows to learn from and the kind of their targets."""
-        X = check_data(self, X, reset=not goes_on)
-        weights, X, y = rows_with_weight(sample_weight, X, check_targets(y, X))
-        if not partial:  # an output may be known in rows to come
-            check_known(y)
-        if partial and not goes_on and classes is None and y.ndim == 1:
-            raise ValueError(
-                "the first call of partial_fit must name all classes of the label, in `classes`"
-            )
-        targets = self._targets if goes_on else targets_of(y, classes)
+        X = check_data(self, X, reset=not resumes)
+        y = check_targets(y, X, type(self).__name__)
+        weights, X, y = rows_with_weight(sample_weight, X, y)
+        if partial and not resumes and classes is None and y.ndim == 1:
+            raise ValueError("the first call of partial_fit needs the classes of the label")
+        targets = self._targets if resumes else targets_of(y, classes, one_unit=True)
         if classes is not None and not np.array_equal(np.unique(classes), targets.classes):
             raise ValueError(f"classes={classes} are not those of this machine, {targets.classes}")
         return LabelledRows(X, targets.encode(y), weights), targets
 
-    def _start(self, rows, targets, goes_on, progress=None):
-        """Return what a fit starts from; methods are made and checked here."""
+    def _start(self, rows, targets, resumes, progress=None):
+        """Return what a fit starts from, None if ``progress`` has come to its end."""
         if progress is not None:
             return progress.begun(rows.fingerprint)
-        if goes_on:
-            training = self._training
+        if resumes:
+            training = self._training.continued()
             training.resume_from(self.machine_.copy())
             machine = training.machine
             training.optimizer_state = map_rows(copied, training.optimizer_state)  # is written
-            check_layers(machine, machine.units, [self.n_components], self.n_components)
+            check_layers(machine, machine.units, [int(self.n_components)], self.n_components)
         else:
             reference = parameter_reference(rows.X)
             rng = make_rng(self.random_state, reference)
             training = Training(rng, phase_state=self._sweeps(1))
-            sizes, field = (self.n_components, rows.X.shape[1]), rows.initial_field(targets.unit)
-            machine = random_machine(targets.unit, *sizes, field, rng, reference)
+            n, field = int(self.n_components), rows.initial_field(targets.unit)
+            machine = random_machine(targets.unit, n, rows.X.shape[1], field, rng, reference)
             if not isinstance(self.init, str):
                 machine = with_fitted(machine, self.init)
         optimizer = optimizer_of(self)
         if training.optimizer_state is None or training.parts.kind != optimizer.kind:
-            training.optimizer_state = optimizer.init(machine.values)
+            training.optimizer_state = optimizer.init(machine.leaves)
         decide = self._objective(training.phase_state).decide
         decide.check(machine.given_rows(rows.X, np.arange(1)))
         training.machine, training.parts, self._targets = machine, optimizer, targets
-        if not goes_on:
+        if not resumes:
             self.history_ = {}
         return training
 
-    def _fit_rows(self, training, rows, index, goes_on=False, **callbacks):
-        """Learn from the rows at some positions, less those that are set aside."""
+    def _fit_rows(self, training, rows, index, resumes=False, **callbacks):
+        """Learn from the rows at some positions, some of which early stopping holds out."""
         validation = None
-        if self.early_stopping:
-            index, validation = rows.split(self.validation_fraction, training.rng, index)
-            if validation is not None and is_unknown(rows.V[rows.index[validation]]):
+        stopping = EarlyStopping.of(self.early_stopping, tol=0.0)
+        if stopping is not None:
+            index, validation = rows.split(stopping.validation_fraction, training.rng, index)
+        if validation is not None:
+            V = rows.V[rows.index[validation]]
+            if has_missing(V) and np.isnan(V).all():
                 raise ValueError(
-                    f"no target of the {len(validation)} rows set aside is known, so that no error "
-                    "can be measured: raise validation_fraction, leave out rows of which nothing "
-                    "is known, or set early_stopping=False"
+                    f"early_stopping needs a known target, and the {len(validation)} validation "
+                    "rows have none"
                 )
-        monitor = ErrorMonitor(self._decision, rows, validation, self.n_iter_no_change, self.tol)
-        parts = {"n_iter": self.n_iter, "monitor": monitor, **callbacks}
-        self._train(training, rows, index, goes_on, rows.total, **parts)
+        monitor = ErrorMonitor(self._decision, rows, validation, stopping)
+        options = {"n_iter": int(self.n_iter), "monitor": monitor, **callbacks}
+        self._train(training, rows, index, resumes, rows.total, **options)
 
-    def _prepared(self, training, rows, index):
-        """Return the machine that the first epoch begins with."""
-        if self.init != "logistic":
-            return training.machine
+    def _pretrained(self, training, rows, index):
+        """Return the machine with A and b of logistic regression."""
         params = self.get_params(deep=False) | {"n_components": 0, "init": "random"}
         first = type(self)(**params)  # no clone, which would take the callbacks along
-        logistic = first._start(rows, self._targets, goes_on=False)
-        logistic.rng, machine = training.rng, training.machine
-        try:
-            first._fit_rows(logistic, rows, index)
-        except BaseException:
-            if hasattr(first, "_training"):  # the machine begins at its last complete epoch
-                self._publish(with_fitted(machine, first), training.phase_state, training)
-            raise
-        return with_fitted(machine, first)
+        logistic = first._start(rows, self._targets, resumes=False)
+        logistic.rng = training.rng
+        first._fit_rows(logistic, rows, index)
+        return with_fitted(training.machine, first)
 
-    def _train(self, training, rows, index, goes_on, n_rows, **parts):
+    def _train(self, training, rows, index, resumes, n_rows, **options):
         """Learn from rows at some positions, with the automatic penalty for ``n_rows``."""
-        if not goes_on:
-            training.machine = self._prepared(training, rows, index)
+        if not resumes and self.init == "logistic":
+            training.machine = self._pretrained(training, rows, index)
         optimizer = training.parts.for_data(n_rows, sum(training.machine.coef_visible.shape))
-        epochs = training.n_epochs
-        batches = {"index": index, "batch_size": self.batch_size, "shuffle": self.shuffle}
         length = None
         if is_automatic(self):
             rule = StepLength(_DIVERGENCE * training.machine.n_units[0], _CAP)
@@ -389,9 +381,10 @@ class ConditionalRBM(Predictions):
             optimizer,
             rows=rows,
             length=length,
-            average=is_automatic(self),
-            **batches,
+            index=index,
+            batch_size=int(self.batch_size),
         )
+        epochs = training.n_epochs
 
         def publish(machine, n_sweeps, training=training, estimator=self):
             if training.n_epochs > epochs:
@@ -402,9 +395,9 @@ class ConditionalRBM(Predictions):
             learner,
             publish,
             self._attributes,
-            recorder(self.history_, type(self).__name__ if self.verbose else None),
-            rate=rate_of(self),
-            **parts,
+            recorder(self.history_, verbose_name(self)),
+            rate=rate_of(self, optimizer),
+            **options,
         ).run(training)
 
     def _publish(self, machine, n_sweeps, training):
@@ -414,7 +407,7 @@ class ConditionalRBM(Predictions):
         self._training, self.n_iter_ = training, training.n_epochs
 
     def _attributes(self, machine, n_sweeps):
-        named = zip(PARAMETERS, machine.values, strict=True)
+        named = zip(PARAMETERS, machine.leaves, strict=True)
         return {f"{name}_": part for name, part in named} | {
             "n_sweeps_": n_sweeps,
             "classes_": self._targets.classes,
@@ -469,3 +462,223 @@ class ConditionalRBM(Predictions):
         rng = make_rng(crbm.random_state, machine.components)
         crbm._publish(machine, n_sweeps, Training(rng, phase_state=n_sweeps))
         return crbm
+
+    # ----------------------------------------------------------------------- predictions
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+    @property
+    def machine_(self):
+        """The fitted parameters as a machine, which shares their memory."""
+        check_is_fitted(self, "components_")
+        units = self._targets.unit, Bernoulli()
+        return ConditionalMachine(units, *(getattr(self, f"{name}_") for name in PARAMETERS))
+
+    def _sweeps(self, epoch):
+        """Return the largest number of sweeps of inference in an epoch, counted from 1."""
+        if isinstance(self.inference, FixedPoint):
+            return self.inference.max_iter
+        return min(_FIRST_SWEEPS + epoch, _MAX_SWEEPS)
+
+    def _objective(self, n_sweeps):
+        """Return the objective, given the largest number of sweeps."""
+        return make_objective(self.objective, self.inference, n_sweeps)
+
+    def _decision(self, n_sweeps):
+        """Return the inference of predictions, given the largest number of sweeps."""
+        return decision_of(self.decision, self._objective(n_sweeps))
+
+    @one_blas_thread
+    def _infer(self, X, decision, V=None, observed=None):
+        """Return (logits of the outputs, means of hidden units), as ``decision`` says.
+
+        Outputs are held at V where ``observed``.
+        """
+        machine, X = self.machine_, check_data(self, X)
+        infer, parts = decision_of(decision, self._objective(self.n_sweeps_)), []
+        for rows, given in machine.blocks(X):
+            if observed is not None:
+                given = clamped(given, take_rows(V, rows), take_rows(observed, rows))
+            parts.append(infer(given))
+        xp = namespace(parts[0].logits)
+        return tuple(xp.concat([part[i] for part in parts], axis=0) for i in (0, 1))
+
+    def predict(self, X):
+        """Predict the targets as ``decision`` says, by default as the objective trains for.
+
+        That is each output by its marginal probability ("likelihood", "perceptron"), all outputs
+        and hidden units at their joint maximum ("margin"), or all outputs at theirs, hidden units
+        summed out ("marginal_margin"). Inference is that of training, or mean field where that
+        samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : array of shape (n_samples, n_outputs) or (n_samples,)
+        """
+        logits, _ = self._infer(X, self.decision)
+        return self._targets.decode(logits)
+
+    def decision_function(self, X):
+        """Compute the values by which :meth:`predict` decides.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        logits : array of shape (n_samples, n_outputs), or (n_samples,) for a label of two classes
+            Log-odds of each output, or log-probabilities of each class. With a margin or a joint
+            decision, the log-weight at the best with the output at 1, less that with it at 0; with
+            a margin and several classes, the largest log-weight with each, less the logarithm of
+            the sum of these weights.
+        """
+        logits, _ = self._infer(X, self.decision)
+        return self._targets.decision(logits)
+
+    def predict_proba(self, X):
+        """Compute marginal probabilities of the outputs, or of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        P : array of shape (n_samples, n_outputs) or (n_samples, n_classes)
+            p(y_i = 1 | x) of each output, approximate as the inference is. With a margin, which
+            is not trained for them, they are those of sum-product belief propagation.
+        """
+        logits, _ = self._infer(X, "marginals")
+        return self._targets.probabilities(logits)
+
+    def transform(self, X):
+        """Compute the expected hidden units E[h | x], as features for another estimator.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        H : array of shape (n_samples, n_components)
+            Numbers between 0 and 1.
+        """
+        _, hidden = self._infer(X, "marginals")
+        return hidden
+
+    @one_blas_thread
+    def score_samples(self, X, y=None):
+        """Compute the log-probability of targets given features.
+
+        log Z is exact for one label, and where outputs or hidden units are at most 12; elsewhere
+        it is the Bethe approximation, which is no bound: the result may exceed 0. A
+        ConvergenceWarning says where belief propagation did not find it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,), \
+                default=None
+            Default: the machine's own prediction.
+
+        Returns
+        -------
+        log_probability : array of shape (n_samples,)
+            log p(y | x) in nats, float64.
+        """
+        y = self.predict(X) if y is None else y
+        machine, X = self.machine_, check_data(self, X)
+        V, parts = self._targets.encode(check_targets(y, X, type(self).__name__)), []
+        if has_missing(V):
+            raise ValueError("y contains NaN; impute(X, y) fills missing outputs")
+        for rows, given in machine.blocks(X):
+            values, _ = known_values(V, rows, given.thetas[0].field)
+            parts.append(-free_energy(given, values) - log_partitions(given))
+        return namespace(parts[0]).concat(parts, axis=0)
+
+    def score(self, X, y, sample_weight=None):
+        """Compute the accuracy of :meth:`predict`: all outputs of a row must be right.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : {array-like, sparse matrix} of shape (n_samples, n_outputs) or (n_samples,)
+            Outputs that are NaN are ignored, and so are rows without a known output.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            Fraction of the rows that are right.
+        """
+        check_is_fitted(self, "components_")
+        y = check_targets(y, X, type(self).__name__)
+        weights, predicted = check_weights(sample_weight, y), to_numpy(self.predict(X))
+        if not has_missing(y):
+            return float(accuracy_score(y, predicted, sample_weight=weights))
+        known = ~np.isnan(self._targets.encode(y))
+        rows = known.any(axis=1)
+        if not rows.any():
+            raise ValueError("y contains NaN alone, and no prediction can be scored")
+        right = ((y == predicted) | ~known).all(axis=1)
+        return float(np.average(right[rows], weights=None if weights is None else weights[rows]))
+
+    @one_blas_thread
+    def sample(self, X, n_samples=1, *, n_steps=100, random_state=None):
+        """Draw targets given features: by Gibbs sampling, or for one label from its probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+        n_samples : int, default=1
+            Draws for each row of X.
+        n_steps : int, default=100
+            Sweeps of the chain of each draw, which starts at a draw without hidden units.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        Y : array of shape (n_samples_X, n_samples, n_outputs) or (n_samples_X, n_samples)
+        """
+        check_count("n_samples", n_samples, 1)
+        check_count("n_steps", n_steps, 1)
+        machine, X = self.machine_, check_data(self, X)
+        rng, parts = make_rng(random_state, machine.components), []
+        for rows, given in machine.blocks(X, max(1, _CHAINS // n_samples)):
+            index = from_numpy(np.repeat(np.arange(len(rows)), n_samples), machine.components)
+            parts.append(draw(given.rows(index), n_steps, rng))
+        drawn = self._targets.decode(namespace(parts[0]).concat(parts, axis=0) - 0.5)
+        shape = X.shape[0], n_samples, *drawn.shape[1:]
+        return namespace(drawn).reshape(drawn, shape)
+
+    def impute(self, X, y):
+        """Fill missing outputs with their prediction given the features and the other outputs.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples, n_outputs)
+            NaN marks what is missing.
+
+        Returns
+        -------
+        Y : array of shape (n_samples, n_outputs)
+            Integers: what was given, and predictions as of :meth:`predict` elsewhere.
+        """
+        machine, n = self.machine_, check_data(self, X).shape[0]
+        if self._targets.ndim == 1:
+            raise ValueError("impute needs outputs, and this machine was fitted to one label")
+        V = self._targets.encode(check_targets(y, X, type(self).__name__))
+        V, observed = known_values(V, np.arange(n), machine.components)
+        if observed is None:
+            return cast(V, namespace(V).int64)
+        logits, _ = self._infer(X, self.decision, V, observed)
+        filled = self._targets.decode(logits)
+        return namespace(V).where(observed, cast(V, filled.dtype), filled)

@@ -1,25 +1,38 @@
-"""How a conditional machine learns from a batch of rows, and the error of rows set aside."""
+"""Training of conditional machines, and the error of validation rows."""
 
 from contextlib import contextmanager
 from functools import cached_property
 
 import numpy as np
 
-from ...arrays import dense, dense_rows, from_numpy, has_missing, is_foreign, to_numpy
+from ...arrays import (
+    dense,
+    dense_rows,
+    from_numpy,
+    has_missing,
+    is_foreign,
+    namespace,
+    take_rows,
+    to_numpy,
+)
 from ...exceptions import DivergenceError
+from ...inference import chain_ends
 from ...inputs import DistinctRows, split_missing
 from ...learning import Average, BatchLearner, Monitor
+from ...machine import free_energy
 from ...units import Theta
-from ._draws import Draws
-from ._losses import wrong
-from ._machine import ConditionalGradient
-from ._targets import initial_field, known_values
+from .._targets import initial_field, known_values
+from ._inference import draw
+from ._machine import ConditionalGradient, is_one_label
+from ._objectives import wrong
 
 _ROWS = 40  # of a batch, by which the divergence of a step is measured
+_DRAWS = 2  # of outputs, for each of these rows
+_STEPS = 2  # of the chains that make them, from the targets
 
 
 class LabelledRows(DistinctRows):
-    """Features and targets of the rows that are learnt from.
+    """Features and targets of the training rows.
 
     Parameters
     ----------
@@ -75,88 +88,81 @@ class ConditionalLearner(BatchLearner):
     sweeps : callable
         Largest number of sweeps of inference by epoch, counted from 1.
     optimizer : Optimizer
-    average : bool
-        Whether parameters are averaged over the steps.
-    rows, index, batch_size, shuffle, length
+    rows, index, batch_size, length
         As in :class:`~skrbm.learning.BatchLearner`.
     """
 
-    def __init__(self, objective, decision, sweeps, optimizer, *, average, **options):
+    def __init__(self, objective, decision, sweeps, optimizer, **options):
         super().__init__(**options)
         self.objective, self.decision = objective, decision
-        self.sweeps, self.optimizer, self.average = sweeps, optimizer, average
+        self.sweeps, self.optimizer = sweeps, optimizer
 
-    def run_epoch(self, training, progress, rate):
-        number = training.n_epochs + 1
-        training.phase_state = n_sweeps = self.sweeps(number)
+    def before_epoch(self, training, progress, rate):
+        training.phase_state = n_sweeps = self.sweeps(training.n_epochs + 1)
         self.current = self.objective(n_sweeps)
-        with _explained(f"in epoch {number}"):
-            report = super().run_epoch(training, progress, rate)
-        # Parameters that no inference takes are never published.
-        with _explained(f"after epoch {number}"), np.errstate(over="ignore", invalid="ignore"):
+        return self.step
+
+    def after_epoch(self, training):
+        if not self.is_finite(training.machine):
+            return None
+        # Parameters with which no inference works are never published.
+        with _inference_errors(f"after epoch {training.n_epochs + 1}"):
             first = self.rows.index[self.index[:1]]
             given = training.machine.given_rows(self.rows.X, first)
-            self.decision(n_sweeps).check(given)
-        penalised = training.machine.values[: ConditionalGradient.n_penalised]
-        return report | self.optimizer.report(penalised)
+            self.decision(training.phase_state).check(given)
+        return self.optimizer.report(training.machine.leaves[: ConditionalGradient.n_penalised])
 
     def step(self, training, index, rate):
         X, V, observed = self.rows.batch(index, training.machine.dtype)
-        given = training.machine.given(X)
-        data, model, report = self.current.phases(given, V, observed, training.rng)
-        difference = self.optimizer.difference_given(given, X, data, model)
-        gradient = ConditionalGradient(difference, given, X)
-        return report | {"learning_rate": self._take(training, gradient, X, V, observed, rate)}
+        with _inference_errors(f"in epoch {training.n_epochs + 1}"):
+            given = training.machine.given(X)
+            data, model, report = self.current.phases(given, V, observed, training.rng)
+            difference = self.optimizer.difference_given(given, X, data, model)
+            gradient = ConditionalGradient(difference, given, X)
+            report |= {"learning_rate": self._take(training, gradient, X, V, observed, rate)}
+        return report, training.machine.has_finite_thetas()
 
     def _take(self, training, gradient, X, V, observed, rate):
         """Take a step of the optimizer, and return its length.
 
-        Parameters
-        ----------
-        training : Training
-            Whose machine is changed.
-        gradient : ConditionalGradient
-        X, V : arrays of shape (n_rows, n_features) and (n_rows, n_visible)
-            The features, and the targets.
-        observed : array of bool of shape (n_rows, n_visible) or None
-            Where these are known.
-        rate : float
-            Learning rate of the schedule; with a rule for the length, the factor on it.
+        ``rate`` is the learning rate of the schedule; with a rule for the length, the factor on it.
         """
-        machine, length = training.machine, rate
+        machine, length, change_to = training.machine, rate, None
         if self.length is not None:
             state = training.length_state or self.length.init()
             length = float(rate * training.length_factor * state.rate)
             training.length_state = self.length.unmeasured(state)
-        measures = self.length is not None and self.length.measures(state) and length > 0
-        if measures:
-            some = slice(0, min(_ROWS, X.shape[0]))
-            seen = None if observed is None else observed[some, :]
-            draws = Draws(machine, X[some, :], V[some, :], seen, training.rng)
-            before = machine.copy()
+            if self.length.measures(state) and length > 0:
+                some = slice(0, min(_ROWS, X.shape[0]))
+                seen = None if observed is None else observed[some, :]
+                change_to = energy_change(machine, X[some, :], V[some, :], seen, training.rng)
+                before = machine.copy()
         training.optimizer_state = self.optimizer.update(
-            machine.values, gradient, training.optimizer_state, length
+            machine.leaves, gradient, training.optimizer_state, length
         )
-        if measures:
-            found = self.length.next(state, draws.change(machine), length)
-            training.length_state, part = found
-            for now, old in zip(machine.values, before.values, strict=True):
-                if part < 1 and 0 not in now.shape:
+        if change_to is not None:
+            training.length_state, part = self.length.next(state, change_to(machine), length)
+            if part < 1:
+                for now, old in zip(machine.leaves, before.leaves, strict=True):
                     now *= float(part)
                     now += float(1 - part) * old
             length *= float(part)
-        if not self.average:
+        self._move_average(training)
+        return length
+
+    def _move_average(self, training):
+        machine, keeps_zeros = training.machine, self.optimizer.makes_zeros
+        if not self.optimizer.average:
             training.average = None
         elif training.average is None:
-            training.average = Average.of(machine, self.optimizer.makes_zeros)
+            training.average = Average.of(machine, keeps_zeros)
         else:
-            training.average = training.average.moved(machine, self.optimizer.makes_zeros)
-        return length
+            training.average = training.average.moved(machine, keeps_zeros)
 
 
 @contextmanager
-def _explained(where):
-    """Say what to do where parameters are finite, but too large for inference."""
+def _inference_errors(where):
+    """Raise DivergenceError where finite parameters are too large for inference."""
     try:
         yield
     except DivergenceError:
@@ -168,6 +174,52 @@ def _explained(where):
         ) from error
 
 
+def energy_change(machine, X, V, observed, rng):
+    """Draw outputs given the features of some rows, and return how their free energies change.
+
+    Those of one label are drawn exactly, others by chains that start at the targets. The targets
+    count as draws too: they show where all chains are in one state.
+
+    Parameters
+    ----------
+    machine : ConditionalMachine
+    X : array of shape (n_rows, n_features)
+    V : array of shape (n_rows, n_visible)
+        The targets.
+    observed : array of bool of shape (n_rows, n_visible) or None
+        Where they are known.
+    rng : Rng
+
+    Returns
+    -------
+    change_to : callable
+        ``change_to(other)`` returns the changes from the machine to another, less the mean of their
+        row, a float64 ndarray whose variance is that given the features, without a bias.
+    """
+    given, xp = machine.given(X), namespace(V)
+    if observed is not None:
+        V = xp.where(observed, V, given.units[0].sample(given.thetas[0], rng))
+    places = from_numpy(np.tile(np.arange(X.shape[0]), _DRAWS), V)
+    copies = given.rows(places)
+    if is_one_label(given) or given.n_units[0] == 1:
+        drawn = draw(copies, 0, rng)
+    else:
+        drawn = chain_ends(copies, rng, take_rows(V, places), _STEPS)
+
+    def energies(given):
+        parts = free_energy(given.rows(places), drawn), free_energy(given, V)
+        return to_numpy(xp.concat(parts, axis=0)).reshape(_DRAWS + 1, -1)
+
+    before = energies(given)
+
+    def change_to(other):
+        change = energies(other.given(X)) - before
+        apart = change - change.mean(axis=0)
+        return apart.ravel() * (len(change) / (len(change) - 1)) ** 0.5
+
+    return change_to
+
+
 class ErrorMonitor(Monitor):
     """Measures the fraction of known outputs, or of labels, that are predicted wrongly.
 
@@ -175,33 +227,33 @@ class ErrorMonitor(Monitor):
     ----------
     decision : callable
         Returns what predicts, given the largest number of sweeps.
-    data : LabelledRows
+    rows : LabelledRows
     validation : ndarray of int or None
-        Indices of the rows set aside; without any nothing is measured.
-    n_iter_no_change : int
-    tol : float
+        Indices of the validation rows; None if there are none.
+    stopping : EarlyStopping or None
     """
 
     keeps_best = True
 
-    def __init__(self, decision, data, validation, n_iter_no_change, tol):
-        super().__init__(n_iter_no_change)
-        self.decision, self.data, self.validation, self.margin = decision, data, validation, tol
+    def __init__(self, decision, rows, validation, stopping):
+        super().__init__(1 if stopping is None else stopping.patience)
+        self.decision, self.rows, self.validation = decision, rows, validation
+        self.margin = 0.0 if stopping is None else stopping.tol
 
     def measure(self, machine, n_sweeps):
-        """Return the error of the rows set aside, if there are any."""
+        """Return the error of the validation rows, if there are any."""
         if self.validation is None:
             return {}
         decide, parts = self.decision(n_sweeps), []
-        index = self.data.index[self.validation]
+        index = self.rows.index[self.validation]
         with np.errstate(over="ignore", invalid="ignore"):
-            for part, given in machine.blocks(self.data.X, rows=index):
-                V, observed = known_values(self.data.V, part, given.thetas[0].field)
+            for part, given in machine.blocks(self.rows.X, rows=index):
+                V, observed = known_values(self.rows.V, part, given.thetas[0].field)
                 values = given.units[0].mode(Theta(decide(given).logits))
                 missed = to_numpy(wrong(given, V, values))
                 seen = np.ones_like(missed) if observed is None else to_numpy(observed)
                 parts.append(np.stack([missed * seen, seen]).sum(axis=2))
-        n_wrong, n = np.concatenate(parts, axis=1) @ self.data.weights_of(self.validation)
+        n_wrong, n = np.concatenate(parts, axis=1) @ self.rows.weights_of(self.validation)
         error = float(n_wrong / n) if n else 0.0
         self.value = -error
         return {"validation_error": error}

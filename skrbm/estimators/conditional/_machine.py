@@ -1,7 +1,8 @@
 """The machine whose biases depend on features, and how it learns."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -52,6 +53,8 @@ class ConditionalMachine:
     intercept_visible: Any
     intercept_hidden: Any
 
+    n_penalised: ClassVar = 3  # of the leaves: W, A and B
+
     @property
     def weights(self):
         """The couplings between the layers, in a tuple as those of :class:`Machine`."""
@@ -66,16 +69,9 @@ class ConditionalMachine:
         return self.components.dtype
 
     @property
-    def values(self):
+    def leaves(self):
         """All parameters, in the order of ``PARAMETERS``."""
         return tuple(getattr(self, name) for name in PARAMETERS)
-
-    n_penalised = 3  # of the leaves: W, A and B
-
-    @property
-    def leaves(self):
-        """All parameters, as of a :class:`Machine`."""
-        return self.values
 
     def with_leaves(self, leaves):
         """Return the machine with other parameters."""
@@ -89,18 +85,13 @@ class ConditionalMachine:
         visible = matmul(X, self.coef_visible.T) + self.intercept_visible
         hidden = matmul(X, self.coef_hidden.T) + self.intercept_hidden
         for field in (visible, hidden):
-            require(namespace(field).all(namespace(field).isfinite(field)), self._overflow)
+            finite = namespace(field).all(namespace(field).isfinite(field))
+            require(finite, partial(_overflow, self.dtype))
         return Machine(self.units, (Theta(visible), Theta(hidden)), self.weights)
-
-    def _overflow(self):
-        return ValueError(
-            f"one of the fields is not finite in {self.dtype}: scale X, or check A, B, b and c for "
-            "infinities"
-        )
 
     def given_rows(self, X, rows):
         """Return :meth:`given` for the rows of X at an index array; sparse ones stay sparse."""
-        with np.errstate(over="ignore", invalid="ignore"):  # the fields say so
+        with np.errstate(over="ignore", invalid="ignore"):  # fields are checked
             if sp.issparse(X):
                 return self.given(X[rows].astype(self.dtype))
             return self.given(dense_rows(X, from_numpy(rows, X), self.dtype))
@@ -117,15 +108,15 @@ class ConditionalMachine:
 
     def copy(self):
         """Return a machine that shares no memory with this one."""
-        return ConditionalMachine(self.units, *map(copied, self.values))
+        return ConditionalMachine(self.units, *map(copied, self.leaves))
 
     def is_finite(self):
         """Whether no parameter is infinite or NaN."""
-        return bool(are_finite(self.values))
+        return bool(are_finite(self.leaves))
 
     def has_finite_thetas(self):
-        """Whether no intercept is infinite or NaN, as that of a :class:`Machine`."""
-        return are_finite(self.values[-2:])
+        """Whether no intercept is infinite or NaN."""
+        return are_finite(self.leaves[-2:])
 
 
 PARAMETERS = tuple(field.name for field in fields(ConditionalMachine) if field.name != "units")
@@ -134,6 +125,10 @@ PARAMETERS = tuple(field.name for field in fields(ConditionalMachine) if field.n
 def is_one_label(machine):
     """Whether the outputs are the classes of one label."""
     return isinstance(machine.units[0], Categorical)
+
+
+def _overflow(dtype):
+    return ValueError(f"one of the fields is not finite in {dtype}: scale X")
 
 
 class ConditionalGradient(Gradient):
@@ -157,29 +152,27 @@ class ConditionalGradient(Gradient):
         self.units = given.units[0], None, None
 
     def add(self, targets, rate, keep=1.0):
-        W, *coefs, b, c = targets
-        layers = (0, 1) if W.shape[0] else (0,)  # there may be no hidden units
-        if len(layers) == 2:
+        W, A, B, b, c = targets
+        layers = [(A, b), (B, c)]
+        if W.shape[0]:
             self.moments.add_pair(self.given, 0, W, rate, keep)
-        for l in layers:
-            rows = sum(_weighted(block, l) for block in self.moments.blocks)
-            rows, intercept = cast(rows, W.dtype), (b, c)[l]
-            add_products(coefs[l], [(rows, self.X, rate)], keep)
+        else:  # there are no hidden units
+            del layers[1]
+        for l, (coef, intercept) in enumerate(layers):
+            rows = 0
+            for block in self.moments.blocks:
+                weight = block.weight[:, None] if is_per_row(block.weight) else block.weight
+                rows = rows + weight * block.means[l]
+            rows = cast(rows, W.dtype)
+            add_products(coef, [(rows, self.X, rate)], keep)
             intercept += rate * namespace(rows).sum(rows, axis=0)
-
-
-def _weighted(block, l):
-    """Return the means of a layer of a block times the weights of the rows."""
-    weight = block.weight
-    return (weight[:, None] if is_per_row(weight) else weight) * block.means[l]
 
 
 def random_machine(unit, n_hidden, n_features, field, rng, reference):
     """Return a machine with random W and B, whose outputs do not depend on features otherwise.
 
-    Both are such that hidden units get fields of variance 1 at most, from outputs with the means
-    that ``field`` gives them and from features of variance 1: smaller ones were slower to learn,
-    and on a few labels too small ones were not used at all.
+    Their fields of hidden units have a variance of at most 1 each, for outputs with the means of
+    ``field`` and features of variance 1: smaller ones were slower to learn.
 
     Parameters
     ----------
@@ -227,10 +220,8 @@ def with_fitted(machine, fitted):
     """Return the machine with the parameters of a fitted estimator, A and b if it has no W."""
     if not hasattr(fitted, "coef_visible_"):
         raise ValueError(
-            "init must be 'random', 'logistic' or a fitted ConditionalRBM, and "
-            f"{type(fitted).__name__} is not fitted, or is not a ConditionalRBM; meta-estimators "
-            "such as GridSearchCV clone their parameters: wrap a fitted one in "
-            "sklearn.frozen.FrozenEstimator"
+            f"init must be a fitted ConditionalRBM, and {type(fitted).__name__} is not fitted, or "
+            "is not one; GridSearchCV and others need it in a sklearn.frozen.FrozenEstimator"
         )
     coupled = fitted.components_.shape[0] > 0
     names = PARAMETERS if coupled else ("coef_visible", "intercept_visible")
@@ -251,18 +242,16 @@ def machine_of(components, **parts):
         If an array is not finite or does not fit the others.
     """
     W = parameter("components", components, 2, empty=True)
-    if not W.shape[1]:
-        raise ValueError(
-            f"components has shape {tuple(W.shape)}, and a column for each output is needed"
-        )
     parts = {name: part for name, part in parts.items() if part is not None}
-    given = [name for name in ("coef_visible", "coef_hidden") if name in parts]
-    if not given:
+    coef = next((name for name in ("coef_visible", "coef_hidden") if name in parts), None)
+    if coef is None:
         raise ValueError("coef_visible or coef_hidden must be given")
-    n_features = parameter(given[0], parts[given[0]], 2, W, empty=True).shape[1]
-    if not n_features:
-        raise ValueError(f"{given[0]} must have a column for each feature, and has none")
     n_hidden, n_visible = W.shape
+    n_features = parameter(coef, parts[coef], 2, W, empty=True).shape[1]
+    if not n_visible:
+        raise ValueError("components must have a column for each output, and has none")
+    if not n_features:
+        raise ValueError(f"{coef} must have a column for each feature, and has none")
     shapes = (n_visible, n_features), (n_hidden, n_features), (n_visible,), (n_hidden,)
     zeros = (namespace(W).zeros(shape, **like(W)) for shape in shapes)
     machine = ConditionalMachine((Bernoulli(), Bernoulli()), W, *zeros)

@@ -1,39 +1,50 @@
-"""Binary machine that grows unit by unit, until the data say that it is enough."""
+"""Binary machine that grows unit by unit, as long as the data support more units."""
 
 import copy
 import warnings
+from dataclasses import fields
 from numbers import Integral, Real
 from typing import ClassVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..._checks import check_count
 from ..._sklearn import HasMethods, Interval, StrOptions, _fit_context, with_callbacks
 from ...arrays import (
+    Columns,
     cast,
     from_numpy,
     make_rng,
     one_blas_thread,
     parameter_reference,
     seed_sequence,
+    take_rows,
+    to_numpy,
 )
-from ...inference import Gibbs, chain_ends
-from ...inputs import check_data, rows_of, rows_with_weight
-from ...learning import Trainer, Training
+from ...inference import Gibbs, chain_ends, resolve
+from ...inputs import check_data, machine_from, rows_of, rows_with_weight
+from ...learning import EarlyStopping, Trainer, Training
+from ...machine import MAX_UNITS
 from ...units import Bernoulli
+from .._bernoulli_rbm import BernoulliRBM
 from .._density import DensityModel
-from .._training import DENSITY_CONSTRAINTS, how_it_begins, keeps_features
-from ._mixture import machine_of, mixture_of, rounded
-from ._path import STOPS, Path, attributes, described, monitor_of
-from ._rounding import rounding_loss, whole_rbm, whole_units
-from ._start import growth_of
+from .._parts import parts_of_init
+from .._shared import shares_parameters
+from .._training import keeps_features, prepare_fit
+from ._growth import Growth, Plan
+from ._mixture import Mixture, machine_of, mixture_of, rounded, rounding_loss
+from ._path import STOPS, GrowthMonitor, Path
+from ._samples import Data, ExactModel, IncompleteData, SampledModel, WeightedRows
 
-_SHARED = (  # parameters with the constraints that they have in other estimators
-    *("alpha", "learning_rate", "validation_fraction", "n_iter_no_change"),
-    *("tol", "warm_start", "binarize", "verbose", "random_state"),
-)
+_STEPS, _CHAINS = 10, 1000  # of the sampler called "gibbs"
+_PATIENCE, _GAIN = 10, 1e-3  # steps, and nats, of early_stopping=True
+_WIDER = 1.0  # nats by which the free-energy gap may exceed the smallest one
+_MANY_COPIES = 5  # of each row, on average, from which no row is held out
+_SCORED, _HELD_OUT = 256, 1000  # most rows with missing values whose likelihood is estimated
 
 
+@shares_parameters
 class FrankWolfeRBM(DensityModel):
     """Restricted Boltzmann machine whose number of hidden units is learned.
 
@@ -41,80 +52,58 @@ class FrankWolfeRBM(DensityModel):
     distribution of hidden units (Alg. 1 of [1]_):
     log p(v) = Σ_j m_j softplus(w_j' v + c_j) + b' v - log Z, with W = ``components_``,
     c = ``intercept_hidden_``, b = ``intercept_visible_`` and multiplicities m =
-    ``multiplicities_`` > 0, at most 1 with the default ``temperature``. Where all of these are 1
-    it is an ordinary machine.
+    ``multiplicities_`` > 0, at most 1 with the default ``temperature``. If all multiplicities are
+    1 it is an ordinary RBM.
 
     Read more in the :ref:`User Guide <frank_wolfe_rbm>`.
 
     Parameters
     ----------
     max_components : int, default=700
-        Maximum number of hidden units, those of ``init`` included.
+        Maximum number of hidden units, including those of ``init``.
     alpha : float, default=0.01
-        Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²). It must be positive unless ``radius``
-        is given. A refused insertion raises it by a fifth, unless ``inference`` is "exact" and
-        ``step`` "line_search".
+        Strength λ of the penalty λ/2 Σ m_j (||w_j||² + c_j²), positive unless ``radius`` is given.
+        A refused insertion raises it by a fifth, unless ``inference="exact"`` and
+        ``step="line_search"``.
     radius : float or None, default=None
         Largest norm of the weights and bias of a unit. With ``alpha=0`` a refused insertion lowers
-        it by a sixth, unless the temperature is a number that the units have reached.
+        it by a sixth, unless the multiplicities have reached a ``temperature`` that is a number.
     step : {"line_search", "1/t"}, default="line_search"
-        Multiplicity of a new unit: the best one in [0, 1]; or 1, as printed in [1]_, which is too
-        long a step on small data.
+        Multiplicity of a new unit: the best one in [0, 1]; or 1, as in [1]_, which overshoots on
+        small data.
     temperature : {"n_components", "learn"} or float, default="n_components"
         Sum of the multiplicities. "n_components" leaves it free; "learn" adds a line search over it
         after each insertion, which needs ``step="line_search"``; a number is an upper bound, and a
-        new unit takes its multiplicity from the others. A first machine above the bound is refused.
-    inference : {"gibbs", "exact"} or Gibbs, default="gibbs"
-        Where the machine's expectations come from: chains, carried from one insertion to the next
-        and after every fifth drawn again by annealing from independent units, or a sum over all
-        configurations of at most 20 visible units.
-    n_chains : int, default=1000
-        Number of chains from which units are learned. There are as many others, from which the
-        gain of a unit is estimated. The more visible units, the more chains are needed.
-    n_gibbs_steps : int, default=10
-        Sweeps of the chains before each use of their states.
-    n_restarts : int, default=8
-        Random starts of each subproblem.
-    n_bias_steps : int, default=10
-        Updates of the visible biases after each insertion, each after a sweep; 0 keeps the biases.
-    learning_rate : float, default=0.5
-        Part of a Newton step that the first of these updates takes; the next take less and less.
+        new unit takes its multiplicity from the others.
     away_steps : bool, default=False
         Whether a unit may be shrunk or removed where that is steeper than inserting one.
+    inference : {"gibbs", "exact"} or Gibbs, default="gibbs"
+        How expectations under the model are computed: by persistent chains, which are annealed
+        again from independent units after every fifth step, or by a sum over all configurations of
+        at most 20 visible units. "gibbs" is ``Gibbs(n_steps=10, n_chains=1000)``: sweeps before
+        each use of the chains, and chains from which units are learned. There are as many others,
+        from which the gain of a unit is estimated. More visible units need more chains.
+    tol : float, default=1e-3
+        Smallest gain for which a unit is inserted, in nats: both the derivative of the penalised
+        log-likelihood by the multiplicity of the unit, and the gain predicted by the line search.
+        Also the duality gap at which growth stops if ``temperature`` is a number.
+    early_stopping : bool, EarlyStopping or "free_energy_gap", default=True
+        Whether to hold out validation rows, to stop when steps no longer raise their mean
+        log-likelihood, and to keep the best machine. True is
+        ``EarlyStopping(patience=10, tol=0.001)``. "free_energy_gap" is the criterion of [1]_, in
+        which log Z cancels: the mean log-likelihood of the training rows minus that of the
+        validation rows; a step is bad if this gap exceeds the smallest one by a nat. No row is held
+        out if rows of X are repeated 5 times or more on average: equal rows stay together, and the
+        training rows would lack whole patterns of the data.
     init : "independent", fitted estimator or (components, intercept_hidden, \
             intercept_visible), default="independent"
-        Where the growth starts: independent visible units, or any binary machine.
-    early_stopping : bool or {"free_energy_gap", "score"}, default=True
-        Whether to hold samples out, stop when they have gained nothing for ``n_iter_no_change``
-        steps, and keep the best machine so far, the first one included. With "score", or True, a
-        step must raise their mean log-likelihood by ``tol``, where log Z is followed from machine
-        to machine. "free_energy_gap" is the criterion of [1]_, in which log Z cancels: the mean
-        log-likelihood of the training rows less that of the held-out samples. A step is bad if this
-        gap exceeds the smallest one by ``free_energy_gap_tol``. No sample is held out where X has
-        each row 5 times on average, or more: equal rows stay together, and what is left would lack
-        whole patterns of the data.
-    validation_fraction : float in (0, 1), default=0.1
-        Part of the rows to hold out.
-    n_iter_no_change : int, default=10
-        Bad steps, or refused insertions, in a row after which growth stops.
-    insert_tol : float, default=1e-3
-        Smallest gain for which a unit is inserted, in nats: both the slope of the penalised
-        log-likelihood by the multiplicity of the unit, and the gain that the line search promises.
-    tol : float, default=1e-3
-        Smallest gain of the held-out samples that counts, in nats.
-    gap_tol : float, default=1e-3
-        Duality gap at which growth stops, in nats, if ``temperature`` is a number.
-    free_energy_gap_tol : float, default=1.0
-        How much the free-energy gap may widen, in nats.
-    warm_start : bool, default=False
-        Whether ``fit`` goes on from the last machine.
-    binarize : float or None, default=None
-        Threshold above which values of X count as 1, others as 0; None takes X as it is.
+        First machine: independent visible units, or any binary machine.
+    {warm_start}
     verbose : int, default=0
         Whether to print a line for each step.
     random_state : int, RandomState instance or None, default=None
-        Determines the held-out samples, the starts, the chains, and the seed with which
-        ``score_samples`` estimates log Z.
+        Determines the validation rows, the starts of the subproblem, the chains, and the seed with
+        which ``score_samples`` estimates log Z.
 
     Attributes
     ----------
@@ -125,18 +114,18 @@ class FrankWolfeRBM(DensityModel):
     intercept_visible_ : array of shape (n_features,)
         Biases of the visible units.
     multiplicities_ : ndarray of shape (`n_components_`,)
-        How often each unit counts, float64.
+        Multiplicities of the hidden units, float64.
     n_components_ : int
-        Number of hidden units that was chosen.
+        Number of hidden units.
     path_ : dict of list
         For each step: ``n_components`` after it, ``reason`` ("inserted", "shrunk", "removed",
-        "refused", or "no unit"), ``alpha`` and ``radius`` (in this step), ``temperature`` (Σ c),
-        ``slope`` (of the best unit found, in nats), ``duality_gap`` (with this ``alpha``; NaN where
-        the ball has shrunk), ``multiplicity`` (of the unit in question), ``gain`` (of the penalised
-        log-likelihood), ``score`` and ``validation_score`` (estimated mean log-likelihoods),
-        ``free_energy_gap``, and ``time`` (s).
+        "refused", or "no unit"), ``alpha`` and ``radius`` (in this step), ``temperature`` (Σ m),
+        ``slope`` (of the best unit found, in nats), ``duality_gap`` (with this ``alpha``; NaN after
+        ``radius`` was lowered), ``multiplicity`` (of the inserted or shrunk unit), ``gain`` (of the
+        penalised log-likelihood), ``score`` and ``validation_score`` (estimated mean
+        log-likelihoods), ``free_energy_gap``, and ``time`` (s).
     stop_reason_ : str
-        Why the path ended.
+        Why growth stopped.
     n_iter_ : int
         Number of steps.
     units_ : tuple of Unit
@@ -145,14 +134,12 @@ class FrankWolfeRBM(DensityModel):
         Means of the training data.
     starts_ : array of shape (n_chains, n_features)
         Visible units of the chains, where :meth:`sample` starts.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen in fit, if all are strings.
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
-    BernoulliRBM : Training of a machine of given size; takes a fitted machine as ``init``.
+    RBM : Training of a machine of given size; takes a fitted machine as ``init``.
 
     References
     ----------
@@ -170,8 +157,7 @@ class FrankWolfeRBM(DensityModel):
 
     _takes_missing = True
     _parameter_constraints: ClassVar[dict] = {
-        **{name: DENSITY_CONSTRAINTS[name] for name in _SHARED},
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "alpha": [Interval(Real, 0, None, closed="left")],
         "max_components": [Interval(Integral, 1, None, closed="left")],
         "radius": [None, Interval(Real, 0, None, closed="neither")],
         "step": [StrOptions({"line_search", "1/t"})],
@@ -180,16 +166,10 @@ class FrankWolfeRBM(DensityModel):
             Interval(Real, 0, None, closed="neither"),
         ],
         "inference": [StrOptions({"gibbs", "exact"}), Gibbs],
-        "n_chains": [Interval(Integral, 2, None, closed="left")],
-        "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
-        "n_restarts": [Interval(Integral, 1, None, closed="left")],
-        "n_bias_steps": [Interval(Integral, 0, None, closed="left")],
         "away_steps": ["boolean"],
         "init": [StrOptions({"independent"}), tuple, list, HasMethods(["fit", "transform"])],
-        "insert_tol": [Interval(Real, 0, None, closed="left")],
-        "early_stopping": ["boolean", StrOptions({"free_energy_gap", "score"})],
-        "gap_tol": [Interval(Real, 0, None, closed="left")],
-        "free_energy_gap_tol": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": ["boolean", StrOptions({"free_energy_gap"}), EarlyStopping],
     }
 
     def __init__(
@@ -200,23 +180,12 @@ class FrankWolfeRBM(DensityModel):
         radius=None,
         step="line_search",
         temperature="n_components",
-        inference="gibbs",
-        n_chains=1000,
-        n_gibbs_steps=10,
-        n_restarts=8,
-        n_bias_steps=10,
-        learning_rate=0.5,
         away_steps=False,
-        init="independent",
-        early_stopping=True,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        insert_tol=1e-3,
+        inference="gibbs",
         tol=1e-3,
-        gap_tol=1e-3,
-        free_energy_gap_tol=1.0,
+        early_stopping=True,
+        init="independent",
         warm_start=False,
-        binarize=None,
         verbose=0,
         random_state=None,
     ):
@@ -225,23 +194,12 @@ class FrankWolfeRBM(DensityModel):
         self.radius = radius
         self.step = step
         self.temperature = temperature
-        self.inference = inference
-        self.n_chains = n_chains
-        self.n_gibbs_steps = n_gibbs_steps
-        self.n_restarts = n_restarts
-        self.n_bias_steps = n_bias_steps
-        self.learning_rate = learning_rate
         self.away_steps = away_steps
-        self.init = init
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.insert_tol = insert_tol
+        self.inference = inference
         self.tol = tol
-        self.gap_tol = gap_tol
-        self.free_energy_gap_tol = free_energy_gap_tol
+        self.early_stopping = early_stopping
+        self.init = init
         self.warm_start = warm_start
-        self.binarize = binarize
         self.verbose = verbose
         self.random_state = random_state
 
@@ -257,7 +215,7 @@ class FrankWolfeRBM(DensityModel):
             Values of the visible units. NaN is a missing value (:ref:`missing_values`).
         y : Ignored
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows: a weight of 2 does exactly what the row twice does.
+            Weights of the rows: a weight of 2 is equivalent to repeating the row.
 
         Returns
         -------
@@ -266,32 +224,31 @@ class FrankWolfeRBM(DensityModel):
         Warns
         -----
         UserWarning
-            If no hidden unit is worth inserting: the machine then has none. So it is wherever all
-            rows are the same, or have one column, where the best machine has biases alone.
+            If no hidden unit is worth inserting, such as where all rows are equal or there is one
+            column only.
         """
-        progress, goes_on = how_it_begins(self)
-        path = self._training if goes_on else None
+        progress, resumes = prepare_fit(self)
+        path = self._training if resumes else None
         X = check_data(self, X, reset=path is None, missing=True)
-        self._grow(X, sample_weight, path, self.max_components, self.early_stopping, progress)
+        self._grow(X, sample_weight, path, int(self.max_components), self.early_stopping, progress)
         if not self.n_components_:
             warnings.warn(
-                f"the machine has no hidden unit: {STOPS[self.stop_reason_]}. Its visible units "
-                "are independent. Set another alpha, a lower insert_tol, or give more data; "
-                "constant or independent columns need no hidden unit.",
+                f"the machine has no hidden unit: {STOPS[self.stop_reason_]}; constant or "
+                "independent columns need none, otherwise lower alpha or tol",
                 stacklevel=5,  # beyond the wrappers of this method
             )
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def grow(self, X, n_units=1, sample_weight=None):
-        """Insert more units into the fitted machine, without stopping early.
+        """Insert more units into the fitted machine, without early stopping.
 
-        The penalty begins again at ``alpha``, as in each ``fit``.
+        The penalty starts at ``alpha`` again, as in each ``fit``.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data to learn them from; all rows are used.
+            Training data; all rows are used.
         n_units : int, default=1
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
@@ -303,57 +260,162 @@ class FrankWolfeRBM(DensityModel):
         Warns
         -----
         UserWarning
-            If the path ends before there are ``n_units`` more.
+            If growth stops before ``n_units`` are inserted.
         """
         check_is_fitted(self, "path_")
         check_count("n_units", n_units, 1)
-        X, wanted = check_data(self, X, missing=True), self.n_components_ + n_units
+        X, wanted = check_data(self, X, missing=True), self.n_components_ + int(n_units)
         self._grow(X, sample_weight, self._training, wanted, early_stopping=False)
         if self.n_components_ < wanted:
             warnings.warn(
-                f"the machine has {self.n_components_} units, {wanted - self.n_components_} less "
-                f"than were asked for: {STOPS[self.stop_reason_]}. Lower alpha or insert_tol, or "
-                "raise n_chains or n_iter_no_change.",
+                f"the machine has {self.n_components_} units instead of {wanted}: "
+                f"{STOPS[self.stop_reason_]}; lower alpha or tol, or use more chains",
                 stacklevel=3,  # beyond scikit-learn's wrapper
             )
         return self
 
     @one_blas_thread
     def _grow(self, X, sample_weight, path, max_units, early_stopping, progress=None):
-        """Go on from the end of a path, or where there is none begin with ``init``."""
+        """Continue from the end of a path, or start at ``init`` if it is None."""
         given, like = X, parameter_reference(X) if path is None else self.components_
         weights, X = rows_with_weight(sample_weight, X)
-        rows = rows_of(X, Bernoulli(), like.dtype, self.binarize, weights, first=path is None)
+        rows = rows_of(X, Bernoulli(), like.dtype, weights=weights, first=path is None)
         start = {"rows": rows.fingerprint, "limits": (max_units, early_stopping)}
         start["random_state"], training = seed_sequence(self.random_state), Training(None)
         if progress is not None:
             training, start = progress.begun(start["rows"]), progress.own
             if training is None:
                 return
+        max_units, early_stopping = start["limits"]
         seeds = seed_sequence(start["random_state"]).spawn(3)
-        mixture = None if path is None else mixture_of(self.machine_)
-        growth = growth_of(self, rows, mixture, start, like, seeds[1:])
+        growth = self._new_growth(rows, path, max_units, early_stopping, like, seeds[1:])
         self._evaluation_seed = seeds[0].state
         self.visible_means_ = cast(from_numpy(growth.data.means, like), like.dtype)
-        path = self._begun(growth, path) if progress is None else start["path"]
-        training.rng, training.machine = growth.proposer.rng, growth.mixture
-        options = {"data": {"estimator": self, "X": given, "y": given}, "progress": progress}
-        options["own"] = lambda: start | {"growth": growth.get_state(), "path": path}
-        self._run(growth, path, monitor_of(self, growth, *start["limits"]), training, **options)
+        if progress is None:
+            path = self._begin(growth, path)
+        else:
+            growth.set_state(start["growth"])
+            path = start["path"]
+        training.rng, training.machine = growth.rng, growth.mixture
+        self._run(
+            growth,
+            path,
+            self._monitor(growth, max_units, early_stopping),
+            training,
+            data={"estimator": self, "X": given, "y": given},
+            own=lambda: start | {"growth": growth.get_state(), "path": path},
+            progress=progress,
+        )
 
-    def _begun(self, growth, path):
-        """Begin a growth; returns a copy of the path that it goes on from, or a new one.
+    def _new_growth(self, rows, path, max_units, early_stopping, like, seeds):
+        """Return the :class:`Growth` from the end of a path, or from ``init`` if it is None.
 
-        If a first fit is interrupted here, the machine to begin with is published.
+        ``seeds`` are those of the chains, and of validation rows and random starts.
         """
-        first = growth.mixture
-        try:
-            growth.begin()
-        except KeyboardInterrupt:
-            if not hasattr(self, "_training"):
-                chains = growth.draws(first, self.n_chains)
-                self._publish(Path([], [first]), first, "interrupted", chains)
-            raise
+        generator = np.random.default_rng(seeds[1])
+        train, others = np.arange(len(rows)), None
+        # Equal rows stay together. If they are many, no row is held out: the training rows would
+        # lack whole patterns of the data.
+        if early_stopping and 1 < len(rows) and rows.total < _MANY_COPIES * len(rows):
+            fraction = _stopping(early_stopping).validation_fraction
+            train, others = rows.split(max(fraction, 1 / rows.total), generator)
+        if path is None:
+            mixture = self._first_mixture(rows, train)
+            self._check_start(mixture, like, max_units)
+        else:
+            mixture = mixture_of(self.machine_)
+            self._check_start(mixture, like, np.inf)
+        means = to_numpy(rows.means).astype(np.float64)
+        before = None if path is None else getattr(self, "visible_means_", None)
+        means = np.where(np.isnan(means), 0.5 if before is None else to_numpy(before), means)
+
+        def data_of(positions, n_scored):
+            weights = rows.weights_of(positions)
+            X, weights = take_rows(rows.X, rows.index[positions]), weights / weights.sum()
+            if rows.has_missing:
+                return IncompleteData(X, weights, rows.dtype, means, seeds[1], n_scored)
+            return Data(X, weights, rows.dtype)
+
+        return Growth(
+            Plan(**{field.name: getattr(self, field.name) for field in fields(Plan)}),
+            data_of(train, _SCORED),
+            self._model(mixture.bias.size, like, make_rng(seeds[0], like)),
+            mixture,
+            generator,
+            None if others is None else data_of(others, _HELD_OUT),
+        )
+
+    def _first_mixture(self, rows, train):
+        """Return the machine of ``init``."""
+        if isinstance(self.init, str):
+            theta = rows.initial_theta
+            if not rows.has_missing:
+                columns = Columns(rows.X, rows.weights_of(train), rows.index[train])
+                theta = rows.unit.initial_theta(columns)
+            return Mixture((), np.zeros(0), to_numpy(theta.field).astype(np.float64))
+        parts = parts_of_init(self.init, "independent")
+        if hasattr(parts[0], "multiplicities_"):
+            machine = parts[0].machine_
+        else:
+            machine = machine_from(*parts, (Bernoulli(), Bernoulli()))
+        if machine.n_units[0] != rows.X.shape[1]:
+            raise ValueError(
+                f"init has {machine.n_units[0]} visible units, but X has {rows.X.shape[1]} features"
+            )
+        return mixture_of(machine)
+
+    def _check_start(self, mixture, like, max_units):
+        """Raise ValueError for parameters, or a first machine, that cannot grow."""
+        if self.alpha <= 0 and self.radius is None:
+            raise ValueError("alpha=0 needs a radius, as the weights have no bound otherwise")
+        if self.temperature == "learn" and self.step == "1/t":
+            raise ValueError("temperature='learn' needs step='line_search'")
+        n, total = mixture.counts.size, mixture.counts.sum()
+        if n > max_units:
+            raise ValueError(f"init has {n} hidden units, more than max_components={max_units}")
+        if isinstance(self.temperature, Real) and total > self.temperature * (1 + 1e-6):
+            raise ValueError(
+                f"temperature={self.temperature} bounds the sum of the multiplicities, which is "
+                f"{total:.4g} already"
+            )
+        with np.errstate(over="ignore"):
+            if not machine_of(mixture, like).is_finite():
+                raise ValueError(f"parameters of init overflow {like.dtype}, the dtype of X")
+
+    def _model(self, n_visible, like, rng):
+        """Return what ``inference`` takes expectations with."""
+        if self.inference != "exact":
+            sampler = resolve(self.inference, Gibbs, n_steps=_STEPS, n_chains=_CHAINS)
+            if sampler.start not in (None, "persistent") or sampler.burn_in is not None:
+                raise ValueError(
+                    f"growth needs persistent chains without burn_in, got inference={sampler}"
+                )
+            return SampledModel(sampler, sampler.n_chains or _CHAINS, like, rng)
+        if n_visible > MAX_UNITS:
+            raise ValueError(
+                f"inference='exact' needs at most {MAX_UNITS} visible units, and X has "
+                f"{n_visible} features"
+            )
+        return ExactModel(n_visible, like)
+
+    def _monitor(self, growth, max_units, early_stopping):
+        """Return the :class:`GrowthMonitor` of a growth that has begun."""
+        stopping, criterion = _stopping(early_stopping), False
+        margin = stopping.tol
+        if early_stopping and growth.held_out is not None:
+            criterion = True
+            if early_stopping == "free_energy_gap":
+                criterion, margin = early_stopping, -_WIDER
+        gap_tol = -np.inf if growth.plan.total is None else self.tol
+        limits = max_units, stopping.patience, margin, gap_tol
+        monitor = GrowthMonitor(criterion, growth.scores(), *limits)
+        monitor.kept = growth.mixture, None
+        monitor.reason = monitor.limit(len(growth.mixture.units))
+        return monitor
+
+    def _begin(self, growth, path):
+        """Begin a growth; returns a copy of the path that it continues, or a new one."""
+        growth.begin()
         # The fitted machine stays as it is until the end.
         return Path([], [growth.mixture]) if path is None else path.until()
 
@@ -364,16 +426,19 @@ class FrankWolfeRBM(DensityModel):
             path.rows.append(row)
             path.machines.append(growth.mixture)
             if self.verbose:
-                print(f"[{type(self).__name__}] {described(row)}")
+                known = {k: v for k, v in row.items() if isinstance(v, float) and v == v}
+                values = ", ".join(f"{name} = {value:.4g}" for name, value in known.items())
+                size = f"{row['n_components']} units"
+                print(f"[{type(self).__name__}] {row['reason']}: {size}, {values}")
 
         def publish(kept, state, training=None, estimator=self):
             reason = trainer.ended if monitor.reason is None else monitor.reason
-            estimator._publish(path, kept, reason, growth.draws(kept, self.n_chains))
+            estimator._publish(path, kept, reason, growth.draws(kept))
 
         trainer = Trainer(
             growth,
             publish,
-            lambda kept, state: attributes(kept, growth.model.visible, path),
+            lambda kept, state: _attributes(kept, growth.model.visible, path),
             record,
             n_iter=None if monitor.reason is None else 0,
             monitor=monitor,
@@ -384,7 +449,7 @@ class FrankWolfeRBM(DensityModel):
         trainer.run(training)
 
     def _publish(self, path, kept, reason, chains):
-        for name, value in attributes(kept, chains, path).items():
+        for name, value in _attributes(kept, chains, path).items():
             setattr(self, name, value)
         self.starts_, self.stop_reason_ = chains, reason
         self._training, self.path_ = path, path.columns()
@@ -396,13 +461,13 @@ class FrankWolfeRBM(DensityModel):
         Parameters
         ----------
         n_components : int
-            Number of units; the last machine of this size on ``path_`` is taken. The machine that
-            the path begins with is on it.
+            Number of units; the last machine of this size on ``path_`` is taken, which may be the
+            first machine.
 
         Returns
         -------
         estimator : FrankWolfeRBM
-            Fitted; this one is left as it is.
+            Fitted copy; this estimator does not change.
         """
         check_is_fitted(self, "path_")
         check_count("n_components", n_components, 0)
@@ -414,20 +479,20 @@ class FrankWolfeRBM(DensityModel):
         return other
 
     def to_bernoulli_rbm(self, rounding=None, *, return_loss=False, **params):
-        """Return the machine as a :class:`BernoulliRBM`, to be trained on or used.
+        """Return the machine as a fitted :class:`BernoulliRBM`.
 
         Parameters
         ----------
         rounding : {None, "absorb", "nearest"}, default=None
-            What becomes of a unit whose multiplicity m is not whole: "absorb" multiplies the
-            weights and bias of one unit by the fraction, Eq. (12) of Ping et al. (2016);
-            "nearest" takes the nearest number of copies, which may be 0; None raises an error.
-            A whole m becomes m copies.
+            How multiplicities become whole: a multiplicity m becomes floor(m) copies of the unit
+            and, for the fraction that remains, "absorb" adds a unit whose weights and bias are
+            multiplied by it, Eq. (12) of Ping et al. (2016); "nearest" rounds m; None raises an
+            error.
         return_loss : bool, default=False
-            Whether to return also what the rounding changed.
+            Whether to return also how the rounding changes the distribution.
         **params
             Parameters of the :class:`BernoulliRBM` other than ``n_components``; ``random_state``
-            and ``binarize`` are by default those of this machine.
+            is by default that of this machine.
 
         Returns
         -------
@@ -437,11 +502,23 @@ class FrankWolfeRBM(DensityModel):
             Only if ``return_loss``: a bound and an estimate of the change, in nats.
         """
         mixture = mixture_of(self.machine_)
-        whole = whole_units(mixture, rounding)
-        rbm = whole_rbm(self, whole, params)
+        whole = rounded(mixture, rounding)
+        if not whole.units:
+            raise ValueError("the machine has no hidden unit, and a BernoulliRBM needs one")
+        if "n_components" in params:
+            raise ValueError(f"n_components cannot be set: it is {len(whole.units)}")
+        machine = machine_of(whole, self.components_)
+        params = {"random_state": self.random_state, **params}
+        parts = machine.weights[0], machine.thetas[1].field, machine.thetas[0].field
+        rbm = BernoulliRBM.from_parameters(*parts, **params)
+        if hasattr(self, "feature_names_in_"):
+            rbm.feature_names_in_ = self.feature_names_in_
         if not return_loss:
             return rbm
-        return rbm, rounding_loss(mixture, whole, rounding, self.starts_)
+        rows = WeightedRows(self.starts_)
+        if mixture.bias.size <= MAX_UNITS:
+            rows = ExactModel(mixture.bias.size, self.starts_).samples(mixture).training
+        return rbm, rounding_loss(mixture, whole, rounding, rows)
 
     def ordinary_machine(self):
         """Return the machine with whole units, where other estimators start, as a ``Machine``.
@@ -449,3 +526,22 @@ class FrankWolfeRBM(DensityModel):
         Rounding is that of ``to_bernoulli_rbm("absorb")``.
         """
         return machine_of(rounded(mixture_of(self.machine_)), self.components_)
+
+
+def _stopping(early_stopping):
+    """Return the patience, tolerance and validation fraction of ``early_stopping``."""
+    return EarlyStopping.of(early_stopping or True, patience=_PATIENCE, tol=_GAIN)
+
+
+def _attributes(kept, like, path):
+    """Return the fitted attributes of a machine of a path, in the library of ``like``."""
+    machine = machine_of(kept, like)
+    return {
+        "units_": machine.units,
+        "components_": machine.weights[0],
+        "intercept_hidden_": machine.thetas[1].field,
+        "intercept_visible_": machine.thetas[0].field,
+        "multiplicities_": kept.counts.copy(),
+        "n_components_": len(kept.units),
+        "n_iter_": len(path.rows),
+    }

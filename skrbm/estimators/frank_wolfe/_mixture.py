@@ -1,8 +1,8 @@
-"""Machines as mixtures of hidden units: their weights and how often each counts.
+"""Machines as mixtures of hidden units, each with a multiplicity, and rounding to whole units.
 
-An *atom* is the weights of a hidden unit and its bias, which is the weight of a further visible
-unit that is always 1: an array of shape (n_visible + 1,), the bias last. Atoms are NumPy arrays of
-float64, since they are few; what has a row for each sample keeps its own library and dtype.
+An *atom* is the weights of a hidden unit followed by its bias, the weight of an additional visible
+unit that is always 1: an array of shape (n_visible + 1,). Atoms are NumPy arrays of float64, since
+they are few; arrays with one row per sample keep their own library and dtype.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,11 @@ from ...arrays import cast, from_numpy, namespace, to_numpy
 from ...machine import Machine
 from ...units import Bernoulli, Fractional, Theta
 
-_SMALLEST = 1e-9  # multiplicity of a unit that is there
-
 
 class Mixture(NamedTuple):
-    """Units, each an atom, their multiplicities, and the visible biases.
+    """Atoms, their multiplicities, and the visible biases.
 
-    Machines of a growth share the arrays of the units that they share.
+    Mixtures on the same path share the arrays of their common atoms.
     """
 
     units: Sequence
@@ -29,20 +27,16 @@ class Mixture(NamedTuple):
 
     @property
     def atoms(self):
-        """The units in one array of shape (n, n_visible + 1)."""
+        """Atoms in one array of shape (n, n_visible + 1)."""
         return np.array(self.units, np.float64).reshape(len(self.units), self.bias.size + 1)
 
     def copy(self):
-        """Return the mixture itself, which nothing writes to."""
+        """Return the mixture itself, whose arrays are never modified."""
         return self
 
     def hidden(self, rows):
         """Return sum_i c_i softplus(w_i'v) of each row."""
         return rows.softplus(self.atoms) @ self.counts
-
-    def with_atom(self, atom):
-        """Return the mixture with one more atom, which counts 0 times."""
-        return Mixture((*self.units, atom.copy()), np.append(self.counts, 0.0), self.bias)
 
     def penalties(self, alpha):
         """Return alpha / 2 ||w_i||² of each atom."""
@@ -50,40 +44,14 @@ class Mixture(NamedTuple):
         return 0.5 * alpha * np.einsum("ij,ij->i", atoms, atoms)
 
 
-class Direction(NamedTuple):
-    """A line in the multiplicities of ``base``: counts + step * change for low <= step <= high.
-
-    ``kind`` names it, ``values`` are the means of softplus(w'v) over the data for each atom,
-    ``unit`` is the one that is inserted or shrunk.
-    """
-
-    kind: str
-    base: Mixture
-    values: np.ndarray
-    change: np.ndarray
-    unit: int | None = None
-    low: float = 0.0
-    high: float = 1.0
-
-    def log_weights(self, rows):
-        """Return the change of log p(v) + log Z by a unit step, at rows."""
-        moved = self.change != 0
-        return rows.softplus(self.base.atoms[moved]) @ self.change[moved]
-
-    def counts(self, step):
-        """Return the multiplicities after a step, 0 for a unit that is gone."""
-        counts = self.base.counts + step * self.change
-        return np.where(counts > _SMALLEST, counts, 0.0)
-
-
 def machine_of(mixture, like):
     """Return a mixture as a machine in the library and dtype of the array ``like``.
 
-    Its hidden units are binary if all multiplicities are 1. A unit that counts c > 1 times stays
-    one unit; one that counts 0 times is left out.
+    Its hidden units are binary if all multiplicities are 1, and fractional otherwise. Units with
+    multiplicity 0 are left out.
     """
-    there = mixture.counts > 0
-    atoms, counts, xp = mixture.atoms[there], mixture.counts[there], namespace(like)
+    positive = mixture.counts > 0
+    atoms, counts, xp = mixture.atoms[positive], mixture.counts[positive], namespace(like)
 
     def put(array):
         return cast(from_numpy(np.ascontiguousarray(array), like), like.dtype)
@@ -106,17 +74,51 @@ def mixture_of(machine):
     return Mixture(tuple(np.column_stack([W, hidden])), counts, visible)
 
 
-def rounded(mixture, rounding="absorb"):
-    """Return a mixture whose units all count once: c copies, and by ``rounding`` what is left of c.
+class RoundingLoss(NamedTuple):
+    """How :meth:`FrankWolfeRBM.to_bernoulli_rbm` changes the distribution.
 
-    "absorb" multiplies an atom by it, which is Eq. (12) of Ping et al.; "nearest" rounds c.
+    Attributes
+    ----------
+    bound : float
+        Largest change of any log-likelihood, in nats (Prop. 3.2 of Ping et al. 2016); NaN for
+        ``rounding="nearest"``, which has no such bound.
+    divergence : float
+        KL divergence of the rounded machine from the fitted one, in nats: exact with at most 20
+        visible units, otherwise estimated from the chains in ``starts_``.
     """
+
+    bound: float
+    divergence: float
+
+
+def rounded(mixture, rounding="absorb"):
+    """Return a mixture with all multiplicities 1.
+
+    A multiplicity c becomes floor(c) copies, and the fraction that remains becomes another atom
+    scaled by it, Eq. (12) of Ping et al. (2016), with "absorb"; with "nearest", c is rounded. None
+    raises ValueError if there is such a fraction.
+    """
+    if rounding not in (None, "absorb", "nearest"):
+        raise ValueError(f"rounding must be None, 'absorb' or 'nearest', got {rounding!r}")
     units, counts, bias = mixture
     copies = np.round(counts) if rounding == "nearest" else np.floor(counts)
     parts = np.zeros_like(counts) if rounding == "nearest" else counts - copies
+    if rounding is None and parts.any():
+        raise ValueError(
+            f"{np.count_nonzero(parts)} of {counts.size} units have fractional multiplicities; set "
+            "rounding='absorb' or 'nearest'"
+        )
     whole = [
         factor * atom
         for atom, n, part in zip(units, copies, parts, strict=True)
         for factor in [1.0] * int(n) + [part] * int(part > 0)
     ]
     return Mixture(tuple(whole), np.ones(len(whole)), bias)
+
+
+def rounding_loss(mixture, whole, rounding, rows):
+    """Return the :class:`RoundingLoss` of rounding, from rows distributed as the mixture."""
+    change = whole.hidden(rows) - mixture.hidden(rows)
+    part = mixture.counts % 1
+    bound = float("nan") if rounding == "nearest" else (1 - part)[part > 0].sum() * np.log(2)
+    return RoundingLoss(float(bound), rows.log_mean_exp(change) - float(rows.mean(change)))

@@ -1,10 +1,14 @@
-"""Averages over rows, and the rows that stand for a machine's distribution: chains, or all."""
+"""Averages over the data, and over samples or all configurations of the model.
+
+Given the observed values, the derivative of the log-likelihood by the multiplicity of a unit is the
+mean of its softplus over the rows, with missing values distributed as the machine says, minus the
+mean under the machine. So growth learns from completed rows, which it draws before each step.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import cho_factor
 from scipy.special import logsumexp, softmax
 
 from ...arrays import (
@@ -15,42 +19,47 @@ from ...arrays import (
     log_sum_exp,
     matmul,
     namespace,
+    row_blocks,
     softplus,
+    take_rows,
     to_numpy,
     working_dtype,
 )
+from ...evaluation import Density
+from ...evaluation._observed import QUICK
 from ...inference import (
     Gibbs,
     anneal,
     by_effective_part,
+    completed,
     independent_log_partition,
     resampled,
     sample,
 )
+from ...inputs import split_missing
 from ...machine import configurations, uncoupled
 from ...units import Bernoulli, Theta
-from ._likelihood import GrowthLikelihood
 from ._mixture import machine_of
 
-_BLOCK_ELEMENTS = 2**21  # of a block of dense rows, which stays in a cache for both products
+_BLOCK_ELEMENTS = 2**21  # elements of a block of dense rows, which fits into a cache
+_BLOCK_ROWS = 4096  # rows with missing values that are completed together
 _SPARSE_BELOW = 0.25  # density below which products with a sparse copy are faster
-_WORTH_A_COPY = 2**20  # elements
+_WORTH_A_COPY = 2**20  # elements from which a sparse copy pays
 _UNITS_AT_ONCE = 64  # bounds the temporary array of shape (n_rows, n_units)
-_MIN_ESS = 0.5  # part of the samples that importance weights may not go below
-_MIN_VARIANCE = 0.01  # of a visible unit, in steps of the biases
-_RIDGE = 0.2  # in parts of the variances
+_MIN_ESS = 0.5  # smallest effective fraction of the samples under importance weights
 _SWEEPS = 2  # at each temperature of an annealing
+_DRAWS = 1000  # from a machine whose configurations are enumerated
 
 
 class WeightedRows:
-    """Rows of visible values with probabilities, and their averages.
+    """Visible configurations with probabilities, and averages over them.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n_rows, n_visible)
         Of any dtype.
     weights : ndarray of shape (n_rows,), default=None
-        Probabilities of the rows, which sum to one; default: each 1 / n_rows.
+        Probabilities of the rows, which sum to one; default: 1 / n_rows each.
     dtype : dtype, default=None
         Of products; default: float32 or float64, whichever X has or becomes.
     """
@@ -62,10 +71,6 @@ class WeightedRows:
             if np.count_nonzero(X) < _SPARSE_BELOW * X.size:
                 X = sp.csr_array(X)
         self._X = X.astype(self.dtype, copy=False) if sp.issparse(X) else X
-
-    def followed(self, atoms):
-        """Return what growth follows of the rows."""
-        return GrowthLikelihood(self, atoms)
 
     def dense(self, index):
         """Return the rows at an index array, as a dense ndarray."""
@@ -135,7 +140,7 @@ class WeightedRows:
         return total - np.outer(means, means)
 
     def _blocks(self, column):
-        """Yield blocks of rows, each with its part of a column of numbers; sparse rows in one."""
+        """Yield (block of rows, its part of a column of numbers); sparse rows in one block."""
         n, is_sparse = self.n, sp.issparse(self._X)
         size = n if is_sparse else max(64, _BLOCK_ELEMENTS // self._X.shape[1])
         for start in range(0, n, size):
@@ -152,32 +157,120 @@ def _fields(block, atoms):
     return fields
 
 
-def covariance_factor(rows, variance):
-    """Return a Cholesky factor of the covariances of rows with a ridge: how means answer to biases.
+class Data:
+    """Data of a growth, and their mean log-likelihood.
 
-    Refits of the biases, and the shifts of the biases that go with a step, are Newton steps by it.
-    The ridge, in parts of the variances of the rows or of ``variance``, keeps them short where
-    samples are few or columns nearly constant.
+    Parameters
+    ----------
+    X, weights, dtype
+        As of :class:`WeightedRows`, no two rows equal.
+
+    Attributes
+    ----------
+    rows : WeightedRows
+    means : ndarray of shape (n_visible,)
+        Means of the columns.
+    values : ndarray of shape (n_units,)
+        Mean of softplus(w'v) for each unit of the machine.
     """
-    covariance = rows.covariance()
-    variance = np.maximum(np.maximum(np.diagonal(covariance), variance), _MIN_VARIANCE)
-    covariance[np.diag_indices_from(covariance)] += _RIDGE * variance
-    return cho_factor(covariance, overwrite_a=True)
+
+    def __init__(self, X, weights=None, dtype=None):
+        self.rows = WeightedRows(X, weights, dtype)
+        self.means, self.values = self.rows.average(), np.zeros(0)
+
+    def begin(self, atoms):
+        """Compute the mean softplus of the first units."""
+        self.values = self.rows.softplus_means(atoms)
+
+    def complete(self, model, mixture):
+        """Draw missing values from the machine; return whether there are any."""
+        return False
+
+    def some(self, n, rng):
+        """Return up to n random rows, a dense ndarray."""
+        return self.rows.dense(np.sort(rng.permutation(self.rows.n)[:n]))
+
+    def update(self, new, kept):
+        """Append new units, and keep some of all."""
+        added = self.rows.softplus_means(np.array(new)) if new else ()
+        self.values = np.append(self.values, added)[kept]
+
+    def score(self, model, mixture, log_z):
+        """Return the mean log-likelihood."""
+        return float(self.means @ mixture.bias + self.values @ mixture.counts - log_z)
+
+
+class IncompleteData(Data):
+    """Data with NaN for missing values.
+
+    ``rows`` and ``values`` are those of the last completion, None before the first one. Until then,
+    ``means`` are those of the observed values.
+
+    Parameters
+    ----------
+    X, weights, dtype
+        As of :class:`Data`; weights and dtype are required.
+    means : ndarray of shape (n_visible,)
+        Means of columns without observed values.
+    seed : SeedSequence
+        Of likelihood estimates, which use the same random numbers after each step.
+    n_scored : int
+        Largest number of rows from which the likelihood is estimated.
+    """
+
+    def __init__(self, X, weights, dtype, means, seed, n_scored):
+        self.X, self.weights, self.dtype, self.seed = X, weights, dtype, seed
+        self.rows = self.values = None
+        self.scored, self.scored_weights = np.arange(len(weights)), weights
+        if len(weights) > n_scored:
+            drawn = np.random.default_rng(seed).choice(len(weights), n_scored, p=weights)
+            self.scored, counts = np.unique(drawn, return_counts=True)
+            self.scored_weights = counts / n_scored
+        known = self._average(lambda X: X == X)
+        total = self._average(lambda X: split_missing(X)[0])
+        self.means = np.where(known > 0, total / np.maximum(known, 1e-300), means)
+
+    def _average(self, function):
+        return sum(w @ to_numpy(function(X)).astype(np.float64) for X, w in self.blocks())
+
+    def blocks(self):
+        """Yield blocks of rows with NaN for missing values, and their weights."""
+        parts = np.array_split(self.weights, range(_BLOCK_ROWS, len(self.weights), _BLOCK_ROWS))
+        return zip(row_blocks(self.X, _BLOCK_ROWS), parts, strict=True)
+
+    def begin(self, atoms):
+        """Do nothing: rows are completed before each step."""
+
+    def complete(self, model, mixture):
+        self.rows = model.completed(mixture, self)
+        self.means, self.values = self.rows.average(), self.rows.softplus_means(mixture.atoms)
+        return True
+
+    def some(self, n, rng):
+        p = self.rows.weights
+        return self.rows.dense(np.sort(rng.choice(self.rows.n, n, p=p / p.sum())))
+
+    def update(self, new, kept):
+        """Do nothing: rows are completed before each step."""
+
+    def score(self, model, mixture, log_z):
+        """Return the mean log-likelihood of the observed values."""
+        return model.observed_log_weight(mixture, self) - log_z
 
 
 class Samples(NamedTuple):
-    """Two sets of samples of the machine: to learn from, and to evaluate what was learnt."""
+    """Two sets of samples of the machine, to fit units and biases and to evaluate them."""
 
     training: WeightedRows
     evaluation: WeightedRows
 
 
 class SampledModel:
-    """The machine's distribution by chains, in two sets.
+    """The machine's distribution by Markov chains, in two sets.
 
-    Units and biases are fitted to the training samples. What they change is estimated from the
-    evaluation samples: fitting d biases to n samples overstates the gain on those samples by up to
-    d / (2n) nats per refit.
+    Units and biases are fitted to the training samples, and evaluated on the evaluation samples:
+    fitting d biases to n samples overstates the gain on those samples by up to d / (2n) nats per
+    refit.
 
     Parameters
     ----------
@@ -185,7 +278,7 @@ class SampledModel:
     n_chains : int
         Of each set.
     like : array
-        Whose library and dtype the chains have.
+        Library and dtype of the chains.
     rng : Rng
     """
 
@@ -195,15 +288,14 @@ class SampledModel:
         self.sampler, self.n_chains, self.visible, self.rng = sampler, n_chains, like, rng
 
     def get_state(self):
-        """Return what growth changes, a dict of attributes."""
+        """Return the attributes that growth changes, a dict."""
         return {"visible": self.visible, "rng": self.rng}
 
     def anneal(self, mixture, bias):
-        """Draw both sets anew, and return log Z.
+        """Draw both sets again, and return log Z.
 
-        By sequential Monte Carlo from independent units with biases ``bias``. Chains that only go
-        on do not find a mode that a new unit makes elsewhere, even if nearly all probability is
-        there.
+        By sequential Monte Carlo from independent units with biases ``bias``. Persistent chains
+        would miss a mode that a new unit makes elsewhere, even if it has nearly all probability.
         """
         machine = machine_of(mixture, self.visible)
         start = cast(from_numpy(bias, self.visible), self.visible.dtype)
@@ -211,7 +303,7 @@ class SampledModel:
         chains = Gibbs().init(base, rng, n, self.visible)
         betas = by_effective_part(n_sweeps=_SWEEPS)
         found = anneal(machine, base, betas, chains.layers, rng, resample=1.0)
-        order = rng.permutation(n)  # both sets are then of all that was drawn
+        order = rng.permutation(n)  # resampling puts copies side by side; mix them over both sets
         self.visible = namespace(self.visible).take(found.layers[0], order, axis=0)
         rise = float(log_sum_exp(found.log_weights)) - np.log(n)
         return float(independent_log_partition(base) + rise)
@@ -224,7 +316,7 @@ class SampledModel:
     def sweep(self, mixture, n_sweeps=None):
         """Return both sets after more sweeps, by default as many as the sampler has."""
         machine = machine_of(mixture, self.visible)
-        chains = self.sampler.start(machine, self.visible, self.rng)
+        chains = self.sampler.state_at(machine, self.visible, self.rng)
         n_sweeps = self.sampler.n_steps if n_sweeps is None else n_sweeps
         self.visible = sample(self.sampler, machine, chains, self.rng, n_sweeps).layers[0]
         return self.samples(mixture)
@@ -232,9 +324,9 @@ class SampledModel:
     def resample(self, log_weights):
         """Resample both sets from the evaluation samples, by importance weights.
 
-        So modes gain probability at once, without chains that cross from mode to mode. The
-        training samples are given up, since the step was fitted to them. In the next sweep the two
-        sets become different again.
+        So modes gain probability at once, without chains that cross between modes. The training
+        samples are discarded, since the step was fitted to them. The next sweep makes the two sets
+        differ again.
         """
         evaluation = self.visible[self.n_chains :, :]
         xp = namespace(evaluation)
@@ -242,19 +334,41 @@ class SampledModel:
         both = [resampled(evaluation, weights, self.rng) for _ in range(2)]
         self.visible = xp.concat(both, axis=0)
 
-    def completed(self, mixture, rows):
-        """Return IncompleteRows with draws of what is missing, a :class:`WeightedRows`."""
-        machine, n_steps = machine_of(mixture, self.visible), self.sampler.n_steps
-        return WeightedRows(*rows.draws(machine, self.visible, self.rng, n_steps), rows.dtype)
+    def completed(self, mixture, data):
+        """Return the rows of IncompleteData with drawn missing values, a :class:`WeightedRows`.
 
-    def observed_log_weight(self, mixture, rows):
-        """Return the mean of log p(observed) + log Z of IncompleteRows, an estimate."""
-        return rows.scores(machine_of(mixture, self.visible), self.visible)
+        Block Gibbs sampling starts at samples of the machine, so that rows with few observed values
+        occupy its modes by their weights. A row with missing values is repeated if its weight is
+        large or rows are few.
+        """
+        machine, n_chains = machine_of(mixture, self.visible), self.visible.shape[0]
+        blocks = (to_numpy(namespace(X).any(X != X, axis=1)) for X, _ in data.blocks())
+        has_missing, n = np.concatenate(list(blocks)), max(len(data.weights), n_chains)
+        counts = np.where(has_missing, np.rint(n * data.weights), 1).astype(np.int64)
+        counts = np.clip(counts, 1, n_chains)
+        index, parts = np.repeat(np.arange(len(counts)), counts), []
+        for start in range(0, len(index), _BLOCK_ROWS):
+            rows = index[start : start + _BLOCK_ROWS]
+            X = cast(take_rows(data.X, rows), self.visible.dtype)
+            chains = take_rows(self.visible, self.rng.integers(n_chains, len(rows)))
+            X, observed = split_missing(X, chains)
+            if observed is not None:
+                X = completed(machine, X, observed, self.rng, self.sampler.n_steps)
+            parts.append(X)
+        X = namespace(parts[0]).concat(parts, axis=0)
+        return WeightedRows(X, np.repeat(data.weights / counts, counts), data.dtype)
 
-    def draws(self, mixture, bias, n, rng):
-        """Return ``n`` draws from a machine, at most one for each chain."""
+    def observed_log_weight(self, mixture, data):
+        """Return the mean of log p(observed) + log Z of IncompleteData, estimated."""
+        density = Density(machine_of(mixture, self.visible), self.visible)
+        X = cast(take_rows(data.X, data.scored), self.visible.dtype)
+        values = density.free_energy_given(X, data.seed, QUICK)
+        return -float(data.scored_weights @ to_numpy(values))
+
+    def draws(self, mixture, bias, rng):
+        """Return draws from a machine, one for each chain."""
         self.anneal(mixture, bias)
-        return self.visible[:n, :]
+        return self.visible[: self.n_chains, :]
 
 
 class ExactModel:
@@ -267,7 +381,6 @@ class ExactModel:
         self.visible = cast(from_numpy(rows, like), like.dtype)
 
     def get_state(self):
-        """Return what growth changes, a dict of attributes: nothing."""
         return {}
 
     def _log_weights(self, mixture):
@@ -285,26 +398,42 @@ class ExactModel:
         return Samples(rows, rows)
 
     def sweep(self, mixture, n_sweeps=None):
-        """Return the same: no sweep is needed."""
         return self.samples(mixture)
 
     def resample(self, log_weights):
         """Do nothing: probabilities follow the machine."""
 
-    def completed(self, mixture, rows):
-        """Return all configurations, each with its expected share of IncompleteRows."""
+    def completed(self, mixture, data):
+        """Return all configurations with their expected frequencies in IncompleteData."""
         log_weights, weights = self._log_weights(mixture), np.zeros(self.visible.shape[0])
-        for weight, numbers in rows.configurations():
-            weights[numbers] += weight * softmax(log_weights[numbers])
-        return WeightedRows(self.visible, weights, rows.dtype)
+        for weight, index in self._completions(data):
+            weights[index] += weight * softmax(log_weights[index])
+        return WeightedRows(self.visible, weights, data.dtype)
 
-    def observed_log_weight(self, mixture, rows):
-        """Return the mean of log p(observed) + log Z of IncompleteRows."""
+    def observed_log_weight(self, mixture, data):
         log_weights = self._log_weights(mixture)
-        return float(sum(w * logsumexp(log_weights[i]) for w, i in rows.configurations()))
+        return float(sum(w * logsumexp(log_weights[i]) for w, i in self._completions(data)))
 
-    def draws(self, mixture, bias, n, rng):
-        """Return ``n`` draws from a machine."""
+    def _completions(self, data):
+        """Yield the weight of each row, and the indices of the configurations that agree with it.
+
+        The indices are those of ``Bernoulli().configurations``.
+        """
+        for X, weights in data.blocks():
+            X = to_numpy(X)
+            if ((X != 0) & (X != 1) & (X == X)).any():
+                raise ValueError(
+                    "inference='exact' with missing values needs observed values of 0 and 1; use "
+                    "inference='gibbs'"
+                )
+            powers = 2 ** np.arange(X.shape[1])
+            for row, weight in zip(X, weights, strict=True):
+                index = np.array([powers[row == 1].sum()])
+                for power in powers[np.isnan(row)]:
+                    index = np.concatenate([index, index + power])
+                yield weight, index
+
+    def draws(self, mixture, bias, rng):
         p = self.samples(mixture).training.weights
-        index = from_numpy(rng.choice(p.size, n, p=p / p.sum()), self.visible)
+        index = from_numpy(rng.choice(p.size, _DRAWS, p=p / p.sum()), self.visible)
         return namespace(self.visible).take(self.visible, index, axis=0)

@@ -65,7 +65,7 @@ class Sums:
     """
 
     def __init__(self, machine, x, y=None):
-        W, A, B, b, c = (np.asarray(part, np.float64) for part in machine.values)
+        W, A, B, b, c = (np.asarray(part, np.float64) for part in machine.leaves)
         self.V = np.eye(len(b)) if isinstance(machine.units[0], Categorical) else all_rows(len(b))
         if y is not None:
             self.V = self.V[((self.V == y) | np.isnan(y)).all(axis=1)]

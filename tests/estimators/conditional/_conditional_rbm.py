@@ -1,13 +1,16 @@
 """What the tests of ConditionalRBM share: objectives, small machines and data for them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm import ConditionalRBM
 from skrbm.arrays import to_numpy
+from skrbm.estimators._choices import optimizer_of
 from skrbm.estimators.conditional._machine import PARAMETERS
-from skrbm.inference import BeliefPropagation, ContrastiveDivergence
+from skrbm.inference import BeliefPropagation, Gibbs
 
 EXACT = BeliefPropagation(max_iter=300, tol=1e-28)  # on trees
 OBJECTIVES = [
@@ -52,10 +55,16 @@ def small(**params):
     plain = {
         "learning_rate": 0.05,
         "batch_size": 10,
-        "schedule": "constant",
         "early_stopping": False,
     }
-    return ConditionalRBM(**{"n_components": 5, "n_iter": 3, "random_state": 0, **plain, **params})
+    if isinstance(params.get("optimizer", "sgd"), str):
+        plain["schedule"] = "constant"
+    plain |= {"n_components": 5, "n_iter": 3, "random_state": 0, **params}
+    known = ConditionalRBM().get_params()
+    crbm = ConditionalRBM(**{name: plain.pop(name) for name in known if name in plain})
+    if plain:  # parameters of the optimizer
+        crbm.optimizer = replace(optimizer_of(crbm), **plain)
+    return crbm
 
 
 class Batches:
@@ -82,12 +91,12 @@ class Batches:
 def recorded(batches):
     """Contrastive divergence that records its batches."""
 
-    class Recorded(ContrastiveDivergence):
+    class Recorded(Gibbs):
         def contrast(self, machine, X, rng):
             batches(machine, X)
             return super().contrast(machine, X, rng)
 
-    return Recorded()
+    return Recorded(start="data")
 
 
 def fitted(machine, classes=None, **params):

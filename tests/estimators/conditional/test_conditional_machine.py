@@ -58,7 +58,7 @@ def test_rows_of_dense_or_sparse_features(make, dtype):
 def difference_of(given, V):
     """Moments of V minus moments that have means, variances and pairs."""
     method = TAP(max_iter=5)
-    state = method.step(given, method.start(given, np.full_like(V, 0.4)))
+    state = method.step(given, method.state_at(given, np.full_like(V, 0.4)))
     return data_moments(given, V) - method.moments(given, state)
 
 
@@ -93,7 +93,7 @@ def test_gradient_is_added_in_place(keep):
     """target <- keep * target + rate * gradient; ``keep`` is for the first n_penalised alone."""
     machine = random_machine(1)
     gradient, parts = some_gradient(machine, np.eye(5, 4))
-    targets = random_machine(2).values
+    targets = random_machine(2).leaves
     before = [target.copy() for target in targets]
     assert gradient.n_penalised == 3 and PARAMETERS[:3] == (
         "components",
@@ -104,7 +104,7 @@ def test_gradient_is_added_in_place(keep):
     for i, (name, old, new) in enumerate(zip(PARAMETERS, before, targets, strict=True)):
         expected = (keep if i < 3 else 1.0) * old + 0.3 * parts[name]
         assert_allclose(new, expected, rtol=1e-12, atol=1e-14, err_msg=name)
-    for name, found in zip(PARAMETERS, gradient.arrays(machine.values), strict=True):
+    for name, found in zip(PARAMETERS, gradient.arrays(machine.leaves), strict=True):
         assert_allclose(found, parts[name], rtol=1e-12, atol=1e-14, err_msg=name)
 
 
@@ -116,14 +116,14 @@ def test_gradient_of_known_moments_against_differences(unit, keep):
     V, H = np.eye(5, 4), generator.random((5, 3))
 
     def mean_energy(machine):
-        W, A, B, b, c = machine.values
+        W, A, B, b, c = machine.leaves
         return np.mean(
             np.sum((H @ W + X @ A.T + b) * V, axis=1) + np.sum((X @ B.T + c) * H, axis=1)
         )
 
     moments = Moments((Block((V, H), (None, None), 0.2),))
     gradient = ConditionalGradient(moments, machine.given(X), X)
-    targets = random_machine(4).values
+    targets = random_machine(4).leaves
     factors = [keep] * gradient.n_penalised + [1.0, 1.0]
     expected = [factor * part for factor, part in zip(factors, targets, strict=True)]
     gradient.add(targets, 0.5, keep)
@@ -139,13 +139,13 @@ def test_steps(momentum, penalty, alpha):
     """velocity <- momentum * velocity + rate * (gradient - alpha * part), twice; l1 shrinks."""
     machine, rate = random_machine(1), 0.1
     V = np.random.default_rng(1).integers(0, 2, (5, 4)).astype(float)
-    optimizer = SGD(momentum, alpha, penalty)
-    velocity = optimizer.init(machine.values)
+    optimizer = SGD(momentum, alpha=alpha, penalty=penalty)
+    velocity = optimizer.init(machine.leaves)
     expected = {name: getattr(machine, name).copy() for name in PARAMETERS}
     moving = dict.fromkeys(PARAMETERS, 0.0)
     for _ in range(2):
         gradient, parts = some_gradient(machine, V)
-        velocity = optimizer.update(machine.values, gradient, velocity, rate)
+        velocity = optimizer.update(machine.leaves, gradient, velocity, rate)
         for name in PARAMETERS:
             old, strength = expected[name], alpha if "intercept" not in name else 0.0
             decay = strength * old if penalty == "l2" else 0.0

@@ -54,7 +54,7 @@ def test_score_samples_of_a_label(n_classes):
     unit = Categorical() if n_classes > 2 else None
     machine = random_machine(1, (n_classes if n_classes > 2 else 1, 40, 2), unit=unit)
     crbm, X = fitted(machine, WORDS[:n_classes]), features(machine)
-    W, A, B, b, c = machine.values
+    W, A, B, b, c = machine.leaves
     V = np.eye(n_classes) if n_classes > 2 else all_rows(1)
     own = X @ A.T + b
     logits = own @ V.T + np.logaddexp(0, (X @ B.T + c)[:, None] + V @ W.T).sum(axis=2)
@@ -186,7 +186,7 @@ def test_score_asks_for_known_outputs_alone():
     assert_allclose(crbm.score(X, holes, weights), expected, rtol=1e-12)
     scores = cross_val_score(small(), X, holes, cv=KFold(3), error_score="raise")
     assert scores.shape == (3,) and np.isfinite(scores).all()
-    with pytest.raises(ValueError, match="NaN alone: there is nothing to score"):
+    with pytest.raises(ValueError, match="y contains NaN alone"):
         crbm.score(X, np.full(Y.shape, np.nan))
 
 

@@ -56,7 +56,8 @@ def test_arrays_stay_in_their_library(name, dtype, objective, inference):
     X, Y = data(n=30)
     Z, T = xp.asarray(X.astype(dtype)), xp.asarray(Y)
     holes = xp.asarray(holes_in(Y.astype(dtype)))
-    crbm = small(objective=objective, inference=inference, momentum=0.5, early_stopping=True)
+    params = {"objective": objective, "inference": inference, "learning_rate": 0.02}
+    crbm = small(momentum=0.5, early_stopping=True, **params)
     crbm.fit(Z, T).partial_fit(Z, holes)
     kind = type(Z)
     for part in PARAMETERS:

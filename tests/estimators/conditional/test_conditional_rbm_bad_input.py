@@ -55,7 +55,7 @@ def repeated(Y):
 
 
 BAD = [
-    (lambda X, Y: (X, 2 * Y - 1), r"-1 and 1: give \(Y \+ 1\) / 2"),
+    (lambda X, Y: (X, 2 * Y - 1), r"values \[-1  1\]"),
     (lambda X, Y: (X, 2 * Y), r"must contain only 0 and 1"),
     (lambda X, Y: (X, Y[:-1]), r"inconsistent numbers of samples"),
     (lambda X, Y: (np.where(X > 1, np.nan, X), Y), "contains NaN"),
@@ -64,7 +64,7 @@ BAD = [
     (lambda X, Y: (X[:, :0], Y), r"0 feature\(s\)"),
     (lambda X, Y: (X[:0], Y[:0]), r"0 sample\(s\)"),
     (lambda X, Y: (X[:, 0], Y), "Expected 2D array, got 1D"),
-    (lambda X, Y: (X, sp.csr_array(np.where(Y == 1, np.nan, 0))), "sparse Y must not contain NaN"),
+    (lambda X, Y: (X, sp.csr_array(np.where(Y == 1, np.nan, 0))), "sparse y must not contain NaN"),
     (lambda X, Y: (X, repeated(Y)), r"must contain only 0 and 1.*\[1\. 2\.\]"),
     (lambda X, Y: (X, np.where(Y[:, :1], np.nan, 1)), "one label must be known"),
     (lambda X, Y: (X, None), "requires y to be passed"),
@@ -84,7 +84,7 @@ def test_targets_of_other_calls():
     X, Y = data()
     crbm, label = small(warm_start=True).fit(X, Y), small(warm_start=True).fit(X, labels(Y))
     for method in ("fit", "partial_fit", "score_samples"):
-        with pytest.raises(ValueError, match=r"Y has shape \(60, 3\).* 4 outputs"):
+        with pytest.raises(ValueError, match=r"y has shape \(60, 3\).* 4 outputs"):
             getattr(crbm, method)(X, Y[:, :3])
         with pytest.raises(ValueError, match=r"y has shape \(60, 4\).*one label"):
             getattr(label, method)(X, Y)

@@ -15,15 +15,15 @@ from _conditional_rbm import (
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skrbm.arrays import make_rng
-from skrbm.estimators.conditional._decisions import Found, decision_of
+from skrbm.estimators._targets import check_targets, targets_of
+from skrbm.estimators.conditional._inference import Found
 from skrbm.estimators.conditional._learner import (
     ConditionalLearner,
     ErrorMonitor,
     LabelledRows,
 )
-from skrbm.estimators.conditional._losses import make_objective
-from skrbm.estimators.conditional._targets import check_targets, targets_of
-from skrbm.learning import SGD, Trainer, Training
+from skrbm.estimators.conditional._objectives import decision_of, make_objective
+from skrbm.learning import SGD, EarlyStopping, Trainer, Training
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,13 @@ def test_validation_error(kind, decision, weighted):
     y = {"outputs": Y, "holes": holes_in(Y.astype(float)), "label": labels(Y)}[kind]
     crbm = small(n_iter=1, decision=decision).fit(X[:100], y[:100])
     weights = np.arange(1300) % 4 + 0.5 if weighted else None
-    rows = LabelledRows(X, targets_of(y).encode(check_targets(y, X)), weights)
+    rows = LabelledRows(X, targets_of(y).encode(check_targets(y, X, "ConditionalRBM")), weights)
     validation = np.arange(100, 1300)
     monitor = ErrorMonitor(
         lambda n: decision_of(decision, make_objective("likelihood", "bp", n)),
         rows,
         validation,
-        n_iter_no_change=1,
-        tol=0.0,
+        EarlyStopping(1, tol=0.0),
     )
     found = monitor.measure(crbm.machine_, crbm.n_sweeps_)
     aside = rows.index[validation]
@@ -61,8 +60,8 @@ def test_early_stopping_measures_rows_that_are_not_learnt():
     """And what is kept has the minimum error."""
     X, Y = numbered(100, 7)
     batches = Batches()
-    params = {"n_iter": 4, "learning_rate": 0.5, "validation_fraction": 0.3}
-    crbm = small(early_stopping=True, inference=recorded(batches), n_sweeps=50, **params).fit(X, Y)
+    params = {"n_iter": 4, "learning_rate": 0.5, "inference": recorded(batches)}
+    crbm = small(early_stopping=EarlyStopping(validation_fraction=0.3), **params).fit(X, Y)
     aside = np.setdiff1d(np.arange(100), batches.rows())
     assert len(aside) == 30
     error = np.mean(crbm.predict(X[aside]) != Y[aside])
@@ -105,23 +104,21 @@ def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best):
     X, Y = data()
     rows, validation, published, history = LabelledRows(X, Y), np.arange(25), [], []
     script = Script(Y[rows.index[validation]], errors)
-    machine, optimizer = random_machine(0, (4, 5, 3)), SGD(0.5)
+    machine, optimizer = random_machine(0, (4, 5, 3)), SGD(0.5, alpha=0.0, average=False)
     learner = ConditionalLearner(
         lambda n: make_objective("likelihood", "bp", n),
         lambda n: decision_of(None, make_objective("likelihood", "bp", n)),
         lambda epoch: 7 + epoch,
         optimizer,
-        average=False,
         rows=rows,
         index=np.arange(25, 60),
         batch_size=10,
-        shuffle=True,
     )
     training = Training(
         make_rng(0, X),
         machine=machine,
         phase_state=8,
-        optimizer_state=optimizer.init(machine.values),
+        optimizer_state=optimizer.init(machine.leaves),
     )
     trainer = Trainer(
         learner,
@@ -130,7 +127,7 @@ def test_early_stopping_keeps_the_best_parameters(errors, tol, n_epochs, best):
         history.append,
         n_iter=7,
         rate=lambda progress: 0.1,
-        monitor=ErrorMonitor(script, rows, validation, n_iter_no_change=3, tol=tol),
+        monitor=ErrorMonitor(script, rows, validation, EarlyStopping(3, tol=tol)),
     )
     trainer.run(training)
     assert [row["validation_error"] for row in history] == errors[:n_epochs]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from _conditional_machines import log_likelihood
 from _conditional_rbm import (
+    OBJECTIVES,
     WORDS,
     assert_same,
     data,
@@ -33,11 +34,9 @@ def test_without_hidden_units_it_is_logistic_regression(kind, inference):
         inference=inference,
         batch_size=len(X),
         learning_rate=0.5,
-        momentum=0.9,
         n_iter=600,
-        alpha=1 / len(X),
-        schedule="constant",
         early_stopping=False,
+        optimizer=SGD(momentum=0.9, alpha=1 / len(X), schedule="constant"),
     ).fit(X, y)
     model = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000)
     model = (MultiOutputClassifier(model) if kind == "outputs" else model).fit(X, y)
@@ -87,16 +86,20 @@ def parity(n, seed=0):
 @pytest.mark.law
 @pytest.mark.parametrize("objective", ["likelihood", "margin", "marginal_margin"])
 def test_hidden_units_learn_interactions_of_features(objective):
-    """Logistic regression gets half of the rows right; over six seeds these got 0.8 to 0.95."""
-    params = {"n_iter": 20, "n_components": 16, "n_sweeps": 10, "learning_rate": 0.3}
+    """Logistic regression gets 0.53 to 0.67 of the rows right, and these 0.8 to 0.95."""
+    params = {"n_iter": 20, "n_components": 16, "learning_rate": 0.3}
     crbm = small(objective=objective, **params).fit(*parity(200))
-    assert crbm.score(*parity(300, seed=1)) > 0.65
-    assert small(**params).set_params(n_components=0).fit(*parity(200)).score(*parity(300)) < 0.65
+    assert crbm.score(*parity(300, seed=1)) > 0.75
+    assert small(**params).set_params(n_components=0).fit(*parity(200)).score(*parity(300)) < 0.72
 
 
 @pytest.mark.parametrize(
     "optimizer, params",
-    [("adam", {}), (Adam(max_norm=0.1), {"n_components": 0}), (SGD(0.9), {"init": "logistic"})],
+    [
+        ("adam", {}),
+        (Adam(alpha=0.0, max_grad_norm=0.1), {"n_components": 0}),
+        (SGD(0.9, alpha=0.0), {"init": "logistic"}),
+    ],
 )
 def test_each_optimizer_raises_the_exact_likelihood(optimizer, params):
     """From that of outputs that depend on nothing. Over four seeds it rose by 0.8 to 1.9 nats."""
@@ -125,7 +128,7 @@ def test_warm_start_continues(objective, inference, momentum):
 @every
 def test_partial_fit_continues(objective, inference):
     X, Y = data()
-    params = {"objective": objective, "inference": inference, "shuffle": False}
+    params = {"objective": objective, "inference": inference}
     one = small(n_iter=2, **params).fit(X, Y)
     other = small(n_iter=1, **params).fit(X, Y)
     assert other.partial_fit(X, Y) is other
@@ -141,27 +144,18 @@ def test_partial_fit_continues(objective, inference):
 OBJECTS = {"bp": BeliefPropagation, "mean_field": NaiveMeanField, "tap": TAP}
 
 
-@pytest.mark.parametrize(
-    "n_sweeps, expected",
-    [(None, [8, 9, 10, 11]), (4, [4, 4, 4, 4]), (lambda epoch: 3 * epoch, [3, 6, 9, 12])],
-)
-@every
-def test_sweeps_by_epoch(objective, inference, n_sweeps, expected):
-    """Their default is 7 more than the number of the epoch; predictions have those of the last.
+@pytest.mark.parametrize("objective, inference", [o for o in OBJECTIVES if o[1] in OBJECTS])
+def test_sweeps_by_epoch(objective, inference):
+    """They are 7 more than the number of the epoch; predictions have those of the last.
 
     A fixed point by name does what an object with so many sweeps does, from epoch to epoch.
     """
     X, Y = data(n=10)
     params = {"objective": objective, "inference": inference, "warm_start": True}
-    crbm = small(n_sweeps=n_sweeps, n_iter=4, **params).fit(X, Y)
-    assert crbm.n_sweeps_ == expected[-1]
-    step = small(n_iter=1, **params)
-    for n in expected:
-        if inference in OBJECTS:
-            step.set_params(inference=OBJECTS[inference](max_iter=n, tol=1e-6))
-        else:
-            step.set_params(n_sweeps=n)
-        assert step.fit(X, Y).n_sweeps_ == n
+    crbm, step = small(n_iter=4, **params).fit(X, Y), small(n_iter=1, **params)
+    assert crbm.n_sweeps_ == 11
+    for n in (8, 9, 10, 11):
+        step.set_params(inference=OBJECTS[inference](max_iter=n, tol=1e-6)).fit(X, Y)
     assert_same(crbm, step)
 
 
@@ -173,7 +167,7 @@ def test_logistic_init(kind):
     """A and b are those of the machine without hidden units; the rest is as without it."""
     X, Y = data()
     y = Y if kind == "outputs" else labels(Y)
-    params = {"shuffle": False, "n_iter": 4, "batch_size": 60}
+    params = {"n_iter": 4, "batch_size": 60}
     first = small(**params).set_params(n_components=0).fit(X, y)
     rates = [1.0] * 4 + [0.0] * 4  # nothing is learnt after logistic regression
     start = small(init="logistic", schedule=lambda progress: rates.pop(0), **params).fit(X, y)

@@ -10,7 +10,6 @@ from _conditional_rbm import OBJECTIVES, assert_same, data, holes_in, labels, sm
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
-from skrbm import ConditionalRBM
 from skrbm.arrays import make_rng
 from skrbm.estimators.conditional._learner import LabelledRows
 
@@ -104,8 +103,7 @@ def test_weighted_logistic_regression(kind):
     X, y = data_of(kind)
     n = WEIGHTS.sum()
     params = {"learning_rate": 0.5, "momentum": 0.9, "n_iter": 600, "alpha": 1 / n}
-    params |= {"schedule": "constant", "early_stopping": False}
-    crbm = ConditionalRBM(0, batch_size=n, **params).fit(X, y, WEIGHTS)
+    crbm = small(n_components=0, batch_size=n, **params).fit(X, y, WEIGHTS)
     columns = y.T if kind == "outputs" else [y]
     model = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000)
     coefs = [model.fit(X, column, WEIGHTS).coef_ for column in columns]

@@ -25,14 +25,13 @@ from scipy.special import expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbm.arrays import make_rng, to_numpy
-from skrbm.estimators.conditional._decisions import clamped, log_partitions
-from skrbm.estimators.conditional._losses import make_objective
+from skrbm.estimators.conditional._inference import clamped, log_partitions
 from skrbm.estimators.conditional._machine import PARAMETERS, ConditionalGradient
+from skrbm.estimators.conditional._objectives import make_objective
 from skrbm.inference import (
     TAP,
     AdaptiveTAP,
     BeliefPropagation,
-    ContrastiveDivergence,
     Gibbs,
     NaiveMeanField,
     RelaxedBP,
@@ -49,7 +48,7 @@ def gradient_of(machine, objective, X, Y, rng=None):
     V, given = np.where(np.isnan(Y), 0, Y), machine.given(X)
     observed = None if not np.isnan(Y).any() else ~np.isnan(Y)
     data, model, report = objective.phases(given, V, observed, rng)
-    arrays = ConditionalGradient(data - model, given, X).arrays(machine.values)
+    arrays = ConditionalGradient(data - model, given, X).arrays(machine.leaves)
     return dict(zip(PARAMETERS, arrays, strict=True)), report
 
 
@@ -220,10 +219,10 @@ units = pytest.mark.parametrize("unit", [None, Categorical()], ids=str)
 
 @units
 @pytest.mark.parametrize("n_steps", [1, 2, 10])
-@pytest.mark.parametrize("make, start", [(ContrastiveDivergence, "label"), (Gibbs, "biases")])
-def test_expected_gradient_of_contrastive_divergence(unit, n_steps, make, start):
+@pytest.mark.parametrize("chains, start", [("data", "label"), (None, "biases")])
+def test_expected_gradient_of_contrastive_divergence(unit, n_steps, chains, start):
     machine = random_machine(4, (4, 3, 2), unit=unit)
-    objective = make_objective("likelihood", make(n_steps), 1)
+    objective = make_objective("likelihood", Gibbs(n_steps, start=chains), 1)
     assert_chain(machine, objective, start, n_steps)
 
 
@@ -236,14 +235,12 @@ def test_expected_gradient_of_the_perceptron(unit, n_steps):
     assert abs(report["updated"] - expected) < 5 * 0.5 / np.sqrt(20_000)
 
 
-@pytest.mark.parametrize(
-    "name, make", [("likelihood", ContrastiveDivergence), ("perceptron", Gibbs)]
-)
-def test_missing_outputs_are_drawn_by_a_chain_in_which_the_others_are_fixed(name, make):
+@pytest.mark.parametrize("name, start", [("likelihood", "data"), ("perceptron", None)])
+def test_missing_outputs_are_drawn_by_a_chain_in_which_the_others_are_fixed(name, start):
     """Known outputs stay, and 60 sweeps leave no trace of the start."""
     machine, x, n = random_machine(5, (4, 3, 2)), np.array([0.7, -0.4]), 20_000
     y = np.array([1, np.nan, 0, np.nan])
-    objective = make_objective(name, make(60), 1)
+    objective = make_objective(name, Gibbs(60, start=start), 1)
     X, Y = np.tile(x, (n, 1)), np.tile(y, (n, 1))
     rng = make_rng(0, X)
     given = machine.given(X)
@@ -317,7 +314,7 @@ def test_log_partition_of_large_layers_is_that_of_belief_propagation(library):
     )
     settled = first.converged
     assert settled.any() and (~settled & damped.converged).any()
-    arrays = type(machine)(machine.units, *(xp.asarray(part) for part in machine.values))
+    arrays = type(machine)(machine.units, *(xp.asarray(part) for part in machine.leaves))
     n_lost = (~settled & ~damped.converged).sum()
     assert n_lost
     with pytest.warns(ConvergenceWarning, match=f"did not converge in {n_lost} of 200 rows"):

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
 
-from skrbm.estimators.conditional._targets import (
+from skrbm.estimators._targets import (
     BinaryLabel,
     Label,
     Outputs,
@@ -25,7 +25,7 @@ WORDS = np.array(["no", "yes"])
 
 
 def checked(y, **kwargs):
-    return check_targets(y, X, **kwargs)
+    return check_targets(y, X, "ConditionalRBM", **kwargs)
 
 
 # ------------------------------------------------------------- kinds of targets
@@ -71,7 +71,7 @@ def test_outputs(make):
 )
 def test_labels(labels, kind):
     y = checked(labels)
-    targets = targets_of(y)
+    targets = targets_of(y, one_unit=True)
     V = targets.encode(y)
     assert type(targets) is kind
     assert_array_equal(targets.classes, np.unique(labels))
@@ -144,24 +144,24 @@ def test_initial_field_of_a_label():
     "y, words",
     [
         (None, "requires y to be passed"),
-        (2 * Y - 1, r"only 0 and 1.*-1 and 1: give \(Y \+ 1\) / 2"),
-        (sp.csr_array(2 * Y - 1), r"give \(Y \+ 1\) / 2"),
-        (2 * Y, r"values \[0 2\].*indicator column of each class"),
+        (2 * Y - 1, r"only 0 and 1, or NaN.*values \[-1  1\]"),
+        (sp.csr_array(2 * Y - 1), r"values \[-1  1\]"),
+        (2 * Y, r"values \[0 2\]"),
         (0.5 * Y, r"only 0 and 1, or NaN.*values \[0\.  0\.5\]"),
         (np.arange(12).reshape(4, 3), r"values \[0 1 2 3 4\]\.\.\."),
         (Y[:3], r"inconsistent numbers of samples: \[4, 3\]"),
         (sp.csr_array(Y[:3]), r"inconsistent numbers of samples: \[4, 3\]"),
         ([0, 1, 1], r"inconsistent numbers of samples: \[4, 3\]"),
-        (sp.csr_array(np.where(Y == 1, np.nan, 0)), "sparse Y must not contain NaN.*dense"),
-        (np.where(Y, np.inf, 0), "infinity"),
+        (sp.csr_array(np.where(Y == 1, np.nan, 0)), "sparse y must not contain NaN.*dense"),
+        (np.where(Y, np.inf, 0), r"values \[ 0\. inf\]"),
         (Y[:, :0], r"0 feature\(s\) \(shape=\(4, 0\)\)"),
         (sp.csr_array(Y[:, :0]), r"0 feature\(s\) \(shape=\(4, 0\)\)"),
         (Y[:, :, None], "dim 3"),
         (np.array(WORDS)[Y], "numeric"),
         (np.array([0.5, 1.25, 3.1, 2.2]), "Unknown label type"),
-        (Y * 1j, "Complex"),
-        (["a", None, "a", None], "labels must be all of one type"),
-        (np.ma.masked_array(Y, Y > 0), "Y has masked values"),
+        (Y * 1j, "numeric, got the dtype complex128"),
+        (["a", None, "a", None], "one label must be known in each row"),
+        (np.ma.masked_array(Y, Y > 0), "y has masked values"),
     ],
 )
 def test_bad_targets(y, words):

@@ -7,11 +7,12 @@ from numpy.testing import assert_allclose
 from scipy.special import expit, logsumexp
 
 from skrbm.arrays import make_rng
+from skrbm.estimators.frank_wolfe import _growth
 from skrbm.estimators.frank_wolfe._growth import Growth, Plan
 from skrbm.estimators.frank_wolfe._mixture import (
     Mixture,
 )
-from skrbm.estimators.frank_wolfe._samples import ExactModel, SampledModel, WeightedRows
+from skrbm.estimators.frank_wolfe._samples import Data, ExactModel, SampledModel, WeightedRows
 from skrbm.inference import Gibbs
 
 LIKE = np.zeros((1, 1))
@@ -35,8 +36,8 @@ def growth(X, plan=None, mixture=None, seed=0, held_out=None):
     if mixture is None:
         mixture = Mixture((), np.zeros(0), log_odds(X))
     model, generator = ExactModel(d, LIKE), np.random.default_rng(seed)
-    held_out = None if held_out is None else WeightedRows(held_out)
-    made = Growth(plan or Plan(), WeightedRows(X), model, mixture, generator, held_out)
+    held_out = None if held_out is None else Data(held_out)
+    made = Growth(plan or Plan(), Data(X), model, mixture, generator, held_out)
     made.begin()
     return made
 
@@ -62,14 +63,16 @@ def assert_consistent(made, X):
     assert made.scores()["score"] == pytest.approx(expected, abs=1e-10)
 
 
-FIXED = Plan(temperature=6.0, n_bias_steps=0, n_restarts=40, insert_tol=1e-9)
+FIXED = Plan(temperature=6.0, tol=1e-9)
 
 
 @pytest.mark.law
 @pytest.mark.parametrize("away_steps", [False, True])
 @pytest.mark.parametrize("seed", range(2))
-def test_likelihood_rises_and_the_gap_is_a_certificate(seed, away_steps):
+def test_likelihood_rises_and_the_gap_is_a_certificate(seed, away_steps, monkeypatch):
     """Temperature and biases fixed, and 40 starts for 5 visible units: a convex problem."""
+    monkeypatch.setattr(_growth, "_RIDGE", 1e15)
+    monkeypatch.setattr(_growth, "_RESTARTS", 40)
     X = data(seed=seed)
     plan = Plan(**{**vars(FIXED), "away_steps": away_steps})
     made = growth(X, plan, seed=seed)
@@ -119,26 +122,28 @@ def test_machines_stay_consistent(step, temperature):
     assert_allclose(p @ all_rows(5), X.mean(axis=0), atol=0.02)
 
 
-def test_a_full_step_that_overshoots_is_rejected():
+def test_a_full_step_that_overshoots_is_rejected(monkeypatch):
     """Huge atoms with a small penalty: the printed step lowers the likelihood, the search not."""
+    monkeypatch.setattr(_growth, "_RIDGE", 1e15)
     X = data(n=20)
-    printed = growth(X, Plan(1e-4, step="1/t", n_bias_steps=0))
+    printed = growth(X, Plan(1e-4, step="1/t"))
     start = penalised(printed.mixture, X, 1e-4)
     row = printed.step()
     assert row["reason"] == "refused" and not printed.mixture.units
     assert penalised(printed.mixture, X, 1e-4) == pytest.approx(start)
     assert_consistent(printed, X)
-    searched = growth(X, Plan(1e-4, n_bias_steps=0))
+    searched = growth(X, Plan(1e-4))
     assert searched.step()["reason"] == "inserted"
     assert penalised(searched.mixture, X, 1e-4) > start
 
 
 def test_samples_that_chose_a_unit_do_not_accept_it(monkeypatch):
     """Samples of one configuration alone praise a unit that is off there; fresh ones do not."""
-    made = growth(all_rows(4), Plan(n_bias_steps=0))
+    monkeypatch.setattr(_growth, "_RIDGE", 1e15)
+    made = growth(all_rows(4), Plan())
     made.samples = made.samples._replace(evaluation=WeightedRows(np.zeros((1, 4))))
     atom = np.array([1.0, 1, 1, 1, -1])
-    insertion = made.proposer._insertion(made.mixture, made.data.values, atom)
+    insertion = made._insertion(atom)
     (praised,) = made._lines([insertion])
     assert praised.promise > 0.1
     monkeypatch.setattr(made, "_move", lambda *args: pytest.fail("the machine was changed"))
@@ -155,7 +160,7 @@ def test_samples_do_as_sums_do():
     mixture = Mixture((), np.zeros(0), log_odds(X))
     rng = make_rng(0, LIKE)
     model, generator = SampledModel(Gibbs(10), 2000, LIKE, rng), np.random.default_rng(0)
-    sampled = Growth(Plan(), WeightedRows(X), model, mixture, generator)
+    sampled = Growth(Plan(), Data(X), model, mixture, generator)
     sampled.begin()
     for _ in range(4):
         exact.step()
@@ -197,7 +202,7 @@ def test_a_unit_with_two_clusters_gets_the_share_of_the_data():
     X = two_clusters(2000, 200, generator)
     mixture = Mixture((), np.zeros(0), log_odds(X))
     model = SampledModel(Gibbs(10), 1000, LIKE, make_rng(0, LIKE))
-    made = Growth(Plan(0.05), WeightedRows(X), model, mixture, generator)
+    made = Growth(Plan(0.05), Data(X), model, mixture, generator)
     made.begin()
     made.step()
     (atom,), (count,), b = made.mixture

@@ -8,9 +8,8 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 
 from skrbm.estimators.frank_wolfe import _samples
-from skrbm.estimators.frank_wolfe._line_search import best_step
+from skrbm.estimators.frank_wolfe._growth import Subproblem, best_step
 from skrbm.estimators.frank_wolfe._samples import WeightedRows
-from skrbm.estimators.frank_wolfe._subproblem import Subproblem
 
 
 def gain_of_step(step, slope, change, weights):

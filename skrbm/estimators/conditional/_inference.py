@@ -1,4 +1,4 @@
-"""Inference in conditional machines, and how outputs are decided by it.
+"""Inference in conditional machines: marginals, maxima, draws and partition functions.
 
 Given the features of some rows, the machine is an ordinary one with fields for each row, ``given``.
 """
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..._checks import look_up
 from ...arrays import cast, from_numpy, matmul, namespace, sigmoid, to_numpy
 from ...inference import BeliefPropagation, FixedPoint, Gibbs, propagate_rows, settle, sum_classes
 from ...machine import (
@@ -25,7 +24,6 @@ from ...machine import (
 from ...units import Theta
 from ._machine import is_one_label
 
-TOL = 1e-6  # (1e-3)**2: the tolerance of Sec. 6 is on the change of the means, ours on its square
 MAX_SUMMED = 12  # units of the smaller layer for which log Z is summed exactly
 MAX_DECIDED = 14  # outputs of which all values are tried
 _HELD = 1e3  # smallest log-odds of a unit that is held at 1
@@ -93,11 +91,11 @@ class Inference:
     def _solve(self, given, moments):
         """Start at the visible means without hidden units."""
         self.check(given)
-        first = self.method.start(given, given.units[0].mean(given.thetas[0]))
+        first = self.method.state_at(given, given.units[0].mean(given.thetas[0]))
         solution = settle(self.method, given, first)
         visible, hidden = solution.state.means
         found = self.method.moments(given, solution.state) if moments else None
-        return Found(_logits(given, visible), hidden, solution.converged, found)
+        return Found(logits_of(given, visible), hidden, solution.converged, found)
 
 
 @dataclass(frozen=True)
@@ -112,40 +110,47 @@ class Joint:
 
     def check(self, given):
         """Raise ValueError if the machine is too large to enumerate and for the method."""
-        if not self._enumerates(given):
+        if not _can_try_all(given):
             Inference(self.method).check(given)
 
     def __call__(self, given):
         """Return what is :class:`Found` for a machine."""
-        if not self._enumerates(given):
+        if not _can_try_all(given):
             return Inference(self.method)(given)
-        xp, W = namespace(given.weights[0]), given.weights[0]
         parts = [_best_differences(rows) for rows in blocks_of_rows(given, (0,))]
-        logits = cast(xp.concat(parts, axis=0), W.dtype)
+        logits = cast(namespace(parts[0]).concat(parts, axis=0), given.weights[0].dtype)
         hidden = given.units[1].mean(condition(given, given.units[0].mode(Theta(logits))))
         return Found(logits, hidden, np.ones(logits.shape[0], bool))
 
-    @staticmethod
-    def _enumerates(given):
-        return not is_one_label(given) and 1 < given.n_units[0] <= MAX_DECIDED
+
+def _can_try_all(given):
+    return not is_one_label(given) and 1 < given.n_units[0] <= MAX_DECIDED
 
 
-def decision_of(name, objective):
-    """Return the decision of a name, or that of an objective where it is None."""
-    if name is None:
-        return objective.decide
-    method = objective.method
-    if not isinstance(method, BeliefPropagation):
-        method = BeliefPropagation(method.max_iter, TOL)
-    decisions = {"marginals": objective.marginals, "joint": Joint(replace(method, product="mixed"))}
-    # It may have been set after fit, where nothing else checks it.
-    return look_up("decision", name, decisions, ", or None")
+def _best_differences(given):
+    """Return the largest log-weight with each output at 1, less that with it at 0."""
+    xp, n, best = namespace(given.weights[0]), given.n_units[0], None
+    for (bits, _), weights in configurations(given, (0,)):
+        # A column for each output at 1, and at 0.
+        values = xp.concat([bits, 1 - bits], axis=1) > 0.5
+        columns = (xp.where(values[:, i], weights, -np.inf) for i in range(2 * n))
+        found = xp.stack([xp.max(column, axis=1) for column in columns], axis=1)
+        best = found if best is None else xp.maximum(best, found)
+    return best[:, :n] - best[:, n:]
+
+
+def logits_of(given, means):
+    """Return fields at which independent visible units have these means."""
+    xp = namespace(means)
+    tiny = xp.finfo(means.dtype).smallest_normal
+    low = 0 if is_one_label(given) else xp.log(xp.clip(1 - means, tiny, None))
+    return xp.log(xp.clip(means, tiny, None)) - low
 
 
 def clamped(given, V, observed):
     """Return the machine with outputs held at V where ``observed``.
 
-    A large field holds them. So every method takes such a machine: fixed points, maxima and chains.
+    A large field holds them, so that fixed points, maxima and chains all take such a machine.
     """
     xp, W = namespace(V), given.weights[0]
     force = _HELD + xp.sum(xp.abs(W), axis=0)  # exceeds the largest field of the hidden units
@@ -154,7 +159,7 @@ def clamped(given, V, observed):
 
 
 def draw(given, n_steps, rng):
-    """Return outputs, one for each row: exactly for a label, or else by Gibbs sampling."""
+    """Return outputs, one for each row: exactly for a label, else by Gibbs sampling."""
     if is_one_label(given):
         return given.units[0].sample(Theta(sum_classes(BeliefPropagation(), given).visible), rng)
     if given.n_units[0] > 1:
@@ -165,7 +170,7 @@ def draw(given, n_steps, rng):
 
 
 def log_partitions(given):
-    """Return log Z of each row in float64: exact for one label or a small layer, or else Bethe.
+    """Return log Z of each row in float64: exact for one label or a small layer, else Bethe.
 
     Warns of rows where belief propagation has not converged.
     """
@@ -183,28 +188,8 @@ def log_partitions(given):
             return from_numpy(log_z, W)
     warnings.warn(
         f"belief propagation did not converge in {len(rows)} of {n} rows, whose log-probabilities "
-        "are not reliable; weights that are smaller, by a larger alpha, make it converge",
+        "are unreliable; a larger alpha keeps the weights smaller",
         ConvergenceWarning,
         stacklevel=4,  # beyond this, score_samples and its wrapper
     )
     return from_numpy(log_z, W)
-
-
-def _logits(given, means):
-    """Return fields at which independent visible units have these means."""
-    xp = namespace(means)
-    tiny = xp.finfo(means.dtype).smallest_normal
-    low = 0 if is_one_label(given) else xp.log(xp.clip(1 - means, tiny, None))
-    return xp.log(xp.clip(means, tiny, None)) - low
-
-
-def _best_differences(given):
-    """Return the largest log-weight with each output at 1, less that with it at 0."""
-    xp, n, best = namespace(given.weights[0]), given.n_units[0], None
-    for (bits, _), weights in configurations(given, (0,)):
-        # A column for each output at 1, and at 0.
-        values = xp.concat([bits, 1 - bits], axis=1) > 0.5
-        columns = (xp.where(values[:, i], weights, -np.inf) for i in range(2 * n))
-        found = xp.stack([xp.max(column, axis=1) for column in columns], axis=1)
-        best = found if best is None else xp.maximum(best, found)
-    return best[:, :n] - best[:, n:]

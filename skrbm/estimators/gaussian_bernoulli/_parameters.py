@@ -1,8 +1,8 @@
-"""Machines with Gaussian visible and binary hidden units: parameters and coordinates.
+"""Machines with Gaussian visible and binary hidden units, by means and variances.
 
 The parameters are those of Eq. 1 of Liao et al. (2022): components C, intercepts b of the hidden
-units, means mu and variances of the visible ones, by which the machine has the weights
-C / variances, the fields mu / variances and the precisions 1 / variances.
+units, means mu and variances of the visible ones. The machine has the weights C / variances, the
+fields mu / variances and the precisions 1 / variances.
 """
 
 import math
@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...arrays import cast, namespace, parameter_reference
-from ...inputs import Coordinates, filled, machine_from, varies
+from ...inputs import filled, machine_from, varies
 from ...learning import ArrayGradient, NaturalParameters
 from ...machine import Machine
 from ...units import Bernoulli, Gaussian, Theta
 
-_SOME = 1000  # rows are enough for the means of hidden units
-_MAX_LOG_VARIANCE = 80.0  # whose exponential float32 has
-_NOISE = 0.3  # standard deviation of what is added to the first components
+_SOME = 1000  # rows from which the first means of hidden units are estimated
+_MAX_LOG_VARIANCE = 80.0  # largest log-variance, within the range of float32
+_NOISE = 0.3  # noise in the first components, as a fraction of the columns' deviations
 PARAMETERS = ("components_", "intercept_hidden_", "intercept_visible_", "variances_")
 
 
@@ -36,19 +36,36 @@ def parameters_of(machine):
     return components, hidden.field, own.field / own.precision, 1 / own.precision
 
 
-def given_parameters(parts, machine=None):
-    """Return the parameters of Eq. 1 that are given, checked; others as those of a machine.
+class MeansAndVariances:
+    """The parameters of Eq. 1 as attributes."""
 
-    ``parts`` are (components, intercept_hidden, intercept_visible[, variances]), or begin with a
-    fitted estimator, of which all are taken.
+    optional = ()
+
+    def attributes(self, machine):
+        """Return the fitted attributes that hold the parameters of a machine, a dict."""
+        named = zip(PARAMETERS, parameters_of(machine), strict=True)
+        return {"units_": machine.units, **dict(named)}
+
+    def machine(self, estimator):
+        """Return the machine of a fitted estimator."""
+        return machine_of(*(getattr(estimator, name) for name in PARAMETERS))
+
+
+def checked_parameters(parts, machine=None):
+    """Return checked parameters of Eq. 1; missing ones are those of a machine.
+
+    ``parts`` are (components, intercept_hidden, intercept_visible[, variances]), or start with a
+    fitted estimator, whose parameters are taken.
     """
     components, hidden, visible, variances = (*parts, None)[:4]
     units = Gaussian(), Bernoulli()
     if hasattr(components, "fit"):
+        if np.ndim(getattr(components, "precision_visible_", None)) == 2:
+            raise ValueError("a machine with covariance='full' has no variances to start from")
         found = machine_from(components, None, None, units)
-        if not hasattr(components, "variances_"):  # one with fields and precisions
-            return given_parameters(parameters_of(found), machine)
-        return given_parameters([getattr(components, name) for name in PARAMETERS], machine)
+        if not hasattr(components, "variances_"):  # it has fields and precisions
+            return checked_parameters(parameters_of(found), machine)
+        return checked_parameters([getattr(components, name) for name in PARAMETERS], machine)
     if machine is not None:  # its visible parameters as means and variances
         own = machine.thetas[0]
         theta = Theta(own.field / own.precision, 1 / own.precision)
@@ -64,21 +81,17 @@ def given_parameters(parts, machine=None):
         inverse = 1 / variances
         divided = inverse, own.field * inverse, found.weights[0] * inverse
     if not all(bool(xp.all(xp.isfinite(part))) for part in divided):
-        raise ValueError(
-            f"variances are too small for {found.dtype}, or components and intercepts too large "
-            "compared with them; scale the data"
-        )
+        raise ValueError(f"variances are too small for {found.dtype}; scale the data")
     return found.weights[0], found.thetas[1].field, own.field, variances
 
 
 def machine_of_init(init, machine, coordinates):
-    """Return the machine of ``init``; what it lacks is that of another machine."""
+    """Return the machine of ``init``; missing parameters are those of ``machine``."""
     parts = init if isinstance(init, tuple | list) else (init, None, None)
     if len(parts) not in (3, 4):
         raise ValueError(
-            "init must be 'random', a fitted estimator or the arrays (components, "
-            "intercept_hidden, intercept_visible) and, if wanted, variances, got "
-            f"{len(parts)} items"
+            "init must be 'random', a fitted estimator or (components, intercept_hidden, "
+            f"intercept_visible[, variances]), got {len(parts)} items"
         )
     sizes = getattr(parts[0], "components_", parts[0])
     sizes = tuple(getattr(sizes, "shape", None) or np.shape(sizes))
@@ -87,18 +100,18 @@ def machine_of_init(init, machine, coordinates):
             f"init has {sizes[1]} visible and {sizes[0]} hidden units, but "
             f"X has {machine.n_units[0]} features and n_components={machine.n_units[1]}"
         )
-    first = machine_of(*given_parameters(parts, coordinates.machine_outward(machine)))
+    first = machine_of(*checked_parameters(parts, coordinates.machine_outward(machine)))
     return coordinates.machine_inward(first)
 
 
 def first_machine(rows, noise, scale, mean, deviation):
-    """Return a machine to begin with, whose hidden units tell rows of the data from the mean.
+    """Return a first machine, whose hidden units separate rows of the data from the mean.
 
-    Components are ``scale`` times the rows' distances from the mean and, lest units with the same
-    row stay the same, some noise in units of the columns' deviations. Each hidden unit has its
-    threshold, the plane on which it is on with probability 1/2, halfway from the mean to its row.
-    If all thresholds lay at the mean, the first density would be symmetric about it, a saddle that
-    learning takes long to leave. The means of the machine come near ``mean``.
+    Components are ``scale`` times the differences of the rows and the mean, plus some noise that
+    separates units with the same row. Each hidden unit has its threshold, the plane on which it is
+    on with probability 1/2, halfway from the mean to its row. With all thresholds at the mean, the
+    first density would be symmetric about it, a saddle that training takes long to leave. The means
+    of the machine are near ``mean``.
     """
     xp = namespace(rows)
     variance = filled(deviation) ** 2
@@ -111,50 +124,43 @@ def first_machine(rows, noise, scale, mean, deviation):
     return Machine((Gaussian(), Bernoulli()), (own, hidden), (weights,))
 
 
-def mean_and_deviation(rows, min_variance):
-    """Return mean and standard deviation of each column, 0 where nothing but rounding varies.
+def mean_and_deviation(rows):
+    """Return mean and standard deviation of each column, 0 for constant columns.
 
-    Raises ValueError of deviations whose squares the dtype does not hold.
+    Raises ValueError for deviations whose squares the dtype cannot hold.
     """
     like = parameter_reference(rows.X)
     xp, dtype = namespace(like), like.dtype
-    limits = xp.finfo(dtype)
     mean, variance = rows.moments
     deviation = xp.sqrt(variance)
     kept = varies(mean, deviation, dtype)
-    # A variance as far below that of the data as learning may go must have an inverse.
-    least = math.sqrt(float(limits.smallest_normal) / min(min_variance, 1.0))
+    # The smallest variance that training allows must have an inverse.
+    least = math.sqrt(float(xp.finfo(dtype).smallest_normal) / MeanVariance.min_variance)
     if bool(xp.any(kept & (deviation <= least))):
         raise ValueError(
-            f"X has columns with standard deviations below {least:.3g}, whose squares {dtype} does "
-            "not hold with min_variance of them; scale X"
+            f"X has columns with standard deviations below {least:.3g}, whose squares {dtype} "
+            "cannot hold; scale X"
         )
     deviation = xp.where(kept, deviation, xp.zeros_like(deviation))
     return cast(mean, dtype), cast(deviation, dtype)
 
 
-def coordinates_of(mean, deviation, standardize):
-    """Return the coordinates of standardised data, or those of the data themselves."""
-    if standardize:
-        return Coordinates.standard(mean, deviation)
-    xp = namespace(mean)
-    return Coordinates(xp.zeros_like(mean), xp.ones_like(mean))
-
-
 @dataclass(frozen=True)
 class MeanVariance(NaturalParameters):
-    """Learning by the means and log-variances of Gaussian visible units.
+    """Learning of the means and log-variances of Gaussian visible units.
 
-    A machine with one hidden layer has the fields mu / sigma**2 and the precisions 1 / sigma**2 of
-    visible units, and weights C / sigma**2. What is learnt are C, mu, log sigma**2 and the hidden
-    units' own parameters, whose gradients (Eqs. 14-17 of Liao et al. 2022) follow from the same
-    moments by the chain rule. The penalty is on C.
+    The parameters are C, mu, log sigma**2 and those of the hidden units, where the machine has the
+    fields mu / sigma**2, precisions 1 / sigma**2 and weights C / sigma**2. Their gradients
+    (Eqs. 14-17 of Liao et al. 2022) follow from the same moments by the chain rule. The penalty is
+    on C.
 
     Parameters
     ----------
     min_variance : float, default=1e-6
-        Floor under the variances.
+        Lower bound of the variances.
     """
+
+    is_natural = False
 
     min_variance: float = 1e-6
 
@@ -162,7 +168,7 @@ class MeanVariance(NaturalParameters):
         return []
 
     def of(self, machine):
-        """Return C, mu, log sigma**2 and the hidden units' own parameters."""
+        """Return C, mu, log sigma**2 and the parameters of the hidden units."""
         theta = machine.thetas[0]
         mean, log = theta.field / theta.precision, namespace(theta.field).log
         hidden = (part for part in machine.thetas[1] if part is not None)

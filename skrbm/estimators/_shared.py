@@ -1,0 +1,119 @@
+"""Documentation and constraints of the parameters that estimators share."""
+
+import inspect
+import re
+from numbers import Integral, Real
+
+from .._sklearn import HasMethods, Interval, StrOptions
+from ..inference import FixedPoint, Sampler, method_names
+from ..learning import OPTIMIZERS, EarlyStopping, Optimizer
+from ..units import UNITS, Unit
+from ._choices import UnitNames
+
+_SHARED = {
+    "visible": """\
+    visible : {"bernoulli", "spin", "binomial", "gaussian", "relu", "double_relu", \
+            "truncated_gaussian", "truncated_gauss_bernoulli"} or Unit, default="bernoulli"
+        Units of the columns of X: 0 or 1; -1 or 1; whole numbers from 0 to n; real numbers; those
+        from 0 on; with parameters of their own on each side of 0; on an interval; on an interval
+        with a point mass at 0 (:ref:`units`). An object sets parameters, as in
+        ``TruncatedGaussian(-3, 3)`` or ``Binomial(5)``; bounds that are left out are those of the
+        data. ``Categorical(sizes)`` is for categories, ``Poisson()`` for counts.
+""",
+    "hidden": """\
+    hidden : str or Unit, default="bernoulli"
+        Hidden units, by a name or an object as for ``visible``. Bounds that are left out are
+        [-1, 1], or [0, 1] with a point mass.
+""",
+    "optimizer": """\
+    optimizer : {"sgd", "natural", "adam"} or object, default="sgd"
+        Gradient ascent, natural gradient ascent or Adam; or an object that sets the momentum, the
+        penalty on the weights, the schedule of the learning rate and more, such as
+        ``SGD(momentum=0.5, alpha=0.01)`` (:class:`~skrbm.learning.SGD`).
+""",
+    "learning_rate": """\
+    learning_rate : float or "auto", default=%s
+        Step of the gradient ascent on the mean log-likelihood. "auto" finds it during training: a
+        step changes the distribution by a limited Kullback-Leibler divergence
+        (:class:`~skrbm.learning.StepLength`).
+""",
+    "batch_size": """\
+    batch_size : int, default=%s
+        Largest number of rows of a mini-batch; batches have nearly the same size.
+""",
+    "n_iter": """\
+    n_iter : int, default=%s
+        Epochs: passes over the data.
+""",
+    "early_stopping": """\
+    early_stopping : bool or EarlyStopping, default=False
+        Whether to hold out validation rows, to stop when their log-likelihood no longer improves,
+        and to keep the parameters of the best epoch. An object sets the patience, the fraction of
+        the rows and the tolerance (:class:`~skrbm.learning.EarlyStopping`).
+""",
+    "init": """\
+    init : "random", fitted estimator or (components, intercept_hidden, intercept_visible), \
+            default="random"
+        Where training starts. "random" draws small weights and sets visible biases by the data.
+""",
+    "warm_start": """\
+    warm_start : bool, default=False
+        Whether ``fit`` continues from the last solution.
+""",
+    "verbose": """\
+    verbose : int, default=0
+        Whether to print a line for each epoch.
+""",
+    "random_state": """\
+    random_state : int, RandomState instance or None, default=None
+        Determines initial weights, the order of rows, chains and starts, and the seed with which
+        ``score_samples`` estimates log Z.
+""",
+    "n_features_in_": """\
+    n_features_in_ : int
+        Number of features seen in fit.
+""",
+    "feature_names_in_": """\
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen in fit, if all are strings.
+""",
+}
+
+
+CONSTRAINTS = {
+    "n_components": [Interval(Integral, 1, None, closed="left")],
+    "visible": [UnitNames(set(UNITS)), Unit],
+    "hidden": [UnitNames(set(UNITS)), Unit],
+    "inference": [StrOptions(set(method_names(FixedPoint, Sampler))), FixedPoint, Sampler],
+    "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
+    "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+    "batch_size": [Interval(Integral, 1, None, closed="left")],
+    "n_iter": [Interval(Integral, 0, None, closed="left")],
+    "early_stopping": ["boolean", EarlyStopping],
+    "init": [StrOptions({"random"}), tuple, list, HasMethods(["fit", "transform"])],
+    "warm_start": ["boolean"],
+    "verbose": ["verbose"],
+    "random_state": ["random_state"],
+}
+"""Constraints on the parameters that estimators share."""
+FIXED_POINTS = [StrOptions(set(method_names(FixedPoint))), FixedPoint]
+N_ITER_OR_AUTO = [*CONSTRAINTS["n_iter"], StrOptions({"auto"})]
+
+
+def shares_parameters(cls):
+    """Fill in the documentation and the constraints of parameters that estimators share.
+
+    Entries of the docstring are given as ``{name}`` or ``{name = default}``. The constraints of a
+    class are those of the names in its signature.
+    """
+    own = cls._parameter_constraints
+    names = list(inspect.signature(cls).parameters)
+    cls._parameter_constraints = {n: own[n] if n in own else CONSTRAINTS[n] for n in names}
+
+    def entry(match):
+        text = _SHARED[match[1]]
+        return text if match[2] is None else text % match[2]
+
+    if cls.__doc__ is not None:  # as with python -OO
+        cls.__doc__ = re.sub(r"^    \{([a-z]\w*)(?: = (.+))?\}\n", entry, cls.__doc__, flags=re.M)
+    return cls

@@ -1,0 +1,304 @@
+"""Targets: their checks, and the map between them and the values of visible units."""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from .._ranks import ranks
+from ..arrays import cast, dense_rows, from_numpy, has_missing, is_foreign, namespace, to_numpy
+from ..inputs import canonical, check_unmasked, joined_values, missing_values, split_missing
+from ..units import Bernoulli, Categorical, Theta
+
+
+class Targets:
+    """Map between targets and values of visible units: contract.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+        The public ``classes_``.
+
+    Attributes
+    ----------
+    unit : Unit
+        Kind of the visible units.
+    n_outputs : int
+        Number of visible units.
+    ndim : int
+        Number of dimensions of the targets.
+    """
+
+    unit = Bernoulli()
+    ndim = 1
+
+    def __init__(self, classes):
+        self.classes = classes
+
+    @property
+    def n_outputs(self):
+        return len(self.classes)
+
+    def encode(self, y):
+        """Return checked targets as rows of visible values, NaN where one is missing."""
+        raise NotImplementedError
+
+    def decode(self, logits):
+        """Return the predicted targets, given log-odds or log-probabilities."""
+        raise NotImplementedError
+
+    def decision(self, logits):
+        """Return logits in the shape that scikit-learn's classifiers give them."""
+        return logits
+
+    def probabilities(self, logits):
+        """Return probabilities in the shape that scikit-learn's classifiers give them."""
+        return self.unit.mean(Theta(logits))
+
+
+class Outputs(Targets):
+    """Binary outputs, each a visible unit; integers 0 and 1."""
+
+    ndim = 2
+
+    def encode(self, y):
+        if y.ndim == 1 or y.shape[1] != self.n_outputs:
+            raise ValueError(
+                f"y has shape {tuple(y.shape)}, but this machine has {self.n_outputs} outputs"
+            )
+        return y
+
+    def decode(self, logits):
+        return cast(logits > 0, namespace(logits).int64)
+
+
+class BinaryLabel(Targets):
+    """A label of two classes, as one unit that is 1 for the second."""
+
+    n_outputs = 1
+
+    def encode(self, y):
+        return _class_index(self.classes, y)[:, None].astype(np.uint8)
+
+    def decode(self, logits):
+        return _labels(self.classes, cast(logits[:, 0] > 0, namespace(logits).int64))
+
+    def decision(self, logits):
+        return logits[:, 0]
+
+    def probabilities(self, logits):
+        mean = super().probabilities(logits)
+        return namespace(mean).concat([1 - mean, mean], axis=1)
+
+
+class Label(Targets):
+    """A label of several classes, as columns of which one is 1.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+    unlabelled : object, default=None
+        Value that marks a missing label, besides NaN and None.
+    """
+
+    def __init__(self, classes, unlabelled=None):
+        super().__init__(classes)
+        self.unlabelled = unlabelled
+
+    @property
+    def unit(self):
+        return Categorical(self.n_outputs)
+
+    def encode(self, y):
+        index = _class_index(self.classes, y, self.unlabelled)
+        V = (index[:, None] == np.arange(self.n_outputs)).astype(np.uint8)
+        return V if (index >= 0).all() else np.where(index[:, None] < 0, np.float32(np.nan), V)
+
+    def decode(self, logits):
+        return _labels(self.classes, namespace(logits).argmax(logits, axis=1))
+
+
+def _class_index(classes, y, unlabelled=None):
+    """Return the index of each label in the classes, -1 where it is missing."""
+    if y.ndim != 1:
+        raise ValueError(
+            f"y has shape {tuple(y.shape)}, but this machine was fitted to one label, in one "
+            "dimension"
+        )
+    known = ~_is_missing(y, unlabelled)
+    labels, index = _plain(y[known]), np.full(len(y), -1)
+    index[known] = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    others = classes[index[known]] != labels
+    if others.any():
+        raise ValueError(
+            f"y contains labels that are not among the classes {classes}: "
+            f"{np.unique(labels[others])}"
+        )
+    return index
+
+
+def _labels(classes, index):
+    """Return the labels at an index array, in its library if that can hold them."""
+    labels = classes[to_numpy(index)]
+    return from_numpy(labels, index) if labels.dtype.kind in "biuf" else labels
+
+
+def _plain(values):
+    """Return labels of the dtype object as strings or numbers."""
+    return np.array(values.tolist()) if values.dtype.kind == "O" else values
+
+
+def _is_missing(y, unlabelled):
+    missing = missing_values(y, "y")
+    if not missing_values(np.array([unlabelled], dtype=object))[0]:  # which equals nothing
+        missing[~missing] = y[~missing] == unlabelled
+    return missing
+
+
+def check_targets(y, X, owner, *, labels_missing=False, unlabelled=None):
+    """Return targets as a checked NumPy array, or sparse outputs in CSR format.
+
+    Parameters
+    ----------
+    y : array-like or sparse matrix
+        Binary outputs in two dimensions, of 0, 1 and NaN; or one label of each row. A column is
+        taken for labels, with scikit-learn's warning.
+    X : array or sparse matrix
+        The features, for the number of rows.
+    owner : str
+        Name of the estimator.
+    labels_missing : bool, default=False
+        Whether a label may be missing.
+    unlabelled : object, default=None
+        Value that marks a missing label, besides NaN and None.
+
+    Returns
+    -------
+    y : ndarray or csr_array
+        Dense outputs are float32 where some are missing, else uint8.
+    """
+    if y is None:
+        raise ValueError(f"{owner} requires y to be passed, but the target y is None")
+    check_unmasked(y, "y")
+    dtype = str(getattr(y, "dtype", "")).lower()
+    if sp.issparse(y):
+        y = canonical(sp.csr_array(y))  # entries of one place are summed
+    else:
+        y = to_numpy(y) if is_foreign(y) else np.asarray(y)
+    check_consistent_length(X, y)
+    if y.ndim == 2 and y.shape[1] != 1:
+        return _check_outputs(y)
+    y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
+    if y.dtype.kind == "f" and "int" in dtype:  # NaN made them floats
+        y, known = y.astype(object), y == y
+        y[known] = y[known].astype(np.int64)
+    missing = _is_missing(y, unlabelled)
+    if missing.any() and not labels_missing:
+        raise ValueError("y contains NaN, and one label must be known in each row")
+    known = y[~missing]
+    if known.dtype.kind == "O" and len({isinstance(value, str) for value in known}) > 1:
+        raise ValueError("labels must be all of one type, numbers or strings")
+    check_classification_targets(_plain(known))
+    return y
+
+
+def _check_outputs(y):
+    if not y.shape[1]:
+        raise ValueError(f"y has 0 feature(s) (shape={y.shape}) while a minimum of 1 is required")
+    if y.dtype.kind == "O":
+        y = np.where(missing_values(y.ravel(), "y").reshape(y.shape), np.nan, y)
+        try:
+            y = y.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError("y in two dimensions must be numeric") from error
+    if y.dtype.kind not in "biuf":
+        raise ValueError(f"y in two dimensions must be numeric, got the dtype {y.dtype}")
+    values = y.data if sp.issparse(y) else y
+    if not ((values == 0) | (values == 1) | (values != values)).all():
+        found = np.unique(values[values == values])
+        raise ValueError(
+            "y in two dimensions must contain only 0 and 1, or NaN where an output is missing, got "
+            f"the values {found[:5]}{'...' * (len(found) > 5)}"
+        )
+    if sp.issparse(y):
+        if has_missing(y):
+            raise ValueError("a sparse y must not contain NaN; give a dense one")
+        return y
+    return y.astype(np.float32 if has_missing(y) else np.uint8)
+
+
+def check_known(V):
+    """Raise ValueError if an output of encoded targets is missing in all rows."""
+    unknown = np.flatnonzero(np.isnan(V).all(axis=0)) if has_missing(V) else np.empty(0)
+    if unknown.size:
+        which = "" if unknown.size == V.shape[1] else f" of the outputs {unknown}"
+        raise ValueError(f"y has no known value{which}")
+
+
+def targets_of(y, classes=None, *, unlabelled=None, one_unit=False):
+    """Return the :class:`Targets` that checked targets are.
+
+    Parameters
+    ----------
+    y : ndarray or csr_array
+    classes : array-like of shape (n_classes,), default=None
+        Classes of a label; default: those in the rows of all ranks.
+    unlabelled : object, default=None
+        Value that marks a missing label.
+    one_unit : bool, default=False
+        Whether two classes are one unit.
+    """
+    if y.ndim == 2:
+        return Outputs(np.arange(y.shape[1]))
+    parts = ranks().gather(np.unique(_plain(y[~_is_missing(y, unlabelled)])))
+    found = joined_values([part for part in parts if len(part)] or parts, "y")
+    classes = found if classes is None else np.unique(_plain(column_or_1d(classes)))
+    others = found[~np.isin(found, classes)]
+    if others.size:
+        raise ValueError(f"y has labels {others} that are not in classes")
+    if not len(classes):
+        raise ValueError("y has no label, and a classifier needs at least two classes")
+    if len(classes) < 2:
+        raise ValueError(f"y has one class only, {classes[0]}; a classifier needs at least two")
+    if one_unit and len(classes) == 2:
+        return BinaryLabel(classes)
+    return Label(classes, unlabelled)
+
+
+def targets_from(classes, n_outputs):
+    """Return the :class:`Targets` of a machine with so many visible units.
+
+    ``classes`` are those of a label, one for each unit or two of one unit; None is for outputs. One
+    unit alone is a label, as a column of targets is one.
+    """
+    if classes is None and n_outputs > 1:
+        return Outputs(np.arange(n_outputs))
+    classes = column_or_1d((0, 1) if classes is None else classes)
+    if not np.array_equal(classes, np.unique(classes)):
+        raise ValueError(f"classes must be sorted and distinct, got {classes}")
+    if len(classes) != max(n_outputs, 2):
+        raise ValueError(
+            f"classes must be as many as outputs, or two of one output, got {len(classes)} of "
+            f"{n_outputs} output(s)"
+        )
+    return (BinaryLabel if n_outputs == 1 else Label)(classes)
+
+
+def known_values(V, index, reference):
+    """Return (visible values of the rows at an index array, which are known or None if all are).
+
+    Both are dense and in the library of the reference array, the values in its dtype. Missing
+    values become 0.
+    """
+    V = from_numpy(dense_rows(V, index, np.float32), reference)  # 0, 1 and NaN
+    return split_missing(cast(V, reference.dtype))
+
+
+def initial_field(unit, V, weights):
+    """Return the field of independent units fitted to the known values of rows with weights."""
+    known = weights.sum()
+    if has_missing(V):
+        known, V = weights @ ~np.isnan(V), np.nan_to_num(V)
+    on = np.asarray(V.T @ weights, np.float64)
+    mean = (on + 0.5) / (known + 1)  # one more row of which half is on keeps fields finite
+    return np.log(mean) if isinstance(unit, Categorical) else np.log(mean) - np.log1p(-mean)
