@@ -1,8 +1,9 @@
 """What skrbm takes of scikit-learn that is private or new; no other file imports such names."""
 
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import HasMethods, Options
 from sklearn.utils._param_validation import Interval as _Interval
+from sklearn.utils._param_validation import StrOptions as _StrOptions
 from sklearn.utils.validation import _check_sample_weight
 
 
@@ -11,6 +12,26 @@ class Interval(_Interval):
 
     def is_satisfied_by(self, val):
         return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+class StrOptions(_StrOptions):
+    """A set of strings, which errors list in order."""
+
+    def __str__(self):
+        return f"a str among {{{', '.join(map(repr, sorted(self.options)))}}}"
+
+
+class InstanceOf(Options):
+    """Objects of a class, which errors name without its module."""
+
+    def __init__(self, cls):
+        super().__init__(cls, set())
+
+    def is_satisfied_by(self, val):
+        return isinstance(val, self.type)
+
+    def __str__(self):
+        return f"an object of class {self.type.__name__}"
 
 
 try:
@@ -90,6 +111,7 @@ __all__ = [
     "DOC_LINK",
     "CallbackSupportMixin",
     "HasMethods",
+    "InstanceOf",
     "Interval",
     "StrOptions",
     "_check_sample_weight",

@@ -4,7 +4,7 @@ import inspect
 import re
 from numbers import Integral, Real
 
-from .._sklearn import HasMethods, Interval, StrOptions
+from .._sklearn import HasMethods, InstanceOf, Interval, StrOptions
 from ..inference import FixedPoint, Sampler, method_names
 from ..learning import OPTIMIZERS, EarlyStopping, Optimizer
 from ..units import UNITS, Unit
@@ -108,7 +108,13 @@ def shares_parameters(cls):
     """
     own = cls._parameter_constraints
     names = list(inspect.signature(cls).parameters)
-    cls._parameter_constraints = {n: own[n] if n in own else CONSTRAINTS[n] for n in names}
+    cls._parameter_constraints = {
+        name: [
+            InstanceOf(kind) if isinstance(kind, type) and "skrbm" in kind.__module__ else kind
+            for kind in (own[name] if name in own else CONSTRAINTS[name])
+        ]
+        for name in names
+    }
 
     def entry(match):
         text = _SHARED[match[1]]
