@@ -52,7 +52,7 @@ def test_ranks_need_the_same_parameters(name, values, method):
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda r: [RBM, BernoulliRBM][r](3), "the class is 'BernoulliRBM' on rank 1 and 'RBM'"),
         (lambda r: DeepTAPMachine((4, 3 + r)), "n_components is [4, 4] on rank 1 and [4, 3] on"),
@@ -61,8 +61,8 @@ def test_ranks_need_the_same_parameters(name, values, method):
     ],
     ids=["classes", "sizes", "depths", "inference"],
 )
-def test_ranks_need_the_same_estimators(make, told):
-    assert told in refused(make)
+def test_ranks_need_the_same_estimators(make, message):
+    assert message in refused(make)
 
 
 def test_settings_that_are_equal_in_other_words():
@@ -97,8 +97,8 @@ def test_ranks_need_to_go_on_from_the_same():
 
     for n_others, other in ((0, "nothing"), (4, "a machine of [4, 3] units")):
         for found in on_ranks(lambda rank, n=n_others: fitted(rank, n)):
-            told = f"fit is 'a machine of [5, 3] units' on rank 1 and {other!r} on rank 0"
-            assert isinstance(found, ValueError) and told in str(found)
+            message = f"fit is 'a machine of [5, 3] units' on rank 1 and {other!r} on rank 0"
+            assert isinstance(found, ValueError) and message in str(found)
 
 
 def test_ranks_need_the_same_checkpoints(tmp_path):
@@ -107,8 +107,8 @@ def test_ranks_need_the_same_checkpoints(tmp_path):
         return (rbm.set_callbacks(callback) if rank else rbm).fit(parts(data(), rank))
 
     for found in on_ranks(lambda rank: fitted(rank, 2)):
-        told = "callbacks is ['Checkpoint(every=2, minutes=None)'] on rank 1 and [] on rank 0"
-        assert isinstance(found, ValueError) and told in str(found)
+        message = "callbacks is ['Checkpoint(every=2, minutes=None)'] on rank 1 and [] on rank 0"
+        assert isinstance(found, ValueError) and message in str(found)
 
 
 def test_a_callback_of_ones_own_may_be_on_one_rank():

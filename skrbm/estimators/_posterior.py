@@ -57,7 +57,8 @@ def imputed(model, X, method, equations, n_steps, random_state):
     -------
     iterator of arrays of shape (n_rows, n_visible)
     """
-    is_free, equations = method == "auto", equations if method == "auto" else None
+    is_auto = method == "auto"
+    equations = equations if is_auto else None
     n_steps = (_N_STEPS if equations is None else _IMPUTE_SWEEPS) if n_steps is None else n_steps
     check_count("n_steps", n_steps, 1)
     machine = model.machine_
@@ -73,7 +74,7 @@ def imputed(model, X, method, equations, n_steps, random_state):
     sampler = chosen_sampler(model, method, rng)
 
     def means(X, observed):
-        if not is_free:
+        if not is_auto:
             return sampled(X, observed)
         size = max(1, _SUMMED_ELEMENTS // X.shape[1])
         blocks = zip(row_blocks(X, size), row_blocks(observed, size), strict=True)

@@ -42,29 +42,28 @@ def chains_of(model, method, n_steps, rng):
     check_has_integral(model.machine_)
     if n_steps == 0:
         return lambda rows: namespace(rows).asarray(rows, copy=True)
-    if method == "auto" and not hasattr(model, "ladder_") and not _mixes(model):
-        method = "tempering"
+    if method == "auto" and not hasattr(model, "ladder_"):
+        method = _method_that_mixes(model)
     machine, sampler = model.machine_, chosen_sampler(model, method, rng)
 
     def ends(rows):
-        return sample(sampler, machine, sampler.state_at(machine, rows, rng), rng, n_steps).layers[
-            0
-        ]
+        chains = sampler.state_at(machine, rows, rng)
+        return sample(sampler, machine, chains, rng, n_steps).layers[0]
 
     return lambda rows: by_blocks(ends, sampler, machine, rows)
 
 
-def _mixes(model):
-    """Whether Gibbs chains serve for samples; warn if they do not mix, but the machine is large.
+def _method_that_mixes(model):
+    """Return "gibbs", or "tempering" for a small machine whose chains do not mix.
 
-    Chains do not mix if they are still where they were after 50 sweeps, along one of the main
-    directions in which they differ. They start at ``starts_``, and in a small machine as many start
-    at independent units, which may lead to other modes.
+    A larger machine gives a warning. Chains do not mix if they are still where they were after 50
+    sweeps, along one of the main directions in which they differ. They start at ``starts_``, and in
+    a small machine as many start at independent units, which may lead to other modes.
     """
     machine, sampler = model.machine_, Gibbs()
     is_small = math.prod(machine.n_units) <= _MOST_WEIGHTS
     if len(machine.units) > 2 or not machine.weights[0].shape[0]:
-        return True
+        return "gibbs"
 
     def correlation():
         rng = make_rng(model._evaluation_seed, machine.weights[0])
@@ -81,9 +80,9 @@ def _mixes(model):
 
     found = kept_with_parameters(model, "autocorrelation", correlation)
     if found <= CORRELATED:
-        return True
+        return "gibbs"
     if is_small:
-        return False
+        return "tempering"
     warnings.warn(
         f"chains do not mix (after {N_SWEEPS} sweeps their autocorrelation is {found:.2f}), so "
         "that the shares of modes in samples are those of starts_; give method='tempering', which "
@@ -91,7 +90,7 @@ def _mixes(model):
         ConvergenceWarning,
         stacklevel=4,
     )
-    return True
+    return "gibbs"
 
 
 def chosen_sampler(model, method, rng):

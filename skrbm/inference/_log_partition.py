@@ -87,9 +87,9 @@ class AIS:
 
     In a trial with a quarter of the steps, chains start from several kinds of independent units.
     Those with the largest log Z are taken, since chains miss modes rather than find too many. The
-    standard error is that of the weights, and twice the change of log Z since the trial where it is
-    more than chance: chains that are annealed too fast agree with each other on a log Z that is too
-    small, and a large effective sample size does not exclude this.
+    standard error is that of the weights, and twice the change of log Z since the trial where it
+    exceeds its own standard error: chains that are annealed too fast agree with each other on a log
+    Z that is too small, and a large effective sample size does not exclude this.
 
     Parameters
     ----------

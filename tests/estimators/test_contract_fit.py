@@ -239,6 +239,39 @@ def test_interruption_before_there_are_parameters(Estimator):
     assert_same_state(estimator, before)
 
 
+class Interruption:
+    """Callback that ends a fit at the begin of its first epoch, as Ctrl-C does."""
+
+    def setup(self, estimator, context):
+        """Do nothing."""
+
+    teardown = setup
+
+    def on_fit_task_begin(self, estimator, context):
+        if context.task_name in ("epoch", "unit"):
+            raise KeyboardInterrupt
+
+    def on_fit_task_end(self, estimator, context):
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+@in_epochs
+def test_interruption_in_the_first_epoch_leaves_the_last_fit(Estimator, warm_start):
+    """Parameters, chains and random stream: the next fit does not notice."""
+    X = binary_data()
+    first, second = (learn(small(Estimator, warm_start=warm_start), X) for _ in range(2))
+    with pytest.raises(KeyboardInterrupt):
+        learn(first.set_callbacks(Interruption()), X)
+    assert_same_state(first, second)
+    assert_same_state(learn(first.set_callbacks(), X), learn(second, X))
+    fresh = small(Estimator).set_callbacks(Interruption())
+    with pytest.raises(KeyboardInterrupt):
+        learn(fresh, X)
+    with pytest.raises(NotFittedError):
+        fresh.transform(X)
+
+
 # ----------------------------------------------------------------------------- callbacks
 
 

@@ -88,3 +88,5 @@ def test_scores_are_weighted_means(Estimator):
     assert estimator.score(X, y, sample_weight=WEIGHTS) == pytest.approx(repeated, rel=1e-12)
     with pytest.raises(ValueError):
         estimator.score(X, y, sample_weight=-np.ones(N))
+    with pytest.raises(ValueError, match="scale the weights"):  # whose sum overflows
+        estimator.score(X, y, sample_weight=np.full(N, 1e308))

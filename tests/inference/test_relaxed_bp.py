@@ -8,6 +8,9 @@ from _exact import Exact
 from _machines import differences, gradient, parameters, random_machine
 from numpy.testing import assert_allclose
 
+from skrbm import RBM
+from skrbm.evaluation import log_partition
+from skrbm.exceptions import DivergenceError
 from skrbm.inference import RelaxedBP, _relaxed_bp, map_rows, solve
 from skrbm.units import Theta
 
@@ -120,6 +123,14 @@ def test_nothing_becomes_nan(kinds, dtype, strength):
     is_bounded = all(np.isfinite(unit.bounds).all() for unit in machine.units)
     assert np.isfinite(values).all() if is_bounded else not np.isinf(values).any()
     assert all(np.isfinite(slope).all() for slope in slopes)
+
+
+def test_there_is_no_log_z_where_messages_have_no_precision():
+    """Couplings of Gaussian units that are too strong for the expansion, though not for log Z."""
+    W = 2 * np.random.default_rng(0).standard_normal((6, 8))
+    rbm = RBM.from_parameters(W, np.zeros(6), np.zeros(8), visible="gaussian", random_state=0)
+    with pytest.raises(DivergenceError, match="the solutions diverge"):
+        log_partition(rbm, "relaxed_bp", random_state=0)
 
 
 def test_moments_are_derivatives_up_to_half_a_deviation_from_the_mean():
