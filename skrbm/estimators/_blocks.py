@@ -1,6 +1,7 @@
 """Public methods of rows that are read in blocks."""
 
 import copy
+import importlib
 import itertools
 from functools import wraps
 
@@ -8,7 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import namespace
-from ..inputs import check_n_features, find_blocks, is_dask, whole_rows
+from ..inputs import check_n_features, find_blocks, is_dask, library_of, whole_rows
 from ._encoded import decoded
 
 
@@ -34,9 +35,16 @@ def by_blocks(method):
         ]
         if not parts:
             raise ValueError("X has no rows: it gave no block, or only empty ones")
-        return namespace(parts[0]).concat(parts, axis=0)
+        return joined_rows(parts)
 
     return wrapper
+
+
+def joined_rows(parts):
+    """Return arrays or DataFrames of rows as one."""
+    library = library_of(parts[0])
+    xp = namespace(parts[0]) if library is None else importlib.import_module(library)
+    return xp.concat(parts, axis=0) if library is None else xp.concat(parts)
 
 
 def _has_rows(block):
@@ -57,6 +65,7 @@ def _lazy(method, estimator, X, args, options):
     check_is_fitted(estimator)
     check_n_features(estimator, X)
     estimator = copy.copy(estimator)  # of which a later fit changes nothing
+    estimator._frame = None  # the result is an array
     rows, X = decoded(estimator, [estimator.starts_[:1, ...]]), whole_rows(X)
     example = method(estimator, rows, *args, **options)[:0, ...]
     own = list(itertools.islice(_for_blocks(options), X.numblocks[0]))

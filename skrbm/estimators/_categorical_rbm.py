@@ -10,7 +10,6 @@ from ..arrays import is_foreign, namespace, one_blas_thread
 from ..inputs import CategoryEncoder
 from ..learning import ZERO_SUM
 from ..machine import zero_sum
-from ..units import Categorical
 from ._base import BaseRBM
 from ._choices import unit_of
 from ._layouts import Sites, by_site, of_all_values
@@ -155,7 +154,7 @@ class CategoricalRBM(BaseRBM):
         return CategoryEncoder(self.categories, self.handle_unknown)
 
     def _units(self):
-        return Categorical(self._encoder.sizes), unit_of(self, "hidden")
+        return self._encoder.unit, unit_of(self, "hidden")
 
     def _parameters(self, rows, optimizer):
         return ZERO_SUM

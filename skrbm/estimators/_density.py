@@ -330,7 +330,7 @@ class DensityModel(
 
         Returns
         -------
-        V : array of shape (n_samples, n_features), or of the shape of ``given``
+        V : array or DataFrame of shape (n_samples, n_features), or of the shape of ``given``
             Observed entries of ``given`` are as the units take them.
 
         Warns

@@ -10,7 +10,8 @@ object with
 - ``decode(blocks)``: returns a table of rows of the machine's columns, or of their means, which are
   given in blocks of rows.
 
-It is kept as ``_encoder``. Without one the columns of X are those of the machine. Categories have
+It is kept as ``_encoder``. Without one the columns of X are those of the machine, and ``_frame``
+turns visible values into DataFrames after a fit to one. Categories have
 many more columns when they are encoded: these are sparse, and dense in one block of rows at a time.
 """
 
@@ -21,6 +22,7 @@ from .._ranks import ranks
 from ..arrays import cast, from_numpy, is_foreign, row_blocks
 from ..inputs import (
     CheckedBlocks,
+    FrameOfNumbers,
     check_complete,
     check_data,
     check_held,
@@ -28,6 +30,7 @@ from ..inputs import (
     columns_of,
     find_blocks,
     into_support,
+    library_of,
     warn_clipped,
 )
 
@@ -61,7 +64,10 @@ def encoded(
     """
     if not takes_table(estimator):
         options = {"missing": missing, "sparse": sparse, "blocks": blocks}
-        return check_data(estimator, X, reset=reset, **options)
+        found = check_data(estimator, X, reset=reset, **options)
+        if reset:
+            estimator._frame = None if library_of(X) is None else FrameOfNumbers(X)
+        return found
     source = find_blocks(X)
     if source is not None and blocks:
         return _encoded_blocks(estimator, source, reset, missing)
@@ -137,10 +143,13 @@ def decoded(estimator, blocks, like=None):
     ``blocks`` are their rows, each block used and left before the next one is asked for. Rows of a
     data frame get the index of ``like``, whose rows they belong to.
     """
-    if not takes_table(estimator):
-        (rows,) = blocks  # those of blocks_of
-        return rows
-    found = estimator._encoder.decode(blocks)
+    frame = getattr(estimator, "_frame", None)
+    if takes_table(estimator):
+        found = estimator._encoder.decode(blocks)
+    elif frame is None:
+        (found,) = blocks  # those of blocks_of
+    else:
+        found = frame.decode(blocks)
     if hasattr(found, "iloc") and hasattr(like, "iloc"):  # pandas
         found.index = like.index
     return found

@@ -212,7 +212,7 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
     """
     if n_steps is not None:
         check_count("n_steps", n_steps, 1)
-    machine, Y = model.machine_, model._encode(Y, missing=True)
+    machine, given, Y = model.machine_, Y, model._encode(Y, missing=True)
     if has_missing(Y):
         raise ValueError("Y contains NaN; denoise takes complete rows, impute fills others")
     rng = make_rng(random_state, machine.weights[0])
@@ -235,9 +235,9 @@ def denoised(model, Y, noise, *, method, n_steps, return_std, random_state, **op
 
     blocks = map(of_block, blocks_of(model, Y))
     if not return_std:
-        return decoded(model, (mean for mean, _ in blocks))
+        return decoded(model, (mean for mean, _ in blocks), given)
     means, deviations = zip(*blocks, strict=True)
-    return decoded(model, means), namespace(deviations[0]).concat(deviations, axis=0)
+    return decoded(model, means, given), namespace(deviations[0]).concat(deviations, axis=0)
 
 
 def _noisy(model, machine, Y, noise):

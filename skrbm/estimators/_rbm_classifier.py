@@ -31,17 +31,20 @@ from ..arrays import (
     working_dtype,
 )
 from ..inputs import (
-    check_data,
     check_range,
     ends_of_ranks,
     into_support,
+    labelled_columns,
     rows_with_weight,
     warn_clipped,
 )
 from ..learning import LabelColumns
 from ..units import Bernoulli, ColumnUnits, Gaussian
+from ._categorical_rbm import CategoricalRBM
 from ._choices import set_params, unit_of
+from ._encoded import decoded, encoded, takes_table
 from ._rbm import RBM
+from ._tabular_rbm import TabularRBM
 from ._targets import check_known, check_targets, targets_of
 from ._training import check_settings_of_ranks
 
@@ -82,10 +85,11 @@ class RBMClassifier(
 
     Parameters
     ----------
-    estimator : RBM or None, default=None
+    estimator : RBM, TabularRBM, CategoricalRBM or None, default=None
         Sets the number of hidden units, the inference, the learning rate and so on. Its
-        ``visible`` units are those of the features. None is ``RBM()``, of binary units or, if X has
-        values outside of [0, 1], of Gaussian ones.
+        ``visible`` units are those of the features, or its encoding if it takes tables. None is
+        ``TabularRBM()`` for a DataFrame with columns that are not numbers, and else ``RBM()``, of
+        binary units or, if X has values outside of [0, 1], of Gaussian ones.
     unlabelled : object, default=None
         Value of y that marks a row without a label, beside NaN and None, such as -1.
     discriminative : float in [0, 1], default=0.0
@@ -137,7 +141,7 @@ class RBMClassifier(
     set_params = set_params
     _fits_on_ranks = True
     _parameter_constraints: ClassVar[dict] = {
-        "estimator": [RBM, None],
+        "estimator": [RBM, TabularRBM, CategoricalRBM, None],
         "unlabelled": "no_validation",
         "discriminative": [Interval(Real, 0, 1, closed="both")],
         "random_state": ["random_state"],
@@ -163,8 +167,9 @@ class RBMClassifier(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Values of the visible units. NaN is a missing value, if ``discriminative`` is 0.
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Values of the visible units, or a table. NaN is a missing value, if ``discriminative``
+            is 0.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             One label of any kind; or several, of 0 and 1, at most 12. NaN, None and ``unlabelled``
             mark what is not known: it is a latent variable.
@@ -200,19 +205,35 @@ class RBMClassifier(
         return self._learn(RBM.partial_fit, X, y, sample_weight, hasattr(self, "rbm_"), classes)
 
     def _given(self):
-        return RBM() if self.estimator is None else self.estimator
+        if self.estimator is not None:
+            return self.estimator
+        return TabularRBM() if vars(self).get("_is_mixed") else RBM()
+
+    def _new_encoder(self):
+        return self._given()._new_encoder()
+
+    def _encode(self, X, reset=False):
+        """Return checked features, dense if they are those of a table."""
+        return encoded(self, X, reset, missing=True, sparse=not takes_table(self))
 
     def _learn(self, method, X, y, sample_weight, resumes, classes=None):
         """Call a method of a machine with rows of features and labels; returns self."""
         check_settings_of_ranks(self, resumes)
         if np.ndim(self.unlabelled):
             raise ValueError(f"unlabelled must be one value, such as -1, got {self.unlabelled!r}")
-        X = check_data(self, X, reset=not resumes, missing=True)
+        if not resumes:
+            self._is_mixed = bool(labelled_columns(X))
+        X = self._encode(X, not resumes)
         weights, X, y = rows_with_weight(sample_weight, X, self._checked(y, X))
         given = self._given()
         given._validate_params()
-        params, unit = given.get_params(deep=False), unit_of(given, "visible")
-        if self.estimator is None:
+        names = RBM().get_params(deep=False)
+        params = {k: v for k, v in given.get_params(deep=False).items() if k in names}
+        if takes_table(self):
+            unit = self._encoder.unit
+        elif self.estimator is not None:
+            unit = unit_of(given, "visible")
+        else:
             unit = self._feature_unit() if resumes else _unit_for(ends_of_ranks(X))
         if self.random_state is not None:
             params["random_state"] = self.random_state
@@ -271,14 +292,19 @@ class RBMClassifier(
     def _features(self, X):
         """Return checked features as the machine's units take them, with labels that are 0."""
         check_is_fitted(self, "rbm_")
-        X, unit = check_data(self, X, missing=True), self._feature_unit()
+        X, unit = self._encode(X), self._feature_unit()
         warn_clipped(X, unit, None)
         X = into_support(X, unit, None)
         return _joined(X, np.zeros((X.shape[0], len(self.classes_)), np.uint8))
 
     def _feature_unit(self):
-        unit, n = self.machine_.units[0], self.n_features_in_
-        return unit.part(n + len(self.classes_), np.arange(n))
+        n = self._n_encoded
+        return self.machine_.units[0].part(n + len(self.classes_), np.arange(n))
+
+    @property
+    def _n_encoded(self):
+        """The number of columns of the units of the features."""
+        return self.machine_.n_units[0] - len(self.classes_)
 
     def _by_blocks(self, function, rows):
         """Return ``function(machine, rows)`` of blocks of rows."""
@@ -291,7 +317,7 @@ class RBMClassifier(
 
     def _with(self, rows, V):
         """Return rows with columns of labels."""
-        return _joined(rows[:, : self.n_features_in_], V)
+        return _joined(rows[:, : self._n_encoded], V)
 
     # ------------------------------------------------------------------------- predictions
 
@@ -418,7 +444,8 @@ class RBMClassifier(
 
         Returns
         -------
-        X : array of shape (n_draws, n_features)
+        X : array or DataFrame of shape (n_draws, n_features)
+            A DataFrame after a fit to one.
         y : ndarray of shape (n_draws,) or (n_draws, n_labels)
         """
         check_is_fitted(self, "rbm_")
@@ -432,13 +459,13 @@ class RBMClassifier(
                 raise ValueError("y must have at least one label, got none")
             V = self._targets.encode(self._checked(y, y))
             V = np.repeat(V.astype(np.float32), n_samples, axis=0)
-            nothing = np.full((len(V), self.n_features_in_), np.nan, np.float32)
+            nothing = np.full((len(V), self._n_encoded), np.nan, np.float32)
             given = np.concatenate([nothing, V], axis=1)
             place = self.machine_.weights[0]
             given = from_numpy(given, place) if is_foreign(place) else given
             rows = self.rbm_.sample(given=given, **options)
-        n = self.n_features_in_
-        return rows[:, :n], self._targets.decode(to_numpy(rows[:, n:]) - 0.5)
+        n = self._n_encoded
+        return decoded(self, [rows[:, :n]]), self._targets.decode(to_numpy(rows[:, n:]) - 0.5)
 
 
 def _unit_beside(unit, n, targets):

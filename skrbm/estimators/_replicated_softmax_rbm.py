@@ -25,7 +25,7 @@ from ._counts import (
     with_biases_in_weights,
     with_lengths,
 )
-from ._encoded import rows_to_start, visible_rows
+from ._encoded import decoded, rows_to_start, visible_rows
 from ._layouts import Counts
 from ._parts import Parts
 from ._shared import shares_parameters
@@ -278,5 +278,6 @@ class ReplicatedSoftmaxRBM(CountLikelihoods, BaseRBM):
         else:
             raise ValueError("sample takes init or lengths, not both: rows of init have lengths")
         if n_steps == 0:
-            return X
-        return last_visible(Gibbs(), machine, Gibbs().state_at(machine, X, rng), rng, n_steps)
+            return decoded(self, [X])
+        state = Gibbs().state_at(machine, X, rng)
+        return decoded(self, [last_visible(Gibbs(), machine, state, rng, n_steps)])

@@ -23,6 +23,7 @@ _SET_BEFORE = (
     "history_",
     "_targets",
     "_encoder",
+    "_frame",
     "_evaluation_seed",
     "visible_means_",
     "pretraining_history_",

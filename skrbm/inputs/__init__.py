@@ -13,15 +13,18 @@ from ._check_data import (
     check_rows,
     check_scale_known,
     into_support,
+    labelled_columns,
     warn_clipped,
     warn_far,
 )
 from ._coordinates import Coordinates, filled, varies
 from ._encoding import (
     CategoryEncoder,
+    FrameOfNumbers,
     check_unmasked,
     columns_of,
     joined_values,
+    library_of,
     missing_values,
     one_hot,
 )

@@ -21,7 +21,7 @@ from ..arrays import (
 )
 from ..exceptions import DataRangeWarning
 from ._blocks import CheckedBlocks, find_blocks
-from ._encoding import check_no_query, check_unmasked, column_of
+from ._encoding import check_no_query, check_unmasked, column_of, is_frame
 
 
 def check_data(estimator, X, *, reset=False, missing=False, sparse=True, blocks=False):
@@ -84,16 +84,24 @@ def _check_data(estimator, X, reset, missing, sparse):
             found = found.astype(np.float64)
             _check_infinity(found)
     except (TypeError, ValueError) as error:
-        columns = enumerate(getattr(X, "columns", ()))
-        names = [name for j, name in columns if _is_not_numeric(column_of(X, j))]
+        names = labelled_columns(X)
         if names:
-            raise ValueError(f"columns {names} of X are not numeric; encode them first") from error
+            raise ValueError(
+                f"columns {names} of X are not numeric; use TabularRBM, which takes tables of "
+                "numbers and categories, or encode them"
+            ) from error
         raise
     X = found
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must have real numbers, got dtype {X.dtype}")
     (_check_infinity if missing else check_complete)(X)
     return canonical(X) if sp.issparse(X) else X
+
+
+def labelled_columns(X):
+    """Return the names of the columns of a DataFrame that are not numbers, none of an array."""
+    columns = enumerate(X.columns if is_frame(X) else ())
+    return [name for j, name in columns if _is_not_numeric(column_of(X, j))]
 
 
 def _is_not_numeric(column):

@@ -1,5 +1,6 @@
 """Columns of categories as one-hot columns, and back."""
 
+import importlib
 import warnings
 from math import isinf
 
@@ -9,6 +10,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from ..arrays import from_numpy, is_foreign, to_numpy
 from ..exceptions import DataRangeWarning
+from ..units import Categorical
 
 _MIN_CODES = 3  # largest code from which on -1 is taken for a missing value
 
@@ -48,6 +50,27 @@ def columns_of(estimator, X, *, reset=False):
 def is_frame(X):
     """Whether X is a DataFrame of pandas or polars."""
     return hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+class FrameOfNumbers:
+    """The library and the column names of a DataFrame of numbers, to make others like it."""
+
+    def __init__(self, X):
+        self.library, self.names = library_of(X), list(X.columns)
+
+    def decode(self, blocks):
+        """Return a DataFrame of blocks of rows."""
+        rows = np.concatenate([to_numpy(part) for part in blocks])
+        library = importlib.import_module(self.library)
+        if self.library == "polars":
+            return library.DataFrame(rows, schema=self.names)
+        return library.DataFrame(rows, columns=self.names)
+
+
+def library_of(X):
+    """Return "pandas" or "polars" for a DataFrame of these, None for anything else."""
+    library = type(X).__module__.partition(".")[0]
+    return library if is_frame(X) and library in ("pandas", "polars") else None
 
 
 def column_of(X, j):
@@ -173,6 +196,11 @@ class CategoryEncoder:
     def sizes(self):
         """Number of categories of each column, a tuple of int."""
         return tuple(map(len, self.categories_))
+
+    @property
+    def unit(self):
+        """The units of the encoded columns."""
+        return Categorical(self.sizes)
 
     def encode(self, columns):
         """Return the one-hot columns as a CSR matrix of bytes, or of float32 with NaN."""

@@ -18,6 +18,7 @@ from ._encoding import (
     column_of,
     is_frame,
     joined_values,
+    library_of,
     missing_values,
     one_hot,
     report_unknown,
@@ -58,7 +59,7 @@ class TableEncoder:
 
     def fit(self, X, columns):
         """Infer the kinds of the columns of a table X; return self."""
-        self.frame = type(X).__module__.partition(".")[0] if is_frame(X) else None
+        self.frame = library_of(X)
         names = list(range(len(columns))) if self.frame is None else list(X.columns)
         kinds = self._asked_kinds(names)
         observed = [

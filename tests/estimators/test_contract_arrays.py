@@ -25,7 +25,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
-from skrbm import RBM, FrankWolfeRBM
+from skrbm import RBM, FrankWolfeRBM, ReplicatedSoftmaxRBM
 
 every = pytest.mark.parametrize("Estimator", PATHS)
 pytestmark = pytest.mark.filterwarnings("ignore:the machine has no hidden unit")
@@ -74,6 +74,26 @@ def test_data_frames(Estimator, library):
     assert isinstance(hidden, frames.DataFrame) and list(hidden.columns) == list(names)
     with pytest.raises(ValueError, match="feature names"):
         estimator.predict(make(X)[list(make(X).columns)[::-1]])
+
+
+@pytest.mark.parametrize("Estimator", DENSITIES)
+def test_visible_values_are_frames_after_a_fit_to_a_frame(Estimator):
+    """Those of a fit to an array are arrays; of values for given rows the index is theirs."""
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(binary_data(), columns=list("abcdefgh"))
+    estimator = learn(small(Estimator), X)
+    rows = X.iloc[3:7]
+    made = [estimator.sample(4, random_state=0)]
+    if Estimator is not ReplicatedSoftmaxRBM:
+        holes = rows.assign(c=[np.nan, 0, np.nan, 1])
+        noise = "flip_probability" if estimator.machine_.units[0].is_binary else "noise_variance"
+        filled = estimator.impute(holes, random_state=0)
+        made += [filled, estimator.denoise(rows, **{noise: 0.1}, random_state=0)]
+        assert_allclose(filled.where(holes.notna()), holes)
+        assert all(table.index.equals(rows.index) for table in made[1:])
+    assert all(list(table.columns) == list(X.columns) for table in made)
+    estimator = learn(small(Estimator), X.to_numpy())
+    assert isinstance(estimator.sample(4, random_state=0), np.ndarray)
 
 
 # The search for a unit to insert stops at a tolerance of its own, so that rounding matters: in

@@ -3,13 +3,14 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from _libraries import OTHER_LIBRARIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, log_softmax, logsumexp
 
-from skrbm import RBM, RBMClassifier
+from skrbm import RBM, RBMClassifier, TabularRBM
 from skrbm.arrays import to_numpy
 from skrbm.learning import SGD, LabelColumns, MachineGradient
 from skrbm.machine import data_moments
@@ -210,6 +211,22 @@ def test_other_libraries(name, kind):
     assert P.shape == (120, len(model.classes_)) and H.shape == (120, 3)
     assert drawn[0].shape == (2, 4) and isinstance(model.predict(rows), np.ndarray)
     assert np.isfinite(to_numpy(model.score_samples(rows, target))).all()
+
+
+@pytest.mark.parametrize(
+    "estimator", [TabularRBM(4, n_iter=20), pytest.param(None, marks=pytest.mark.law)]
+)
+def test_mixed_tables(estimator):
+    """Text tells the label, so that at most 2 of 200 rows, of which 4 are doubtful, are wrong."""
+    rng = np.random.default_rng(0)
+    y = rng.random(200) < 0.5
+    town = np.where(rng.random(200) < 0.01, "Rome", np.where(y, "Oslo", "Lima"))
+    X = pd.DataFrame({"town": town, "age": rng.normal(30, 5, 200)})
+    model = RBMClassifier(estimator, random_state=0).fit(X, y)
+    assert model.score(X, y) >= 0.99
+    assert model.predict(X.assign(age=None).head(3)).shape == (3,)
+    drawn, labels = model.sample(50, y=True, random_state=0)
+    assert list(drawn) == list(X) and set(drawn["town"]) <= set(town) and labels.all()
 
 
 def test_bad_labels():

@@ -229,7 +229,7 @@ class FrankWolfeRBM(DensityModel):
         """
         progress, resumes = prepare_fit(self)
         path = self._training if resumes else None
-        X = check_data(self, X, reset=path is None, missing=True)
+        X = self._encode(X, path is None, missing=True)
         self._grow(X, sample_weight, path, int(self.max_components), self.early_stopping, progress)
         if not self.n_components_:
             warnings.warn(

@@ -25,7 +25,7 @@ from ...learning import GRADIENTS, ChainPhase, Noise
 from ...units import Bernoulli, Gaussian
 from .._base import BaseRBM
 from .._choices import optimizer_of
-from .._encoded import rows_to_start
+from .._encoded import decoded, rows_to_start
 from .._parts import Parts
 from .._posterior import drawn_given
 from .._shared import shares_parameters
@@ -361,10 +361,11 @@ class GaussianBernoulliRBM(BaseRBM):
         steps = [*_checked_steps(return_steps, n_steps), n_steps]
         kept = self._run_chains(steps, parts, init, n_samples, random_state)
         *states, last = [parts.coordinates.outward(kept[step]) for step in steps]
+        found = decoded(self, [last])
         if return_steps is None:
-            return last
+            return found
         xp = namespace(last)
-        return last, xp.stack(states) if states else xp.zeros((0, *last.shape), **like(last))
+        return found, xp.stack(states) if states else xp.zeros((0, *last.shape), **like(last))
 
     def _run_chains(self, steps, parts, init, n_samples, random_state):
         """Return the visible values after some steps, by step, in the coordinates of training.
