@@ -54,6 +54,12 @@ def watched(run):
     return np.transpose(course)
 
 
+def batches():
+    """Return an iterator over batches of the files."""
+    maps = (np.load(file, mmap_mode="r") for file in files)
+    return (X[i : i + 500] for X in maps for i in range(0, len(X), 500))
+
+
 def fit_array():
     """Read the files into one array, and fit."""
     X = np.empty((7 * len(rows), 1024))
@@ -62,7 +68,7 @@ def fit_array():
     rbm.fit(X)
 
 
-courses = {"array": watched(fit_array), "files": watched(lambda: rbm.fit(files))}
+courses = {"array": watched(fit_array), "files": watched(lambda: rbm.fit(batches))}
 folder.cleanup()
 
 # %%

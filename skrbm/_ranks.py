@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import check_count, unwritten
+from ._checks import unwritten
 from .arrays import Array, namespace
 
 ENDED = "a fit has ended by an error on this rank before; make a new communicator on all ranks"
@@ -82,15 +82,11 @@ class Ranks:
     Parameters
     ----------
     communicator : Communicator
-    local_steps : int, default=1
-        Steps that each rank takes alone before parameters are averaged; 1: gradients are summed
-        in each step.
     interrupted : bool, default=False
         Whether Ctrl-C was pressed in a fit on this rank, of which the next sum tells the others.
     """
 
     communicator: Communicator
-    local_steps: int = 1
     interrupted: bool = False
 
     @property
@@ -190,7 +186,7 @@ def ranks() -> Ranks:
 
 
 @contextmanager
-def use(communicator: Communicator, *, local_steps: int = 1) -> Iterator[Communicator]:
+def use(communicator: Communicator) -> Iterator[Communicator]:
     """Let fits inside of a ``with`` statement learn one machine together with other ranks.
 
     Each rank runs the same lines with its own rows of X. An error that leaves the statement on one
@@ -200,10 +196,6 @@ def use(communicator: Communicator, *, local_steps: int = 1) -> Iterator[Communi
     ----------
     communicator : Communicator
         Such as ``TorchCommunicator()`` or ``MPICommunicator()``.
-    local_steps : int, default=1
-        Steps that each rank takes alone before the parameters are averaged. 1 sums gradients in
-        each step, which learns as one process does; more saves messages and learns something
-        else.
 
     Yields
     ------
@@ -213,16 +205,13 @@ def use(communicator: Communicator, *, local_steps: int = 1) -> Iterator[Communi
     ------
     TypeError
         If ``communicator`` is not one.
-    ValueError
-        If ``local_steps`` is no integer of at least 1.
     """
     if not isinstance(communicator, Communicator):
         raise TypeError(
             "communicator must be such as TorchCommunicator() or MPICommunicator(), got "
             f"{communicator!r}"
         )
-    check_count("local_steps", local_steps, 1)
-    token = _ACTIVE.set(Ranks(communicator, local_steps))
+    token = _ACTIVE.set(Ranks(communicator))
     try:
         yield communicator
     except BaseException as error:

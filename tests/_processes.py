@@ -28,14 +28,14 @@ class PipeCommunicator(Communicator):
         return total
 
 
-def on_ranks(function, size=2, local_steps=1, timeout=60):
+def on_ranks(function, size=2, timeout=60):
     """Return what ``function(rank)`` returns in each of some processes, or the error it raises."""
     pipes = [_CONTEXT.Pipe() for _ in range(size)]
     results = [_CONTEXT.Pipe(duplex=False) for _ in range(size)]
 
     def work(rank):
         try:
-            with use(PipeCommunicator(rank, size, pipes), local_steps=local_steps):
+            with use(PipeCommunicator(rank, size, pipes)):
                 found = function(rank)
         except Exception as error:
             error.add_note(traceback.format_exc())

@@ -243,22 +243,6 @@ def test_the_variance_is_that_of_the_values_of_all_ranks():
         assert_allclose(found, values.var(), rtol=1e-10)
 
 
-def test_equal_ranks_that_take_steps_alone_learn_as_one_process():
-    X = data(30)
-    rbm = TAPRBM(3, optimizer=replace(USUAL, alpha=0.0), **AT_DATA)
-    one = clone(rbm).fit(X)
-    for found in on_ranks(lambda rank: clone(rbm).fit(X), local_steps=4):
-        assert_allclose(found.components_, one.components_, rtol=1e-9)
-
-
-def test_ranks_that_take_steps_alone_meet_in_the_mean():
-    X, optimizer = data(), replace(USUAL, alpha=0.0, **PLAIN)
-    rbm = TAPRBM(3, optimizer=optimizer, **AT_DATA | {"n_iter": 1})
-    alone = [clone(rbm).fit(parts(X, rank)).components_ for rank in range(2)]
-    for found in on_ranks(lambda rank: clone(rbm).fit(parts(X, rank)), local_steps=3):
-        assert_allclose(found.components_, (alone[0] + 2 * alone[1]) / 3, rtol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("estimator", "cut", "error"),
     [
@@ -388,13 +372,7 @@ def test_classes_are_those_of_the_rows_of_all_ranks(estimator):
     assert one[2].machine_.units[0].units[0] == other[2].machine_.units[0].units[0] == unit
 
 
-def test_an_automatic_rate_needs_steps_together():
-    for found in on_ranks(lambda rank: RBM(3).fit(data()), local_steps=2):
-        assert isinstance(found, ValueError) and "local_steps=2 needs a learning_rate" in str(found)
-    with pytest.raises(ValueError, match="local_steps"), use(Communicator(), local_steps=0):
-        pass
-    with use(Communicator(), local_steps=2):  # one process takes all steps alone
-        assert RBM(3, n_iter=1).fit(data()).n_iter_ == 1
+def test_only_a_communicator_is_used():
     with pytest.raises(TypeError, match="communicator must be such as"), use(3):
         pass
 

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from test_ranks import data, parts
 
 from skrbm import RBM, BernoulliRBM, DeepTAPMachine, RBMClassifier
-from skrbm._ranks import Communicator, ranks, use
+from skrbm._ranks import Communicator, use
 from skrbm.inference import Gibbs
 from skrbm.learning import SGD
 from skrbm.persistence import Checkpoint
@@ -131,15 +131,6 @@ def test_a_callback_of_ones_own_may_be_on_one_rank():
         return recorder.n_epochs if rank else 2
 
     assert on_ranks(fitted) == [2, 2]
-
-
-def test_ranks_need_the_same_number_of_local_steps():
-    def fitted(rank):
-        with use(ranks().communicator, local_steps=1 + 3 * rank):
-            return RBM(3, learning_rate=0.1).fit(parts(data(), rank))
-
-    for found in on_ranks(fitted):
-        assert isinstance(found, ValueError) and "local_steps is 4 on rank 1 and 1 on" in str(found)
 
 
 def test_ranks_need_first_parameters_of_the_same_shape():

@@ -23,7 +23,6 @@ def fit(
     *,
     resume=None,
     client=None,
-    local_steps=1,
     timeout=45.0,
 ):
     """Fit an estimator to a Dask array on the workers that hold it.
@@ -49,8 +48,6 @@ def fit(
         with: to the same blocks, on as many workers. The estimator then gets its parameters.
     client : dask.distributed.Client, default=None
         Default: the one that was made last.
-    local_steps : int, default=1
-        As in :func:`use`.
     timeout : float, default=45.0
         As in :class:`TorchCommunicator`.
 
@@ -90,7 +87,7 @@ def fit(
         )
     first = next(iter(groups))
     address = tuple(client.submit(_meeting, timeout, workers=[first], pure=False).result())
-    futures = _begun(client, groups, estimator, address, timeout, local_steps, resume)
+    futures = _begun(client, groups, estimator, address, timeout, resume)
     try:
         _collect(estimator, futures, [*groups])
     except KeyboardInterrupt:
@@ -208,7 +205,7 @@ def _interrupt(address):
         _RUNNING[address].interrupted = True
 
 
-def _fit_rank(estimator, blocks, labels, weights, place, local_steps, resume):
+def _fit_rank(estimator, blocks, labels, weights, place, resume):
     """Fit a copy of the estimator on one rank; returns it, and the error that has ended it."""
     from torch.distributed import TCPStore
 
@@ -220,9 +217,7 @@ def _fit_rank(estimator, blocks, labels, weights, place, local_steps, resume):
         store = _STORES.pop((host, port), None)
         if store is None:
             store = TCPStore(host, port, size, False, timedelta(seconds=timeout))
-        with use(
-            TorchCommunicator(timeout, store=store, rank=rank, size=size), local_steps=local_steps
-        ):
+        with use(TorchCommunicator(timeout, store=store, rank=rank, size=size)):
             before, _RUNNING[host, port] = _RUNNING.get((host, port)), ranks()
             if before is not None and before.interrupted:
                 ranks().interrupted = True

@@ -171,8 +171,7 @@ class BaseRBM(DensityModel):
         """Return what is learnt, by the rows of a first fit."""
         if rows is None:
             return self._training.parts.parameters if hasattr(self, "_training") else NATURAL
-        encoder = vars(self).get("_encoder")  # of a table, whose columns it puts in order
-        return parameters_of_rows(rows, optimizer, None if encoder is None else encoder.names)
+        return parameters_of_rows(rows, optimizer)
 
     def _layer_sizes(self):
         return [int(self.n_components)]

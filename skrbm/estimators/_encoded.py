@@ -164,8 +164,8 @@ def visible_rows(estimator, X, dtype=None, missing=False):
     X = estimator._encode(X, missing=missing and estimator._takes_missing)
     dtype = machine.dtype if dtype is None else dtype
     machine.units[0].check_values(X)
-    warn_clipped(X, machine.units[0], None)
-    X = into_support(X, machine.units[0], None)
+    warn_clipped(X, machine.units[0])
+    X = into_support(X, machine.units[0])
     check_held(X, dtype)
     return X.astype(dtype) if sp.issparse(X) else cast(X, dtype)
 

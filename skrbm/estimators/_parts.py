@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from .._ranks import ranks
 from ..arrays import as_like, cast, copied, from_numpy, inverse_factor, namespace
 from ..inference import map_rows
-from ..inputs import Coordinates, RowBlocks, machine_from, varies, warn_far
+from ..inputs import Coordinates, RowBlocks, machine_from, varies
 from ..learning import NATURAL, ModelPhase, StandardParameters, WhitenedParameters
 
 _HIDDEN_PART = 0.375  # larger ones cost likelihood where rows are few
@@ -54,7 +54,7 @@ class Parts:
         return n if part == 1 else max(1, round(part * n))
 
 
-def parameters_of_rows(rows, optimizer, names=None):
+def parameters_of_rows(rows, optimizer):
     """Return what is learnt, in which numbers are standardised or whitened.
 
     Parameters
@@ -62,8 +62,6 @@ def parameters_of_rows(rows, optimizer, names=None):
     rows : Rows
         Those of a first fit.
     optimizer : Optimizer
-    names : list of str or None, default=None
-        Names of the columns, for warnings.
     """
     n_visible, unit = rows.X.shape[1], rows.unit
     columns, has_precision = unit.standardised(n_visible)
@@ -75,7 +73,6 @@ def parameters_of_rows(rows, optimizer, names=None):
     mean, spread = rows.moments[0], unit.spread(*rows.moments)
     mean, spread = cast(mean, rows.dtype), cast(spread, rows.dtype)
     coordinates = Coordinates.standard(mean, spread, columns)
-    warn_far(*coordinates, None if unit.is_joint else rows.initial_theta.precision, names)
     if not unit.is_joint:
         own = from_numpy(unit.gaussian_columns(n_visible), mean)
         is_constant = own & ~varies(mean, spread, mean.dtype)

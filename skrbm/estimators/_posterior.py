@@ -177,7 +177,7 @@ def _split_missing(model, X):
     """Return blocks of (X filled with the visible means, which entries are observed)."""
     machine, X = model.machine_, model._encode(X, missing=True, sparse=takes_table(model))
     machine.units[0].check_values(X)
-    X = into_support(X, machine.units[0], None)
+    X = into_support(X, machine.units[0])
     means = machine.units[0].mean(machine.thetas[0])
 
     def split(rows):

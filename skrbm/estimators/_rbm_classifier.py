@@ -237,8 +237,8 @@ class RBMClassifier(
             unit = self._feature_unit() if resumes else _unit_for(ends_of_ranks(X))
         if self.random_state is not None:
             params["random_state"] = self.random_state
-        if unit.clips and check_range(Columns(X), unit, None):
-            X = into_support(X, unit, None)
+        if unit.clips and check_range(Columns(X), unit):
+            X = into_support(X, unit)
         targets = self._targets if resumes else targets_of(y, classes, unlabelled=self.unlabelled)
         if targets.ndim == 2 and targets.n_outputs > _MAX_LABELS:
             raise ValueError(
@@ -293,8 +293,8 @@ class RBMClassifier(
         """Return checked features as the machine's units take them, with labels that are 0."""
         check_is_fitted(self, "rbm_")
         X, unit = self._encode(X), self._feature_unit()
-        warn_clipped(X, unit, None)
-        X = into_support(X, unit, None)
+        warn_clipped(X, unit)
+        X = into_support(X, unit)
         return _joined(X, np.zeros((X.shape[0], len(self.classes_)), np.uint8))
 
     def _feature_unit(self):

@@ -193,7 +193,6 @@ def _settings(estimator, resumes, progress):
     own = {"random_state", "verbose"}
     return {
         "the class": type(estimator).__name__,
-        "local_steps": ranks().local_steps,
         "the start of the fit": begin if progress is None else "an interrupted fit",
         "callbacks": [found for found in callbacks if found is not None],
         **{k: _plain(v) for k, v in params.items() if k.rpartition("__")[2] not in own},

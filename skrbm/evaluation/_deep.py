@@ -34,8 +34,7 @@ class DeepDensity(Density):
     machine : Machine
     starts : array of shape (n_starts, n_visible), default=None
     coordinates : Coordinates, default=None
-    binarize : float or None, default=None
-        All four as in :class:`Density`.
+        All three as in :class:`Density`.
     method : FixedPoint
         Of the hidden layers given the data.
     precise : bool, default=True

@@ -28,8 +28,6 @@ class Density:
         Visible values, in the machine's coordinates, where chains and fixed points start.
     coordinates : Coordinates, default=None
         Those of the machine; None if they are the data's own.
-    binarize : float or None, default=None
-        Threshold above which values of data count as 1.
     ladder : Ladder, default=None
         Machines that lead to this one; its last machine has the same parameters.
     encode : callable, default=None
@@ -42,7 +40,6 @@ class Density:
     machine: Machine
     starts: Any = None
     coordinates: Coordinates | None = None
-    binarize: float | None = None
     ladder: Any = None
     encode: Any = None
     method: Any = None
@@ -60,7 +57,7 @@ class Density:
         machine = self.machine
         X = X if self.encode is None else self.encode(X)
         X = check_rows(name, X, machine.n_units[0], machine.weights[0])
-        return self.inward(into_support(X, machine.units[0], self.binarize))
+        return self.inward(into_support(X, machine.units[0]))
 
     def inward(self, X):
         """Return visible values in the machine's coordinates."""

@@ -15,7 +15,6 @@ from ._check_data import (
     into_support,
     labelled_columns,
     warn_clipped,
-    warn_far,
 )
 from ._coordinates import Coordinates, filled, varies
 from ._encoding import (

@@ -29,21 +29,21 @@ def reference_of(X):
     return X.place if isinstance(X, RowBlocks) else parameter_reference(X)
 
 
-def rows_of(X, unit, dtype, binarize=None, weights=None, coordinates=None, first=False):
+def rows_of(X, unit, dtype, weights=None, coordinates=None, first=False):
     """Return the rows of a fit: :class:`Rows`, or :class:`BlockRows` of data in blocks.
 
     With ``first`` each column must have a value, and bounds of ``unit`` that are None become those
     of the data. The other parameters are those of :class:`Rows`.
     """
     if isinstance(X, RowBlocks):
-        rows = BlockRows(X, unit, dtype, binarize, coordinates)
+        rows = BlockRows(X, unit, dtype, coordinates)
         if first:
             check_known(rows.summary, unit)
         return rows
     if first:
         check_known(Columns(X), unit)
         unit = unit.fitted(ends_of_ranks(X))
-    return Rows(X, unit, dtype, binarize, weights, coordinates)
+    return Rows(X, unit, dtype, weights, coordinates)
 
 
 class BlockRows(Rows):
@@ -61,26 +61,24 @@ class BlockRows(Rows):
         Kind of the visible units. Bounds that are None become those of the data.
     dtype : dtype
         Of the machine.
-    binarize : float or None, default=None
-        Threshold above which values count as 1.
     coordinates : Coordinates or None, default=None
         Those of learning; None for the data's own.
     """
 
-    def __init__(self, source, unit, dtype, binarize=None, coordinates=None):
+    def __init__(self, source, unit, dtype, coordinates=None):
         if source.is_read_once:
             raise TypeError("X is an iterator, which can be read only once; give a function")
         if ranks().size > 1:
             raise ValueError("X must be an array in fits of several ranks, not data in blocks")
-        self.source, self.dtype, self.binarize = source, dtype, binarize
-        self.coordinates, self.weights, self.unit = coordinates, None, unit
+        self.source, self.dtype, self.unit = source, dtype, unit
+        self.coordinates, self.weights = coordinates, None
         self.summary, self.has_fractions = ColumnSummary(), False
-        self.clips = binarize is not None or unit.clips
+        self.clips = unit.clips
         self.X, self._places = self._first_pass()
         self._reference, self.part = self.X, 1.0
         self._is_validation = np.zeros(len(self._places), dtype=bool)
         self.unit, self.index = unit.fitted(self.summary), np.arange(len(self._places))
-        self.clips = check_range(self.summary, self.unit, binarize)
+        self.clips = check_range(self.summary, self.unit)
         check_squares(self)
         self.total, self.has_missing = self.summary.shape[0], self.summary.has_missing
 
@@ -103,7 +101,7 @@ class BlockRows(Rows):
 
     def _in_support(self, rows):
         check_held(rows, self.dtype)
-        return into_support(rows, self.unit, self.binarize) if self.clips else rows
+        return into_support(rows, self.unit) if self.clips else rows
 
     def __getitem__(self, positions):
         """Return the rows at an array of positions, or rows of a batch, as learning takes them."""
@@ -151,17 +149,17 @@ class BlockRows(Rows):
             self._is_validation[validation] = True
         return train, validation
 
-    def batches(self, positions, rng, n_batches, shuffle):
+    def batches(self, positions, rng, n_batches):
         """Yield the mini-batches of an epoch, arrays of rows of the data."""
         n_rows = self.total - int(self._is_validation.sum())
         n_batches = n_batches(n_rows)
         size, n_larger = divmod(n_rows, n_batches)
         done, rest = 0, []
-        for blocks in self._pools(rng, shuffle):
+        for blocks in self._pools(rng):
             pool = joined_rows([*rest, *blocks])
             blocks.clear()  # frees their memory
             n = pool.shape[0]
-            order = rng.order(n) if shuffle else np.arange(n)
+            order = rng.order(n)
             start, stop = 0, size + (done < n_larger)
             while stop <= n and done < n_batches:
                 yield take_rows(pool, order[start:stop])
@@ -170,11 +168,10 @@ class BlockRows(Rows):
             rest = [take_rows(pool, order[start:])]
             del pool  # before the next one is read
 
-    def _pools(self, rng, shuffle):
+    def _pools(self, rng):
         """Yield lists of several blocks without validation rows, which the caller empties."""
-        order, pool, n_bytes = None, [], 0
-        if shuffle and self.source.n_blocks is not None:
-            order = rng.order(self.source.n_blocks)
+        n_blocks, pool, n_bytes = self.source.n_blocks, [], 0
+        order = None if n_blocks is None else rng.order(n_blocks)
         for i, block in self.source.numbered(order):
             held_out = np.flatnonzero(self._is_validation & (self._places[:, 0] == i))
             if held_out.size:

@@ -104,31 +104,6 @@ class NpyFile:
         return np.fromfile(self.path, self.dtype, n * width, offset=begin).reshape(n, width)
 
 
-class JoinedRows(RowBlocks):
-    """The blocks of several files, one after another.
-
-    Parameters
-    ----------
-    parts : list of SlicedRows
-        Of :class:`NpyFile` with the same number of columns.
-    """
-
-    def __init__(self, parts):
-        widths = {part.array.shape[1] for part in parts}
-        if len(widths) > 1:
-            raise ValueError(f"the files of X have different numbers of columns: {sorted(widths)}")
-        self._blocks = [(part, i) for part in parts for i in range(part.n_blocks)]
-        self.n_blocks = len(self._blocks)
-
-    def block(self, i):
-        part, i = self._blocks[i]
-        return part.block(i)
-
-    def name(self, i):
-        part, i = self._blocks[i]
-        return f"block {i} of {part.array.path}"
-
-
 class DaskRows(RowBlocks):
     """The chunks of a Dask array, each computed when it is read."""
 
@@ -231,8 +206,8 @@ def as_blocks(X, n_rows=None):
     Parameters
     ----------
     X : object
-        A NumPy array or memory map, an HDF5 or Zarr dataset, a Dask array, the path of a .npy file
-        or a list of such paths; an iterable of batches, or a function that returns one.
+        A NumPy array or memory map, an HDF5 or Zarr dataset, a Dask array, the path of a .npy
+        file; an iterable of batches, or a function that returns one.
     n_rows : int, default=None
         Number of rows of a block of an array, a dataset or a file; default: those of a MiB. Dask
         arrays have their chunks, and iterables their batches.
@@ -271,11 +246,8 @@ def find_blocks(X, n_rows=None):
     if isinstance(X, str | os.PathLike):
         return SlicedRows(NpyFile(X), n_rows)
     if isinstance(X, list | tuple):
-        if X and all(getattr(part, "ndim", 0) == 2 for part in X):
-            return IteratedRows(X)
-        if any(map(_is_path, X)):
-            return JoinedRows([SlicedRows(NpyFile(path), n_rows) for path in X])
-        return None
+        is_of_batches = X and all(getattr(part, "ndim", 0) == 2 for part in X)
+        return IteratedRows(X) if is_of_batches else None
     if hasattr(X, "visititems") or hasattr(X, "array_keys"):
         raise ValueError(f"X must be a dataset, got the group {type(X).__name__}")
     if is_dask(X):
@@ -288,10 +260,6 @@ def find_blocks(X, n_rows=None):
 def is_dask(X):
     """Whether X is a Dask array."""
     return hasattr(X, "__dask_graph__") and hasattr(X, "numblocks")
-
-
-def _is_path(x):
-    return isinstance(x, os.PathLike) or (isinstance(x, str) and x.endswith(".npy"))
 
 
 def _is_dataset(X):

@@ -15,7 +15,6 @@ from ..arrays import (
     is_finite,
     is_foreign,
     namespace,
-    to_numpy,
     value_range,
     working_dtype,
 )
@@ -195,16 +194,12 @@ def _outside(columns, bounds):
     return None if least >= bounds[0] and most <= bounds[1] else (least, most)
 
 
-def check_range(columns, unit, binarize):
+def check_range(columns, unit):
     """Check whether a unit can represent training data.
 
     Binary units clip values outside of [0, 1] with a warning; other bounds are never exceeded.
     Return whether rows of X need :func:`into_support`.
     """
-    if binarize is not None and not unit.is_binary:
-        raise ValueError(f"binarize={binarize} needs binary visible units, got {unit}")
-    if binarize is not None:
-        return True
     outside = _outside(columns, unit.bounds)
     if outside is None:
         if unit.values == (-1.0, 1.0) and tuple(columns.range) == (0, 1):
@@ -229,9 +224,9 @@ def check_range(columns, unit, binarize):
     return True
 
 
-def warn_clipped(X, unit, binarize):
-    """Warn that new data are clipped, unless they are binarized."""
-    outside = None if binarize is not None else _outside(Columns(X), unit.bounds)
+def warn_clipped(X, unit):
+    """Warn that new data are clipped."""
+    outside = _outside(Columns(X), unit.bounds)
     if outside is not None:
         warnings.warn(
             f"X has values from {outside[0]:.4g} to {outside[1]:.4g}, which are clipped to "
@@ -241,20 +236,10 @@ def warn_clipped(X, unit, binarize):
         )
 
 
-def into_support(X, unit, binarize):
-    """Return X with values of the unit's support: binarized by a threshold, or else clipped.
-
-    NaN stays NaN. The result is X itself if nothing changes.
-    """
+def into_support(X, unit):
+    """Return X with values clipped to the bounds of the unit; X itself if nothing changes."""
     if is_foreign(X):  # not every library compares or clips bytes and booleans
         X = cast(X, working_dtype(X))
-    if binarize is not None and has_missing(X):
-        above = cast(X > binarize, X.dtype)
-        return namespace(X).where(X == X, above, X)
-    if binarize is not None:
-        if sp.issparse(X) and binarize < 0:
-            raise ValueError(f"binarize={binarize} would make the zeros of a sparse X ones")
-        return X > binarize
     if _outside(Columns(X), unit.bounds) is None:
         return X
     if not sp.issparse(X):
@@ -270,36 +255,6 @@ def check_scale_known(rows):
         return
     if rows.unit.standardised(rows.X.shape[1])[1].any():  # columns with a precision
         raise ValueError("X has 1 sample, and the scale of real columns needs more")
-
-
-def warn_far(mean, divisor, precision=None, names=None):
-    """Warn of columns whose mean is so large that log-likelihoods lose their precision.
-
-    These are differences of terms like precision * mean**2.
-
-    Parameters
-    ----------
-    mean, divisor : arrays of shape (n_columns,)
-        Of the columns, in the dtype of the machine.
-    precision : array of shape (n_columns,), default=None
-        Of independent units, which is large for constant columns.
-    names : list, default=None
-        Names of the columns; None for their numbers.
-    """
-    dtype, eps = mean.dtype, float(namespace(mean).finfo(mean.dtype).eps)
-    mean, divisor = (to_numpy(part).astype(np.float64) for part in (mean, divisor))
-    known = 0.0 if precision is None else to_numpy(precision).astype(np.float64)
-    ratio = np.abs(mean) * np.maximum(1 / divisor, np.sqrt(np.maximum(known, 0.0)))
-    far = np.flatnonzero(ratio**2 * eps > 1)
-    if far.size:
-        far = far[:10].tolist() if names is None else [names[j] for j in far[:10]]
-        warnings.warn(
-            f"columns {far} of X have means of up to {ratio.max():.2g} standard deviations, for "
-            f"which log-likelihoods are inaccurate in {dtype}; subtract the means "
-            "(StandardScaler)",
-            DataRangeWarning,
-            stacklevel=2,
-        )
 
 
 def check_held(X, dtype):

@@ -12,8 +12,6 @@ from ..arrays import from_numpy, is_foreign, to_numpy
 from ..exceptions import DataRangeWarning
 from ..units import Categorical
 
-_MIN_CODES = 3  # largest code from which on -1 is taken for a missing value
-
 
 def columns_of(estimator, X, *, reset=False):
     """Return the columns of a table as NumPy arrays, checked against an estimator.
@@ -160,7 +158,6 @@ class CategoryEncoder:
     def fit(self, X, columns):
         """Find the categories of a table X with the given columns; return self."""
         if self.finds_values:
-            _warn_of_codes(columns)
             self.categories_ = [values_of(X, j, column) for j, column in enumerate(columns)]
             return self
         if len(self.categories) != len(columns):
@@ -272,21 +269,6 @@ def report_unknown(unknown, handle_unknown):
         DataRangeWarning,
         stacklevel=2,
     )
-
-
-def _warn_of_codes(columns):
-    """Warn if columns have the codes -1, 0, 1, ..., of which -1 usually marks missing values."""
-    if any(column.dtype.kind not in "iu" for column in columns):
-        return
-    least, most = min(map(np.min, columns)), max(map(np.max, columns))
-    if least == -1 and most >= _MIN_CODES:
-        warnings.warn(
-            "X has codes from -1 on, and -1 is a category like the others; if it marks missing "
-            f"values, set categories=[range({most + 1})] * {len(columns)} and "
-            "handle_unknown='ignore'",
-            DataRangeWarning,
-            stacklevel=2,
-        )
 
 
 def one_hot(codes, sizes):

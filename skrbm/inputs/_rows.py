@@ -114,7 +114,7 @@ class DistinctRows:
             return positions
         return rows_of_epoch(positions, self.weights[positions], rng)
 
-    def batches(self, positions, rng, n_batches, shuffle):
+    def batches(self, positions, rng, n_batches):
         """Return the mini-batches of an epoch, index arrays.
 
         Parameters
@@ -124,11 +124,9 @@ class DistinctRows:
         rng : Rng
         n_batches : callable
             ``n_batches(n_rows)`` returns the number of batches for the rows of the epoch.
-        shuffle : bool
         """
         rows = self.epoch(positions, rng)
-        if shuffle:
-            rows = rows[rng.order(len(rows))]
+        rows = rows[rng.order(len(rows))]
         # Equal sizes, since a last batch of few rows would be a noisy step of full length.
         # A device receives the positions of the epoch at once.
         return near_equal_parts(from_numpy(rows, self._reference), n_batches(len(rows)))
@@ -173,14 +171,12 @@ class Rows(DistinctRows):
     Parameters
     ----------
     X : array or sparse matrix of shape (n_samples, n_visible)
-        Checked data. Values outside the support of the units are clipped, or thresholded, in a
-        copy. NaN in a dense X is a missing value.
+        Checked data. Values outside the support of the units are clipped, in a copy. NaN in a dense
+        X is a missing value.
     unit : Unit
         Kind of the visible units.
     dtype : dtype
         Of the machine.
-    binarize : float or None, default=None
-        Threshold above which values count as 1.
     weights : ndarray of shape (n_samples,), default=None
         Weights of the rows; None gives all the weight 1.
     coordinates : Coordinates or None, default=None
@@ -193,10 +189,10 @@ class Rows(DistinctRows):
         moments and parameters of the columns are those of all ranks.
     """
 
-    def __init__(self, X, unit, dtype, binarize=None, weights=None, coordinates=None):
+    def __init__(self, X, unit, dtype, weights=None, coordinates=None):
         self.unit, self.dtype, self.coordinates = unit, dtype, coordinates
-        if check_range(Columns(X), unit, binarize):
-            X = into_support(X, unit, binarize)
+        if check_range(Columns(X), unit):
+            X = into_support(X, unit)
         check_held(X, dtype)
         unit.check_values(X)
         self.X, self.has_missing = X, ranks().any(has_missing(X))

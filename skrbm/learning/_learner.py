@@ -209,7 +209,7 @@ class BatchLearner:
         while True:
             try:
                 step = self.before_epoch(training, progress, rate)
-                batches = self.rows.batches(self.index, training.rng, self._n_batches, True)
+                batches = self.rows.batches(self.index, training.rng, self._n_batches)
                 reports, where = [], training.n_epochs
                 with np.errstate(over="ignore", invalid="ignore"):
                     with put_off():
@@ -322,7 +322,7 @@ class MomentLearner(BatchLearner):
         labels=None,
     ):
         index = np.arange(len(rows)) if index is None else index
-        _check_ranks(phase, optimizer, length)
+        _check_ranks(phase, optimizer)
         n_rows, n_columns = rows.total if n_rows is None else n_rows, rows.X.shape[1]
         self.phase, self.optimizer = phase, optimizer.for_data(n_rows, n_columns)
         if length is not None:
@@ -460,8 +460,6 @@ class MomentLearner(BatchLearner):
             training.offsets = _moved_offsets(training.offsets, machine, data)
         slopes = self.parameters.gradient(machine, difference)
         length = self._take(training, slopes, X, rate)
-        if self._shares is not None:
-            self._shares.meet(training)
         report = {"learning_rate": length, **phase.report(training.phase_state)}
         return report, training.machine.has_finite_thetas()
 
@@ -570,7 +568,7 @@ class MomentLearner(BatchLearner):
         return machine.is_finite() if self._is_finite is None else self._is_finite(machine)
 
 
-def _check_ranks(phase, optimizer, length):
+def _check_ranks(phase, optimizer):
     """Raise ValueError if the parts cannot train on several ranks, and there are several."""
     if ranks().size == 1:
         return
@@ -581,11 +579,6 @@ def _check_ranks(phase, optimizer, length):
         )
     if not optimizer.for_ranks:
         raise ValueError(f"{optimizer} learns in one process only; choose 'sgd' or 'adam'")
-    if length is not None and ranks().local_steps > 1:
-        raise ValueError(
-            f"local_steps={ranks().local_steps} needs a learning_rate that is a number: an "
-            "automatic one is found from steps that all ranks take together"
-        )
 
 
 def _for_equal_totals(machine, rows, change):

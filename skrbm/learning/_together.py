@@ -1,7 +1,6 @@
 """What ranks that learn one machine together sum, and how much the part of each counts."""
 
 import zlib
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from ..machine import Moments
 
 
 class Shares:
-    """What part of each batch of an epoch this rank has, and what ranks sum after a batch.
+    """What part of each batch of an epoch this rank has, and the sums over the ranks.
 
     All ranks have the same number of batches, which they cut from rows of their own.
 
@@ -48,10 +47,10 @@ class Shares:
         sizes = lengths // n + (np.arange(n)[:, None] < lengths % n)
         counts = sizes * (weights / lengths)
         self.parts = counts[:, ranks().rank] / counts.sum(axis=1)
-        self.n_steps, self.every = 0, ranks().local_steps
+        self.n_steps = 0
 
     def moments(self, machine, difference, data):
-        """Return moments of all ranks by one sum, or of this one if it takes steps alone.
+        """Return the moments of the next batch of all ranks, by one sum.
 
         Parameters
         ----------
@@ -61,9 +60,8 @@ class Shares:
         data : Moments
             Those of the data, of which only the means of the units are summed.
         """
-        if self.every > 1:
-            return difference, data
         part = float(self.parts[self.n_steps])
+        self.n_steps += 1
         difference, data = difference.scaled(part).reduced(machine), data.scaled(part)
         means = (data.statistics(unit, l) for l, unit in enumerate(machine.units))
         matrices = [matrix for _, matrix in difference.matrices]
@@ -75,23 +73,6 @@ class Shares:
         n = len(machine.units)
         sums, means = tuple(enumerate(thetas[:n])), tuple(enumerate(thetas[n:]))
         return Moments((), matrices, sums), Moments((), (), means)
-
-    def meet(self, training):
-        """Take the mean of the machines of all ranks, if these have taken their steps alone."""
-        part = float(self.parts[self.n_steps])
-        self.n_steps += 1
-        last = self.n_steps == len(self.parts)
-        if self.every == 1 or (self.n_steps % self.every and not last):
-            return
-        training.machine = _mean_machine(training.machine, part)
-        if last and training.average is not None:
-            means = _mean_machine(training.average.means, part)
-            training.average = replace(training.average, means=means)
-
-
-def _mean_machine(machine, part):
-    """Return the mean of the machines of all ranks, of which this one counts ``part``."""
-    return machine.with_leaves(ranks().sum([part * leaf for leaf in machine.leaves])).copy()
 
 
 def machine_of_first(machine):

@@ -129,14 +129,3 @@ def test_a_machine_is_a_density_of_its_own_coordinates():
     assert density == Density(machine) and density_of(density) is density
     with pytest.raises(TypeError, match="fitted estimator of a density, a Density or a Machine"):
         density_of("tap")
-
-
-def test_values_above_a_threshold_count_as_one():
-    machine = random_machine(("bernoulli", "bernoulli"), (3, 2), 0)
-    density = Density(machine, binarize=10.0)
-    found = density.visible([[11.0, 10.0, -3.0], [0.5, 200.0, 12.0]])
-    assert_allclose(found, [[1, 0, 0], [0, 1, 1]])
-    with pytest.raises(ValueError, match="X has 2 columns, but the machine has 3"):
-        density.visible([[1.0, 2.0]])
-    with pytest.raises(ValueError, match="starts contains NaN"):
-        density.visible([[1.0, 2.0, np.nan]], "starts")

@@ -240,14 +240,6 @@ def test_pseudo_log_likelihood(hidden, dtype, scale):
     assert_allclose(value, plain_pseudo_log_likelihood(machine, X, range(4)), rtol=tolerance)
 
 
-def test_pseudo_log_likelihood_over_some_bits_is_scaled_up():
-    machine, X = make(), np.eye(4)
-    value = pseudo_log_likelihood(machine, X, bits=np.array([2, 0]))
-    assert_allclose(value, 4 / 2 * plain_pseudo_log_likelihood(machine, X, [2, 0]))
-    each = [pseudo_log_likelihood(machine, X, bits=[bit]) for bit in range(4)]
-    assert_allclose(np.mean(each, axis=0), pseudo_log_likelihood(machine, X))
-
-
 def test_pseudo_log_likelihood_does_not_depend_on_the_blocks(monkeypatch):
     machine, X = make(), np.random.default_rng(1).integers(2, size=(9, 4))
     whole = pseudo_log_likelihood(machine, X)
@@ -300,8 +292,6 @@ def test_reference_machine():
         (lambda rbm, X: pseudo_log_likelihood(rbm, X[:, :2]), "X has 2 columns"),
         (lambda rbm, X: pseudo_log_likelihood(rbm, X[0]), "Expected 2D array"),
         (lambda rbm, X: pseudo_log_likelihood(rbm, X * np.nan), "NaN"),
-        (lambda rbm, X: pseudo_log_likelihood(rbm, X, bits=[]), "bits must be"),
-        (lambda rbm, X: pseudo_log_likelihood(rbm, X, bits=[99]), "bits must be"),
         (lambda rbm, X: log_partition(rbm, "tap", starts=X * np.nan), "NaN"),
         (lambda rbm, X: log_partition(rbm, "ais", starts=X[:, :2]), "starts has 2 columns"),
         (lambda rbm, X: reverse_log_partition(rbm, X, burn_in=-1), "burn_in must be"),

@@ -86,13 +86,6 @@ def test_given_categories_keep_their_order():
     assert_array_equal(encoder.codes(columns), [[0], [2]])
 
 
-@pytest.mark.parametrize("least, most, warns", [(-1, 3, True), (0, 3, False), (-1, 1, False)])
-def test_codes_with_minus_one(least, most, warns, recwarn):
-    encoder, _ = fitted(np.array([[least, 0], [most, 2]]))
-    assert [w.category for w in recwarn] == [DataRangeWarning] * warns
-    assert encoder.sizes == (2, 2)
-
-
 @pytest.mark.parametrize("new", ["Q", 1.5])
 def test_unknown_values(new):
     X = TABLES["text" if new == "Q" else "bytes"]

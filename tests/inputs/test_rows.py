@@ -65,33 +65,18 @@ def test_values_are_clipped_with_a_warning(make):
     assert X.max() > 2  # the data are not changed
 
 
-@makes
-def test_values_above_a_threshold_are_one(make, recwarn):
-    X = 300 * data()
-    rows = Rows(make(X), Bernoulli(), np.dtype(np.float32), binarize=150.0)
-    found = rows[POSITIONS]
-    assert type(found) is np.ndarray and found.dtype == np.float32
-    assert_array_equal(found, X[rows.index[POSITIONS]] > 150)
-    distinct, counts = np.unique(X > 150, axis=0, return_counts=True)
-    order = np.lexsort(all_values(rows).T[::-1])
-    assert_array_equal(all_values(rows)[order], distinct)
-    assert_array_equal(rows.counts[order], counts)
-    assert not recwarn.list
-
-
 @pytest.mark.parametrize(
-    "X, unit, dtype, binarize, match",
+    "X, unit, dtype, match",
     [
-        (data(), Gaussian(), float, 0.5, "binarize"),
-        (3 * data(), TruncatedGaussian(0, 1), float, None, r"outside \[0, 1\]"),
-        (1e300 * data(), Gaussian(), np.float32, None, "float32"),
-        (1e160 * data(), Gaussian(), float, None, "squares overflow"),
-        (np.round(1e20 * data()).astype(np.float32), Poisson(), np.float32, None, "squares"),
+        (3 * data(), TruncatedGaussian(0, 1), float, r"outside \[0, 1\]"),
+        (1e300 * data(), Gaussian(), np.float32, "float32"),
+        (1e160 * data(), Gaussian(), float, "squares overflow"),
+        (np.round(1e20 * data()).astype(np.float32), Poisson(), np.float32, "squares"),
     ],
 )
-def test_values_that_cannot_be_learnt(X, unit, dtype, binarize, match):
+def test_values_that_cannot_be_learnt(X, unit, dtype, match):
     with pytest.raises(ValueError, match=match):
-        Rows(X, unit, np.dtype(dtype), binarize)
+        Rows(X, unit, np.dtype(dtype))
 
 
 @makes
