@@ -26,15 +26,14 @@ from ._solutions import find_solutions
 _ANNEALERS = {"ais": AIS(), "smc": SMC()}
 
 
-def can_enumerate(model, max_units=None):
+def can_enumerate(model, max_units=MAX_UNITS):
     """Whether ``log_partition(model)`` sums log Z exactly, as a layer is small.
 
     Parameters
     ----------
     model : estimator or Machine
-    max_units : int, default=None
-        Largest number of units to enumerate; default: 20, or as many as take half a second (see
-        :func:`exact_log_partition`), such as 24 beside 64 bits.
+    max_units : int, default=20
+        Largest number of binary units to enumerate.
 
     Returns
     -------
@@ -43,19 +42,16 @@ def can_enumerate(model, max_units=None):
     return _enumeration.can_enumerate(density_of(model).machine, max_units)
 
 
-def exact_log_partition(model, max_units=None):
+def exact_log_partition(model, max_units=MAX_UNITS):
     """Sum log Z over all configurations of the smaller binary layer.
 
-    In a deep machine every other layer is enumerated, even or odd. With two layers each half of the
-    small one is enumerated for itself, and matrix products sum over all pairs, where the other
-    layer has bits, spins, categories, small whole numbers or normal units and weights are moderate.
+    In a deep machine every other layer is enumerated, even or odd.
 
     Parameters
     ----------
     model : estimator or Machine
-    max_units : int, default=None
-        Largest number of units to enumerate; the time doubles with each. Default: 20, or as many
-        as take three seconds by matrix products, such as 23 beside 784 bits and 26 beside 64.
+    max_units : int, default=20
+        Largest number of binary units to enumerate; the time doubles with each.
 
     Returns
     -------
@@ -99,7 +95,7 @@ def log_partition(
     model,
     method="auto",
     *,
-    max_units=None,
+    max_units=MAX_UNITS,
     starts=None,
     base=None,
     random_state=None,
@@ -117,9 +113,8 @@ def log_partition(
         energy of its unique solutions from ``starts`` (Eq. 39 of Tramel et al. 2018).
         "auto" is "exact" if a layer is small enough, else "tempering" if the estimator has a
         ladder, else "smc".
-    max_units : int, default=None
-        Largest number of units to enumerate; default as in :func:`can_enumerate` for "auto" and
-        in :func:`exact_log_partition` for "exact".
+    max_units : int, default=20
+        Largest number of binary units to enumerate.
     starts : array of shape (n_starts, n_visible), default=None
         Initial values of fixed points; default: the estimator's ``starts_``, else the ends of 100
         short Gibbs chains.

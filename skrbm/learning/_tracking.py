@@ -16,8 +16,7 @@ from ..inference import (
     mean_of_weights,
     resampled_index,
 )
-from ..machine import conditional, free_energy, in_double, turned_over, uncoupled
-from ..machine._enumeration import factored, n_enumerated
+from ..machine import conditional, free_energy, in_double, n_enumerated, turned_over, uncoupled
 
 _RUNS, _CHAINS = 16, 8  # independent runs, and chains of each
 _SPREAD, _COARSE = 0.1, 0.5  # nats by which log weights spread in a step: wanted, and at most
@@ -25,10 +24,10 @@ _SMALLEST = 1 / 300  # step, as a part of the way
 _PRECISE = 0.3  # standard error of log Z above which chains start again
 _LARGEST = 3.0  # variance of the log weights of runs, above which it tells no more
 _SCOUTS, _FIRST_SWEEPS = 64, 10  # chains from data, and their sweeps where others start again
-_EXACT, _BY_HALVES = 12, 16  # most binary units that are summed over, and by halves
-# Costs in units of the cost of learning from a row: of a step of a chain, and of its log weight by
-# another machine; of a configuration in an exact sum; of a sum by halves, and of a pair in it.
-_STEP, _LOOK, _SUMMAND, _HALVES, _PAIR = 0.7, 0.4, 0.4, 1500.0, 0.03
+_EXACT = 12  # most binary units that are summed over
+# Costs in units of the cost of learning from a row: of a step of a chain, of its log weight by
+# another machine, and of a configuration in an exact sum.
+_STEP, _LOOK, _SUMMAND = 0.7, 0.4, 0.4
 _ROWS = 1000  # draws of a machine whose log Z is a sum
 _ON_DEVICE = 512  # rows that a step of fewer chains takes as long as, on a device
 
@@ -49,8 +48,7 @@ class LogPartitionTracker:
     difference. The bound is close where a layer has few units or values, and far below log Z
     elsewhere.
 
-    Where few configurations need to be summed, log Z is exact. With 13 to 16 binary units it is
-    exact where sums by halves are possible and the fit has so many rows that these are cheap.
+    With up to 12 binary units in a layer log Z is exact.
 
     Parameters
     ----------
@@ -94,14 +92,12 @@ class LogPartitionTracker:
         """
         self.cost, self._is_by_chains, self._summed, found = 0.0, False, None, None
         bits = n_enumerated(machine)
-        if bits <= max(_EXACT, _BY_HALVES):
-            few = bits <= _EXACT
-            cost = _SUMMAND * 2**bits if few else _HALVES + _PAIR * 2**bits
-            if cost <= budget and (few or factored(machine) is not None):
-                self.cost, self._summed = cost, machine
-                return LogPartition(exact_log_partition(Density(machine)))
-            if few:
+        if bits <= _EXACT:
+            cost = _SUMMAND * 2**bits
+            if cost > budget:
                 return None
+            self.cost, self._summed = cost, machine
+            return LogPartition(exact_log_partition(Density(machine)))
         machine = in_double(machine)
         if self.rng is None:
             self.rng = make_rng(self.seed, machine.weights[0])
@@ -221,7 +217,7 @@ def _draws(machine, n):
     if len(machine.units) != 2 or values is None or len(values) != 2:
         return None
     n_hidden, first = machine.n_units[1], machine.weights[0]
-    if n_hidden > _BY_HALVES:
+    if n_hidden > _EXACT:
         return None
     bits = (np.arange(2**n_hidden)[:, None] >> np.arange(n_hidden)) & 1
     states = cast(from_numpy(np.asarray(values, np.float64)[bits], first), machine.dtype)

@@ -1,8 +1,7 @@
 """Sums over all configurations of a machine.
 
 Every other layer is enumerated, and the layers between are summed out one unit at a time, as they
-are independent given their neighbours. Large sums over two layers use the faster formula of
-:mod:`._factored_sums`.
+are independent given their neighbours.
 """
 
 import math
@@ -12,15 +11,21 @@ from dataclasses import replace
 import numpy as np
 
 from .._checks import check_count
-from ..arrays import Array, cast, from_numpy, log_sum_exp, namespace, to_numpy
-from ._factored_sums import FactoredSums, factored_sums
+from ..arrays import (
+    Array,
+    cast,
+    from_numpy,
+    log_sum_exp,
+    namespace,
+    to_numpy,
+)
+from ..units import Theta, Unit
 from ._machine import Machine, conditional, is_per_row
 
 MAX_UNITS = 20  # units that are always enumerated: 2**20 configurations
-_MAX_FACTORED = 30  # the same where sums by halves are quick
-# Multiplications of sums by halves: by default (0.5 s), and if exact sums are asked for (3 s).
-_QUICK, _ASKED = 5e9, 3e10
-_FEW = 2**12  # configurations that are summed in turn, without factors
+# Sums by halves: more configurations than are summed one by one, pairs of halves that are summed
+# together, most values of a neighbour for each of its columns, largest logarithm of a product.
+_FEW, _PAIRS, _FEW_VALUES, _LARGEST = 2**12, 2**7, 8, 650.0
 # Elements of the largest temporary array, 256 KiB of float64: several stay in a cache, and their
 # memory is used again, where that of larger ones is returned to the system after each block.
 _BLOCK_ELEMENTS = 2**15
@@ -86,42 +91,23 @@ def _normal(machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     return P, np.linalg.solve(P, field)
 
 
-def can_enumerate(machine: Machine, max_units: int | None = None, most: float = _QUICK) -> bool:
+def can_enumerate(machine: Machine, max_units: int = MAX_UNITS) -> bool:
     """Whether log Z can be summed exactly over at most 2**max_units configurations.
 
-    None stands for 20, or for sums by halves of at most ``most`` multiplications. Normal units need
-    no sum.
+    Normal units need no sum.
     """
-    if is_normal(machine):
-        return True
-    n = n_enumerated(machine)
-    if max_units is not None:
-        check_count("max_units", max_units, 0)
-        return n <= max_units
-    if n <= MAX_UNITS:
-        return True
-    sums = factored(machine) if n <= _MAX_FACTORED else None
-    return sums is not None and sums.n_products <= most
+    check_count("max_units", max_units, 0)
+    return is_normal(machine) or n_enumerated(machine) <= max_units
 
 
-def check_enumerable(machine: Machine, max_units: int | None = None) -> None:
-    """Raise ValueError if exact sums would need more than ``max_units`` units.
-
-    None stands for 20, or for as many as are summed in three seconds.
-    """
-    if not can_enumerate(machine, max_units, _ASKED):
-        most = MAX_UNITS if max_units is None else max_units
+def check_enumerable(machine: Machine, max_units: int = MAX_UNITS) -> None:
+    """Raise ValueError if exact sums would need more than ``max_units`` units."""
+    if not can_enumerate(machine, max_units):
         raise ValueError(
             "exact sums need a layer (in a deep machine, every other layer) with at most "
-            f"max_units={most} binary units, and this machine has {machine.n_units} units; raise "
-            "max_units or use method='smc'"
+            f"max_units={max_units} binary units, and this machine has {machine.n_units} units; "
+            "raise max_units or use method='smc'"
         )
-
-
-def factored(machine: Machine, layers: Sequence[int] | None = None) -> FactoredSums | None:
-    """Return the sums by halves of the layer that is enumerated, None if they do not apply."""
-    layers = enumerable_layers(machine) if layers is None else layers
-    return None if layers is None or len(layers) != 1 else factored_sums(machine, layers[0])
 
 
 def configurations(
@@ -201,8 +187,9 @@ def log_partition(machine: Machine, layers: Sequence[int] | None = None) -> Arra
         return from_numpy(np.asarray(0.5 * (mean @ P @ mean + size - half)), machine.weights[0])
     if machine.n_rows is None:
         layers = _given_or_enumerable(machine, layers)
-        sums = factored(machine, layers) if _n_configurations(machine, layers) > _FEW else None
-        return _log_partition(machine, layers) if sums is None else sums.log_partition()
+        is_large = len(machine.units) == 2 and _n_configurations(machine, layers) > _FEW
+        total = _by_halves(machine, layers[0]) if is_large else None
+        return _log_partition(machine, layers) if total is None else total
     parts = [_log_partition(rows, layers) for rows in blocks_of_rows(machine, layers)]
     return namespace(parts[0]).concat(parts, axis=0)
 
@@ -237,3 +224,62 @@ def _log_partition(machine: Machine, layers: Sequence[int] | None) -> Array:
         part = log_sum_exp(log_weights)
         total = part if total is None else namespace(part).logaddexp(total, part)
     return total
+
+
+def _by_halves(machine: Machine, layer: int) -> Array | None:
+    """Sum log Z over a layer whose neighbours have few values; None if exponentials overflow.
+
+    With the configurations h = (h', h'') of the layer, a site of its neighbours with the values c
+    sums up to sum_c exp(own(c) + c . field(h')) exp(c . field(h'')), an inner product. So there are
+    exponentials of the halves alone, and a product of matrices for each site.
+    """
+    unit, other = machine.units[layer], machine.units[1 - layer]
+    n, m = machine.n_units[layer], machine.n_units[1 - layer]
+    sites = unit.groups(n)
+    middle = len(sites) // 2
+    parts = [(other.part(m, site), site) for site in other.groups(m)]
+    few = [p.is_discrete and p.n_configurations(len(c)) <= _FEW_VALUES * len(c) for p, c in parts]
+    if middle == 0 or not all(few):
+        return None
+    theta, neighbours = (
+        machine.thetas[l].map(lambda part: to_numpy(part).astype(np.float64))
+        for l in (layer, 1 - layer)
+    )
+    W = machine.scale * to_numpy(machine.weights[0]).astype(np.float64)
+    W = W if layer else W.T
+
+    def all_values(part: Unit, columns: np.ndarray, of: Theta) -> tuple[np.ndarray, np.ndarray]:
+        """Return the configurations of some columns, and their log-weights."""
+        numbers = np.arange(part.n_configurations(len(columns)))
+        x = part.configurations(len(columns), numbers)
+        return x, part.log_weight(of.map(lambda values: values[columns]), x)
+
+    def half(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log-weights of all values of half of the layer, and their fields."""
+        x, log_weights = all_values(unit.part(n, columns), columns, theta)
+        return log_weights, x @ fields[columns]
+
+    found = [all_values(part, columns, neighbours) for part, columns in parts]
+    pairs = zip(parts, found, strict=True)
+    fields = np.concatenate([W[:, columns] @ x.T for (_, columns), (x, _) in pairs], axis=1)
+    first, left = half(np.concatenate(sites[:middle]))
+    last, right = half(np.concatenate(sites[middle:]))
+    left += np.concatenate([own for _, own in found])
+    ends = np.cumsum([0, *(len(own) for _, own in found)])
+    sizes = np.abs(left).max(axis=0) + np.abs(right).max(axis=0)
+    largest = np.maximum.reduceat(sizes, ends[:-1]) + math.log(max(np.diff(ends)))
+    if not (largest <= _LARGEST).all():  # or it is NaN
+        return None
+    left, right, log_z = np.exp(left), np.ascontiguousarray(np.exp(right).T), -math.inf
+    for a in range(0, len(first), _PAIRS):
+        for b in range(0, len(last), _PAIRS):
+            rows, columns = slice(a, a + _PAIRS), slice(b, b + _PAIRS)
+            total, product, size = first[rows, None] + last[columns], 1.0, 0.0
+            for start, stop, more in zip(ends[:-1], ends[1:], largest, strict=True):
+                if size + more > _LARGEST:
+                    total, product, size = total + np.log(product), 1.0, 0.0
+                product = (left[rows, start:stop] @ right[start:stop, columns]) * product
+                size += more
+            total += np.log(product)
+            log_z = np.logaddexp(log_z, log_sum_exp(total.reshape(-1)))
+    return from_numpy(np.asarray(log_z), machine.weights[0])

@@ -29,7 +29,6 @@ BINARY, REAL = ("bernoulli", "bernoulli"), ("gaussian", "bernoulli")
 def no_sums(monkeypatch):
     """Small machines, whose log Z is known, are estimated by chains."""
     monkeypatch.setattr(_tracking, "_EXACT", -1)
-    monkeypatch.setattr(_tracking, "_BY_HALVES", -1)
 
 
 def make(kinds=BINARY, strength=0.5, seed=0):
@@ -117,7 +116,6 @@ def test_the_history_of_a_fit_has_the_log_likelihood_within_its_error(
     """
     if by_chains:
         monkeypatch.setattr(_tracking, "_EXACT", -1)
-        monkeypatch.setattr(_tracking, "_BY_HALVES", -1)
     X = bits()
     rbm = RBM(6, batch_size=20, n_iter=40, learning_rate=0.1, random_state=0).fit(X)
     found, std = (np.array(rbm.history_[f"log_likelihood{end}"]) for end in ("", "_std"))

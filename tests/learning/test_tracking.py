@@ -22,7 +22,6 @@ BINARY = ("bernoulli", "bernoulli")
 def no_sums(monkeypatch):
     """Small machines, which the oracle can sum, are estimated by chains."""
     monkeypatch.setattr(_tracking, "_EXACT", -1)
-    monkeypatch.setattr(_tracking, "_BY_HALVES", -1)
 
 
 def log_partition(machine):

@@ -31,7 +31,6 @@ from skrbm.machine import (
     has_integral,
     log_partition,
 )
-from skrbm.machine._enumeration import _log_partition, factored
 from skrbm.persistence import load, save
 from skrbm.units import Bernoulli, Categorical, ColumnUnits, Gaussian, Spin, Theta
 
@@ -481,15 +480,6 @@ def test_errors_are_one_sentence():
         RBM.from_parameters(np.zeros((2, 2)), visible=FULL, precision_visible=[[1, 2], [2, 1]])
     with pytest.raises(ValueError, match="several units"):
         ColumnUnits([(FULL, 2), (FULL, 2)])
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-def test_sums_by_halves_are_those_of_all_configurations(mixed):
-    machine = mixed_machine(n_hidden=13) if mixed else machine_of(n_hidden=13)
-    assert factored(machine) is not None
-    assert_allclose(log_partition(machine), _log_partition(machine, [1]), rtol=1e-12)
-    single = machine.astype(np.float32)
-    assert_allclose(log_partition(single), log_partition(machine), rtol=1e-5)
 
 
 @pytest.mark.parametrize("library", OTHER_LIBRARIES)
