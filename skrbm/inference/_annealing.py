@@ -26,14 +26,10 @@ class Annealed(NamedTuple):
         Where the chains end. Only the even layers are draws at the last temperature.
     log_weights : array of shape (n_chains,), float64
         Log importance weights, which are equal in groups that were resampled at the last step.
-    parts : array of shape (n_chains, n_parts), float64
-        Contribution of each part of the path to the log weights of a chain and its ancestors; None
-        unless ``n_parts`` was given.
     """
 
     layers: tuple
     log_weights: Any
-    parts: Any = None
 
 
 def anneal(
@@ -46,7 +42,6 @@ def anneal(
     sampler=None,
     resample: float = 0.0,
     n_groups: int = 1,
-    n_parts: int = 0,
 ) -> Annealed:
     """Carry chains along a path of machines and return their log importance weights.
 
@@ -76,8 +71,6 @@ def anneal(
         each sweep.
     n_groups : int, default=1
         Number of groups of equal size, one after the other, within which chains are resampled.
-    n_parts : int, default=0
-        Number of parts of equal length into which an array of temperatures is split.
     """
     if is_per_row(machine.scale):
         raise ValueError("annealing needs one scale for all rows; anneal one machine at a time")
@@ -87,22 +80,17 @@ def anneal(
     if not callable(betas):
         n_steps, last = len(betas) - 1, path.at(betas[0])
     log_weights = path.zeros(layers)
-    parts = path.zeros(layers, n_parts) if n_parts else None
 
     def gain(beta):
         return path.add_gain(path.zeros(layers), last, path.at(beta), layers, fields)[0]
 
     for step, beta in enumerate(betas(gain) if n_steps is None else betas[1:]):
         now = path.at(beta)
-        if n_parts:
-            parts[:, step * n_parts // n_steps] -= log_weights
         log_weights, thetas = path.add_gain(log_weights, last, now, layers, fields)
-        if n_parts:
-            parts[:, step * n_parts // n_steps] += log_weights
         if resample:
             rows, log_weights = resampled_index(log_weights, rng, resample, n_groups)
             if rows is not None:
-                layers, fields, thetas, parts = _take((layers, fields, thetas, parts), rows)
+                layers, fields, thetas = _take((layers, fields, thetas), rows)
         if sampler is None:
             layers, fields = path.sweep(now, layers, fields, thetas, rng)
         else:
@@ -111,7 +99,7 @@ def anneal(
             layers = current.step(now[1], state, rng)[0].layers
             fields = path.fields(layers)
         last = now
-    return Annealed(layers, log_weights, parts)
+    return Annealed(layers, log_weights)
 
 
 class _Path:
@@ -131,11 +119,11 @@ class _Path:
     def at(self, beta):
         return float(beta), interpolate(self.base, self.machine, float(beta))
 
-    def zeros(self, layers, *shape):
-        """Return zeros for each chain, in float64."""
+    def zeros(self, layers):
+        """Return a zero for each chain, in float64."""
         W = self.machine.weights[0]
         xp = namespace(W)
-        return xp.zeros((layers[0].shape[0], *shape), **{**like(W), "dtype": xp.float64})
+        return xp.zeros(layers[0].shape[0], **{**like(W), "dtype": xp.float64})
 
     def fields(self, layers):
         """Return what :meth:`conditionals` needs of the even layers, by odd layer.

@@ -22,8 +22,6 @@ _TRIAL = 4  # steps of a trial, relative to the adaptive schedule
 _REVERSE = 8  # steps of a reverse run, relative to the adaptive schedule
 _LONGER = 4, 16  # largest factor of the number of steps, in the first round and in later ones
 _MARGIN = 1.2  # factor of the number of steps that the standard error seems to need
-_PARTS = 40  # parts of a path whose variances are compared
-_LEAST = 0.1  # density of temperatures in a part, relative to the largest
 _RESAMPLED = 0.5  # effective part of a run below which its chains are resampled
 
 
@@ -241,7 +239,7 @@ def _anneal_along(path, layers, rng):
     """Return the log weights of chains that are annealed along neighbours of a path."""
     total = 0.0
     for lower, upper, betas in path:
-        layers, log_weights, _ = anneal(upper, lower, betas, layers, rng)
+        layers, log_weights = anneal(upper, lower, betas, layers, rng)
         total = total + log_weights
     return total
 
@@ -270,10 +268,8 @@ class SMC:
 
     The temperatures of a trial leave an effective part of 0.9 of the chains in each step, and each
     step is split in four. Of several kinds of independent units, those are taken whose runs have
-    the largest mean log Z in a trial, since that is a lower bound. Rounds with more temperatures
-    follow until the standard error is reached. The density of their temperatures is proportional to
-    the root of the rate at which the variance of the log weights grew in the last round, which
-    minimizes the variance (Sivak and Crooks 2012).
+    the largest mean log Z in a trial, since that is a lower bound. Rounds with finer steps follow
+    until the standard error is reached.
 
     Parameters
     ----------
@@ -291,9 +287,6 @@ class SMC:
     ----------
     Del Moral, P., Doucet, A., & Jasra, A. (2006). Sequential Monte Carlo samplers. Journal of the
     Royal Statistical Society B 68.
-
-    Sivak, D. A., & Crooks, G. E. (2012). Thermodynamic metrics and optimal paths. Physical Review
-    Letters 108.
     """
 
     has_rungs = False
@@ -327,14 +320,14 @@ class SMC:
             base = uncoupled(machine, theta)
             betas = self._adaptive(machine, base, rng, _TRIAL)
             trials.append((base, betas, self._runs(machine, base, betas, rng)))
-        base, betas, (log_z, parts) = max(trials, key=lambda trial: np.mean(trial[2][0]))
+        base, betas, log_z = max(trials, key=lambda trial: np.mean(trial[2]))
         result, n, left = mean_of_weights(log_z), len(betas) - 1, self.max_sweeps
         n = max(n, min(self._n_steps_wanted(n, result, _LONGER[0]), left))
         while True:
             # The variance of log Z falls with the number of steps.
             expected = np.std(log_z, ddof=1) * np.sqrt((len(betas) - 1) / n / self.n_runs)
-            betas = _spread_evenly(betas, parts, n)
-            log_z, parts = self._runs(machine, base, betas, rng)
+            betas = _stretched(betas, n)
+            log_z = self._runs(machine, base, betas, rng)
             result, left = mean_of_weights(log_z), left - n
             result = result._replace(std=max(result.std, float(expected)))
             if result.std <= self.std or left <= n:
@@ -371,49 +364,28 @@ class SMC:
         # The first samples are spread over the runs, which should differ as little as possible.
         order = np.ascontiguousarray(np.reshape(order, (self.n_chains, self.n_runs)).T).ravel()
         start = [take_rows(layer, order) for layer in samples]
-        log_z, _ = self._runs(machine, base, betas, rng, samples=start)
+        log_z = self._runs(machine, base, betas, rng, samples=start)
         return mean_of_weights(-log_z, sign=-1)
 
     def _adaptive(self, machine, base, rng, finer):
         """Return adaptive temperatures, each step of which is split in ``finer`` parts."""
         betas = [0.0]
         self._runs(machine, base, by_effective_part(betas), rng, resample=1.0)
-        places = np.arange(len(betas))
-        return np.interp(np.linspace(0, places[-1], finer * places[-1] + 1), places, betas)
+        return _stretched(betas, finer * (len(betas) - 1))
 
     def _runs(self, machine, base, betas, rng, resample=_RESAMPLED, samples=None):
-        """Return log Z by each of the runs, forward or in reverse from samples, (n_runs,).
-
-        The second result has the contributions of parts of the path to the log weights of chains,
-        (n_chains, n_parts); it is None for adaptive temperatures.
-        """
+        """Return log Z by each of the runs, forward or in reverse from samples, (n_runs,)."""
         n, start = self.n_runs * self.n_chains, samples
         if samples is None:
             start = Gibbs().init(base, rng, n, machine.weights[0]).layers
-        n_parts = 0 if callable(betas) else min(_PARTS, len(betas) - 1)
-        options = {"resample": resample, "n_groups": self.n_runs, "n_parts": n_parts}
-        _, ends, parts = anneal(machine, base, betas, start, rng, **options)
+        options = {"resample": resample, "n_groups": self.n_runs}
+        _, ends = anneal(machine, base, betas, start, rng, **options)
         runs = namespace(ends).reshape(ends, (self.n_runs, self.n_chains))
         sums = to_numpy(log_sum_exp(runs)) - np.log(self.n_chains)
-        log_z = independent_log_partition(base) + (sums if samples is None else -sums)
-        return log_z, None if parts is None else to_numpy(parts)
+        return independent_log_partition(base) + (sums if samples is None else -sums)
 
 
-def _spread_evenly(betas, parts, n_steps):
-    """Return inverse temperatures that lie closer where the log weights of chains spread faster.
-
-    ``parts``, of shape (n_chains, n_parts), are the contributions of parts of the path ``betas`` to
-    log weights. The variance that a part adds is its covariance with the whole, and at least its
-    own variance; chance can make the former too small.
-    """
-    n, n_parts = len(betas) - 1, parts.shape[1]
-    lengths = np.bincount(np.arange(n) * n_parts // n)  # as anneal splits its steps
-    with np.errstate(over="ignore", invalid="ignore"):
-        parts = parts - parts.mean(axis=0)
-        common = (parts * parts.sum(axis=1, keepdims=True)).mean(axis=0)
-        variances = np.nan_to_num(np.maximum((parts**2).mean(axis=0), common))
-    density = np.sqrt(variances / lengths)
-    density = np.maximum(density, _LEAST * density.max()) + np.finfo(float).tiny
-    edges, clock = (np.cumsum([0, *each]) for each in (lengths, density * lengths))
-    steps = np.interp(np.linspace(0, clock[-1], n_steps + 1), clock, edges)
-    return np.interp(steps, np.arange(n + 1), betas)
+def _stretched(betas, n_steps):
+    """Return a schedule of as many steps with the same relative density of temperatures."""
+    places = np.arange(len(betas))
+    return np.interp(np.linspace(0, places[-1], n_steps + 1), places, betas)

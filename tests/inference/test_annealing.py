@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from _exact import Exact
 from _machines import random_machine
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 from skrbm.arrays import make_rng
 from skrbm.inference import Gibbs, GibbsLangevin, Langevin, anneal, resampled
@@ -128,23 +128,3 @@ def test_rows_without_a_weight_are_not_drawn():
     rows = np.arange(4.0)[:, None]
     drawn = resampled(rows, np.array([np.nan, 0.0, -np.inf, 0.0]), make_rng(0, rows))
     assert_array_equal(drawn[:, 0], [1, 1, 3, 3])
-
-
-def test_parts_add_up_to_the_weights():
-    annealed, _ = run(MACHINE, 0, n_parts=3)
-    lengths = [7, 7, 6]  # of 20 steps
-    assert_allclose(annealed.parts.sum(axis=1), annealed.log_weights, rtol=1e-12)
-    for k, stop in enumerate(np.cumsum(lengths)):
-        shorter, _ = run(MACHINE, 0, BETAS[: stop + 1], n_parts=1)
-        assert_allclose(annealed.parts[:, : k + 1].sum(axis=1), shorter.log_weights, rtol=1e-12)
-
-
-def test_parts_follow_the_chains_that_are_drawn_anew():
-    """A chain has the first part of the one that it was drawn from: their mean is larger then."""
-    betas = np.array([0.0, 0.6, 1.0])
-    alone, _ = run(MACHINE, 0, betas, n_parts=2)
-    drawn, _ = run(MACHINE, 0, betas, n_parts=2, resample=1.0)
-    first, gains = drawn.parts[:, 0], alone.parts[:, 0]
-    assert_array_equal(np.isin(first, gains), True)
-    assert_allclose(first.mean(), np.average(gains, weights=np.exp(gains)), rtol=0.01)
-    assert first.mean() > gains.mean() + 0.05

@@ -15,7 +15,6 @@ from skrbm.arrays import make_rng
 from skrbm.evaluation import SMC, LogPartition, exact_log_partition, log_partition
 from skrbm.inference import by_effective_part
 from skrbm.inference._annealing import resampled_index
-from skrbm.inference._log_partition import _spread_evenly
 
 SMC_RUNS = SMC._runs
 MACHINES = {
@@ -66,7 +65,7 @@ def test_no_smaller_error_than_the_round_before_lets_expect(monkeypatch):
             return SMC_RUNS(self, machine, base, betas, rng, resample)
         lengths.append(len(betas) - 1)
         is_trial = len(lengths) <= 2  # there are two bases
-        return 3.0 + (spread if is_trial else np.zeros(16)), np.ones((128, 5))
+        return 3.0 + (spread if is_trial else np.zeros(16))
 
     monkeypatch.setattr(SMC, "_runs", runs)
     machine = MACHINES["binary"]
@@ -91,42 +90,6 @@ def test_temperatures_by_the_effective_part():
     parts = np.cosh(steps) ** 2 / np.cosh(2 * steps)
     assert taken[-1] == 1.0
     assert_allclose(parts[:-1], 0.9, atol=0.03)  # steps are known to a tenth
-
-
-def uncorrelated(spreads, n=64):
-    """Return columns of mean 0 and of these standard deviations, which are orthogonal."""
-    columns = np.random.default_rng(0).normal(size=(n, len(spreads)))
-    columns = np.linalg.qr(np.column_stack([np.ones(n), columns]))[0][:, 1:]
-    return np.sqrt(n) * columns * spreads
-
-
-def test_temperatures_lie_closer_where_weights_spread_faster():
-    """Parts of m steps with variance s^2 have a density of steps of s / sqrt(m)."""
-    spreads, betas = np.array([1.0, 3.0, 2.0]), np.linspace(0, 1, 8) ** 2
-    found = _spread_evenly(betas, uncorrelated(spreads), 600)
-    lengths = np.array([3, 2, 2])  # of 7 steps
-    shares = spreads * np.sqrt(lengths)
-    edges = betas[np.cumsum([0, *lengths])]
-    counts = np.histogram(found[1:], [*edges[:-1], 2])[0]
-    assert len(found) == 601 and found[0] == 0 and found[-1] == 1 and (np.diff(found) > 0).all()
-    assert_allclose(counts, 600 * shares / shares.sum(), atol=1.01)
-
-
-def test_slow_chains_count_by_what_parts_have_in_common():
-    """In the first two parts chains add the same, as if they stood still: variances add to 4."""
-    parts = uncorrelated([1.0, 1.0, np.sqrt(2.0)])
-    parts[:, 1] = parts[:, 0]
-    found = _spread_evenly(np.linspace(0, 1, 4), parts, 3000)
-    counts = np.histogram(found[1:], [0, 1 / 3, 2 / 3, 2])[0]
-    assert_allclose(counts, 1000, atol=1.01)
-
-
-def test_temperatures_where_nothing_or_not_everything_varies():
-    betas = np.linspace(0, 1, 5) ** 2
-    assert_allclose(_spread_evenly(betas, np.zeros((10, 4)), 4), betas)
-    found = _spread_evenly(np.linspace(0, 1, 3), uncorrelated([1.0, 0.0]), 1100)
-    assert_allclose((found[1:] > 0.5).sum(), 100, atol=1.01)  # a tenth of the density is left
-    assert_allclose(_spread_evenly(betas, np.full((10, 4), -np.inf), 4), betas)
 
 
 def test_rows_are_drawn_within_their_groups():
